@@ -1,8 +1,8 @@
-"""What of a text counts for a cache of compiled ones.
+"""Cache keys of compiled texts.
 
 Assumes: nothing.
-Guarantees: texts that differ in comments alone are one.
-Does not: know where the cache is (compiler/core/cache.py does).
+Guarantees: texts that differ in comments alone have one key.
+Does not: locate the cache (compiler/core/cache.py does).
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ import re
 
 
 def without_comments(text: str) -> str:
-    """The text that matters to a compiler: model lines in comments may move without compiling again."""
+    """The text without comments: model lines in comments may change without recompilation."""
     return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)

@@ -1,8 +1,9 @@
-"""What a backend is: it prints, compiles, loads and walks a merged program; it decides nothing about the model.
+"""The interface of a backend: it prints, compiles, loads and runs a merged program; it makes no decisions about the
+model.
 
 Assumes: compiler.ir.level2.program.
-Guarantees: the runner needs nothing else of a backend.
-Does not: know YAML, models or files of results.
+Guarantees: the runner uses only this interface of a backend.
+Does not: depend on YAML, models or files of results.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class BackendError(CodedError):
 
 @dataclass(frozen=True)
 class Artifact:
-    """A compiled text on disk. `compiled` is False when it came from the cache; seconds are CPU seconds. `beside`: what
-    is loaded with the binary."""
+    """A compiled text on disk. `compiled` is False when it came from the cache; seconds are CPU seconds. `beside`:
+    files loaded with the binary."""
 
     text: str
     binary: Path
@@ -51,7 +52,7 @@ class Instance(Protocol):
 
     @property
     def measured(self) -> Mapping[str, str]:
-        """What it chose by measuring while it ran: phase -> way."""
+        """Choices by measurement at run time: phase -> execution mode."""
         ...
 
     def read(self, name: str) -> AnyArray:
@@ -62,7 +63,8 @@ class Instance(Protocol):
 
     def run(self, phase: str, first_step: int, steps: int) -> int:
         """Run steps first_step .. first_step + steps - 1; returns how many ran: fewer when a record buffer may be full
-        (drain it and call again). After as many as were asked for there is room for a step, or the next call runs 0."""
+        (drain it and call again). After the requested number there is room for another step, or the next call runs
+        0."""
         ...
 
     def close(self) -> None: ...

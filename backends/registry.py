@@ -1,8 +1,8 @@
-"""The backends by name, imported when they are asked for.
+"""The backends by name, imported on demand.
 
 Assumes: a backend is a module of this package with a class after backends/protocol.py.
-Guarantees: importing this module imports no backend; a target that cannot be used says why.
-Does not: look for compilers or devices (a backend does so when it builds or loads).
+Guarantees: importing this module imports no backend; an unusable target reports why.
+Does not: search for compilers or devices (a backend does so when it builds or loads).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _installed(module: str) -> bool:
 
 @dataclass(frozen=True)
 class Target:
-    """A backend that can be asked for. `devices`: whether it runs on one of several devices, by number."""
+    """A selectable backend. `devices`: whether it runs on one of several devices, by number."""
 
     name: str
     module: str

@@ -1,8 +1,8 @@
-"""stopwatch: how long steps of a loaded program take, and on what machine.
+"""stopwatch: timing of the steps of a loaded program, and the name of the machine.
 
 Assumes: nothing.
-Guarantees: CPU seconds for code that runs on the host, seconds between events for an instance that has a clock of its
-own (`timed`).
+Guarantees: CPU seconds for code that runs on the host, seconds between events for an instance with its own clock
+(`timed`).
 Does not: repeat, warm up or judge.
 """
 

@@ -1,4 +1,4 @@
-"""One template's names and addresses: the row structure, the columns, and where an element lies.
+"""Names and addresses of one template: the row structure, the columns, and the offsets of elements.
 
 Assumes: a legal template (ir/verify/verify.py); the names in its affine accesses are dims, columns or integer locals.
 Guarantees: every formal has one field, every name one identifier; index texts are 64-bit integer arithmetic.
@@ -20,7 +20,7 @@ NameText = Callable[[str], str]
 
 @dataclass
 class Kernel:
-    """A template while it is printed. `scope` holds the columns; `pointers` the array formals' C pointers."""
+    """A template during printing. `scope` holds the columns; `pointers` the array formals' C pointers."""
 
     template: l2.Template
     printer: Printer
@@ -35,7 +35,7 @@ class Kernel:
 
     @property
     def function(self) -> str:
-        """`k3_neuron_update`: the number and what the kernel does (the part of its name after the path)."""
+        """`k3_neuron_update`: the number and the operation (the part of the kernel's name after the path)."""
         what = self.template.name.rsplit(": ", 1)[-1]
         what = re.sub(r"\W+", "_", what.split("(")[0].strip(), flags=re.ASCII).strip("_").lower()
         return f"k{self.template.index}_{what}" if what else f"k{self.template.index}"
@@ -112,7 +112,7 @@ def axis_index(axis: l2.Axis, name: NameText) -> str:
 
 
 def axis_inside(axis: l2.Axis, name: NameText) -> str | None:
-    """A truth value: the index is inside the extent and the division leaves nothing; None: always."""
+    """A truth value: the index is inside the extent and the division is exact; None: always."""
     tests = []
     if axis.div != 1:
         tests.append(f"({_atom(axis_numerator(axis, name))} % {axis.div} == 0)")
@@ -131,12 +131,12 @@ def scaled(index: str, axis: l2.Axis, name: NameText) -> str:
 
 
 def offset(access: l2.Strided, name: NameText) -> str:
-    """The element offset of an access, written out in place."""
+    """The element offset of an access, inline."""
     return _sum([scaled(axis_index(a, name), a, name) for a in access.axes])
 
 
 def inside(access: l2.Strided, name: NameText) -> str | None:
-    """The guard of an access, written out in place."""
+    """The guard of an access, inline."""
     return " & ".join(t for a in access.axes if (t := axis_inside(a, name))) or None
 
 
@@ -144,7 +144,7 @@ def inside(access: l2.Strided, name: NameText) -> str | None:
 
 
 def describe(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> str:
-    """The comment of a row's field: what stands behind the number."""
+    """The comment of a row's field: its meaning."""
     kind = k.dialect.type_name(f.dtype)
     if isinstance(f, l2.ScalarFormal):
         return ""

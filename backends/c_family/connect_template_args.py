@@ -1,8 +1,8 @@
-"""What the skeletons of both C-like backends are given: names of formals, the text of an expression rule.
+"""Template arguments shared by the C and CUDA emitters: names of formals, the text of an expression rule.
 
 Assumes: formals as compiler/ir/level2/program.py names them.
 Guarantees: one reading of a rule for all targets.
-Does not: render (each backend has files of its own).
+Does not: render (each backend has its own skeletons).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def formal_names(k: Kernel) -> dict[str, str]:
 
 
 def names_again(k: Kernel, p: l2.Procedural) -> dict[str, str]:
-    """The names for a row that is drawn again: those that the rule has when it connects."""
+    """The names for a redrawn row: those of the rule when it connects."""
     names = formal_names(k)
     return names | {"key": names["connect_key"], "row": k.pointers[p.row]}
 
@@ -42,7 +42,7 @@ def lines_of(text: str) -> list[Line]:
 
 
 def given(k: Kernel, c: l2.Connect) -> dict[str, object]:
-    """What the skeleton of an expression rule needs: the text over columns, `i`, `j` and their positions."""
+    """Arguments of an expression rule's skeleton: the text over columns, `i`, `j` and their positions."""
     if c.probability is None:
         return {}
     scope = dict(k.scope) | {n: Symbol(n, DType.I64) for n in ("i", "j", *l2.PLACES)}

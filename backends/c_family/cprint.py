@@ -1,11 +1,11 @@
 """Expressions and straight-line statements as text: C11 and CUDA C++ alike.
 
 Assumes: names are resolved (formals, locals, `step`, `acc`); user functions are inlined; quantities erased; the
-elementary functions `nl_<name>_f32 | _f64 | _i32 | _i64` of backends/device stand before the text.
-Guarantees: the text computes the tree as it stands: no reassociation, operands in the types of compiler/ir
-(integers stay integers, `/` is a real division, both arms of a conditional are evaluated, so that loops hold no
-branches). Real literals carry the bits of their precision. Every line remembers the model span it came from.
-Does not: know loops, memory or launches (backends/cpu/emit/emit.py, backends/cuda/emit/emit.py).
+elementary functions `nl_<name>_f32 | _f64 | _i32 | _i64` of backends/device precede the text.
+Guarantees: the text computes exactly the tree: no reassociation, operands in the types of compiler/ir (integers stay
+integers, `/` is a real division, both arms of a conditional are evaluated, so that loops hold no branches). Real
+literals carry the bits of their precision. Every line carries the model span of its origin.
+Does not: print loops, memory or launches (backends/cpu/emit/emit.py, backends/cuda/emit/emit.py).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ C_TYPES: Final[Mapping[str, str]] = {
 
 
 class PrintError(Exception):
-    """A tree that has no text here: a fault of the lowering, not of the user. `span` says which."""
+    """A tree without a C text: a fault of the lowering, not of the user. `span` locates it."""
 
     def __init__(self, message: str, span: Span = NOWHERE) -> None:
         super().__init__(message)
@@ -63,8 +63,8 @@ class PrintError(Exception):
 
 @dataclass(frozen=True)
 class Dialect:
-    """`precision`: what REAL is (F32 or F64); `real` its name in the text; `restrict` the keyword. `add`: the
-    function that adds to an element that several threads share ("": one thread, plain `+=`)."""
+    """`precision`: what REAL is (F32 or F64); `real` its name in the text; `restrict` the keyword. `add`: the function
+    for atomic addition to an element shared by threads ("": one thread, plain `+=`)."""
 
     precision: DType
     real: str = "real"
@@ -77,7 +77,7 @@ class Dialect:
 
 @dataclass(frozen=True)
 class Symbol:
-    """What a name means in the text: a C expression (an identifier unless `tight` is False) and its type."""
+    """The meaning of a name in the text: a C expression (an identifier unless `tight` is False) and its type."""
 
     text: str
     type: Scalar
@@ -89,7 +89,7 @@ Scope = Mapping[str, Symbol]
 
 @dataclass(frozen=True)
 class Line:
-    """One line of text, indented by `depth` levels; `span` when it stands for a user's expression."""
+    """One line of text, indented by `depth` levels; `span` of the user's expression, if any."""
 
     text: str
     depth: int = 0
@@ -107,21 +107,21 @@ def c_name(name: str) -> str:
     """An identifier for a name of the model: `v` -> `v_`, `post.y` -> `post_y_`.
 
     It begins with a letter and ends with an underscore. No keyword, no macro or function of a header and no name of
-    ours does both, so none of them can be met, whatever a model calls its variables and whatever a header defines.
+    ours does both, so names of a model never collide with them.
     """
     text = re.sub(r"\W", "_", name, flags=re.ASCII)
     return f"{text}_" if text[:1].isalpha() and text.isascii() else f"x{text}_"
 
 
 class Namer:
-    """The identifiers of one kernel, all of them different.
+    """The identifiers of one kernel, all distinct.
 
-    What stands in the model (also what the compiler made from it) ends with an underscore: `v_` is a value, `v_p_`
-    where the array begins. The words of the compiler itself (dims, counters, buffers) do not: `i`, `slot`, `events`.
+    Names from the model (also those derived by the compiler) end with an underscore: `v_` is a value, `v_p_` the base
+    pointer of its array. The compiler's own names (dims, counters, buffers) do not: `i`, `slot`, `events`.
     """
 
     def __init__(self) -> None:
-        self._taken = {"ctx", "self", "rows", "last", "lo", "hi", "step", "real"}  # what stands around every body
+        self._taken = {"ctx", "self", "rows", "last", "lo", "hi", "step", "real"}  # names around every body
         self._given: dict[str, str] = {}
 
     def __call__(self, name: str) -> str:
@@ -131,18 +131,18 @@ class Namer:
         return self._given[name]
 
     def beside(self, name: str, word: str) -> str:
-        """A new identifier for something that belongs to a name of the model: `v`, "p" -> `v_p_`."""
+        """A new identifier derived from a name of the model: `v`, "p" -> `v_p_`."""
         return self._free(c_name(name) + word, "_")
 
     def own(self, word: str) -> str:
-        """The identifier of a word of the compiler that stays the same in a kernel: a dim, an accumulator."""
+        """The identifier of a compiler name that is fixed within a kernel: a dim, an accumulator."""
         key = f"{word}#"
         if key not in self._given:
             self._given[key] = self.fresh(word)
         return self._given[key]
 
     def fresh(self, word: str) -> str:
-        """A new identifier for a word of the compiler."""
+        """A new identifier for a compiler name."""
         assert re.fullmatch(r"[A-Za-z]\w*(?<!_)", word, re.ASCII), word
         return self._free(word, "")
 
@@ -160,7 +160,7 @@ _RANK: Final = ("bool", "u8", "i32", "u32", "i64", "u64", "f32", "f64")
 
 
 def join(a: Scalar, b: Scalar) -> Scalar:
-    """The type that holds both: bool < u8 < i32 < u32 < i64 < u64 < f32 < f64."""
+    """The common type: bool < u8 < i32 < u32 < i64 < u64 < f32 < f64."""
     return a if _RANK.index(a) >= _RANK.index(b) else b
 
 
@@ -169,7 +169,7 @@ def is_real(t: Scalar) -> bool:
 
 
 def _number(t: Scalar) -> Scalar:
-    """The type of arithmetic on `t`: what is narrower than i32 counts as i32."""
+    """The type of arithmetic on `t`: narrower types are promoted to i32."""
     return DType.I32 if t in ("bool", DType.U8) else t
 
 
@@ -179,7 +179,7 @@ _REAL_NAMES: Final = """
 _REAL_FUNCTIONS: Final = frozenset(_REAL_NAMES.split())
 _KEEPS_INTEGERS: Final = frozenset({"abs", "sign", "floor", "ceil", "round", "relu", "clip", "min", "max"})
 _RANDOM: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4}
-_MOST_FACTORS: Final = 8  # the largest whole power that is written as products
+_MOST_FACTORS: Final = 8  # the largest integer power that is expanded into products
 
 
 def type_of(e: Expr, scope: Scope, real: DType) -> Scalar:
@@ -301,7 +301,7 @@ class Printer:
         return text[0] if text[1] >= least else f"({text[0]})"
 
     def _as(self, e: Expr, scope: Scope, to: Scalar) -> tuple[str, int]:
-        """`e` in type `to`, and how tightly its outermost operator binds."""
+        """`e` in type `to`, and the precedence of its outermost operator."""
         if to == "bool":
             return self._test(e, scope)
         if isinstance(e, Num):
@@ -412,7 +412,7 @@ class Printer:
 
     @staticmethod
     def _simple(e: Expr) -> bool:
-        """Cheap enough to stand several times (the compiler joins equal subexpressions)."""
+        """Cheap enough to be duplicated (the compiler eliminates common subexpressions)."""
         return not any(isinstance(x, Call) and x.func in _RANDOM for x in _walk(e))
 
     def _call(self, func: str, args: tuple[Expr, ...], scope: Scope, t: Scalar, span: Span) -> str:
@@ -449,7 +449,7 @@ class Printer:
 
 
 def _widens(a: Scalar, b: Scalar) -> bool:
-    """Whether C converts `a` to `b` without a cast and without a loss."""
+    """Whether C converts `a` to `b` implicitly and without loss."""
     order = ("bool", "u8", "i32", "i64")
     return a in order and b in order and order.index(a) <= order.index(b)
 
@@ -467,10 +467,10 @@ def _walk(e: Expr) -> Iterable[Expr]:
 
 @dataclass(frozen=True)
 class Element:
-    """How straight-line code reaches the element of an array formal at the current point.
+    """How straight-line code accesses the element of an array formal at the current point.
 
-    `place`: the C lvalue (`v_[i]`). `inside`: a C truth value when the access is guarded; `fill` is what reads
-    give outside. `direct`: additions go to memory at once (several points share the element).
+    `place`: the C lvalue (`v_[i]`). `inside`: a C truth value when the access is guarded; `fill` is the value of reads
+    out of bounds. `direct`: additions go to memory immediately (several points share the element).
     """
 
     place: str
@@ -494,7 +494,7 @@ def refuse_emit(statement: l2.Emit, scope: Scope) -> list[Line]:
 def infer_locals(
     statements: Sequence[l2.Statement], scope: Scope, formals: Iterable[str], real: DType
 ) -> dict[str, Scalar]:
-    """The type of every local: the join of what is assigned to it, found in two passes over the statements."""
+    """The type of every local: the join of the assigned types, by two passes over the statements."""
     known = set(formals)
     found: dict[str, Scalar] = {}
     for _ in range(2):

@@ -1,8 +1,8 @@
-"""The functions of backends/device that a text calls, with what they need, and nothing else.
+"""The functions of backends/device that a text calls, with their dependences, and no others.
 
-Assumes: the layout of backends/device/*.h: one C branch under `#else` for what differs from CUDA, definitions that
-begin with `NL_FN` in the first column and end with a `}` in the first column or on the same line, comments before
-the definition they speak of.
+Assumes: the layout of backends/device/*.h: one C branch under `#else` for differences from CUDA, definitions that begin
+with `NL_FN` in the first column and end with a `}` in the first column or on the same line, comments before the
+definition they describe.
 Guarantees: `select(names)` is closed under calls and keeps the order of the headers; equal names give equal text.
 With `cuda`, the definitions are those of the branch that CUDA compiles.
 Does not: define NL_FN or the integer types (the texts that it is pasted into do).
@@ -31,7 +31,7 @@ class Snippet:
 
 
 def _branch(text: str, cuda: bool) -> str:
-    """The text without preprocessor lines and without the branch that the other compiler takes."""
+    """The text without preprocessor lines and without the branch of the other compiler."""
     kept: list[str] = []
     skipping = False
     in_branches = False
@@ -85,7 +85,7 @@ def known(cuda: bool = False) -> frozenset[str]:
 
 
 def select(names: Iterable[str], cuda: bool = False) -> str:
-    """The definitions of `names` and of everything that they call. Raises KeyError for an unknown name."""
+    """The definitions of `names` and of all their callees. Raises KeyError for an unknown name."""
     by_name = {s.name: s for s in snippets(cuda)}
     wanted: set[str] = set()
     stack = list(names)
@@ -101,5 +101,5 @@ def select(names: Iterable[str], cuda: bool = False) -> str:
 
 
 def _apart(s: Snippet) -> str:
-    """On CUDA long functions are not copied to where they are called: kernels around them need fewer registers."""
+    """On CUDA long functions are not inlined, so that their callers need fewer registers."""
     return s.text.replace("NL_FN", "NL_PART", 1) if s.name in _LONG else s.text

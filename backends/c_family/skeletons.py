@@ -3,7 +3,7 @@
 Assumes: the files are package data of the backend's package.
 Guarantees: an undefined name in a skeleton is an error, never an empty string; trailing newlines are kept. Skeletons
 are compiled once, beside the package's own bytecode, where that can be written.
-Does not: know kernels.
+Does not: depend on kernels.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jinja2 import BytecodeCache, Environment, FileSystemBytecodeCache, PackageL
 
 @cache
 def skeletons(package: str) -> Environment:
-    """One environment for all skeletons of a package: blocks on lines of their own leave no empty lines."""
+    """One environment for all skeletons of a package: blocks on separate lines leave no empty lines."""
     return Environment(
         loader=PackageLoader(package, "templates"),
         undefined=StrictUndefined,
@@ -31,6 +31,6 @@ def skeletons(package: str) -> Environment:
 
 
 def _compiled(package: str) -> BytecodeCache | None:
-    """Where compiled skeletons are kept; jinja2 checks that they fit the text and its own version."""
+    """The cache of compiled skeletons; jinja2 checks them against the text and its own version."""
     folder = Path(str(files(package))) / "__pycache__"
     return FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None

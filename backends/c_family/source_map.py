@@ -1,4 +1,4 @@
-"""Emitted text whose lines remember the model: marks in a text, taken out again when the text is whole.
+"""Source map of emitted text: marks in its lines, which are removed when the text is complete.
 
 Assumes: lines of backends/c_family/cprint.py.
 Guarantees: `unmarked` gives the text as the user sees it, and the model's span of each line (from 1) that has one.
@@ -18,7 +18,7 @@ _MARK = re.compile("\x01(\\d+)\x02")
 
 
 def marked(lines: Iterable[Line], spans: list[Span]) -> str:
-    """Lines as text; those with a span end in a mark that `unmarked` takes out again."""
+    """Lines as text; those with a span end in a mark that `unmarked` removes."""
     out = []
     for line in lines:
         text = "    " * line.depth + line.text if line.text and not line.text.startswith("#") else line.text
@@ -44,8 +44,8 @@ def unmarked(text: str, spans: Sequence[Span]) -> tuple[str, Mapping[int, Span]]
 def comment(text: str) -> str:
     """Any text as a piece of a block comment, in one line: names, paths and descriptions come from outside.
 
-    Only printable ASCII is left, and nothing that ends or opens a comment, goes on in the next line or is a trigraph;
-    what else there is stands as its number.
+    Only printable ASCII is left, and nothing that ends or opens a comment, continues the line or is a trigraph; other
+    characters are replaced by their codes.
     """
     plain = "".join(c if c.isascii() and c.isprintable() else f"<{ord(c):X}>" for c in text[:_LONGEST])
     return re.sub(r"\*(?=/)|/(?=\*)|/(?=/)|\?(?=\?)|\\(?=\s*$)", r"\g<0> ", plain) + ("..." if text[_LONGEST:] else "")
@@ -56,12 +56,12 @@ _LONGEST = 400
 
 
 def heading(template: l2.Template) -> list[Line]:
-    """The comment that names a kernel and its place in the model."""
+    """The comment that names a kernel and its path in the model."""
     where = f"  ({template.span})" if template.span is not NOWHERE else ""
     text = comment(f"{template.name}{where}")
     return [Line(""), Line(f"/* ---- k{template.index}  {text} */"), Line("")]
 
 
 def fixed_order(program: l2.Merged) -> bool:
-    """Whether a*b+c must stay two operations."""
+    """Whether a*b+c must stay two operations (no contraction to FMA)."""
     return program.order is l2.Order.BITWISE or any(t.order is l2.Order.BITWISE for t in program.templates)

@@ -23,8 +23,8 @@ LANES = 16
 
 
 class CpuBackend:
-    """backends.protocol.Backend. Options of `build`: `portable` = "1" leaves out -march=native; `seed` is the one
-    that the shipped tables are keyed with (default 1; `load` has its own)."""
+    """backends.protocol.Backend. Options of `build`: `portable` = "1" leaves out -march=native; `seed` is that of the
+    exported tables (default 1; `load` has its own)."""
 
     @property
     def capabilities(self) -> Capabilities:

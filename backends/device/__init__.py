@@ -1,4 +1,4 @@
-"""Run-time texts in C that the C and the CUDA backend paste into what they emit.
+"""Run-time library in C that the C and the CUDA backend include in their emitted text.
 
 Assumes: the texts are package data beside this file.
 Guarantees: `source(name)` gives the text of `math.h` (elementary functions), `philox.h` (random numbers, which needs

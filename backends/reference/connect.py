@@ -1,11 +1,9 @@
 """Drawing relations: the rules of `Connect`, in integer arithmetic only.
 
 Assumes: formals with the fixed names that compiler/ir/level2/program.py gives for each rule.
-Guarantees: the same relation as every other backend: words of Philox with counter (index, step,
-draw) and integer comparisons. Rows are ascending by target; a target may repeat only where multapses
-are wanted.
-Only `expression` computes with real numbers: its relation is the same everywhere under `order: bitwise`,
-else where rounding does not decide.
+Guarantees: the same relation as every other backend: words of Philox with counter (index, step, draw) and integer
+comparisons. Rows are ascending by target; a target may repeat only with multapses. Only `expression` computes with real
+numbers: its relation is the same everywhere under `order: bitwise`, else where rounding does not decide.
 Does not: check p or sizes (the lowering does).
 
 fixed_probability: row i draws word pairs (index i, step d = 0, 1, ..., draw 0): blocks = first k
@@ -168,7 +166,7 @@ def _pairs(row: Row, body: l2.Connect) -> Pairs:
 
 
 def _transpose(row: Row, stage: str) -> None:
-    """The same relation by target."""
+    """The transposed relation."""
     pointers, target = row.arrays["row"], row.arrays["col"]
     if stage == "count":
         row.arrays["to_row"][0] = 0
@@ -189,14 +187,14 @@ def _mask(row: Row, body: l2.Connect) -> None:
 
 def drawn_again(row: Row, rule: str, probability: Expr | None) -> Pairs:
     """(sources, targets) of all rows of a Procedural relation, sources ascending, targets ascending in each."""
-    scalars = {**row.scalars, "key": row.scalars["connect_key"]}  # statements may have a stream of their own
+    scalars = {**row.scalars, "key": row.scalars["connect_key"]}  # statements may have a separate stream
     source, target = _pairs(replace(row, scalars=scalars), l2.Connect(rule, "fill", probability))
     order = np.lexsort((target, source))
     return source[order], target[order]
 
 
 def _rewire(row: Row, step: int) -> None:
-    """Other targets for the synapses that are gone; see Connect."""
+    """New targets for the synapses marked in `gone`; see Connect."""
     pointers, col = row.arrays["row"], row.arrays["col"]
     gone: Any = row.arrays["gone"]
     skip = _without_self(row)

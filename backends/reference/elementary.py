@@ -1,10 +1,10 @@
 """Elementary functions over numpy arrays: the mirror of backends/device/math.h, bit for bit.
 
 Assumes: IEEE arithmetic in numpy (no flush to zero), each operation rounded to the array's type.
-Guarantees: each function does the operations of its C namesake in the same order, in float32 or
-float64, so the results have the same bits as C under -ffp-contract=off and CUDA under --fmad=false;
-NaN for NaN, though the sign and payload of a NaN are not defined. Accuracy, methods and sources
-are told in math.h. Every call returns a new array of the broadcast shape and never warns.
+Guarantees: each function does the operations of its C namesake in the same order, in float32 or float64, so the results
+have the same bits as C under -ffp-contract=off and CUDA under --fmad=false; NaN for NaN, though the sign and payload of
+a NaN are not defined. Accuracy, methods and sources are documented in math.h. Every call returns a new array of the
+broadcast shape and never warns.
 Does not: accept integers where a real number is due (min, max, clip, abs, sign, floordiv and mod
 take them), or run fast: this is the oracle.
 """
@@ -32,7 +32,7 @@ class Format:
     word: DTypeLike
     shift: int  # bits of the fraction
     bias: int
-    magic: float  # 1.5 * 2**shift: adding it rounds to a whole number
+    magic: float  # 1.5 * 2**shift: adding it rounds to an integer
     upper: int  # mask that keeps the leading half of the bits
     tiny: float  # half an ulp of 1: exp(x) - 1 == x and the like below it
     normal: float  # smallest normal number
@@ -355,19 +355,19 @@ def sign(x: ArrayLike) -> Array:
 
 
 def floor(x: ArrayLike) -> Array:
-    """Largest whole number that is not above x."""
+    """Largest integer not above x."""
     with np.errstate(all="ignore"):
         return np.asarray(np.floor(x))
 
 
 def ceil(x: ArrayLike) -> Array:
-    """Smallest whole number that is not below x."""
+    """Smallest integer not below x."""
     with np.errstate(all="ignore"):
         return np.asarray(np.ceil(x))
 
 
 def round_even(x: ArrayLike) -> Array:
-    """Nearest whole number, halves to the even one."""
+    """Nearest integer, ties to even."""
     with np.errstate(all="ignore"):
         return np.asarray(np.rint(x))
 

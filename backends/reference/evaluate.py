@@ -1,11 +1,10 @@
 """Values of level-2 expressions over numpy arrays, typed as the generated code types them.
 
 Assumes: a legal kernel: every name has a value, user functions are inlined, quantities are erased.
-Guarantees: REAL arithmetic rounds each operation to the program's precision (float64 where a
-float64 array takes part); literals take the type of what they meet; INT is int64; both arms of a
-conditional are evaluated. Functions are those of elementary.py and draws those of philox.py, so
-results have the bits that C without contraction gives. `x ** k` with a small whole literal k is a
-product, with k = 0.5 a square root.
+Guarantees: REAL arithmetic rounds each operation to the program's precision (float64 where a float64 array takes part);
+literals take the type of the other operand; INT is int64; both arms of a conditional are evaluated. Functions are those
+of elementary.py and draws those of philox.py, so results have the bits that C without contraction gives. `x ** k` with
+a small integer literal k is a product, with k = 0.5 a square root.
 Does not: flush denormals to zero (generated code does, so values below 1e-38 may differ), or warn.
 """
 
@@ -27,7 +26,7 @@ a type yet."""
 
 Read = Callable[[str], Value]
 
-_LARGEST_PRODUCT: Final = 8  # x ** k up to this k is written as products
+_LARGEST_PRODUCT: Final = 8  # x ** k up to this k is expanded into products
 _REAL_FUNCTIONS: Final = frozenset(
     [
         "exp",
@@ -106,7 +105,7 @@ class Evaluator:
         self.read, self.real, self.step = read, real, step
 
     def joined(self, *values: Value) -> np.dtype[Any]:
-        """The type in which these operands meet: int64, the precision, or float64."""
+        """The common type of these operands: int64, the precision, or float64."""
         found: np.dtype[Any] = _INT
         for x in values:
             if isinstance(x, np.ndarray | np.generic):  # first: a float64 of numpy is a float of Python, too
@@ -144,7 +143,7 @@ class Evaluator:
         raise TypeError(f"{type(e).__name__} cannot stand in a kernel")
 
     def typed(self, e: Expr) -> Any:
-        """The value of `e` for a local: a literal takes a type of its own."""
+        """The value of `e` for a local: a literal takes its own type."""
         value = self(e)
         return np.bool_(value) if isinstance(value, bool) else _typed(value, self.joined(value))
 

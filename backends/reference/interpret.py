@@ -1,8 +1,8 @@
-"""Rows of a program, unmerged or merged, as something that runs.
+"""Interpreter for the rows of a program, unmerged or merged.
 
 Assumes: a legal Program or Merged.
-Guarantees: `bind_row` binds one row at a time, so merging cannot change what is computed; a
-Merged is read as its templates and tables stand.
+Guarantees: `bind_row` binds one row at a time, so merging cannot change what is computed; a Merged is read through its
+templates and tables.
 Does not: allocate arrays (load.py).
 """
 
@@ -38,7 +38,7 @@ class Item:
 
 
 def phases(program: l2.Program | l2.Merged) -> Mapping[str, tuple[Item, ...]]:
-    """What each phase launches, in order."""
+    """The launches of each phase, in order."""
     if isinstance(program, l2.Merged):
         return {
             p.name: tuple(
@@ -105,7 +105,7 @@ def bind_row(
 
 
 def run_row(row: Row, step: int) -> bool:
-    """Run one row in one step; True when a record buffer asks for its caller."""
+    """Run one row in one step; True when a record buffer has to be drained."""
     match row.body:
         case l2.Nest() as nest:
             run_nest(row, nest, step)
@@ -128,7 +128,7 @@ Bind = Callable[[Item, int], Row]
 
 
 def run_step(items: tuple[Item, ...], bind: Bind, step: int) -> bool:
-    """Run what is due in `step`; True when a record buffer asks for its caller."""
+    """Run what is due in `step`; True when a record buffer has to be drained."""
     full = False
     with np.errstate(all="ignore"):
         for item in items:

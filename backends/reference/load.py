@@ -1,8 +1,8 @@
-"""The reference backend: memory for a program, and the flow of its phases.
+"""The reference backend: memory for a program, and the execution of its phases.
 
 Assumes: a legal Program or Merged; constants in physical layout.
-Guarantees: an Instance after backends/protocol.py with every array as a numpy vector of its own
-(nothing shares memory, so a fault of memory planning elsewhere shows). Denormals are kept.
+Guarantees: an Instance after backends/protocol.py with every array as a separate numpy vector (no shared memory, so
+that faults of memory planning elsewhere show). Denormals are kept.
 Does not: compile; `build` writes the templates as text.
 """
 
@@ -52,7 +52,7 @@ class ReferenceInstance:
         self._arrays[array.name] = memory
 
     def _size_arrays(self) -> None:
-        """Allocate what is as long as the last element of its row pointers."""
+        """Allocate the arrays whose length is the last element of their row pointers."""
         for array in self._program.arrays:
             if array.size_from is not None:
                 size = int(self._arrays[array.size_from][-1])

@@ -2,11 +2,10 @@
 body.
 
 Assumes: a legal Nest (ir/verify/verify.py): PAR and LANE iterations are independent.
-Guarantees: reductions add in the declared order (dims as listed, innermost last) whatever the
-block size, through numpy's sequential `accumulate`; additions to shared elements happen in the
-order of the iterations. Grids above LIMIT elements are worked off in pieces: reductions in blocks
-of their index, maps in slices of their first dim.
-Does not: use strategies: a Contract is its nest.
+Guarantees: reductions add in the declared order (dims as listed, innermost last) whatever the block size, through
+numpy's sequential `accumulate`; additions to shared elements happen in the order of the iterations. Grids above LIMIT
+elements are processed in pieces: reductions in blocks of their index, maps in slices of their first dim.
+Does not: use strategies: a Contract is evaluated as its nest.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Points:
         return CONSTANTS[name]
 
     def address(self, formal: l2.ArrayFormal) -> tuple[Any, Any]:
-        """(element addresses, where they are inside or None), broadcastable to the points."""
+        """(element addresses, mask of those in bounds or None), broadcastable to the points."""
         if not isinstance(formal.access, l2.Strided):
             raise InterpretError(f"{self.row.label}: `{formal.name}` has no element here")
         total: Any = np.int64(0)
@@ -141,7 +140,7 @@ class Points:
         self.values.pop(formal.name, None)
 
     def changed(self, formal: l2.ArrayFormal) -> None:
-        """Forget what was read through other formals of the same array."""
+        """Invalidate values read through other formals of the same array."""
         name = self.row.names[formal.name]
         for other, bound in self.row.names.items():
             if bound == name and other != formal.name:

@@ -53,7 +53,7 @@ def words(key: int, index: ArrayLike, step: int, draw: int | Array) -> Words:
 
 
 def parts(key: int, index: ArrayLike, step: int, draw: int, count: int) -> Words:
-    """The `count` (1, 2 or 4) words of the draws at `index`, shape (count, *index.shape): neighbouring indices share a
+    """The `count` (1, 2 or 4) words of the draws at `index`, shape (count, *index.shape): adjacent indices share a
     block."""
     at = np.asarray(index, np.uint64) * np.uint64(count)
     block = words(key, at >> np.uint64(2), step, draw)
@@ -133,7 +133,7 @@ def exponential(key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLi
 
 
 def below(key: int, index: ArrayLike, step: int, draw: int, n: int, dtype: DTypeLike = np.uint32) -> Array:
-    """Whole numbers in [0, n), n > 0, as uint32 or uint64: the high part of (64 bits) * n."""
+    """Integers in [0, n), n > 0, as uint32 or uint64: the high part of (64 bits) * n."""
     at, shape = _shaped(index)
     w = words(key, at, step, draw).astype(np.uint64)
     half, low = np.uint64(32), np.uint64(_LOW)

@@ -1,10 +1,10 @@
 """Delivery of events through a relation, interpreted event by event.
 
 Assumes: a legal Propagate.
-Guarantees: the effect of visiting events in list order, the synapses of each in row order, and
-running the statements at every synapse. The synapses of one event are worked off together where
-that is the same thing, one by one where a synapse may read what the one before it wrote.
-Does not: choose an order of its own: sums have the declared one.
+Guarantees: the effect of visiting events in list order, the synapses of each in row order, and running the statements
+at every synapse. The synapses of one event are vectorised where that is equivalent, and run one by one where a synapse
+may read what an earlier one wrote.
+Does not: choose an order: sums have the declared one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Recording of events and traces, and emission of given events.
 
 Assumes: formals with the fixed names that compiler/ir/level2/program.py gives for each body.
-Guarantees: a step that asks for its caller (True) does so because a buffer could not take one more
-step.
+Guarantees: a step asks to be drained (True) exactly when a buffer could not hold one more step.
 Does not: drain buffers. A buffer that was not drained in time is an error, never a lost sample.
 """
 
@@ -17,7 +16,7 @@ from backends.reference.row import InterpretError, Row
 
 
 def run_record_events(row: Row, step: int) -> bool:
-    """Append (step, id) of this step's events; True when fewer than 2 n places are left."""
+    """Append (step, id) of this step's events; True when fewer than 2 n entries are free."""
     events, counts, used = row.arrays["list"], row.arrays["count"], row.arrays["used"]
     slots, capacity = row.size("slots"), row.size("capacity")
     slot, room = step % slots, len(events) // slots
@@ -49,8 +48,7 @@ def run_record_trace(row: Row, body: l2.RecordTrace, step: int) -> bool:
 
 
 def run_emit_scheduled(row: Row, step: int) -> None:
-    """The given events of this step become its list; `cursor` stands behind the last one
-    emitted."""
+    """The given events of this step become its list; `cursor` points after the last one emitted."""
     steps, ids, cursor = row.arrays["steps"], row.arrays["ids"], row.arrays["cursor"]
     m, slots = row.size("m"), row.size("slots")
     lo = int(np.searchsorted(steps[:m], step, side="left"))

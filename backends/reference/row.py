@@ -1,9 +1,9 @@
-"""One row of a kernel with its formals bound to memory: what every body is interpreted over.
+"""One row of a kernel with its formals bound to memory: the environment in which bodies are interpreted.
 
 Assumes: rows name arrays that exist, in physical layout, flat.
 Guarantees: scalars are numbers in the type that bodies compute with: reals in the precision,
 integers int64.
-Does not: allocate, or know phases.
+Does not: allocate, or depend on phases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from backends.protocol import AnyArray
 
 
 class InterpretError(Exception):
-    """A kernel did what no legal kernel does (an access out of bounds, a list that overflows)."""
+    """An illegal action of a kernel (an access out of bounds, a list that overflows)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,7 +52,7 @@ def too_large(e: Expr) -> str | None:
 
 
 def too_deep(e: Expr) -> str | None:
-    """"is nested too deeply" if it is; sufficient where shared nodes are not expanded."""
+    """ "is nested too deeply" if it is; sufficient where shared nodes are not expanded."""
     return "is nested too deeply" if extent(e)[1] > _DEEPEST else None
 
 

@@ -1,9 +1,9 @@
 """build: C text -> shared object, through a cache.
 
 Assumes: a C11 compiler that takes gcc's options (gcc, clang, zig cc).
-Guarantees: equal text (comments aside), compiler and flags compile once; several builds may use the cache at once, and
-an object that is not as it was compiled is compiled again. A failure names the model line that the C line stands for.
-Does not: load what it built.
+Guarantees: equal text (comments aside), compiler and flags compile once; concurrent builds may use the cache, and a
+modified object is recompiled. A failure names the model line of the C line.
+Does not: load the object.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FLAGS = ("-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-
 
 @dataclass(frozen=True)
 class Compiler:
-    """A command that compiles C, and the first line of what it says of itself."""
+    """A command that compiles C, and the first line of its version text."""
 
     command: tuple[str, ...]
     version: str
@@ -97,14 +97,15 @@ def _described(command: tuple[str, ...]) -> Compiler:
 
 
 def flags(fixed_order: bool, portable: bool) -> tuple[str, ...]:
-    """The options of a build; bitwise order forbids joining a*b+c into one operation."""
+    """The options of a build; bitwise order forbids contraction of a*b+c (FMA)."""
     native = () if portable else ("-march=native",)
     wide = () if portable or platform.machine() not in ("x86_64", "AMD64") else ("-mprefer-vector-width=512",)
     return (*FLAGS, *native, *wide, f"-ffp-contract={'off' if fixed_order else 'fast'}")
 
 
 def _native_key(options: tuple[str, ...]) -> str:
-    """What `-march=native` means here, so that a cache on a shared disk serves machines of several kinds."""
+    """The meaning of `-march=native` on this machine, so that a cache on a shared disk serves several kinds of
+    machines."""
     if "-march=native" not in options:
         return platform.machine()
     try:
@@ -117,7 +118,7 @@ def _native_key(options: tuple[str, ...]) -> str:
 
 
 def compile_text(emitted: Emitted, name: str, fixed_order: bool, portable: bool) -> Artifact:
-    """The shared object of a text, from the cache where it has been compiled before."""
+    """The shared object of a text, from the cache if present."""
     compiler = find_compiler()
     options = flags(fixed_order, portable)
     digest = hashlib.sha256()
@@ -160,8 +161,8 @@ def compile_library(
 
 
 def _run(command: list[str], folder: Path) -> tuple[int, str]:
-    """The exit code of a compiler and what it said. It has a process group of its own, which a signal that ends this
-    build ends as a whole: `cc` is the parent of those that work."""
+    """The exit code and output of a compiler. It runs in its own process group, which is killed as a whole when a
+    signal ends this build: `cc` spawns the processes that do the work."""
     with subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
     ) as process:
@@ -177,8 +178,7 @@ def _run(command: list[str], folder: Path) -> tuple[int, str]:
 def _failure(
     said: str, source: str, spans: Mapping[int, Span], compiler: Compiler, folder: Path
 ) -> BackendError | RunError:
-    """What the compiler refused, and the model line that the C line stands for, where it stands for one; E0930 where it
-    could not write."""
+    """The compiler's error, and the model line of the C line, if any; E0930 where it could not write."""
     for number, texts in _NO_ROOM.items():
         if any(text in said for text in texts):
             error = OSError(number, os.strerror(number))

@@ -1,35 +1,30 @@
 """emit: the C11 text of a merged program.
 
 Assumes: a legal Merged (ir/verify/verify.py).
-Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and
-values of rows. Every kernel says which part of the model it came from; `spans` maps lines of the text to the model.
+Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and values
+of rows. Every kernel names its part of the model; `spans` maps lines of the text to the model.
 Does not: compile (build.py), or print tables (they are data).
 
-Strategies. A `Contract` is rendered from `templates/strategy_<name>.c.j2`. The file stands for the statements of one
-row (the columns are loaded already) and may use:
-  lit           its literals by name (`lit.tile`)
-  f             C identifiers by formal name: columns (integers, reals) and array pointers (`f.x` is `x_`)
-  real          the name of the real type; `bytes` its size in bytes (4 or 8)
-  lanes         the extent of the nest's LANE dim, 0 when there is none
-  dims          (name, extent as C) of the nest's dims, in order; `extent(name)` one of them
-  par, lane     the names of its PAR dims (the axes of the output, in order) and of its LANE dim (none: "")
-  plain         whether the epilogue only stores the accumulator in `y`
-  joined(a, b)  whether the epilogue's formals walk two neighbouring dims as one: a = 0 and b counts on
-  id            `k3`: a prefix for names at file scope
-  at(formal, **dims)        the C lvalue of a formal's element, dims given as C texts (default: the dim's own name)
-  address(formal, **dims)   the element offset alone
-  inside(formal, **dims)    the guard of the access as a C truth value, or "" when it has none
-  prologue(depth, **dims)   the nest's prologue at one point
-  term(**dims)              the nest's term as a C expression of formals' elements read in place
-  combine(acc, value)       `acc += value` or the like, as a statement
-  identity                  the value that accumulators start from
-  epilogue(acc, depth, **dims)  statements that consume `acc` (a C expression) at one point and store its results;
+Strategies. A `Contract` is rendered from `templates/strategy_<name>.c.j2`. The file is the body for one row (its
+columns are loaded) and may use:
+  lit           its literals by name (`lit.tile`) f             C identifiers by formal name: columns (integers, reals)
+  and array pointers (`f.x` is `x_`) real          the name of the real type; `bytes` its size in bytes (4 or 8) lanes
+  the extent of the nest's LANE dim, 0 when there is none dims          (name, extent as C) of the nest's dims, in
+  order; `extent(name)` one of them par, lane     the names of its PAR dims (the axes of the output, in order) and of
+  its LANE dim (none: "") plain         whether the epilogue only stores the accumulator in `y` joined(a, b)  whether
+  the epilogue's formals walk two adjacent dims as one: a = 0 and b continues id            `k3`: a prefix for names at
+  file scope at(formal, **dims)        the C lvalue of a formal's element, dims given as C texts (default: the dim's own
+  name) address(formal, **dims)   the element offset alone inside(formal, **dims)    the guard of the access as a C
+  truth value, or "" when it has none prologue(depth, **dims)   the nest's prologue at one point term(**dims)
+  the nest's term as a C expression of formals' elements read in place combine(acc, value)       `acc += value` or the
+  like, as a statement identity                  the value that accumulators start from epilogue(acc, depth, **dims)
+  statements that consume `acc` (a C expression) at one point and store its results;
                             a `{ }` block, indented by `depth` levels
   order         "fast" | "reproducible" | "bitwise"
   scratch       the expression `(real *)ctx->scratch`; Contract.scratch bytes of it may be used
-Tiles that strategies share (nl_tiles, nl_dots, ...) stand in templates/tiles.c.j2 and backends/cpu/kernels/tiles.py,
-once in a program that uses them.
-A block between `{% set helpers %}` and `{% endset %}` is put at file scope before the kernel.
+Tiles that strategies share (nl_tiles, nl_dots, ...) are in templates/tiles.c.j2 and backends/cpu/kernels/tiles.py, once
+in a program that uses them. A block between `{% set helpers %}` and `{% endset %}` is put at file scope before the
+kernel.
 """
 
 from __future__ import annotations
@@ -76,8 +71,8 @@ class Emitted:
 def emit(
     program: l2.Merged, skeleton: str = "module.c.j2", more: Mapping[str, object] = MappingProxyType({})
 ) -> Emitted:
-    """The C file and header of a program. `skeleton`: what the kernels stand in, which may read `more`.
-    Raises BackendError (E0903) for what has no C text."""
+    """The C file and header of a program. `skeleton`: the file around the kernels, which may read `more`.
+    Raises BackendError (E0903) for programs without a C text."""
     real = "double" if program.precision == DType.F64 else "float"
     dialect = Dialect(program.precision)
     used: set[str] = set()
@@ -148,7 +143,7 @@ def kernel_lines(k: Kernel) -> list[Line]:
 
 
 class ContractNames:
-    """What a strategy's file may call; see the header of this module."""
+    """The names available to a strategy's file; see the header of this module."""
 
     def __init__(self, k: Kernel, contract: l2.Contract) -> None:
         self.k, self.nest = k, contract.nest
@@ -183,7 +178,7 @@ class ContractNames:
         return inside(access, lambda n: self._lookup(n, bound)) or ""
 
     def joined(self, a: str, b: str) -> bool:
-        """Whether every formal of the epilogue walks dims `a` and `b`, which are neighbours in storage, or neither."""
+        """Whether every formal of the epilogue walks dims `a` and `b`, which are adjacent in storage, or neither."""
         used = {s.target for s in self.nest.epilogue if not isinstance(s, l2.Emit)}
         used |= {n for s in self.nest.epilogue if not isinstance(s, l2.Emit) for n in refs(s.value)}
         for f in self.k.template.formals:
@@ -216,7 +211,7 @@ class ContractNames:
         return _plain([*body.run(self.nest.prologue), *body.stores()], depth)
 
     def term(self, **dims: str) -> str:
-        """The term with its elements in place; formals may not be guarded here."""
+        """The term with its element reads inline; formals must not be guarded."""
         assert self.nest.term is not None
         body = self._body(dims)
         scope = dict(body.scope)

@@ -1,9 +1,9 @@
-"""ship: a build folder that compiles with `make` and runs without Python.
+"""export_folder: a build folder that compiles with `make` and runs without Python.
 
 Assumes: the text and artifact of the same program.
-Guarantees: <name>.c, netloom.h, main.c, Makefile, <name>.bin (tables, launches, initial values; the layout is
-described in main.c), lib<name>.so and manifest.json, which names every array, kernel, table and phase. Nothing is
-connected here: arrays of drawn sizes are placed by main.c, as backends/cpu/run/load.py does it.
+Guarantees: <name>.c, netloom.h, main.c, Makefile, <name>.bin (tables, launches, initial values; the layout is described
+in main.c), lib<name>.so and manifest.json, which names every array, kernel, table and phase. No connecting here: main.c
+places arrays of random size, as backends/cpu/run/load.py does.
 Does not: hold results or checkpoints.
 """
 
@@ -29,7 +29,7 @@ from compiler.layout.write_tables import ROLE_NUMBER, ROLE_SHIFT, write_tables
 CODE: Final = "generated code"
 MAGIC: Final = int.from_bytes(b"NETLOOM1", "little")
 PRINTED: Final = {DType.F32: 0, DType.F64: 1, DType.I32: 2, DType.I64: 3}
-MOST_PRINTED: Final = 16  # elements of an array that main.c prints when it has run
+MOST_PRINTED: Final = 16  # elements of an array that main.c prints after a run
 
 
 def write_folder(folder: Path, program: l2.Merged, emitted: Emitted, artifact: Artifact, seed: int) -> None:
@@ -103,7 +103,7 @@ def _write_data(file: IO[bytes], program: l2.Merged, placement: Placement, table
 
 
 def _patches(program: l2.Merged, number: dict[str, int], late: list[l2.Array]) -> list[tuple[int, int, int, int]]:
-    """Cells of tables that hold the address (0) or the size (1) of an array that is placed late."""
+    """Cells of tables that hold the address (0) or the size (1) of an array that is placed after connecting."""
     first = {a.size_from: i for i, a in reversed(list(enumerate(late)))}
     sized: dict[str, int] = {a.name: i for i, a in enumerate(late)}
     sized |= {n: i for n, i in first.items() if n is not None}

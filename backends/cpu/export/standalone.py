@@ -1,9 +1,9 @@
 """standalone: one C file and its header that compute a network's outputs, without allocation and without libraries.
 
 Assumes: a merged program of the phase "predict" alone (compiler/passes/pipeline/predict.py) and values for its weights.
-Guarantees: <name>.c, <name>.h and, unless the weights are embedded, <name>.bin. `cc -O3 -c <name>.c` is all it takes;
-the results are those of the same program in the CPU backend, bit for bit with the same floating-point options. Nothing
-but <name>_predict and <name>_load has external linkage. The kernels are those of backends/cpu/emit/emit.py; tables and
+Guarantees: <name>.c, <name>.h and, unless the weights are embedded, <name>.bin. `cc -O3 -c <name>.c` compiles it; the
+results are those of the same program in the CPU backend, bit for bit with the same floating-point options. Only
+<name>_predict and <name>_load have external linkage. The kernels are those of backends/cpu/emit/emit.py; tables and
 sizes are data.
 Does not: train, or run several predictions at once (memory is static).
 """
@@ -105,13 +105,13 @@ def write_standalone(
 
 
 def _digest(program: l2.Merged, placement: Placement) -> bytes:
-    """8 bytes that say which arrays stand where."""
+    """8 bytes that identify the layout of the arrays."""
     text = repr([(a.name, a.dtype, a.shape, a.role, placement.offsets.get(a.name)) for a in program.arrays])
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
 def _port(p: Port, array: l2.Array, placement: Placement, taken: set[str], rows: int) -> dict[str, object]:
-    """What the skeletons ask of an input or output; its name in C (c_name) is none of those that are `taken`."""
+    """The skeletons' arguments for an input or output; its name in C (c_name) avoids those `taken`."""
     word = c_name(p.name)
     while word in taken:
         word += "_"

@@ -1,10 +1,10 @@
-"""Random numbers of a flat map, or of the synapses of one source, made for a chunk of elements at once.
+"""Batched random numbers: those of a flat map, or of the synapses of one source, are generated in chunks.
 
 Assumes: a nest over one PAR dim whose draws have that dim as their index (compiler/ir/level2/program.py, Nest);
 statements of a propagation whose draws have the synapse's number as their index, and synapses with consecutive numbers.
 Guarantees: the numbers are those of nl_uniform and the like, element for element; a block of four words serves as many
-neighbouring elements as it has words for (backends/device/philox.h), which a loop over elements could not use.
-Does not: Poisson numbers, whose words are not known in advance.
+adjacent elements as it has words for (backends/device/philox.h), which a loop over single elements cannot exploit.
+Does not: batch Poisson numbers, whose number of words is not known in advance.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ SYNAPSES: Final = 64
 
 
 def has_draws(e: Expr) -> bool:
-    """Whether a random number is drawn in an expression."""
+    """Whether an expression draws random numbers."""
     return not DRAWS.isdisjoint(calls(e))
 
 
 @dataclass
 class Draws:
-    """The draws of one kernel. `scope`: what stands for them in its expressions."""
+    """The draws of one kernel. `scope`: the symbols that replace them in its expressions."""
 
     buffers: list[Line] = field(default_factory=list)
     fills: list[Line] = field(default_factory=list)

@@ -1,10 +1,11 @@
-"""Events of stored rows of synapses: those of many projections are looked up before the first one is delivered.
+"""Software prefetching for events over stored rows (CSR): events of many projections are collected before the first is
+delivered.
 
 Assumes: a Propagate over Events with a Csr relation.
-Guarantees: the bits of one event after the other: what is due is delivered row after row of the table, in the order of
-each list. What a projection has due in a step is mostly one short row of synapses anywhere in memory; so up to NL_DUE
-events are collected, the beginnings of their rows are fetched, and only then they are delivered.
-Does not: print what happens at a synapse (propagate.py).
+Guarantees: the bits of sequential delivery: due events are delivered in the order of the table's rows and of each list.
+In a step a projection mostly has one short row of synapses at a random place in memory; so up to NL_DUE events are
+collected, the beginnings of their rows are prefetched, and then they are delivered.
+Does not: print the statements at a synapse (propagate.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from backends.cpu.kernels.synapse_loops import Ends
 
 @dataclass(frozen=True)
 class Due:
-    """C names of what is known of an event that is due: its list entry is `listed`, its synapses are [first, end)."""
+    """C names of a due event: its list entry is `listed`, its synapses are [first, end)."""
 
     events: str
     event: str
@@ -34,8 +35,8 @@ class Due:
 def function_ahead(
     k: Kernel, relation: l2.Csr, ends: Ends, due: Due, early: Sequence[Line], once: Sequence[Line], body: Sequence[Line]
 ) -> list[Line]:
-    """The kernel's function. `early`: finds the list of a row of the table, or goes on to the next row; `once`: what
-    the events of a row share; `body`: what an event does (its neuron and its synapses are known)."""
+    """The kernel's function. `early`: locates the list of a row of the table, or continues with the next row; `once`:
+    work shared by the events of a row; `body`: the work per event (its neuron and synapses are known)."""
     fresh = k.namer.fresh
     queue, e, following, after = fresh("due"), fresh("e"), fresh("next"), fresh("after")
     row, of_list = f"const {k.row_type} *", mentioned(k, early)
@@ -90,7 +91,7 @@ def function_ahead(
 
 
 def _streams(k: Kernel, relation: l2.Csr) -> list[str]:
-    """The arrays that the synapses of one event read one element after the other."""
+    """The arrays that the synapses of one event read contiguously."""
     if relation.index is not None:
         return [relation.col, relation.index]
     formals = (f for f in k.template.formals if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At))

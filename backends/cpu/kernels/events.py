@@ -1,4 +1,4 @@
-"""Recording, given events and connecting: kernels whose trip counts are data.
+"""Recording, scheduled events and connecting: kernels whose trip counts are data.
 
 Assumes: formals as compiler/ir/level2/program.py names them. Lists of events are ascending.
 Guarantees: the same relations and draws as backends/reference.

@@ -1,7 +1,7 @@
 """The C function of one template: loads of the columns, and the loop over the rows of a launch.
 
 Assumes: a kernel that backends/c_family/access.py has opened.
-Guarantees: a column is loaded where its name is used, and only there.
+Guarantees: a column is loaded only where its name is used.
 Does not: print loops (nest.py, events.py) or files (backends/cpu/emit/emit.py).
 """
 
@@ -56,7 +56,7 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
         else:
             t = C_TYPES[f.dtype] if f.dtype != k.dialect.precision else k.dialect.real
             const = "const " if f.mode is l2.Mode.READ else ""
-            # both ends of a projection may be one array: no promise about what At-accesses point to
+            # both ends of a projection may be one array: no `restrict` on pointers of At-accesses
             alone = "" if isinstance(f.access, l2.At) else "restrict "
             pointer = f"{const}{t} *{alone}const {k.pointers[f.name]}"
             lines.append(Line(f"{pointer} = nl_at(ctx, {source});"))
@@ -64,7 +64,7 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
 
 
 def opened(k: Kernel, body: Sequence[Line]) -> list[Line]:
-    """The kernel's function around its statements, which see the rows [lo, hi) and `step`."""
+    """The kernel's function around its statements, with the rows [lo, hi) and `step` in scope."""
     return [
         Line(f"static void {k.function}(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)"),
         Line("{"),

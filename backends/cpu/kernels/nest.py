@@ -1,10 +1,10 @@
 """Loop nests in C: maps, reductions and plain contractions.
 
 Assumes: a legal Nest: PAR iterations are independent, at most one LANE dim (literal extent).
-Guarantees: loops run PAR dims in order, RED dims inside them, the LANE dim innermost with one accumulator per lane,
-so that it becomes vector code; guards are computed at the outermost loop that they depend on. With `order` other
-than bitwise, a sum whose last RED dim is contiguous runs in PARTS partial accumulators joined by a fixed tree;
-bitwise keeps one accumulator in index order.
+Guarantees: loops run PAR dims in order, RED dims inside them, the LANE dim innermost with one accumulator per lane, so
+that it vectorises; guards are computed at the outermost loop that they depend on. With `order` other than bitwise, a
+sum whose last RED dim is contiguous runs in PARTS partial accumulators joined by a fixed tree; bitwise keeps one
+accumulator in index order.
 Does not: collapse, tile or reorder dims (lowering and strategies do).
 """
 
@@ -35,15 +35,15 @@ from backends.cpu.kernels.kernel import Kernel, axis_index, axis_inside, scaled
 from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
 
-KEEP = Line("#pragma GCC unroll 1")  # gcc unrolls short loops before it looks for vector code
+KEEP = Line("#pragma GCC unroll 1")  # gcc unrolls short loops before it vectorises
 PARTS = 32  # partial accumulators of a contiguous sum: two 64-byte vectors of float
 IDENTITY = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 
 
 @dataclass(frozen=True)
 class Guard:
-    """A guard test that becomes known inside the loop over dim `level` (-1: outside all loops).
-    `names`: what its lines declare."""
+    """A guard test that is computable inside the loop over dim `level` (-1: outside all loops). `names`: what its lines
+    declare."""
 
     level: int
     names: frozenset[str]
@@ -75,15 +75,15 @@ class NestPrinter:
     # ------------------------------------------------------------------------------- constants of a row
 
     def _without_constants(self, nest: l2.Nest) -> l2.Nest:
-        """The nest with integer locals, calls and powers of columns and `step` alone computed once per row: a compiler
-        does not move them out of a loop that it turns into vector code. The numbers stay the same."""
+        """The nest with integer locals, calls and powers that depend only on columns and `step` hoisted to once per
+        row: compilers do not hoist them out of loops that they vectorise. Values do not change."""
         known = set(self.k.scope)
         found: dict[Expr, str] = {}
         statements = (*nest.prologue, *nest.epilogue)
         targets = [s.target for s in statements if not isinstance(s, l2.Emit)]
 
         def index(s: l2.Statement) -> bool:
-            """Whether a statement sets an integer local that is the same for all elements of a row."""
+            """Whether a statement sets an integer local that is invariant over the elements of a row."""
             if not isinstance(s, l2.Assign) or s.target in self.k.pointers or targets.count(s.target) > 1:
                 return False
             same = refs(s.value) <= known and not has_draws(s.value)
@@ -135,7 +135,7 @@ class NestPrinter:
         return self.vars[self.lane.name]
 
     def _axis_level(self, terms: Iterable[tuple[str, int]]) -> int | None:
-        """The loop in which an index is known; None when it needs a local of the prologue."""
+        """The loop level at which an index is computable; None when it needs a local of the prologue."""
         level = -1
         for dim, _ in terms:
             if dim in self.level:
@@ -152,7 +152,7 @@ class NestPrinter:
         return found
 
     def _element(self, f: l2.ArrayFormal, access: l2.Strided) -> Element:
-        """The element of `f`; guard tests that need no local are split off to the loops that know them."""
+        """The element of `f`; guard tests that need no local are hoisted to the outermost possible loops."""
         parts: list[str] = []
         late: list[str] = []
         known: list[tuple[int, str, str | None]] = []
@@ -186,7 +186,7 @@ class NestPrinter:
         return Element(place, f.dtype, f.mode, " & ".join(tests) or None, self.nest.fill)
 
     def hoisted(self, level: int, inner: Sequence[Line]) -> list[Line]:
-        """Index and guard computations that become known inside loop `level`, as far as `inner` uses them."""
+        """Index and guard computations placed inside loop `level`, as far as `inner` uses them."""
         words = set(re.findall(r"\w+", "\n".join(x.text for x in inner)))
         kept = [g for g in self.pieces if g.level == level and g.names & words]
         return [x for g in kept for x in g.lines]
@@ -276,7 +276,8 @@ class NestPrinter:
     def _chunks(
         self, base: str, end: str, fills: Sequence[Line], inner: Sequence[Line], tail: Sequence[Line]
     ) -> list[Line]:
-        """The only loop in chunks: what is made for a chunk at once, its elements, and what is done with them."""
+        """The only loop in chunks: the work per chunk, the loop over its elements, and the processing of its
+        results."""
         v, extent = self.vars[self.loops[0].name], self.k.extent(self.loops[0].extent)
         return [
             Line(f"for (nl_i64 {base} = 0; {base} < {extent}; {base} += NL_CHUNK) {{"),
@@ -291,7 +292,7 @@ class NestPrinter:
         ]
 
     def _drawing(self) -> list[Line] | None:
-        """A flat map that draws numbers for its elements, in chunks; None when it draws none."""
+        """A flat map that draws random numbers for its elements, in chunks; None when it draws none."""
         if len(self.loops) != 1 or self.loops[0].kind is not l2.DimKind.PAR or self.nest.combine:
             return None
         namer = self.k.namer
@@ -356,7 +357,7 @@ class NestPrinter:
         return [*start, *middle, *body.run(self.nest.epilogue), *body.stores()]
 
     def _contiguous(self) -> bool:
-        """Whether partial accumulators pay: the last RED dim walks memory and is not short."""
+        """Whether partial accumulators pay: the last RED dim walks memory contiguously and is not short."""
         if not self.red or self.k.template.order is l2.Order.BITWISE:
             return False
         last = self.red[-1]
@@ -433,7 +434,7 @@ class NestPrinter:
         return self.loop(self.lane, inner, self.independent())
 
     def _lane_loads(self, names: set[str], scope: dict[str, Symbol]) -> list[Line]:
-        """Loads that all lanes share, before the loop over the lanes."""
+        """Loads that are uniform over the lanes, before the loop over the lanes."""
         shared = {
             n
             for n in names
@@ -442,7 +443,7 @@ class NestPrinter:
         return self.body(scope).load(shared)
 
     def _lane_arrays(self, statements: Sequence[l2.Statement], scope: dict[str, Symbol]) -> list[Line]:
-        """What is assigned in one section and read in another: one value per lane."""
+        """Locals that are live across sections: one value per lane."""
         assert self.lane is not None
         virtual = {n: Symbol(n, e.type) for n, e in self.elements.items()}
         real = self.k.dialect.precision
@@ -486,7 +487,7 @@ class NestPrinter:
                 and self.elements[s.target].mode is l2.Mode.UPDATE
             ]
             lines += self._lane_arrays(n.prologue, scope)
-            if self.per_lane:  # indices may go through locals, which are one per lane now
+            if self.per_lane:  # indices may depend on locals, which are one per lane now
                 self.pieces.clear()
                 self.elements = self._elements()
             body = self.body(dict(scope))
@@ -520,7 +521,7 @@ class NestPrinter:
         return lines
 
     def _lane_pointers(self, names: set[str]) -> tuple[list[Line], Mapping[str, Element]]:
-        """Guarded reads whose guard is the same for all lanes: a pointer to the lanes or to the fill value."""
+        """Guarded reads whose guard is uniform over the lanes: a pointer to the lanes or to the fill value."""
         assert self.lane is not None
         lines: list[Line] = []
         found: dict[str, Element] = {}
@@ -558,6 +559,6 @@ def _atom(text: str) -> str:
 
 
 def nest_lines(k: Kernel, nest: l2.Nest) -> list[Line]:
-    """The C of one nest, for the row whose columns are loaded."""
+    """The C text of one nest, for the row whose columns are loaded."""
     printer = NestPrinter(k, nest)
     return [*printer.constants, *printer.lines()]

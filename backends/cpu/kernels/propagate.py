@@ -49,7 +49,7 @@ def elements(k: Kernel, at: Mapping[str, str], now: Mapping[str, str]) -> dict[s
 
 
 def _of_event(f: l2.ArrayFormal, by: str, arrays: AbstractSet[str]) -> bool:
-    """Whether all synapses of an event read one element: that of its neuron, also of a step in the past."""
+    """Whether all synapses of an event read the same element: that of its neuron, also of a past step."""
     if not isinstance(f.access, l2.At) or f.access.end != by or f.mode is not l2.Mode.READ:
         return False
     return f.access.ring is None or f.access.ring[0] not in arrays
@@ -58,8 +58,9 @@ def _of_event(f: l2.ArrayFormal, by: str, arrays: AbstractSet[str]) -> bool:
 def once_per_event(
     p: l2.Propagate, known: AbstractSet[str]
 ) -> tuple[tuple[l2.Statement, ...], tuple[l2.Statement, ...]]:
-    """(what is computed before the loop over synapses, the statements with its names). A sum's value that the synapse
-    does not enter, of names that are `known`, is computed once: compilers do not move it out of every kind of loop."""
+    """(hoisted computations before the loop over synapses, the statements with their names). An added value that is
+    invariant over synapses, of names that are `known`, is computed once: compilers do not hoist it out of every kind of
+    loop."""
     assigned = {s.target for s in p.statements if isinstance(s, l2.Assign | l2.Add)}
     once: list[l2.Statement] = []
     rest: list[l2.Statement] = []

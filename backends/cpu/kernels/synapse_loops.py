@@ -3,7 +3,7 @@
 Assumes: formals as compiler/ir/level2/program.py names them; populations have fewer than 2^31 neurons.
 Guarantees: synapses run in the order of the relation's numbers (a Toeplitz relation's targets are all distinct, so that
 the order inside one event changes no sum). Inner loops of dense and Toeplitz relations have no gathers.
-Does not: print what happens at a synapse (propagate.py).
+Does not: print the statements at a synapse (propagate.py).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from backends.cpu.kernels.events import row_again
 
 @dataclass(frozen=True)
 class Ends:
-    """C names of the integers that a synapse is found by; `event` is that of the end which the events belong to. Of a
-    row that is drawn again, `many` synapses are made at once, and `nth` counts them."""
+    """C names of the integers that identify a synapse; `event` is that of the end to which the events belong. Of a
+    redrawn row, `many` synapses are drawn at once, and `nth` counts them."""
 
     event: str
     other: str
@@ -35,7 +35,8 @@ class Ends:
 @dataclass(frozen=True)
 class Walk:
     """The synapses of one event as C: `before` the loops (depth of the event loop), the loops' `head` (each line with
-    its depth), what `inside` them (at `depth`) sets the other end and the synapse, and the `tail` that closes them."""
+    its depth), the lines `inside` them (at `depth`) that set the other end and the synapse, and the `tail` that closes
+    them."""
 
     before: tuple[Line, ...]
     head: tuple[Line, ...]
@@ -58,9 +59,9 @@ def walk(
     words: AbstractSet[str],
     fills: Sequence[Line],
 ) -> Walk:
-    """The loop over the synapses of event `ends.event`. `bounds`: where they begin and end in a stored relation, once
-    that is known. `words`: identifiers that the statements' text has; what is not among them is not set. `fills`: what
-    is computed once `many` synapses of a row that is drawn again are known."""
+    """The loop over the synapses of event `ends.event`. `bounds`: their range in a stored relation, if known already.
+    `words`: identifiers in the statements' text; others are not set. `fills`: work per chunk of `many` synapses of a
+    redrawn row."""
     match relation:
         case l2.Csr():
             return _csr(k, relation, ends, bounds)
@@ -140,7 +141,7 @@ _OWN: Final = frozenset(_OWN_TEXT.split())
 
 
 def _procedural(k: Kernel, relation: l2.Procedural, ends: Ends, words: AbstractSet[str], fills: Sequence[Line]) -> Walk:
-    """The skeleton of the rule for one row; the line `@@` stands for what happens at a synapse, `##` for `fills`."""
+    """The skeleton of the rule for one row; the line `@@` stands for the statements at a synapse, `##` for `fills`."""
     if relation.rule == "fixed_outdegree" and ends.syn in words:
         raise PrintError("synapses that are drawn out of order have no number", k.template.span)
     lines = row_again(k, relation)
@@ -160,7 +161,7 @@ def _procedural(k: Kernel, relation: l2.Procedural, ends: Ends, words: AbstractS
 
 @dataclass(frozen=True)
 class Place:
-    """C names of where a source of a convolution stands: its channel, and for each axis the position that kernel
+    """C names of the position of a source of a convolution: its channel, and for each axis the position that kernel
     element 0 reaches times the stride (`up`, `left`), and the kernel positions `ky0 <= ky < ky1` that are inside."""
 
     c: str
@@ -173,7 +174,7 @@ class Place:
 
 
 def place(k: Kernel, relation: l2.Toeplitz, event: str) -> tuple[Place, list[Line]]:
-    """Where source `event` stands, and the lines that find it."""
+    """The position of source `event`, and the lines that compute it."""
     names = ("c", "up", "left", "first_y", "end_y", "first_x", "end_x")
     p = Place(*(k.namer.fresh(x) for x in names))
     at = k.namer.fresh("at")

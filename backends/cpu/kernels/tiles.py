@@ -1,8 +1,8 @@
 """tiles: the C functions of register tiles, one for each shape of compiler/strategies/tiles.py.
 
 Assumes: `nl_vec`, `nl_tap` and `NL_LANES` of templates/tiles.c.j2.
-Guarantees: every accumulator is a variable, spelled out: gcc takes a third less time for them than for arrays in loops
-that it has to unroll first.
+Guarantees: every accumulator is a separate variable: gcc's code takes a third less time than with arrays in loops that
+it has to unroll first.
 Does not: choose shapes.
 """
 
@@ -16,8 +16,8 @@ from compiler.strategies.tiles import Shape
 
 @dataclass(frozen=True)
 class Kind:
-    """acc[o][u] = sum of w[o] * x[u]. `start`: what the sum `{o}`, `{u}` starts from; `loop`: over the terms; `at`: the
-    offsets i of x and j of w in a term; `factor`: that of output `{o}`."""
+    """acc[o][u] = sum of w[o] * x[u]. `start`: the initial value of the sum `{o}`, `{u}`; `loop`: over the terms; `at`:
+    the offsets i of x and j of w in a term; `factor`: that of output `{o}`."""
 
     parameters: str
     start: str

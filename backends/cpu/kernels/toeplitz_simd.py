@@ -1,10 +1,10 @@
-"""Convolutions of many events: sums of LANES output channels side by side.
+"""SIMD convolutions of many events: LANES output channels per vector.
 
 Assumes: a Toeplitz relation, by source, whose statements only add to elements of targets.
-Guarantees: the bits of the plain walk: every target is summed in the order of events, starting from what it held. A
-block of LANES channels is copied to the context's scratch memory as [position][lane] and back, the kernel's elements
-as [in channel, ky, kx][lane], so that what a kernel position adds is a vector. That pays when the events of a step
-are many: the text compares their number with what is copied and takes the plain walk otherwise.
+Guarantees: the bits of the plain walk: every target is summed in the order of events, starting from its old value. A
+block of LANES channels is copied to the context's scratch memory as [position][lane] and back, the kernel's elements as
+[in channel, ky, kx][lane], so that a kernel position adds a vector. That pays for many events per step: the text
+compares their number with the size of the copies and otherwise takes the plain walk.
 Does not: print the plain walk (synapse_loops.py).
 """
 
@@ -32,14 +32,14 @@ _SLOT: Final = LANES * 8
 
 @dataclass(frozen=True)
 class Parts:
-    """The formals that lie in scratch memory: sums of targets, and elements of the kernel."""
+    """The formals held in scratch memory: sums of targets, and elements of the kernel."""
 
     sums: tuple[l2.ArrayFormal, ...]
     kinds: tuple[l2.ArrayFormal, ...]
 
 
 def parts_of(template: l2.Template) -> Parts | None:
-    """What would lie in scratch memory; None when the statements do more than add to targets."""
+    """The formals for scratch memory; None when the statements do more than add to targets."""
     p = template.body
     if not isinstance(p, l2.Propagate) or not isinstance(p.relation, l2.Toeplitz) or p.by != "pre":
         return None
@@ -73,7 +73,7 @@ def _at(f: l2.ArrayFormal) -> l2.At:
 
 
 def scratch_bytes(template: l2.Template, table: npt.NDArray[np.uint64]) -> int:
-    """The most scratch memory that a row of the template uses here; `table`: u64 (rows, formals)."""
+    """Maximum scratch memory of a row of the template; `table`: u64 (rows, formals)."""
     parts = parts_of(template)
     if parts is None:
         return 0
@@ -156,8 +156,8 @@ def channels_last(
     scope: Mapping[str, Symbol],
     places: Mapping[str, Element],
 ) -> tuple[str, list[Line]]:
-    """(when it pays, the loops). `events`: how many there are, and the lines that open the loop over them (the last
-    ones inside it). `scope` and `before`: what is known and loaded of the event `event`."""
+    """(the condition under which it pays, the loops). `events`: their number, and the lines that open the loop over
+    them (the last ones inside it). `scope` and `before`: symbols and loads of the event `event`."""
     relation = p.relation
     assert isinstance(relation, l2.Toeplitz)
     (kh, kw), (sh, sw) = relation.kernel, relation.stride

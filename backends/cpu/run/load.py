@@ -2,9 +2,9 @@
 
 Assumes: an Artifact of this backend and the merged program that it was emitted from.
 Guarantees: every array is a view of an arena (64-byte aligned, zeroed, then filled with the constants); sizes that
-depend on drawn connections are read back after the phases `count` and `scan`, and everything is placed again. While a
-call takes long, the main thread handles signals; what a signal ends waits for nothing, and whoever touches the arrays
-afterwards waits for the call.
+depend on drawn connections are read back after the phases `count` and `scan`, and all arrays are placed again. During a
+long call, the main thread handles signals; a signal handler that raises does not wait for the call, and later accesses
+to the arrays do.
 Does not: drain record buffers.
 """
 
@@ -34,7 +34,7 @@ Words = npt.NDArray[np.uint64]
 
 
 def aligned_zeros(size: int, alignment: int = 64) -> npt.NDArray[np.uint8]:
-    """`size` zero bytes at a multiple of `alignment`, of which no page is touched yet."""
+    """`size` zero bytes aligned to `alignment`, with no page touched yet."""
     raw = np.zeros(size + alignment, np.uint8)
     start = -raw.ctypes.data % alignment
     return raw[start : start + size]
@@ -76,7 +76,7 @@ def launch_lists(program: l2.Merged) -> tuple[npt.NDArray[np.int64], ...]:
 
 
 def scratch_bytes(program: l2.Merged, tables: tuple[Words, ...]) -> int:
-    """The most scratch memory that a row of a contraction or a convolution of events asks for."""
+    """Maximum scratch memory of a row of a contraction or a convolution of events."""
     most = 0
     for template, table in zip(program.templates, tables, strict=True):
         most = max(most, channels.scratch_bytes(template, table))
@@ -125,7 +125,7 @@ class CpuInstance:
                 self.run(name, 0, 1)
 
     def _place(self, seed: int) -> None:
-        """Arenas, tables and constants for the sizes known so far; what connecting has made until now moves along."""
+        """Arenas, tables and constants for the sizes known so far; results of connecting are copied."""
         old = {n: self.read(n) for n in written(self.program, l2.CONNECT_PHASES) if self.arenas}
         self.placement: Placement = place(self.program, self.sizes)
         for number, role in enumerate(Role):
@@ -184,14 +184,14 @@ class CpuInstance:
         return done
 
     def _call(self, phase: str, first_step: int, steps: int) -> int:
-        """nl_run: in a thread of its own where it may take long, since Python handles signals between the instructions
-        of the main thread only."""
+        """nl_run: in a separate thread where it may take long, since Python handles signals only between instructions
+        of the main thread."""
         arguments = (self._ctx, self._phase[phase], first_step, steps)
         seconds = self._pace.get(phase, LONG) * steps
         if seconds < LONG or threading.current_thread() is not threading.main_thread():
             return int(self._lib.nl_run(*arguments))
         done: list[int] = []
-        # It holds on to this instance, so that its memory stays when the main thread has left.
+        # It keeps a reference to this instance, so that its memory outlives the main thread's call.
         thread = threading.Thread(target=lambda: done.append(self._lib.nl_run(*arguments)), daemon=True)
         try:
             thread.start()
@@ -202,7 +202,7 @@ class CpuInstance:
         return int(done[0])
 
     def _wait(self) -> None:
-        """Wait for the call that runs. A signal whose handler raises ends the waiting, not the call."""
+        """Wait for the call that runs. A signal whose handler raises ends the wait, not the call."""
         if self._running is not None and threading.current_thread() is not self._running:
             self._running.join()
             self._running = None

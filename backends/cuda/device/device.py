@@ -3,7 +3,7 @@
 Assumes: the primary context of the device, shared with other users of it in this process.
 Guarantees: everything runs on one stream in order; copies with the host wait for it; failures are BackendErrors:
 E0905 (out of memory, with the bill), E0922 (code for another architecture), E0923 (no device), E0924 (a fault).
-Does not: know programs.
+Does not: depend on programs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Device:
         self.driver = Driver()
         self.arch = self.driver.architecture(ordinal)
         self.processors = self.driver.processors(ordinal)
-        self.blocks = 4 * self.processors  # of 256 threads: half of what it can hold
+        self.blocks = 4 * self.processors  # of 256 threads: half of its capacity
         try:
             import pycuda.driver as cuda
         except ImportError as e:
@@ -63,7 +63,7 @@ class Device:
         self._functions: dict[str, Any] = {}
         self._handles: dict[str, int] = {}
         self._sides: list[Any] = []
-        self.begins_early = False  # whether kernels wait by themselves for those before them
+        self.begins_early = False  # whether kernels wait for preceding ones themselves (programmatic dependent launch)
         with self.current():
             self.stream: Any = cuda.Stream()
 
@@ -86,7 +86,7 @@ class Device:
     # ------------------------------------------------------------------------------------- modules
 
     def load(self, artifact: Artifact) -> None:
-        """Load all cubins, or their PTX where the device is of a later kind than they were compiled for."""
+        """Load all cubins, or their PTX where the device has a later architecture."""
         built = next((f.split("=")[1] for f in artifact.flags if f.startswith("--gpu-architecture=")), self.arch)
         here, there = _number(self.arch), _number(built)
         self.begins_early = there >= EARLY_FROM
@@ -109,7 +109,7 @@ class Device:
             ) from None
 
     def set_global(self, name: str, values: AnyArray) -> None:
-        """Write a variable that every module has."""
+        """Write a global variable present in every module."""
         for module in self.modules:
             place, size = module.get_global(name)
             assert values.nbytes == size, name
@@ -118,7 +118,7 @@ class Device:
     # -------------------------------------------------------------------------------------- memory
 
     def allocate(self, size: int, bill: Mapping[str, int]) -> Any:
-        """`size` zero bytes. `bill`: what the program needs, by kind, for the message when there is too little."""
+        """`size` zero bytes. `bill`: the program's memory by kind, for the message when it does not fit."""
         try:
             memory = self._cuda.mem_alloc(max(size, 64))
         except self._cuda.MemoryError:
@@ -140,19 +140,19 @@ class Device:
         return memory
 
     def upload(self, place: int, values: AnyArray) -> None:
-        """Copy to the device, after everything that was launched before."""
+        """Copy to the device, after all earlier launches."""
         if values.nbytes:
             self.stream.synchronize()
             self._cuda.memcpy_htod(place, np.ascontiguousarray(values))
 
     def download(self, place: int, values: AnyArray) -> None:
-        """Fill `values` from the device, after everything that was launched before."""
+        """Fill `values` from the device, after all earlier launches."""
         if values.nbytes:
             self.stream.synchronize()
             self._cuda.memcpy_dtoh(values, place)
 
     def pinned(self, count: int) -> AnyArray:
-        """Host memory that the device can copy to while the host goes on; int64."""
+        """Pinned host memory for asynchronous copies; int64."""
         memory: AnyArray = self._cuda.pagelocked_empty(count, np.int64)
         return memory
 
@@ -167,7 +167,7 @@ class Device:
         return self._functions[name]
 
     def _find(self, name: str) -> Any:
-        """The kernel, in the module that has it."""
+        """The kernel, in the module that contains it."""
         there = (module for module, code in zip(self.modules, self._code, strict=True) if has_kernel(code, name))
         return next(there, self.modules[-1]).get_function(name)
 
@@ -180,13 +180,13 @@ class Device:
         stream: Any | None = None,
         shared: int = 0,
     ) -> None:
-        """Launch a kernel with the arguments that all kernels have, and `shared` bytes of dynamic shared memory."""
+        """Launch a kernel with the common arguments of all kernels, and `shared` bytes of dynamic shared memory."""
         where = self.stream if stream is None else stream
         function = self._function(name, _ARGUMENTS)
         function.prepared_async_call((grid, 1, 1), (block, 1, 1), where, *arguments, shared_size=shared)
 
     def room(self, name: str) -> int:
-        """Bytes of dynamic shared memory that a kernel can have at most; from now on it may."""
+        """Maximum dynamic shared memory of a kernel in bytes, which is enabled by this call."""
         function = self._function(name, _ARGUMENTS)
         room = self.driver.shared(self.ordinal) - int(function.shared_size_bytes)
         function.set_attribute(self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, room)
@@ -199,7 +199,7 @@ class Device:
         return [self.stream, *self._sides[: count - 1]]
 
     def mark(self, stream: Any | None = None, timing: bool = False) -> Any:
-        """An event where a stream (the device's) stands."""
+        """Records an event on a stream (default: the device's)."""
         event = self._cuda.Event() if timing else self._cuda.Event(self._cuda.event_flags.DISABLE_TIMING)
         event.record(self.stream if stream is None else stream)
         return event
@@ -211,7 +211,7 @@ class Device:
     def call_together(
         self, name: str, types: str, grid: int, block: int, shared: int, arguments: tuple[int, ...]
     ) -> None:
-        """Launch a helper whose blocks wait for each other, with `shared` bytes of dynamic shared memory."""
+        """Cooperative launch of a helper (its blocks synchronise), with `shared` bytes of dynamic shared memory."""
         stream = self.stream.handle
         if name not in self._handles:
             self._handles[name] = self.driver.function_of(
@@ -220,7 +220,7 @@ class Device:
         self.driver.launch_together(self._handles[name], grid, block, shared, stream, arguments)
 
     def clear_later(self, place: int, words: int) -> None:
-        """Zero 4-byte words, after what was launched before."""
+        """Zero 4-byte words, after all earlier launches."""
         self._cuda.memset_d32_async(place, 0, words, self.stream)
 
     def synchronize(self) -> None:

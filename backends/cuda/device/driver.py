@@ -96,7 +96,7 @@ class Driver:
         return self._attribute(ordinal, _PROCESSORS)
 
     def shared(self, ordinal: int) -> int:
-        """Bytes of shared memory that a block may ask for."""
+        """Maximum shared memory of a block in bytes."""
         return self._attribute(ordinal, _SHARED)
 
     def name(self, ordinal: int) -> str:
@@ -119,7 +119,7 @@ class Driver:
     # --------------------------------------------------------------------------------------- graphs
 
     def function_of(self, stream: int, launch: Callable[[], None]) -> int:
-        """The handle of the function that `launch` launches on the stream; nothing runs."""
+        """The handle of the function that `launch` launches on the stream, by capture; nothing runs."""
         graph, node, many = ctypes.c_void_p(), (ctypes.c_void_p * 1)(), ctypes.c_size_t(1)
         params = (ctypes.c_uint64 * 16)()  # CUDA_KERNEL_NODE_PARAMS_v2, which begins with the function
         self.begin_capture(stream)
@@ -137,7 +137,7 @@ class Driver:
     def launch_together(
         self, function: int, grid: int, block: int, shared: int, stream: int, arguments: Sequence[int]
     ) -> None:
-        """Launch a function of 8-byte arguments of which all blocks run side by side, or none does."""
+        """Cooperative launch of a function of 8-byte arguments: all blocks run concurrently, or none does."""
         values = (ctypes.c_uint64 * len(arguments))(*arguments)
         places = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(values) + 8 * n for n in range(len(arguments))))
         size = (ctypes.c_uint(grid), ctypes.c_uint(1), ctypes.c_uint(1), ctypes.c_uint(block), ctypes.c_uint(1))
@@ -152,12 +152,12 @@ class Driver:
         )
 
     def begin_capture(self, stream: int) -> None:
-        """What is launched on the stream from now on is recorded, not run."""
+        """Launches on the stream are captured from now on, not run."""
         self._call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _RELAXED)
 
     def end_capture(self, stream: int, early: bool) -> int:
-        """An executable graph of what was recorded. `early`: kernels begin while those that they wait for still run,
-        and wait by themselves (nl_wait)."""
+        """An executable graph of the captured launches. `early`: kernels begin while those that they depend on still
+        run, and wait themselves (nl_wait)."""
         graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
         try:

@@ -1,11 +1,10 @@
 """compile: CUDA text -> cubin (and PTX), through a cache. No GPU is needed.
 
 Assumes: NVRTC 12 or later, from the package `nvidia-cuda-nvrtc` or a CUDA toolkit; else `nvcc`.
-Guarantees: equal text (comments aside), compiler, flags and architecture compile once; several builds may use the cache
-at once, and code that is not as it was compiled is compiled again. The parts of a text are compiled side by side.
-Beside the machine code lies its PTX, which the driver of a later architecture can compile. A failure names the model
-line that the line of the text stands for.
-Does not: need or load PyCUDA; load what it compiled.
+Guarantees: equal text (comments aside), compiler, flags and architecture compile once; concurrent builds may use the
+cache, and modified code is recompiled. The parts of a text are compiled in parallel. The machine code is accompanied by
+its PTX, which the driver of a later architecture can compile. A failure names the model line of the line of the text.
+Does not: need or load PyCUDA; load the compiled code.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Compiler:
 
     @property
     def release(self) -> tuple[int, ...]:
-        """The numbers of the version."""
+        """The version as numbers."""
         return tuple(int(n) for n in re.findall(r"\d+", self.version)[:2])
 
     def __str__(self) -> str:
@@ -61,7 +60,7 @@ class Compiler:
 
 
 def flags(fixed_order: bool, arch: str) -> tuple[str, ...]:
-    """The options of a build; denormals are flushed as on the CPU; bitwise order forbids joining a*b+c."""
+    """The options of a build; denormals are flushed as on the CPU; bitwise order forbids contraction of a*b+c (FMA)."""
     return (
         f"--gpu-architecture={arch}",
         "--std=c++17",
@@ -76,7 +75,7 @@ def flags(fixed_order: bool, arch: str) -> tuple[str, ...]:
 
 
 def _folders() -> Iterator[Path]:
-    """Where NVRTC may lie: packages first, then toolkits."""
+    """Folders to search for NVRTC: packages first, then toolkits."""
     for package in ("nvidia.cu13", "nvidia.cuda_nvrtc"):
         try:
             spec = importlib.util.find_spec(package)
@@ -92,7 +91,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _open(path: str) -> ctypes.CDLL | None:
-    """NVRTC with the library of its own that lies beside it, which it looks for by name alone."""
+    """NVRTC with its builtins library in the same folder, which it looks up by name alone."""
     try:
         for own in sorted(Path(path).parent.glob("*nvrtc-builtins*")) if Path(path).is_absolute() else ():
             ctypes.CDLL(str(own))
@@ -148,9 +147,8 @@ def default_arch(device: int = 0) -> str:
 
 
 def compile_text(emitted: Emitted, name: str, fixed_order: bool, arch: str) -> Artifact:
-    """The cubins of a text or of its parts, from the cache where they have been compiled before; the PTX of each lies
-    beside it (.ptx). Raises BackendError: E0921 without a compiler, E0902 when it refuses, E0922 for an unknown
-    architecture."""
+    """The cubins of a text or of its parts, from the cache if present; the PTX of each is beside it (.ptx). Raises
+    BackendError: E0921 without a compiler, E0902 when it refuses, E0922 for an unknown architecture."""
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
         raise BackendError("E0922", f"`{arch}` is not an architecture", "write it as sm_90", exit_code=2)
     compiler = find_compiler()
@@ -160,7 +158,7 @@ def compile_text(emitted: Emitted, name: str, fixed_order: bool, arch: str) -> A
     begin = _cpu_seconds()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None) as threads:
         parts = emitted.parts or (emitted,)
-        first = sorted(parts, key=_work, reverse=True)  # so that no long one is left at the end
+        first = sorted(parts, key=_work, reverse=True)  # longest first, for an even load
         jobs = {x.name: threads.submit(_part, x, name, compiler, options, arch) for x in first}
     found = [jobs[x.name].result() for x in parts]
     compiled = any(made for *_, made in found)
@@ -170,18 +168,18 @@ def compile_text(emitted: Emitted, name: str, fixed_order: bool, arch: str) -> A
 
 
 def _work(part: Emitted) -> float:
-    """About how long a part takes: one that needs little optimisation takes half as long."""
+    """Estimated compile time of a part: one that needs little optimisation takes half as long."""
     return len(part.text) * (0.5 if part.quick else 1.0)
 
 
 def _cpu_seconds() -> float:
-    """Of this process and those that it started."""
+    """CPU seconds of this process and its children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in used)
 
 
 def _part(part: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], arch: str) -> tuple[Path, str, bool]:
-    """Where the cubin of one text is, its key, and whether it was compiled now."""
+    """The path of the cubin of one text, its key, and whether it was compiled now."""
     if part.quick and compiler.library is not None and compiler.release >= _QUICKLY_FROM:
         options += (_QUICKLY,)
     digest = hashlib.sha256()
@@ -245,7 +243,7 @@ def _by_nvcc(part: Emitted, source: str, compiler: Compiler, options: tuple[str,
 
 
 def _failure(said: str, source: str, spans: Mapping[int, Span], compiler: Compiler) -> BackendError:
-    """What the compiler refused, and the model line that the line of the text stands for, where it stands for one."""
+    """The compiler's error, and the model line of the line of the text, if any."""
     if ("gpu-architecture" in said and "invalid value" in said) or "Unsupported gpu architecture" in said:
         return BackendError(
             "E0922",

@@ -1,10 +1,10 @@
 """emit: the CUDA text of a merged program.
 
 Assumes: a legal Merged (ir/verify/verify.py) whose arrays are row-major.
-Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and
-values of rows. Every kernel says which part of the model it came from; `spans` maps lines of the text to the model;
-products share kernels (backends/cuda/kernels/contract.py), which stand at the end. `parts` are texts that have the
-same kernels together, each of them once (translation_units.py), but for those shapes of tiles that no row has.
+Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and values
+of rows. Every kernel names its part of the model; `spans` maps lines of the text to the model; products share kernels
+(backends/cuda/kernels/contract.py), which are at the end. `parts` are translation units that together have the same
+kernels, each once (translation_units.py), without shapes of tiles that no row uses.
 Does not: compile (compile.py), divide work (backends/cuda/kernels/launch_geometry.py), or print tables (they are data).
 """
 
@@ -45,8 +45,9 @@ _CONSTANTS = {
 
 @dataclass(frozen=True)
 class Emitted:
-    """`text`: the .cu file; `spans`: model spans by line of the text (from 1). `parts`: what is compiled instead, side
-    by side (none: the text itself). `name`, `quick`: of a part, whether it needs little optimisation."""
+    """`text`: the .cu file; `spans`: model spans by line of the text (from 1). `parts`: the translation units that are
+    compiled instead, in parallel (none: the text itself). `name`, `quick`: of a part, whether it needs little
+    optimisation."""
 
     text: str
     spans: Mapping[int, Span]
@@ -57,8 +58,8 @@ class Emitted:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """What the texts of a program are put together from. `printed`: each template with its kernels; `pointwise`:
-    templates of which a chain needs the rows alone; `shapes`, `points`: of its stages, and their functions
+    """The components of a program's texts. `printed`: each template with its kernels; `pointwise`: templates of which a
+    chain needs only the rows; `shapes`, `points`: of its stages, and their functions
     (backends/cuda/persistent/rnn_plan.py, backends/cuda/persistent/rnn_text.py); `numbers`: see
     backends/cuda/kernels/contract.py."""
 
@@ -74,7 +75,7 @@ class _Pieces:
     numbers: Mapping[int, frozenset[int]]
 
     def block(self, template: int, whole: bool) -> list[Line]:
-        """The lines of a template, `whole` or what other kernels need of it."""
+        """The lines of a template, `whole` or only the part that other kernels need."""
         if whole:
             return self.printed[template]
         made = [] if template in self.pointwise else self.made[template]
@@ -82,11 +83,11 @@ class _Pieces:
 
 
 def emit(program: l2.Merged) -> Emitted:
-    """The CUDA text of a program. Raises BackendError (E0903) for what has none."""
+    """The CUDA text of a program. Raises BackendError (E0903) for programs without one."""
     dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
     printed: list[list[Line]] = []
     made: list[list[Function]] = []
-    # what kernels of several launches have written they read again: no promise that others leave it alone
+    # persistent kernels read arrays written by several launches: no `restrict`
     stays = resident_templates(program)
     again, chained = replace(dialect, restrict=""), frozenset(chained_templates(program))
     several = chained | frozenset(stays)
@@ -111,7 +112,7 @@ def emit(program: l2.Merged) -> Emitted:
 
 
 def _text(x: _Pieces, share: Share) -> Emitted:
-    """The text of a share of the kernels."""
+    """The text of a Share of the kernels."""
     program = x.program
     spans: list[Span] = []
     blocks = [marked(x.block(t, t in share.kernels), spans) for t in sorted({*share.kernels, *share.called})]
@@ -144,7 +145,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
 
 
 def functions_of(k: Kernel, stays: bool) -> list[Function]:
-    """The functions of one template, the plain one (suffix "") first; `stays`: whether it is one of a resident kernel
+    """The functions of one template, the plain one (suffix "") first; `stays`: whether a persistent kernel uses it
     too."""
     match k.template.body:
         case l2.Nest() as nest:
@@ -178,7 +179,7 @@ def _stayed(k: Kernel, f: Function) -> Stayed:
 
 
 def resident_functions(program: l2.Merged) -> tuple[Stayed, ...]:
-    """The functions of the kernel that stays on the device, in their order there."""
+    """The functions of the persistent kernel, in its order."""
     dialect = Dialect(program.precision, restrict="", add="nl_accumulate")
     kernels = [open_kernel(program.templates[t], dialect, set()) for t in resident_templates(program)]
     return tuple(_stayed(k, f) for k in kernels for f in functions_of(k, True))

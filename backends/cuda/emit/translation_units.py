@@ -1,12 +1,12 @@
-"""parts: which kernels of a program the compiler gets together.
+"""translation_units: partition of a program's kernels into translation units (parts).
 
 Assumes: a legal Merged.
-Guarantees: every kernel is in one part. Products, convolutions, gradients of their filters and chains, whose texts take
-the compiler longest, are parts of their own, so that all parts are compiled side by side, and those that have not
-changed come from the cache. What is left, if it is nests alone, is maps and sums over one dim, which are as fast when
-they are compiled quickly, and sums over several dims, which are not. Of a simulation the kernels by themselves, the
-waves and the kernel that stays are parts: each of them has the functions of all templates of a step.
-Does not: look at sizes or rows: parts follow from the templates alone.
+Guarantees: every kernel is in one part. Products, convolutions, gradients of their filters and chains, which take
+longest to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come from the
+cache. The rest, if it consists of nests alone, is divided into maps and sums over one dim, which lose nothing with
+little optimisation, and sums over several dims, which do. Of a simulation the single kernels, the waves and the
+persistent kernel are parts: each of them has the functions of all templates of a step.
+Does not: depend on sizes or rows: parts follow from the templates alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STAYS: Final = "stays"
 @dataclass(frozen=True)
 class Share:
     """A part of the kernels, by templates. `called`: templates whose functions are called, by its chains, its waves or
-    its kernel that stays. `helpers`: whether it has the kernels that every program has; `quick`: whether it needs
+    its persistent kernel. `helpers`: whether it has the kernels common to all programs; `quick`: whether it needs
     little optimisation."""
 
     name: str
@@ -53,7 +53,7 @@ def whole_of(program: l2.Merged) -> Share:
 
 
 def parts_of(program: l2.Merged) -> tuple[Share, ...]:
-    """The parts of a program that have kernels; the first one has what every program has."""
+    """The non-empty parts of a program; the first one has the kernels common to all programs."""
     contracts = {t.index: t.body.strategy for t in program.templates if isinstance(t.body, l2.Contract)}
     nests = {t.index: t.body for t in program.templates if isinstance(t.body, l2.Nest)}
     rest = {t.index for t in program.templates} - set(contracts)

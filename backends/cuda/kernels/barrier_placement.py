@@ -1,9 +1,9 @@
-"""meetings: where the blocks of a kernel that runs a phase for many steps have to wait for each other.
+"""barrier_placement: grid barriers of a persistent kernel that runs a phase for many steps.
 
 Assumes: a legal program; the launches of a phase run in order, step after step.
-Guarantees: two launches between which nobody waits touch nothing in common, or different slots of a ring, or each
-element of it in the same thread (`alike`: rows that the same block has to take). Launches that are not in every step
-wait for all before them and all after them.
+Guarantees: two launches without a barrier between them access disjoint arrays, or different slots of a ring buffer, or
+each shared element in the same thread (`alike`: rows that must run on the same block). Launches that do not run in
+every step have a barrier before and after them.
 Does not: divide work among blocks (backends/cuda/persistent/simulation.py).
 """
 
@@ -24,7 +24,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Ring:
-    """The slots of a ring that the rows of a launch touch in step s: s + first .. s + last, modulo `slots`; by row."""
+    """The slots of a ring buffer that the rows of a launch access in step s: s + first .. s + last, modulo `slots`; by
+    row."""
 
     first: Ints
     last: Ints
@@ -33,7 +34,7 @@ class Ring:
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """What a launch does to the arrays of one formal, by row. `own`: thread for thread the element of its point."""
+    """Accesses of a launch to the arrays of one formal, by row. `own`: thread for thread the element of its point."""
 
     names: tuple[str, ...]
     mode: l2.Mode
@@ -42,7 +43,7 @@ class Use:
 
 
 class Meet(IntEnum):
-    """What two launches have to do with each other."""
+    """The conflicts between two launches."""
 
     NOT = 0
     ALIKE = 1
@@ -51,7 +52,7 @@ class Meet(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Launched:
-    """A launch of a phase with all that it touches."""
+    """A launch of a phase with all its accesses."""
 
     launch: l2.Launch
     flat: bool
@@ -59,13 +60,13 @@ class Launched:
 
 
 def is_flat(template: l2.Template) -> bool:
-    """Whether every point of the kernel is a thread's own: one dimension, no sum."""
+    """Whether every point of the kernel has its own thread: one dimension, no sum."""
     body = template.body
     return isinstance(body, l2.Nest) and [d.kind for d in body.dims] == [l2.DimKind.PAR] and body.combine is None
 
 
 def _places(nest: l2.Nest) -> dict[str, tuple[int, str]]:
-    """Locals that are a slot of a ring: (steps from now, column of its slots)."""
+    """Locals that are a slot of a ring buffer: (steps from now, column of its slots)."""
     found: dict[str, tuple[int, str]] = {}
     for s in nest.prologue:
         if isinstance(s, l2.Assign) and isinstance(s.value, Binary) and s.value.op == "%":
@@ -86,7 +87,7 @@ def _steps(e: Expr) -> int | None:
 
 
 def launched(program: l2.Merged, launch: l2.Launch, table: npt.NDArray[np.uint64]) -> Launched:
-    """What the rows of a launch touch; `table`: the host's table of its template."""
+    """The accesses of the rows of a launch; `table`: the host's table of its template."""
     template, rows = program.templates[launch.template], program.tables[launch.template]
     position = {f.name: k for k, f in enumerate(template.formals)}
     many = launch.hi - launch.lo
@@ -149,8 +150,9 @@ def _commute(a: l2.Mode, b: l2.Mode) -> bool:
 
 @dataclass(frozen=True)
 class Pair:
-    """What launch b, some steps after launch a, has to do with it: `always`; and where both touch slots of one ring,
-    the first and the last of b's counted from those of a, the slots of the ring, and what follows if they meet."""
+    """The conflicts of launch b, some steps after launch a, with it: `always`; and where both access slots of one ring
+    buffer, the first and the last of b's relative to those of a, the number of slots, and the conflict if they
+    coincide."""
 
     always: Meet
     rings: frozenset[tuple[int, int, int, Meet]]
@@ -162,7 +164,7 @@ class Pair:
 
 
 def pair(a: Launched, b: Launched) -> Pair:
-    """What two launches have to do with each other."""
+    """The conflicts between two launches."""
     always, rings = Meet.NOT, set[tuple[int, int, int, Meet]]()
     for x in a.uses:
         known = set(x.names)
@@ -179,7 +181,7 @@ def pair(a: Launched, b: Launched) -> Pair:
 
 
 def _gaps(x: Use, first: Ring, y: Use, second: Ring, common: set[str]) -> set[tuple[int, int, int]]:
-    """(least, largest, slots) of how far the slots of the second use are from those of the first one."""
+    """(least, largest, slots) distance between the slots of the second use and those of the first."""
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(x.names):
         if name in common:
@@ -187,7 +189,7 @@ def _gaps(x: Use, first: Ring, y: Use, second: Ring, common: set[str]) -> set[tu
     pairs = np.array([(m, n) for n, name in enumerate(y.names) for m in rows.get(name, ())], np.int64)
     m, n = pairs[:, 0], pairs[:, 1]
     low, high, slots = second.first[n] - first.last[m], second.last[n] - first.first[m], first.slots[m]
-    slots = np.where(slots == second.slots[n], slots, 1)  # of rings that are not one any two slots may be the same
+    slots = np.where(slots == second.slots[n], slots, 1)  # in unequal ring buffers any two slots may coincide
     found = np.unique(np.stack([low, high, slots], axis=1), axis=0)
     return {(int(a), int(b), int(c)) for a, b, c in found}
 
@@ -202,8 +204,8 @@ def paired(launches: Sequence[Launched]) -> Pairs:
 
 
 def beside(pairs: Pairs, steps: int) -> list[frozenset[tuple[int, int]]]:
-    """For each launch: (earlier one, steps before) of those within `steps` steps that it may run beside, whatever rings
-    they have in common."""
+    """For each launch: (earlier one, steps before) of those within `steps` steps that it may run concurrently with,
+    although they share ring buffers."""
     out = []
     for n in range(len(pairs)):
         free = set[tuple[int, int]]()
@@ -217,14 +219,15 @@ def beside(pairs: Pairs, steps: int) -> list[frozenset[tuple[int, int]]]:
 
 @dataclass(frozen=True)
 class Meetings:
-    """`before`: launches, by their place in the phase, before which all wait; `alone`: those that also all wait for."""
+    """`before`: launches, by their position in the phase, with a barrier before them; `alone`: those with a barrier
+    after them, too."""
 
     before: frozenset[int]
     alone: frozenset[int]
 
 
 def meetings(launches: Sequence[Launched], pairs: Pairs) -> Meetings:
-    """As few places as possible where all wait: once a step at least."""
+    """A minimal set of barriers: at least one per step."""
     alone = frozenset(n for n, x in enumerate(launches) if x.launch.every != 1)
     steady = [n for n in range(len(launches)) if n not in alone]
     best: frozenset[int] | None = None
@@ -236,7 +239,7 @@ def meetings(launches: Sequence[Launched], pairs: Pairs) -> Meetings:
 
 
 def _cut(pairs: Pairs, steady: Sequence[int], start: int) -> set[int]:
-    """Where all wait, if they do before launch `steady[start]` and then as late as possible."""
+    """The barriers, if one is before launch `steady[start]` and the others are as late as possible."""
     before: set[int] = set()
     since: list[int] = []
     for n in (*steady[start:], *steady[:start]):
@@ -248,7 +251,8 @@ def _cut(pairs: Pairs, steady: Sequence[int], start: int) -> set[int]:
 
 
 def alike(launches: Sequence[Launched], steady: Iterable[int]) -> dict[tuple[int, int], int]:
-    """(launch, row) -> its group: rows that the same blocks have to take part by part, since they share elements."""
+    """(launch, row) -> its group: rows that must be assigned part by part to the same blocks, since they share
+    elements."""
     group: dict[tuple[int, int], tuple[int, int]] = {}
 
     def root(x: tuple[int, int]) -> tuple[int, int]:

@@ -2,9 +2,9 @@
 
 Assumes: a Contract in row-major layout with one of `strategies`.
 Guarantees: a contraction is two functions, parts of a kernel that all contractions of its kind share
-(templates/shared.cu.j2), since the sums cost much code and differ by data alone: one fills in the operands, as numbers,
-the other runs the epilogue, printed from the nest as everywhere. What is literal in the kernel is in its name: how many
-indices of each operand of a product are guarded; how the window of a convolution walks.
+(templates/shared.cu.j2), since the sums are much code and differ by data alone: one fills in the operand descriptors,
+the other runs the epilogue, printed from the nest. Literals of the kernel are in its name: the number of guarded
+indices of each operand of a product; the walk of a convolution's window.
 Does not: choose tiles or splits: they are columns, from which launch_geometry.py takes the number of blocks.
 """
 
@@ -61,7 +61,7 @@ def _guarded(access: l2.Strided) -> list[l2.Axis]:
 
 
 def _guards(template: l2.Template, contract: l2.Contract) -> tuple[int, int]:
-    """How many indices are guarded of the operand of the rows, and of that of the columns."""
+    """Numbers of guarded indices of the row operand and of the column operand."""
     rows = sides_of(template, contract.nest).rows
     first, second = (len(_guarded(_access(template, f"x{x}"))) for x in (rows, 1 - rows))
     return first, second
@@ -80,8 +80,8 @@ def shared_name(template: l2.Template, contract: l2.Contract) -> str:
 @dataclass(frozen=True)
 class Shared:
     """A kernel of several contractions. `operands` and `sums`: the structures that their functions fill in and store;
-    `call`: what sums. `resident`: blocks that a processor has to have registers for (0: the compiler decides).
-    `number`: `s_tile` of the rows that it is for (None: of all)."""
+    `call`: the summation. `resident`: minimum blocks per multiprocessor for register allocation (0: the compiler
+    decides). `number`: `s_tile` of the rows that it is for (None: of all)."""
 
     name: str
     call: str
@@ -132,8 +132,8 @@ def numbers_of(program: l2.Merged) -> Mapping[int, frozenset[int]]:
 def shared_names(
     every: Sequence[Shared], kernels: Set[int], called: Set[int], numbers: Mapping[int, frozenset[int]] | None
 ) -> Mapping[str, Any]:
-    """What the skeletons of shared kernels ask for: of those that the templates `kernels` use, and of the structures
-    of templates whose functions are `called`. `numbers`: the shapes of tiles that rows have, which alone are printed
+    """Arguments of the skeletons of shared kernels: of those that the templates `kernels` use, and of the structures of
+    templates whose functions are `called`. `numbers`: the shapes of tiles that rows have, which alone are printed
     (None: all shapes). `room`: guards of an operand and dims of a side, at most."""
 
     def has(number: int | None, templates: Iterable[int]) -> bool:
@@ -178,8 +178,8 @@ def shared_names(
 
 @dataclass(frozen=True)
 class Step:
-    """A dim of one side of an operand: its extent, and how far an index of it goes: `by` elements in memory, `at` along
-    each guarded axis."""
+    """A dim of one side of an operand: its extent and strides: `by` elements in memory, `at` along each guarded
+    axis."""
 
     extent: str
     by: str
@@ -188,8 +188,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Guard:
-    """A guarded index of an operand: where it starts, its extent, its elements in memory (where it is divided), and
-    what it is divided by."""
+    """A guarded index of an operand: its origin, its extent, its stride in memory (where it is divided), and the
+    divisor."""
 
     first: str
     extent: str
@@ -208,7 +208,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Operand:
-    """How an operand is read. `deep_first`: neighbours in memory are neighbours along K."""
+    """How an operand is read. `deep_first`: contiguous in memory along K."""
 
     pointer: str
     first: str
@@ -219,7 +219,7 @@ class Operand:
 
 
 class _Printer:
-    """The texts that the skeletons ask for."""
+    """The texts for the skeletons."""
 
     def __init__(self, k: Kernel, contract: l2.Contract) -> None:
         self.k = k
@@ -266,7 +266,7 @@ class _Printer:
         return Guard(f"(nl_i32){self._number(axis.const)}", extent, stride, axis.div)
 
     def operand(self, number: int) -> Operand:
-        """The operand of the rows (0) or of the columns (1)."""
+        """The row operand (0) or the column operand (1)."""
         formal = f"x{self.sides.rows if number == 0 else 1 - self.sides.rows}"
         access = self._access(formal)
         last = [a for a in access.axes if a.stride == 1]
@@ -281,13 +281,13 @@ class _Printer:
         )
 
     def by_m(self) -> bool:
-        """Whether neighbours of the output in memory are neighbours along M."""
+        """Whether the output is contiguous in memory along M."""
         last = [d for a in self._access("y").axes if a.stride == 1 for d, _ in a.terms]
         return not any(d in self.sides.n for d in last)
 
 
 def _epilogue(k: Kernel, nest: NestPrinter, value: str) -> list[Line]:
-    """What is done with one sum."""
+    """The epilogue of one sum."""
     body = nest.body()
     acc = k.namer.own(nest.nest.acc)
     body.scope[nest.nest.acc] = Symbol(acc, k.dialect.precision)
@@ -313,7 +313,8 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
 
 
 def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[str, str, NestPrinter]:
-    """What fills in the operands, what runs the epilogue of all sums (with `@end` for that of one), and the nest."""
+    """The code that fills in the operands, the code that runs the epilogue of all sums (with `@end` for that of one),
+    and the nest."""
     p = _Printer(k, contract)
     product = render(
         "product.cu.j2",

@@ -2,10 +2,11 @@
 
 Assumes: a Contract that compiler/strategies/cuda/direct_conv.py or strategies/cuda/direct_conv_weights.py took: the
 image's last two axes are guarded sums of a dim of the output and one of the window, everything else is plain.
-Guarantees: the parts that dims play are found from the accesses alone. How a window walks along a row (its taps, their
-distance, its step) is literal in the kernel that such convolutions share, all else is data: where a window goes
-backwards, its taps are counted from the last one. The epilogue is printed from the nest.
-Does not: lay out blocks: that is columns (see the strategies), which launch_geometry.py turns into numbers of blocks.
+Guarantees: the roles of dims follow from the accesses alone. The walk of a window along a row (its taps, dilation,
+stride) is literal in the kernel that such convolutions share, all else is data: the taps of a reversed window are
+counted from the last one. The epilogue is printed from the nest.
+Does not: choose the layout of blocks: columns hold it (see the strategies), from which launch_geometry.py computes
+numbers of blocks.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Line2:
 
 @dataclass(frozen=True)
 class Roles:
-    """Dims by their part, and the formals of the image and of the other operand."""
+    """Dims by role, and the formals of the image and of the other operand."""
 
     image: str
     other: str
@@ -62,7 +63,7 @@ def _access(template: l2.Template, formal: str) -> l2.Strided:
 
 
 def roles(template: l2.Template, contract: l2.Contract) -> Roles:
-    """The parts of the dims. Raises PrintError where the accesses are of another form."""
+    """The roles of the dims. Raises PrintError where the accesses are of another form."""
     image, other = (f"x{dict(contract.literals)['image']}", f"x{1 - dict(contract.literals)['image']}")
     kinds = {d.name: d.kind for d in contract.nest.dims}
     forward = contract.strategy == direct_conv.NAME
@@ -85,7 +86,7 @@ def roles(template: l2.Template, contract: l2.Contract) -> Roles:
 
 
 def walk(template: l2.Template, contract: l2.Contract) -> tuple[int, int, int]:
-    """How a window walks along a row: its taps, its step, and how far taps are apart."""
+    """The walk of a window along a row: its taps, stride, and dilation."""
     cols = roles(template, contract).col
     return dict(contract.literals)["taps"], cols.step, abs(cols.tap)
 
@@ -116,7 +117,7 @@ class _Printer:
         return next(self._number(a.stride) for a in _access(self.k.template, formal).axes if a.terms == ((dim, 1),))
 
     def _seen(self, x: Line2) -> str:
-        """How long the image is along an axis."""
+        """The extent of the image along an axis."""
         if x.axis.extent is not None:
             return f"(nl_i32){self._number(x.axis.extent)}"
         last = f"{x.step} * ({self.k.extent(self.dims[x.out].extent)} - 1)"  # no index leaves it: this is the last one
@@ -124,7 +125,7 @@ class _Printer:
         return f"(nl_i32)({last}{taps} + {self._number(x.axis.const)} + 1)"
 
     def _from(self, x: Line2) -> str:
-        """Where the first output finds its first tap, or its last one where the window goes backwards."""
+        """The position of the first output's first tap, or of its last one in a reversed window."""
         back = f" - {-x.tap} * {self._last(x)}" if x.tap < 0 else ""
         return f"(nl_i32)({self._number(x.axis.const)}{back})"
 
@@ -145,7 +146,7 @@ class _Printer:
         return f"nl_image{{{', '.join([self.k.pointers[formal], *values])}}}"
 
     def weights(self) -> str:
-        """Where the weights of the tap begin that is counted as the first."""
+        """The offset of the weights of the tap that is counted as the first."""
         r = self.roles
         back = [f" + {self._last(x)} * {self._stride(r.other, x.window)}" for x in (r.row, r.col) if x.tap < 0]
         return self.k.pointers[r.other] + "".join(back)
@@ -159,7 +160,8 @@ class _Printer:
 
 
 def direct_texts(k: Kernel, contract: l2.Contract) -> tuple[str, str, NestPrinter]:
-    """What fills in the operands, what runs the epilogue of all sums (with `@end` for that of one), and the nest."""
+    """The code that fills in the operands, the code that runs the epilogue of all sums (with `@end` for that of one),
+    and the nest."""
     p = _Printer(k, contract)
     names = {"r": p.roles, "extent": p.extent, "text": p.column, "image": p.image(), "name": lambda d: p.nest.vars[d]}
     if contract.strategy == direct_conv.NAME:

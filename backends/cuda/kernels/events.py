@@ -1,7 +1,7 @@
-"""Recording, given events and connecting: kernels whose trip counts are data.
+"""Recording, scheduled events and connecting: kernels whose trip counts are data.
 
-Assumes: formals as compiler/ir/level2/program.py names them. Lists of events are in no order. A ring has at least two
-slots more than the largest delay, so that the slot of the next step can be emptied while this one runs.
+Assumes: formals as compiler/ir/level2/program.py names them. Lists of events are unordered. A ring buffer has at least
+two slots more than the largest delay, so that the slot of the next step can be cleared during this one.
 Guarantees: the same relations and draws as backends/reference.
 Does not: deliver events (propagate.py) or choose rules.
 """
@@ -60,8 +60,8 @@ def emit_scheduled(k: Kernel) -> list[Function]:
 
 
 def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Function]:
-    """One sample of every member; the value may read several arrays at the member's index `i`. The block that comes
-    last counts the sample: all others have read the counter by then."""
+    """One sample of every member; the value may read several arrays at the member's index `i`. The last block to finish
+    counts the sample: all others have read the counter by then."""
     names = formal_names(k)
     scope, i = dict(k.scope), k.namer.own("i")
     scope["i"] = Symbol(i, DType.I64)

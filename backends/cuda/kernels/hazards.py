@@ -1,9 +1,9 @@
-"""hazards: which launches of a phase may run side by side.
+"""hazards: which launches of a phase may run concurrently.
 
 Assumes: a legal program (rows of one launch are independent) and its placement.
-Guarantees: a launch waits for every earlier one whose results it reads, whose arrays it writes, or which writes what
-it reads; sums into one array by several launches commute. Recording spikes reads one slot of a ring of events, so that
-neurons need not wait for it in the next steps while they fill other slots.
+Guarantees: a launch waits for every earlier one with a read-after-write, write-after-write or write-after-read hazard;
+sums into one array by several launches commute. Recording spikes reads one slot of a ring buffer of events, so that
+neurons need not wait for it in the next steps, which write other slots.
 Does not: reorder launches.
 """
 
@@ -37,8 +37,8 @@ class Touched:
 
 
 def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[str]]:
-    """WORK arrays that lie in the same memory as another one, by name: their lifetimes do not overlap in the order of
-    launches, but they may when launches run side by side."""
+    """WORK arrays that share memory, by name: their lifetimes are disjoint in the order of launches, but may overlap
+    when launches run concurrently."""
     arrays = [a for a in program.arrays if a.role is Role.WORK and a.name in placement.offsets]
     spans = sorted(
         (placement.offsets[a.name], placement.offsets[a.name] + a.physical_size * a.dtype.bytes, a.name) for a in arrays
@@ -54,7 +54,8 @@ def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[st
 
 
 def touched(program: l2.Merged, launch: l2.Launch, shared: Mapping[str, frozenset[str]]) -> Touched:
-    """What the rows of a launch touch; to write an array is to write what shares its memory (`overlaps`)."""
+    """The accesses of the rows of a launch; a write to an array also writes the arrays that share its memory
+    (`overlaps`)."""
     formals, rows = program.templates[launch.template].formals, program.tables[launch.template]
     read, written, added = of_rows(formals, rows, launch.lo, launch.hi)
     for name in tuple(written | added):
@@ -63,7 +64,7 @@ def touched(program: l2.Merged, launch: l2.Launch, shared: Mapping[str, frozense
 
 
 def together(parts: Sequence[Touched]) -> Touched:
-    """What launches touch that are made as one."""
+    """The accesses of launches that run as one."""
     none: frozenset[str] = frozenset()
     return Touched(
         none.union(*(p.read for p in parts)),
@@ -73,8 +74,8 @@ def together(parts: Sequence[Touched]) -> Touched:
 
 
 def conflicts(launches: Sequence[Touched]) -> list[frozenset[int]]:
-    """For each launch of a phase those that may not run beside it, itself included: of two of them that one waits which
-    comes later, in a step or in one of the next steps."""
+    """For each launch of a phase those that may not run concurrently with it, itself included: of two of them the later
+    one waits, in a step or in one of the next steps."""
     found: list[set[int]] = [{n} for n in range(len(launches))]
     for n, launch in enumerate(launches):
         for m in range(n):

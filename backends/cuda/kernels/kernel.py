@@ -1,10 +1,10 @@
 """The CUDA function of one template: its row, the loads of its columns, and its share of a launch.
 
 Assumes: a kernel that backends/c_family/access.py has opened; blocks of at most BLOCK threads.
-Guarantees: a row holds device addresses and numbers in the types that they are used in (the host converts the words
-of the table when it uploads them); a column is loaded where its name is used, and only there; work is counted in
-64 bits. What one block does is a function of an nl_task; the kernel around it has the same arguments for all
-templates (NL_ARGUMENTS in templates/module.cu.j2).
+Guarantees: a row holds device addresses and numbers in the types that they are used in (the host converts the words of
+the table when it uploads them); a column is loaded only where its name is used; work is counted in 64 bits. The work of
+one block is a function of an nl_task; the kernel around it has the same arguments for all templates (NL_ARGUMENTS in
+templates/module.cu.j2).
 Does not: print bodies (nest.py, events.py) or files (backends/cuda/emit/emit.py).
 """
 
@@ -28,10 +28,10 @@ WORK: Final = "_block"
 
 @dataclass(frozen=True)
 class Function:
-    """One __global__ function of a template. `suffix` tells the functions of one template apart. `resident`: blocks
-    that a processor has to have registers for (0: the compiler decides). `given`: what it is given beside its row, if
-    it is no kernel but a part of one that several templates share (contract.py). `ahead`: what follows from the step
-    and the row alone, before kernels in front of it have ended; `waits`: the body itself waits for that."""
+    """One __global__ function of a template. `suffix` tells the functions of one template apart. `resident`: minimum
+    blocks per multiprocessor for register allocation (0: the compiler decides). `given`: its parameters beside its row,
+    if it is a device function of a kernel that several templates share (contract.py). `ahead`: code that depends on the
+    step and the row alone, run before preceding kernels have ended; `waits`: the body itself waits for them."""
 
     suffix: str
     body: tuple[Line, ...]
@@ -43,7 +43,7 @@ class Function:
 
 
 def with_end(text: str, end: Sequence[Line]) -> tuple[Line, ...]:
-    """The lines of a rendered skeleton, with the epilogue where `@end` stands."""
+    """The lines of a rendered skeleton, with the epilogue in place of `@end`."""
     lines: list[Line] = []
     for line in text.strip("\n").split("\n"):
         if line.strip() == "@end":
@@ -95,7 +95,7 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
             cast = "" if t == stored else f"({t})"
             lines.append(Line(f"const {t} {k.scope[f.name].text} = {cast}{source};"))
         else:
-            # both ends of a projection may be one array: no promise about what At-accesses point to
+            # both ends of a projection may be one array: no `restrict` on pointers of At-accesses
             alone = (
                 "" if isinstance(f.access, l2.At) and f.mode is not l2.Mode.READ else f"{k.dialect.restrict} ".lstrip()
             )
@@ -104,7 +104,7 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
 
 
 def function(k: Kernel, made: Function, whole: bool = True) -> list[Line]:
-    """The text of a function: what one block does, and the kernel (if `whole`). `early` runs first, with its own
+    """The text of a function: the work of one block, and the kernel (if `whole`). `early` runs first, with its own
     columns, and may return."""
     first = mentioned(k, (*made.ahead, *made.early))
     rest = mentioned(k, made.body) - first

@@ -1,10 +1,10 @@
-"""work: how the rows of a launch are divided among blocks of threads.
+"""launch_geometry: partition of the rows of a launch over thread blocks.
 
 Assumes: the host's tables (compiler/layout/write_tables.py) and the sizes known so far.
-Guarantees: what follows from extents alone and is data: calls of functions with a grid, a list of jobs and counters.
-Which of a reduction's two functions a row takes depends on its own extents, so merging rows, or another device,
-changes no bit. Grids stay below MOST_BLOCKS: larger work gets larger parts.
-Does not: know devices beyond the number of blocks they keep busy (propagation), or launch.
+Guarantees: the result is data and follows from extents alone: calls of functions with a grid, a list of jobs and
+counters. Which of a reduction's two functions a row takes depends on its own extents, so merging rows, or another
+device, changes no bit. Grids stay below MOST_BLOCKS: larger work gets larger parts.
+Does not: depend on devices beyond the number of blocks that fill them (propagation), or launch.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """What is known of one launch. `synapses`: the number of stored elements of an array, by name."""
+    """One launch with its table and sizes. `synapses`: the number of stored elements of an array, by name."""
 
     template: l2.Template
     rows: l2.Rows
@@ -225,7 +225,7 @@ def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
 
 
 def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
-    """Where the memory of each row of a call begins, in words of 4 bytes, and how many bytes there are in all."""
+    """The memory offset of each row of a call, in words of 4 bytes, and the total bytes."""
     if not words.any():
         return None, 0
     count = 1 if len(rows) == 1 else int(rows.max()) + 1
@@ -235,7 +235,7 @@ def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
 
 
 def propagated(w: Work, p: l2.Propagate) -> npt.NDArray[np.float64]:
-    """How many synapses each row of a propagation has, about."""
+    """Approximate number of synapses of each row of a propagation."""
     match p.relation:
         case l2.Csr(_, col):
             names = w.rows.arrays[col][w.launch.lo : w.launch.hi]
@@ -256,8 +256,8 @@ def propagated(w: Work, p: l2.Propagate) -> npt.NDArray[np.float64]:
 
 def _propagate(function: str, w: Work, p: l2.Propagate) -> list[Call]:
     """Half of the blocks evenly (a step may bring events to any row), half by the synapses that the events of a step
-    reach: of n neurons about sqrt(n) spike, since small populations are often the faster ones. In all no more than run
-    side by side. Many small rows take a small block each."""
+    reach: of n neurons about sqrt(n) spike, since small populations are often the faster ones. In total no more than
+    run concurrently. Many small rows take a small block each."""
     rows = w.launch.hi - w.launch.lo
     weight = propagated(w, p)
     if isinstance(p.events, l2.Events):

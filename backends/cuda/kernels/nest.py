@@ -2,11 +2,11 @@
 
 Assumes: a legal Nest: PAR (and LANE) iterations are independent.
 Guarantees: one thread per point of the PAR dims, the last of them along neighbouring threads (this target stores
-tensors row-major; a LANE dim is one more PAR dim); RED dims run inside the
-thread, in order. A warp or a block may share one point of a reduction: thread t takes the
-terms t, t + group, ... and partial sums are joined by a fixed tree, so the bits depend on the extents alone, never on
-the launch. Group 1 is a thread alone. A sum in steps that leave terms out has a function of nested loops beside it, for
-threads alone; launch_geometry.py chooses between the two. `bitwise` always takes nested loops.
+tensors row-major; a LANE dim is one more PAR dim); RED dims run inside the thread, in order. A warp or a block may
+share one point of a reduction: thread t takes the terms t, t + group, ... and partial sums are joined by a fixed tree,
+so the bits depend on the extents alone, never on the launch. Group 1 is a thread alone. A strided sum, which skips
+terms, has an additional function of nested loops, for single threads; launch_geometry.py chooses between the two.
+`bitwise` always takes nested loops.
 Does not: tile or reorder dims (strategies do).
 """
 
@@ -51,13 +51,13 @@ _RESIDENT: Final = 4
 
 
 def is_windowed(axis: l2.Axis) -> bool:
-    """Whether the index is a sum that may leave the array or leave a rest."""
+    """Whether the index is a sum that may be out of bounds or not divisible."""
     return axis.div != 1 or axis.extent is not None
 
 
 def sums_apart(template: l2.Template) -> bool:
-    """Whether a thread that sums a point alone has a function of its own, of nested loops: in steps that leave terms
-    out. Else it sums as threads do that share a point, as the first of one."""
+    """Whether single threads that sum a point have a separate function, of nested loops: for strided sums, which skip
+    terms. Else they use the function of shared points, as a group of one."""
     accesses = (f.access for f in template.formals if isinstance(f, l2.ArrayFormal))
     return any(axis.div != 1 for x in accesses if isinstance(x, l2.Strided) for axis in x.axes)
 
@@ -104,7 +104,7 @@ class NestPrinter:
         return Element(place, f.dtype, f.mode, " & ".join(tests) or None, self.nest.fill)
 
     def body(self, emit: EmitPrinter = refuse_emit, known: Mapping[str, Symbol] | None = None) -> Body:
-        """What is done at a point. `known`: formals that need not be loaded."""
+        """The body at a point. `known`: formals that need not be loaded."""
         return Body(self.k.printer, {**self.scope, **(known or {})}, self.elements, self.k.namer, emit)
 
     def _check_order(self) -> None:
@@ -195,7 +195,8 @@ class NestPrinter:
         return Function("", tuple([*loop, WAIT]), waits=True)
 
     def _drawn(self, inner: Sequence[Line]) -> int:
-        """How many of the first lines draw numbers and touch no array: they need not wait for what others write."""
+        """Number of leading lines that draw random numbers and access no array: they need not wait for preceding
+        kernels."""
         pointers = re.compile("|".join(rf"\b{re.escape(p)}\b" for p in self.k.pointers.values()))
         free = next((at for at, x in enumerate(inner) if pointers.search(x.text)), 0)
         return free if any(_DRAWS.search(x.text) for x in inner[:free]) else 0
@@ -237,7 +238,7 @@ class NestPrinter:
         return [*lines, Line(f"{self.k.dialect.type_name(t)} {acc} = {self._nothing(t)};")], t, acc
 
     def _nothing(self, t: DType) -> str:
-        """What changes nothing when it is combined with something."""
+        """The identity element of the combination."""
         assert self.nest.combine is not None
         return literal(IDENTITY[self.nest.combine], t)
 
@@ -257,8 +258,8 @@ class NestPrinter:
         return Function("", tuple(each_element(e, self.extent(self.par), inner)), resident=_RESIDENT)
 
     def _sparse(self) -> dict[str, tuple[str, int]]:
-        """Dims that are summed over in steps of a divisor, from which term on: the others read 0 because the division
-        leaves a rest, and add nothing (the gradient of a pooling). Leaving them out changes no bit."""
+        """Dims that are summed over in steps of a divisor, with the first term: the others read 0 because the index is
+        not divisible, and add nothing (the gradient of a pooling). Skipping them changes no bit."""
         found: dict[str, tuple[str, int]] = {}
         if self.nest.combine != "add" or self.nest.fill != 0 or self.nest.term is None:
             return found
@@ -316,7 +317,7 @@ class NestPrinter:
         ]
 
     def _joins(self, t: DType) -> str:
-        """The function that joins two parts, by name."""
+        """The function that combines two partial results, by name."""
         if self.nest.combine == "add":
             return f"nl_sum_of<{self.k.dialect.type_name(t)}>"
         return self._joined("a", "b", t).split("(")[0]

@@ -2,8 +2,8 @@
 
 Assumes: formals as compiler/ir/level2/program.py names them.
 Guarantees: the synapses of an event are spread over the warps that the events of the step leave free
-(synapse_loops.py); sums into shared elements are atomic, exact for integers. What synapses that run side by side may
-not do is refused.
+(synapse_loops.py); sums into shared elements are atomic, exact for integers. Statements that would race between
+concurrent synapses are rejected.
 Does not: choose the relation.
 """
 
@@ -22,9 +22,9 @@ from compiler.ir.space import DType
 
 
 def _refuse_races(k: Kernel, p: l2.Propagate) -> None:
-    """Synapses run side by side: they may only add to what they share."""
+    """Synapses run concurrently: they may only add to shared elements."""
     real_order = k.template.order is not l2.Order.FAST
-    # elements of a kernel belong to many synapses, in stored rows too
+    # elements of a convolution's kernel are shared by synapses, in stored rows too
     shared = isinstance(p.relation, l2.Toeplitz) or (isinstance(p.relation, l2.Csr) and p.relation.shared)
     for s in p.statements:
         if not isinstance(s, l2.Assign | l2.Add) or s.target not in k.pointers:
@@ -39,7 +39,7 @@ def _refuse_races(k: Kernel, p: l2.Propagate) -> None:
 
 
 def _read_ahead(k: Kernel, p: l2.Propagate) -> list[l2.ArrayFormal]:
-    """What is read of every synapse and never written: weights, delays."""
+    """Per-synapse arrays that are read and never written: weights, delays."""
     used = statement_refs(p.statements)
     formals = [f for f in k.template.formals if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At)]
     used |= {f.access.ring[0] for f in formals if isinstance(f.access, l2.At) and f.access.ring is not None}
@@ -48,8 +48,8 @@ def _read_ahead(k: Kernel, p: l2.Propagate) -> list[l2.ArrayFormal]:
 
 @dataclass(frozen=True)
 class _Opened:
-    """The events of a step. `which`: the text of the neuron of event `event` of `number`; `early`: what returns when
-    there are none; `ahead`: what is computed before the threads part; `opening`: before the loops."""
+    """The events of a step. `which`: the text of the neuron of event `event` of `number`; `early`: returns when there
+    are none; `ahead`: code before the threads diverge; `opening`: code before the loops."""
 
     number: str
     event: str
@@ -81,8 +81,8 @@ def _open_events(k: Kernel, p: l2.Propagate) -> _Opened:
 
 @dataclass(frozen=True)
 class _Elements:
-    """Where formals lie. `past`: elements of the event's own neuron in a step that all of its synapses read; `now`:
-    lines that compute the slots of rings that stand for this step."""
+    """Accesses of formals. `past`: elements of the event's own neuron in a past step that all of its synapses read;
+    `now`: lines that compute this step's slots of ring buffers."""
 
     elements: dict[str, Element]
     past: set[str]
@@ -93,7 +93,7 @@ def _elements(
     k: Kernel, scope: Mapping[str, Symbol], at: Mapping[str, str], own: str, held: Container[str]
 ) -> _Elements:
     ptr, formals = k.pointers, [f for f in k.template.formals if isinstance(f, l2.ArrayFormal)]
-    ends = {  # where what is one per neuron or synapse lies: the delay of a synapse that is not read ahead
+    ends = {  # accesses per neuron or synapse: the delay of a synapse that is not prefetched
         f.name: f"{ptr[f.name]}[{at[f.access.end]}]"
         for f in formals
         if isinstance(f.access, l2.At) and f.access.ring is None

@@ -1,9 +1,9 @@
 """The loop over the synapses of one neuron, spread over threads, for every relation.
 
 Assumes: formals as compiler/ir/level2/program.py names them; nl_my_share (templates/module.cu.j2).
-Guarantees: neighbouring threads take neighbouring synapses; each reads WIDE of them before it works on them, so that
-their latencies overlap (not for bitmasks: what is there is known only bit by bit).
-Does not: print what happens at a synapse (propagate.py).
+Guarantees: adjacent threads take adjacent synapses; each loads WIDE of them before it processes them, so that their
+latencies overlap (not for bitmasks, which are decoded bit by bit).
+Does not: print the statements at a synapse (propagate.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WIDE: Final = 6
 @dataclass(frozen=True)
 class Names:
     """Identifiers of the loops. `own` is the neuron of the event, `other` the other end, `syn` the synapse; `t` counts
-    the elements of a neuron, `u` those that a thread has read; `event` counts events, `number` is how many."""
+    the elements of a neuron, `u` those that a thread has read; `event` counts events, `number` is their number."""
 
     own: str
     other: str
@@ -39,7 +39,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Body:
-    """What runs at a synapse: `held` is read ahead (formal name -> local array and its type), `before` runs once per
+    """The body at a synapse: `held` is prefetched (formal name -> local array and its type), `before` runs once per
     event, `inner` at every synapse. `numbered`: the synapse's number is used."""
 
     held: Mapping[str, tuple[str, Scalar]]
@@ -75,7 +75,7 @@ def texts_at(relation: l2.Relation, names: Names) -> tuple[str, str]:
 
 
 def reads_ahead(relation: l2.Relation) -> bool:
-    """Whether a thread knows several synapses before it works on them."""
+    """Whether a thread loads several synapses before it processes them."""
     match relation:
         case l2.OneToOne() | l2.Bitmask() | l2.Procedural("fixed_probability" | "expression"):
             return False
@@ -131,8 +131,8 @@ def _elements(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Bod
 
 
 def _toeplitz(k: Kernel, relation: l2.Toeplitz, names: Names, body: Body, after: str) -> Elements:
-    """Element t is an output channel and a kernel position of those that the stride allows; the ones that fall outside
-    of the plane are passed over."""
+    """Element t is an output channel and a kernel position that the stride permits; those outside of the plane are
+    skipped."""
     s = {name: k.scope[name].text for name in ("in_c", "in_h", "in_w", "out_c", "out_h", "out_w", "pad_h", "pad_w")}
     (kh, kw), (sh, sw) = relation.kernel, relation.stride
     ny, nx = -(-kh // sh), -(-kw // sw)
@@ -176,7 +176,7 @@ def _toeplitz(k: Kernel, relation: l2.Toeplitz, names: Names, body: Body, after:
 
 
 def _any_order(k: Kernel, relation: l2.Procedural, names: Names, body: Body, after: str) -> Elements:
-    """Target t of a source, each drawn by itself."""
+    """Target t of a source, each drawn independently."""
     if body.numbered:
         raise PrintError("synapses that are drawn out of order have no number", k.template.span)
     lines = row_again(k, relation)
@@ -204,7 +204,7 @@ _OWN: Final = frozenset(_OWN_TEXT.split())
 
 
 def _drawn_again(k: Kernel, relation: l2.Procedural, names: Names, body: Body) -> list[Line]:
-    """A warp for each event: its threads draw elements that follow each other, and count them together."""
+    """A warp for each event: its threads draw consecutive elements, and count them by a warp scan."""
     lines = row_again(k, relation)
     new = {"i": names.own, "target": names.other, "k": names.syn}
     found = {w for x in lines for w in re.findall(r"\w+", x.text)} & _OWN
@@ -239,7 +239,7 @@ def _events(names: Names, share: str, inside: Sequence[Line]) -> list[Line]:
 
 
 def _batches(k: Kernel, e: Elements, names: Names, body: Body) -> list[Line]:
-    """WIDE elements at a time: read, then work."""
+    """WIDE elements at a time: load, then process."""
     share, first, n, u, t = k.namer.fresh("share"), k.namer.fresh("first"), k.namer.fresh("n"), names.u, names.t
     live = f" && {names.other}[{u}] >= 0" if e.partial else ""
     each = [
@@ -295,7 +295,7 @@ def _one_to_one(names: Names, body: Body) -> list[Line]:
 
 
 def _one_by_one(e: Elements, n: str, names: Names, body: Body) -> list[Line]:
-    """A thread for each neuron, which goes through its synapses in order."""
+    """A thread for each neuron, which visits its synapses in order."""
     inside = [
         *e.begin,
         *body.before,

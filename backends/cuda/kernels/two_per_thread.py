@@ -1,11 +1,11 @@
-"""pairs: maps whose threads work on two points at a time, so that the loads of both overlap.
+"""two_per_thread: maps whose threads process two points at a time, so that the loads of both overlap.
 
 Assumes: the lines of one point (cprint.Body): declarations, assignments, stores at the end; points of a thread share no
 element.
-Guarantees: the same operations in the same order for each point. Numbers are drawn for both points before the kernels
-in front of this one have ended, if they are drawn first (`wait` stands behind them); then both points are loaded, then
-worked on. Compilers do not move loads across stores to arrays that may be the same.
-Does not: know what the lines mean.
+Guarantees: the same operations in the same order for each point. Random numbers are drawn for both points before
+preceding kernels have ended, if they are drawn first (`wait` follows them); then both points are loaded, then
+processed. Compilers do not move loads across stores to possibly aliased arrays.
+Does not: interpret the lines.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _TARGET = re.compile(r"(?:(?:const )?\w+ )?(\w+) (?:=|\+=) ")
 
 
 def in_pairs(inner: Sequence[Line], index: str, wait: Line, pointers: Set[str]) -> list[Line]:
-    """The loop over the points of a block, from `nl_me.part * nl_t.chunk` to `nl_end`; `index`: what `inner` calls a
-    point."""
+    """The loop over the points of a block, from `nl_me.part * nl_t.chunk` to `nl_end`; `index`: the name of the point
+    in `inner`."""
     drawn = list(inner).index(wait) if wait in inner else 0
     rest = inner[drawn + 1 if drawn else 0 :]
     first = _loaded(rest, pointers)
@@ -57,7 +57,7 @@ def in_pairs(inner: Sequence[Line], index: str, wait: Line, pointers: Set[str]) 
 
 
 def _loaded(lines: Sequence[Line], pointers: Set[str]) -> list[int]:
-    """The lines that load, and those before them that depend on nothing that is changed."""
+    """The loads, and earlier lines that depend on no assigned value."""
     changed: set[str] = set()
     found: list[int] = []
     last = -1
@@ -73,7 +73,7 @@ def _loaded(lines: Sequence[Line], pointers: Set[str]) -> list[int]:
 
 
 def _declared(lines: Sequence[Line]) -> list[tuple[str, str]]:
-    """(type, name) of what the lines declare."""
+    """(type, name) of the declarations in the lines."""
     return [(m[1], m[2]) for x in lines if (m := _DECLARED.fullmatch(x.text))]
 
 
@@ -86,7 +86,7 @@ def _copies(name: str, lines: Sequence[Line]) -> list[Line]:
 
 
 def _stage(stages: Sequence[tuple[str, Sequence[Line]]], index: str) -> list[Line]:
-    """What the last one of the stages finds of a point, as a structure, and the function that finds it."""
+    """The results of the last stage for a point, as a structure, and the function that computes it."""
     *before, (name, own) = stages
     found = _declared(own)
     used = {w for x in own for w in re.findall(r"\w+", x.text)}

@@ -1,8 +1,8 @@
-"""chain: a chain as one launch: what its kernel is called, the structures that it reads, and its text.
+"""rnn: a chain as one launch: the kernel's name, the structures that it reads, and its text.
 
 Assumes: a merged program.
-Guarantees: the text has the shapes of the stages (rnn_plan.py) of all chains of a program, each once; what depends on
-numbers is in tables (rnn_table.py).
+Guarantees: the text has the shapes of the stages (rnn_plan.py) of all chains of a program, each once; size-dependent
+data is in tables (rnn_table.py).
 Does not: fill in tables.
 """
 
@@ -69,7 +69,7 @@ def chained_templates(program: l2.Merged) -> tuple[int, ...]:
 
 
 def chain_names(shapes: Shapes, kernels: Sequence[Kernel], there: bool) -> Mapping[str, Any]:
-    """What the skeleton asks for, where chains are `there`."""
+    """Arguments of the skeleton, for the chains `there`."""
     return {
         "chained": there and bool(shapes.of),
         "alone": [{"number": t, "function": kernels[t].function} for t in sorted(shapes.alone)],

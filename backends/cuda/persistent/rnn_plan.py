@@ -1,11 +1,12 @@
-"""stages: links of a chain that a block makes one after the other without waiting in between.
+"""rnn_plan: stages: links of a chain that a block runs in sequence without synchronisation in between.
 
 Assumes: legal chains (ir/level2/batch_independence.py); tables of numbers.
-Guarantees: a stage is products whose values are there when it begins, and what follows them point by point: a thread
-that has an element (sample, output) of one link goes on with it in the next one, in registers. A shape is what stages
-have in common: templates, and which of their operands a link before has made. It does not depend on sizes, so that the
-text of a shape (rnn_text.py) is the same for all steps of a layer. What nothing reads later is not stored.
-Does not: number or place anything (rnn_table.py).
+Guarantees: a stage is products whose operands are available when it begins, and the pointwise links that follow: a
+thread that has an element (sample, output) of one link continues with it in the next one, in registers. A shape is the
+common structure of stages: templates, and which of their operands an earlier link computes. It does not depend on
+sizes, so that the text of a shape (rnn_text.py) is the same for all steps of a layer. Results without later readers are
+not stored.
+Does not: number or place data (rnn_table.py).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ MOST: Final = 8
 
 @dataclass(frozen=True)
 class Part:
-    """A link of a shape. `known`: formals that it reads and which result of the links before they are; `results`: the
-    formals that it writes."""
+    """A link of a shape. `known`: formals that it reads -> result of an earlier link; `results`: the formals that it
+    writes."""
 
     template: int
     known: tuple[tuple[str, int], ...]
@@ -49,8 +50,8 @@ class Stage:
 @dataclass(frozen=True, eq=False)
 class Shapes:
     """The stages of a program's chains and their shapes. `of`: by phase and first launch of a chain, its stages;
-    `alone`: templates that run by themselves somewhere; `stored`, `fed`: by shape, the results that are stored, and
-    those that products of the stage behind multiply."""
+    `alone`: templates that run alone somewhere; `stored`, `fed`: by shape, the results that are stored, and those that
+    are operands of products of the next stage."""
 
     of: Mapping[tuple[str, int], Sequence[Stage]]
     alone: frozenset[int]
@@ -65,7 +66,7 @@ class Shapes:
 def _strides(
     template: l2.Template, formal: l2.ArrayFormal, samples: int, outs: int, row: _Row
 ) -> tuple[int, int] | None:
-    """How far apart the elements of neighbouring samples and of neighbouring outputs are, at a point of the row."""
+    """Strides between adjacent samples and between adjacent outputs, at a point of the row."""
     nest, access = nest_of(template), formal.access
     assert nest is not None
     if not isinstance(access, l2.Strided):
@@ -119,7 +120,7 @@ _Places = dict[str, tuple[str, tuple[int, int]]]
 
 @dataclass
 class _Open:
-    """A stage that is being put together."""
+    """A stage under construction."""
 
     samples: int
     outs: int
@@ -131,7 +132,7 @@ class _Open:
     read: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
 
     def add(self, row: _Row) -> bool:
-        """The link as one more part, if it may be one."""
+        """Appends the link as a part, if possible."""
         template, nest = row.template, nest_of(row.template)
         assert nest is not None
         product = product_of(template)
@@ -157,8 +158,8 @@ class _Open:
         return True
 
     def touched(self, row: _Row, operands: tuple[str, ...]) -> tuple[_Places, _Places] | None:
-        """What the link reads and writes beside the operands of its product; None when elements do not fit those of
-        the stage."""
+        """The accesses of the link beside the operands of its product; None when its elements do not match those of the
+        stage."""
         reads: _Places = {}
         writes: _Places = {}
         for f in row.formals():
@@ -179,7 +180,7 @@ class _Open:
 
 
 def stages_of(program: l2.Merged, phase: l2.MergedPhase, chain: l2.Chain) -> list[Stage]:
-    """The stages of a chain, in order; none, if one of its products does something that is not point by point."""
+    """The stages of a chain, in order; none, if the epilogue of one of its products is not pointwise."""
     found: list[Stage] = []
     now: _Open | None = None
     for n in range(chain.first, chain.last):

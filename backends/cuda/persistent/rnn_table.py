@@ -1,10 +1,10 @@
 """rnn_table: the table of one chain: each block takes a few samples through all links, with the matrices on chip.
 
 Assumes: legal chains (ir/level2/batch_independence.py); tables as the device reads them.
-Guarantees: everything that depends on numbers is in the table: matrices, and stages (rnn_plan.py) with the rows of
-their links, which the kernel fetches two ahead. The order of a sum follows from the extents and from how many samples a
-block has, so on one device the bits are the same again.
-Does not: run a chain whose matrices do not fit: its launches are then made one by one.
+Guarantees: all size-dependent data is in the table: matrices, and stages (rnn_plan.py) with the rows of their links,
+which the kernel prefetches two stages ahead. The order of a sum follows from the extents and the samples per block, so
+results are reproducible on one device.
+Does not: run a chain whose matrices do not fit: its launches then run one by one.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class _Row:
-    """One link: its template, its row as the device reads it, and what it reads of a sample: (formal, address,
-    bytes)."""
+    """One link: its template, its row as the device reads it, and its reads per sample: (formal, address, bytes)."""
 
     template: l2.Template
     words: Words
@@ -78,7 +77,7 @@ class _Row:
         return self.number(next(a.stride for a in access.axes if a.terms == ((dim, 1),)))
 
     def written(self) -> set[int]:
-        """Addresses of what it writes."""
+        """Addresses of the arrays it writes."""
         formals = [f for f in self.template.formals if isinstance(f, l2.ArrayFormal)]
         return {self.address(f.name) for f in formals if f.mode is not l2.Mode.READ}
 
@@ -93,7 +92,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Factors:
-    """What a product multiplies: outputs and terms; its matrix (address, rows, columns, stride), and whether rows are
+    """The operands of a product: outputs and terms; its matrix (address, rows, columns, stride), and whether rows are
     outputs; its values (address, stride, terms)."""
 
     outs: int
@@ -125,7 +124,8 @@ class _Link:
         return [row.address(f) for part, row in zip(self.stage.shape, self.rows, strict=True) for f in part.results]
 
     def reads(self, there: Set[int]) -> dict[int, int]:
-        """Bytes of a sample by address, of what the links before have not made, and of values that are not `there`."""
+        """Bytes of a sample by address, of reads that earlier links do not compute, and of values that are not
+        `there`."""
         found: dict[int, int] = {}
         for n, row in enumerate(self.rows):
             known = {f for f, _ in self.stage.shape[n].known} if self.stage.shape else set[str]()
@@ -147,7 +147,7 @@ Held = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class _Sums:
-    """How a stage sums: 2^bits outputs side by side, each by 2^split threads, 2^ways products at a time."""
+    """How a stage sums: 2^bits outputs in parallel, each by 2^split threads, 2^ways products at a time."""
 
     bits: int
     split: int
@@ -172,7 +172,7 @@ class _Packer:
     def __init__(self, real_bytes: int, links: Sequence[_Link], samples: int) -> None:
         self.real_bytes, self.links, self.samples = real_bytes, links, samples
         self.unit = 16 // real_bytes
-        self.matrices: dict[tuple[int, int, int, int], int] = {}  # where they stand
+        self.matrices: dict[tuple[int, int, int, int], int] = {}  # their offsets
         self.kept = 0
         for f in (f for x in links for f in x.factors):
             if f.matrix not in self.matrices:
@@ -187,8 +187,8 @@ class _Packer:
         return _Sums.of(x.factors, [self._pitch(f.terms) for f in x.factors], self.unit)
 
     def _layout(self, x: _Link) -> object | None:
-        """What threads have of the matrices of a stage, where each has a part of one product that its registers have
-        room for: stages with equal layouts multiply the same."""
+        """The distribution of a stage's matrices over threads, where each has a part of one product that fits into its
+        registers: stages with equal layouts multiply alike."""
         if not x.stage.shape:
             return None
         sums = self._sums(x)
@@ -198,13 +198,14 @@ class _Packer:
         return sums, tuple((f.outs, f.terms, f.matrix, f.by_out) for f in x.factors)
 
     def _mine(self) -> object | None:
-        """The layout that most stages have."""
+        """The most common layout of stages."""
         found = Counter(layout for x in self.links if (layout := self._layout(x)) is not None)
         return found.most_common(1)[0][0] if found else None
 
     def _records(self, each: int) -> tuple[list[npt.NDArray[np.uint8]], int, int]:
-        """Stages with the rows of their links, what they read, their factors and what they feed, in whole units of 16
-        bytes; how many values of products have to be there at a time, and parts of sums of one sample, in reals."""
+        """Stages with the rows of their links, their reads, their factors and the destinations of their results, in
+        whole units of 16 bytes; the maximum number of operand values held at a time, and of partial sums of one sample,
+        in reals."""
         area = _lines(each) * max(self._pitch(f.terms) for x in self.links for f in x.factors)
         held: list[Held | None] = [None] * SLOTS
         records: list[npt.NDArray[np.uint8]] = []
@@ -239,8 +240,8 @@ class _Packer:
     def _filled(
         self, given: Sequence[_Factors], factors: npt.NDArray[np.void], held: list[Held | None], area: int
     ) -> int:
-        """The factors of the products of a stage; how many values have to be brought. `held`: the values in each slot,
-        which this changes."""
+        """The factors of the products of a stage; the number of values to load. `held`: the values in each slot, which
+        this changes."""
         wanted = [f.values for f in given]
         for factor, f in zip(factors, given, strict=True):
             factor["fresh"] = f.values not in held
@@ -256,7 +257,7 @@ class _Packer:
     def _fed(
         self, x: _Link, behind: _Link | None, feeds: npt.NDArray[np.void], held: list[Held | None], area: int
     ) -> None:
-        """Where results go that the products of the next stage multiply: not where those of this one lie."""
+        """Slots of results that the products of the next stage multiply: disjoint from those of this one."""
         results = x.results()
         busy = {n for n, h in enumerate(held) if h is not None and h in {f.values for f in x.factors}}
         for n, h in enumerate(held):
@@ -323,7 +324,7 @@ def walk(
     room: int,
 ) -> Walk | None:
     """A chain as one launch, from the tables as the device reads them; None where it has no stages, or its matrices do
-    not fit into `room` bytes of shared memory. All processors get samples, if there are enough."""
+    not fit into `room` bytes of shared memory. All multiprocessors get samples, if there are enough."""
     sizes = {a.name: a.physical_size for a in program.arrays}
 
     def row_of(x: l2.Launch) -> _Row:

@@ -1,9 +1,9 @@
-"""stage_text: the functions of the shapes of stages: what is done at each point with the sums of the products.
+"""rnn_text: the functions of the shapes of stages: the pointwise work on the sums of the products.
 
 Assumes: shapes of rnn_plan.py.
-Guarantees: a link reads what the links before it have made at its point from registers; all stores come last, since
-none of them is read again in the stage.
-Does not: sum; know sizes.
+Guarantees: a link reads the results of earlier links at its point from registers; all stores come last, since none of
+them is read again in the stage.
+Does not: sum; depend on sizes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compiler.ir.level2.batch_independence import nest_of, product_of
 
 
 def shape_lines(program: l2.Merged, shapes: Shapes, dialect: Dialect) -> list[Line]:
-    """The functions of all shapes: what is done at each point with the sums of the products."""
+    """The functions of all shapes: the pointwise work on the sums of the products."""
     lines: list[Line] = []
     for shape, n in shapes.number.items():
         names = ", ".join(program.templates[p.template].name.split(":")[0] for p in shape)

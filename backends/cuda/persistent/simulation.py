@@ -1,12 +1,12 @@
-"""resident: a phase as one kernel that stays on the device for many steps, or as waves: a kernel for all that may run
-between two places where everything waits.
+"""simulation: a phase as one persistent kernel that runs many steps, or as waves: one kernel for all launches between
+two grid barriers.
 
-Assumes: a phase without contractions and without relations that are drawn again; the host's tables.
-Guarantees: every block has a list of work items, parts of calls in the order of the phase, that it makes step after
-step; all blocks wait for each other where backends/cuda/kernels/barrier_placement.py says. Rows that share elements
-are taken by the same blocks, so that neurons and their inputs need not wait; other calls go to the blocks that these
-leave free. Lists are data.
-Does not: know whether this is faster than a graph of single launches (backends/cuda/run/cuda_graphs.py measures it).
+Assumes: a phase without contractions and without redrawn relations; the host's tables.
+Guarantees: every block has a list of work items, parts of calls in the order of the phase, that it runs in each step;
+grid barriers are where backends/cuda/kernels/barrier_placement.py places them. Rows that share elements are assigned to
+the same blocks, so that neurons and their inputs need no barrier; other calls go to the remaining blocks. Lists are
+data.
+Does not: decide whether this is faster than a graph of single launches (backends/cuda/run/cuda_graphs.py measures it).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Stayed:
-    """A function that the kernel calls. `flat`: thread t takes points t, t + block, ... of a part (meetings.is_flat);
-    `shares`: the threads of a block share memory in it; `joins`: BLOCK of them."""
+    """A function that the persistent kernel calls. `flat`: thread t takes points t, t + block, ... of a part
+    (meetings.is_flat); `shares`: the threads of a block share memory in it; `joins`: BLOCK of them."""
 
     name: str
     flat: bool
@@ -83,7 +83,7 @@ def threads(functions: Sequence[Stayed]) -> int:
 
 
 def resident_templates(program: l2.Merged) -> tuple[int, ...]:
-    """The templates that run in the phase; none if it cannot stay on the device."""
+    """The templates that run in the phase; none if it cannot be a persistent kernel."""
     phase = next((p for p in program.phases if p.name == PHASE), None)
     if phase is None:
         return ()
@@ -99,8 +99,8 @@ WorkItem = tuple[int, ...]
 
 @dataclass
 class _Blocks:
-    """The work items of each block. `waiting`: (every, offset) of when blocks should wait that have not yet done so;
-    `at`: the block that takes the next work item of those that any may take."""
+    """The work items of each block. `waiting`: (every, offset) of a pending barrier; `at`: the block that takes the
+    next work item without an assigned block."""
 
     count: int
     lists: list[list[WorkItem]] = field(default_factory=list)
@@ -112,7 +112,7 @@ class _Blocks:
         self.waiting = [None] * self.count
 
     def meet(self, launch: l2.Launch) -> None:
-        """All blocks wait for each other, in the steps of the launch."""
+        """A grid barrier, in the steps of the launch."""
         for block in range(self.count):
             self._flush(block)
             self.waiting[block] = launch.every, launch.offset
@@ -134,7 +134,7 @@ class _Blocks:
         self.lists[block].append((*work_item, *when, int(meets), later))
 
     def packed(self) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
-        """All work items, block after block, and where each block's begin."""
+        """All work items, block after block, and the offsets of each block's."""
         for block in range(self.count):
             self._flush(block)
         first = np.cumsum([0, *(len(x) for x in self.lists)]).astype(np.uint32)
@@ -143,7 +143,7 @@ class _Blocks:
 
 @dataclass(frozen=True)
 class Resident:
-    """What the kernel of a phase is launched with. `before`: the launches that all blocks wait before."""
+    """Launch arguments of the kernel of a phase. `before`: the launches preceded by a grid barrier."""
 
     work_items: npt.NDArray[np.void]
     first: npt.NDArray[np.uint32]
@@ -152,7 +152,7 @@ class Resident:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where the work items of one launch come from: the work, the address and width of its table's rows, the
+    """The source of the work items of one launch: the work, the address and width of its table's rows, the
     functions."""
 
     work: Work
@@ -176,7 +176,7 @@ class _Source:
 
 
 def counters(keep: Callable[[Words], int], call: Call) -> int:
-    """The address of a call's counters, as it needs them at the start; 0 if it has none."""
+    """The address of a call's counters, initialised; 0 if it has none."""
     if not call.memory:
         return 0
     words = np.zeros(-(-call.memory // 8), np.uint64)
@@ -187,8 +187,8 @@ def counters(keep: Callable[[Words], int], call: Call) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PhaseContext:
-    """What work items are made from. `bases`: addresses of the tables; `keep`: copies an array to the device; `known`
-    and `pairs`: what the launches of the phase touch."""
+    """The data from which work items are built. `bases`: addresses of the tables; `keep`: copies an array to the
+    device; `known` and `pairs`: accesses of the launches of the phase."""
 
     program: l2.Merged
     phase: l2.MergedPhase
@@ -202,14 +202,14 @@ class PhaseContext:
 
 
 def work_items(ground: PhaseContext, blocks: int) -> Resident:
-    """The work items of `blocks` blocks of the kernel that stays."""
+    """The work items of `blocks` blocks of the persistent kernel."""
     found, order = meetings(ground.known, ground.pairs), [(n, 0) for n in range(len(ground.known))]
     return Resident(*_lists(ground, found, order, blocks, True).packed(), found.before)
 
 
 def waves(ground: PhaseContext, blocks: int) -> list[Resident]:
-    """The work items of `blocks` blocks of each wave of a step, in order: none, where some launches are not in every
-    step. The last wave goes on in the next step, with the launches before which nothing waits."""
+    """The work items of `blocks` blocks of each wave of a step, in order: none, where some launches do not run in every
+    step. The last wave continues into the next step, with the launches before its first barrier."""
     found, many = meetings(ground.known, ground.pairs), len(ground.known)
     if found.alone:
         return []
@@ -225,8 +225,8 @@ def waves(ground: PhaseContext, blocks: int) -> list[Resident]:
 def _lists(
     ground: PhaseContext, found: Meetings, order: Sequence[tuple[int, int]], blocks: int, meets: bool
 ) -> _Blocks:
-    """The work items of launches: (place in the phase, step). `meets`: whether blocks wait for each other where they
-    have to; those of a wave leave half of all blocks to the other calls."""
+    """The work items of launches: (position in the phase, step). `meets`: whether grid barriers are inserted; launches
+    of a wave leave half of all blocks to the other calls."""
     program, phase, known = ground.program, ground.phase, ground.known
     numbers, dialect = {f.name: n for n, f in enumerate(ground.functions)}, Dialect(program.precision)
     sources = []
@@ -267,8 +267,8 @@ def _lists(
 
 @dataclass(frozen=True)
 class _Parts:
-    """How flat launches are divided: points of a part, the block of the first part of each group of rows that are taken
-    by the same blocks, and how many blocks take any."""
+    """Partition of flat launches: points of a part, the block of the first part of each group of rows that are assigned
+    to the same blocks, and the number of blocks with any."""
 
     chunk: int
     begins: Mapping[int, int]
@@ -276,7 +276,7 @@ class _Parts:
 
     @staticmethod
     def of(points: Mapping[int, Ints], groups: Mapping[tuple[int, int], int], blocks: int, block: int) -> _Parts:
-        """Parts of as many points as a block has threads, of more if there would be more parts than blocks."""
+        """Parts of as many points as a block has threads, or more if there would be more parts than blocks."""
         largest: dict[int, int] = {}
         for n, counts in points.items():
             for row, count in enumerate(counts.tolist()):

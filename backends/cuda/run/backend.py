@@ -26,10 +26,10 @@ from compiler.layout.plan_memory import place
 
 @dataclass(frozen=True)
 class CudaBackend:
-    """backends.protocol.Backend. `device`: the number of the GPU; `check`: wait for every kernel, to name one that
-    fails; `chains`: whether recurrent layers run as chains (compiler/passes/program/persistent_rnn.py); `way`: how
-    simulations run (cuda_graphs.py; None: in the way that is fastest where it is measured). Options of `build`: `arch`
-    ("sm_90"; default: that of the device); `seed` is noted in the manifest."""
+    """backends.protocol.Backend. `device`: the number of the GPU; `check`: synchronise after every kernel, to name one
+    that fails; `chains`: whether recurrent layers run as chains (compiler/passes/program/persistent_rnn.py); `way`:
+    execution mode of simulations (cuda_graphs.py; None: the fastest as measured). Options of `build`: `arch` ("sm_90";
+    default: that of the device); `seed` is noted in the manifest."""
 
     device: int = 0
     check: bool = False

@@ -1,12 +1,12 @@
-"""schedule: the calls of one phase, step after step, as CUDA graphs.
+"""cuda_graphs: the calls of one phase, step after step, as CUDA graphs.
 
-Assumes: calls whose arguments do not change while the plan lives; the device keeps the step (nl_run.step).
-Guarantees: launches that may not run side by side run in the order of the phase and of the steps, each in the steps
-that it is for. Several steps are recorded into one graph, in which a launch waits for those alone that it may not run
-beside (also of the step before); a graph is recorded once for each pattern of launches that occurs. Runs of steps are
-cut so that few patterns occur, whatever the periods of the launches are and wherever a run begins or ends. Where a
-phase can also run as waves or stay on the device (backends/cuda/persistent/simulation.py), the ways are timed first.
-Does not: know how much room record buffers have.
+Assumes: calls whose arguments are constant during the plan's lifetime; the device keeps the step (nl_run.step).
+Guarantees: conflicting launches run in the order of the phase and of the steps, each in its own steps. Several steps
+are captured into one graph, in which a launch depends only on those that it conflicts with (also of the previous step);
+a graph is captured once for each pattern of launches that occurs. Runs are split so that few patterns occur, for any
+periods of launches and any first and last step. Where a phase can also run as waves or as a persistent kernel
+(backends/cuda/persistent/simulation.py), the modes are timed first.
+Does not: track the free space of record buffers.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class KernelCall:
 @dataclass(frozen=True)
 class Timed:
     """The calls of one launch of the phase (or the one of a chain), in steps k with k % every == offset. `apart`:
-    launches by their place in the phase that it may not run beside (backends/cuda/kernels/hazards.py), but for
-    `beside`: (launch, steps before) of those that then touch other slots of a ring
+    launches by their position in the phase that it may not run concurrently with (backends/cuda/kernels/hazards.py),
+    but for `beside`: (launch, steps before) of those that then access other slots of a ring buffer
     (backends/cuda/kernels/barrier_placement.py)."""
 
     calls: tuple[KernelCall, ...]
@@ -81,7 +81,7 @@ class Timed:
 @dataclass
 class PersistentKernel:
     """A phase as one kernel that runs many steps (backends/cuda/persistent/simulation.py): its blocks, their threads
-    and bytes of shared memory, and the addresses of its work items, of where those of each block begin, and of its
+    and bytes of shared memory, and the addresses of its work items, of the offsets of those of each block, and of its
     counters."""
 
     blocks: int
@@ -94,9 +94,8 @@ class PersistentKernel:
 
 @dataclass(frozen=True)
 class WaveKernels:
-    """A phase as kernels between the places where everything waits: their blocks, and for each wave of a step the
-    addresses of its work items and of where those of each block begin. `around`: the first one also does what is left
-    of the step before."""
+    """A phase as one kernel between each two barriers: their blocks, and for each wave of a step the addresses of its
+    work items and of the offsets of those of each block. `around`: the first one also completes the previous step."""
 
     blocks: int
     waves: tuple[tuple[int, int], ...]
@@ -113,8 +112,8 @@ class ExecutionMode(StrEnum):
 
 @dataclass
 class Plan:
-    """A phase that is ready to run. `graphs`: by number of steps and the launches that are not in every step. `way`:
-    the fastest one, once that has been measured: `times`, ms of a step."""
+    """A phase that is ready to run. `graphs`: by number of steps and the launches that do not run in every step. `way`:
+    the fastest mode, once measured: `times`, ms of a step."""
 
     launches: tuple[Timed, ...]
     stay: PersistentKernel | None = None
@@ -125,7 +124,7 @@ class Plan:
 
     @property
     def ways(self) -> tuple[ExecutionMode, ...]:
-        """The ways that there are."""
+        """The available modes."""
         there = {
             ExecutionMode.GRAPHS: True,
             ExecutionMode.WAVES: self.waves is not None,
@@ -135,7 +134,7 @@ class Plan:
 
     @property
     def period(self) -> int:
-        """Steps after which the launches repeat, without those that are too rare for one graph to hold a period."""
+        """Period of the launches in steps, without those that are too rare for one graph to hold a period."""
         period = 1
         for every in sorted({x.every for x in self.launches}):
             if math.lcm(period, every) <= self._most:
@@ -149,14 +148,14 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """Steps that are recorded together: a multiple of the period, so that few patterns occur."""
+        """Steps per graph: a multiple of the period, so that few patterns occur."""
         return self._most // self.period * self.period
 
     def parts(self, step: int, count: int) -> Iterator[int]:
-        """How `count` steps from `step` on are cut into graphs: those of `steps` steps begin at step 1 + a multiple of
-        it (at any step where all launches but rare ones are in every step); where one does not fit, powers of two that
-        divide the distance from there. A step with a rare launch is a graph of its own. So about 2 * `steps` graphs
-        and one for each combination of rare launches are all that can occur."""
+        """How `count` steps from `step` on are split into graphs: those of `steps` steps begin at step 1 + a multiple
+        of it (at any step where all launches but rare ones run in every step); where one does not fit, powers of two
+        that divide the distance from there. A step with a rare launch is a separate graph. So at most about 2 * `steps`
+        graphs and one for each combination of rare launches occur."""
         most, period = self.steps, self.period
         rare = [x for x in self.launches if period % x.every]
         while count > 0:
@@ -192,8 +191,8 @@ def calls_due(plan: Plan, step: int, count: int) -> Iterator[tuple[KernelCall, i
 
 @dataclass(frozen=True)
 class Node:
-    """One launch of a graph. `after`: nodes that it waits for, none of which waits for another one of them; `stream`:
-    where it is launched, after what was launched there before."""
+    """One launch of a graph. `after`: its dependences, transitively reduced; `stream`: the stream of its launch, in
+    order."""
 
     launch: Timed
     ahead: int
@@ -202,11 +201,11 @@ class Node:
 
 
 def nodes(plan: Plan, step: int, count: int) -> list[Node]:
-    """The launches of steps step .. step + count - 1, in order. A node continues a stream whose last node it waits for;
-    else it takes one whose last node has to end before it anyway, or a new one, or (of BRANCHES) any."""
+    """The launches of steps step .. step + count - 1, in order. A node continues a stream whose last node it depends
+    on; else it takes one whose last node precedes it anyway, or a new one, or (of BRANCHES) any."""
     found: list[Node] = []
     numbers: list[int] = []
-    before: list[int] = []  # by node: the nodes that have to end before it, as bits
+    before: list[int] = []  # by node: its transitive dependences, as bits
     ends: list[int] = []  # by stream: its last node
     for ahead in range(count):
         for number, x in enumerate(plan.launches):
@@ -263,8 +262,8 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
 
 
 def run_steps(device: Device, plan: Plan, step: int, count: int) -> None:
-    """Launch steps step .. step + count - 1; the device's step must be `step`. What a phase can do in several ways is
-    timed first, in turn, for some steps of each run, and then done in the fastest one."""
+    """Launch steps step .. step + count - 1; the device's step must be `step`. A phase with several modes is timed
+    first, in turn, for some steps of each run, and then runs in the fastest one."""
     while plan.way is None and len(plan.ways) > 1 and count >= LEAST_TRIED:
         part = min(count, MOST_TRIED)
         _try(device, plan, step, part)
@@ -282,8 +281,8 @@ def _run(device: Device, plan: Plan, way: ExecutionMode, step: int, count: int) 
 
 
 def _try(device: Device, plan: Plan, step: int, count: int) -> None:
-    """Run steps in the way that was timed least often; decides when all were timed TRIALS times. Some times hold what
-    is prepared once, so that medians are compared."""
+    """Run steps in the mode that was timed least often; decides when all were timed TRIALS times. Some times include
+    one-time preparation, so medians are compared."""
     way = min(plan.ways, key=lambda w: len(plan.times.get(w, ())))
     begin = device.mark(timing=True)
     _run(device, plan, way, step, count)
@@ -295,7 +294,7 @@ def _try(device: Device, plan: Plan, step: int, count: int) -> None:
 
 
 def _stay(device: Device, stay: PersistentKernel, count: int) -> None:
-    """Launch `count` steps in a kernel that stays."""
+    """Launch `count` steps in the persistent kernel."""
     for done in range(0, count, MOST_STAYED):
         size = min(MOST_STAYED, count - done)
         device.clear_later(stay.arrived, COUNTERS * APART)
@@ -320,7 +319,7 @@ def _wave(device: Device, plan: Plan, waves: WaveKernels, count: int) -> None:
 
 
 def _replay(device: Device, plan: Plan, key: tuple[int, Pattern], record: Callable[[], int]) -> None:
-    """Launch a graph, recorded when it is needed first."""
+    """Launch a graph, captured on first use."""
     graph = plan.graphs.get(key)
     if graph is None:
         if len(plan.graphs) >= MOST_GRAPHS:
@@ -351,7 +350,7 @@ def run_checked(device: Device, plan: Plan, step: int, count: int) -> Iterator[K
 
 
 def release(device: Device, plan: Plan) -> None:
-    """Destroy the graphs, once nothing runs."""
+    """Destroy the graphs, after the device is idle."""
     device.synchronize()
     for graph in plan.graphs.values():
         device.driver.destroy(graph)

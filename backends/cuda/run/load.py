@@ -2,8 +2,8 @@
 
 Assumes: an Artifact of this backend and the merged program that it was emitted from.
 Guarantees: one allocation per role (zeroed, then filled with the constants); relations are drawn on the device, and
-only their sizes come to the host, after the phases `count` and `scan`; then what depends on them is placed. A run
-stops before a record buffer can overflow.
+only their sizes come to the host, after the phases `count` and `scan`; then dependent arrays are placed. A run stops
+before a record buffer can overflow.
 Does not: drain record buffers.
 """
 
@@ -35,8 +35,8 @@ ANSWERS: Final = 4
 
 
 class CudaInstance:
-    """A loaded program with its memory; see backends.protocol.Instance. With `check`, every kernel is waited for, so
-    that a fault is reported with the name of what failed. `way`: see CudaBackend."""
+    """A loaded program with its memory; see backends.protocol.Instance. With `check`, the host synchronises after every
+    kernel, so that a fault is reported with the kernel's name. `way`: see CudaBackend."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class CudaInstance:
         self.sizes: dict[str, int] = {}
         self.placement: Placement | None = None
         self._arenas: dict[Role, Any] = {}
-        self._next: tuple[str, int] | None = None  # the phase and step that the device stands before
+        self._next: tuple[str, int] | None = None  # the next phase and step of the device
         self._closed = False
         self._device = Device(device)
         self._prepared = Prepared(self._device)
@@ -104,7 +104,7 @@ class CudaInstance:
         self._next = None
 
     def _place(self, seed: int) -> None:
-        """Arenas, tables and launches for the sizes known so far. What an arena that has to grow held moves along."""
+        """Arenas, tables and launches for the sizes known so far. The contents of a growing arena are copied."""
         program, device, before = self.program, self._device, self.placement
         placement = place(program, self.sizes, APART)
         grown = {r for r in Role if before is None or placement.arena_bytes.get(r, 0) != before.arena_bytes.get(r, 0)}
@@ -166,21 +166,21 @@ class CudaInstance:
     # ----------------------------------------------------------------------------------------- running
 
     def _start(self, phase: str, step: int) -> None:
-        """Tell the device the step, unless it stands there already."""
+        """Set the device's step, unless it is current."""
         if self._next != (phase, step):
             watch = self._prepared.watch[phase]
             grid = max(1, min(64, watch.ring_count // 256))
             self._device.call("nl_begin", "Pqq", grid, 256, watch.rings, watch.ring_count, step)
 
     def _ask(self, phase: str, number: int) -> None:
-        """Have the device say, into answer `number`, how many steps have room in every record buffer."""
+        """Have the device write, into answer `number`, how many steps fit into every record buffer."""
         watch = self._prepared.watch[phase]
         out = int(self._own) + 16 * (1 + number)
         self._device.call("nl_room", "PqP", 1, 256, watch.buffers, watch.buffer_count, out)
         self._device.download_later(out, self._answers[2 * number : 2 * number + 2])
 
     def _answer(self, number: int) -> int:
-        """What the device has said. Raises BackendError when a buffer has overflowed."""
+        """The device's answer. Raises BackendError when a buffer has overflowed."""
         room, status = (int(x) for x in self._answers[2 * number : 2 * number + 2])
         if status != 0:
             raise _not_drained()
@@ -196,8 +196,8 @@ class CudaInstance:
             raise BackendError("E0924", f"{call.label} failed on the GPU: {e}", exit_code=5) from None
 
     def run(self, phase: str, first_step: int, steps: int) -> int:
-        """Run steps; returns how many ran: fewer where a record buffer could have overflowed. Waits for the device
-        only where it has to, and at the end of more than one step."""
+        """Run steps; returns how many ran: fewer where a record buffer could have overflowed. Synchronises with the
+        device only where necessary, and at the end of more than one step."""
         if self._closed:
             raise ValueError("the instance is closed")
         with self._device.current():
@@ -213,8 +213,8 @@ class CudaInstance:
         return done
 
     def timed(self, phase: str, first_step: int, steps: int) -> float:
-        """Run steps of a phase without recording; returns the seconds between events before and after them, the
-        second time: what is prepared once (graphs) is not counted."""
+        """Run steps of a phase without recording; returns the seconds between events before and after them, of the
+        second run: one-time preparation (graphs) is not counted."""
         self.run(phase, first_step, steps)
         with self._device.current():
             self._start(phase, first_step)
@@ -233,11 +233,11 @@ class CudaInstance:
             self._wait(call)
 
     def _run_recorded(self, phase: str, first_step: int, steps: int) -> int:
-        """Steps are launched in blocks that fit into what the buffers had room for when the device last said so. It is
-        asked again after each block, and answers while the next ones run."""
+        """Steps are launched in blocks that fit into the free space of the buffers as last reported by the device. It
+        is queried again after each block, and answers while the next ones run."""
         self._ask(phase, 0)
         self._device.synchronize()
-        room, since, done, number = self._answer(0), 0, 0, 0  # steps launched since the answer was asked for
+        room, since, done, number = self._answer(0), 0, 0, 0  # steps launched since the query
         if room == 0:
             return 0
         asked: deque[tuple[int, int, Any]] = deque()
@@ -261,7 +261,7 @@ class CudaInstance:
 
     @property
     def measured(self) -> Mapping[str, str]:
-        """Phases that can run in several ways: how they do."""
+        """Phases with several execution modes: the mode used."""
         found = {n: p.way for n, p in self._prepared.plans.items() if len(p.ways) > 1}
         return {phase: way or "graphs (too few steps to measure)" for phase, way in found.items()}
 

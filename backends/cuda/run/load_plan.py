@@ -1,8 +1,8 @@
-"""plans: the phases of a program, ready to run on a device: tables, jobs, counters, what waits for what.
+"""load_plan: the phases of a program, ready to run on a device: tables, jobs, counters, dependences.
 
 Assumes: arenas that exist and a placement in them; the sizes known so far.
-Guarantees: everything that kernels read beside the arrays is on the device and lives as long as the `Prepared`.
-Does not: run anything.
+Guarantees: all data that kernels read beside the arrays is on the device, for the lifetime of the `Prepared`.
+Does not: run.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def device_table(template: l2.Template, table: Words, bases: Words) -> Words:
 
 @dataclass(frozen=True)
 class Watch:
-    """Lists on the device: rings that nl_begin empties, buffers that nl_room looks at, and how many."""
+    """Lists on the device: ring buffers that nl_begin clears, buffers that nl_room checks, and their numbers."""
 
     rings: int
     ring_count: int
@@ -77,7 +77,7 @@ class Watch:
 
 @dataclass
 class Prepared:
-    """Plans and watches by phase, and the memory that they point to."""
+    """Plans and watches by phase, and the memory that they reference."""
 
     device: Device
     plans: dict[str, Plan] = field(default_factory=dict)
@@ -150,8 +150,8 @@ def prepare(
 def launched_at_once(
     device: Device, program: l2.Merged, phase: l2.MergedPhase, words: Sequence[Words], shapes: Shapes
 ) -> list[tuple[tuple[l2.Launch, ...], Walk | None]]:
-    """What is launched at once, in order: single launches, and the chains that pay and that this device has room for.
-    The launches of other chains become one again where they are independent."""
+    """The units of launching, in order: single launches, and the chains that pay and fit on this device. The launches
+    of other chains are batched again where they are independent."""
     if not phase.chains:
         return [((x,), None) for x in phase.launches]
     found: list[tuple[tuple[l2.Launch, ...], Walk | None]] = []
@@ -203,7 +203,7 @@ def _timed(
 
 
 def _stay(out: Prepared, ground: PhaseContext, blocks: int) -> PersistentKernel:
-    """A phase as a kernel that stays on the device, its lists there."""
+    """A phase as a persistent kernel, with its lists on the device."""
     made, arrived = work_items(ground, blocks), out.keep(np.zeros(COUNTERS * APART, np.uint32))
     return PersistentKernel(
         blocks, threads(ground.functions), ROOM, out.keep(made.work_items), out.keep(made.first), arrived
