@@ -1,9 +1,9 @@
-"""memory_bill: what takes how much memory, and when.
+"""memory_report: memory use by array, and its peak over time.
 
 Assumes: a merged program and its placement (plan_memory).
-Guarantees: the arenas' bytes are those that an instance allocates, and each array stands in one of them; a launch
-needs the WORK arrays that are written before it or by it and read by it or after it.
-Does not: count what a target needs beside the arenas (code, tables, scratch memory of a kernel).
+Guarantees: the arenas' bytes are those that an instance allocates, and each array lies in one of them; a WORK array is
+live at a launch if it is written before or by it and read by or after it.
+Does not: count memory of a target outside the arenas (code, tables, scratch memory of a kernel).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from compiler.layout.plan_memory import Placement, lifetimes, padded
 
 @dataclass(frozen=True)
 class Billed:
-    """One array: its bytes, and the arrays that use some of the same bytes at other times. `bytes` is None where the
-    number is drawn when the network is connected."""
+    """One array: its bytes, and the arrays that share some of its bytes at other times. `bytes` is None where the size
+    is drawn when the network is connected."""
 
     array: l2.Array
     bytes: int | None
@@ -28,8 +28,8 @@ class Billed:
 
 @dataclass(frozen=True)
 class Moment:
-    """The launch of a phase that needs the most WORK memory: its number among `launches` (from 1), the kernel, the
-    model path of its first row, and the arrays that are needed then, largest first."""
+    """The launch of a phase with the peak of WORK memory: its number among `launches` (from 1), the kernel, the model
+    path of its first row, and the arrays that are live then, largest first."""
 
     phase: str
     launch: int
@@ -42,9 +42,8 @@ class Moment:
 
 @dataclass(frozen=True)
 class Bill:
-    """`arenas`: bytes by role; `arrays`: largest first; `unshared`: bytes that WORK would take if nothing were shared;
-    `in_place`: arrays whose values are changed where they stand, without a copy; `peaks`: one for each phase that uses
-    WORK."""
+    """`arenas`: bytes by role; `arrays`: largest first; `unshared`: bytes of WORK without sharing; `in_place`: arrays
+    that are updated in place, without a copy; `peaks`: one for each phase that uses WORK."""
 
     arenas: Mapping[Role, int]
     arrays: tuple[Billed, ...]
@@ -75,7 +74,7 @@ def _bytes(array: l2.Array, sizes: Mapping[str, int]) -> int | None:
 
 
 def _in_place(merged: l2.Merged) -> tuple[str, ...]:
-    """Arrays that some kernel reads and writes element by element."""
+    """Arrays that some kernel reads and writes elementwise."""
     found: set[str] = set()
     for template, rows in zip(merged.templates, merged.tables, strict=True):
         for formal in template.formals:

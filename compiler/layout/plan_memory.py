@@ -21,7 +21,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Placement:
-    """`offsets`: bytes from the start of the array's arena. `unshared_bytes`: what WORK would take alone."""
+    """`offsets`: bytes from the start of the array's arena. `unshared_bytes`: bytes of WORK without sharing."""
 
     offsets: Mapping[str, int]
     arena_bytes: Mapping[Role, int]
@@ -34,8 +34,8 @@ def padded(size: int) -> int:
 
 
 def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, int]]]:
-    """Per array: (first, last) launch per phase in which it is used, on one running count of launches; those of a chain
-    count as one, since each block runs through them by itself."""
+    """Per array: (first, last) launch per phase in which it is used, numbered over all phases; those of a chain count
+    as one, since each block runs through them independently."""
     lives: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
     clock = 0
     for phase in merged.phases:
@@ -55,8 +55,8 @@ def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, i
 
 
 def written(merged: l2.Merged, phases: tuple[str, ...]) -> tuple[str, ...]:
-    """Arrays that launches of these phases write: what a loader keeps when it places everything again between
-    drawing the numbers of synapses and what depends on them."""
+    """Arrays that launches of these phases write: those that a loader preserves when it places all arrays again after
+    the numbers of synapses are drawn."""
     found: dict[str, None] = {}
     for phase in merged.phases:
         for launch in phase.launches if phase.name in phases else ():
@@ -71,7 +71,7 @@ def _place_work(merged: l2.Merged, sizes: Mapping[str, int], offsets: dict[str, 
     """Greedy first-fit by size in bytes (largest first) over lifetimes; returns (arena bytes, unshared bytes)."""
     lives = lifetimes(merged, set(sizes))
     names = sorted(sizes, key=lambda n: (-sizes[n], n))
-    # Lifetimes of all arrays in the order of their placing, so that those of placed ones come first.
+    # Lifetimes of all arrays in order of placement, so that those of placed ones come first.
     owner = np.array([i for i, n in enumerate(names) for _ in lives[n]], np.int64)
     first, last = np.array([span for n in names for span in lives[n]], np.int64).reshape(-1, 2).T
     start = np.zeros(len(names), np.int64)
@@ -92,9 +92,9 @@ def _place_work(merged: l2.Merged, sizes: Mapping[str, int], offsets: dict[str, 
 
 
 def place(merged: l2.Merged, sizes: Mapping[str, int], apart: int = 0) -> Placement:
-    """Offsets of all arrays whose extent is known; `sizes` gives element counts of those known only
-    after connecting (arrays it does not name are left out). Where all WORK arrays together take no more than `apart`
-    bytes, they share no memory: launches then wait for each other's results alone."""
+    """Offsets of all arrays whose extent is known; `sizes` gives element counts of those known only after connecting
+    (arrays it does not name are omitted). Where all WORK arrays together take no more than `apart` bytes, they share no
+    memory: launches then have true dependences only."""
     offsets: dict[str, int] = {}
     arena: dict[Role, int] = dict.fromkeys(Role, 0)
     work: dict[str, int] = {}

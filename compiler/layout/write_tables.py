@@ -1,9 +1,9 @@
 """write_tables: the tables as bytes: one 8-byte word per row and formal.
 
 Assumes: a placement that names every array of the rows.
-Guarantees: array formals become (role number << 56) | byte offset; real columns f64 bits; integer columns
-i64; random-stream keys u64 (compiler/ir/level0/streams.py). A row that names an array which is not
-placed yet (sizes unknown before connecting) gets the word NOT_PLACED.
+Guarantees: array formals become (role number << 56) | byte offset; real columns f64 bits; integer columns i64;
+random-stream keys u64 (compiler/ir/level0/streams.py). The word of an array that is not placed yet (sizes unknown
+before connecting) is NOT_PLACED.
 Does not: depend on the target: the same table serves host and device.
 """
 

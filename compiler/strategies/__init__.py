@@ -1,7 +1,8 @@
-"""Strategies: how a contraction may be computed, one file each.
+"""Strategies: the algorithms for a contraction, one file each.
 
 Assumes: Contracts in gather form; `available` names the strategies that the target has templates for.
-Guarantees: a contraction is recognised by its body and index maps alone; what no strategy takes stays a generic nest.
+Guarantees: a contraction is recognised by its body and index maps alone; contractions without a matching strategy stay
+generic nests.
 Does not: measure or print.
 """
 

@@ -1,8 +1,8 @@
-"""choice: what a strategy decides, and what all strategies ask of a contraction.
+"""choice: the result of a strategy, and matching common to all strategies.
 
 Assumes: Contracts in gather form (passes/tensors/decompose.py).
-Guarantees: plain data; recognition goes by index maps and layouts, never by names.
-Does not: know templates.
+Guarantees: plain data; recognition by index maps and layouts, never by names.
+Does not: depend on templates.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ LIMIT = 2**31
 @dataclass(frozen=True)
 class Choice:
     """A strategy for one contraction: structural literals, integer columns of its template, scratch bytes.
-    `microseconds`: about how long it takes, where strategies of a target compete by time; 0: it always wins.
-    `joined`: neighbouring dims that every array walks as one may be one loop of its nest."""
+    `microseconds`: estimated time, where strategies of a target compete by time; 0: it always wins. `joined`: adjacent
+    dims that every array walks contiguously may be collapsed into one loop of its nest."""
 
     strategy: str
     literals: tuple[tuple[str, int], ...]
@@ -48,7 +48,7 @@ class Problem:
         return self.node.in_maps[operand]
 
     def plain(self, operand: int) -> tuple[str | None, ...]:
-        """Per axis of an operand the dim that it is, or None."""
+        """Per axis of an operand its dim where the index is plain, or None."""
         return tuple(plain_dim(a) for a in self.axes(operand))
 
     def blocks(self, dim: str) -> int:
@@ -65,7 +65,7 @@ class NotApplicable:
 def either(
     p: Problem, order: tuple[int, int], match: Callable[[Problem, int], Choice | NotApplicable]
 ) -> Choice | NotApplicable:
-    """The match with one operand as the image, or with the other; else why not with the first of `order`."""
+    """The match with one operand as the image, or with the other; else the refusal for the first of `order`."""
     found = match(p, order[0])
     if isinstance(found, Choice):
         return found
@@ -76,8 +76,8 @@ def either(
 def product(
     node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int
 ) -> Problem | NotApplicable:
-    """The contraction as a product of two real operands, in batch-in-lanes layout or without lanes (0), or what it is
-    instead."""
+    """The contraction as a product of two real operands, in batch-in-lanes layout or without lanes (0), or why it is
+    none."""
     if lanes and lanes * real_bytes != VECTOR_BYTES:
         return NotApplicable("the target's tensors have no lanes of 64 bytes")
     if node.combine != "add" or node.scalars:

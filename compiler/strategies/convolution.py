@@ -1,8 +1,8 @@
-"""convolution: what is a convolution of images by weights, or the gradient of its image or its weights.
+"""convolution: recognises convolutions of images by weights, and gradients of their images or weights.
 
 Assumes: Contracts in gather form.
-Guarantees: recognition goes by index maps alone; both operands are read whole.
-Does not: decide.
+Guarantees: recognition by index maps alone; both operands are read entirely.
+Does not: choose a strategy.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WeightGradient:
 
 
 def extents(c: Convolution | WeightGradient) -> dict[str, int]:
-    """The columns that say how large a convolution is."""
+    """The columns with the extents of a convolution."""
     return {
         "s_groups": c.groups,
         "s_outs": c.outs,

@@ -1,8 +1,8 @@
-"""pins: strategies that were decided before, by measuring, and when they still hold.
+"""pins: strategies chosen earlier by measuring, and their validity.
 
 Assumes: contractions in gather form.
-Guarantees: a pin holds for the problem that it was made for alone: the same structure, sizes, precision and order, on
-a target that still offers the pinned way.
+Guarantees: a pin is valid only for the problem that it was measured on: the same structure, sizes, precision and order,
+on a target that still offers the pinned variant.
 Does not: read files (compiler/tune/lock.py does) or measure.
 """
 
@@ -28,8 +28,8 @@ _STEP: Final = re.compile(r"\.(at|part)_(?:\d+|[lr]*)(?=[.:]|$)")
 
 @dataclass(frozen=True)
 class Pin:
-    """`way`: identity of a way (variants.py); `problem`: the digest of what it was chosen for; `source`: who says so;
-    `microseconds`: what it took."""
+    """`way`: identity of a variant (variants.py); `problem`: the digest of its problem; `source`: its origin;
+    `microseconds`: its measured time."""
 
     problem: str
     way: str
@@ -42,7 +42,7 @@ Pins = Mapping[str, Pin]
 
 
 def path_of(phase: str, name: str) -> str:
-    """The model path of a contraction, and of what computes it again."""
+    """The model path of a contraction, and of its recomputation."""
     return f"{phase}/{name.removesuffix(AGAIN)}"
 
 
@@ -52,14 +52,14 @@ def steps_as_one(path: str) -> str:
 
 
 def problem_digest(node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, order: str) -> str:
-    """Equal for contractions that take the same time: names do not count, sizes do."""
+    """Equal for contractions that take the same time: independent of names, dependent on sizes."""
     return _digest(node, tensors, lanes, real_bytes, order, True)
 
 
 def structure_digest(
     node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, order: str
 ) -> str:
-    """Equal for contractions that can share a text: sizes do not count."""
+    """Equal for contractions that can share a text: independent of sizes."""
     return _digest(node, tensors, lanes, real_bytes, order, False)
 
 
@@ -89,7 +89,7 @@ def _axis(axis: Affine, names: Mapping[str, str], sizes: bool) -> object:
 
 @dataclass(frozen=True)
 class Refused:
-    """Why a pin does not hold."""
+    """Why a pin is not valid."""
 
     reason: str
 
@@ -103,7 +103,7 @@ def pinned(
     order: str,
     available: frozenset[str],
 ) -> Choice | Refused | None:
-    """The choice (None: the generic nest) that a pin says, or why it does not hold any more."""
+    """The choice (None: the generic nest) of a pin, or why it is no longer valid."""
     if pin.problem != problem_digest(node, tensors, lanes, real_bytes, order):
         return Refused("it was measured for another shape, precision or order")
     for way in ways(node, tensors, lanes, real_bytes, available):

@@ -1,7 +1,7 @@
-"""tiles: the register tiles that contraction strategies choose from.
+"""tiles: the register tiles available to contraction strategies.
 
 Assumes: one vector is 64 bytes; 32 vector registers.
-Guarantees: `TILES` and `DOTS` are the tiles that the CPU backend prints, in this order: a tile's place in its table is
+Guarantees: `TILES` and `DOTS` are the tiles that the CPU backend prints, in this order: a tile's index in its table is
 the number that kernels read from their rows, so that the choice is data and not text.
 Does not: measure. `speed` (operations a cycle on an AVX-512 core, relative) was measured on LeNet's convolutions.
 """
@@ -60,7 +60,7 @@ def cost(shape: Shape, outs: int, parts: Sequence[tuple[float, float]]) -> float
 
 
 def best(shapes: tuple[Shape, ...], outs: int, parts: Sequence[tuple[float, float]]) -> tuple[int, float]:
-    """The place of the tile with the least estimated cost, and that cost."""
+    """The index of the tile with the least estimated cost, and that cost."""
     costs = [cost(s, outs, parts) for s in shapes]
     least = min(costs)
     return costs.index(least), least

@@ -1,4 +1,4 @@
-"""variants: every way to compute a contraction on a target, for measuring (compiler/tune/measure.py).
+"""variants: all candidates for a contraction on a target, for measuring (compiler/tune/measure.py).
 
 Assumes: what the strategies assume.
 Guarantees: the first one is the choice of the rules; all are of one order class. Variants of a strategy differ in the
@@ -38,7 +38,7 @@ MOST: Final = 14
 def ways(
     node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, available: frozenset[str]
 ) -> tuple[Choice | None, ...]:
-    """The choice of the rules, then all others; None is the generic nest, which every contraction can be."""
+    """The choice of the rules, then all other candidates; None is the generic nest, which suits every contraction."""
     first, _ = choose(node, tensors, lanes, real_bytes, available)
     found: list[Choice | None] = [first]
     problem = product(node, tensors, lanes, real_bytes)
@@ -54,14 +54,14 @@ def ways(
 
 
 def identity(choice: Choice | None) -> str:
-    """What tells a way from others, for people and files: `lanes_dense vector=0 s_tile=3`."""
+    """The identity of a candidate, for people and files: `lanes_dense vector=0 s_tile=3`."""
     if choice is None:
         return "nest"
     return spelled(choice.strategy, dict(choice.literals), dict(tuned(choice)))
 
 
 def spelled(strategy: str, literals: Mapping[str, int], tiles: Mapping[str, int]) -> str:
-    """The identity of a way, from its parts."""
+    """The identity of a candidate, from its parts."""
     return " ".join((strategy, *(f"{n}={v}" for n, v in (*sorted(literals.items()), *sorted(tiles.items())))))
 
 
@@ -71,7 +71,7 @@ def tuned(choice: Choice) -> tuple[tuple[str, int], ...]:
 
 
 def text_of(choice: Choice | None) -> str:
-    """Ways with equal texts share a template, where their contractions do."""
+    """Candidates with equal texts share a template, where their contractions do."""
     return "nest" if choice is None else " ".join((choice.strategy, *(f"{n}={v}" for n, v in choice.literals)))
 
 

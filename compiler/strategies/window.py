@@ -1,8 +1,8 @@
-"""window: how one axis of a convolution's image is walked, and what border a copy of the image needs.
+"""window: the walk of one axis of a convolution's image, and the border that a copy of the image needs.
 
 Assumes: an affine index of one output dim and one window dim.
 Guarantees: index = (step * out + tap * t + origin) / div as integers; `low` and `size` cover every index that divides.
-Does not: decide.
+Does not: choose a strategy.
 """
 
 from __future__ import annotations

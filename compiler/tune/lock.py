@@ -3,9 +3,9 @@
 The file stands beside the model (`mlp.yaml` -> `mlp.lock`), is JSON with sorted keys, one part for each target, and
 belongs under version control: with it, every machine computes a model in the same way.
 
-Assumes: compiler/strategies/pins.py decides whether an entry still holds.
-Guarantees: entries that do not hold are named in a warning (W0004) and are not used; a file that is not a lock file is
-an error (E0925), not ignored.
+Assumes: compiler/strategies/pins.py decides whether an entry is still valid.
+Guarantees: invalid entries are named in a warning (W0004) and are not used; a file that is not a lock file is an error
+(E0925), not ignored.
 Does not: measure.
 """
 

@@ -1,16 +1,17 @@
-"""tune: strategies of contractions chosen by measuring.
+"""measure: chooses strategies of contractions by measuring (autotuning).
 
-Every contraction of a program is built alone, with every way to compute it (strategies/variants.py) as a phase of one
-small program, and run on random data of the real shapes: rounds in turn, so that a busy spell hits all ways, and the
-median of each. A way whose result is not the generic nest's within rounding is not taken. Results are kept on disk.
+Every contraction of a program is built alone, with every candidate (strategies/variants.py) as a phase of one small
+program, and run on random data of the real shapes: in rounds over all candidates, so that background load affects all
+of them, and the median of each. A candidate whose result differs from the generic nest's by more than rounding is
+rejected. Results are cached on disk.
 
 Choosing keeps texts few: contractions of one structure take the text that is fastest for all of them together, except
-those that another text makes faster by more than TOLERANCE; within a text a way replaces the one of the rules when it
-is faster by more than that. So a tuned model has a text more only where it gains.
+those that another text makes faster by more than TOLERANCE; within a text a candidate replaces the one of the rules
+when it is faster by more than that. So a tuned model has an additional text only where it gains.
 
 Assumes: a lowered model; a backend that can build and load on this machine.
-Guarantees: only ways of the model's order class are measured, so tuning never changes what a result may be.
-Does not: write the lock file (compiler/tune/lock.py); measure epilogues, which cost the same in every way.
+Guarantees: only candidates of the model's order class are measured, so tuning keeps the guarantees on results.
+Does not: write the lock file (compiler/tune/lock.py); measure epilogues, which cost the same for every candidate.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ Timer = Callable[[Instance, str, int], float]
 
 @dataclass(frozen=True)
 class Site:
-    """A contraction of a program: `path` is where it stands in the model (train/dense1.sum)."""
+    """A contraction of a program: `path` is its path in the model (train/dense1.sum)."""
 
     path: str
     node: l1.Contract
@@ -75,7 +76,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Measured:
-    """Microseconds by way, for one site; `wrong`: ways whose result was not the nest's."""
+    """Microseconds by candidate, for one site; `wrong`: candidates whose result was not the nest's."""
 
     site: Site
     microseconds: Mapping[str, float]
@@ -83,7 +84,7 @@ class Measured:
 
 
 class Watcher(Protocol):
-    """Told of every problem: its number, how many there are, and where it stands."""
+    """Called for every problem: its number, the total, and its path."""
 
     def __call__(self, number: int, count: int, path: str, /) -> None: ...
 
@@ -120,7 +121,7 @@ def sites(
 
 
 def alone(site: Site, precision: DType, order: l2.Order, capabilities: Capabilities) -> l2.Merged:
-    """A program with a phase for each way: `way0`, `way1`, ... in the order of the site's ways."""
+    """A program with a phase for each candidate: `way0`, `way1`, ... in the order of the site's ways."""
     builder = ProgramBuilder("contraction", precision, order)
     lanes = lanes_of(capabilities, precision, order)
     for tensor in site.tensors.values():
@@ -144,7 +145,7 @@ def measure(
     rounds: int,
     timer: Timer,
 ) -> Measured:
-    """Build, check and time every way. Raises BackendError."""
+    """Build, check and time every candidate. Raises BackendError."""
     program = alone(site, precision, order, backend.capabilities)
     with tempfile.TemporaryDirectory(prefix="netloom-tune-") as folder:
         artifact = backend.build(program, Path(folder) / "build", options)
@@ -187,7 +188,7 @@ def _measured(
 
 
 def _wrong(site: Site, instance: Instance, phases: Mapping[str, str], precision: DType) -> tuple[str, ...]:
-    """The ways whose result differs from the nest's by more than sums in another order do."""
+    """The candidates whose result differs from the nest's by more than a reordering of sums explains."""
     outer = {d for a in site.node.out_map for d, _ in a.terms}
     terms = float(np.prod([float(e) for d, e in site.node.dims if d not in outer]))
     bound = float(np.finfo(precision.numpy).eps) * 8 * (5 + 3 * terms**0.5)
@@ -202,7 +203,7 @@ def _wrong(site: Site, instance: Instance, phases: Mapping[str, str], precision:
 
 
 def _masked(values: npt.NDArray[np.generic], tensor: l1.Tensor, lanes: int) -> npt.NDArray[np.generic]:
-    """Zeros in the lanes that have no sample, as a program has them where it sums over the batch."""
+    """Zeros in padding lanes, as in a program that sums over the batch."""
     if not (lanes and tensor.batched):
         return values
     by_block = values.reshape(-1, int(np.prod(tensor.shape[1:])), lanes).copy()
@@ -213,7 +214,7 @@ def _masked(values: npt.NDArray[np.generic], tensor: l1.Tensor, lanes: int) -> n
 
 
 def _existing(flat: AnyReals, out: l1.Tensor, lanes: int) -> AnyReals:
-    """The elements of samples that exist, of an array with the batch in its lanes."""
+    """The elements of valid samples, of an array with the batch in its lanes."""
     if not (lanes and out.batched):
         return flat
     each = int(np.prod(out.shape[1:]))
@@ -225,7 +226,7 @@ def _existing(flat: AnyReals, out: l1.Tensor, lanes: int) -> AnyReals:
 
 
 def _key(site: Site, artifact: Artifact, backend: Backend) -> Path:
-    """Where a measurement is kept: by problem, ways, target, compiler, flags, machine and version."""
+    """The cache key of a measurement: by problem, candidates, target, compiler, flags, machine and version."""
     parts = (
         site.problem,
         *(identity(w) for w in site.ways),
@@ -255,7 +256,7 @@ def _keep(path: Path, result: Measured) -> None:
 
 
 def choose_all(measured: Sequence[Measured]) -> dict[str, Choice | None]:
-    """The way for each path."""
+    """The candidate for each path."""
     chosen: dict[str, Choice | None] = {}
     groups: dict[str, list[Measured]] = {}
     for m in measured:
@@ -274,7 +275,7 @@ def _right(m: Measured) -> list[tuple[Choice | None, float]]:
 
 
 def _by_text(m: Measured) -> dict[str, float]:
-    """The time of the fastest way of each text."""
+    """The time of the fastest candidate of each text."""
     found: dict[str, float] = {}
     for way, time in _right(m):
         found[text_of(way)] = min(time, found.get(text_of(way), time))
@@ -288,7 +289,7 @@ def _choose(m: Measured, most: str | None) -> Choice | None:
         text = most
     here = [(way, time) for way, time in _right(m) if text_of(way) == text]
     best = min(here, key=lambda x: x[1])
-    first = here[0]  # of the ways of a text, the one that the rules say comes first
+    first = here[0]  # of the candidates of a text, the one of the rules comes first
     return first[0] if first[1] <= (1 + TOLERANCE) * best[1] else best[0]
 
 
@@ -297,7 +298,7 @@ def _choose(m: Measured, most: str | None) -> Choice | None:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was found for one path (all steps of a sequence are one where they are one problem)."""
+    """The result for one path (all steps of a sequence are one where they are one problem)."""
 
     path: str
     measured: Measured
@@ -309,7 +310,7 @@ class Tuned:
 
     @property
     def before(self) -> float:
-        """Microseconds of the way that the rules say."""
+        """Microseconds of the candidate of the rules."""
         return self.measured.microseconds[identity(self.measured.site.ways[0])]
 
 

@@ -1,8 +1,8 @@
 """dense_weight_gradient: y[o, k] = sum over samples n, ... of d[n, ..., o] x[n, ..., k], with the batch in the lanes.
 
-The dims between n and the features (steps of a sequence) stand in one order in both operands; blocks of the batch and
-steps follow each other in memory and are walked as one. x is transposed once so that neighbouring k share a vector;
-elements of d are broadcast scalars. The sum runs in storage order, over the samples that exist.
+The dims between n and the features (steps of a sequence) are in one order in both operands; blocks of the batch and
+steps are contiguous in memory and walked as one. x is transposed once so that adjacent k share a vector; elements of d
+are broadcast scalars. The sum runs in storage order, over the valid samples.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, rows(i, r), cols(j, s)] w(g, o, c, r, s), with or without g. Vectors
 hold one pixel of a block of the batch, weights are broadcast scalars read in place; a tile is some output channels by
 some output pixels. Stride, dilation, padding, groups and the division of a strided gradient are columns: offsets of
-terms and pixels are tabulated once per call. Where indices divide, or where much of the window lies outside the
-image, pixels that see the same taps form a class with a table of its own.
-The sum runs in order of (row of the window, channel, column of the window).
+terms and pixels are tabulated once per call. Where indices have a divisor, or where much of the window lies outside the
+image, pixels with the same taps form a class with its own table. The sum runs in order of (row of the window, channel,
+column of the window).
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def match(p: Problem) -> Choice | NotApplicable:
 
 
 def _tile(outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -> tuple[int, bool, float]:
-    """The tile; whether output columns that see other columns of the window are apart, which leaves out products with
-    the border, but tiles fit less well; and the vector operations of a block and group."""
+    """The tile; whether output columns are split by the columns of the window that they see, which avoids products with
+    the border, but fits tiles less well; and the vector operations of a block and group."""
     seen = sum(len(rows.seen(i)) for i in range(rows.out)) / rows.out
 
     def parts(split: bool) -> list[tuple[float, float]]:

@@ -1,9 +1,9 @@
 """lanes_dense: y[n, ..., o] = sum over k of x[n, ..., k] w[o, k] (or w[k, o]), the batch in the lanes.
 
 A dense layer and the gradient of its input, over single examples or at every step of a sequence (the dims between n and
-o, in one order in x and y). Vectors hold one feature of a block of the batch at one step; blocks and steps follow each
-other in memory, so that they are walked as one. Weights are broadcast scalars read in place; a tile is some outputs by
-some vectors. The sum runs in order of k.
+o, in one order in x and y). Vectors hold one feature of a block of the batch at one step; blocks and steps are
+contiguous in memory, so that they are walked as one. Weights are broadcast scalars read in place; a tile is some
+outputs by some vectors. The sum runs in order of k.
 """
 
 from __future__ import annotations

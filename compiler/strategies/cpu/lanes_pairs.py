@@ -2,8 +2,7 @@
 
 y[n, b, o, u] = sum over k of d[n, b, o, k] x[n, b, u, k], the axes of all three in any order after n, with or without b
 (heads). Scores, contexts and their gradients are this. A tile is some o by some u of one block of the batch, summed
-lane by lane; terms lie at tabulated offsets, so that any axis may be the one that is summed over. The sum runs in order
-of k.
+lane by lane; terms have tabulated offsets, so that any axis may be the reduction axis. The sum runs in order of k.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def match(p: Problem) -> Choice | NotApplicable:
         return NotApplicable("it is not a product of matrices for each example")
     if len(both) + 2 != len(rest) or not all(summed[0] in u for u in used):
         return NotApplicable("it is not a product of matrices for each example")
-    # Neighbouring vectors of a tile are neighbours in the output, where its last axis is not the heads.
+    # Adjacent vectors of a tile are adjacent in the output, where its last axis is not the heads.
     vector = 0 if rest[-1] == alone[0][0] else 1
     outer, inner, k = alone[1 - vector][0], alone[vector][0], summed[0]
     x, d = (_strides(p.operands[side], plain[side], p.lanes) for side in (vector, 1 - vector))

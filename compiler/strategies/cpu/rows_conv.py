@@ -1,9 +1,9 @@
-"""rows_conv: convolutions of row-major images, neighbouring pixels in the lanes.
+"""rows_conv: convolutions of row-major images, adjacent pixels in the lanes.
 
 y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, i * step + r * tap + from, ...] w(g, o, c, r, s), with or without g:
 for batches that are too small for the batch in the lanes. The image is copied with its border, a plane for each residue
-of the rows' step, so that every tap reads neighbouring elements for the pixels of a vector. Where an output row fills
-whole vectors, one copy does. Otherwise there is one for each column s of the window, as the output's columns see it:
+of the rows' step, so that every tap reads adjacent elements for the pixels of a vector. Where an output row fills whole
+vectors, one copy suffices. Otherwise there is one for each column s of the window, aligned to the output's columns:
 output pixels are then one run of memory for every tap. The sum runs in order of (channel, row, column).
 """
 

@@ -1,4 +1,4 @@
-"""winograd_conv: 3 x 3 convolutions of stride 1 with fewer products, the batch in the lanes.
+"""winograd_conv: 3 x 3 convolutions of stride 1 by Winograd's algorithm, the batch in the lanes.
 
 F(2 x 2, 3 x 3) of A. Lavin and S. Gray, Fast algorithms for convolutional neural networks (arXiv:1509.09308, 2015),
 section 4.1: tiles of 4 x 4 pixels, 2 pixels apart, and the weights are transformed to 16 places each; products are
@@ -8,7 +8,8 @@ tiles of all channels are transformed at a time. Sums run in order of the channe
 
 Assumes: Contracts in gather form, the batch in the lanes.
 Guarantees: taken where fewer products outweigh the transforms, by estimate: where there are many channels.
-Does not: take other windows, or keep what is not finite to the pixels that see it: it spreads within its tile.
+Does not: match other windows, or confine infinities and NaN to the pixels that depend on them: they spread within a
+tile.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""winograd_rows: 3 x 3 convolutions of stride 1 of row-major images with fewer products, tiles in the lanes.
+"""winograd_rows: 3 x 3 convolutions of stride 1 of row-major images by Winograd's algorithm, tiles in the lanes.
 
 The transforms are those of winograd_conv. A vector holds one place of neighbouring tiles, row after row of them;
-weights are scalars again. `s_high` rows of tiles are worked on at a time: pixels are copied with their border, parted
-into those of even and of odd columns, transformed along the columns, then along the rows; sums are transformed back and
-their columns woven together. The weights are transformed at every call.
+weights are scalars again. `s_high` rows of tiles are processed at a time: pixels are copied with their border,
+deinterleaved into even and odd columns, transformed along the columns, then along the rows; sums are transformed back
+and their columns interleaved. The weights are transformed at every call.
 
 Assumes: Contracts in gather form, no lanes.
 Guarantees: taken where fewer products outweigh the transforms, by estimate: where there are many channels and pixels.
-Does not: take other windows, or input gradients.
+Does not: match other windows, or input gradients.
 """
 
 from __future__ import annotations

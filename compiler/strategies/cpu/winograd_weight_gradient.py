@@ -1,13 +1,13 @@
-"""winograd_weight_gradient: the gradient of 3 x 3 weights with fewer products, the batch in the lanes.
+"""winograd_weight_gradient: the gradient of 3 x 3 weights by Winograd's algorithm, the batch in the lanes.
 
 F(3 x 3, 2 x 2): the 9 weights that 2 x 2 pixels of the gradient and 4 x 4 pixels of the image give, by 16 products
 instead of 36. Images are transformed as in winograd_conv. For each output, channel and place products are summed lane
 by lane over all tiles of all blocks of the batch, then transformed to windows, whose lanes are summed by a fixed tree.
-Four places of a strip of tiles are worked on at a time, for `s_part` outputs. Lanes without a sample are masked.
+Four places of a strip of tiles are processed at a time, for `s_part` outputs. Lanes without a sample are masked.
 
 Assumes: Contracts in gather form, the batch in the lanes.
 Guarantees: taken where fewer products outweigh the transforms, by estimate: where there are many channels.
-Does not: take other windows, or keep what is not finite to the weights that see it.
+Does not: match other windows, or confine infinities and NaN to the weights that depend on them.
 """
 
 from __future__ import annotations

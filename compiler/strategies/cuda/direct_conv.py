@@ -2,14 +2,14 @@
 
 y[n, o, i, j] = sum over c, r, s of x[n, c, rows(i, r), cols(j, s)] w(o, c, r, s), without groups, where rows and cols
 step without division: forward convolutions of any stride and dilation, and input gradients of stride 1. A thread has a
-strip of 4 neighbouring pixels of a row by `outs` outputs, and reads a row of the image once for all taps of the window
+strip of 4 adjacent pixels of a row by `outs` outputs, and reads a row of the image once for all taps of the window
 along it. A block stages some channels of the image (with their border) and of the weights in shared memory.
 
 Assumes: Contracts in gather form, no lanes.
 Guarantees: how a block's threads are laid out is data (`s_...`), chosen by estimated time from the extents alone; only
 the number of taps along a row is structure. Sums run in the order of c, r, s; with `s_deep` > 1 threads share the
 channels, and their sums are added in order.
-Does not: take groups, strided input gradients, or windows of one tap (implicit_gemm does).
+Does not: match groups, strided input gradients, or windows of one tap (implicit_gemm does).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STAGE, _START = 1200.0, 2500.0
 
 @dataclass(frozen=True)
 class Window:
-    """How an axis of the image is walked: index = step * out + tap * t + origin."""
+    """The walk of an axis of the image: index = step * out + tap * t + origin."""
 
     out: int
     taps: int
@@ -48,7 +48,7 @@ class Window:
     tap: int
 
     def span(self, outs: int) -> int:
-        """Elements that `outs` neighbouring outputs see."""
+        """Elements that `outs` adjacent outputs read."""
         return (outs - 1) * self.step + (self.taps - 1) * abs(self.tap) + 1
 
 
@@ -73,14 +73,14 @@ def window_of(axis: Affine, out: str, tap: str, extents: dict[str, int]) -> Wind
 
 
 def copying(lines: int, pitch: int) -> float:
-    """About how many instructions of warps stage lines."""
+    """Estimated warp instructions for staging lines."""
     return lines * (pitch + 6) / 32 * 28
 
 
 @dataclass(frozen=True)
 class Layout:
     """A block's threads: `strips` x `rows` pixels of `samples` samples, by `blocks` blocks of outputs, by `deep` shares
-    of the channels; `channels` are staged at a time. `cycles`: about how long all of it takes."""
+    of the channels; `channels` are staged at a time. `cycles`: estimated total time."""
 
     cycles: float
     tile: int

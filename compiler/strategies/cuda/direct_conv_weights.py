@@ -1,14 +1,14 @@
 """direct_conv_weights: the gradient of a convolution's weights from row-major operands, summed in registers.
 
-y[o, c, r, s] = sum over n, i, j of d[n, o, i, j] x[n, c, rows(i, r), cols(j, s)], without groups. A thread has one
-(c, r) with all taps s by some outputs o, and walks strips of 4 neighbouring pixels. A block stages rows of one sample
-of both operands in shared memory; its threads share the strips, and blocks share the samples. Partial sums are joined
-by fixed trees: threads of a block, then groups of blocks, then the groups.
+y[o, c, r, s] = sum over n, i, j of d[n, o, i, j] x[n, c, rows(i, r), cols(j, s)], without groups. A thread has one (c,
+r) with all taps s by some outputs o, and walks strips of 4 adjacent pixels. A block stages rows of one sample of both
+operands in shared memory; its threads share the strips, and blocks share the samples. Partial sums are joined by fixed
+trees: threads of a block, then groups of blocks, then the groups.
 
 Assumes: Contracts in gather form, no lanes.
 Guarantees: the layout is data (`s_...`), from the extents alone, so the bits are too; only the number of taps along a
 row is structure.
-Does not: take groups or windows of one tap (implicit_gemm does).
+Does not: match groups or windows of one tap (implicit_gemm does).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STAGE, _START, _JOIN = 1200.0, 4000.0, 1500.0
 
 
 def outs_of(taps: int) -> int:
-    """Outputs of a thread: as many as leave its sums in registers."""
+    """Outputs of a thread: as many as keep its sums in registers."""
     return 8 if taps <= 5 else 4
 
 

@@ -2,13 +2,13 @@
 
 The dims of the output that index one operand alone are M (the side with more dims, so the pixels of a convolution) and
 N; those that index both are a batch of products (groups); the dims that are summed over are K. Every operand is read
-through its own affine indices, with guards and exact division, so dense layers, convolutions and all their gradients
-are this (Chetlur et al. 2014, cuDNN: implicit GEMM). Where the output has few tiles, K is split among blocks; their
+through its own affine indices, with guards and exact division, so it covers dense layers, convolutions and all their
+gradients (Chetlur et al. 2014, cuDNN: implicit GEMM). Where the output has few tiles, K is split among blocks; their
 sums are added in the order of K.
 
 Assumes: Contracts in gather form, no lanes.
 Guarantees: tile shape and split follow from the extents alone (`s_tile`, `s_splits`, `s_depth`), so the bits do too.
-Does not: look at devices: PROCESSORS and the times below are those of a large one, and only speed depends on them.
+Does not: depend on the device: PROCESSORS and the times below are those of a large one, and affect speed alone.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def sides(out: tuple[str, ...], summed: tuple[str, ...], used: tuple[frozenset[s
 
 
 def _microseconds(tile: Tile, batch: int, m: int, n: int, k: int, splits: int) -> float:
-    """About how many microseconds a product takes."""
+    """Estimated microseconds of a product."""
     blocks = batch * -(-m // tile.m) * -(-n // tile.n) * splits
     steps = ceil(k / splits / tile.k)
     waves = -(-blocks // (PROCESSORS * _RESIDENT))

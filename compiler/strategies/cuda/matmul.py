@@ -1,12 +1,12 @@
 """matmul: a product of two row-major matrices, M x N x K, by tiles in shared memory.
 
 y[m, n] = sum over k of a(m, k) b(n, k), every index a plain dim: dense layers and both of their gradients. Strides are
-data, so all of them share one machine code up to the epilogue. Where the output has few tiles, K is split among blocks,
-whose sums are added in the order of K.
+data, so all of them share their machine code except for the epilogue. Where the output has few tiles, K is split among
+blocks, whose sums are added in the order of K.
 
 Assumes: Contracts in gather form, no lanes.
 Guarantees: tile shape and split follow from the extents alone (`s_tile`, `s_splits`, `s_depth`), so the bits do too.
-Does not: compete: where it matches, it is taken. Take batches of products or windows (implicit_gemm does).
+Does not: compete: where it matches, it is chosen. Match batches of products or windows (implicit_gemm does).
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""tensor_cores: products on units that multiply small matrices of rounded factors, as NVIDIA's tensor cores do.
+"""tensor_cores: products on matrix units with rounded factors, such as NVIDIA's tensor cores.
 
 Each is implicit_gemm with other products: operands are loaded, split and joined in the same way. `tf32` rounds both
 factors to 11 significant bits (relative error of a product below 2^-10). `tf32x3` splits each factor into a high and a
-low part of 11 bits and leaves out the product of the two low ones (below 2^-20: three products instead of one; Ootomo &
+low part of 11 bits and omits the product of the two low ones (below 2^-20: three products instead of one; Ootomo &
 Yokota 2022, "Recovering single precision accuracy from Tensor Cores", without their rescue of denormals). Sums are
-float32; those of the units themselves, which are cut off instead of rounded, go over a few terms only.
+float32; those of the units themselves, which are truncated instead of rounded, have only a few terms.
 
 Assumes: what implicit_gemm assumes; float32.
 Guarantees: taken only where `numerics: {products: ...}` permits it, and there in place of implicit_gemm: matmul and
 direct_conv are as fast, and exact.
-Does not: apply to float64, whose products have units of their own.
+Does not: apply to float64, whose products have separate units.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LEAST: Final = 32
 
 
 def permitted(capabilities: Capabilities, numerics: l0.Numerics) -> Capabilities:
-    """The target with those strategies alone whose products are as exact as the model asks for."""
+    """The target restricted to strategies whose products are as exact as the model requires."""
     out = PASSES.keys() - _PERMITTED[numerics.products]
     return replace(capabilities, strategies=capabilities.strategies - out)
 
