@@ -184,7 +184,7 @@ def _expr(e: Expr, names: Names) -> str:
 
 
 def bind(template: l2.Template, rows: l2.Rows, index: int) -> l2.Kernel:
-    """Row `index` of a template's table as a kernel of its own, with the template's names."""
+    """Row `index` of a template's table as a separate kernel, with the template's names."""
     if not 0 <= index < rows.count:
         raise IndexError(f"template {template.index} has no row {index}")
     return l2.Kernel(

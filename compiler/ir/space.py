@@ -1,8 +1,8 @@
-"""Element types, storage roles and affine indices: what the IR levels share.
+"""Element types, storage roles and affine indices, shared by the IR levels.
 
 Assumes: nothing.
 Guarantees: plain immutable data.
-Does not: know kernels, models or targets.
+Does not: depend on kernels, models or targets.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def along(dim: str) -> Affine:
 
 
 def stays_inside(axis: Affine, extents: Mapping[str, int], size: int) -> bool:
-    """Whether an index never leaves [0, size): paddings make it leave, whatever the sizes are."""
+    """Whether an index stays in bounds, [0, size): with padding it never does, for any sizes."""
     if axis.div != 1:
         return False
     low = axis.const + sum(min(0, c * (extents[d] - 1)) for d, c in axis.terms)
@@ -90,7 +90,7 @@ def stays_inside(axis: Affine, extents: Mapping[str, int], size: int) -> bool:
 
 
 def plain_dim(axis: Affine) -> str | None:
-    """The dim that an index is, when it is just one."""
+    """The dim of a plain index, else None."""
     if len(axis.terms) == 1 and axis.terms[0][1] == 1 and axis.const == 0 and axis.div == 1:
         return axis.terms[0][0]
     return None

@@ -1,8 +1,8 @@
-"""Rewriting what level 0 knows of pools and events: every expression and every name, in place.
+"""Rewriting of pools and events of level 0: every expression and every name.
 
 Assumes: definitions of model.py.
-Guarantees: structure stays; only what the two functions change is changed.
-Does not: know which names are whose.
+Guarantees: the structure is preserved; only the results of the two functions differ.
+Does not: resolve names.
 """
 
 from __future__ import annotations

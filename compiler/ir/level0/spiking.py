@@ -55,8 +55,8 @@ class StateDecl:
 
 @dataclass(frozen=True)
 class InputDecl:
-    """A named input that projections deliver into. `decay` is a time constant (expression over params, ms):
-    the input is a state that decays exponentially. None: it holds what was delivered in the last step only."""
+    """A named input that projections deliver into. `decay` is a time constant (expression over params, ms): the input
+    is a state that decays exponentially. None: it holds the deliveries of the last step only."""
 
     name: str
     unit: str
@@ -110,7 +110,8 @@ class PhaseDef:
 
 @dataclass(frozen=True)
 class Handler:
-    """What runs at an event of a phase, in order: assignments to states and inputs, or (of a pool) to its states."""
+    """The statements at an event of a phase, in order: assignments to states and inputs, or (of a pool) to its
+    states."""
 
     phase: str
     event: str
@@ -152,7 +153,7 @@ class PoolDef:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """What is held per pool, with the scope."""
+        """The variables held per pool, with the scope."""
         names = (*(r.name for r in self.reductions), *(s.name for s in self.state))
         return tuple(f"{self.scope}.{name}" for name in names)
 

@@ -1,7 +1,7 @@
 """Keys of random streams: streams are named by model path, so that adding one does not change another's draws.
 
 Assumes: nothing.
-Guarantees: `stream_key` is the same number everywhere; it is the only place where seeds and paths become keys.
+Guarantees: `stream_key` is the same number everywhere; no other function derives keys from seeds and paths.
 Does not: draw (backends/device/philox.h, backends/reference/philox.py).
 """
 

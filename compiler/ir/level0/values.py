@@ -1,4 +1,4 @@
-"""Level 0, values: what may stand where a number may stand.
+"""Level 0, values: the alternatives to a literal number.
 
 Assumes, guarantees: compiler/ir/level0/model.py, which shows these names to everyone else.
 """
@@ -60,7 +60,7 @@ class Formula:
 
 @dataclass(frozen=True)
 class Driven:
-    """A parameter whose value in each step is what drives give it (0 without them)."""
+    """A parameter whose value in each step is the sum of its drives (0 without them)."""
 
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 

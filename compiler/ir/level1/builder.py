@@ -1,4 +1,4 @@
-"""GraphBuilder: nodes of a tensor graph in topological order while it is being made.
+"""GraphBuilder: nodes of a tensor graph under construction, in topological order.
 
 Assumes: names are unique within a graph.
 Guarantees: every operand exists when a node that reads it is added; index maps have the operand's rank.

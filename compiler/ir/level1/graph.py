@@ -1,10 +1,10 @@
 """Level 1, graph: pure. Neuron models as functions (Cell), relations (Synapses), and tensors in single assignment.
 
 Assumes: level 0 is legal.
-Guarantees: frozen data; tensors are defined once, in topological order, before their use; a Contract is an
-iteration space with affine index maps, so that matrix products, convolutions, their gradients and pooling are
-one construct and differentiate by exchanging maps. Legality is spelled out in ir/verify/verify.py.
-Does not: know layouts, kernels, arenas or targets.
+Guarantees: frozen data; tensors are defined once, in topological order, before their use; a Contract is an iteration
+space with affine index maps, so that matrix products, convolutions, their gradients and pooling are one construct and
+differentiate by exchanging maps. Legality is specified in ir/verify/verify.py.
+Does not: define layouts, kernels, arenas or targets.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from compiler.ir.space import Affine
 
 @dataclass(frozen=True)
 class Propagator:
-    """A column computed per row: entry (row, column) of expm(dt * A) (A's entries are expressions over the
-    cell's params, in 1/ms), or of the constant part for column == order: x' = A x + b,
-    x(t + dt) = expm(A dt) x(t) + integral(expm(A s) ds) b. `held`: indices of states that stand still."""
+    """A column computed per row: entry (row, column) of expm(dt * A) (A's entries are expressions over the cell's
+    params, in 1/ms), or of the constant part for column == order: x' = A x + b, x(t + dt) = expm(A dt) x(t) +
+    integral(expm(A s) ds) b. `held`: indices of states that are held constant."""
 
     name: str
     matrix: tuple[tuple[Expr, ...], ...]
@@ -64,8 +64,8 @@ class Counter:
 
 @dataclass(frozen=True)
 class PoolCell:
-    """A PoolDef with names that level 2 can use. `several`: a population has more than one, so that a neuron finds its
-    own by an index; otherwise there is one element."""
+    """A PoolDef with names that are valid at level 2. `several`: a population has more than one, so that a neuron
+    locates its pool by an index; otherwise there is one element."""
 
     scope: str
     several: bool
@@ -116,7 +116,7 @@ class Cell:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     def shown(self, name: str) -> str:
-        """The user's name of a param, state or input: the one that arrays and instances have."""
+        """The user's name of a param, state or input, which arrays and instances use."""
         return dict(self.renamed).get(name, name)
 
 
@@ -153,8 +153,8 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Feed:
-    """A batch of an input, gathered by the runner's order from the data set: data[order[...]] * scale.
-    The data array is resident: `array` names it; rows that a short batch lacks repeat an example."""
+    """A batch of an input, gathered by the runner's order from the data set: data[order[...]] * scale. The data array
+    is resident: `array` names it; padding rows of a short batch repeat an example."""
 
     out: Tensor
     array: str
@@ -164,7 +164,7 @@ class Feed:
 
 @dataclass(frozen=True)
 class BatchMask:
-    """out[n] = 1 for the rows of the batch that exist (a short last batch), else 0."""
+    """out[n] = 1 for valid rows of the batch, 0 for padding (a short last batch)."""
 
     out: Tensor
 
@@ -196,7 +196,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Constant:
-    """Numbers that the model gives, in row-major order: data of the program, like weights that nothing changes."""
+    """Numbers of the model, in row-major order: data of the program, like constant weights."""
 
     out: Tensor
     values: tuple[float, ...]
@@ -221,11 +221,10 @@ class Map:
 class Contract:
     """out[out_map(d)] = combine over all d of body(ins[in_maps(d)]), d in the iteration space `dims`.
 
-    `body` refers to operands as `x0`, `x1`, ..., to dims by name (as integers) and to `scalars` (columns).
-    An operand read outside its
-    extent, or where a map does not divide, reads `fill`. combine: "add" | "max" | "min".
-    After `decompose`, out_map is one distinct dim per axis (gather form); autodiff makes scatter forms,
-    whose elements that no point reaches are 0.
+    `body` refers to operands as `x0`, `x1`, ..., to dims by name (as integers) and to `scalars` (columns). An operand
+    read outside its extent, or where a map does not divide, reads `fill`. combine: "add" | "max" | "min". After
+    `decompose`, out_map is one distinct dim per axis (gather form); autodiff produces scatter forms, whose elements
+    that no point writes are 0.
     """
 
     out: Tensor

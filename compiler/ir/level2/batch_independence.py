@@ -1,9 +1,10 @@
-"""samples: what of an array a row of a kernel touches for one sample of a batch; which kernels a chain may hold.
+"""batch_independence: the parts of arrays that a row of a kernel accesses for one sample of a batch; the kernels
+permitted in a chain.
 
 Assumes: row-major arrays; a batch is the first dim of a nest, or the outer part of it.
-Guarantees: what is said to lie apart does: the element of an array that is `samples` equal parts lies in part s
-whenever the first dim of the nest does (as `samples` equal parts).
-Does not: look at more than index maps: an access through data lies apart nowhere.
+Guarantees: conservative: arrays reported as separate per sample are: with an array and the first dim of the nest in
+`samples` equal parts each, part s of the dim accesses part s of the array alone.
+Does not: analyse more than index maps: an access through data is never separate.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def nest_of(template: l2.Template) -> l2.Nest | None:
 
 
 def _plain(template: l2.Template, formal: str) -> dict[str, int | str] | None:
-    """The strides of an access by dim, if every index is a dim."""
+    """The strides of an access by dim, if every index is a plain dim."""
     found: dict[str, int | str] = {}
     access = next((f.access for f in template.formals if f.name == formal and isinstance(f, l2.ArrayFormal)), None)
     for a in access.axes if isinstance(access, l2.Strided) else ():
@@ -49,7 +50,7 @@ def _plain(template: l2.Template, formal: str) -> dict[str, int | str] | None:
 
 
 def product_of(template: l2.Template) -> Product | None:
-    """The template as a product of samples with a matrix whose outputs and terms are neighbours in memory."""
+    """The template as a product of samples with a matrix whose outputs and terms are contiguous in memory."""
     contract = template.body
     if not isinstance(contract, l2.Contract) or contract.nest.prologue or contract.nest.fill != 0:
         return None
@@ -81,7 +82,7 @@ def _short(nest: l2.Nest) -> bool:
 
 
 def may_be_chained(template: l2.Template) -> bool:
-    """Whether rows of the template may stand in a chain: products with a matrix, maps, and sums of few terms."""
+    """Whether rows of the template may be links of a chain: products with a matrix, maps, and sums of few terms."""
     nest = nest_of(template)
     if nest is None or not nest.dims or any(d.kind is l2.DimKind.LANE for d in nest.dims):
         return False
@@ -99,7 +100,7 @@ def may_be_chained(template: l2.Template) -> bool:
 
 
 def numbers(rows: l2.Rows, row: int) -> Number:
-    """Literals, and integer columns of one row; None for what is known only after connecting."""
+    """Literals, and integer columns of one row; None for values known only after connecting."""
 
     def number(x: int | str) -> int | None:
         value = x if isinstance(x, int) else rows.scalars[x][row]
@@ -121,8 +122,8 @@ def _reach(axis: l2.Axis, last: Mapping[str, int | None], number: Number) -> tup
 
 
 def apart(template: l2.Template, formal: l2.ArrayFormal, number: Number, samples: int, size: int) -> bool:
-    """Whether a row touches, for each of `samples` parts of the first dim, one of as many parts of an array of `size`
-    elements: the same one."""
+    """Whether, for each of `samples` parts of the first dim, a row accesses only the same one of as many parts of an
+    array of `size` elements."""
     nest = nest_of(template)
     assert nest is not None and isinstance(formal.access, l2.Strided)
     first = nest.dims[0]
@@ -171,7 +172,7 @@ def chain_violations(merged: l2.Merged, phase: l2.MergedPhase) -> Iterator[str]:
 
 
 def _meetings(merged: l2.Merged, launches: tuple[l2.Launch, ...], chain: l2.Chain) -> set[str]:
-    """Arrays that a chain writes and touches beside the part of a sample."""
+    """Arrays that a chain writes and accesses outside the part of a sample."""
     sizes = {a.name: a.physical_size for a in merged.arrays}
     touched = [
         (x, f, merged.tables[x.template].arrays[f.name][x.lo])

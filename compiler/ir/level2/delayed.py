@@ -1,8 +1,8 @@
-"""Variables of neurons that synapses read with the delay: `delayed(pre.v)`.
+"""Delayed reads of neuron variables by synapses: `delayed(pre.v)`.
 
-Assumes: level 0: they stand as calls with one dotted name, anywhere in a synapse but its `pre:` and `post:` blocks.
-Guarantees: one place that knows what they look like, for frontend and lowering.
-Does not: keep the past (passes/cells/state_history.py).
+Assumes: level 0: they are calls with one dotted name, anywhere in a synapse but its `pre:` and `post:` blocks.
+Guarantees: one definition of their form, for frontend and lowering.
+Does not: store past state (passes/cells/state_history.py).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ def delayed_name(e: Expr) -> str | None:
 
 
 def read_delayed(e: Expr) -> set[str]:
-    """The names that `e` reads with the delay."""
+    """The names with delayed reads in `e`."""
     return {name for x in nodes(e) if (name := delayed_name(x)) is not None}
 
 
 def read_now(e: Expr) -> set[str]:
-    """The names that `e` reads without the delay."""
+    """The names with undelayed reads in `e`."""
     return refs(rewrite(e, lambda x: x if delayed_name(x) is None else Num(0), top_down=True))
 
 
 def put_delayed(e: Expr, new: Mapping[str, Expr]) -> Expr:
-    """`e` with what `new` has for a name in place of that name's delayed reads."""
+    """`e` with delayed reads of a name replaced by its entry in `new`."""
     return rewrite(e, lambda x: x if (name := delayed_name(x)) is None else new[name], top_down=True)

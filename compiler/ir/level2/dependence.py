@@ -1,6 +1,7 @@
-"""What the rows of a launch read, write and accumulate into, and which launches may be one.
+"""Dependence analysis: the arrays that the rows of a launch read, write and accumulate into, and which launches may be
+joined.
 
-Assumes: formals whose modes say what a kernel does with an array.
+Assumes: formals whose modes declare the accesses of a kernel to an array.
 Guarantees: launches that are joined are independent of each other.
 Does not: reorder.
 """
@@ -33,8 +34,7 @@ def touched(formals: tuple[l2.Formal, ...], rows: l2.Rows, lo: int, hi: int) -> 
 def joined(
     templates: Sequence[l2.Template], tables: Sequence[l2.Rows], launches: Iterable[l2.Launch]
 ) -> tuple[l2.Launch, ...]:
-    """Launches in their order; those that follow each other, run neighbouring rows of one template and are independent
-    as one."""
+    """Launches in order; consecutive independent ones that run adjacent rows of one template are joined."""
     found: list[l2.Launch] = []
     read: set[str] = set()
     written: set[str] = set()

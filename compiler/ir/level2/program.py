@@ -6,7 +6,7 @@ A `Kernel` is written over *formals*. A row binds each formal: an array formal t
 the names of formals and locals. So code is emitted once per *template* and everything else is data.
 
 Assumes: names are unique (`Program.arrays` by name; formals within a kernel).
-Guarantees: frozen data with structural equality (spans outside it); legality is spelled out in ir/verify/verify.py.
+Guarantees: frozen data with structural equality (spans outside it); legality is specified in ir/verify/verify.py.
 Does not: place arrays in memory (plan_memory), order launches (schedule) or print code (backends).
 
 Rows are 8 bytes a column: array formals u64 byte offsets, integers i64, reals f64 (cast once per row).
@@ -78,7 +78,7 @@ class Array:
 
 
 class Mode(StrEnum):
-    """What a kernel does to an array formal."""
+    """The access of a kernel to an array formal."""
 
     READ = "r"
     WRITE = "w"  # every element of the accessed part is written, old values are not read
@@ -118,9 +118,9 @@ class Strided:
 class At:
     """Element access in a propagation: "pre" (the source neuron), "post" (the target), "syn" (the synapse).
 
-    `ring`: (delay formal, slots column, size column): the array is a ring of more slots than any delay, of `size`
-    elements each, and the element is the one of slot (step + delay) mod slots: what arrives in that step. `past`: that
-    of slot (step - delay) mod slots, which is read only: what was written in that step.
+    `ring`: (delay formal, slots column, size column): the array is a ring buffer of more slots than any delay, of
+    `size` elements each, and the element is the one of slot (step + delay) mod slots: the arrivals of that step.
+    `past`: that of slot (step - delay) mod slots, which is read only: the value written in that step.
     """
 
     end: str
@@ -224,9 +224,9 @@ class Nest:
         acc = identity; for RED dims: acc = combine(acc, term)        (only when `combine` is given)
         epilogue                                  (may read the local named `acc`)
 
-    MAP kernels have no combine: their statements stand in `prologue`. `fill` is what guarded reads give.
-    `combine`: "add" | "max" | "min". Random calls at this level: Call("uniform" | "normal" | "exponential",
-    (key column, integer index expression, Num draw)) and Call("poisson", (key, index, draw, lambda)). With a fourth
+    MAP kernels have no combine: their statements are in `prologue`. `fill` is the value of guarded reads out of bounds.
+    `combine`: "add" | "max" | "min". Random calls at this level: Call("uniform" | "normal" | "exponential", (key
+    column, integer index expression, Num draw)) and Call("poisson", (key, index, draw, lambda)). With a fourth
     argument, a Num, the first three draw what they draw in that step (0: in phase init), not in the one that runs.
     """
 
@@ -257,8 +257,8 @@ class Contract:
 @dataclass(frozen=True)
 class Events:
     """The events of step (step - delay) of one population: its ring (`list` and `count`, ByName formals; `slots`, a
-    column), and the columns `delay` (whole steps >= 0) and `stride` (what lies between the lists of two slots:
-    the population's size, or more where neurons may have several events in a step)."""
+    column), and the columns `delay` (integer steps >= 0) and `stride` (distance between the lists of two slots: the
+    population's size, or more where neurons may have several events in a step)."""
 
     list: str
     count: str
@@ -269,7 +269,7 @@ class Events:
 
 @dataclass(frozen=True)
 class Every:
-    """Every neuron 0 .. n - 1, in every step (`n`: a column): what synapses do without events."""
+    """Every neuron 0 .. n - 1, in every step (`n`: a column): for the work of synapses without events."""
 
     n: str
 
@@ -314,8 +314,8 @@ class Bitmask:
 
 @dataclass(frozen=True)
 class Procedural:
-    """Rows that are drawn again at every event, by a rule of Connect ("fixed_probability", ...), from Connect's own
-    stream. Formals are what Connect's rule finds by name (key as "connect_key"); `row`: the row pointers, counted and
+    """Rows that are redrawn at every event, by a rule of Connect ("fixed_probability", ...), from Connect's own stream.
+    Formals are those that Connect's rule accesses by name (key as "connect_key"); `row`: the row pointers, counted and
     never filled: element t of source e is synapse row[e] + t. `probability`: as in Connect. Only by source; the rows of
     "fixed_outdegree" are not drawn in order, so that its synapses have no number (no formal At("syn"))."""
 
@@ -519,7 +519,7 @@ INIT_PHASES: Final = ("fill", "init")
 
 @dataclass(frozen=True)
 class Phase:
-    """What runs on one request of the runner: "count", "scan", "fill", "init" (once), "step", "train", "eval"."""
+    """The launches of one request of the runner: "count", "scan", "fill", "init" (once), "step", "train", "eval"."""
 
     name: str
     launches: tuple[KernelLaunch, ...]
@@ -569,10 +569,10 @@ class Launch:
 
 @dataclass(frozen=True)
 class Chain:
-    """Launches [first, last) of a phase, of one row each, in which every sample of a batch goes its own way: each array
-    that one of them writes is `samples` equal parts, and for a sample they touch its part alone. So they may run as one
-    launch that takes a few samples through all of them, one after the other, beside other samples. `pays`: whether that
-    is faster, by estimate."""
+    """Launches [first, last) of a phase, of one row each, in which the samples of a batch are independent: each array
+    that one of them writes is `samples` equal parts, and for a sample they access its part alone. So they may run as
+    one launch in which a block runs all of them, in sequence, for a few samples, concurrently with other samples.
+    `pays`: whether that is faster, by estimate."""
 
     first: int
     last: int
@@ -582,7 +582,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class MergedPhase:
-    """Launches run in their order, or as if they did. `chains` are apart from each other and ascending."""
+    """Launches run in order, or equivalently. `chains` are disjoint and ascending."""
 
     name: str
     launches: tuple[Launch, ...]

@@ -1,6 +1,6 @@
-"""Sums over synapses, as statements of a synapse name them: `sum_post(w)`, `mean_instances(dw)` and their kin.
+"""Names of the sums over synapses in statements of a synapse: `sum_post(w)`, `mean_instances(dw)` and their kin.
 
-Assumes: level 0: they stand as calls in values of statements of `update` and of `on`.
+Assumes: level 0: they are calls in values of statements of `update` and of `on`.
 Guarantees: one table of names for frontend and lowering.
 Does not: compute them (passes/projections/synapse_sums.py).
 """

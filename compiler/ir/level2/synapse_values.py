@@ -1,8 +1,8 @@
-"""What can be read of a projection's synapses, by the model's names.
+"""Readable variables of a projection's synapses, by the model's names.
 
 Assumes: a legal projection.
 Guarantees: frontend, lowering and runner agree on names, arrays and units.
-Does not: read anything.
+Does not: read the values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import compiler.ir.level0.model as l0
 
 
 def synapse_variables(projection: l0.Projection) -> tuple[str, ...]:
-    """The states of a synapse model; of static synapses the weight, and delays that differ from synapse to synapse."""
+    """The states of a synapse model; of static synapses the weight, and per-synapse delays."""
     if projection.synapse is None:
         drawn = any(m.delays is not None for m in projection.members)
         return ("weight", "delay") if drawn else ("weight",)
@@ -39,7 +39,8 @@ def member_name(projection: l0.Projection, member: l0.Member) -> str:
 
 
 def own_name(projection: l0.Projection, member: l0.Member) -> str:
-    """Model path of one projection of a family, whether it shares its synapses or not: of what it has by itself."""
+    """Model path of one projection of a family, whether it shares its synapses or not: for arrays that it does not
+    share."""
     return f"{projection.name}[{member.source}->{member.target}]"
 
 

@@ -1,11 +1,10 @@
-"""Legality specs of the three IR levels, in one place: what passes call under `--verify` and in
-tests.
+"""Legality specs of the three IR levels, in one place: the checks of `--verify` and of tests.
 
 Assumes: nothing; a level may hold anything that its constructors accept.
 Guarantees: `verify_*` raises InternalError with every violation; `*_violations` returns them. The
 specs stand in the headers of model.py, graph.py, kernel.py and
 program.py.
-Does not: speak to users: what these functions find is a fault of the compiler.
+Does not: report to users: a violation is a fault of the compiler.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How a broken legality spec is told: an internal error with every violation, never a user's
-mistake; and the violations that several parts of level 0 can have.
+"""Reporting of violated legality specs: an internal error with every violation, never a user's mistake; and violations
+common to several parts of level 0.
 
 Assumes: nothing.
 Guarantees: one exception for all levels.
-Does not: stand for anything that a model file can cause; those are Diagnostics.
+Does not: report faults of a model file; those are Diagnostics.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compiler.expr.functions import CONSTANTS
 
 
 class InternalError(Exception):
-    """The compiler made something illegal. `violations`: one sentence each."""
+    """The compiler produced an illegal IR. `violations`: one sentence each."""
 
     def __init__(self, what: str, violations: Iterable[str]) -> None:
         self.what, self.violations = what, tuple(violations)
@@ -32,12 +32,12 @@ def check(what: str, violations: Iterable[str]) -> None:
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """The names that stand more than once, sorted; in time linear in their number."""
+    """The names that occur more than once, sorted; in time linear in their number."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def distinct(what: str, names: Iterable[str]) -> Iterator[str]:
-    """A violation for each name that stands more than once."""
+    """A violation for each name that occurs more than once."""
     for name in repeated(names):
         yield f"{what} `{name}` is declared twice"
 
