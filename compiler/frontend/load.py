@@ -1,8 +1,8 @@
 """From a model file to the level-0 model: the frontend as one function.
 
 Assumes: nothing of the file.
-Guarantees: a legal Model, or ModelError with every mistake that could be found; nothing else is
-raised for a user's mistake. Files that a model names are looked for from its own folder.
+Guarantees: a legal Model, or ModelError with every detectable error; no other exception is raised for a user's error.
+Paths of files are relative to the model's folder.
 Does not: lower, build or run.
 """
 
@@ -31,13 +31,14 @@ from compiler.frontend.yaml.yaml12 import load_file
 Timed = Callable[[str], AbstractContextManager[Any]]
 
 _TREE_IS_GOOD: Final = frozenset({"E0008"})
-"""Errors of the loader (duplicate keys) after which the rest of the file can still be looked at."""
+"""Errors of the loader (duplicate keys) after which the rest of the file can still be checked."""
 
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def data_folder(path: Path) -> Path:
-    """The folder that the paths in a model file count from, absolute: where the file itself lies, not a link to it."""
+    """The folder that paths in a model file are relative to, absolute: that of the file itself, with symbolic links
+    resolved."""
     return path.resolve().parent
 
 
@@ -53,10 +54,10 @@ def load_model(
 ) -> l0.Model:
     """The model of the file at `path`, with `settings` (the values of `--set`) for its parameters.
 
-    Warnings are added to `sink`. Messages call the file `shown` (default: as `path` was given). Paths in the file
-    count from `folder` (default: the file's own). Files of `unread` ("data" of the training, "weights", "init" of
-    layers) need not be there: others take their place. `timed(name)` is a context around each step.
-    Raises ModelError with everything that was found.
+    Warnings are added to `sink`. The file is `shown` in messages (default: `path` as given). Paths in the file are
+    relative to `folder` (default: the file's own). Files of `unread` ("data" of the training, "weights", "init" of
+    layers) may be missing: others replace them. `timed(name)` is a context around each step. Raises ModelError with
+    all errors.
     """
     sink = Sink() if sink is None else sink
     with timed("parse"):
@@ -96,7 +97,7 @@ def _model(
         resolved = resolve(root, settings, sink, folder, library)
     if not _errors(sink) and _taken_over(root):
         with timed("validate"):
-            validate(resolved.root, sink, expanded=True)  # keys that come from elsewhere are there now
+            validate(resolved.root, sink, expanded=True)  # keys from other files have been merged by now
     if _errors(sink):
         return None
     with timed("build"):
@@ -114,7 +115,7 @@ def name_of(path: Path) -> str:
 
 
 def _told_once(items: list[Diagnostic]) -> list[Diagnostic]:
-    """`items` with one of those that copies of one block (`for`, `repeat`) make at one place, and how many more."""
+    """`items` with duplicates from copies of one block (`for`, `repeat`) merged into one with a count."""
     copies: Counter[tuple[object, ...]] = Counter()
     out: list[tuple[Diagnostic, tuple[object, ...]]] = []
     for d in items:
@@ -126,7 +127,7 @@ def _told_once(items: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _copied_from(d: Diagnostic) -> tuple[object, ...]:
-    """The place of a mistake in a copy; () for any other. The same words of two copies are one mistake already."""
+    """The span of an error in a copy; () for any other. Equal messages of two copies are one error already."""
     origin = None if d.span is None else d.span.via
     while origin is not None and origin.kind not in ("for", "repeat"):
         origin = origin.parent
@@ -138,9 +139,9 @@ def _with_copies(d: Diagnostic, more: int) -> Diagnostic:
 
 
 def _unused(model: l0.Model, text: str, sink: Sink) -> None:
-    """Warn of parameters of the model whose names stand nowhere but in their declarations.
+    """Warn of model parameters whose names occur only in their declarations.
 
-    Definitions that are taken over from other files may read any of them.
+    Definitions used from other files may read any of them.
     """
     if ".yaml#" in text or ".yml#" in text:
         return
@@ -150,7 +151,7 @@ def _unused(model: l0.Model, text: str, sink: Sink) -> None:
 
 
 def _taken_over(root: tree.Mapping) -> bool:
-    """Whether some block takes keys over from others, so that its own need not be complete."""
+    """Whether some block inherits keys from others, so that its own may be incomplete."""
     return any(
         isinstance(block, tree.Mapping) and ("use" in block or "classes" in block)
         for collection in root.entries

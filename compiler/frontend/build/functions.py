@@ -1,8 +1,8 @@
-"""The file's own functions: `swish(x): x / (1 + exp(-x))`.
+"""User-defined functions of the file: `swish(x): x / (1 + exp(-x))`.
 
 Assumes: the `functions` block has been validated.
-Guarantees: bodies are typed and have no mistake that does not depend on where they are called;
-dimensions are checked again wherever a function is put in.
+Guarantees: bodies are typed and free of errors that are independent of the call site; dimensions are checked again
+where a call is inlined.
 Does not: differentiate.
 """
 
@@ -30,14 +30,14 @@ from compiler.frontend.yaml.tree import Node
 
 @dataclass
 class Functions:
-    """Functions by name; None: it has a mistake, which was reported."""
+    """Functions by name; None: it has an error, which was reported."""
 
     c: Context
     known: dict[str, l0.FunctionDef | None] = field(default_factory=dict)
     _constant: dict[str, l0.FunctionDef] = field(default_factory=dict)
 
     def closed(self, name: str) -> l0.FunctionDef | None:
-        """The function with parameters of the model as numbers: it depends on its arguments only."""
+        """The function with model parameters substituted by their values: it depends on its arguments only."""
         found = self.known[name]
         if found is None:
             return None
@@ -62,7 +62,7 @@ class _Draft:
 
 
 def build_functions(node: Node | None, c: Context) -> Functions:
-    """All functions of the file, and the context's scope with them in it."""
+    """All functions of the file, and the context's scope extended by them."""
     out = Functions(c)
     drafts: dict[str, _Draft] = {}
     places: dict[str, Span] = {}
@@ -122,7 +122,7 @@ def _check(drafts: dict[str, _Draft], out: Functions, c: Context) -> None:
             continue
         body = inline(d.body, definitions, Sink())
         assert body is not None
-        # what calls it finds it whole, so that each body is put in once
+        # callers see the inlined body, so that each body is inlined once
         definitions[d.name] = Definition(d.name, d.args, body)
         out.known[d.name] = l0.FunctionDef(d.name, d.args, erase(body), d.span)
     for sink in sinks.values():
@@ -131,15 +131,15 @@ def _check(drafts: dict[str, _Draft], out: Functions, c: Context) -> None:
 
 
 def _in_order(called: dict[str, set[str]]) -> tuple[list[str], dict[str, list[str]]]:
-    """The functions, each after those that it calls, without those that never end; of these, one for each set that
-    calls each other, with the calls by which it comes back to itself."""
+    """The functions in topological order (callees first) without recursive ones; of these, one per cycle, with the
+    calls of the cycle."""
     callers: dict[str, set[str]] = {name: set() for name in called}
     for name, names in called.items():
         for other in names & called.keys():
             callers[other].add(name)
     order = _peeled({name: names & called.keys() for name, names in called.items()}, callers)
     rest = called.keys() - set(order)
-    # without those that only lead to a cycle
+    # without those that only reach a cycle
     rest -= set(_peeled({n: callers[n] & rest for n in rest}, {n: called[n] & rest for n in rest}))
     cycles: dict[str, list[str]] = {}
     for name in called:
@@ -153,10 +153,10 @@ def _in_order(called: dict[str, set[str]]) -> tuple[list[str], dict[str, list[st
 
 
 def _peeled(before: dict[str, set[str]], after: dict[str, set[str]]) -> list[str]:
-    """Names in an order in which each stands after all of `before[name]`; `after` is its inverse."""
+    """Names in a topological order: each after all of `before[name]`; `after` is its inverse."""
     waiting = {name: len(names) for name, names in before.items()}
     ready = [name for name, count in waiting.items() if count == 0]
-    for name in ready:  # which grows
+    for name in ready:  # extended while it is iterated
         for other in after[name] & waiting.keys():
             waiting[other] -= 1
             if waiting[other] == 0:
@@ -165,7 +165,7 @@ def _peeled(before: dict[str, set[str]], after: dict[str, set[str]]) -> list[str
 
 
 def _reaching(name: str, callers: dict[str, set[str]]) -> set[str]:
-    """`name` and what calls it, directly or not."""
+    """`name` and its direct and transitive callers."""
     found = {name}
     stack = [name]
     while stack:
@@ -176,7 +176,7 @@ def _reaching(name: str, callers: dict[str, set[str]]) -> set[str]:
 
 
 def _cycle(name: str, called: dict[str, set[str]]) -> list[str] | None:
-    """The calls by which `name` comes back to itself."""
+    """The call cycle through `name`."""
     before: dict[str, str] = {}
     stack = [name]
     while stack:

@@ -2,9 +2,10 @@
 
 Assumes: a built model; `simulate.instances` copies of it are wanted.
 Guarantees: population `exc` becomes `exc_0`, `exc_1`, ... (the rows of the same kernels: the emitted code stays the
-same), and with it everything that names it: projections within each copy, inputs, records, plots, expectations.
-Random streams are named by population, so that each copy has its own. With shared weights every copy's projections
-use the synapses of the first: all of static ones, else connections, parameters and what the synapse's `shared` names.
+same), and so does every reference to it: projections within each copy, inputs, records, plots, expectations. Random
+streams are named by population, so that each copy has its own. With shared weights every copy's projections use the
+synapses of the first: static projections share everything, others connections, parameters and the states listed in the
+synapse's `shared`.
 Does not: connect copies with each other.
 """
 
@@ -29,7 +30,7 @@ def copy_name(name: str, copy: int) -> str:
 
 
 def check_instances(model: l0.Model, shared: bool, at: Span, sink: Sink) -> None:
-    """Refuses names that copies would take twice, and shared synapses that may change."""
+    """Reports names that collide between copies, and shared synapses that may change."""
     assert model.simulate is not None
     names = {p.name: p for p in model.populations}
     for p in model.populations:

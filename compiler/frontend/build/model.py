@@ -1,8 +1,8 @@
 """From the resolved tree to the level-0 model.
 
 Assumes: a validated, resolved tree; the values of the parameters.
-Guarantees: the Model of compiler/ir/level0/model.py with everything that its header promises, or None with
-all mistakes in the sink; a mistake in one block does not hide those of others.
+Guarantees: the Model of compiler/ir/level0/model.py with the invariants in its header, or None with all errors in the
+sink; an error in one block does not hide those of others.
 Does not: read the YAML file or expand anything (frontend/load.py, frontend/resolve/resolve.py).
 """
 
@@ -176,7 +176,7 @@ def _param(p: ParamValue) -> l0.ModelParam:
 
 
 def _check_parts(root: tree.Mapping, sink: Sink) -> tree.Mapping:
-    """Reports blocks that need others which are not there; `root` without them."""
+    """Reports blocks whose required blocks are missing; returns `root` without them."""
     blocks = mapping(root.get("populations"))
     spiking = blocks is not None and bool(blocks.entries)
     if spiking and root.entry("simulate") is None:

@@ -1,7 +1,7 @@
-"""Plots: from resolved blocks of `plots` to what is drawn.
+"""Plots: from resolved blocks of `plots` to plot specifications.
 
-Assumes: what is recorded is known.
-Guarantees: what a plot shows is recorded.
+Assumes: the records have been built.
+Guarantees: the data of every plot is recorded.
 Does not: draw (runtime/plots/plots.py).
 """
 
@@ -64,7 +64,7 @@ def _of_synapses(kind: str, r: Reader, at: Span, recorded: Recorded) -> l0.Plot 
         return None
     if (source.text, variable.text) not in recorded.weighed:
         if "synapses" in recorded.refused:
-            return None  # the mistake was reported there
+            return None  # the error was reported there
         message = f"`{variable.text}` of the synapses of `{source.text}` is not recorded"
         help = f"add `- synapses: {{from: {source.text}, variables: [{variable.text}]}}` to `record`"
         r.c.sink.error("E0213", message, variable.span, help)

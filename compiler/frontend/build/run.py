@@ -1,9 +1,8 @@
 """How a model is run: simulation, recording, plots, expectations, numerics.
 
 Assumes: populations, network and training have been built.
-Guarantees: what is recorded exists, what is plotted and expected is recorded; times are whole
-steps.
-Does not: take part in what the model is (nothing here changes the result).
+Guarantees: recorded variables exist, plotted and expected ones are recorded; times are integer steps.
+Does not: affect the model (nothing here changes the result).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
 
 def read_step(block: tree.Mapping | None, c: Context) -> Step | None:
-    """The time step; None when there is none or it has a mistake."""
+    """The time step; None when it is absent or has an error."""
     r = Reader(SIMULATE, block, c)
     node, dt = r.get("dt"), r.real("dt")
     if node is None or dt is None:
@@ -49,7 +48,7 @@ def _count(key: str, r: Reader, step: Step | None) -> int | None:
 def build_simulate(
     block: tree.Mapping, step: Step | None, projections: tuple[l0.Projection, ...], named: tuple[str, ...], c: Context
 ) -> l0.Simulate | None:
-    """`simulate`; None after an error. `named`: the names of all projections, with those that have a mistake."""
+    """`simulate`; None after an error. `named`: the names of all projections, including those with an error."""
     r = Reader(SIMULATE, block, c)
     seed, duration = r.integer("seed"), _count("duration", r, step)
     warmup = _count("warmup", r, None) if step is None else step.warmup
@@ -66,7 +65,7 @@ def build_simulate(
 
 
 def _checkpoints(r: Reader, step: Step | None) -> l0.Checkpoints | None:
-    """What `checkpoint` asks for; None without it, and after an error."""
+    """The settings of `checkpoint`; None without it, and after an error."""
     count, wall, keep = r.steps("every", step), r.real("every_wall"), r.integer("keep")
     if r.node is None or keep is None:
         return None
@@ -76,7 +75,7 @@ def _checkpoints(r: Reader, step: Step | None) -> l0.Checkpoints | None:
 def _frozen(
     node: Node | None, projections: tuple[l0.Projection, ...], named: tuple[str, ...], c: Context
 ) -> tuple[str, ...]:
-    """The projections that `freeze` means."""
+    """The projections selected by `freeze`."""
     if node is None:
         return ()
     if isinstance(node, Scalar):

@@ -1,9 +1,9 @@
-"""What a training watches: early stopping, a learning rate that follows a metric, the best weights; accumulation and
-averages.
+"""Monitoring of a training: early stopping, learning rate reduction on a plateau, best weights; gradient accumulation
+and weight averaging.
 
 Assumes: validated blocks; metrics and optimizer have been built.
-Guarantees: what is watched is among the numbers of an epoch; an epoch changes the weights at least once.
-Does not: watch (compiler/runtime/common/watch.py does).
+Guarantees: monitored metrics are among those of an epoch; an epoch updates the weights at least once. Does not:
+monitor (compiler/runtime/common/watch.py does).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Scalar
 
 _SMALLER = ("loss", "mean_absolute_error", "mean_squared_error")
-"""Metrics of which less is better."""
+"""Metrics to minimize."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Watching:
 def build_watching(
     r: Reader, metrics: tuple[str, ...], validation: bool, optimizer: l0.OptimizerDef, batches: int
 ) -> Watching:
-    """What `train` says of these keys. `batches`: of an epoch, 0 where unknown after an error."""
+    """The settings of these keys in `train`. `batches`: of an epoch, 0 where unknown after an error."""
     c = r.c
     node = r.block("checkpoint").get("best")
     best = _watched(node, metrics, validation, c)
@@ -66,7 +66,7 @@ def _accumulate(r: Reader, batches: int) -> int:
 
 
 def _watched(node: tree.Node | None, metrics: tuple[str, ...], validation: bool, c: Context) -> l0.Watched | None:
-    """The metric that a node names, with an error where an epoch has no such number."""
+    """The metric given by a node, with an error where an epoch does not compute it."""
     if not isinstance(node, Scalar):
         return None
     plain = ("loss", *metrics)

@@ -1,5 +1,4 @@
-"""The definition of the language, in one place: validator, JSON Schema and reference are made from
-it.
+"""The single definition of the language, from which validator, JSON Schema and reference are generated.
 
 compiler/expr/keys is the vocabulary; spiking/neurons.py, spiking/populations.py, spiking/connections.py,
 network.py, training/training.py and run.py are the parts, root.py the whole.

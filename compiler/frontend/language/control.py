@@ -1,4 +1,4 @@
-"""Structure and control: pools of neurons, phases of a run and what happens at their events.
+"""Structure and control: pools of neurons, phases of a run and their event handlers.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.

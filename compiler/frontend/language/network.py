@@ -1,4 +1,4 @@
-"""Networks of layers. A new layer is one of KINDS (compiler/layers); validator, schema and reference follow.
+"""Networks of layers. Layers are those of KINDS (compiler/layers); validator, schema and reference are derived.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
@@ -59,7 +59,7 @@ BLOCK_SETTINGS = (
         example="fuse: required",
     ),
 )
-"""What a block of layers may ask for."""
+"""Settings of a block of layers."""
 
 LAYER = OneKey(
     "layer",

@@ -1,9 +1,8 @@
-"""The part of the language that says what is recorded and drawn: record, plots.
+"""Recording and plotting in the language: record, plots.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
-Guarantees: every key of these blocks, with its hover text, default and example. Nothing here takes part in the model's
-hash.
-Does not: know which variables a population or a projection has.
+Guarantees: every key of these blocks, with its hover text, default and example. Nothing here affects the model's hash.
+Does not: check the variables of a population or a projection.
 """
 
 from __future__ import annotations

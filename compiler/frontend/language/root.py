@@ -2,7 +2,7 @@
 
 Assumes: the parts beside this module.
 Guarantees: ROOT describes every file that the compiler reads, a model or a file of definitions.
-Does not: say anything that is not about the top level.
+Does not: describe nested blocks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The part of the language that says how a model is run: simulate, expect, numerics, sweep.
+"""Execution settings of the language: simulate, expect, numerics, sweep.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
-Guarantees: every key of these blocks, with its hover text, default and example. Nothing here takes
-part in the model's hash.
-Does not: know which variables a population has.
+Guarantees: every key of these blocks, with its hover text, default and example. Nothing here affects the model's hash.
+Does not: check the variables of a population.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@
         - add: {inputs: [inner, before]}
 
 Assumes: parameters have values; a validated network.
-Guarantees: each use has the layers of its definition, with arguments put in as `for` puts in its variables. Its last
-layer has the use's name (`first`, or `residual_1`, `residual_2`, ... in the order of the file), the others theirs after
-it (`first_before`); what refers to them inside of the block refers to these. `checkpoint` and `fuse` of a use hold for
-it. `blocks` is gone.
-Does not: give names to layers besides the last, or look at what a layer is.
+Guarantees: each use has the layers of its definition, with arguments substituted as `for` substitutes its variables.
+Its last layer has the use's name (`first`, or `residual_1`, `residual_2`, ... in the order of the file), the others
+theirs after it (`first_before`); references inside the block are renamed accordingly. `checkpoint` and `fuse` of a use
+apply to it. `blocks` is removed.
+Does not: name layers other than the last, or inspect the kind of a layer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SETTINGS: Final = frozenset(f.name for f in BLOCK_SETTINGS)
 
 
 MOST_USES: Final = 10_000
-"""Blocks that use blocks twice make many of few lines."""
+"""Nested blocks that use blocks twice grow exponentially."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class _Definition:
 
 @dataclass
 class _Uses:
-    """`open`: the definitions that are being put in; `counts`: uses without a name; `done`: uses so far."""
+    """`open`: the definitions being expanded; `counts`: unnamed uses; `done`: uses so far."""
 
     known: dict[str, _Definition]
     params: Params[str, ParamValue]
@@ -70,7 +70,7 @@ class _Uses:
 
 
 def expand_blocks(network: Mapping, params: Params[str, ParamValue], sink: Sink) -> Mapping:
-    """`network` with every use of one of its `blocks` replaced by the layers of that."""
+    """`network` with every use of one of its `blocks` replaced by the layers of the block."""
     blocks, layers = network.get("blocks"), network.get("layers")
     if not isinstance(layers, Sequence) or not isinstance(blocks, Mapping | None):
         return network
@@ -156,7 +156,7 @@ def _used(kind: Entry, settings: Mapping, uses: _Uses) -> list[Node]:
 
 
 def _arguments(kind: Entry, settings: Mapping, found: _Definition, uses: _Uses) -> tuple[Variable, ...] | None:
-    """What the arguments of a use are: numbers or names. None after an error."""
+    """The arguments of a use: numbers or names. None after an error."""
     given, sink = settings.get("with"), uses.sink
     entries = {e.name: e for e in given.entries} if isinstance(given, Mapping) else {}
     before = len(sink.items)

@@ -1,10 +1,9 @@
-"""`classes:` on members of collections: settings that many members share.
+"""`classes:` on members of collections: shared settings.
 
-Assumes: `use` is taken over in the classes themselves.
-Guarantees: classes apply in the order in which a member names them; a later one wins over an
-earlier one, the member's own settings over all. The list of classes stays on the member, for
-`from: exc` and the like.
-Does not: treat a class without a declaration as a mistake: it is a tag.
+Assumes: `use` has been expanded in the classes themselves.
+Guarantees: classes apply in the order listed by a member; later ones override earlier ones, the member's own settings
+override all. The list of classes is kept on the member, for `from: exc` and the like.
+Does not: report a class without a declaration: it is a tag.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence, kind_of
 
 @dataclass
 class Classes:
-    """The classes of a model. Copies of their settings are made once per place that names them."""
+    """The classes of a model. Their settings are copied once per span that refers to them."""
 
     declared: Mapping | None
     kind: Kind | None
@@ -28,7 +27,7 @@ class Classes:
     _copies: dict[tuple[str, int, int], Mapping | None] = field(default_factory=dict, repr=False)
 
     def apply(self, member: Mapping) -> Mapping:
-        """`member` with the settings of its classes underneath its own."""
+        """`member` with the settings of its classes as defaults of its own."""
         names = member.get("classes")
         if names is None:
             return member

@@ -1,14 +1,14 @@
 """`for:` on blocks of named collections: many entries from one.
 
     r{i}:                            # the key is a template for the names
-      for: {i: 0..n - 1}             # several variables make every combination, the last fastest
+      for: {i: 0..n - 1}             # several variables: all combinations, the last fastest
       from: p{i}
       to: p{(i + 1) % n}             # in names, an expression in braces
       delay: 0.1 ms * (1 + i % 20)   # in expressions, a variable is a number
 
 Assumes: parameters have values.
-Guarantees: names are unique; at most MAX_COPIES copies come out of one block.
-Does not: fill the templates in (templates.py), or touch blocks without `for`.
+Guarantees: names are unique; one block has at most MAX_COPIES copies.
+Does not: instantiate the templates (templates.py), or change blocks without `for`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def expand_for(
 ) -> Mapping:
     """`blocks`, a named collection, with every entry that has a `for` replaced by its copies.
 
-    `finish` is applied to copies whose classes depend on the loop (the others have theirs already).
+    `finish` is applied to copies whose classes depend on the loop (the others have been merged already).
     """
     if not any(_loop_entry(e) for e in blocks.entries):
         return blocks
@@ -76,7 +76,7 @@ def _unique(entries: Iterable[Entry], sink: Sink) -> Iterable[Entry]:
         earlier = first.setdefault(entry.key.text, entry)
         place = (entry.key.span.start, earlier.key.span.start)
         if earlier is not entry and place not in told:
-            told.add(place)  # one mistake gives as many equal names as there are copies
+            told.add(place)  # one error gives as many duplicate names as there are copies
             help = "use every loop variable in the key, as in `p{i}`"
             related = (Related("the other one is here", earlier.key.span),)
             message = f"two entries are called `{entry.key.text}`"
@@ -196,7 +196,7 @@ def _values(entry: Entry, params: Params[str, ParamValue], sink: Sink) -> Variab
 
 
 def _ends(node: Scalar, params: Params[str, ParamValue], sink: Sink) -> tuple[int, int] | None:
-    """Both ends of `a..b`, included."""
+    """Both ends of `a..b`, inclusive."""
     low_text, _, high_text = node.text.partition("..")
     span, exact = exact_span(node)
     found: list[int] = []

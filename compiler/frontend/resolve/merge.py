@@ -1,9 +1,9 @@
-"""Merging of blocks: settings on top of what they start from.
+"""Merging of blocks: settings over defaults.
 
-Assumes: the language's kinds (compiler/frontend/language), which say what is a choice.
+Assumes: the language's kinds (compiler/frontend/language), which define choices.
 Guarantees: mappings merge key by key, other values replace; a choice (a map whose one key names a
-kind) is replaced when the choice is another one. What comes from `below` keeps its spans.
-Does not: check that either side is right.
+kind) is replaced when the alternatives differ. Nodes from `below` keep their spans.
+Does not: validate either side.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from compiler.frontend.yaml.tree import Entry, Mapping, Node
 
 
 def merge(below: Mapping, above: Mapping, kind: Kind | None) -> Mapping:
-    """`below` with the settings of `above`; `kind` is what the language says that both are."""
+    """`below` with the settings of `above`; `kind`: that of both in the language."""
     if not below.entries:
         return above
     entries: list[Entry] = []
@@ -39,8 +39,7 @@ def _merge_value(below: Node, above: Node, kind: Kind | None, name: str) -> Node
 
 
 def child_kind(kind: Kind | None, name: str) -> Kind | None:
-    """The kind of what stands under `name` in a map of `kind`; None where the language says
-    nothing."""
+    """The kind of the value of `name` in a map of `kind`; None where the language defines none."""
     match kind:
         case Later():
             return child_kind(kind.resolve(), name)

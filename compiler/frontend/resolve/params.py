@@ -1,9 +1,9 @@
 """`params:`, `--set` and bounds: the value of every parameter of the model.
 
-Assumes: the tree of a model file; settings as they stand on the command line, by name.
-Guarantees: each parameter has one value of its type, within its bounds, with the dimension of the
-value in the file. An expression may use the parameters before it.
-Does not: put values into the tree; parameters stay names in it.
+Assumes: the tree of a model file; settings of the command line as text, by name.
+Guarantees: each parameter has one value of its type, within its bounds, with the dimension of the value in the file.
+An expression may use preceding parameters.
+Does not: substitute values in the tree, where parameters remain names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from compiler.frontend.yaml.tree import Mapping, Node, Scalar, kind_of
 def resolve_params(block: Node | None, settings: Settings[str, str], sink: Sink) -> dict[str, ParamValue]:
     """The values of the parameters that `block` (the value of `params:`) declares.
 
-    A parameter with a mistake has an error in `sink`, and the value 0 where none can be had.
+    An invalid parameter has an error in `sink`, and the value 0 where none can be computed.
     """
     params: dict[str, ParamValue] = {}
     if isinstance(block, Mapping):
@@ -101,13 +101,13 @@ def _param(
 
 
 def setting(name: str, text: str) -> Scalar:
-    """What `--set name=text` says, as a scalar whose span shows it."""
+    """The value of `--set name=text`, as a scalar whose span shows it."""
     file = SourceFile("--set", f"{name}={text}")
     begin = len(name) + 1 + len(text) - len(text.lstrip())
     text = text.strip()
     value = core_schema.resolve(text)
     if isinstance(value, core_schema.Unreadable):
-        value = text  # the expression parser says what is wrong with it
+        value = text  # the expression parser reports the error
     return Scalar(value, text, True, Span(file, begin, begin + len(text)))
 
 

@@ -1,11 +1,10 @@
 """`repeat: {times: n, layers: [...]}` in lists of layers, and in blocks of layers.
 
 Assumes: parameters have values.
-Guarantees: a layer `hidden` of the body becomes `hidden_1`, `hidden_2`, ... (`hidden_1_2` where
-repeats are nested), and what refers to it inside of the body refers to the same copy; every node
-of a copy says which copy it is. A copy of a repeat with settings of a block is a `block`. At most MAX_LAYERS layers
-come out of one list.
-Does not: name layers that have no name, or look at what a layer is.
+Guarantees: a layer `hidden` of the body becomes `hidden_1`, `hidden_2`, ... (`hidden_1_2` where repeats are nested),
+and references inside the body refer to the same copy; every node of a copy records its copy. A copy of a repeat with
+settings of a block is a `block`. One list expands to at most MAX_LAYERS layers.
+Does not: name unnamed layers, or inspect the kind of a layer.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def layers_of(layers: Sequence, params: Params[str, ParamValue], sink: Sink) -> 
 
 @dataclass(frozen=True)
 class _Body:
-    """Layers without repeats, and of each name in them: the name as written, and the numbers after it."""
+    """Layers without repeats, and for each name in them: the original name, and its indices."""
 
     layers: list[Node] = field(default_factory=list)
     names: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -70,7 +69,7 @@ def _repeat(item: Node) -> Entry | None:
 
 
 def _block(item: Node) -> tuple[Entry, Mapping, Sequence] | None:
-    """The `block` that an item is, what stands under it and its layers."""
+    """The `block` of an item, its value and its layers."""
     entry = item.entry("block") if isinstance(item, Mapping) and len(item) == 1 else None
     layers = entry.value.get("layers") if entry is not None and isinstance(entry.value, Mapping) else None
     if entry is None or not isinstance(entry.value, Mapping) or not isinstance(layers, Sequence):
@@ -84,13 +83,13 @@ def _has_repeat(layers: Sequence) -> bool:
 
 
 def _count(layers: list[Node]) -> int:
-    """Layers, those in blocks counted one by one."""
+    """The number of layers, including those in blocks."""
     blocks = (_block(item) for item in layers)
     return sum(1 if b is None else _count([*b[2].items]) for b in blocks)
 
 
 def _least(layers: Sequence, params: Params[str, ParamValue]) -> int:
-    """The layers that `layers` become, a repeat with a mistake counted as none."""
+    """The number of layers after expansion, without invalid repeats."""
     total = 0
     for item in layers.items:
         entry, block = _repeat(item), _block(item)
@@ -142,7 +141,7 @@ def _copies(entry: Entry, params: Params[str, ParamValue], sink: Sink) -> _Body:
     times = whole_number(times_node, params, sink, "`times`", 0, MAX_LAYERS)
     if times is None:
         return out
-    if times * _least(layers, params) > MAX_LAYERS:  # before anything is copied
+    if times * _least(layers, params) > MAX_LAYERS:  # before copying
         raise _TooMany
     body = _expand(layers, params, sink)
     if times * _count(body.layers) > MAX_LAYERS:
@@ -175,7 +174,7 @@ def _with_layers(item: Node, layers: list[Node]) -> Node:
 
 
 def _settings(layer: Node) -> Mapping | None:
-    """What stands under the one key of a layer."""
+    """The value of the one key of a layer."""
     if isinstance(layer, Mapping) and len(layer) == 1:
         value = layer.entries[0].value
         return value if isinstance(value, Mapping) else None
@@ -183,7 +182,7 @@ def _settings(layer: Node) -> Mapping | None:
 
 
 def _names(layer: Node) -> list[str]:
-    """The names that a layer gives: its own, the parts of a split, the formulas of a map."""
+    """The names defined by a layer: its own, the parts of a split, the formulas of a map."""
     settings = _settings(layer)
     if settings is None or not isinstance(layer, Mapping):
         return []
@@ -195,7 +194,7 @@ def _names(layer: Node) -> list[str]:
 
 
 def names_of(layer: Node) -> list[str]:
-    """The names that a layer gives, or those of the layers of a block."""
+    """The names defined by a layer, or by the layers of a block."""
     block = _block(layer)
     return _names(layer) if block is None else [name for inner in block[2].items for name in names_of(inner)]
 
@@ -223,7 +222,7 @@ def _in_formula(node: Node, names: dict[str, str]) -> Node:
 
 
 def renamed(layer: Node, names: dict[str, str]) -> Node:
-    """A layer, or those of a block, with other names for layers."""
+    """A layer, or those of a block, with renamed layers."""
     block = _block(layer)
     if block is not None:
         return _with_layers(layer, [renamed(n, names) for n in block[2].items])

@@ -1,12 +1,10 @@
-"""From the tree of a model file to the tree of the model: no `use`, `for`, `repeat` or `classes`
-is left to do.
+"""From the tree of a model file to the tree of the model: `use`, `for`, `repeat` and `classes` are expanded.
 
 Assumes: a root mapping as yaml12 loads it.
-Guarantees: parameters have values; collections hold every member by its name, with the settings of
-its classes; lists of layers hold every layer. Each node that was taken over or copied remembers
-the steps that led to it (`span.via`), innermost first. Order: parameters, `use`, `classes`, `for`,
-`blocks`, `repeat`.
-Does not: check keys or names, or put values of parameters into expressions.
+Guarantees: parameters have values; collections hold every member by its name, with the settings of its classes; lists
+of layers hold every layer. Each used or copied node records the expansion steps that led to it (`span.via`), innermost
+first. Order: parameters, `use`, `classes`, `for`, `blocks`, `repeat`.
+Does not: check keys or names, or substitute values of parameters in expressions.
 """
 
 from __future__ import annotations
@@ -39,10 +37,10 @@ class Resolved:
 
 
 def resolve(root: Mapping, settings: Settings[str, str], sink: Sink, base: Path, library: LibraryFinder) -> Resolved:
-    """Expand the model file `root`, which stands in the folder `base`.
+    """Expand the model file `root` of the folder `base`.
 
-    `settings` are the values of `--set`, by parameter. Mistakes are errors in `sink`; what could
-    not be expanded is left out.
+    `settings` are the values of `--set`, by parameter. Errors are added to `sink`; what could not be expanded is
+    omitted.
     """
     params = resolve_params(root.get("params"), settings, sink)
     shown = root.span.file.path.rpartition("/")[0]
@@ -75,7 +73,7 @@ def resolve(root: Mapping, settings: Settings[str, str], sink: Sink, base: Path,
 def _collection(blocks: Node, params: dict[str, ParamValue], classes: Classes, sink: Sink) -> Node:
     if not isinstance(blocks, Mapping):
         return blocks
-    # Classes go before `for` where they can, so that they are merged once for all copies.
+    # Classes are applied before `for` where possible, so that they are merged once for all copies.
     entries = (
         Entry(e.key, classes.apply(e.value)) if isinstance(e.value, Mapping) and not names_are_templates(e.value) else e
         for e in blocks.entries

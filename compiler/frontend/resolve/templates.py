@@ -1,10 +1,10 @@
-"""What copies of a block have in common, compiled once: templates of names and expressions.
+"""Templates of names and expressions, compiled once for all copies of a block.
 
 Assumes: a loop whose variables have values for all copies; parameters have values.
-Guarantees: an expression over loop variables and parameters is evaluated for all copies at once; other
-texts get the variables put in. Parts without a variable are shared by all copies; the others remember
-their copy. A mistake in a template is told once.
-Does not: read the `for` clause (for_.py), change keys inside of a block, or descriptions.
+Guarantees: an expression over loop variables and parameters is evaluated for all copies at once; variables are
+substituted in other texts. Subtrees without a variable are shared by all copies; the others record their copy. An
+error in a template is reported once.
+Does not: read the `for` clause (for_.py), or change keys inside a block, or descriptions.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Loop:
 
 
 def written(value: float | int | bool, dimension: Dimension) -> str:
-    """A number in canonical units as it would be written in a file."""
+    """A number in canonical units, in source syntax."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if dimension.dimensionless:
@@ -77,12 +77,12 @@ def written(value: float | int | bool, dimension: Dimension) -> str:
 
 
 def outward(via: Origin | None, origin: Origin) -> Origin:
-    """`origin` behind the steps that a span already has."""
+    """`origin` appended to the existing steps of a span."""
     return origin if via is None else append_origin(via, origin)
 
 
 class Templates:
-    """Compiles the nodes of a block to functions of the copy's number."""
+    """Compiles the nodes of a block to functions of the copy's index."""
 
     def __init__(self, loop: Loop, params: Params[str, ParamValue], sink: Sink) -> None:
         self.loop, self.sink = loop, sink
@@ -100,7 +100,7 @@ class Templates:
         self.mention = re.compile(rf"(?<![\w.])(?:{words})(?!\w)", re.ASCII)
 
     def compile(self, node: Node) -> Build | None:
-        """A function from a copy's number and origin to its node; None when all copies share it."""
+        """A function from a copy's index and origin to its node; None when all copies share it."""
         match node:
             case Scalar():
                 return self._scalar(node)
@@ -211,7 +211,7 @@ class Templates:
 
     def _expression(self, node: Scalar) -> tuple[list[Value], list[str]] | None:
         """Values and texts for all copies of a string that mentions a loop variable."""
-        if len(node.text) > MAX_LENGTH:  # no expression is so long, and there would be a copy for each number
+        if len(node.text) > MAX_LENGTH:  # no valid expression is that long, and there would be a copy for each number
             self.sink.error("E0301", f"the expression is longer than {MAX_LENGTH:,} characters", node.span)
             return None
         quiet = Sink()
@@ -268,7 +268,7 @@ class Templates:
         self.sink.error("E0209", f"this has no value: {message}", span)
 
     def _put_in(self, node: Scalar) -> tuple[list[Value], list[str]]:
-        """The text with the variables put in, for what is evaluated by a later stage."""
+        """The text with the variables substituted, for evaluation by a later stage."""
         pieces: list[str] = []
         columns: list[list[str]] = []
         at = 0
@@ -276,7 +276,7 @@ class Templates:
             word = match.group()
             before = node.text[: match.start()]
             if re.search(r"\d\s+\Z", before) and unit_word(word) is not None:
-                continue  # a unit that has the name of the variable
+                continue  # a unit with the name of the variable
             variable = self.by_name[word]
             alone = re.compile(r"[\w.]+\Z", re.ASCII)
             columns.append([t if alone.match(t) else f"({t})" for t in variable.texts])

@@ -2,9 +2,8 @@
 
 Assumes: files as yaml12 loads them; each holds collections (`neurons`, `optimizers`, ...) of named
 blocks.
-Guarantees: a block with `use` becomes the used block with the local settings on top; what was taken
-over remembers the `use`; a chain of uses that comes back to its beginning is an error. A file is
-read once.
+Guarantees: a block with `use` becomes the used block overridden by the local settings; inherited nodes record the
+`use`; a cycle of uses is an error. A file is read once.
 Does not: check blocks against the language.
 """
 
@@ -48,7 +47,7 @@ COLLECTIONS: Final = (
 
 @dataclass(frozen=True)
 class File:
-    """A loaded file: its tree, its folder on the disk and how messages call that folder."""
+    """A loaded file: its tree, its folder and the folder's name in messages."""
 
     root: Mapping
     folder: Path
@@ -57,20 +56,20 @@ class File:
 
 @dataclass
 class LibraryFinder:
-    """The standard library, read as far as it is asked for. Results are kept in the object."""
+    """The standard library, read lazily. Results are cached in the object."""
 
     path: Path = field(default_factory=library_path)
     _blocks: dict[tuple[str, str], Mapping | None] = field(default_factory=dict, repr=False)
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """What there is of `kind` (one of LIBRARY_KINDS), sorted."""
+        """The names of `kind` (one of LIBRARY_KINDS), sorted."""
         folder = self.path / kind
         if kind not in LIBRARY_KINDS or not folder.is_dir():
             return ()
         return tuple(sorted(p.stem for p in folder.glob("*.yaml")))
 
     def load(self, kind: str, name: str, sink: Sink) -> File | None:
-        """The file of one definition, or None; errors in `sink` only when it cannot be read."""
+        """The file of one definition, or None; errors are added to `sink` only when it cannot be read."""
         if name not in self.names(kind):
             return None
         shown = f"library/{kind}/"
@@ -85,7 +84,7 @@ class LibraryFinder:
         """
         key = (kind, name)
         if key not in self._blocks:
-            self._blocks[key] = None  # a definition that uses itself finds nothing
+            self._blocks[key] = None  # a definition that uses itself is not found
             sink = Sink()
             file = self.load(kind, name, sink)
             block = None
@@ -98,7 +97,7 @@ class LibraryFinder:
 
 @dataclass
 class Uses:
-    """Resolves the uses of one model. Files and blocks are read once and kept in the object."""
+    """Resolves the uses of one model. Files and blocks are read once and cached in the object."""
 
     library: LibraryFinder
     sink: Sink
@@ -107,7 +106,7 @@ class Uses:
     _open: list[tuple[tuple[int, str, str], Span]] = field(default_factory=list, repr=False)
 
     def block(self, file: File, collection: str, name: str) -> Mapping | None:
-        """The block `collection.name` of a file with all of its uses taken over."""
+        """The block `collection.name` of a file with all of its uses expanded."""
         key = (id(file), collection, name)
         if key in self._done:
             return self._done[key]
@@ -199,7 +198,7 @@ class Uses:
         known = tuple(blocks.keys()) if isinstance(blocks, Mapping) else ()
         if name not in known:
             library = self.library.names(collection) if where == "this file" else ()
-            if name in library:  # a name without a path is the library's where the file has none of that name
+            if name in library:  # a bare name refers to the library where the file does not define it
                 return self.library.find(collection, name)
             other = in_library(collection, name) if library else None
             help = f"write `{other}`" if other else did_you_mean(name, known) or did_you_mean(name, library)
@@ -218,7 +217,7 @@ class Uses:
             source = read_source(path, self.sink, shown)
             root = None if source is None else load_text(source, self.sink)
             if root is None and all(i.span is None for i in self.sink.items[before:]):
-                # There is nothing to show of the file itself: say it at the `use`.
+                # The file itself has no text to show: report it at the `use`.
                 reason = self.sink.items.pop().message
                 help = "paths count from the folder of the file in which they stand"
                 self.sink.error("E0203", reason, target.span, help)
@@ -232,7 +231,7 @@ class Uses:
 
 
 def resolve_uses(file: File, library: LibraryFinder, sink: Sink) -> Mapping:
-    """The tree of a model file with every `use` in its collections taken over."""
+    """The tree of a model file with every `use` in its collections expanded."""
     uses = Uses(library, sink)
     entries: list[Entry] = []
     changed = False
@@ -258,5 +257,5 @@ def _any_use(blocks: Mapping) -> bool:
 
 
 def _member_kind(collection: str) -> Kind | None:
-    """What the language says of one block of a collection."""
+    """The kind of one block of a collection."""
     return child_kind(child_kind(ROOT, collection), "")

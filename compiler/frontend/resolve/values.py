@@ -1,8 +1,8 @@
-"""Values that resolve has to know itself: parameters, counts, ends of ranges.
+"""Values needed during expansion: parameters, counts, ends of ranges.
 
 Assumes: compiler/expr; scalars of a located tree.
-Guarantees: every mistake is a diagnostic at the part of the scalar that it is about.
-Does not: decide what a value is for.
+Guarantees: every error is a diagnostic at the relevant part of the scalar.
+Does not: depend on the purpose of a value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from compiler.frontend.yaml.tree import Node, Scalar
 
 @dataclass(frozen=True)
 class ParamValue:
-    """A parameter of the model with the value that it has in this run.
+    """A model parameter with its value in this run.
 
     `value` is in canonical units; `kind` is "float", "int" or "bool"; `changed`: by `--set`.
     """
@@ -42,7 +42,7 @@ class ParamValue:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A number (or truth value) in canonical units, and its dimension (None: may have any)."""
+    """A number (or Boolean) in canonical units, and its dimension (None: may have any)."""
 
     value: float | int | bool
     dimension: Dimension | None
@@ -50,8 +50,7 @@ class Evaluated:
 
 
 def exact_span(scalar: Scalar) -> tuple[Span, bool]:
-    """The span at which `scalar.text` stands, and whether it stands there character by
-    character."""
+    """The span of `scalar.text`, and whether it matches the source character by character."""
     span = scalar.span
     written = span.file.text[span.start : span.end]
     if written == scalar.text:
@@ -62,7 +61,7 @@ def exact_span(scalar: Scalar) -> tuple[Span, bool]:
 
 
 def expression_of(scalar: Scalar, sink: Sink, names: Container[str] = ()) -> Expr | None:
-    """The expression that a scalar stands for; None after an error."""
+    """The expression denoted by a scalar; None after an error."""
     match scalar.value:
         case bool(value):
             return Bool(value, scalar.span)
@@ -82,7 +81,7 @@ def numbers(params: Mapping[str, ParamValue]) -> dict[str, Any]:
 
 
 def kind_of_value(value: object) -> Kind:
-    """The kind that a name with this value has in expressions."""
+    """The kind of a name with this value in expressions."""
     if isinstance(value, bool):
         return Kind.BOOL
     return Kind.INT if isinstance(value, int) else Kind.REAL
@@ -116,7 +115,7 @@ def value_of(node: Node, params: Mapping[str, ParamValue], sink: Sink, what: str
 def whole_number(
     node: Node, params: Mapping[str, ParamValue], sink: Sink, what: str, low: int, high: int
 ) -> int | None:
-    """A count: the value of `node` when it is a whole number from `low` to `high`."""
+    """A count: the value of `node` when it is an integer from `low` to `high`."""
     found = value_of(node, params, sink, what)
     if found is None:
         return None

@@ -1,10 +1,9 @@
-"""The language as a JSON Schema (draft-07): the public contract, and what editors complete from.
+"""The language as a JSON Schema (draft-07): the public contract, and the source of completions in editors.
 
 Assumes: compiler/frontend/language.
-Guarantees: only keywords of draft-07, and `markdownDescription`, which validators ignore and
-editors show. A document passes exactly when compiler/frontend/schema/validate.py finds nothing wrong but
-what it says there itself.
-Does not: describe what no schema can: names that must exist, units, expressions.
+Guarantees: only keywords of draft-07, and `markdownDescription`, which validators ignore and editors show. A document
+is valid exactly when compiler/frontend/schema/validate.py accepts it, up to the exceptions listed there.
+Does not: describe what no schema can: name resolution, units, expressions.
 
 `python -m compiler.frontend.schema.json_schema` writes schemas/model.schema.json again.
 """
@@ -49,7 +48,7 @@ from compiler.frontend.language import ROOT
 Schema = dict[str, Any]
 
 COMMITTED = Path(__file__).parents[3] / "schemas" / "model.schema.json"
-"""Where the schema lies in a checkout."""
+"""Path of the schema in a checkout."""
 
 _NOT_EMPTY = r"\S"
 _UNSUPPORTED = "Not supported yet: the compiler refuses it."
@@ -57,7 +56,7 @@ _UNSUPPORTED = "Not supported yet: the compiler refuses it."
 
 @dataclass
 class _Definitions:
-    """Schemas that are shared, by title; `kinds` guards against two things with one title."""
+    """Shared schemas by title; `kinds` guards against duplicate titles."""
 
     schemas: dict[str, Schema] = field(default_factory=dict)
     kinds: dict[str, Kind] = field(default_factory=dict)
@@ -82,7 +81,7 @@ def render() -> str:
 
 
 def _schema(kind: Kind, shared: _Definitions) -> Schema:
-    """The schema of any kind; titled ones are put among the definitions and referred to."""
+    """The schema of any kind; titled ones are added to the definitions and referenced."""
     match kind:
         case Block(title=str(title)) | OneKey(title=str(title)):
             return _refer(title, kind, shared)
@@ -97,7 +96,7 @@ def _refer(title: str, kind: Kind, shared: _Definitions) -> Schema:
     if known is not kind:
         raise ValueError(f"two things are called {title}")
     if title not in shared.schemas:
-        shared.schemas[title] = {}  # stands while a recursive one is made
+        shared.schemas[title] = {}  # placeholder during recursion
         shared.schemas[title] = _inline(kind, shared)
     return {"$ref": f"#/definitions/{title}"}
 
@@ -131,7 +130,7 @@ def _inline(kind: Kind, shared: _Definitions) -> Schema:
 
 
 def _one_of(kinds: tuple[Kind, ...], shared: _Definitions) -> Schema:
-    """Any of several kinds; maps are told apart by their keys: only the one meant complains."""
+    """Any of several kinds; maps are discriminated by their keys: only the intended one reports errors."""
     others = [_schema(k, shared) for k in kinds if not isinstance(k, Block | OneKey | MapOf)]
     maps = [k for k in kinds if isinstance(k, Block | OneKey | MapOf)]
     plain = others[0] if len(others) == 1 else {"anyOf": others}
@@ -202,7 +201,7 @@ def _block(kind: Block, shared: _Definitions) -> Schema:
     for group in kind.one_of:
         rules.append(_any_of((*group, *kind.open_with)))
         pairs = [(a, [b for b in group[i + 1 :]]) for i, a in enumerate(group[:-1])]
-        # So written, an editor says that the second one is not allowed, and where.
+        # In this form an editor reports that the second one is not allowed, and where.
         excluded |= {a: {"properties": dict.fromkeys(b, False)} for a, b in pairs}
     if kind.at_least_one:
         rules.append(_any_of((*kind.at_least_one, *kind.open_with)))
@@ -215,7 +214,7 @@ def _block(kind: Block, shared: _Definitions) -> Schema:
 
 
 def _any_of(keys: tuple[str, ...]) -> Schema:
-    """At least one of `keys` stands."""
+    """At least one of `keys` is present."""
     return {"anyOf": [{"required": [k]} for k in keys]}
 
 
@@ -231,7 +230,7 @@ def _one_key(kind: OneKey, shared: _Definitions) -> Schema:
         schema["patternProperties"] = {rf"^(?!(?:{others})$){NAME}$": _schema(kind.own, shared)}
     schema["additionalProperties"] = False
     schema["minProperties"] = 1
-    # Not beside `properties`: there, editors compare it with the map around, and offer nothing.
+    # Not beside `properties`: there, editors match it against the enclosing map, and offer no completions.
     schema["allOf"] = [{"maxProperties": 1}]
     if not kind.bare:
         return schema
@@ -264,8 +263,7 @@ def _alternative(a: Alternative, shared: _Definitions) -> Schema:
 
 
 def hover(f: Field) -> str:
-    """What an editor shows for a field, in Markdown; it adds the words of a choice and the
-    examples."""
+    """The hover text of a field in Markdown, with the words of a choice and the examples."""
     return _hover(f.doc, f.default, None if _example_value(f) is not None else f.example, f.supported)
 
 
@@ -281,7 +279,7 @@ def _hover(doc: str, default: object, example: str | None, supported: bool) -> s
 
 
 def _example_value(f: Field) -> object:
-    """The scalar that stands in a field's example; editors offer it as a value."""
+    """The scalar in a field's example; editors offer it as a value."""
     scalar = isinstance(f.kind, ScalarKind) or (isinstance(f.kind, OneOf) and f.kind.scalars)
     if f.example is None or not scalar or isinstance(f.kind, Choice | Flag | Constant):
         return None

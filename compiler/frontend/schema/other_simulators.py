@@ -1,8 +1,8 @@
-"""What other simulators call the definitions of the library.
+"""Names of the library's definitions in other simulators.
 
 Assumes: the files of models/library.
 Guarantees: names of the library only (a test reads them).
-Does not: accept the other names; a message tells ours.
+Does not: accept the other names; messages mention ours.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _CURRENTS: Final = {
 OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {"neurons": _NEURONS, "synapses": _SYNAPSES, "currents": _CURRENTS}
 )
-"""By collection: the name elsewhere, and the nearest definition of the library."""
+"""By collection: the name elsewhere, and the closest definition of the library."""
 
 
 def in_library(collection: str, name: str) -> str | None:

@@ -2,8 +2,8 @@
 schema.
 
 Assumes: compiler/frontend/language.
-Guarantees: every block, field, choice, default, example and function of the language stands in the text,
-once; links lead to places that exist.
+Guarantees: every block, field, choice, default, example and function of the language occurs once in the text; links
+are valid.
 Does not: explain how to build a model (that is for hand-written pages).
 
 `python -m compiler.frontend.schema.reference_docs` writes docs/reference.md again.
@@ -44,7 +44,7 @@ from compiler.expr.keys.kinds import (
 from compiler.frontend.language import ROOT
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "reference.md"
-"""Where the reference lies in a checkout."""
+"""Path of the reference in a checkout."""
 
 _INTRODUCTION = """\
 # Language reference
@@ -79,12 +79,12 @@ _OF_SYNAPSES = (
     "target, from the same source, over the same synapse in all instances; `mean_`, `max_` and `min_` too; in `update` "
     "and `on` |",
 )
-"""Rows of the table of functions for what is no function of numbers."""
+"""Rows of the table of functions for those that are not numeric."""
 
 
 @dataclass
 class _Page:
-    """The text so far, and the titles of the blocks that have their section."""
+    """The text so far, and the titles of the blocks with a section."""
 
     lines: list[str] = field(default_factory=list)
     done: set[str] = field(default_factory=set)
@@ -106,7 +106,7 @@ def render() -> str:
 
 
 def _functions() -> list[str]:
-    """What expressions may call."""
+    """The functions of expressions."""
     out = ['## <a id="called"></a>Functions of expressions', "", "| function | what it is |", "| --- | --- |"]
     for f in FUNCTIONS.values():
         more = ", ..." if f.most is None else ""
@@ -115,7 +115,7 @@ def _functions() -> list[str]:
 
 
 def _section(kind: Kind, page: _Page) -> None:
-    """The section of a titled kind, and of those it leads to that have none yet."""
+    """The section of a titled kind, and of reachable ones without a section yet."""
     title = _title(kind)
     if title in page.done:
         return
@@ -198,7 +198,7 @@ def _sentence(f: Field) -> str:
 
 
 def _words(kind: Kind) -> str:
-    """What stands there, in a few words and with links."""
+    """A short description of the kind, with links."""
     match kind:
         case ListOf(item):
             return f"list of: {_words(item)}"
@@ -245,7 +245,7 @@ def _bounds(kind: Value) -> str:
 
 
 def _titled(kind: Kind) -> list[Kind]:
-    """The titled blocks and one-key maps that stand directly in `kind`."""
+    """The titled blocks and one-key maps directly in `kind`."""
     match kind:
         case Block(title=str()) | OneKey(title=str()):
             return [kind]

@@ -1,8 +1,8 @@
-"""Checks one scalar against a kind, and says what is wrong with it.
+"""Checks one scalar against a kind.
 
 Assumes: kinds of the language; a located tree.
-Guarantees: a problem as data, so that a caller with several kinds to choose from can weigh them.
-Does not: report anything, or look into maps and lists except to name them.
+Guarantees: a problem as data, so that a caller with several candidate kinds can rank them.
+Does not: report anything, or inspect maps and lists except to name them.
 """
 
 from __future__ import annotations
@@ -42,15 +42,14 @@ from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence
 
 @dataclass(frozen=True)
 class Place:
-    """Where a check stands: what the place is called in messages, and what to underline for what is
-    missing."""
+    """The context of a check: its name in messages, and the span to underline for missing keys."""
 
     name: str
     noun: str | None
     at: Span
     sink: Sink
-    quiet: bool  # inside of something that is refused already: no second E0801
-    expanded: bool = False  # nothing comes from a `use` or a class any more
+    quiet: bool  # inside a block that is rejected already: no second E0801
+    expanded: bool = False  # all `use` and classes have been expanded
 
     def __str__(self) -> str:
         if self.noun == "item":
@@ -68,7 +67,7 @@ class Problem:
 
 
 def fits(kind: Kind, node: Node) -> bool:
-    """Whether `node` is a good scalar of `kind`; the quick answer, which nearly every node gets."""
+    """Whether `node` is a valid scalar of `kind`; the fast path, taken by nearly every node."""
     if type(node) is not Scalar:
         return False
     value = node.value
@@ -103,7 +102,7 @@ def _text_fits(kind: Kind, value: str) -> bool:
 
 
 def _out_of_bounds(kind: Value, value: int | float) -> str | None:
-    """The bounds that `value` is outside of, in words."""
+    """The bounds violated by `value`, in words."""
     low, high = kind.low, kind.high
     if not math.isfinite(value):
         return "finite"
@@ -119,7 +118,7 @@ def _out_of_bounds(kind: Value, value: int | float) -> str | None:
 
 
 def scalar_problem(kind: Kind, node: Node, place: Place) -> Problem | None:
-    """What is wrong with `node` as a scalar of `kind`; None when nothing is."""
+    """The problem with `node` as a scalar of `kind`; None when it is valid."""
     if not isinstance(node, Scalar) or fits(kind, node):
         return None if isinstance(node, Scalar) else type_problem(kind, node, place)
     value = node.value
@@ -187,7 +186,7 @@ def _empty_help(kind: Kind, place: Place) -> str | None:
 
 
 def _type_help(kind: Kind, node: Node, place: Place) -> str | None:
-    """How to write what was probably meant."""
+    """Help with the probably intended value."""
     if place.noun == "optimizer parameter":
         return _optimizer_help(place.name, node)
     kinds = kind.kinds if isinstance(kind, OneOf) else (kind,)
@@ -196,7 +195,7 @@ def _type_help(kind: Kind, node: Node, place: Place) -> str | None:
 
 
 def _shape_help(kind: Kind, node: Node) -> str | None:
-    """How to write a text as a truth value, a list or a map, and a list as a map or the other way round."""
+    """Help with a text in place of a Boolean, a list or a map, and with a list in place of a map or vice versa."""
     match node:
         case Scalar(text=text):
             return _text_help(kind, node, text)
@@ -229,7 +228,7 @@ _EQUATION: Final = re.compile(r"\s*(d[A-Za-z]\w*/dt)\s*=\s*([^=].*)", re.ASCII)
 
 
 def _known_mistake(kind: Kind, node: Node) -> str | None:
-    """How to write what another language writes so."""
+    """Help with the syntax of another language."""
     text = node.text if isinstance(node, Scalar) else ""
     match kind:
         case Value(integer=True) if isinstance(node, Scalar) and isinstance(node.value, float):
@@ -260,7 +259,7 @@ def _known_mistake(kind: Kind, node: Node) -> str | None:
 
 
 def _optimizer_help(name: str, node: Node) -> str | None:
-    """Settings of other frameworks' optimizers that are no numbers."""
+    """Help with non-numeric settings of other frameworks' optimizers."""
     if name == "betas" and isinstance(node, Sequence) and len(node.items) == 2:
         first, second = (i.text if isinstance(i, Scalar) else "..." for i in node.items)
         return f"write `beta1: {first}, beta2: {second}`"
@@ -298,7 +297,7 @@ def _one_key_meant(kind: OneKey, node: Node, text: str) -> str | None:
 
 
 def nest_rule(kind: OneKey, node: Mapping) -> str | None:
-    """How `{rule: fixed_indegree, indegree: 10}`, as in NEST, is written here."""
+    """The form of NEST's `{rule: fixed_indegree, indegree: 10}` in this language."""
     rule = node.get("rule")
     if "rule" not in kind.by_name or not isinstance(rule, Scalar) or not isinstance(rule.value, str):
         return None
@@ -341,7 +340,7 @@ def name_help(pattern: str, example: str, name: str = "") -> str:
 
 
 _SWITCHES: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
-"""Words that YAML 1.1 took for truth values."""
+"""Boolean words of YAML 1.1."""
 
 
 @lru_cache(maxsize=256)

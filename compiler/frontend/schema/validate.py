@@ -2,12 +2,11 @@
 
 Assumes: a tree as the YAML loader gives it, before or after `use`, `for`, `repeat` and classes are
 expanded.
-Guarantees: one diagnostic per place that is wrong, all of them in one go, each at its key or value;
-what the language describes but no later stage can lower yet is refused here (E0801). Nesting is
-bounded by the loader, so recursion is safe.
-Does not: look a name up, read a file, parse an expression or check a unit. Beyond the JSON Schema
-it refuses only 3.0 where a whole number is due, `.nan` and `.inf` (JSON cannot tell or write them),
-and what E0801 stands for.
+Guarantees: one diagnostic per invalid node, all of them in one pass, each at its key or value; constructs of the
+language that no later stage can lower yet are rejected here (E0801). Nesting is bounded by the loader, so recursion is
+safe.
+Does not: resolve a name, read a file, parse an expression or check a unit. Beyond the JSON Schema it rejects
+only 3.0 for an integer, `.nan` and `.inf` (JSON cannot distinguish or represent them), and the constructs of E0801.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ _FIRST_WORD = re.compile(r"`?([A-Za-z][A-Za-z0-9_]*)[`:]?")
 
 
 def validate(root: Node, sink: Sink, *, expanded: bool = False) -> None:
-    """Add a diagnostic to `sink` for everything in the file `root` that the language does not allow.
+    """Add a diagnostic to `sink` for everything in the file `root` that is invalid in the language.
 
-    With `expanded`, `use` and classes have been taken over: what is missing still comes from nowhere.
+    With `expanded`, `use` and classes have been expanded, so that missing keys are errors.
     """
     validate_kind(ROOT, root, sink, expanded=expanded)
 
 
 def validate_kind(kind: Kind, node: Node, sink: Sink, name: str = "", *, expanded: bool = False) -> None:
-    """Check `node` against any part of the language; `name` is what messages call it."""
+    """Check `node` against any part of the language; `name`: its name in messages."""
     _check(kind, node, Place(name, None, start(node), sink, False, expanded))
 
 
@@ -107,7 +106,7 @@ def _check_block(kind: Block, node: Node, place: Place) -> None:
     missing = _check_presence(kind, node, place, {_meant(h) for _, h in helped if h is not None}) if kind.ruled else []
     unexplained = False
     for entry, help in helped:
-        if help is None:  # one of them may be what is missing
+        if help is None:  # one of them may be the missing key
             lacking = f"; {joined(missing, 'and')} is missing" if missing and not unexplained else ""
             unexplained = True
             help = (allowed("the keys here are", fields) if fields else "no keys are allowed here") + lacking
@@ -118,7 +117,7 @@ def _check_block(kind: Block, node: Node, place: Place) -> None:
 
 
 def _check_presence(kind: Block, node: Mapping, place: Place, meant: set[str]) -> list[str]:
-    """What is missing. Reports keys that exclude each other; misspelt ones are `meant`."""
+    """The missing keys. Reports mutually exclusive keys; misspelt ones are `meant`."""
     there = {e.key.text for e in node.entries}
     for group in kind.one_of:
         present = [k for k in group if k in there]
@@ -147,7 +146,7 @@ def _check_presence(kind: Block, node: Mapping, place: Place, meant: set[str]) -
 
 
 def _example_of_missing(kind: Block, there: set[str]) -> str | None:
-    """What the first missing key might look like."""
+    """An example of the first missing key."""
     groups = [g for g in (*kind.one_of, kind.at_least_one) if g and not there.intersection(g)]
     needed = [o for k, others in kind.needs if k in there for o in others]
     for key in (*kind.required, *needed, *(g[0] for g in groups)):
@@ -158,12 +157,12 @@ def _example_of_missing(kind: Block, there: set[str]) -> str | None:
 
 
 def _help_of_key(kind: Block, key: str) -> str | None:
-    """What to write instead of a key that the block has not; None where nothing is near."""
+    """The replacement of an unknown key; None without a close candidate."""
     return elsewhere(kind.elsewhere, key) or did_you_mean(key.replace("-", "_"), kind.by_name)
 
 
 def _meant(help: str) -> str:
-    """The key that a help with an unknown one names."""
+    """The key suggested by the help with an unknown one."""
     word = _FIRST_WORD.search(help.removeprefix("write ").removeprefix("did you mean "))
     return "" if word is None else word[1]
 
@@ -223,7 +222,7 @@ def _check_one_key(kind: OneKey, node: Node, place: Place) -> None:
 
 
 def _refused(alternative: Alternative, kind: OneKey, place: Place) -> Place:
-    """E0801 where `found` is not supported yet; the place to go on with."""
+    """E0801 where `found` is not supported yet; the context to continue with."""
     if alternative.supported or place.quiet:
         return place
     message = f"`{alternative.name}` {kind.noun} is not supported yet"
@@ -232,7 +231,7 @@ def _refused(alternative: Alternative, kind: OneKey, place: Place) -> Place:
 
 
 def _alternative(kind: OneKey, word: Scalar, place: Place) -> Alternative | None:
-    """The alternative that `word` names, or None with an error."""
+    """The alternative named by `word`, or None with an error."""
     known = kind.by_name
     alternative = known.get(word.text)
     if alternative is not None:
@@ -259,7 +258,7 @@ def _not_one_key(kind: OneKey, node: Mapping, place: Place) -> None:
 
 
 def _one_key_help(kind: OneKey, node: Mapping, keys: list[str], place: Place) -> str | None:
-    """How keys that stand beside each other were probably meant."""
+    """The probable intent of adjacent keys."""
     help = nest_rule(kind, node)
     if help is not None:
         return help
@@ -319,13 +318,13 @@ def _check_one_of(kind: OneOf, node: Node, place: Place) -> None:
     problems = [scalar_problem(k, node, place) for k in kind.scalars]
     if None in problems:
         return
-    # A bound or a word is nearer to what was meant than a type.
+    # A violated bound or an unknown word is a closer match than a wrong type.
     nearest = next((p for p in problems if p is not None and p.code != "E0102"), None)
     _report(nearest or type_problem(kind, node, place), node, place)
 
 
 def _choose(kind: OneOf, node: Node) -> Kind | None:
-    """The list or map kind that is meant by a list or a map."""
+    """The list or map kind that best matches a list or a map."""
     match node:
         case Sequence():
             return next((k for k in kind.kinds if isinstance(k, ListOf)), None)
@@ -337,7 +336,7 @@ def _choose(kind: OneOf, node: Node) -> Kind | None:
 
 
 def _fit(kind: Block | OneKey | MapOf, node: Mapping) -> tuple[int, int]:
-    """How well the keys of `node` fit: known keys count, then one-key maps come before blocks."""
+    """Match score of the keys of `node`: by known keys, then one-key maps before blocks."""
     if isinstance(kind, MapOf):
         return (0, 2)
     return (sum(e.key.text in kind.by_name for e in node.entries), int(isinstance(kind, OneKey)))
@@ -349,14 +348,14 @@ def _wrong_type(kind: Kind, node: Node, place: Place) -> None:
 
 def _report(problem: Problem | None, node: Node, place: Place) -> None:
     if problem is not None:
-        # A value that is not there has no text; its key is what a reader looks at.
+        # An absent value has no text; its key is underlined.
         empty = isinstance(node, Scalar) and node.span.start == node.span.end
         span = place.at if empty else node.span
         place.sink.error(problem.code, problem.message, span, problem.help)
 
 
 def start(node: Node) -> Span:
-    """What to underline for a node as a whole: its first key, rather than all of its lines."""
+    """The span to underline for a whole node: its first key, rather than all of its lines."""
     if isinstance(node, Mapping) and node.entries:
         return node.entries[0].key.span
     return node.span

@@ -1,8 +1,8 @@
-"""Words of the validator's messages: lists of names, what was found, what to write instead.
+"""Wording of the validator's messages: lists of names, actual values, suggestions.
 
 Assumes: the located tree.
-Guarantees: pure text; nothing is reported here.
-Does not: decide what is wrong.
+Guarantees: pure functions of text; nothing is reported here.
+Does not: detect errors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from compiler.expr.keys.kinds import plural
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence
 
 MANY = 12
-"""How many names a message lists."""
+"""The number of names that a message lists."""
 
 
 def found(node: Node) -> str:
@@ -35,7 +35,7 @@ def found(node: Node) -> str:
 
 
 def elsewhere(words: Words[str, str], key: str) -> str | None:
-    """What stands in this language for the word `key` of another, whatever its capitals and `_`."""
+    """The equivalent in this language of the word `key` of another, ignoring case and `_`."""
     target = words.get(key) or next((t for w, t in words.items() if letters_of(w) == letters_of(key)), None)
     return None if target is None else f"write {target}"
 

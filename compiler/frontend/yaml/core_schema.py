@@ -1,9 +1,8 @@
-"""YAML 1.2 core schema: what a plain scalar's text means (YAML 1.2.2, section 10.3).
+"""YAML 1.2 core schema: tag resolution of plain scalars (YAML 1.2.2, section 10.3).
 
 Assumes: text of one plain scalar, without surrounding white space.
-Guarantees: `on`, `off`, `yes`, `no`, `1_000`, `0b1` and `1:30` are strings, as the core schema
-says.
-Does not: report anything; a number that Python or float64 cannot hold comes back as `UNREADABLE`.
+Guarantees: `on`, `off`, `yes`, `no`, `1_000`, `0b1` and `1:30` are strings, as in the core schema.
+Does not: report anything; a number not representable in Python or float64 is `UNREADABLE`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ WORDS: Final[dict[str, Value]] = {
     "FALSE": False,
 }
 
-# One object, because nan is equal to nothing but is found equal to itself inside of tuples.
+# One object, because nan is unequal to everything, but tuples compare elements by identity first.
 NAN: Final = math.nan
 
 _INT: Final = re.compile(r"[-+]?[0-9]+\Z", re.ASCII)
@@ -38,7 +37,7 @@ _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?
 _INFINITY: Final = re.compile(r"[-+]?\.(inf|Inf|INF)\Z")
 _NAN: Final = re.compile(r"\.(nan|NaN|NAN)\Z")
 _MAY_START_A_NUMBER: Final = frozenset("+-.0123456789")
-_MAX_INT_DIGITS: Final = 300  # of which each is a float64 too, so that comparing and converting cannot fail
+_MAX_INT_DIGITS: Final = 300  # each also representable as float64, so that comparison and conversion cannot fail
 
 
 class Unreadable:
@@ -46,7 +45,7 @@ class Unreadable:
 
 
 UNREADABLE: Final = Unreadable()
-"""A number by its form, but an int of hundreds of digits or a float beyond float64's range."""
+"""A number by its syntax, but an int of hundreds of digits or a float beyond the range of float64."""
 
 
 def resolve(text: str) -> Value | Unreadable:

@@ -1,8 +1,8 @@
-"""What the YAML parser complains about, in this project's words.
+"""Syntax errors of the YAML parser, in this project's wording.
 
-Assumes: exceptions of PyYAML (libyaml's messages and those of its Python twin).
-Guarantees: each syntax error becomes one Diagnostic at the place that a user has to change.
-Does not: parse; it looks at the text around the parser's marks only.
+Assumes: exceptions of PyYAML (messages of libyaml and of its Python counterpart).
+Guarantees: each syntax error becomes one Diagnostic at the span that a user has to change.
+Does not: parse; it inspects only the text around the parser's marks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_REPORTED: Final = 20
 
 
 def refused_characters(file: SourceFile, sink: Sink) -> bool:
-    """Report characters that no YAML text may hold; True when there are any."""
+    """Report characters that are invalid in YAML; True when there are any."""
     refused = False
     for number, match in enumerate(_REFUSED.finditer(file.text)):
         if number == _MAX_REPORTED:
@@ -56,7 +56,7 @@ def refused_characters(file: SourceFile, sink: Sink) -> bool:
 
 @dataclass(frozen=True)
 class _Complaint:
-    """An exception of the parser. `at`: where it was noticed; `opened`: where what it was in begins."""
+    """An exception of the parser. `at`: where it was detected; `opened`: the start of the enclosing construct."""
 
     file: SourceFile
     sink: Sink
@@ -104,7 +104,7 @@ def explain_syntax_error(error: yaml.YAMLError, file: SourceFile, sink: Sink) ->
 
 
 def _in_a_scalar(c: _Complaint) -> bool:
-    """Characters that no value may begin with, and quotes. Whether that is the mistake."""
+    """Characters that no value may begin with, and quotes. Whether that is the error."""
     if c.problem.startswith("mapping values are not allowed"):
         _unexpected_colon(c.file, c.at, c.sink)
         return True
@@ -125,7 +125,7 @@ def _in_a_scalar(c: _Complaint) -> bool:
 
 
 def _in_a_collection(c: _Complaint) -> bool:
-    """Brackets, keys without a colon, and indentation. Whether that is the mistake."""
+    """Brackets, keys without a colon, and indentation. Whether that is the error."""
     if c.problem.startswith(("did not find expected ',' or", "expected ',' or")):
         _unclosed_bracket(c.file, c.at, c.start, c.sink)
         return True
@@ -160,7 +160,7 @@ def _no_entry(c: _Complaint) -> bool:
 
 
 def _of_properties(c: _Complaint) -> bool:
-    """Block scalars, anchors, tags, directives and the ends of documents. Whether that is the mistake."""
+    """Block scalars, anchors, tags, directives and the ends of documents. Whether that is the error."""
     if "block scalar" in c.context:
         help = "put the value in quotes if it begins with `>` or `|`"
         message = "after `>` or `|` the line must end; the text begins on the next line"

@@ -1,10 +1,9 @@
-"""The located tree: what a YAML file says, with a span on every node and no meaning given to it yet.
+"""The located tree: the syntax tree of a YAML file with a span on every node, before interpretation.
 
 Assumes: spans from compiler.core.source.
-Guarantees: nodes are frozen; equality is structural and never looks at spans; a tree is at most as
-deep as the loader allows (compiler/frontend/yaml/yaml12.py), so functions here may recurse. Subtrees may
-be shared.
-Does not: know the language's keys, read files or check types.
+Guarantees: nodes are frozen; equality is structural and ignores spans; the depth of a tree is bounded by the loader
+(compiler/frontend/yaml/yaml12.py), so functions here may recurse. Subtrees may be shared.
+Does not: depend on the language's keys, read files or check types.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Plain: TypeAlias = Value | list["Plain"] | dict[str, "Plain"]
 
 @dataclass(slots=True, unsafe_hash=True)
 class Scalar:
-    """One scalar: `text` is its content after unquoting, `value` what YAML 1.2 core makes of it."""
+    """One scalar: `text`: its content after unquoting; `value`: its value in the YAML 1.2 core schema."""
 
     value: Final[Value]
     text: Final[str]
@@ -59,7 +58,7 @@ class Mapping:
         """The entry called `name`, or None."""
         index = self._index
         if index is None:
-            # Made on first use: most mappings of a large file are only walked over.
+            # Built on first use: most mappings of a large file are only iterated.
             index = self._index = {e.key.text: e for e in self.entries}
         return index.get(name)
 
@@ -93,7 +92,7 @@ Node: TypeAlias = Scalar | Mapping | Sequence
 
 
 def kind_of(node: Node) -> str:
-    """What a reader calls the kind of `node`: "a mapping", "a list", "a string", "a number", ..."""
+    """The user-facing name of the kind of `node`: "a mapping", "a list", "a string", "a number", ..."""
     match node:
         case Mapping():
             return "a mapping"
@@ -110,12 +109,12 @@ def kind_of(node: Node) -> str:
 
 
 def with_entries(old: Mapping, entries: Iterable[Entry]) -> Mapping:
-    """`old` with other entries, at the same place."""
+    """`old` with other entries, at the same span."""
     return Mapping(tuple(entries), old.span)
 
 
 def with_items(old: Sequence, items: Iterable[Node]) -> Sequence:
-    """`old` with other items, at the same place."""
+    """`old` with other items, at the same span."""
     return Sequence(tuple(items), old.span)
 
 
@@ -135,10 +134,9 @@ def with_entry(old: Mapping, name: str, value: Node) -> Mapping:
 
 
 def with_origin(node: Node, origin: Origin) -> Node:
-    """A copy of `node` in which every span remembers `origin`.
+    """A copy of `node` in which every span records `origin`.
 
-    `origin` is the newest and therefore outermost step: it goes behind the steps that a span
-    already has.
+    `origin` is the newest and therefore outermost step: it is appended to the existing steps of a span.
     """
     # Nodes of one subtree nearly always share their chain, so each distinct chain is rebuilt once.
     chains: dict[int, tuple[Origin | None, Origin]] = {}
@@ -205,7 +203,7 @@ def to_plain(node: Node) -> Plain:
 
 
 def scalar(value: Value, span: Span = NOWHERE) -> Scalar:
-    """A scalar that no text stands for, written as YAML would."""
+    """A scalar without source text, in YAML syntax."""
     match value:
         case None:
             text = "null"

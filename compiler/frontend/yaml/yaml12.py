@@ -1,10 +1,10 @@
 """From the text of one YAML file to a located tree (compiler/frontend/yaml/tree.py).
 
-Assumes: PyYAML, with libyaml where it is installed so (without, loading is about 20 times slower).
-Guarantees: strict YAML 1.2 core scalars, string keys, no duplicate keys, no tags, no merge keys,
-one document; nesting, aliases and size are bounded, so that no input takes long or ends in anything
-but diagnostics; every node has a span that counts characters of the file's text.
-Does not: know the language's keys. An alias gives the very node that it names, not a copy.
+Assumes: PyYAML, with libyaml where available (without, loading is about 20 times slower).
+Guarantees: strict YAML 1.2 core scalars, string keys, no duplicate keys, no tags, no merge keys, one document;
+nesting, aliases and size are bounded, so that every input ends in bounded time, with a tree or diagnostics; every node
+has a span that counts characters of the file's text.
+Does not: depend on the language's keys. An alias gives the identical node, not a copy.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _LOADER: Final = yaml.CLoader if yaml.__with_libyaml__ else yaml.Loader
 
 
 def load_file(path: Path, sink: Sink, shown: str | None = None) -> Node | None:
-    """The tree of the file at `path`, or None with errors in `sink`; messages call it `shown`."""
+    """The tree of the file at `path`, or None with errors in `sink`; `shown`: its name in messages."""
     name = shown if shown is not None else str(path)
     source = read_source(path, sink, name)
     return None if source is None else load_text(source, sink)
 
 
 def _near(path: Path, shown: str) -> str | None:
-    """The file of the same folder that was probably meant."""
+    """The probably intended file of the same folder."""
     try:
         beside = [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")]
     except OSError:
@@ -89,7 +89,7 @@ def read_source(path: Path, sink: Sink, shown: str) -> SourceFile | None:
     try:
         return SourceFile(shown, data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        # The text is shown with the bad bytes replaced; all before the first one is as it stands.
+        # The text is shown with invalid bytes replaced; all before the first one is unchanged.
         text = data.decode("utf-8", errors="replace")
         at = len(data[: error.start].decode("utf-8"))
         sink.error(
@@ -104,8 +104,8 @@ def read_source(path: Path, sink: Sink, shown: str) -> SourceFile | None:
 def load_text(file: SourceFile, sink: Sink) -> Node | None:
     """The tree of a file's text; None when its syntax is broken or it is empty.
 
-    Mistakes that leave the structure readable (a duplicate key, a tag, ...) are errors in `sink`
-    too, but the tree is returned, so that later stages can report more in the same run.
+    Recoverable errors (a duplicate key, a tag, ...) are also added to `sink`, but the tree is returned, so that later
+    stages can report more in the same run.
     """
     text = file.text
     if len(text) > MAX_BYTES:
@@ -137,16 +137,16 @@ def _too_large(span: Span, sink: Sink) -> None:
 
 
 class _Stopped(Exception):
-    """Loading cannot go on; the reason is in the sink."""
+    """Loading is aborted; the reason is in the sink."""
 
 
 @dataclass(slots=True)
 class _Anchored:
-    """A node that an alias may name. `node` is None while the node is still open."""
+    """The target of aliases. `node` is None while the node is still open."""
 
     start: int
     node: Node | None = None
-    size: int = 1  # nodes that it stands for, aliases expanded
+    size: int = 1  # its number of nodes, aliases expanded
     height: int = 0  # levels of nesting in it
 
 
@@ -160,13 +160,13 @@ class _Frame:
     anchor: _Anchored | None
     first: int  # value of the node counter when it was opened
     out: list[Any] = field(default_factory=list)  # entries of a mapping, nodes of a list
-    key: Scalar | None = None  # read, its value not yet
+    key: Scalar | None = None  # read, its value is pending
     height: int = 1
     open_paren: Scalar | None = None  # the item of a flow collection before a comma in `f(a, b)`
 
 
 class _Builder:
-    """Consumes parser events with a stack of its own: no recursion, whatever the nesting."""
+    """Consumes parser events with an explicit stack: no recursion for any nesting."""
 
     def __init__(self, file: SourceFile, sink: Sink) -> None:
         self.file = file
@@ -204,7 +204,7 @@ class _Builder:
         return self.root
 
     def _scalar(self, event: Any, frame: _Frame | None) -> None:
-        """Millions of scalars pass here, so what most of them need is done on local names, without another call."""
+        """Hot path of millions of scalars: the common case uses local names, without further calls."""
         file = self.file
         self.count += 1
         written = event.value
@@ -293,7 +293,7 @@ class _Builder:
         return frame
 
     def _place(self, frame: _Frame, node: Node) -> None:
-        """Put a finished collection, or what an alias names, where it belongs."""
+        """Attach a finished collection, or the target of an alias, to its parent."""
         if not frame.is_map:
             frame.out.append(node)
         elif frame.key is not None:
@@ -381,7 +381,7 @@ class _Builder:
             help = "a value that begins with `:` must be in quotes"
             self.sink.error("E0009", "there is no key before this `:`", node.span, help)
         elif self._inside_of_parentheses():
-            pass  # E0028 is told where they close
+            pass  # E0028 is reported where they close
         else:
             what = {bool: "a truth value", int: "a number", float: "a number"}
             kind = what.get(type(node.value), "null")
@@ -390,7 +390,7 @@ class _Builder:
             self.sink.error("E0009", message, node.span, help)
 
     def _inside_of_parentheses(self) -> bool:
-        """Whether `(1, 2)` stands in a mapping, whose later numbers look like keys."""
+        """Whether `(1, 2)` is in a mapping, whose later numbers look like keys."""
         opened = self.stack[-1].open_paren if self.stack else None
         return opened is not None and _CLOSED.match(self.file.text, opened.span.start) is not None
 
@@ -445,7 +445,7 @@ class _Builder:
 
 
 def _end_of(frame: _Frame) -> int:
-    """Where a block collection ends: with its last node (the parser adds white space)."""
+    """The end of a block collection: that of its last node (the parser adds white space)."""
     if not frame.out:
         return frame.start
     last: Entry | Node = frame.out[-1]
@@ -453,5 +453,5 @@ def _end_of(frame: _Frame) -> int:
 
 
 def _end_of_text(text: str, span: Span) -> int:
-    """Where a block scalar ends, less the white space after it."""
+    """The end of a block scalar, without trailing white space."""
     return span.start + len(text[span.start : span.end].rstrip())

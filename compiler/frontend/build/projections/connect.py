@@ -1,8 +1,8 @@
-"""Connectivity: from a resolved block of `connect` to the rule of a family and its arguments at each member.
+"""Connectivity: from a resolved block of `connect` to the rule of a family and its arguments per member.
 
 Assumes: populations have been built.
-Guarantees: probabilities are in [0, 1], numbers whole and no larger than what can be drawn; populations fit the rule
-(sizes, shapes, pairs); a storage that the rule cannot have is refused.
+Guarantees: probabilities are in [0, 1], counts are integers within the range of the random generator; populations are
+compatible with the rule (sizes, shapes, pairs); a storage incompatible with the rule is an error.
 Does not: draw connections, read lists of pairs (pairs.py), expressions (rule.py) or kernels
 (kernels.py).
 """
@@ -36,7 +36,7 @@ Arguments = Callable[[str, str, dict[str, Any]], "Args | None"]
 
 @dataclass
 class Connectivity:
-    """What `connect` says of one family. `rule`, `storage`, `probability`, `planes`: as in Projection
+    """The connectivity of one family. `rule`, `storage`, `probability`, `planes`: as in Projection
     (ir/level0/model.py)."""
 
     rule: str
@@ -51,24 +51,24 @@ class Connectivity:
 
     @property
     def count(self) -> int | None:
-        """How many values a list or a file gives, where that is known: one per pair."""
+        """The number of values in a list or file, where it is known: one per pair."""
         return None if self.pairs is None else len(self.pairs.pairs)
 
     @property
     def listed(self) -> bool:
-        """Whether weights may be given as a list or in a file: for pairs, and for the elements of a kernel (whose
-        `weight` refuses what it cannot have)."""
+        """Whether weights may be a list or a file: for pairs, and for the elements of a kernel (whose `weight` rejects
+        invalid ones)."""
         return self.pairs is not None or self.planes is not None
 
     def weight(self, value: l0.Value, source: str, target: str, family: Family) -> l0.Value | None:
-        """The weight of one member as level 0 has it; None after an error."""
+        """The level-0 weight of one member; None after an error."""
         if self.planes is None:
             return value
         return self.kernels.weight(value, self.planes, source, target, family)
 
 
 def connectivity(entry: tree.Entry, family: Family) -> Connectivity | None:
-    """What the one key of `connect` says; None after an error that leaves nothing to check members with."""
+    """The alternative that `connect` chooses; None after an error that makes checking members impossible."""
     name, at, c = entry.name, entry.key.span, family.c
     r = Reader(part(CONNECT.by_name[name].kind, Block), mapping(entry.value), c, family.names)
     storage = read_storage(name, r)
@@ -137,7 +137,7 @@ def _probability(r: Reader, own: int, family: Family) -> Arguments:
 
 
 def _number(rule: str, r: Reader, own: int, family: Family) -> Arguments:
-    """`number` of the rules that fix one; the first member that cannot have so many is reported."""
+    """`number` of the rules with a fixed count; the first member for which it is too large is reported."""
     node, c = r.get("number"), family.c
     if node is None:
         return lambda s, t, env: None

@@ -1,8 +1,8 @@
-"""Delays: whole steps, or distributions of them, at each member of a family.
+"""Delays: integer steps, or distributions of them, per member of a family.
 
 Assumes: the time step is known.
-Guarantees: delays are at least 0 and at most MAX_DELAY steps, and whole unless rounding is asked for.
-Does not: draw them.
+Guarantees: delays are at least 0 and at most MAX_DELAY steps, and integer steps unless rounding is requested. Does
+not: sample them.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
 
 MAX_DELAY = 1 << 20
-"""Steps; what is under way is held in a ring of this many slots at most."""
+"""Steps; the largest number of slots of the ring buffer of pending deliveries."""
 
 Delay = Callable[[dict[str, Any]], "int | l0.Distribution | l0.Listed | None"]
 
 
 def longest(delays: l0.Distribution | l0.Listed) -> int:
-    """The largest of delays that differ from synapse to synapse, in steps."""
+    """The largest of per-synapse delays, in steps."""
     if isinstance(delays, l0.Listed):
         return int(max(delays.values, default=0.0))
     return math.ceil(dict(delays.args)["high" if delays.kind == "uniform" else "max"])
 
 
 def _drawn_delay(node: tree.Mapping, family: Family, step: Step) -> Delay:
-    """Delays that differ from synapse to synapse: their distribution at each member, in steps."""
+    """Per-synapse delays: their distribution for each member, in steps."""
     c, kind = family.c, node.entries[0]
     block = mapping(kind.value)
     if block is None:
@@ -70,7 +70,7 @@ def _drawn_delay(node: tree.Mapping, family: Family, step: Step) -> Delay:
 
 
 def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, c: Context) -> l0.Distribution | None:
-    """A distribution of delays (ms) in units of the step; a normal one is cut at 0 (or its `min`) and ten
+    """A distribution of delays (ms) in units of the step; a normal one is truncated at 0 (or its `min`) and ten
     standard deviations (or its `max`). Of a lognormal one, mean and standard deviation are those of the logarithm."""
     given = dict(value.args)
     low, high = ("low", "high") if value.kind == "uniform" else ("min", "max")
@@ -101,7 +101,7 @@ def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, c: Contex
 
 
 def _listed_delays(node: Node, family: Family, step: Step, count: int | None) -> Delay:
-    """A delay for each of `count` given pairs, in their order: the same at each member."""
+    """A delay for each of `count` listed pairs, in their order: the same for each member."""
     c = family.c
     if count is None:
         message = "delays from a list or a file need connections that are given one by one"
@@ -124,7 +124,7 @@ def _listed_delays(node: Node, family: Family, step: Step, count: int | None) ->
     else:
         return lambda env: None
     steps = np.zeros(count)
-    for time in np.unique(times).tolist():  # one mistake is told, not one for each connection
+    for time in np.unique(times).tolist():  # one error is reported, not one per connection
         found = steps_of(time, node.span, c.sink, "each `delay`", step)
         if found is None:
             return lambda env: None
@@ -138,18 +138,18 @@ def _listed_delays(node: Node, family: Family, step: Step, count: int | None) ->
 
 
 def one_by_one(node: Node | None) -> bool:
-    """Whether a delay is given for each connection: a list or an array."""
+    """Whether delays are listed per connection: a list or an array."""
     block = mapping(node)
     return isinstance(node, tree.Sequence) or (block is not None and block.get("file") is not None)
 
 
 def _no_delay(env: dict[str, Any]) -> None:
-    """Without a time step there are no delays in steps; its mistake was reported."""
+    """Without a time step there are no delays in steps; its error was reported."""
 
 
 def delay_steps(r: Reader, family: Family, count: int | None = None) -> Delay:
-    """The delay at each member: whole steps, or delays that differ from connection to connection: a distribution of
-    steps, or the steps of each of `count` given pairs."""
+    """The delay of each member: integer steps, or per-connection delays: a distribution of steps, or the steps of each
+    of `count` listed pairs."""
     node = r.get("delay")
     step, block = family.populations.step, mapping(node)
     if node is not None and one_by_one(node):
@@ -162,7 +162,7 @@ def delay_steps(r: Reader, family: Family, count: int | None = None) -> Delay:
 
 
 def whole_delay(r: Reader, key: str, family: Family) -> Callable[[dict[str, Any]], int | None]:
-    """The time under a key at each member, in whole steps: given so, or rounded where that is asked for."""
+    """The time under a key for each member, in integer steps: exact, or rounded where that is requested."""
     c, step, node, what = family.c, family.populations.step, r.get(key), f"`{key}`"
     if node is None:
         absent = r.steps(key, step)
@@ -184,7 +184,7 @@ def whole_delay(r: Reader, key: str, family: Family) -> Callable[[dict[str, Any]
             return None
         if value not in known:
             if None in known.values():
-                return None  # one mistake is told once, not for every member
+                return None  # one error is reported once, not per member
             count = steps_of(value, at, c.sink, what, step, nearest=nearest, roundable=True)
             if count is not None and count > MAX_DELAY:
                 message = f"{what} is {count:,} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"

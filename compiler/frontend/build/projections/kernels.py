@@ -1,10 +1,11 @@
-"""`conv2d` and `avg_pool2d` between populations with a shape: the kernel's layout, and weights that positions share.
+"""`conv2d` and `avg_pool2d` between populations with a shape: the kernel's layout, and weights shared between
+positions.
 
 Assumes: populations have been built.
-Guarantees: the target has the shape that the operation gives; the weight of a convolution has one number for each
-element of the kernel in the order (out channel, in channel, row, column), or one for all; that of a pooling is divided
-by the size of its window, so that it is a mean.
-Does not: store anything (Toeplitz, in ir/level2/program.py, says which pairs are connected).
+Guarantees: the target has the output shape of the operation; the weight of a convolution has one value per element of
+the kernel in the order (out channel, in channel, row, column), or one for all; that of a pooling is divided by the
+window size, so that it computes a mean.
+Does not: store anything (Toeplitz, in ir/level2/program.py, defines the connected pairs).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def read_planes(rule: str, r: Reader) -> l0.Planes | None:
 
 
 def layout(population: l0.Population) -> tuple[int, int, int] | None:
-    """(channels, height, width); None for a population that is not laid out in a plane."""
+    """(channels, height, width); None for a population without a two-dimensional layout."""
     match population.shape:
         case (c, h, w):
             return c, h, w
@@ -49,7 +50,7 @@ def layout(population: l0.Population) -> tuple[int, int, int] | None:
 
 
 def check_planes(rule: str, planes: l0.Planes, source: str, target: str, at: Span, family: Family) -> bool:
-    """Whether two populations have the shapes that the operation needs; an error where not."""
+    """Whether two populations have the shapes required by the operation; reports an error if not."""
     populations, sink = family.populations, family.c.sink
     a, b = populations.built[source], populations.built[target]
     places = tuple(Related("declared here", populations.places[p]) for p in dict.fromkeys((source, target)))
@@ -86,12 +87,12 @@ def check_planes(rule: str, planes: l0.Planes, source: str, target: str, at: Spa
 
 @dataclass
 class Kernels:
-    """Weights that all positions share, checked once for each file and layout."""
+    """Weights shared between all positions, checked once per file and layout."""
 
     _known: dict[tuple[object, ...], tuple[l0.Value, l0.Value | None]] = field(default_factory=dict)
 
     def weight(self, value: l0.Value, planes: l0.Planes, source: str, target: str, family: Family) -> l0.Value | None:
-        """The weight as level 0 has it: the kernel's elements, or one number; None after an error."""
+        """The level-0 weight: the kernel's elements, or one number; None after an error."""
         built = family.populations.built
         a, b = layout(built[source]), layout(built[target])
         if a is None or b is None:
@@ -99,7 +100,7 @@ class Kernels:
         kh, kw = planes.kernel
         shape = (a[0], kh, kw) if planes.depthwise else (b[0], a[0], kh, kw)
         key = (id(value), shape)
-        if key not in self._known:  # the value is kept, so that its id stays its own
+        if key not in self._known:  # the value is kept alive, so that its id stays unique
             self._known[key] = value, _weight(value, planes, shape, family.c)
         return self._known[key][1]
 
@@ -130,7 +131,7 @@ def _weight(value: l0.Value, planes: l0.Planes, shape: tuple[int, ...], c: Conte
 
 
 def _header(path: str, array: str | None) -> Header | None:
-    """The header of an array; None where there is none to read (.csv)."""
+    """The header of an array; None for formats without one (.csv)."""
     try:
         return headers(Path(path)).get(array or "")
     except (OSError, ValueError):

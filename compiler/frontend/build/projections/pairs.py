@@ -1,8 +1,7 @@
-"""`connect: {pairs: ...}`: connections that are given one by one.
+"""`connect: {pairs: ...}`: explicit lists of connections.
 
 Assumes: a validated block.
-Guarantees: pairs of whole numbers from 0 in the user's order; that they fit the populations is
-checked per member.
+Guarantees: pairs of integers from 0 in the user's order; their range is checked per member.
 Does not: sort.
 
 Files: an .npz with two arrays, a .csv with two named columns, or a SONATA edges file (HDF5): the data sets
@@ -30,13 +29,13 @@ from compiler.frontend.yaml.tree import Node, Scalar
 
 @dataclass
 class Pairs:
-    """Pairs (source, target), and where each stands (one place for those of a file)."""
+    """Pairs (source, target), and the span of each (one span for all of a file)."""
 
     pairs: tuple[tuple[int, int], ...]
     places: tuple[tuple[Span, Span], ...]
 
     def check(self, source: str, target: str, populations: Populations, c: Context) -> None:
-        """E0106 for the first index that is not one of a neuron."""
+        """E0106 for the first index that is out of range."""
         sizes = (populations.built[source].size, populations.built[target].size)
         if not self.pairs:
             return
@@ -111,7 +110,7 @@ def _from_file(file: Scalar, r: Reader) -> Pairs | None:
 
 
 def _group(found: dict[str, Header], sonata: bool, file: Scalar, r: Reader) -> str | None:
-    """What the names of the two arrays begin with: the population of edges in a SONATA file; None after an error."""
+    """The common prefix of the names of the two arrays: the edge population in a SONATA file; None after an error."""
     c, node = r.c, r.get("population")
     if not sonata:
         if node is None:
@@ -119,7 +118,7 @@ def _group(found: dict[str, Header], sonata: bool, file: Scalar, r: Reader) -> s
         c.sink.error("E0702", f"`{file.text}` has no populations of edges", node.span, "only SONATA files (`.h5`) have")
         return None
     if r.get("sources") is not None and r.get("targets") is not None and node is None:
-        return ""  # any HDF5 file: both are paths of data sets
+        return ""  # any HDF5 file: both are paths of datasets
     names = sorted({name.split("/")[1] for name in found if name.startswith("edges/") and name.count("/") >= 2})
     known = ", ".join(f"`{n}`" for n in names)
     if isinstance(node, Scalar):

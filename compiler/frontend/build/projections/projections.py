@@ -1,11 +1,11 @@
 """Projections: from resolved blocks of `projections` to families with a table of members.
 
 Assumes: populations have been built.
-Guarantees: members stand in the order of sources, then targets, each in the order in which `from`
-and `to` name them (`all` and classes: in the order of `populations`); a member whose probability or
-number of connections is 0 does not exist. Weights have the dimension of the input, delays are whole
-steps. With a synapse, its parameters and states have values at every member, and it fits its neurons.
-Does not: draw connections.
+Guarantees: members stand in the order of sources, then targets, each in the order in which `from` and `to` name them
+(`all` and classes: in the order of `populations`); members whose probability or number of connections is 0 are
+omitted. Weights have the dimension of the input, delays are integer steps. The parameters and states of a synapse have
+values for every member, and it is compatible with its neurons.
+Does not: sample connections.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from compiler.frontend.yaml.tree import Node, Scalar
 def build_projections(
     root: tree.Mapping, c: Context, populations: Populations, synapses: Synapses
 ) -> tuple[l0.Projection, ...]:
-    """All families of the file that have no mistake."""
+    """All families of the file that have no error."""
     node = root.get("projections")
     sizes: dict[str, Dimension | None] = dict.fromkeys(SIZES, DIMENSIONLESS)
     shared = c.names.scope.extended(SIZES, sizes)
@@ -277,8 +277,7 @@ def _check_sources(node: Node | None, sources: tuple[str, ...] | None, populatio
 def _input(
     into: Node | None, targets: tuple[str, ...] | None, populations: Populations, c: Context
 ) -> tuple[Dimension | None, bool]:
-    """The dimension of the input that is delivered into (None: unknown), and whether every target
-    has it."""
+    """The dimension of the targeted input (None: unknown), and whether every target has it."""
     if not isinstance(into, Scalar):
         return None, False
     dimension: Dimension | None = None

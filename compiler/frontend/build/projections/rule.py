@@ -1,12 +1,12 @@
-"""`connect: {rule: ...}`: connections that an expression over indices, positions and distance decides.
+"""`connect: {rule: ...}`: connections defined by an expression over indices, positions and distance.
 
 Assumes: populations have been built; the values of the family are known.
-Guarantees: one expression for the family, a truth value or a probability, over `i`, `j`, sizes, positions and extents
-of both populations, and numbers that stand among the arguments of each member; `distance` is written out.
-Does not: evaluate it (the connections are drawn where the network is), or check that probabilities are at most 1.
+Guarantees: one expression for the family, a Boolean or a probability, over `i`, `j`, sizes, positions and extents of
+both populations, and numbers among the arguments of each member; `distance` is expanded.
+Does not: evaluate it (connections are generated at run time), or check that probabilities are at most 1.
 
-Positions: neuron k of a population of shape (channels, height, width) is in column x = k % width, row
-y = k // width % height and channel c = k // (height width). Without a shape, a population is a line.
+Positions: neuron k of a population of shape (channels, height, width) has column x = k % width, row
+y = k // width % height and channel c = k // (height width). Without a shape, a population is one-dimensional.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Rule:
 
 
 def extents(population: l0.Population) -> tuple[int, int]:
-    """Width and height of a population; one without a shape is a line."""
+    """Width and height of a population; height is 1 without a shape."""
     shape = population.shape or (population.size,)
     return shape[-1], shape[-2] if len(shape) > 1 else 1
 
@@ -113,7 +113,7 @@ def _whole(r: Reader, scope: Scope, c: Context) -> Expr | None:
 
 
 def _spacing(r: Reader, family: Family) -> tuple[float | None, Dimension]:
-    """The distance between neighbours of the grid, and its dimension: none, or a length."""
+    """The grid spacing, and its dimension: none, or a length."""
     node, kind = r.get("spacing"), value_of(r.of("spacing"))
     if node is None:
         return default_of(r.default("spacing")), DIMENSIONLESS
@@ -147,7 +147,7 @@ def _distance(periodic: bool, spaced: bool) -> Expr:
 
 
 def _grids_differ(a: l0.Population, b: l0.Population, node: tree.Node, family: Family) -> None:
-    """Report that two populations have no common grid; once for each pair of extents is enough."""
+    """Report that two populations have no common grid, once per pair of extents."""
     (w, h), (v, g) = extents(a), extents(b)
     message = (
         f"`distance` needs populations on one grid: `{a.name}` is {h:,} high and {w:,} wide, "

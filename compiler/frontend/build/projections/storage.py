@@ -1,9 +1,9 @@
-"""`storage`: how the connections of a family are held.
+"""`storage`: the storage format of the connections of a family.
 
 Assumes: a validated block of a connect rule.
-Guarantees: what comes out is a storage that level 0 knows, that the rule can have, and that has a place for the
-connections' values and what their statements need; anything else is refused with the reason.
-Does not: choose (`auto` stays).
+Guarantees: the result is a storage of level 0 that is compatible with the rule, with the connections' values and with
+their statements; anything else is an error with the reason.
+Does not: choose (`auto` is kept).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def read_storage(rule: str, r: Reader) -> str:
 
 
 def _problem(rule: str, asked: str, r: Reader) -> tuple[str | None, str | None]:
-    """Why the rule cannot have the storage, and what to write instead."""
+    """Why the storage is incompatible with the rule, and what to write instead."""
     sparse = "use `sparse` or `auto`"
     if asked == "toeplitz" and rule not in l0.CONVOLUTIONS:
         return "only convolutions are Toeplitz matrices", "`conv2d` and `avg_pool2d` can; here, " + sparse
@@ -60,7 +60,7 @@ def _problem(rule: str, asked: str, r: Reader) -> tuple[str | None, str | None]:
 
 
 def check_bits(storage: str, pairs: Pairs, r: Reader) -> None:
-    """E0611 for a pair that stands twice in a list that is to be held as bits."""
+    """E0611 for a duplicate pair in a list with bitmap storage."""
     node = r.get("storage")
     if storage != "bitmask" or node is None or len(set(pairs.pairs)) == len(pairs.pairs):
         return
@@ -76,9 +76,8 @@ def check_values(
     given: tuple[Node | None, ...],
     c: Context,
 ) -> None:
-    """E0611 for values that differ from connection to connection, and for statements that find connections by their
-    targets, where nothing is stored that could serve them. `given`: the weight, the delay, the synapse and the storage
-    in the file."""
+    """E0611 for per-connection values, and for statements that find connections by target, where the storage supports
+    neither. `given`: the weight, the delay, the synapse and the storage in the file."""
     if storage not in ("bitmask", "procedural", "toeplitz"):
         return
     weight, delay, model, written = given
@@ -104,7 +103,7 @@ def check_values(
             found = f"the synapse `{synapse.name}`", model
     again = storage == "procedural" and synapse is None and rule != "fixed_outdegree"
     for m in members:
-        drawn = again and isinstance(m.weight, l0.Distribution)  # as the connections are
+        drawn = again and isinstance(m.weight, l0.Distribution)  # regenerated, as the connections are
         if storage != "toeplitz" and not (isinstance(m.weight, l0.Const) or drawn):
             found = found or ("the weight", weight)
         if m.delays is not None:

@@ -1,9 +1,9 @@
-"""Data files that a model names: whether they are there, and what they hold.
+"""Data files referenced by a model: existence and contents.
 
 Assumes: the formats of compiler/files/array_files.py.
-Guarantees: shapes and types are read from headers, so that a large file costs nothing; what is
-wrong with a file is an error at the place that names it, never an exception.
-Does not: follow pickles.
+Guarantees: shapes and types are read from headers, so that the cost is independent of the file size; a problem with a
+file is an error at the span that references it, never an exception.
+Does not: load pickles.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ __all__ = ["Header", "arrays_of", "check_array", "headers", "locate", "pick", "r
 
 
 def locate(file: Scalar, c: Context, folder: bool = False) -> Path | None:
-    """The file (or folder) that `file` names, counted from the model's folder; None (E0701) when it is not
-    there."""
+    """The file (or folder) `file`, relative to the model's folder; None (E0701) when it does not exist."""
     path = c.folder / file.text
     try:
         if path.is_dir() if folder else path.is_file():
@@ -45,7 +44,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def arrays_of(path: Path, file: Scalar, c: Context) -> dict[str, Header] | None:
-    """The headers of a file's arrays, with an error (E0703) where it is broken."""
+    """The headers of a file's arrays, with an error (E0703) where it is corrupt."""
     try:
         return headers(path)
     except (OSError, ValueError) as error:

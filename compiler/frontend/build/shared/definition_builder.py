@@ -1,9 +1,10 @@
-"""What definitions with dynamics (neurons, synapses) have in common while they are built.
+"""Shared builder of definitions with dynamics (neurons, synapses).
 
-Assumes: the block has been validated; `use` is taken over.
-Guarantees: params see params before them, states what is before them; named expressions and equations see what the
-caller's scope gives; every mistake is one diagnostic, and names that were declared with one are known all the same.
-Does not: know what kind of definition it is.
+Assumes: the block has been validated; `use` has been expanded.
+Guarantees: the scope of params is the preceding params, that of states all that precedes them; that of named
+expressions and equations is the caller's; every error is one diagnostic, and names whose declaration has one remain
+declared.
+Does not: depend on the kind of definition.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ Locals = dict[str, tuple[Kind, Dimension | None]]
 
 @dataclass
 class Draft:
-    """A definition being built. `noun`: what it is called in messages; `no_random`: why its equations draw nothing;
-    `given`: dimensions of parameters and states that come from where it is used, in place of those of the defaults."""
+    """A definition being built. `noun`: its name in messages; `no_random`: why its equations must be deterministic;
+    `given`: dimensions of parameters and states that the use site provides in place of those of the defaults."""
 
     name: str
     node: tree.Mapping
@@ -139,7 +140,7 @@ def build_params(d: Draft) -> tuple[l0.ParamDecl, ...]:
 
 
 def constant_or_formula(e: Expr, node: Node, d: Draft) -> l0.Value | None:
-    """A number where the expression reads parameters of the model only, else a formula."""
+    """A number where the expression reads only model parameters, else a formula."""
     if refs(e) & (d.params.keys() | d.states.keys()):
         return l0.Formula(e, node.span)
     try:
@@ -150,7 +151,9 @@ def constant_or_formula(e: Expr, node: Node, d: Draft) -> l0.Value | None:
 
 
 Drawn = Callable[[Node, str], "tuple[l0.Value | None, Dimension | None]"]
-"""Value and dimension of an initial value that is no expression (a distribution, a list, an array); `what` it is."""
+"""Value and dimension of an initial value other than an expression (a distribution, a list, an array); `what`: its
+name in messages.
+"""
 
 
 def build_states(d: Draft, drawn: Drawn | None = None) -> tuple[l0.StateDecl, ...]:
@@ -160,7 +163,7 @@ def build_states(d: Draft, drawn: Drawn | None = None) -> tuple[l0.StateDecl, ..
         if not d.declare(entry.key, "a state variable"):
             continue
         if isinstance(entry.value, Scalar):
-            scope = d.scope(d.params, d.states)  # the initial values of states before it
+            scope = d.scope(d.params, d.states)  # the initial values of preceding states
             before = len(d.c.sink.items)
             found = d.check(entry.value, scope, Wanted(f"the initial value of `{name}`"))
             explain_draws(d.c.sink, before, entry.value, None)
@@ -178,7 +181,7 @@ def build_states(d: Draft, drawn: Drawn | None = None) -> tuple[l0.StateDecl, ..
 
 
 def unit_dimension(node: Node, c: Context) -> Dimension | None:
-    """The dimension of a unit that is written out; None after an error."""
+    """The dimension of an explicit unit; None after an error."""
     found = parse_unit(text_of(node))
     if found is None:
         text = text_of(node)
@@ -302,7 +305,7 @@ def build_update(
 
 
 def note_unread(d: Draft, params: tuple[l0.ParamDecl, ...], noun: str) -> None:
-    """Note parameters that no expression of the definition reads, where a user wrote them."""
+    """Note parameters declared by the user that no expression of the definition reads."""
     d.c.unread_params.read(p.span for p in params if p.name in d.read)
     if any(p.span.via is not None or p.span.file.path.startswith("library/") for p in params):
         return
@@ -310,7 +313,7 @@ def note_unread(d: Draft, params: tuple[l0.ParamDecl, ...], noun: str) -> None:
 
 
 class Built(Protocol):
-    """A definition as those who use it see it."""
+    """The interface of a definition to its users."""
 
     name: str
     params: dict[str, Dimension | None]
@@ -319,7 +322,8 @@ class Built(Protocol):
 
 
 def unknown_setting(key: Scalar, noun: str, known: Collection[str], of: str, built: Built, c: Context) -> None:
-    """E0201 for a value of a parameter or state variable (`noun`) that the definition (`of`: "neuron") has not."""
+    """E0201 for a value of a parameter or state variable (`noun`) that the definition (`of`: "neuron") does not
+    declare."""
     name = key.text
     help = did_you_mean(name, known)
     if help is None:

@@ -1,8 +1,8 @@
-"""Definitions by reference: which block `lif`, `library/neurons/lif` or `cells.yaml#lif` means.
+"""Name resolution of definitions: the block that `lif`, `library/neurons/lif` or `cells.yaml#lif` refers to.
 
 Assumes: a resolved root; the library as resolve_use reads it.
-Guarantees: one reference gives one block, the same object every time, so that what is built from it
-can be remembered by identity; a reference to nothing is an error at each place that makes it.
+Guarantees: one reference gives one block, always the same object, so that results can be memoized by identity; an
+unresolved reference is an error at each of its spans.
 Does not: build.
 """
 
@@ -25,7 +25,7 @@ from compiler.frontend.yaml.tree import Entry, Scalar
 
 
 def place_of(name: str, block: tree.Mapping) -> Span:
-    """Where the definition `name` of another file is declared: its key, as far as it can be found."""
+    """The span of the definition `name` of another file: its key, if it can be found."""
     file = block.span.file
     key = re.search(rf"^[ ]+({re.escape(name)})[ ]*:", file.text, re.MULTILINE)
     return block.span if key is None else Span(file, key.start(1), key.end(1), block.span.via)
@@ -33,7 +33,7 @@ def place_of(name: str, block: tree.Mapping) -> Span:
 
 @dataclass
 class Definitions:
-    """The definitions of one collection ("neurons" or "optimizers") that a model can refer to."""
+    """The definitions of one collection ("neurons" or "optimizers") visible to a model."""
 
     collection: str
     noun: str
@@ -42,7 +42,7 @@ class Definitions:
     folder: Path
     library: LibraryFinder
     sink: Sink
-    bare_library: bool  # a library definition may be called by its name alone
+    bare_library: bool  # a library definition may be referred to by its bare name
     _found: dict[str, tree.Mapping | None] = field(default_factory=dict, repr=False)
 
     def own(self) -> tuple[Entry, ...]:
@@ -51,7 +51,7 @@ class Definitions:
         return blocks.entries if isinstance(blocks, tree.Mapping) else ()
 
     def find(self, reference: Scalar) -> tree.Mapping | None:
-        """The block that `reference` names; None with an error."""
+        """The block that `reference` refers to; None with an error."""
         text = reference.text
         if text in self._found and self._found[text] is not None:
             return self._found[text]
@@ -68,11 +68,11 @@ class Definitions:
         return found
 
     def name_of(self, reference: Scalar) -> str:
-        """What the definition is called: the last part of its reference."""
+        """The name of the definition: the last part of its reference."""
         return reference.text.rpartition("#")[2].rpartition("/")[2]
 
     def _from_file(self, reference: Scalar) -> tree.Mapping | None:
-        # A block that does nothing but use the other one: what resolve_use can say is said there.
+        # A block that only uses the other one: resolve_use reports its errors.
         name = self.name_of(reference)
         use = Entry(Scalar("use", "use", True, reference.span), reference)
         block = tree.Mapping((use,), reference.span)

@@ -1,10 +1,10 @@
-"""What synapses read with the delay: `delayed(pre.v)`.
+"""Delayed reads of synapses: `delayed(pre.v)`.
 
 Assumes: a parsed expression of a synapse.
-Guarantees: it names a state or an input of one of the two neurons, which have a past that is kept; anything else is
-refused at its place (E0315). While an expression is checked, each delayed read is a name of its own, called as the user
-wrote it.
-Does not: know delays (frontend/build/synapses/fits.py).
+Guarantees: it refers to a state or an input of one of the two neurons, whose history can be stored; anything else is
+an error at its span (E0315). While an expression is checked, each delayed read is a separate name, spelled as in the
+source.
+Does not: handle delays (frontend/build/synapses/fits.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from compiler.ir.level2.delayed import DELAYED
 
 @dataclass(frozen=True)
 class Delayable:
-    """`dimensions`: of what `delayed` may name; `others`: why it may not name the rest of what an end has."""
+    """`dimensions`: of the valid arguments of `delayed`; `others`: why the other variables of an end are invalid."""
 
     dimensions: Mapping[str, Dimension | None] = field(default_factory=dict)
     others: Mapping[str, str] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Delayable:
         return {_shown(name): dimension for name, dimension in self.dimensions.items()}
 
     def take(self, e: Expr, sink: Sink) -> Expr | None:
-        """`e` with delayed reads as names; None after an error."""
+        """`e` with delayed reads replaced by names; None after an error."""
         if isinstance(e, Call) and e.func == DELAYED:
             return self._one(e, sink)
         kids = children(e)
@@ -41,7 +41,7 @@ class Delayable:
         return with_children(e, new) if any(a is not b for a, b in zip(kids, new, strict=True)) else e
 
     def put(self, e: Expr) -> Expr:
-        """`e` with the calls in place of their names again."""
+        """`e` with the names replaced by their calls again."""
         return substitute(e, {_shown(name): Call(DELAYED, (Ref(name),)) for name in self.dimensions})
 
     def _one(self, e: Call, sink: Sink) -> Expr | None:
@@ -59,7 +59,7 @@ class Delayable:
             return None
         if what.name in self.dimensions:
             return Ref(_shown(what.name), e.span)
-        return what  # an unknown name, which is reported as such
+        return what  # an unknown name, reported as such
 
 
 def _shown(name: str) -> str:

@@ -1,9 +1,8 @@
 """Values per element: one number, a distribution, an array in a file, a list.
 
 Assumes: a validated node of the language's `initial value`, `weight` or `setting`.
-Guarantees: a Value of level 0 in canonical units; distributions have the numbers that the model
-promises (a relative standard deviation is resolved, the moments of a lognormal are those of its
-logarithm).
+Guarantees: a Value of level 0 in canonical units; distributions have the parameters defined by level 0 (a relative
+standard deviation is resolved, the moments of a lognormal are those of its logarithm).
 Does not: read the arrays of files beyond their headers.
 """
 
@@ -39,8 +38,8 @@ def initial_value(
 ) -> _Found:
     """The value and its dimension; (None, ...) after an error.
 
-    `dimension` None: any (then an array of a file has no unit). `count`: how many elements a list
-    or an array must have, where that is known, and `each` what has one.
+    `dimension` None: any (then an array of a file has no unit). `count`: required length of a list or an array, where
+    it is known; `each`: what its elements belong to.
     """
     match node:
         case Scalar():
@@ -59,7 +58,7 @@ def initial_value(
 
 
 def explain_draws(sink: Sink, before: int, node: Node, dimension: Dimension | None, more: str = "") -> None:
-    """Help with a random number where a distribution may stand, `uniform(-65, -50)`; `more`: what it needs too."""
+    """Help with a random number where a distribution is allowed, `uniform(-65, -50)`; `more`: further requirements."""
     if isinstance(node, Scalar):
         found = sink.items[before:]
         sink.items[before:] = [with_distribution(d, node.text, dimension, more=more) for d in found]
@@ -96,7 +95,7 @@ def _listed(
 def from_file(
     node: tree.Mapping, c: Context, what: str, count: int | None = None, each: str = "neuron"
 ) -> l0.FromFile | None:
-    """The array that `{file: ..., array: ...}` names, after a look at the file."""
+    """The array `{file: ..., array: ...}`, checked against the file."""
     file, array = node.get("file"), node.get("array")
     if not isinstance(file, Scalar):
         return None
@@ -157,7 +156,7 @@ def _arguments(r: Reader, what: str, dimension: Dimension | None) -> tuple[dict[
 
 
 def _complete(kind: str, args: Mapping[str, float], r: Reader, what: str) -> bool:
-    """Whether the numbers make a distribution of this kind."""
+    """Whether the numbers are valid parameters of this distribution."""
 
     def fail(name: str, message: str) -> bool:
         node = r.get(name)
@@ -176,7 +175,7 @@ def _complete(kind: str, args: Mapping[str, float], r: Reader, what: str) -> boo
 
 
 _WIDEST: Final = 1e100
-"""Standard deviation by mean of a lognormal value; the square of a much larger one is no float64."""
+"""Largest coefficient of variation of a lognormal value; the square of a much larger one overflows float64."""
 
 
 def _of_logarithm(args: Mapping[str, float]) -> dict[str, float]:

@@ -1,9 +1,9 @@
-"""Phases of a run, and what definitions do at their events.
+"""Phases of a run, and the event handlers of definitions.
 
 Assumes: validated blocks.
-Guarantees: trials and events are whole steps, events inside their trial; handlers name events that exist, and assign
-to what may be assigned to.
-Does not: know neurons or pools (its callers give scopes and targets).
+Guarantees: trials and events are integer steps, events inside their trial; handlers refer to existing events, and
+assign to valid targets.
+Does not: depend on neurons or pools (callers pass scopes and targets).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Made = TypeVar("Made")
 
 COUNTERS: Final = ("count", "step")
 TAKEN: Final = frozenset({"pool", "population", "pre", "post"})
-"""Words before a dot that mean something else."""
+"""Reserved prefixes of dotted names."""
 
 
 def build_phases(node: Node | None, step: Step | None, c: Context) -> tuple[l0.PhaseDef, ...]:
-    """Everything under `phases`. A phase with a mistake is known by name all the same."""
+    """Everything under `phases`. A phase with an error remains declared."""
     out: list[l0.PhaseDef] = []
     for name, r, place in members(PHASES, node, c):
         if name in TAKEN:
@@ -56,14 +56,14 @@ def build_phases(node: Node | None, step: Step | None, c: Context) -> tuple[l0.P
 
 
 def counters(c: Context) -> dict[str, Dimension | None]:
-    """What expressions read of phases: `trial.count`, `trial.step`."""
+    """Phase counters readable in expressions: `trial.count`, `trial.step`."""
     return {f"{p.name}.{x}": DIMENSIONLESS for p in c.phases for x in COUNTERS}
 
 
 def build_handlers(
     d: Draft, node: Node | None, scope: Scope, targets: Mapping[str, Dimension | None], own: Mapping[str, str]
 ) -> tuple[l0.Handler, ...]:
-    """`on: {trial.start: [...]}` in `scope`. `own`: names as they stand here -> as the model calls them."""
+    """`on: {trial.start: [...]}` in `scope`. `own`: names in this block -> names in the model."""
     return find_handlers(node, d.c, lambda items: build_actions(d, items, scope, targets, own), l0.Handler)
 
 
@@ -73,7 +73,7 @@ def find_handlers(
     actions: Callable[[tuple[Node, ...]], Actions],
     made: Callable[[str, str, Actions, Span], Made],
 ) -> tuple[Made, ...]:
-    """One handler (phase, event, actions, place) per key of an `on` block; keys must name events that exist."""
+    """One handler (phase, event, actions, place) per key of an `on` block; keys must be existing events."""
     out: list[Made] = []
     for entry in entries_of(node):
         found = find_event(entry.key, c)
@@ -85,7 +85,7 @@ def find_handlers(
 
 
 def find_event(node: tree.Scalar, c: Context) -> tuple[l0.PhaseDef, str] | None:
-    """The phase and the event that `trial.start` names; None after an error."""
+    """The phase and the event of a name such as `trial.start`; None after an error."""
     phases = {p.name: p for p in c.phases}
     phase_name, _, event = node.text.partition(".")
     phase = phases.get(phase_name)
@@ -108,7 +108,7 @@ def find_event(node: tree.Scalar, c: Context) -> tuple[l0.PhaseDef, str] | None:
 def build_actions(
     d: Draft, items: tuple[Node, ...], scope: Scope, targets: Mapping[str, Dimension | None], own: Mapping[str, str]
 ) -> tuple[l0.Set, ...]:
-    """Assignments to `targets` and to locals, in order, each reading the newest values."""
+    """Assignments to `targets` and to locals, in order, each reading the latest values."""
     out: list[l0.Set] = []
     names = dict(own)
     prefix = next((v.removesuffix(k) for k, v in own.items()), "")

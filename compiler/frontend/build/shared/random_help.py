@@ -1,8 +1,8 @@
-"""Better help where a random number is written in the way of other simulators: `uniform(-65, -50)`, `5 * randn()`.
+"""Help with random numbers in the syntax of other simulators: `uniform(-65, -50)`, `5 * randn()`.
 
 Assumes: diagnostics of an expression that has been checked.
-Guarantees: codes, places and messages stay; the help is what may stand at the place: a distribution, or a draw.
-Does not: find mistakes.
+Guarantees: codes, spans and messages are kept; the help is valid at the span: a distribution, or a draw. Does not:
+detect errors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBERS: Final = {
     "lognormal": ("lognormal", "mean", "std"),
     "exponential": ("exponential", "mean", ""),
 }
-"""Functions that draw, here and elsewhere: the distribution, and the names of its numbers."""
+"""Random functions, of this language and others: the distribution, and the names of its parameters."""
 _DRAWS: Final = "|".join(_NUMBERS)
 _CALL: Final = re.compile(rf"\s*({_DRAWS})\(([^(),]*)(?:,([^(),]*))?\)\s*", re.ASCII)
 _SCALED: Final = re.compile(rf"\s*([^()+*]+)\+\s*([^()+*]+?)\s*\*\s*({_DRAWS})\(\)\s*", re.ASCII)
@@ -32,7 +32,7 @@ _ABOUT_DRAWS: Final = ("E0303", "E0304", "E0309")
 
 
 def draws(d: Diagnostic) -> str | None:
-    """The function that draws and that the mistake is about; None for any other mistake."""
+    """The random function that the error is about; None for any other error."""
     if d.code == "E0309":
         at = d.span
         text = "" if at is None else at.file.text[at.start : at.end]
@@ -44,8 +44,7 @@ def draws(d: Diagnostic) -> str | None:
 def with_distribution(
     d: Diagnostic, text: str, dimension: Dimension | None, lead: str = "write ", more: str = ""
 ) -> Diagnostic:
-    """`d`, about the value `text`, with the distribution as help that says the same; `lead` stands before it, `more`
-    at its end."""
+    """`d`, about the value `text`, with the equivalent distribution as help, `lead` before it and `more` at its end."""
     name = draws(d)
     if name is None:
         return d
@@ -53,7 +52,7 @@ def with_distribution(
 
 
 def distribution(name: str, text: str, dimension: Dimension | None) -> str:
-    """The distribution that `text`, which calls the function `name`, is in other simulators."""
+    """The distribution equivalent to `text`, a call of another simulator's function `name`."""
     kind, first, second = _NUMBERS[name]
     call, scaled = _CALL.fullmatch(text), _SCALED.fullmatch(text)
     a, b = "...", "..."
@@ -73,7 +72,7 @@ def _with_unit(text: str, dimension: Dimension | None) -> str:
 
 
 def without_draw(d: Diagnostic, reason: str | None, text: str) -> Diagnostic:
-    """`d` of an expression where random numbers cannot be drawn, for a `reason`; None: they can."""
+    """`d` of an expression where random numbers are not allowed, for a `reason`; None: they are."""
     name = draws(d)
     if name is None or d.code == "E0309":
         return d

@@ -1,9 +1,9 @@
-"""Typed values of the keys of a block. Type, default, bounds and dimension come from the language's description alone.
+"""Typed values of the keys of a block: type, default, bounds and dimension are those of the language's description.
 
-Assumes: a validated block (or none, where the file leaves it out), and the names that its expressions may use.
-Guarantees: numbers in canonical units, inside of the bounds; a key that is absent has its `Field.default`, or None; a
-mistake is one diagnostic at its place, and None.
-Does not: know what a key means, or look names up.
+Assumes: a validated block (or none, where it is absent), and the scope of its expressions.
+Guarantees: numbers in canonical units, within bounds; an absent key has its `Field.default`, or None; an error is one
+diagnostic at its span, and None.
+Does not: interpret keys, or resolve names.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ K = TypeVar("K")
 def integer(
     kind: Kind, node: Node, c: Context, what: str, names: Names | None = None, high: int | None = None
 ) -> int | None:
-    """An integer of `kind`; `high`: a bound that depends on other keys, and is nearer than that of the kind."""
+    """An integer of `kind`; `high`: a tighter bound that depends on other keys."""
     v = value_of(kind)
     low = -v.largest if v.low is None else int(v.low)
     return whole(node, c, what, low, v.largest if high is None else high, names)
@@ -47,7 +47,7 @@ def integer(
 def real(
     kind: Kind, node: Node, c: Context, what: str, names: Names | None = None, dimension: Dimension | None = None
 ) -> float | None:
-    """A finite real of `kind` in canonical units; `dimension`: where the model says it, and not the kind."""
+    """A finite real of `kind` in canonical units; `dimension`: where the model determines it, not the kind."""
     v = value_of(kind)
     of = v.dimension or dimension
     return bounded(node, c, what, of, v.low, v.high, above=v.above, below=v.below, names=names)
@@ -56,7 +56,7 @@ def real(
 def in_steps(
     kind: Kind, node: Node, c: Context, what: str, step: Step | None, names: Names | None = None
 ) -> int | None:
-    """A time of `kind` as a number of steps; None without a step (the time itself is checked all the same)."""
+    """A time of `kind` as a number of steps; None without a step (the time itself is still checked)."""
     v = value_of(kind)
     if step is None:
         number(node, c, what, v.dimension, names)
@@ -65,19 +65,19 @@ def in_steps(
 
 
 def value_of(kind: Kind) -> Value:
-    """The description of one number in `kind`: itself, that of an item, or the one among several forms."""
+    """The description of a number in `kind`: itself, that of an item, or that among alternatives."""
     return part(kind, Value)
 
 
 def part(kind: Kind, wanted: type[K]) -> K:
-    """The outermost description of a form in `kind`."""
+    """The outermost description of an alternative in `kind`."""
     found = next((k for k in _parts(kind) if isinstance(k, wanted)), None)
     assert found is not None, f"no {wanted.__name__} in {kind}"
     return found
 
 
 def _parts(kind: Kind) -> Iterator[Kind]:
-    """A kind, the forms that it may have, the items of a list and the values of a collection, outermost first."""
+    """A kind, its alternatives, the items of a list and the values of a collection, outermost first."""
     yield kind
     match kind:
         case OneOf(kinds):
@@ -90,7 +90,7 @@ def _parts(kind: Kind) -> Iterator[Kind]:
 
 
 def default_of(default: Json) -> float:
-    """A default that is written as a number or as a quantity, in canonical units."""
+    """A default, a number or a quantity, in canonical units."""
     if isinstance(default, str):
         found = quantity(default)
         assert found is not None, default
@@ -101,8 +101,8 @@ def default_of(default: Json) -> float:
 
 @dataclass(frozen=True)
 class Reader:
-    """A block of the file (`node`; None: none of its keys stands) with its description `kind`. `names`: what its
-    expressions may use, if not the context's."""
+    """A block of the file (`node`; None: absent) with its description `kind`. `names`: the scope of its expressions,
+    if not the context's."""
 
     kind: Block
     node: tree.Mapping | None
@@ -115,22 +115,22 @@ class Reader:
 
     @property
     def span(self) -> Span:
-        """Where the block stands."""
+        """The span of the block."""
         assert self.node is not None
         return self.node.span
 
     def entry(self, key: str) -> tree.Entry | None:
-        """A key of the block with what stands under it; None where it is absent."""
+        """The entry of a key of the block; None where it is absent."""
         assert key in self.kind.by_name, f"no key `{key}` in {self.kind.noun}"
         return None if self.node is None else self.node.entry(key)
 
     def get(self, key: str) -> Node | None:
-        """What stands under a key of the block; None where it is absent."""
+        """The value of a key of the block; None where it is absent."""
         entry = self.entry(key)
         return None if entry is None else entry.value
 
     def of(self, key: str) -> Kind:
-        """What may stand under a key."""
+        """The kind of the value of a key."""
         return self.kind.by_name[key].kind
 
     def default(self, key: str) -> Json:
@@ -139,8 +139,7 @@ class Reader:
     def integer(
         self, key: str, absent: int | None = None, *, high: int | None = None, what: str | None = None
     ) -> int | None:
-        """`absent`: what a key without a default means here, where that depends on the model; `high`: a bound that
-        does."""
+        """`absent`: the default of a key where it depends on the model; `high`: a bound that does."""
         node, default = self.get(key), self.default(key)
         if node is not None:
             return integer(self.of(key), node, self.c, what or f"`{key}`", self.names, high)
@@ -161,7 +160,7 @@ class Reader:
         return None if default is None or step is None else round(default_of(default) / step.dt)
 
     def integers(self, key: str, what: str | None = None) -> tuple[int, ...] | None:
-        """A list of integers; None where it is absent, too."""
+        """A list of integers; None where it is absent."""
         node, items = self.get(key), part(self.of(key), ListOf)
         if not isinstance(node, Sequence):
             return None
@@ -169,7 +168,7 @@ class Reader:
         return None if None in found else tuple(v for v in found if v is not None)
 
     def reals(self, key: str, what: str | None = None) -> tuple[float, ...] | None:
-        """A list of reals in canonical units; None where it is absent, too."""
+        """A list of reals in canonical units; None where it is absent."""
         node, items = self.get(key), part(self.of(key), ListOf)
         if not isinstance(node, Sequence):
             return None
@@ -195,7 +194,7 @@ class Reader:
         return given if isinstance(given, bool) else bool(self.default(key))
 
     def word(self, key: str) -> str:
-        """A word of a choice, or another text; "" where it is absent and has no default."""
+        """A word of a choice, or other text; "" where it is absent without a default."""
         node = self.get(key)
         return node.text if isinstance(node, Scalar) else str(self.default(key) or "")
 
@@ -204,30 +203,30 @@ class Reader:
         return Reader(part(self.of(key), Block), mapping(self.get(key)), self.c, self.names)
 
     def blocks(self, key: str) -> Iterator[Reader]:
-        """The blocks of a list, or the one that stands for a list of one."""
+        """The blocks of a list; a single block is a list of one."""
         return blocks(self.of(key), self.get(key), self.c, self.names)
 
     def chosen(self, key: str) -> tuple[str, Reader, Span] | None:
-        """The alternative that a one-key map (or its name alone) chooses: name, its block, place of the name."""
+        """The alternative of a one-key map (or a bare name): name, its block, span of the name."""
         return chosen(part(self.of(key), OneKey), self.get(key), self.c, self.names)
 
 
 def blocks(kind: Kind, node: Node | None, c: Context, names: Names | None = None) -> Iterator[Reader]:
-    """The blocks of a list, or the one that stands for a list of one."""
+    """The blocks of a list; a single block is a list of one."""
     for item in items_of(node):
         if isinstance(item, tree.Mapping):
             yield Reader(part(kind, Block), item, c, names)
 
 
 def members(kind: Kind, node: Node | None, c: Context) -> Iterator[tuple[str, Reader, Span]]:
-    """The blocks of a collection, with their names. What has another form has been reported."""
+    """The blocks of a collection, with their names. Other forms have been reported."""
     for entry in entries_of(node):
         if isinstance(entry.value, tree.Mapping):
             yield entry.name, Reader(part(kind, Block), entry.value, c), entry.key.span
 
 
 def choices(kind: Kind, node: Node | None, c: Context) -> Iterator[tuple[str, Reader, Span]]:
-    """The items of a list of one-key maps, as `chosen` gives them. What has another form has been reported."""
+    """The items of a list of one-key maps, as `chosen` returns them. Other forms have been reported."""
     for item in listed(node):
         found = chosen(part(kind, OneKey), item, c)
         if found is not None:
@@ -235,7 +234,7 @@ def choices(kind: Kind, node: Node | None, c: Context) -> Iterator[tuple[str, Re
 
 
 def chosen(kind: OneKey, node: Node | None, c: Context, names: Names | None = None) -> tuple[str, Reader, Span] | None:
-    """The alternative of `kind` that `node` chooses; None where it is absent, has another form or is no block."""
+    """The alternative of `kind` that `node` chooses; None where it is absent, malformed or no block."""
     if isinstance(node, Scalar):
         name, block, at = node.text, None, node.span
     elif isinstance(node, tree.Mapping) and len(node.entries) == 1:

@@ -1,10 +1,9 @@
-"""Schedules: parameters of an optimizer that change during the training, and the functions that such expressions
-may call beside the known ones.
+"""Schedules: time-dependent parameters of an optimizer, and the additional functions of their expressions.
 
 Assumes: `train: {optimizer: {adam: {learning_rate: 1e-3 * cosine_decay(step, steps)}}}`.
-Guarantees: a schedule is typed, without a unit, and reads `step` and `epoch` (from 1), `steps` and `epochs` (of the
-whole training) and parameters of the model only.
-Does not: know how many steps there are (expand_updates does).
+Guarantees: a schedule is typed, dimensionless, and reads `step` and `epoch` (from 1), `steps` and `epochs` (of the
+whole training) and model parameters only.
+Does not: compute the number of steps (expand_updates does).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from compiler.frontend.resolve.values import expression_of
 from compiler.frontend.yaml.tree import Node, Scalar
 
 TIMES: Final = ("step", "epoch", "steps", "epochs")
-"""What an optimizer is told about the time."""
+"""The time variables of an optimizer."""
 
 _TEXTS: Final = {
     "warmup(t, length)": "min(1, t / length)",
@@ -63,7 +62,7 @@ SCHEDULES: Final = MappingProxyType(_definitions())
 
 
 def is_schedule(node: Node, c: Context) -> bool:
-    """Whether a value reads the time or calls a schedule; names of the model's own mean what they say."""
+    """Whether a value reads the time or calls a schedule; the model's own names take precedence."""
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
         return False
     tree = expression_of(node, Sink(), (*c.names.scope.kinds, *TIMES))

@@ -1,11 +1,10 @@
-"""Expressions of a model file in the scope of names that they may use.
+"""Expressions of a model file, checked in their scope.
 
 Assumes: scalars of a resolved tree.
-Guarantees: an expression that comes out is parsed, typed and dimension-checked, has no call of the
-file's own functions left (they are put in), and all of its numbers are in canonical units. A
-mistake is one diagnostic; a name that was declared with a mistake is known but gives no more
-errors.
-Does not: know what an expression is for.
+Guarantees: a returned expression is parsed, typed and dimension-checked, user-defined functions are inlined, and its
+numbers are in canonical units. An error is one diagnostic; a name whose declaration has an error remains declared
+without further errors.
+Does not: depend on the purpose of an expression.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ _NO_PLACES: Final[Mapping[str, Span]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class TimedName:
-    """A timed array, which is read as `name(t)`, with a column for each neuron as `name(t, i)`."""
+    """A timed array, read as `name(t)`, or as `name(t, i)` if it has a column per neuron."""
 
     name: str
     dimension: Dimension | None
     per_neuron: bool
-    broken: bool = False  # it has a mistake, so that any form of reading it may be right
+    broken: bool = False  # it has an error, so that any form of read may be valid
 
     @property
     def form(self) -> str:
@@ -55,9 +54,9 @@ class TimedName:
 
 @dataclass(frozen=True)
 class Scope:
-    """Names that an expression may use, with their kinds and dimensions (None: unknown, after an
-    error). `broken`: functions with a mistake; `unsure`: names whose kind is not known for the same reason.
-    `places`: where they were declared; `delayed`: what may be read with a synapse's delay."""
+    """The names visible to an expression, with their kinds and dimensions (None: unknown, after an error). `broken`:
+    functions with an error; `unsure`: names of unknown kind for the same reason. `places`: spans of their
+    declarations; `delayed`: valid arguments of `delayed`."""
 
     kinds: Mapping[str, Kind]
     dimensions: Mapping[str, Dimension | None]
@@ -75,7 +74,7 @@ class Scope:
         dimensions: Mapping[str, Dimension | None],
         places: Mapping[str, Span] = _NO_PLACES,
     ) -> Scope:
-        """This scope with more names, which hide those of the same name."""
+        """This scope with additional names, which shadow those of the same name."""
         return replace(
             self,
             kinds={**self.kinds, **kinds},
@@ -86,7 +85,7 @@ class Scope:
 
 
 def with_value(scope: Scope, name: str, found: Checked | None, at: Span) -> Scope:
-    """`scope` with a name that is given the value `found`; None: the value has a mistake."""
+    """`scope` with a name bound to the value `found`; None: the value has an error."""
     if found is None:
         known = scope.extended({name: Kind.REAL}, {name: None}, {name: at})
         return replace(known, unsure=scope.unsure | {name})
@@ -96,7 +95,7 @@ def with_value(scope: Scope, name: str, found: Checked | None, at: Span) -> Scop
 
 @dataclass(frozen=True)
 class Checked:
-    """A checked expression: erased of units and functions, with its dimension (None: any)."""
+    """A checked expression: units erased and functions inlined, with its dimension (None: any)."""
 
     expr: Expr
     dimension: Dimension | None
@@ -105,9 +104,8 @@ class Checked:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What may stand at a place: `what` names it in messages ("`dv/dt`"); `dimension` None: any;
-    `condition`: True for a condition, False for a number, None for either; `random`: whether draws
-    may stand, or else why not."""
+    """The expected type of an expression: `what` names it in messages ("`dv/dt`"); `dimension` None: any; `condition`:
+    True for a condition, False for a number, None for either; `random`: whether draws are allowed, or else why not."""
 
     what: str
     dimension: Dimension | None = None
@@ -157,7 +155,7 @@ def _check_names(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checke
         scope = scope.extended(dict.fromkeys(values, Kind.REAL), values)
     called = calls(tree)
     if called & scope.broken or (scope.unsure and refs(tree) & scope.unsure):
-        return None  # the mistake was reported where the function or the name is given its value
+        return None  # the error was reported at the definition of the function or the name
     kind = check_types(tree, scope.kinds, sink, {**scope.arities, **dict.fromkeys(scope.timed, 1)})
     if sink.items:
         return None
@@ -187,7 +185,7 @@ def _check_names(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checke
 
 
 def _read_timed(e: Expr, scope: Scope, sink: Sink) -> Expr | None:
-    """`e` with reads of timed arrays as names of their values in this step; None after an error."""
+    """`e` with reads of timed arrays replaced by names of their values in this step; None after an error."""
     if isinstance(e, Call) and e.func in scope.timed:
         array = scope.timed[e.func]
         given = tuple(a.name if isinstance(a, Ref) else "" for a in e.args)
@@ -210,7 +208,7 @@ def _read_timed(e: Expr, scope: Scope, sink: Sink) -> Expr | None:
 
 
 def _within_64_bits(e: Expr) -> Expr:
-    """`e` with integers that no machine integer holds as real numbers. Raises OverflowError."""
+    """`e` with integers beyond 64 bits as real numbers. Raises OverflowError."""
 
     def fitting(x: Expr) -> Expr:
         large = isinstance(x, Num) and isinstance(x.value, int) and not -(1 << 63) <= x.value < 1 << 63
@@ -226,7 +224,7 @@ def _wrong_kind(tree: Expr, kind: Kind, wanted: Wanted, sink: Sink) -> None:
 
 
 def _worded(d: Diagnostic, scope: Scope) -> Diagnostic:
-    """Reads of timed arrays in a message as the user writes them."""
+    """Reads of timed arrays in a message, spelled as in the source."""
     message, help = d.message, d.help
     if d.code == "E0302" and message.startswith("unknown name `xi"):
         help = "white noise stands in `dynamics`; elsewhere write `sqrt(dt) * normal()` for its sum over a step"
@@ -239,7 +237,7 @@ def _worded(d: Diagnostic, scope: Scope) -> Diagnostic:
 
 
 def _placed(d: Diagnostic, span: Span) -> Diagnostic:
-    """A mistake in a function that only shows where it is called gets that place too."""
+    """An error in a function that depends on the call site gets the span of the call, too."""
     at = d.span
     if at is None or at is NOWHERE:
         return replace(d, span=span)
@@ -266,14 +264,14 @@ def read_action(node: Node, scope: Scope, sink: Sink) -> Statement | None:
 
 
 def no_value_yet(statement: Assign, scope: Scope, sink: Sink) -> None:
-    """The error of `x += 1` where `x` is no name that has a value."""
+    """The error of `x += 1` where `x` has no value yet."""
     target = statement.target
     message = f"`{target}` has no value yet that `{statement.op}` could change"
     sink.error("E0302", message, statement.target_span, did_you_mean(target, scope.kinds))
 
 
 def unsure_of(node: Node, scope: Scope) -> Scope:
-    """`scope` after a statement that cannot be read: the name that it seems to assign to has a value."""
+    """`scope` after a malformed statement: its apparent target counts as assigned."""
     target = _ASSIGNS.match(node.text) if isinstance(node, Scalar) else None
     if target is None or target[1] in scope.kinds:
         return scope

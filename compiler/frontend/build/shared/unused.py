@@ -1,10 +1,10 @@
-"""Parameters of definitions that nothing reads (W0002).
+"""Unused parameters of definitions (W0002).
 
-Assumes: every part that reads a parameter says so: the definition itself, copies that `use` it, synapses at the neuron
+Assumes: every reader of a parameter registers it: the definition itself, blocks that `use` it, synapses at the neuron
 (`pre.x`, `post.x`), initial values of populations and projections.
-Guarantees: a parameter that one of them reads is not told; nothing is told after an error, for what was refused may
+Guarantees: a parameter with a reader is not reported; nothing is reported after an error, since a rejected block may
 read it.
-Does not: look at the parameters of the model (frontend/load.py).
+Does not: check model parameters (frontend/load.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Place = tuple[str, int]
 
 @dataclass
 class Unread:
-    """Parameters that their own definition does not read, and places of those that something reads."""
+    """Parameters that their own definition does not read, and spans of those that are read elsewhere."""
 
     candidates: list[tuple[str, Span]] = field(default_factory=list)
     _read: set[_Place] = field(default_factory=set)

@@ -1,9 +1,9 @@
-"""Numbers of a model file: quantities, whole numbers, steps of time, distributions, arrays in files.
+"""Numbers of a model file: quantities, integers, time steps, distributions, arrays in files.
 
 Assumes: the values of the parameters are known (resolve has run).
-Guarantees: numbers come out in canonical units with the dimension that is due; each mistake is one
-diagnostic at its place, and gives None.
-Does not: read arrays (it looks whether files exist and what they hold; see data_files.py).
+Guarantees: numbers are in canonical units and have the required dimension; each error is one diagnostic at its span,
+and gives None.
+Does not: read arrays (files are checked by data_files.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LARGEST: Final = 1 << 63
 
 @dataclass(frozen=True)
 class Names:
-    """A scope of constants: what expressions may use, and the values that it has."""
+    """A scope of constants: the names of expressions, and their values."""
 
     scope: Scope
     numbers: Mapping[str, Any]
@@ -47,8 +47,8 @@ class Names:
 
 @dataclass
 class Context:
-    """What building a model needs everywhere. `folder`: that of the model file. `unread`: files that need not be there,
-    because others take their place: "data" (of the training), "weights", "init" (of a layer)."""
+    """Shared context of the builders. `folder`: that of the model file. `unread`: files that may be missing, because
+    others replace them: "data" (of the training), "weights", "init" (of a layer)."""
 
     sink: Sink
     names: Names
@@ -60,7 +60,7 @@ class Context:
 
 @lru_cache(maxsize=65536)
 def quantity(text: str) -> tuple[float, Dimension] | None:
-    """A plain quantity such as "20 ms"; None when it is anything else."""
+    """A literal quantity such as "20 ms"; None for anything else."""
     match = _QUANTITY.fullmatch(text)
     if match is None:
         return None
@@ -75,7 +75,7 @@ def quantity(text: str) -> tuple[float, Dimension] | None:
 
 
 def _plain(node: Node) -> tuple[float | int, Dimension | None] | None:
-    """A number or a quantity that is written out, which nearly all values are; else None."""
+    """A literal number or quantity, the common case; else None."""
     if not isinstance(node, Scalar):
         return None
     value = node.value
@@ -120,7 +120,7 @@ def number_and_dimension(
         at = error.span if error.span is not NOWHERE else node.span
         c.sink.error("E0308", f"{what} has no value: {error.message}", at)
         return None
-    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:  # a parameter of the model may be that
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:  # a model parameter may have that value
         c.sink.error("E0308", f"{what} has no value: the number is too large", node.span)
         return None
     if isinstance(value, float) and math.isnan(value):
@@ -137,7 +137,7 @@ def whole(
     high: int | None = None,
     names: Names | None = None,
 ) -> int | None:
-    """A whole number from `low` to `high`; an expression may give one such as 4.0."""
+    """An integer from `low` to `high`; an expression may evaluate to 4.0."""
     value = number(node, c, what, DIMENSIONLESS, names)
     if value is None:
         return None
@@ -179,7 +179,7 @@ def bounded(
 
 
 def shown(value: float, dimension: Dimension) -> str:
-    """A canonical value with its unit, as a user would write it."""
+    """A canonical value with its unit, in source syntax."""
     if dimension.dimensionless:
         return f"{value:g}"
     return f"{value * 1000:g} Hz" if dimension == FREQUENCY else f"{value:g} {canonical_name(dimension)}"
@@ -193,7 +193,7 @@ def out_of_bounds(
     above: bool = False,
     below: bool = False,
 ) -> str | None:
-    """The bounds that `value` is outside of, in words; None when it is inside."""
+    """The violated bounds, in words; None when `value` is within them."""
     if not math.isfinite(value):
         return "finite"
     if low is not None and (value < low or (above and value == low)):
@@ -208,7 +208,7 @@ def out_of_bounds(
 
 @dataclass(frozen=True)
 class Step:
-    """The time step in ms, and where it was given; the number of steps before time 0."""
+    """The time step in ms and its span; the number of steps before time 0."""
 
     dt: float
     span: Span
@@ -216,8 +216,7 @@ class Step:
 
 
 def whole_steps(time: float, dt: float) -> int | None:
-    """`time` as a number of steps when it is a whole number of them, up to rounding errors of what
-    was computed."""
+    """`time` as an integer number of steps, up to rounding errors of computed values; None when it is not."""
     ratio = time / dt
     nearest = round(ratio)
     return nearest if abs(ratio - nearest) <= 1e-9 * max(1.0, abs(nearest)) else None
@@ -234,7 +233,7 @@ def steps(
     roundable: bool = False,
     names: Names | None = None,
 ) -> int | None:
-    """A time as a number of steps; E0601 when it is not a whole number of them.
+    """A time as a number of steps; E0601 when it is not an integer multiple of the step.
 
     `nearest`: round instead; `roundable`: the help may mention `round: nearest`.
     """
@@ -283,7 +282,7 @@ def steps_of(
 
 
 def multiple(count: int, dt: float) -> str:
-    """`count` steps in ms, as a user would write it."""
+    """`count` steps in ms, in source syntax."""
     return f"{float(count * Fraction(repr(dt))):.12g}"
 
 
@@ -295,17 +294,17 @@ def text_of(node: Node | None) -> str:
 
 
 def entries_of(node: Node | None) -> tuple[Entry, ...]:
-    """The entries of a map; () where there is none."""
+    """The entries of a map; () if absent."""
     return node.entries if isinstance(node, tree.Mapping) else ()
 
 
 def listed(node: Node | None) -> tuple[Node, ...]:
-    """The items of a list; () where there is none."""
+    """The items of a list; () if absent."""
     return node.items if isinstance(node, Sequence) else ()
 
 
 def items_of(node: Node | None) -> tuple[Node, ...]:
-    """The items of a list, or the one thing that stands for a list of one."""
+    """The items of a list; a single item is a list of one."""
     if node is None:
         return ()
     return node.items if isinstance(node, Sequence) else (node,)

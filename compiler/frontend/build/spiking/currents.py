@@ -1,9 +1,9 @@
 """Current definitions, and inputs that use them: drives into parameters and inputs of neurons.
 
 Assumes: the blocks have been validated; populations and timed arrays have been built.
-Guarantees: a definition is checked for each dimension that it goes into (`unit: into` is that); a drive has a value for
-each parameter and state of its source. What cannot be driven is refused: an input that decays (it would sum the
-current up), a parameter that fixes a time constant or a refractory period.
+Guarantees: a definition is checked for each dimension that it goes into (`unit: into` is that); a drive has a value
+for each parameter and state of its source. Invalid targets are errors: an input that decays (it would integrate the
+current), a parameter that determines a time constant or a refractory period.
 Does not: add a constant to a parameter that is one number (build_inputs does).
 """
 
@@ -49,7 +49,7 @@ _INTO = re.compile(r"\binto\b")
 
 @dataclass
 class BuiltCurrent:
-    """A definition for one dimension of what it goes into; `source` None: an array, or a mistake."""
+    """A definition for one dimension of its target; `source` None: an array, or an error."""
 
     name: str
     source: l0.SourceDef | None
@@ -61,7 +61,7 @@ class BuiltCurrent:
 
 @dataclass
 class Currents:
-    """What is built of current definitions, once per block and dimension."""
+    """Built current definitions, memoized per block and dimension."""
 
     c: Context
     definitions: Definitions
@@ -75,7 +75,7 @@ class Currents:
         return self._built[key][1]
 
     def check_others(self) -> None:
-        """Reports the mistakes of the file's own definitions that nothing uses, as far as they can be known."""
+        """Reports the errors of the file's unused definitions, as far as they can be determined."""
         used = {id(block) for block, _ in self._built.values()}
         for entry in self.definitions.own():
             block = mapping(entry.value)
@@ -89,7 +89,7 @@ def _mentions_into(block: tree.Mapping) -> bool:
 
 
 def _with_units(node: tree.Mapping, into: Dimension | None) -> tree.Mapping:
-    """The block with `into` in units of parameters replaced by the unit of what the current goes into."""
+    """The block with `into` in units of parameters replaced by the unit of the current's target."""
     params = node.entry("params")
     block = None if params is None else mapping(params.value)
     if params is None or block is None or into is None:
@@ -165,7 +165,7 @@ def _only_array(d: Draft) -> None:
 
 
 def target_dimension(into: Scalar, neuron: BuiltNeuron, target: str, c: Context) -> tuple[bool, Dimension | None]:
-    """Whether a current can go into this parameter or input, and its dimension; reports why not (E0314)."""
+    """Whether this parameter or input can be driven by a current, and its dimension; reports why not (E0314)."""
     name, definition = into.text, neuron.definition
     dimension = neuron.params.get(name, neuron.inputs.get(name))
     if definition is None:
@@ -271,7 +271,7 @@ def _params(
 
 
 def _simple(formula: l0.Formula) -> l0.Formula:
-    """`0 * weight` is 0 whatever the weights are."""
+    """Simplified: `0 * weight` is 0 for all weights."""
     return replace(formula, expr=simplify(formula.expr, finite=True))
 
 
@@ -286,7 +286,7 @@ def _array_drive(
     dimension: Dimension | None,
     at: Span,
 ) -> None:
-    """A current whose values are an array: a timed array of its own, for the populations of one input."""
+    """A current given by an array: a separate timed array, for the populations of one input."""
     c = currents.c
     entries = {n: None if given is None else given.entry(n) for n in ("values", "every")}
     missing = [f"`{n}`" for n, e in entries.items() if e is None]

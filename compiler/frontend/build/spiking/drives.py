@@ -1,11 +1,11 @@
-"""Drives that follow from what equations read (timed arrays and white noise) and from values that change in time.
+"""Drives implied by equations (timed arrays and white noise) and by time-dependent values.
 
 Assumes: expressions of a definition are checked; timed arrays are read as hidden names
 (frontend/build/shared/scope.py).
-Guarantees: a neuron definition that reads a timed array or `xi` gets a hidden parameter for it, and every population of
-it a drive into that parameter. Noise stands linearly in `dynamics`; where its factor reads states the method is
-Euler's, which computes Ito's integral.
-Does not: know currents (currents.py).
+Guarantees: a neuron definition that reads a timed array or `xi` gets a hidden parameter for it, and every population
+of it a drive into that parameter. Noise is additive or multiplicative (linear) in `dynamics`; where its factor reads
+states the method is Euler-Maruyama, which computes the Ito integral.
+Does not: handle currents (currents.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from compiler.frontend.build.shared.values import Context, Names
 from compiler.frontend.yaml.tree import Node, Scalar
 
 NOISE: Final = re.compile(r"\bxi(?:_[A-Za-z0-9_]+)?\b")
-"""White noise: `xi`, and `xi_name` for further processes, independent of it."""
+"""White noise: `xi`, and `xi_name` for further independent processes."""
 NOISE_DIMENSION: Final = TIME ** Fraction(-1, 2)
 _TIME: Final = re.compile(r"\bt\b")
 
@@ -40,7 +40,7 @@ _TIME: Final = re.compile(r"\bt\b")
 
 
 def with_noise(d: Draft, nodes: Iterable[Node], scope: Scope) -> tuple[Scope, tuple[str, ...]]:
-    """`scope` with the white noise that expressions mention, as far as no name of the file hides it."""
+    """`scope` with the white noise processes of the expressions, unless a name of the file shadows them."""
     texts = [n.text for n in nodes if isinstance(n, Scalar) and isinstance(n.value, str)]
     found = dict.fromkeys(name for text in texts for name in NOISE.findall(text) if name not in scope.kinds)
     names = tuple(found)
@@ -50,7 +50,7 @@ def with_noise(d: Draft, nodes: Iterable[Node], scope: Scope) -> tuple[Scope, tu
 def noise_method(
     d: Draft, odes: tuple[l0.Ode, ...], lets: tuple[l0.Set, ...], noise: tuple[str, ...], method: l0.Method
 ) -> l0.Method:
-    """The method for equations with noise; E0313 where it does not stand linearly, or the method cannot."""
+    """The method for equations with noise; E0313 where it is not linear, or the method does not support it."""
     pairs = [(let.target, let.value) for let in lets]
     noisy = [ode for ode in odes if reads_through(ode.rhs, pairs) & set(noise)]
     known = named(pairs) if noisy else {}
@@ -108,7 +108,7 @@ def with_hidden(d: Draft, definition: l0.NeuronDef, noise: tuple[str, ...]) -> l
 
 @dataclass
 class Drives:
-    """The drives of a model, in the order in which they are found, and what they read."""
+    """The drives of a model, in order of discovery, and what they read."""
 
     c: Context
     timed: dict[str, l0.TimedArray] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Drives:
     _hidden: dict[str, l0.SourceDef] = field(default_factory=dict)
 
     def add(self, drive: l0.Drive, size: int) -> None:
-        """Takes a drive into a population of `size` neurons; E0703 where an array has other columns."""
+        """Adds a drive into a population of `size` neurons; E0703 where the columns of an array do not match."""
         self.found.append(drive)
         check_columns(drive.source, self.timed, size, drive.population, drive.span, self.c.sink)
 
@@ -148,7 +148,7 @@ class Drives:
 def check_columns(
     source: l0.SourceDef, timed: Mapping[str, l0.TimedArray], size: int, population: str, at: Span, sink: Sink
 ) -> None:
-    """E0703 for a timed array whose columns are not the neurons of the population."""
+    """E0703 for a timed array whose columns do not match the neurons of the population."""
     for name in source.timed:
         array = timed.get(name)
         if array is not None and array.columns not in (0, size):
@@ -165,8 +165,8 @@ def reads_time(node: Node, c: Context) -> bool:
 
 
 def _literals_apart(e: Expr) -> tuple[Expr, dict[str, float]]:
-    """The expression with its numbers as parameters, so that expressions that differ in numbers only are one text;
-    whole exponents stay, they are structure."""
+    """The expression with its literals as parameters, so that expressions that differ only in literals share one text;
+    integer exponents are kept, as they are structure."""
     taken = refs(e)
     values: dict[str, float] = {}
 
@@ -187,8 +187,8 @@ def _literals_apart(e: Expr) -> tuple[Expr, dict[str, float]]:
 def source_of(
     name: str, node: Node, what: str, dimension: Dimension | None, c: Context, names: Names
 ) -> tuple[l0.SourceDef, tuple[tuple[str, l0.Value], ...]] | None:
-    """An expression of the time as a source, and the values of its parameters (those of `names` that are no
-    parameters of the model); None after an error."""
+    """An expression of time as a source, and the values of its parameters (those of `names` that are not model
+    parameters); None after an error."""
     times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME}
     scope = names.scope.extended(dict.fromkeys(times, Kind.REAL), times)
     found = check_expression(node, scope, Wanted(what, dimension), c.sink)

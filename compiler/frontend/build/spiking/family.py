@@ -1,9 +1,9 @@
-"""A family of projections while it is built: what differs from member to member.
+"""A family of projections under construction: its per-member values.
 
 Assumes: populations have been built; the values of the family are known.
-Guarantees: an expression is checked once and evaluated once per distinct set of the values that it reads, so that a
-mistake is reported once.
-Does not: know what the numbers mean.
+Guarantees: an expression is checked once and evaluated once per distinct set of the values that it reads, so that an
+error is reported once.
+Does not: interpret the numbers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 @dataclass
 class Family:
-    """One entry of `projections` while it is built."""
+    """One entry of `projections` under construction."""
 
     name: str
     c: Context
@@ -48,7 +48,7 @@ class Family:
     values: dict[str, MemberValue]
 
     def environment(self, source: str, target: str) -> dict[str, Any]:
-        """What differs from member to member."""
+        """The per-member names and values."""
         env: dict[str, Any] = {
             "n_from": self.populations.built[source].size,
             "n_to": self.populations.built[target].size,
@@ -60,7 +60,7 @@ class Family:
     def per_member(
         self, node: Node, what: str, dimension: Dimension | None
     ) -> Callable[[dict[str, Any]], float | None]:
-        """The value of a number at each member; checked once, a mistake is reported once."""
+        """The value of a number for each member; checked once, an error is reported once."""
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or not self.mentions(node):
             before = len(self.c.sink.items)
             once = number(node, self.c, what, dimension, self.names)
@@ -94,7 +94,7 @@ class Family:
         return value
 
     def real(self, kind: Kind, node: Node, what: str) -> Callable[[dict[str, Any]], float | None]:
-        """A number of `kind` at each member, inside of its bounds."""
+        """A number of `kind` for each member, within its bounds."""
         v = value_of(kind)
         at = self.per_member(node, what, v.dimension)
         high = float(v.largest) if v.integer else v.high
@@ -110,7 +110,7 @@ class Family:
         return inside
 
     def mentions(self, node: Node) -> tuple[str, ...]:
-        """The names that differ from member to member in the texts of `node`."""
+        """The per-member names in the texts of `node`."""
         words: set[str] = set()
         stack: list[Node] = [node]
         while stack:

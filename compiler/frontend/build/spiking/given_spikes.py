@@ -1,10 +1,10 @@
-"""Given spikes: whether they can be emitted, and what it means that several of one neuron share a step.
+"""Prescribed spike times: validity, and several spikes of a neuron in one step.
 
 Assumes: parameters of the population have values; projections are built.
-Guarantees: times are whole steps, in the unit that their file says; indices are those of neurons (E0603, E0703, E0706).
-Spikes that share a step add up (deliveries, recordings). A synapse that changes at a spike, draws random numbers at it
-or asks when the spike before was has no order for them: refused (E0605).
-Does not: look at spikes of neurons with equations, which have one in a step at most.
+Guarantees: times are integer steps, in the unit declared by their file; indices are in range (E0603, E0703, E0706).
+Spikes in one step are summed (deliveries, recordings). They have no order for a synapse that changes at a spike, draws
+random numbers at it or reads the previous spike time: an error (E0605).
+Does not: check spikes of neurons with equations, which spike at most once per step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from compiler.frontend.build.shared.values import Step, multiple, whole_steps
 
 @dataclass(frozen=True)
 class Repeated:
-    """A neuron whose given spikes have `times` in one step, which ends at `at` [ms], and where they were given."""
+    """A neuron with `times` prescribed spikes in one step, which ends at `at` [ms], and their span."""
 
     neuron: int
     times: int
@@ -41,8 +41,8 @@ class Repeated:
 
 
 def in_ms(params: Mapping[str, l0.Value], sink: Sink) -> dict[str, l0.Value]:
-    """The parameters, with times from an HDF5 file in the unit of the attribute `units` of their data set (SONATA;
-    without it they are in ms). E0706 where it is no unit of time."""
+    """The parameters, with times from an HDF5 file in the unit of the attribute `units` of their dataset (SONATA;
+    default: ms). E0706 where it is no unit of time."""
     times = params.get("times")
     if not isinstance(times, l0.FromFile) or times.array is None or Path(times.path).suffix not in HDF5:
         return dict(params)
@@ -80,8 +80,8 @@ def _column(key: str, value: l0.Value, sink: Sink) -> npt.NDArray[np.float64] | 
 def check_spike_times(
     name: str, params: Mapping[str, l0.Value], size: int, step: Step | None, sink: Sink
 ) -> Repeated | None:
-    """E0603/E0703: times are whole steps, the first of the run or later, indices those of neurons. Returns the first
-    neuron that has several spikes in a step."""
+    """E0603/E0703: times are integer steps from the first of the run on, indices are in range. Returns the first
+    neuron with several spikes in one step."""
     if not {"times", "indices"} <= params.keys():
         return None
     times, indices = (_column(key, params[key], sink) for key in ("times", "indices"))
@@ -117,7 +117,7 @@ def check_spike_times(
 
 
 def check_repeated(repeated: Mapping[str, Repeated], projections: tuple[l0.Projection, ...], sink: Sink) -> None:
-    """E0605 for projections that cannot take several spikes of a neuron in a step; the first one of each."""
+    """E0605 for projections that do not support several spikes of a neuron in one step; the first one of each."""
     if not repeated:
         return
 
@@ -143,8 +143,8 @@ def check_repeated(repeated: Mapping[str, Repeated], projections: tuple[l0.Proje
 
 
 def spikes_add_up(synapse: l0.SynapseDef, end: str) -> bool:
-    """Whether what spikes of one neuron of an end do at the synapses is the same in any order, and does not depend on
-    how far each of them has got."""
+    """Whether the effects of the spikes of one neuron of an end commute, and do not depend on their progress through
+    the synapses."""
     actions = synapse.on_pre if end == "pre" else synapse.on_post
     block = synapse.pre if end == "pre" else synapse.post
     known = {let.target: let.value for let in synapse.lets}

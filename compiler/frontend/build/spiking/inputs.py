@@ -1,8 +1,8 @@
-"""Inputs: what reaches neurons from outside, from resolved blocks of `inputs`.
+"""External inputs, from resolved blocks of `inputs`.
 
 Assumes: populations have been built (a constant current changes their params).
 Guarantees: one PoissonInput per target population; a constant current is added to the named parameter of every target
-where that is one number, any other becomes a drive.
+where that is one number, any other current becomes a drive.
 Does not: simulate source neurons.
 """
 
@@ -29,14 +29,14 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
 _NO_SOURCE = ("",)
-"""What stands for the sources of an input in its `values`."""
+"""The name of the sources of an input in its `values`."""
 CONSTANT: Final = l0.SourceDef(
     l0.NeuronDef("dc", (l0.ParamDecl("amplitude", "1", None),), (), (), (), (), (), None, l0.Method.AUTO),
     Ref("amplitude"),
 )
 """A constant current, as library/currents/dc."""
 MAX_EVENTS = 1 << 52
-"""Largest mean number of events of one neuron in a step: what can be drawn."""
+"""Largest mean number of events of one neuron in a step that can be sampled."""
 
 
 def build_inputs(
@@ -68,12 +68,12 @@ def build_inputs(
             if current is not None:
                 _current(name, current, target, populations, currents, names, at)
             if len(c.sink.items) > before:
-                break  # the same mistake would be reported for every target
+                break  # the same error would be reported for every target
     return tuple(out)
 
 
 def _by_target(declared: tree.Mapping | None, c: Context) -> bool:
-    """Whether all values differ by target: an input has no sources."""
+    """Whether all values are per target: an input has no sources."""
     before = len(c.sink.items)
     for entry in entries_of(declared):
         block = mapping(entry.value)
@@ -88,7 +88,7 @@ def _by_target(declared: tree.Mapping | None, c: Context) -> bool:
 def _missing(
     kind: str, into: Scalar, target: str, known: tuple[str, ...], populations: Populations, c: Context
 ) -> None:
-    """Report that what is to be delivered into does not exist, and where it would go instead."""
+    """Report a missing target of the delivery, and the candidates."""
     neuron = populations.neuron_of[target]
     message = f"neuron `{neuron.name}` of `{target}` has no {kind} `{into.text}`"
     several = "parameters and inputs" if kind != "input" else "inputs"

@@ -1,8 +1,8 @@
-"""`values:` of a family: numbers that differ from member to member.
+"""`values:` of a family: per-member numbers.
 
 Assumes: the family's sources and targets.
-Guarantees: every member has a value, all of one dimension; exceptions apply in order, later wins.
-Does not: evaluate what uses the values.
+Guarantees: every member has a value, all of one dimension; exceptions apply in order, the last one wins. Does not:
+evaluate expressions that use the values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MemberValue:
     by_pair: dict[tuple[str, str], float | int] = field(default_factory=dict)
 
     def of(self, source: str, target: str) -> float | int | None:
-        """The value of one member; None where there is none after an error."""
+        """The value of one member; None after an error."""
         found = self.by_pair.get((source, target))
         if found is None:
             found = self.by_source.get(source)
@@ -101,7 +101,7 @@ class _Reader:
         return self.value
 
     def number(self, node: Node) -> float | int | None:
-        """One number, of the dimension that the others have."""
+        """One number, of the same dimension as the others."""
         found = number_and_dimension(node, self.c, f"each value of `{self.name}`", None)
         if found is None:
             self.wrong = True
@@ -112,7 +112,7 @@ class _Reader:
                 self.value.dimension, self.first = dimension, node.span
             elif dimension != self.value.dimension:
                 if self.wrong:
-                    return None  # one mistake is told, not one for each value
+                    return None  # one error is reported, not one per value
                 self.wrong = True
                 message = (
                     f"the values of `{self.name}` have one dimension: this is {describe(dimension)}, "

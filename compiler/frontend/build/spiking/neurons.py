@@ -1,10 +1,10 @@
 """Neuron definitions: from a resolved block of `neurons` to a NeuronDef.
 
-Assumes: the block has been validated; `use` is taken over.
-Guarantees: every expression is typed and dimension-checked in the scope that the language gives it:
-params see params before them; lets, dynamics, updates, the spike condition and resets see params,
-state, inputs, `t` and `dt`; updates and what follows see locals that were assigned before.
-Does not: choose integrators, or know populations (their values are checked in build_populations).
+Assumes: the block has been validated; `use` has been expanded.
+Guarantees: every expression is typed and dimension-checked in the scope defined by the language: params see preceding
+params; lets, dynamics, updates, the spike condition and resets see params, state, inputs, `t` and `dt`; updates and
+later statements see locals assigned before.
+Does not: choose integrators, or check the values of populations (build_populations does).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from compiler.ir.level0.controls import rewritten_handler, rewritten_pool
 
 @dataclass
 class BuiltNeuron:
-    """A definition with what its users are checked against. `definition` is None after an error."""
+    """A definition with the data for checking its users. `definition` is None after an error."""
 
     name: str
     definition: l0.NeuronDef | None
@@ -60,13 +60,12 @@ class BuiltNeuron:
     source: str
     refractory: Span | None = None
     nearest: bool = False
-    origins: dict[str, Span] = field(default_factory=dict)  # where defaults of params stand
+    origins: dict[str, Span] = field(default_factory=dict)  # spans of the defaults of params
     shared: tuple[str, ...] = ()  # variables of its pools
 
 
 def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNeuron:
-    """The neuron definition `node`, declared at `at`; with `definition` None when it has mistakes
-    (reported)."""
+    """The neuron definition `node`, declared at `at`; with `definition` None when it has errors (reported)."""
     before = len(c.sink.items)
     d = Draft(name, node, c)
     source = text_of(node.get("source")) or "equations"
@@ -244,8 +243,8 @@ def _only_source(d: Draft, source: str) -> None:
 
 
 def finished(d: Draft, n: l0.NeuronDef) -> l0.NeuronDef:
-    """`n` with the parameters of the model that it reads; truth values among them are numbers at
-    run time, so `flag` is read as `flag != 0`."""
+    """`n` with the model parameters that it reads; Booleans among them are numbers at run time, so `flag` is read as
+    `flag != 0`."""
     own = d.places.keys() | d.locals.keys()
     numbers = d.c.names.numbers
     model_params = tuple(p for p in numbers if p in d.read and p not in own)

@@ -1,11 +1,11 @@
-"""Pools of a neuron definition: reductions, states and equations that neurons share.
+"""Pools of a neuron definition: shared reductions, states and equations.
 
 Assumes: the block has been validated; the neuron's params, states and inputs are declared.
-Guarantees: every expression is typed and dimension-checked; a reduction sees what the neuron has computed where the
-pools are (states, inputs, named expressions, locals assigned before) and what is computed before it. Names come out
-as `pool.x` and `population.x`.
-Does not: know how many pools a population has, or where the step is divided (passes/model/split_cells.py finds the same
-place).
+Guarantees: every expression is typed and dimension-checked; the scope of a reduction is what the neuron has computed
+at the position of the pools (states, inputs, named expressions, locals assigned before) and the preceding reductions.
+Names are `pool.x` and `population.x`.
+Does not: depend on the number of pools of a population, or split the step
+(passes/model/split_cells.py does so at the same position).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
 SCOPES: Final = ("population", "pool")
-"""In the order in which they are computed."""
+"""In evaluation order."""
 OPERATIONS: Final = ("sum", "mean", "min", "max", "argmax")
 _TARGET: Final = re.compile(r"\s*([A-Za-z]\w*)\s*[-+*/]?=")
 _UNKNOWN: Final = re.compile(r"unknown name `([\w.]+)`")
@@ -41,7 +41,7 @@ _READS: Final = re.compile(r"(?<![\w.])(?:pool|population)\s*\.")
 
 @dataclass
 class Pools:
-    """The pools of one definition, built where the first statement reads them."""
+    """The pools of one definition, built at the first statement that reads them."""
 
     d: Draft
     defs: list[l0.PoolDef] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Pools:
         return any(isinstance(n, Scalar) and _READS.search(n.text) is not None for n in nodes)
 
     def built(self, scope: Scope) -> Scope:
-        """`scope` with the variables of all pools, which are built now if they have not been."""
+        """`scope` with the variables of all pools, which are built on first use."""
         if not self.done:
             self.done = True
             for name in SCOPES:
@@ -169,7 +169,7 @@ class Pools:
         return l0.Reduction(name, whole.func, found.expr, unit_name(dimension), at), dimension
 
     def _assigned(self) -> list[str]:
-        """Names that stand before `=` in `update`."""
+        """Names assigned in `update`."""
         texts = [n.text for n in listed(self.d.node.get("update")) if isinstance(n, Scalar)]
         return [m[1] for t in texts if (m := _TARGET.match(t)) is not None]
 
@@ -179,7 +179,7 @@ class Pools:
 
 
 def explain(sink: Sink, start: int, helps: Mapping[str, str]) -> None:
-    """Gives unknown names that were reported from item `start` on a help that knows what they are."""
+    """Adds specific help to unknown names reported from item `start` on."""
     for i in range(start, len(sink.items)):
         found = _UNKNOWN.match(sink.items[i].message)
         if found is not None and found[1] in helps:
@@ -187,7 +187,7 @@ def explain(sink: Sink, start: int, helps: Mapping[str, str]) -> None:
 
 
 def explain_absent(d: Draft, start: int) -> None:
-    """Says how variables of pools are declared, where the definition has none."""
+    """Explains how variables of pools are declared, where the definition has none."""
     helps = {}
     for item in d.c.sink.items[start:]:
         found = _UNKNOWN.match(item.message)

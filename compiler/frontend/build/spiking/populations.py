@@ -1,10 +1,10 @@
-"""Populations: from resolved blocks of `populations` to Populations with a value for everything.
+"""Populations: from resolved blocks of `populations` to Populations with all values.
 
 Assumes: classes have been applied.
-Guarantees: one NeuronDef object per distinct definition, whatever the number of populations; params
-and initial values are in canonical units, with the dimensions that the neuron declares; time
-constants are positive and refractory periods whole steps for every population.
-Does not: connect or record.
+Guarantees: one NeuronDef object per distinct definition, independent of the number of populations; params and initial
+values are in canonical units, with the dimensions declared by the neuron; time constants are positive and refractory
+periods integer steps for every population.
+Does not: build projections or records.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
 MAX_SIZE = (1 << 31) - 1
-"""Neurons are numbered by 32-bit integers."""
+"""Neuron indices are 32-bit integers."""
 
 
 @dataclass
@@ -53,12 +53,12 @@ class Populations:
     classes: dict[str, list[str]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     repeated: dict[str, Repeated] = field(default_factory=dict)
-    drives: list[l0.Drive] = field(default_factory=list)  # into parameters that are given as expressions of the time
+    drives: list[l0.Drive] = field(default_factory=list)  # into parameters that are expressions of time
     _blocks: dict[int, tuple[tree.Mapping, BuiltNeuron]] = field(default_factory=dict)
-    _good: set[tuple[int, float | int]] = field(default_factory=set)  # (expression, value) that fit
+    _good: set[tuple[int, float | int]] = field(default_factory=set)  # matching (expression, value)
 
     def neuron(self, name: str, block: tree.Mapping, at: Span) -> BuiltNeuron:
-        """What is built of a definition, once per block."""
+        """The built definition, memoized per block."""
         known = self._blocks.get(id(block))
         if known is None:
             known = (block, build_neuron(name, block, at, self.c))
@@ -67,7 +67,7 @@ class Populations:
 
 
 def build_populations(root: tree.Mapping, c: Context, neurons: Definitions, step: Step | None) -> Populations:
-    """All populations of the file; those with mistakes are known by name but not built."""
+    """All populations of the file; those with errors are declared but not built."""
     out = Populations(c, neurons, step)
     for entry in neurons.own():
         block = mapping(entry.value)
@@ -169,7 +169,7 @@ def _params(
     at: Span,
     out: Populations,
 ) -> dict[str, l0.Value]:
-    """A value for every parameter that the neuron declares."""
+    """A value for every parameter declared by the neuron."""
     c = out.c
     values: dict[str, l0.Value] = {}
     before = len(c.sink.items)
@@ -222,7 +222,7 @@ def _given(
 
 
 def _refuse_names(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> None:
-    """E0103 where `times` or `indices` are names of arrays and no file is given."""
+    """E0103 where `times` or `indices` are names of arrays without a file."""
     named = [e for e in given.entries if isinstance(e.value, Scalar) and isinstance(e.value.value, str)]
     if neuron.source != "spike_times" or not named or named[0].value.span.file is not given.span.file:
         return
@@ -240,7 +240,7 @@ def _refuse_unknown(given: tree.Mapping, known: Collection[str], noun: str, neur
 
 
 def _numbers(values: Mapping[str, l0.Value], c: Context) -> dict[str, Any]:
-    """The parameters of a population that are one number, over those of the model."""
+    """The scalar parameters of a population, over those of the model."""
     env = dict(c.names.numbers)
     for name, value in values.items():
         if isinstance(value, l0.Const):
@@ -265,7 +265,7 @@ def evaluated(formula: l0.Formula, values: Mapping[str, l0.Value], what: str, at
         c.sink.error("E0802", message, at, "give it a value or a distribution of its own", related)
         return None
     if any(n not in values and n not in c.names.numbers for n in refs(expr) - {"pi", "e", "inf"}):
-        return None  # that parameter has a mistake of its own
+        return None  # that parameter has its own error
     try:
         return l0.Const(evaluate(expr, _numbers(values, c)), formula.span)
     except ExprError as error:
@@ -296,7 +296,7 @@ def _init(
             neuron.places,
         )
         c.unread_params.read(neuron.places[w] for w in words_of(given) if w in neuron.params)
-        # What differs from neuron to neuron has no number here.
+        # Per-neuron values have no single number here.
         names = Names(scope, _numbers(params, c))
     for decl in neuron.definition.state:
         entry = None if given is None else given.entry(decl.name)
@@ -329,7 +329,7 @@ def _check_times(
     params: Mapping[str, l0.Value],
     out: Populations,
 ) -> None:
-    """Decays must be positive and refractory periods whole steps, with this population's values."""
+    """Decays must be positive and refractory periods integer steps, with this population's values."""
     definition = neuron.definition
     assert definition is not None
     expressions: list[tuple[str, Expr, Span | None]] = [
@@ -375,8 +375,7 @@ def _check_times(
 def _blame(
     used: set[str], given: tree.Mapping | None, neuron: BuiltNeuron, place: Span | None
 ) -> tuple[Span, tuple[Related, ...]]:
-    """Where the number comes from that an expression has: a population's setting, a default, or the
-    expression itself."""
+    """The source of the value of an expression: a population's setting, a default, or the expression itself."""
     related = (Related("which is used here", place),) if place is not None else ()
     for name in sorted(used):
         entry = given.entry(name) if given is not None else None

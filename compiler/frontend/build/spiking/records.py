@@ -1,7 +1,7 @@
-"""Recording: from resolved blocks of `record` to what is recorded.
+"""Recording: from resolved blocks of `record` to records.
 
 Assumes: populations and projections have been built.
-Guarantees: every population, projection and variable that is recorded exists; intervals are whole steps.
+Guarantees: every recorded population, projection and variable exists; intervals are integer steps.
 Does not: make buffers (passes/cells/lower_records.py) or files (runtime/record/record.py).
 """
 
@@ -27,12 +27,12 @@ from compiler.ir.level2.synapse_values import synapse_unit, synapse_variables
 
 _RANGE = re.compile(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*\Z", re.ASCII)
 _MOST_MEMBERS = 1_000_000
-"""Neurons of one trace; each has a place in the model and in every sample."""
+"""Largest number of neurons of one trace; each has an entry in the model and in every sample."""
 
 
 @dataclass
 class Recorded:
-    """What is recorded, with the places that say so."""
+    """The records, with their spans."""
 
     spikes: list[l0.RecordSpikes] = field(default_factory=list)
     traces: list[l0.RecordTraces] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Recorded:
     """(projection, variable) of synapses that are recorded one by one."""
     kept: set[tuple[str, str, str]] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
-    """Kinds of which an entry has a mistake, or needs what has one: what is not recorded may be that."""
+    """Kinds with an invalid entry, or one that depends on an invalid block: a missing record may be that one."""
 
 
 def build_records(
@@ -57,7 +57,7 @@ def build_records(
     declared: tuple[str, ...],
     c: Context,
 ) -> Recorded:
-    """Everything under `record`. `declared`: names of all projections of the file, with those that have a mistake."""
+    """Everything under `record`. `declared`: names of all projections of the file, including those with an error."""
     out = Recorded()
     for kind, r, at in choices(RECORD, node, c):
         source = r.get("from")
@@ -83,7 +83,7 @@ def build_records(
 
 
 def _made(kind: str, names: tuple[str, ...], r: Reader, out: Recorded) -> bool:
-    """Whether all that an entry asks for is recorded."""
+    """Whether everything requested by an entry is recorded."""
     if kind == "trace":
         variables = items_of(r.get("variables"))
         return all((name, text_of(item)) in out.variables for name in names for item in variables)
@@ -165,7 +165,7 @@ def _interval(r: Reader, populations: Populations, otherwise: int) -> tuple[int,
 
 
 def _between(r: Reader, populations: Populations) -> tuple[int, int] | None:
-    """Steps of the part that is kept."""
+    """Steps of the recorded interval."""
     node = r.get("between")
     if not isinstance(node, Sequence) or len(node.items) != 2 or populations.step is None:
         return None
@@ -328,7 +328,7 @@ def _no_variable(item: Scalar, name: str, neuron: BuiltNeuron, known: list[str],
 
 
 def _clashes(record: l0.RecordTraces, items: list[Scalar], at: Span, out: Recorded, c: Context) -> bool:
-    """Traces of one population share their members and times in the file that they are written to."""
+    """Traces of one population share their members and times in the output file."""
     other = out.tracing.get(record.population)
     if other is None:
         return False
@@ -389,7 +389,7 @@ def need_spikes(names: tuple[str, ...], node: Node, recorded: Recorded, c: Conte
     for name in names:
         if name not in recorded.spiking:
             if "spikes" in recorded.refused:
-                return False  # the mistake was reported there
+                return False  # the error was reported there
             message = f"the spikes of `{name}` are not recorded"
             help = f"add `- spikes: {{from: {name}}}` to `record`"
             c.sink.error("E0213", message, node.span, help)
@@ -401,7 +401,7 @@ def need_trace(names: tuple[str, ...], variable: Scalar, recorded: Recorded, c: 
     for name in names:
         if (name, variable.text) not in recorded.variables:
             if "trace" in recorded.refused:
-                return False  # the mistake was reported there
+                return False  # the error was reported there
             message = f"`{variable.text}` of `{name}` is not recorded"
             help = f"add `- trace: {{from: {name}, variables: [{variable.text}]}}` to `record`"
             c.sink.error("E0213", message, variable.span, help)

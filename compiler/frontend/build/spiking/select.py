@@ -1,8 +1,8 @@
-"""Which populations `exc`, `[exc, inh]`, `all` or a class means.
+"""Selection of populations by `exc`, `[exc, inh]`, `all` or a class.
 
 Assumes: the names of all populations and classes are known.
-Guarantees: each population at most once, in the order in which it is named first; `all` and classes
-give the order of `populations`.
+Guarantees: each population at most once, in the order of first mention; `all` and classes use the order of
+`populations`.
 Does not: build anything.
 """
 
@@ -16,7 +16,7 @@ from compiler.frontend.yaml.tree import Node, Scalar
 
 
 def select(node: Node | None, populations: Populations, c: Context) -> tuple[str, ...] | None:
-    """The populations that `node` names; None after an error."""
+    """The populations selected by `node`; None after an error."""
     found: dict[str, None] = {}
     wrong = node is None
     for item in items_of(node):

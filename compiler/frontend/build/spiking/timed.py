@@ -1,9 +1,9 @@
-"""Timed arrays: values that change at given times.
+"""Timed arrays: piecewise constant values over time.
 
 Assumes: the block `timed` has been validated.
-Guarantees: each array has a length, a dimension and a whole number of steps for each value; afterwards the context's
-scope knows them, so that expressions may read them wherever `t` is known.
-Does not: read the arrays of files beyond their headers (but of .csv, which has none).
+Guarantees: each array has a length, a dimension and an integer number of steps per value; they are added to the
+context's scope, so that expressions may read them wherever `t` is in scope.
+Does not: read the arrays of files beyond their headers (except .csv, which has none).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
 
 def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[l0.TimedArray, ...]:
-    """The timed arrays of the file; those with mistakes are known by name (of any dimension)."""
+    """The timed arrays of the file; those with errors are declared (of any dimension)."""
     out: list[l0.TimedArray] = []
     known: dict[str, TimedName] = {}
     scope = c.names.scope
@@ -61,7 +61,7 @@ def values_of(
     node: Node | None, dimension: Dimension | None, unit: str, what: str, c: Context
 ) -> tuple[l0.Listed | l0.FromFile, int, int, Dimension] | None:
     """Values over time: a list (of rows), or an array in a file; rows, columns (0: one axis) and dimension. `unit`: of
-    bare numbers ("": they have none). None after an error."""
+    bare numbers ("": dimensionless). None after an error."""
     parsed = parse_unit(unit) if unit else None
     factor = None if parsed is None else float(parsed[1])
     if isinstance(node, Sequence):

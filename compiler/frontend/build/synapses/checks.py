@@ -1,8 +1,8 @@
-"""What a synapse definition may not be, beyond types and dimensions: event-driven equations, conditions of events.
+"""Checks of synapse definitions beyond types and dimensions: event-driven equations, event conditions.
 
 Assumes: expressions are checked.
-Guarantees: equations of an event-driven synapse can be solved exactly for any time that has passed, and nothing reads
-their variables in between; the condition of an event can be tested once per neuron.
+Guarantees: equations of an event-driven synapse have an exact solution for any elapsed time, and nothing reads their
+variables between events; the condition of an event is testable once per neuron.
 Does not: check names or dimensions.
 """
 
@@ -24,7 +24,7 @@ from compiler.ir.level2.delayed import read_delayed
 
 
 def check_event(when: Expr, end: str, at: Span, d: SynapseDraft) -> bool:
-    """Whether a condition (named expressions put in) is about one neuron of `end` only; reports it if not."""
+    """Whether a condition (named expressions inlined) depends only on one neuron of `end`; reports it if not."""
     side = "source" if end == "pre" else "target"
     for ref in _refs_in_order(when):
         name = ref.name
@@ -63,8 +63,8 @@ def _refs_in_order(e: Expr) -> Iterator[Name]:
 
 
 def check_event_driven(s: l0.SynapseDef, flag: Span, node: tree.Mapping, d: SynapseDraft) -> None:
-    """E0602 where the equations cannot be solved exactly by themselves, E0802 where their variables are needed in
-    every step."""
+    """E0602 where the equations have no exact solution on their own, E0802 where their variables are needed in every
+    step."""
     sink = d.c.sink
     if s.method not in (l0.Method.AUTO, l0.Method.EXACT):
         place = node.get("method")
@@ -98,7 +98,7 @@ def check_event_driven(s: l0.SynapseDef, flag: Span, node: tree.Mapping, d: Syna
 
 
 def _check_readers(s: l0.SynapseDef, driven: set[str], d: SynapseDraft) -> None:
-    """E0802 for what runs in steps without an event of the synapse and uses a variable that is not up to date then."""
+    """E0802 for statements that run in steps without an event of the synapse and use a variable that is stale then."""
     places = [("update", a) for a in s.update] + [(f"events: {e.name}", a) for e in s.events for a in e.actions]
     places += [(f"on: {h.phase}.{h.event}", a) for h in s.on for a in h.actions]
     pairs = pairs_of(s.lets)
@@ -115,7 +115,7 @@ def _check_readers(s: l0.SynapseDef, driven: set[str], d: SynapseDraft) -> None:
 
 
 def with_lets(e: Expr, lets: tuple[l0.Set, ...], what: str, sink: Sink) -> Expr | None:
-    """`e` with named expressions put in; None with an error (E0307) where `what` is too large then."""
+    """`e` with named expressions inlined; None with an error (E0307) where `what` becomes too large."""
     whole = substitute(e, named(pairs_of(lets)))
     if (how := too_large(whole)) is None:
         return whole
@@ -124,7 +124,7 @@ def with_lets(e: Expr, lets: tuple[l0.Set, ...], what: str, sink: Sink) -> Expr 
 
 
 def pairs_of(lets: tuple[l0.Set, ...]) -> list[tuple[str, Expr]]:
-    """Named expressions as compiler.expr.inline takes them."""
+    """Named expressions in the form required by compiler.expr.inline."""
     return [(let.target, let.value) for let in lets]
 
 
@@ -132,7 +132,7 @@ def pairs_of(lets: tuple[l0.Set, ...]) -> list[tuple[str, Expr]]:
 
 
 def all_actions(s: l0.SynapseDef) -> tuple[l0.Action, ...]:
-    """Every statement that runs at synapses."""
+    """Every statement executed per synapse."""
     return (
         *s.update,
         *s.on_pre,
@@ -154,7 +154,7 @@ def reads(s: l0.SynapseDef) -> set[str]:
 
 
 def reads_delayed(s: l0.SynapseDef, end: str) -> bool:
-    """Whether they read a variable of that end with the delay."""
+    """Whether they read a delayed variable of that end."""
     return any(name.startswith(f"{end}.") for v in _values(s) for name in read_delayed(v))
 
 
@@ -171,14 +171,14 @@ def end_reads(end: l0.EndDef | None) -> set[str]:
 
 
 def takes_spikes(s: l0.SynapseDef, end: str) -> bool:
-    """Whether spikes of that end do anything: run statements, change a trace, or are read as times."""
+    """Whether spikes of that end have an effect: run statements, change a trace, or are read as times."""
     block, statements = (s.pre, s.on_pre) if end == "pre" else (s.post, s.on_post)
     of_a_block = block is not None and bool(block.on_spike)
     return bool(statements) or of_a_block or any(f"{end}.{n}" in reads(s) for n in SPIKE_TIMES)
 
 
 def held_per_neuron(s: l0.SynapseDef, end: str) -> bool:
-    """Whether the synapse has variables that are held once per neuron of that end and depend on its spikes' arrival."""
+    """Whether the synapse has per-neuron variables of that end that depend on the arrival of its spikes."""
     block = s.pre if end == "pre" else s.post
     return block is not None or any(f"{end}.{n}" in reads(s) for n in SPIKE_TIMES)
 

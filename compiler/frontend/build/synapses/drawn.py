@@ -1,8 +1,8 @@
-"""Initial values of a synapse's states that are no expressions: distributions over its parameters.
+"""Random initial values of a synapse's states: distributions over its parameters.
 
 Assumes: the parameters are declared.
-Guarantees: dimensions are checked where the definition stands; numbers are those of the parameters' defaults.
-Does not: give a projection's values (use.py).
+Guarantees: dimensions are checked at the definition; numbers use the parameters' defaults.
+Does not: compute a projection's values (use.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def drawn_value(
     d: SynapseDraft, params: tuple[l0.ParamDecl, ...], node: Node, what: str
 ) -> tuple[l0.Value | None, Dimension | None]:
     """A distribution of initial values over the parameters, with their defaults; each projection evaluates it with its
-    own. Where a parameter has no default, 1 stands for it while the dimensions are checked."""
+    own. A parameter without a default counts as 1 while the dimensions are checked."""
     words = words_of(node)
     d.read |= words & d.params.keys()
     numbers, complete = default_numbers(params, d.c.names.numbers)
@@ -35,12 +35,12 @@ def drawn_value(
         return initial_value(node, d.c, what, None, names)
     own = Sink()
     _, dimension = initial_value(node, replace(d.c, sink=own), what, None, names)
-    d.c.sink.items += [i for i in own.items if i.code not in ("E0106", "E0308")]  # those are about the values
+    d.c.sink.items += [i for i in own.items if i.code not in ("E0106", "E0308")]  # those concern the values
     return l0.Const(0.0, node.span), dimension
 
 
 def default_numbers(params: tuple[l0.ParamDecl, ...], numbers: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The defaults of parameters as numbers over those of the model, and whether each has one (else it is 1)."""
+    """The defaults of parameters as numbers, evaluated with those of the model, and whether each has one (else 1)."""
     out, complete = dict(numbers), True
     for p in params:
         value: Any = None

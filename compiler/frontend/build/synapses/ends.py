@@ -1,9 +1,10 @@
-"""`pre:` and `post:` of a synapse, and what it may read of the neurons at both ends.
+"""`pre:` and `post:` of a synapse, and the variables of both neurons in its scope.
 
 Assumes: a draft whose parameters are declared.
-Guarantees: variables of an end read their own kind, parameters, `t`, `dt` and counters of phases only; a dotted name
-means one thing.
-Does not: know projections (the draft has both neurons, or none: then any name of a neuron is taken as known).
+Guarantees: variables of an end read only their own kind, parameters, `t`, `dt` and phase counters; dotted names are
+unambiguous.
+Does not: depend on projections (the draft has both neurons, or none: then any name of a neuron is
+accepted).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _OF_AN_END = re.compile(r"\b(pre|post)\.([A-Za-z]\w*)", re.ASCII)
 
 
 def build_end(d: SynapseDraft, end: str) -> l0.EndDef | None:
-    """`pre:` or `post:`; called while only the parameters are declared, which is what it may read."""
+    """`pre:` or `post:`; called while only the parameters are declared, which are its scope."""
     block = mapping(d.node.get(end))
     if block is None:
         return None
@@ -53,7 +54,7 @@ def build_end(d: SynapseDraft, end: str) -> l0.EndDef | None:
 
 
 def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dimension | None], Mapping[str, Span]]:
-    """Kinds, dimensions and places of what a synapse may read of one end, by dotted name."""
+    """Kinds, dimensions and spans of one end's variables in a synapse's scope, by dotted name."""
     neuron = d.ends.of(end)
     dimensions: dict[str, Dimension | None] = {}
     if neuron is None:
@@ -68,7 +69,7 @@ def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dime
 
 
 def delayable(d: SynapseDraft) -> Delayable:
-    """What `delayed(...)` may name: states and inputs of the neurons; any name of a neuron that is not known."""
+    """Valid arguments of `delayed(...)`: states and inputs of the neurons; any name of an unknown neuron."""
     dimensions: dict[str, Dimension | None] = {}
     others: dict[str, str] = {}
     for end in ENDS:
@@ -85,7 +86,7 @@ def delayable(d: SynapseDraft) -> Delayable:
 
 
 def _clashes(d: SynapseDraft, end: str, neuron: BuiltNeuron) -> None:
-    """E0212 for a variable of `pre:` that the neuron has too, and for a neuron's own `last_spike`."""
+    """E0212 for a variable of `pre:` that the neuron also declares, and for a neuron's own `last_spike`."""
     side = "source" if end == "pre" else "target"
     for name in d.traces[end]:
         if name in neuron.places:

@@ -1,9 +1,9 @@
-"""What a projection, its synapse and its neurons can do together.
+"""Compatibility of a projection, its synapse and its neurons.
 
 Assumes: the definition and the populations have been built.
-Guarantees: `deliver` says what the synapse leaves open and nothing else; who is waited for spikes; delays that have an
-effect, and one per projection where variables are held per neuron; no input is read while it is added to. Each breach
-is refused at its line.
+Guarantees: `deliver` provides exactly what the synapse leaves open; neurons whose spikes are used do spike; delays
+have an effect, and are uniform per projection where variables are stored per neuron; no input is read while it is
+accumulated. Each violation is an error at its span.
 Does not: check expressions or values.
 """
 
@@ -25,7 +25,7 @@ from compiler.ir.level2.delayed import read_delayed, read_now
 
 
 def check_delivery(block: tree.Mapping, synapse: BuiltSynapse, at: Span, family: Family) -> bool:
-    """Whether `deliver` says what the synapse leaves open, and nothing else; reports it if not."""
+    """Whether `deliver` provides exactly what the synapse leaves open; reports it if not."""
     sink, deliver = family.c.sink, block.entry("deliver")
     inner = None if deliver is None else mapping(deliver.value)
     if deliver is None:
@@ -65,7 +65,7 @@ def _sends(synapse: BuiltSynapse) -> bool:
 def check_spikes(
     block: tree.Mapping, s: l0.SynapseDef, sources: tuple[str, ...], targets: tuple[str, ...], family: Family
 ) -> None:
-    """E0604 where the synapse waits for spikes of neurons that never spike."""
+    """E0604 where the synapse uses spikes of neurons that never spike."""
     for end, names, key in (("pre", sources, "from"), ("post", targets, "to")):
         if not takes_spikes(s, end):
             continue
@@ -82,7 +82,7 @@ def check_spikes(
 
 
 def check_delays(block: tree.Mapping, s: l0.SynapseDef, members: list[l0.Member], family: Family) -> None:
-    """Delays that the synapse has no use for, and delays per synapse of what is held per neuron."""
+    """Delays without effect on the synapse, and per-synapse delays of variables stored per neuron."""
     sink = family.c.sink
     delay, back = block.entry("delay"), block.entry("back_delay")
     used = {end: takes_spikes(s, end) or reads_delayed(s, end) for end in ENDS}
@@ -110,7 +110,8 @@ def check_delays(block: tree.Mapping, s: l0.SynapseDef, members: list[l0.Member]
 
 
 def check_reads(s: l0.SynapseDef, into: str, members: list[l0.Member], user: Related, c: Context) -> None:
-    """E0802 where a synapse reads an input that it delivers into: the result would depend on the order of synapses."""
+    """E0802 where a synapse reads an input that it delivers into: the result would depend on the evaluation order of
+    synapses."""
     ends = {"pre": {m.source for m in members}, "post": {m.target for m in members}}
     delivered = {(a.end, a.into or into) for a in all_actions(s) if isinstance(a, l0.Send)}
     places = [(o.rhs, o.span) for o in s.dynamics] + [(e, a.span) for a in all_actions(s) for e in l0.values_of([a])]
@@ -129,7 +130,7 @@ _DRAWN: Final = ("fixed_probability", "fixed_total", "fixed_indegree", "fixed_ou
 
 
 def check_rewired(s: l0.SynapseDef, rule: str, storage: str, at: Span, c: Context) -> None:
-    """E0802 for a synapse that is rewired where the rule, at `at`, leaves no choice, or where nothing is stored."""
+    """E0802 for rewiring where the rule, at `at`, leaves no choice, or where connections are not stored."""
     rewired = [a for a in all_actions(s) if isinstance(a, l0.Rewire)]
     if not rewired or (rule in _DRAWN and storage in ("auto", "sparse")):
         return

@@ -1,7 +1,8 @@
-"""What `form(...)` tests: places where there is no synapse yet.
+"""The condition of `form(...)`, evaluated at vacant synapse positions.
 
 Assumes: a checked SynapseDef.
-Guarantees: the condition reads what the place has: parameters, the neuron that stays, sums over that neuron's synapses.
+Guarantees: the condition reads only what a vacant position has: parameters, the neuron that is kept, sums over that
+neuron's synapses.
 Does not: check projections (fits.py).
 """
 
@@ -16,7 +17,7 @@ from compiler.ir.level2.synapse_sums import SUMS
 
 
 def check_formed(s: l0.SynapseDef, d: SynapseDraft) -> None:
-    """E0302 for a condition of `form` that reads what only a synapse has."""
+    """E0302 for a condition of `form` that reads variables of an existing synapse."""
     for action in all_actions(s):
         if isinstance(action, l0.Rewire) and action.how == "form":
             end = "post" if action.keep == "indegree" else "pre"
@@ -31,7 +32,7 @@ def check_formed(s: l0.SynapseDef, d: SynapseDraft) -> None:
 
 
 def _of_a_synapse(e: Expr, end: str, d: SynapseDraft) -> set[str]:
-    """The names that are read of a synapse or its other end."""
+    """The names of variables of a synapse or its other end."""
     if isinstance(e, Call) and e.func in SUMS:
         return set() if SUMS[e.func][1] == end else {e.func}
     kids = children(e)

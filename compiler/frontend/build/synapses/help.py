@@ -1,8 +1,8 @@
-"""Better help with mistakes in synapses: what users of other tools write, and units that are missing.
+"""Specific help with errors in synapses: syntax of other simulators, and missing units.
 
 Assumes: the diagnostics of a definition that has been built.
-Guarantees: codes and places stay; only messages and help change.
-Does not: find mistakes.
+Guarantees: codes and spans are kept; only messages and help change.
+Does not: detect errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WITHOUT_UNIT = re.compile(r"what is delivered.* is .*\[(\S+)\], but .* is a num
 
 
 def explain(sink: Sink, before: int, d: SynapseDraft) -> None:
-    """Better help where users of other tools write something else, and where a unit is missing in what is delivered."""
+    """Specific help with the syntax of other simulators, and where a unit is missing in the delivered value."""
     for i in range(before, len(sink.items)):
         found = sink.items[i]
         if found.code == "E0302":
@@ -39,8 +39,8 @@ def explain(sink: Sink, before: int, d: SynapseDraft) -> None:
 
 
 def _without_unit(found: Diagnostic, d: SynapseDraft) -> str | None:
-    """The first name in what is delivered that is declared without a unit; the parameter that its initial value follows
-    from, if there is one."""
+    """The first name in the delivered value that is declared without a unit; the parameter that determines its initial
+    value, if any."""
     if found.span is None:
         return None
     own = {**d.params, **d.states}

@@ -1,9 +1,9 @@
-"""What instances of a network have in common of a plastic synapse: `shared: [w]`.
+"""States of a plastic synapse shared between the instances of a network: `shared: [w]`.
 
 Assumes: a checked SynapseDef.
-Guarantees: shared states have no equations, and are assigned to in `update` and `on` only, with values that are the
-same in all instances: what a statement reads of one instance stands in a sum over instances (`mean_instances(dw)`).
-Does not: know how many instances there are (frontend/build/instances.py).
+Guarantees: shared states have no equations, and are assigned to in `update` and `on` only, with values that are equal
+in all instances: per-instance values appear only inside reductions over instances (`mean_instances(dw)`). Does not:
+know the number of instances (frontend/build/instances.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from compiler.ir.level2.synapse_sums import INSTANCES, SUMS
 
 
 def shared_states(d: SynapseDraft) -> tuple[str, ...] | None:
-    """The states that `shared` names; None where nothing is said."""
+    """The states listed in `shared`; None without the key."""
     node = d.node.get("shared")
     if node is None:
         return None
@@ -37,7 +37,7 @@ def shared_states(d: SynapseDraft) -> tuple[str, ...] | None:
 
 
 def check_shared(s: l0.SynapseDef, d: SynapseDraft) -> None:
-    """E0310 where the spikes or the equations of one instance would change what is shared, E0802 for a value that
+    """E0310 where the spikes or the equations of one instance would change a shared state, E0802 for a value that
     differs between instances."""
     shared = set(s.shared or ())
     node = d.node.get("shared")
@@ -76,14 +76,14 @@ def check_shared(s: l0.SynapseDef, d: SynapseDraft) -> None:
 
 
 def _key_of(node: tree.Mapping, state: str, otherwise: Span) -> Span:
-    """Where `dw/dt` stands."""
+    """The span of `dw/dt`."""
     block = node.get("dynamics")
     entries = block.entries if isinstance(block, tree.Mapping) else ()
     return next((e.key.span for e in entries if e.key.text == f"d{state}/dt"), otherwise)
 
 
 def _read_alone(e: Expr) -> set[str]:
-    """The names that are read outside of sums over instances."""
+    """The names read outside of reductions over instances."""
     if isinstance(e, Call) and SUMS.get(e.func, ("", ""))[1] == INSTANCES:
         return set()
     kids = children(e)

@@ -1,9 +1,9 @@
 """Statements of a synapse: assignments to its state and locals, and deliveries.
 
 Assumes: a draft whose parameters, state and named expressions are declared; the scope of names that it may read.
-Guarantees: an action assigns to a state of the synapse or to a local of its list; what is delivered has the dimension
-of the input that it goes into, where that is known; a `pre:` or `post:` block assigns to its own variables.
-Does not: know projections (the caller gives both neurons, or none).
+Guarantees: an action assigns to a state of the synapse or to a local of its list; the delivered value has the
+dimension of the target input, where that is known; a `pre:` or `post:` block assigns to its own variables. Does not:
+depend on projections (the caller passes both neurons, or none).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ REWIRING: Final = ("rewire", "remove", "form")
 
 @dataclass(frozen=True)
 class Ends:
-    """The neurons at both ends and the dimension of the projection's input, as far as they are known: a definition by
-    itself is checked without."""
+    """The neurons at both ends and the dimension of the projection's input, as far as they are known: a standalone
+    definition is checked without them."""
 
     pre: BuiltNeuron | None = None
     post: BuiltNeuron | None = None
@@ -61,9 +61,9 @@ class Ends:
 
 @dataclass
 class SynapseDraft(Draft):
-    """A synapse being built. `traces`: the variables of `pre:` and `post:`; `deliveries`: places that deliver into
-    the projection's input; `shared`: states that instances have in common (None: not said); `keep`: the degree that the
-    first `rewire` keeps, and where it stands; `vacancies`: synapses are removed or formed."""
+    """A synapse under construction. `traces`: the variables of `pre:` and `post:`; `deliveries`: spans that deliver
+    into the projection's input; `shared`: states shared between instances (None: unspecified); `keep`: the degree
+    conserved by the first `rewire`, and its span; `vacancies`: synapses are removed or formed."""
 
     ends: Ends = field(default_factory=Ends)
     traces: dict[str, dict[str, Dimension | None]] = field(default_factory=lambda: {"pre": {}, "post": {}})
@@ -76,9 +76,9 @@ class SynapseDraft(Draft):
 def build_actions(
     d: SynapseDraft, items: tuple[Node, ...], scope: Scope, sums: bool = False, transposes: bool = False
 ) -> tuple[l0.Action, ...]:
-    """The statements of one list; its locals are known in it only. `transposes`: states may be taken from another
-    projection. `sums`: synapses may be rewired, and values may read sums over synapses. Such statements, and those that
-    assign to a shared state, begin when all synapses are done with the statements before, whose locals end."""
+    """The statements of one list; its locals are scoped to it. `transposes`: states may be copied from another
+    projection. `sums`: rewiring and sums over synapses are allowed. Such statements, and assignments to a shared
+    state, are barriers: they begin when all synapses have finished the preceding statements, and locals end there."""
     out: list[l0.Action] = []
     names = _Locals(scope, scope)
     for node in items:
@@ -309,7 +309,7 @@ def _delivery(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> l0.Se
 
 
 def _named_input(d: SynapseDraft, e: Expr) -> tuple[str, str, Dimension | None] | None:
-    """End, name and dimension of the input that `post.ge` names."""
+    """End, name and dimension of an input such as `post.ge`."""
     sink = d.c.sink
     help: str | None
     if not isinstance(e, Ref):

@@ -1,8 +1,9 @@
 """Sums over synapses in statements: `w = w * total / sum_post(w)`.
 
 Assumes: a parsed value of a statement, and the scope at the beginning of its list.
-Guarantees: what is summed is checked by itself; the value is checked with the sum as a name of the same dimension.
-Does not: say where sums may stand (statements.py).
+Guarantees: the summand is checked on its own; the value is checked with the sum replaced by a name of the same
+dimension.
+Does not: decide where sums are allowed (statements.py).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NO_RANDOM = "it cannot be random; draw in a statement before, into a state"
 
 @dataclass
 class Taken:
-    """Sums that were taken out of a value: what they are called there, and what they are."""
+    """Sums extracted from a value: their placeholder names and definitions."""
 
     calls: dict[str, Call]
     dimensions: dict[str, Dimension | None]
@@ -53,7 +54,8 @@ def has_own_sums(e: Expr, scope: Scope) -> bool:
 
 
 def take_sums(e: Expr, span: Span, scope: Scope, local: Mapping[str, object], d: Draft) -> tuple[Expr, Taken]:
-    """`e` with each sum as a name, inner ones first. `scope`: what a sum may read, without the list's `local` names."""
+    """`e` with each sum replaced by a name, inner ones first. `scope`: that of a sum, without the list's `local`
+    names."""
     taken = Taken({}, {})
 
     def walk(x: Expr) -> Expr:

@@ -1,10 +1,10 @@
 """Synapse definitions: from a resolved block of `synapses` to a SynapseDef.
 
-Assumes: the block has been validated; `use` is taken over.
-Guarantees: every expression is typed in the scope that the language gives it, and dimension-checked: by itself as far
-as it goes, and against each pair of neurons that projections use it between, where variables of the neurons (`pre.v`)
-and the dimensions of inputs are known. A mistake is reported once.
-Does not: choose integrators, or give values to parameters (use.py).
+Assumes: the block has been validated; `use` has been expanded.
+Guarantees: every expression is typed in the scope defined by the language, and dimension-checked: on its own as far as
+possible, and for each pair of neurons in a projection, where variables of the neurons (`pre.v`) and the dimensions of
+inputs are known. An error is reported once.
+Does not: choose integrators, or compute the values of parameters (use.py).
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _NOTHING: Mapping[str, Dimension] = MappingProxyType({})
 
 @dataclass
 class BuiltSynapse:
-    """A definition with what projections are checked against. `definition` is None after an error. `drawn`: initial
-    values that are no expressions, by state; they may read parameters. `delivers`: where it delivers into the input
-    that the projection names. `given`: dimensions that a projection's values give to what has no unit of its own."""
+    """A definition with the data for checking projections. `definition` is None after an error. `drawn`: random
+    initial values by state; they may read parameters. `delivers`: spans of deliveries into the projection's input.
+    `given`: dimensions inferred from a projection's values for names declared without a unit."""
 
     name: str
     node: tree.Mapping
@@ -82,7 +82,7 @@ class Synapses:
                 self._of(entry.name, block, entry.key.span)
 
     def find(self, reference: Scalar) -> BuiltSynapse | None:
-        """What `reference` names; None after an error."""
+        """The definition that `reference` refers to; None after an error."""
         block = self.definitions.find(reference)
         if block is None:
             return None
@@ -111,7 +111,7 @@ class Synapses:
         return known
 
     def fits(self, synapse: BuiltSynapse, ends: Ends, user: Related) -> bool:
-        """Whether the definition can stand between these neurons; mistakes name `user`, the projection."""
+        """Whether the definition is compatible with these neurons; errors mention `user`, the projection."""
         key = (id(synapse), id(ends.pre), id(ends.post), ends.into)
         if key not in self._checked:
             own = Sink()
@@ -121,7 +121,7 @@ class Synapses:
         return self._checked[key]
 
     def _tell(self, found: Sink, user: Related) -> bool:
-        """Report the errors of a definition in its use, each once; whether there are any."""
+        """Report the errors of a definition at a use, each once; whether there are any."""
         errors = [d for d in found.items if d.severity is Severity.ERROR]
         for d in errors:
             if (d.code, d.message, d.span) not in self._told:
@@ -138,8 +138,8 @@ def build_synapse(
     ends: Ends | None = None,
     given: Mapping[str, Dimension] = _NOTHING,
 ) -> BuiltSynapse:
-    """The synapse definition `node`, declared at `at`, between the neurons `ends`, with the dimensions that a
-    projection has `given`; with `definition` None when it has mistakes (reported)."""
+    """The synapse definition `node`, declared at `at`, between the neurons `ends`, with the dimensions `given` by a
+    projection; with `definition` None when it has errors (reported)."""
     before = len(c.sink.items)
     d = SynapseDraft(name, node, c, "synapse", NO_RANDOM, given=given, ends=ends or Ends())
     drawn: dict[str, Node] = {e.name: e.value for e in entries_of(node.get("state")) if not isinstance(e.value, Scalar)}
@@ -229,13 +229,13 @@ def _wrong(sink: Sink, before: int) -> bool:
 
 
 def _of_neurons(d: SynapseDraft) -> list[Span]:
-    """Where the variables of both neurons are declared that the synapse reads."""
+    """The declarations of the neuron variables that the synapse reads."""
     found = ((d.ends.of(end), name) for end, _, name in (n.partition(".") for n in d.read) if end in ENDS)
     return [neuron.places[name] for neuron, name in found if neuron is not None and name in neuron.places]
 
 
 def _finished(d: SynapseDraft, s: l0.SynapseDef) -> l0.SynapseDef:
-    """`s` with the parameters of the model that it reads; truth values among them are numbers at run time, so `flag`
+    """`s` with the model parameters that it reads; Booleans among them are numbers at run time, so `flag`
     is read as `flag != 0`."""
     numbers = d.c.names.numbers
     model_params = tuple(p for p in numbers if p in d.read and p not in d.places)

@@ -1,8 +1,8 @@
-"""`w = transpose(forward.w)`: whether the other projection has the same pairs, the other way round.
+"""`w = transpose(forward.w)`: whether the other projection has the transposed connectivity.
 
 Assumes: all projections have been built.
-Guarantees: the variable exists, has the same unit, and every synapse has its counterpart, whatever is drawn; what is
-transposed is not changed by or after another `transpose`, so that its value is the same in every order of projections.
+Guarantees: the variable exists, has the same unit, and every synapse has its counterpart in every realization; the
+source is not changed by or after another `transpose`, so that its value does not depend on the order of projections.
 Does not: copy anything (passes/projections/synapse_transpose.py).
 """
 
@@ -18,8 +18,7 @@ _RULES = ("all_to_all", "one_to_one", "pairs")
 
 
 def check_transposes(projections: tuple[l0.Projection, ...], named: tuple[str, ...], c: Context) -> None:
-    """Reports every `transpose` that has no meaning. `named`: the names of all projections, with those that have a
-    mistake."""
+    """Reports every invalid `transpose`. `named`: the names of all projections, including those with an error."""
     known = {p.name: p for p in projections}
     for p in projections:
         for handler in () if p.synapse is None else p.synapse.on:
@@ -53,7 +52,7 @@ Wrong = tuple[str, str, str | None]
 
 
 def _variable(p: l0.Projection, action: l0.Transpose, other: l0.Projection) -> Wrong | None:
-    """What is wrong with the variable."""
+    """The problem with the variable, if any."""
     mine, theirs = p.synapse, other.synapse
     shown = f"`{other.name}.{action.variable}`"
     assert mine is not None
@@ -80,7 +79,7 @@ def _variable(p: l0.Projection, action: l0.Transpose, other: l0.Projection) -> W
 
 
 def _order(handler: l0.SynapseHandler, action: l0.Transpose, other: l0.Projection, c: Context) -> Wrong | None:
-    """Whether the variable changes while this is transposed."""
+    """Whether the variable changes during this transposition."""
     events = {p.name: dict(p.events) for p in c.phases}
     at = events[handler.phase][handler.event]
     for their in () if other.synapse is None else other.synapse.on:
@@ -95,7 +94,7 @@ def _order(handler: l0.SynapseHandler, action: l0.Transpose, other: l0.Projectio
 
 
 def _pairs(p: l0.Projection, other: l0.Projection) -> Wrong | None:
-    """Why there may be synapses without a counterpart."""
+    """Why synapses may lack a counterpart."""
     if p.rule != other.rule or p.rule not in _RULES:
         message = f"`{other.name}` ({other.rule}) may not have the pairs of `{p.name}` ({p.rule}), the other way round"
         return "E0802", message, "both are `all_to_all`, or `one_to_one`, or `pairs` that are given"

@@ -1,10 +1,10 @@
-"""The values that a projection gives to its synapse: of parameters and states, and so dimensions to what has none.
+"""Values of a synapse's parameters and states in a projection, and the dimensions inferred from them.
 
 Assumes: the definition and the populations have been built.
-Guarantees: every parameter and state of the synapse has a value at each member of the family, in canonical units and of
-the declared dimension. Work is done once per distinct set of the values that the projection's expressions read, not
-once per member.
-Does not: check the definition's expressions (synapses.py), or what fits together (fits.py).
+Guarantees: every parameter and state of the synapse has a value for each member of the family, in canonical units and
+of the declared dimension. Values are computed once per distinct environment of the projection's expressions, not once
+per member.
+Does not: check the definition's expressions (synapses.py), or compatibility (fits.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Settings = tuple[tuple[tuple[str, l0.Value], ...], tuple[tuple[str, l0.Value], .
 
 @dataclass
 class _Reader:
-    """The values that one family gives to its synapse. `count`: the number of its synapses, where pairs are given."""
+    """The values of one family's synapse. `count`: the number of its synapses, where pairs are listed."""
 
     synapse: BuiltSynapse
     definition: l0.SynapseDef
@@ -59,11 +59,11 @@ class _Reader:
         return tuple(params.items()), tuple(init.items())
 
     def names(self, env: Mapping[str, Any], params: Mapping[str, l0.Value] | None = None) -> Names:
-        """The scope of `params`, or with `params` that of `init`, which reads them too."""
+        """The scope of `params`, or with `params` that of `init`, which also reads them."""
         scope, numbers = self.family.names.scope, {**self.family.names.numbers, **env}
         if params is not None:
             for name, value in params.items():
-                numbers.pop(name, None)  # what differs from synapse to synapse has no number here
+                numbers.pop(name, None)  # per-synapse values have no single number here
                 if isinstance(value, l0.Const):
                     numbers[name] = value.value
             declared = {**self.synapse.params, **self.synapse.states}
@@ -122,7 +122,7 @@ class _Reader:
     def given(
         self, node: Node, what: str, dimension: Dimension | None, names: Names, before: Mapping[str, l0.Value]
     ) -> l0.Value | None:
-        """A value that stands in the model; over those `before` it that differ from synapse to synapse, a formula."""
+        """A value set in the model; a formula if it reads per-synapse values `before` it."""
         c = self.family.c
         several = {n for n, value in before.items() if not isinstance(value, l0.Const)}
         mentioned = sorted(several & words_of(node))
@@ -147,7 +147,7 @@ class _Reader:
         return value
 
     def shared(self, name: str, at: Span) -> bool:
-        """Whether a parameter must be one number, because something is held or tested once per neuron; reports it."""
+        """Whether a parameter must be one number, because something is stored or tested once per neuron; reports it."""
         s = self.definition
         for end, block in (("pre", s.pre), ("post", s.post)):
             why = f"the variables of `{end}` are held once per neuron" if name in end_reads(block) else None
@@ -161,11 +161,11 @@ class _Reader:
         return False
 
     def evaluated(self, formula: l0.Formula, what: str, values: Mapping[str, l0.Value]) -> l0.Const | l0.Formula | None:
-        """A formula of the definition as a number, or over what differs from synapse to synapse still a formula."""
+        """A formula of the definition as a number, or a formula if it reads per-synapse values."""
         c, used = self.family.c, refs(formula.expr)
         known = {n: v.value for n, v in values.items() if isinstance(v, l0.Const)}
         if any(n in self.synapse.places and n not in values for n in used):
-            return None  # that parameter has a mistake of its own
+            return None  # that parameter has its own error
         numbers = {**{n: x for n, x in c.names.numbers.items() if n not in values}, **known}
         if used & (values.keys() - known.keys()):
             return l0.Formula(with_numbers(formula.expr, numbers), formula.span)
@@ -180,7 +180,7 @@ class _Reader:
 
 
 def with_numbers(e: Expr, numbers: Mapping[str, Any]) -> Expr:
-    """`e` with the names that have a number put in."""
+    """`e` with names that have a number substituted."""
     known: dict[str, Expr] = {}
     for name in refs(e) & numbers.keys():
         value = numbers[name]
@@ -191,7 +191,7 @@ def with_numbers(e: Expr, numbers: Mapping[str, Any]) -> Expr:
 def read_settings(
     block: tree.Mapping, synapse: BuiltSynapse, family: Family, at: Span, count: int | None
 ) -> Callable[[Mapping[str, Any]], Settings | None]:
-    """The values of the synapse's parameters and states at each member; worked out once per distinct environment."""
+    """The values of the synapse's parameters and states for each member; computed once per distinct environment."""
     definition = synapse.definition
     if definition is None:
         return lambda env: None
@@ -230,9 +230,9 @@ def read_settings(
 
 
 def given_dimensions(block: tree.Mapping, synapse: BuiltSynapse, family: Family) -> tuple[dict[str, Dimension], bool]:
-    """Dimensions that the projection's values give to parameters and states that are declared without a unit: the
+    """Dimensions inferred from the projection's values for parameters and states declared without a unit: the
     definition is checked again with them, so that one definition serves inputs of every unit. And whether all of them
-    are known: a value with a mistake may have any."""
+    are known: a value with an error may have any."""
     sure = True
     out: dict[str, Dimension] = {}
     scope = family.names.scope
@@ -247,7 +247,7 @@ def given_dimensions(block: tree.Mapping, synapse: BuiltSynapse, family: Family)
             sure = sure and entry.name in declared
             if dimension is None or not dimension.dimensionless:
                 continue
-            # Values of the members are not known here: only the dimension is of interest, mistakes are found later.
+            # Values of the members are not known here: only the dimension is of interest, errors are reported later.
             scratch = replace(family.c, sink=Sink())
             _, found = initial_value(entry.value, scratch, entry.name, None, Names(scope, numbers))
             sure = sure and not scratch.sink.items

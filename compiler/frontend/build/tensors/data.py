@@ -1,8 +1,8 @@
-"""The samples of a training: which arrays of which files feed the inputs, and which samples are kept for validation.
+"""Training data: the arrays that feed the inputs, and the validation split.
 
-Assumes: the network has been built (perhaps with mistakes).
-Guarantees: arrays have the shapes and types of the network's inputs, by their headers; both parts of a split hold
-samples.
+Assumes: the network has been built (possibly with errors).
+Guarantees: arrays have the shapes and types of the network's inputs, by their headers; both parts of a split are
+nonempty.
 Does not: read samples (labels are read by loss.py).
 """
 
@@ -25,16 +25,16 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
 Found = tuple[str, Header, Span]
-"""The key of an array in `Data.arrays`, its header (shape with the samples first), its place."""
+"""The key of an array in `Data.arrays`, its header (samples are axis 0), its span."""
 
 
 def kept_of(data: l0.Data, samples: int) -> int:
-    """How many samples are kept for validation."""
+    """The number of validation samples."""
     return data.kept.count(samples)
 
 
 def build_data(r: Reader, built: Built) -> tuple[l0.Data | None, dict[str, Found]]:
-    """The data of a block, and the arrays by input; (None, {}) after an error that leaves nothing to check."""
+    """The data of a block, and the arrays by input; (None, {}) after an error that makes further checks impossible."""
     if r.node is None:
         return None, {}
     c = r.c
@@ -72,7 +72,7 @@ def _memory(text: str) -> int:
 
 
 class _Reader:
-    """Headers of the files that the block names, each read once; what it found out about sources of its own."""
+    """Headers of the files of the block, each read once, and the per-input sources."""
 
     def __init__(
         self, c: Context, file: Scalar | None, known: dict[str, tuple[Path, dict[str, Header]]], key: str
@@ -95,8 +95,8 @@ class _Reader:
         return self.known[file.text]
 
     def unread(self, name: str, node: Node, built: Built) -> Found:
-        """What the input was read from, as an array called `name` of a file of its own; with so many samples that all
-        that depends on their number is right."""
+        """A substitute for an unread file: an array `name` of a separate file, with enough samples for all checks of
+        their number."""
         settings = mapping(node)
         array = node if settings is None else settings.get("array")
         self.files.append((name, "", array.text if isinstance(array, Scalar) else ""))
@@ -108,7 +108,7 @@ class _Reader:
         return name, Header((1 << 20, *(built.shapes[name] or ())), kind, declared.dtype), node.span
 
     def source(self, name: str, node: Node) -> Found | None:
-        """The array that an input is read from."""
+        """The source array of an input."""
         c, settings = self.c, mapping(node)
         own = settings.get("file") if settings is not None else None
         array = settings.get("array") if settings is not None else node
@@ -173,7 +173,7 @@ class _Reader:
 
 
 def _declared(inputs: tree.Mapping, built: Built, c: Context) -> dict[str, Node]:
-    """Where each input of the network is read from, with an error for those without."""
+    """The source of each input of the network, with an error for those without."""
     out: dict[str, Node] = {}
     misspelt = any(e.name not in built.inputs for e in inputs.entries)
     for entry in inputs.entries:
@@ -184,7 +184,7 @@ def _declared(inputs: tree.Mapping, built: Built, c: Context) -> dict[str, Node]
         elif isinstance(entry.value, Scalar | tree.Mapping):
             out[entry.name] = entry.value
     for name, declared in built.inputs.items():
-        if name not in inputs and not misspelt:  # else it may be the one that is meant
+        if name not in inputs and not misspelt:  # else it may be the intended one
             related = (Related("the input is declared here", declared.span),)
             message = f"`data` does not say which array the input `{name}` is read from"
             c.sink.error("E0103", message, inputs.span, f"write `inputs: {{{name}: ...}}`", related)
@@ -210,7 +210,7 @@ def _scales(r: Reader, built: Built) -> dict[str, float]:
 
 
 def _split(r: Reader, built: Built, data: l0.Data, samples: int) -> float | l0.Kept:
-    """Which samples are kept, with an error where one of the parts would be empty."""
+    """The validation split, with an error where one of the parts would be empty."""
     if r.node is None:
         return 0.0
     c, parts, stratify = r.c, r.get("folds"), r.get("stratify")
@@ -236,7 +236,7 @@ def _split(r: Reader, built: Built, data: l0.Data, samples: int) -> float | l0.K
 
 
 def _strata(node: Node, built: Built, data: l0.Data, c: Context) -> tuple[str, str] | None:
-    """The array of the input that `stratify` names."""
+    """The array of the input given by `stratify`."""
     if not isinstance(node, Scalar):
         return None
     declared = built.inputs.get(node.text)

@@ -1,9 +1,9 @@
-"""`init` of a layer: how its weights begin.
+"""`init` of a layer: initialization of its weights.
 
 Assumes: a validated layer.
 Guarantees: attributes `init` (the initialiser's name) and `init_value` (its number, where it has one) or
 `init_file` (of `values`).
-Does not: draw.
+Does not: sample.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from compiler.layers.shared.initial import INITIALISER
 
 
 def init_name(node: Node | None) -> str:
-    """The initialiser that is asked for; "" without."""
+    """The requested initialiser; "" without."""
     if isinstance(node, Scalar):
         return node.text
     return node.entries[0].name if isinstance(node, tree.Mapping) and node.entries else ""
 
 
 def init_of(node: Node | None, kind: str, c: Context) -> dict[str, l0.Attr]:
-    """The attributes; {} without `init`, after an error, or where the weights come from elsewhere."""
+    """The attributes; {} without `init`, after an error, or where the weights are loaded."""
     if node is None or "init" in c.unread:
         return {}
     found = chosen(INITIALISER, node, c)

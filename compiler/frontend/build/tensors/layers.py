@@ -1,8 +1,8 @@
 """Settings of a layer, typed by the keys of its kind, for its shape rule.
 
 Assumes: validated settings.
-Guarantees: type, default and bounds are those of the language; a mistake is one diagnostic at its place.
-Does not: name layers or follow references (network.py), or know a kind.
+Guarantees: type, default and bounds are those of the language; an error is one diagnostic at its span.
+Does not: name layers or resolve references (network.py), or depend on a kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORD: Final = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
 def settings_of(r: Reader) -> dict[str, Setting]:
-    """The values of all keys that have a type, those that are absent by their default, if they have one."""
+    """The values of all typed keys; absent ones have their default, if any."""
     found = {f.name: _setting(r, f) for f in r.kind.fields}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -1,9 +1,9 @@
-"""Losses and metrics: what is compared with what.
+"""Losses and metrics: predictions and their targets.
 
-Assumes: the network has been built (perhaps with mistakes).
-Guarantees: prediction and target of each loss fit together; metrics fit the loss; labels are classes that the
-network can predict.
-Does not: read anything but labels.
+Assumes: the network has been built (possibly with errors).
+Guarantees: prediction and target of each loss have compatible shapes; metrics are compatible with the loss; labels are
+valid classes of the network.
+Does not: read data other than labels.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CLASSIFYING = "softmax_cross_entropy"
 BINARY = "binary_cross_entropy"
 
 CONFUSION = "confusion"
-"""The metric that is a matrix: nothing can be watched or expected of it."""
+"""The matrix-valued metric: it cannot be monitored or expected."""
 
 _OF_CLASSES = frozenset({"accuracy", "precision", "recall", "f1"})
 _OF_NUMBERS = frozenset({"mean_absolute_error", "mean_squared_error", "r2"})
@@ -69,7 +69,7 @@ def build_loss(node: Node | None, built: Built, c: Context) -> l0.Loss | None:
 
 
 def _with_mask(loss: l0.Loss, r: Reader, each: tuple[int, ...], built: Built) -> l0.Loss | None:
-    """The loss with what does not count. `each`: the shape of the losses of a sample."""
+    """The loss with its mask. `each`: the shape of the losses of a sample."""
     c, node = r.c, r.get("mask")
     number = r.integer("ignore") if "ignore" in r else None
     if number is None and "ignore" in r and r.get("ignore") is not None:
@@ -226,7 +226,7 @@ def _reference(node: Node | None, built: Built, c: Context, *, layer: bool) -> S
 def check_labels(
     loss: l0.Loss, built: Built, data: l0.Data, arrays: dict[str, tuple[str, Header, Span]], c: Context
 ) -> None:
-    """Every label must be a class that the network has a score for, every word one that its embedding has."""
+    """Every label must be a class with a score of the network, every word a row of its embedding."""
     for one in (loss, *(t for _, t in loss.terms)):
         shape = built.shapes.get(one.prediction)
         if one.kind == CLASSIFYING and shape is not None:

@@ -1,9 +1,9 @@
 """The network of layers: shapes inferred, names given, activations resolved.
 
 Assumes: `repeat` has been expanded.
-Guarantees: a layer reads layers before it or inputs of the network; every shape is positive and
-what `expect` says; attributes have the meaning that compiler/ir/level0/model.py gives them.
-Does not: say how a layer is computed.
+Guarantees: a layer reads preceding layers or inputs of the network; every extent is positive and matches `expect`;
+attributes are as defined in compiler/ir/level0/model.py.
+Does not: define how a layer is computed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["Built", "build_network", "check_use", "has_weights", "shown"]
 
 @dataclass
 class Built:
-    """What later blocks need to know of the network. A shape is None after an error."""
+    """The network as seen by later blocks. A shape is None after an error."""
 
     inputs: dict[str, l0.TensorInput] = field(default_factory=dict)
     shapes: dict[str, Shape | None] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class Built:
 
 @dataclass(frozen=True)
 class _Around:
-    """What the blocks around a layer ask for: the number of the checkpointed one (0: there is none) and its place, and
-    the place of `fuse: required`."""
+    """Settings of the enclosing blocks of a layer: the number of the checkpointed one (0: none) and its span, and the
+    span of `fuse: required`."""
 
     checkpoint: int = 0
     place: Span = NOWHERE
@@ -62,10 +62,10 @@ class _Reader:
     functions: Functions
     precision: str
     out: Built
-    named: dict[str, Span]  # every name that a layer is given, for references to later ones
+    named: dict[str, Span]  # names of all layers, for forward references
     counts: dict[str, int] = field(default_factory=dict)
     previous: str | None = None
-    blocks: int = 0  # that are checkpointed, so far
+    blocks: int = 0  # checkpointed blocks so far
     around: _Around = _Around()
 
 
@@ -105,7 +105,7 @@ def _all_names(item: Node) -> list[Scalar]:
 
 
 def _block(r: _Reader, settings: tree.Mapping) -> None:
-    """Layers with what their block asks for."""
+    """Layers with the settings of their block."""
     before = r.around
     checkpoint = settings.get("checkpoint")
     if isinstance(checkpoint, Scalar) and checkpoint.value is True:
@@ -124,7 +124,7 @@ def _block(r: _Reader, settings: tree.Mapping) -> None:
 
 
 def _names(item: Node) -> list[Scalar]:
-    """The names that a layer's item gives: `name`, the parts of a split, the formulas of a map."""
+    """The names defined by a layer's item: `name`, the parts of a split, the formulas of a map."""
     settings = _settings(item)
     if settings is None or not isinstance(item, tree.Mapping):
         return []
@@ -214,11 +214,11 @@ def _layer(r: _Reader, item: Node) -> None:
 _RESERVED = re.compile(
     r"loss|batch|metric|clip|penalty|accuracy|precision|recall|f1|r2|top_\d+|mean_(?:absolute|squared)_error"
 )
-"""What tensors that belong to no layer are called after (`loss.sum`, `batch.mask`)."""
+"""Reserved prefixes of tensors that belong to no layer (`loss.sum`, `batch.mask`)."""
 
 
 def _declare(r: _Reader, name: str, place: Span) -> bool:
-    """Takes a name for a layer; False when there is one already."""
+    """Declares the name of a layer; False when it is taken."""
     if _RESERVED.fullmatch(name):
         message = f"`{name}` is a name that a training has for itself and cannot name a layer"
         r.c.sink.error("E0107", message, place, f"for example `{name}_layer`")
@@ -226,7 +226,7 @@ def _declare(r: _Reader, name: str, place: Span) -> bool:
         noun = "an input" if name in r.out.inputs else "a layer"
         related = (Related("it is declared here", r.out.places[name]),)
         r.c.sink.error("E0207", f"{noun} of the network is called `{name}` already", place, None, related)
-        r.previous = f"{name}'"  # a layer of unknown shape, for those that follow
+        r.previous = f"{name}'"  # a layer of unknown shape, for its readers
         r.out.shapes[r.previous] = None
         return False
     r.out.places[name] = place
@@ -284,7 +284,7 @@ def _split(r: _Reader, settings: tree.Mapping, at: Span) -> None:
 
 
 def _formula(r: _Reader, entry: tree.Entry) -> None:
-    """`y: a * sigmoid(b)`: a layer that is an expression over layers, inputs and parameters of the model."""
+    """`y: a * sigmoid(b)`: a layer defined by an expression over layers, inputs and model parameters."""
     name, c = entry.name, r.c
     readable = {n: s for n, s in r.out.shapes.items() if n in r.out.places}
     scope = c.names.scope.extended(
@@ -319,7 +319,7 @@ def _formula(r: _Reader, entry: tree.Entry) -> None:
 def _with_numbers(
     name: str, body: Expr, sources: list[str], at: Span, c: Context
 ) -> tuple[dict[str, l0.Attr], l0.FunctionDef]:
-    """A formula over x0, x1, ... (its sources) and attributes, which hold the numbers of the model's params."""
+    """A formula over x0, x1, ... (its sources) and attributes, which hold the values of model parameters."""
     args = {n: f"x{i}" for i, n in enumerate(sources)}
     attrs: dict[str, l0.Attr] = {}
     bindings: dict[str, Expr] = {n: Ref(a) for n, a in args.items()}
@@ -350,7 +350,7 @@ def _truth(column: Expr) -> Expr:
 
 
 def _automatic(r: _Reader, kind: str) -> str:
-    """`conv2d_1`, `conv2d_2`, ... over the layers of the kind that have no name."""
+    """`conv2d_1`, `conv2d_2`, ... over the unnamed layers of the kind."""
     while True:
         r.counts[kind] = r.counts.get(kind, 0) + 1
         name = f"{kind}_{r.counts[kind]}"
@@ -359,14 +359,14 @@ def _automatic(r: _Reader, kind: str) -> str:
 
 
 def _sources(r: _Reader, kind: LayerKind, settings: tree.Mapping, at: Span) -> list[str | None]:
-    """What the layer reads; None for a reference with a mistake."""
+    """The sources of the layer; None for an invalid reference."""
     found = _inputs(r, kind, settings, at)
     beside = (settings.get(key) for key in kind.beside)
     return found + [_reference(r, item, kind, beside=True) for item in beside if isinstance(item, Scalar)]
 
 
 def _inputs(r: _Reader, kind: LayerKind, settings: tree.Mapping, at: Span) -> list[str | None]:
-    """What stands in `inputs`, or is read without it."""
+    """The sources in `inputs`, or the default ones."""
     c, node = r.c, settings.get("inputs")
     if kind.sources == 0:
         return []
@@ -393,7 +393,7 @@ def _inputs(r: _Reader, kind: LayerKind, settings: tree.Mapping, at: Span) -> li
 
 
 def _reference(r: _Reader, item: Scalar, kind: LayerKind, beside: bool = False) -> str | None:
-    """A layer or input that is read, `beside` the inputs: such may hold integers."""
+    """A source layer or input; `beside`: one besides `inputs`, which may hold integers."""
     name, c = item.text, r.c
     if name in r.out.shapes:
         declared = r.out.inputs.get(name)
@@ -418,7 +418,7 @@ def _reference(r: _Reader, item: Scalar, kind: LayerKind, beside: bool = False) 
 
 
 def _expected(r: _Reader, settings: tree.Mapping, name: str, shape: Shape) -> Shape:
-    """E0502 where `expect` says another shape; the expected one is gone on with."""
+    """E0502 where `expect` is another shape; continues with the expected one."""
     expect = mapping(settings.get("expect"))
     node = expect.get("shape") if expect is not None else None
     wanted = _shape(node, r.c, "`expect`") if node is not None else None
@@ -465,13 +465,13 @@ _OTHER_NAMES = {"swish": "silu", "hardswish": "hard_swish", "hardtanh": "hard_ta
 
 
 def has_weights(layer: l0.Layer) -> bool:
-    """Whether there is something to train in a layer."""
+    """Whether a layer has trained arrays."""
     return KIND[layer.kind].trained(layer)
 
 
 def check_use(network: l0.Network, outputs: tuple[str, ...], read: tuple[str, ...], c: Context) -> None:
     """Warn of layers and inputs that `outputs` do not depend on (`read`: inputs that the loss reads);
-    an error where nothing is left to train."""
+    an error where no trained arrays remain."""
     layers = {layer.name: layer for layer in network.layers}
     seen = network.needed(outputs) | set(read)
     for item in network.inputs:

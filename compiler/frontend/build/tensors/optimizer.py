@@ -1,9 +1,8 @@
-"""Optimizers: text over `param`, `gradient` and `step`, with the values in force.
+"""Optimizers: statements over `param`, `gradient` and `step`, with the effective parameter values.
 
 Assumes: `train: {optimizer: {adam: {learning_rate: ...}}}`, and definitions of the file and the
 library.
-Guarantees: every parameter has a value; statements assign to `param`, state or names of their own
-and read only what has a value by then.
+Guarantees: every parameter has a value; statements assign to `param`, state or locals and read only assigned names.
 Does not: instantiate the optimizer on weights.
 """
 
@@ -46,7 +45,7 @@ _NO_RANDOM = "random numbers in an optimizer are not supported yet"
 
 
 def build_optimizer(choice: tree.Mapping | None, c: Context, known: Definitions) -> l0.OptimizerDef | None:
-    """The optimizer that `train` chooses. The file's other optimizers are checked too."""
+    """The optimizer that `train` chooses. The file's other optimizers are also checked."""
     before = len(c.sink.items)
     out: l0.OptimizerDef | None = None
     chosen: tree.Mapping | None = None
@@ -60,7 +59,7 @@ def build_optimizer(choice: tree.Mapping | None, c: Context, known: Definitions)
 
 
 def check_others(c: Context, known: Definitions, chosen: tree.Mapping | None = None) -> None:
-    """Definitions of the file that nothing chooses still must be right."""
+    """Checks the definitions of the file that are not chosen."""
     for own in known.own():
         block = mapping(own.value)
         if block is not None and block is not chosen:
@@ -107,7 +106,7 @@ _OTHER_OPTIMIZERS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 
 
 def _elsewhere(optimizer: str, key: str, params: Collection[str]) -> str | None:
-    """What other frameworks call a parameter, or the optimizer that has it here."""
+    """The name of a parameter in other frameworks, or the optimizer that has it here."""
     other = _OTHER_OPTIMIZERS.get((optimizer, key))
     if other is not None:
         return f"the optimizer that has it is `{other}`"
@@ -120,8 +119,8 @@ def _elsewhere(optimizer: str, key: str, params: Collection[str]) -> str | None:
 
 
 def _renamed(schedules: list[l0.Set], taken: set[str], c: Context) -> tuple[dict[str, float], list[l0.Set]]:
-    """Parameters of the model that schedules read, under names that clash with nothing: `learning_rate` may be both
-    the model's and the optimizer's."""
+    """Model parameters read by schedules, renamed without clashes: `learning_rate` may be both the model's and the
+    optimizer's."""
     numbers: dict[str, float] = {}
     bindings: dict[str, Expr] = {}
     for p in sorted(set().union(*(refs(s.value) for s in schedules)) & c.names.numbers.keys()):
@@ -160,7 +159,7 @@ def _params(
     c: Context,
     schedules: list[l0.Set],
 ) -> dict[str, float | None]:
-    """Parameters with the values in force; None after an error, and for those that follow a schedule."""
+    """Parameters with their effective values; None after an error, and for scheduled ones."""
     out: dict[str, float | None] = {}
     for entry in entries_of(block.get("params")):
         if not _declare(entry.key, "a parameter", places, c):
@@ -279,7 +278,7 @@ def _new_value(statement: Assign, known: bool, sink: Sink) -> tuple[Expr, bool] 
 
 
 def _norm_of(e: Expr) -> Expr | None:
-    """What the norm is taken of, where the whole right-hand side is one."""
+    """The argument of the norm, where the whole right-hand side is one."""
     return e.args[0] if isinstance(e, Call) and e.func == "norm" and len(e.args) == 1 else None
 
 

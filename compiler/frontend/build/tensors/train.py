@@ -1,9 +1,9 @@
 """Training: data, loss, metrics, optimizer.
 
-Assumes: the network has been built (perhaps with mistakes).
-Guarantees: arrays of the data file have the shapes and types of the network's inputs; the loss fits
-what it compares; the optimizer's statements are typed and have values for all of their parameters.
-Does not: read images; labels are read to see that each is a class that the network can predict.
+Assumes: the network has been built (possibly with errors).
+Guarantees: arrays of the data file have the shapes and types of the network's inputs; the loss is compatible with
+prediction and target; the optimizer's statements are typed and have values for all of their parameters.
+Does not: read images; labels are read to check that each is a valid class of the network.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _CLASSES = ("weights", "biases", "norms", "all")
 
 
 def _weights(node: Node | None, built: Built, c: Context) -> list[str]:
-    """Layers and classes of weights, with an error for those that do not exist."""
+    """Layers and classes of weights, with an error for unknown ones."""
     layers = [n for n in built.places if n not in built.inputs]
     names: list[str] = []
     for name in items_of(node):

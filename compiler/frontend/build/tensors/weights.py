@@ -1,7 +1,7 @@
-"""`network: {weights: file.safetensors}`: the file that the values of weights are read from.
+"""`network: {weights: file.safetensors}`: the source file of the weights.
 
 Assumes: the network's block.
-Guarantees: the file is there; its path is absolute.
+Guarantees: the file exists; its path is absolute.
 Does not: read it: names and shapes of weights are known once the network is lowered
 (compiler/runtime/artifacts/safetensors.py compares them).
 """
@@ -16,8 +16,8 @@ from compiler.frontend.yaml.tree import Scalar
 
 
 def read_weights(block: tree.Mapping, c: Context) -> l0.FromFile | None:
-    """The file of a network's `weights`; None without the key, where others take its place,
-    or (E0701) where it is not there."""
+    """The file of a network's `weights`; None without the key, where others replace it, or (E0701) where it does not
+    exist."""
     node = block.get("weights")
     if not isinstance(node, Scalar) or "weights" in c.unread:
         return None

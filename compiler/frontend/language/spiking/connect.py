@@ -1,8 +1,8 @@
-"""`connect`: which source neurons are connected to which target neurons.
+"""`connect`: connectivity rules between source and target neurons.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
-Guarantees: every rule with its keys, hover texts, defaults and examples; the same word means the same in each of them.
-Does not: know populations, shapes or files.
+Guarantees: every rule with its keys, hover texts, defaults and examples; keys have one meaning across rules. Does not:
+check populations, shapes or files.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _FLAGS = {
 
 
 def _two(name: str, positive: bool, doc: str, default: int | None, example: str) -> Field:
-    """A number for height and width, or both."""
+    """One number for both height and width, or a pair."""
     item = POSITIVE if positive else COUNT
     kind = OneOf((item, ListOf(item, low=2, high=2, example="[3, 3]")))
     return Field(name, kind, doc, required=default is None, default=default, example=example)

@@ -1,9 +1,9 @@
-"""What reaches neurons: projections between populations, and inputs from outside.
+"""Sources of input to neurons: projections between populations, and external inputs.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
-Guarantees: every key of these blocks, with its hover text, default and example; families of
-projections are described here as one entry with values per member.
-Does not: know populations, inputs or classes by name.
+Guarantees: every key of these blocks, with its hover text, default and example; a family of projections is one entry
+with per-member values.
+Does not: resolve names of populations, inputs or classes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What changes in time from outside: timed arrays, and currents.
+"""Time-dependent external signals: timed arrays, and currents.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py, neurons.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
-Does not: know what is driven by them.
+Does not: check their targets.
 """
 
 from __future__ import annotations

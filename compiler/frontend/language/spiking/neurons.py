@@ -1,4 +1,4 @@
-"""Neurons, and what all definitions with dynamics share.
+"""Neurons, and the keys shared by all definitions with dynamics.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.

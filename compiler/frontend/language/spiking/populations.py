@@ -1,8 +1,8 @@
-"""Populations of neurons, and the classes that settings are given by.
+"""Populations of neurons, and classes of shared settings.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py, neurons.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
-Does not: know the parameters of a neuron model.
+Does not: check the parameters of a neuron model.
 """
 
 from __future__ import annotations

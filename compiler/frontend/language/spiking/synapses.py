@@ -1,8 +1,8 @@
 """Synapses with state of their own: plasticity rules, short-term dynamics, graded and gap-junction coupling.
 
-Assumes: expr/keys/kinds.py, expr/keys/values.py, neurons.py (what all definitions with dynamics share).
+Assumes: expr/keys/kinds.py, expr/keys/values.py, neurons.py (keys shared by all definitions with dynamics).
 Guarantees: every key of these blocks, with its hover text, default and example.
-Does not: know neurons or projections; check names, dimensions or expressions.
+Does not: resolve neurons or projections; check names, dimensions or expressions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where samples come from, and how they are split: parts of `train: {data: ...}`.
+"""Sources of samples and their splits: parts of `train: {data: ...}`.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
@@ -15,7 +15,7 @@ DATA_FILE = Reference(
     "data/digits.npz",
     r"^.*(\.npz|\.npy|\.csv|\.h5|\.hdf5|\.parquet|[-._]idx[0-9]?(-[a-z]+)?(\.gz)?)$",
 )
-"""`.npz`, `.npy`, `.csv`, `.h5`, `.parquet`, or IDX as MNIST's files are called."""
+"""`.npz`, `.npy`, `.csv`, `.h5`, `.parquet`, or IDX, the format of MNIST."""
 
 DATA_SOURCE = Block(
     "source of an input",

@@ -2,7 +2,7 @@
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py, layers/shared/keys.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
-Does not: say which metric goes with which loss (frontend/build/tensors/loss.py does).
+Does not: check the compatibility of metrics and losses (frontend/build/tensors/loss.py does).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Keys of `train` that look at the course of a training: gradient accumulation, averages of weights, what is watched to
-lower the learning rate, to stop and to keep the best weights.
+"""Keys of `train` for the course of a training: gradient accumulation, weight averaging, and the metrics monitored for
+learning rate reduction, early stopping and best weights.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
-Does not: know which metrics a training has (frontend/build/watch.py does).
+Does not: check the metrics of a training (frontend/build/watch.py does).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How a network of layers is trained: data, losses, metrics, optimizers; and functions of the file.
+"""Training of a network of layers: data, losses, metrics, optimizers; and user-defined functions.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py, compiler/layers.
 Guarantees: every key of these blocks, with its hover text, default and example.
-Does not: know the parameters of a library optimizer (they stand in its own file).
+Does not: define the parameters of a library optimizer (its own file does).
 """
 
 from __future__ import annotations
