@@ -1,6 +1,6 @@
-"""The kinds of layers of the language, in the order of its reference: a file a family.
+"""The kinds of layers of the language, in the order of its reference; one file per family.
 
-Frontend, passes and interchange derive from these objects what they know of kinds.
+Frontend, passes and interchange derive their handling of kinds from these objects.
 """
 
 from __future__ import annotations

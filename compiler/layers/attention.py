@@ -1,8 +1,8 @@
 """Attention over the steps of a sequence.
 
 Assumes: inputs of (batch, steps, features).
-Guarantees: what is not seen has a score of HIDDEN; a step that sees nothing gives zeros.
-Does not: keep keys and values between calls.
+Guarantees: masked scores are HIDDEN; a fully masked step gives zeros.
+Does not: cache keys and values between calls.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _ATTENTION_WORDS = {
 
 
 def _parts(p: Place, shapes: tuple[Shape, ...]) -> tuple[tuple[Shape, Shape, Shape], dict[str, l0.Attr]]:
-    """Query, key and value, and the attributes that both kinds have. Raises Misfit."""
+    """Query, key and value, and the attributes common to both kinds. Raises Misfit."""
     heads = p.integer("heads")
     beside = [key for key in l0.BESIDE if key in p.values]
     ins = shapes[: len(shapes) - len(beside)]
@@ -117,7 +117,8 @@ def _plain(p: Place, *shapes: Shape) -> Result:
 
 
 def attention(c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
-    """Multi-head attention (Vaswani et al. 2017, section 3.2): of one input to itself, or query, key and value."""
+    """Multi-head attention (Vaswani et al. 2017, section 3.2): self-attention of one input, or of query, key and
+    value."""
     parts, beside = _attended(layer, list(ins))
     size = whole(layer, "size")
     projected = [linear(c, layer, x, size, part) for part, x in zip(_PARTS, parts, strict=True)]
@@ -126,7 +127,7 @@ def attention(c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
 
 
 def dot_attention(c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
-    """The same without projections: each head has a part of the features."""
+    """The same without projections: each head has a slice of the features."""
     parts, beside = _attended(layer, list(ins))
     return _dot_attention(c, layer, parts, beside, number(layer, "scale"))
 
@@ -135,7 +136,7 @@ _PARTS = ("query", "key", "value")
 
 
 def _attended(layer: l0.Layer, ins: list[l1.Tensor]) -> tuple[list[l1.Tensor], dict[str, l1.Tensor]]:
-    """Query, key and value, and what there is besides."""
+    """Query, key and value, and the optional operands."""
     names = [name for name in l0.BESIDE if flag(layer, name)]
     count = len(ins) - len(names)
     parts = ins[:count]
@@ -168,7 +169,7 @@ def _dot_attention(
     )
     scores = _scaled(c, layer, scores, beside, scale)
     p = softmax(c, layer, scores, f"{name}.softmax")
-    if "mask" in beside:  # a step that sees nothing
+    if "mask" in beside:  # a fully masked step
         none = Cond(X1 <= Num(HIDDEN / 2), Num(0.0), X0)
         p = c.graph.map(f"{name}.seen", none, (identity(p), identity(scores)), span=span)
     features = v.shape[3]
@@ -187,7 +188,7 @@ def _dot_attention(
 
 
 def _scaled(c: Context, layer: l0.Layer, scores: l1.Tensor, beside: dict[str, l1.Tensor], scale: float) -> l1.Tensor:
-    """Scores of (batch, heads, steps, keys), scaled and moved; what is not seen is hidden last."""
+    """Scores of (batch, heads, steps, keys), scaled, with offset; masked last."""
     body: Expr = mul(X0, Ref("scale"))
     operands = [identity(scores)]
     for key in (key for key in ("offset", "mask") if key in beside):
@@ -231,7 +232,7 @@ def _write_dot(w: Writer, layer: l0.Layer) -> str:
 
 
 def _which(layer: l0.Layer) -> list[int]:
-    """Which inputs are query, key and value."""
+    """The inputs that are query, key and value."""
     return [0, 1, 2] if len(layer.inputs) > 2 + len(_beside(layer)) else [0] * 3
 
 
@@ -268,7 +269,7 @@ def _dot_product(w: Writer, layer: l0.Layer, parts: list[str], sizes: list[int])
     if "mask" in read:
         scores = g.node("Where", [read["mask"], scores, g.constant(HIDDEN)], f"{layer.name}/hidden")
     p = g.node("Softmax", [scores], f"{layer.name}/softmax", {"axis": -1})
-    if "mask" in read:  # zeros where nothing is seen
+    if "mask" in read:  # zeros for fully masked steps
         seen = g.node("Cast", [read["mask"]], f"{layer.name}/ones", {"to": g.real})
         p = g.node("Mul", [p, seen], f"{layer.name}/kept")
         if layer.attr("causal"):

@@ -1,9 +1,8 @@
-"""Layers that change samples at random while training: dropout, noise, augment, random_flip, random_crop.
+"""Random augmentation in training: dropout, noise, augment, random_flip, random_crop.
 
 Assumes: inputs of (batch, ...).
 Guarantees: the identity outside training; draws are counter-based, keyed by the layer's name, with one counter per step
-and element (dropout, noise) or sample (flips, crops; augment as asked): the same on every target, and where a run is
-resumed.
+and element (dropout, noise) or sample (flips, crops; augment: either): equal on every target, and in resumed runs.
 Does not: read data.
 """
 
@@ -31,7 +30,7 @@ def _random(c: Context, layer: l0.Layer, part: str, shape: tuple[int, ...]) -> l
 
 
 def _write(w: Writer, layer: l0.Layer) -> str:
-    """Nothing: a network is written for use."""
+    """Nothing: exported networks are for inference."""
     return w.source(layer)
 
 
@@ -225,8 +224,8 @@ def _cropped(p: Place, x: Shape) -> Result:
 
 
 def random_crop(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """Zeros are added on both sides of the last two axes, and a part of x's shape is cut out at random: a sum over all
-    shifts, of which one counts."""
+    """Zeros are added on both sides of the last two axes, and a window of x's shape is cropped at random: a one-hot
+    contraction over all shifts."""
     if not c.training:
         return x
     most = whole(layer, "padding")

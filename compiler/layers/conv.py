@@ -1,10 +1,10 @@
 """Convolutions and their transposes, in one, two or three dimensions.
 
 Assumes: inputs of (batch, channels, extents...).
-Guarantees: paddings are attributes of two numbers per dimension (before, after), every extent is positive; one Contract
-each, over dims n, k, c and per dimension an output and a window dim; layers of one kind are of one text whatever their
-sizes, strides and paddings.
-Does not: choose how they are computed.
+Guarantees: paddings are attributes of two numbers per dimension (before, after), every extent is positive; one
+Contract each, over dims n, k, c and per dimension an output and a window dim; layers of one kind share one text for
+all sizes, strides and paddings.
+Does not: choose a strategy.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _grouped(p: Place, channels: int, filters: int, groups: int) -> None:
 
 
 def _attrs(p: Place, x: Shape, rank: int) -> dict[str, l0.Attr]:
-    """What convolutions and their transposes share."""
+    """Attributes common to convolutions and their transposes."""
     kernel, stride, dilation = (p.each(key, rank) for key in ("kernel", "stride", "dilation"))
     edges = sides(p, image(p, x, rank), kernel, stride, dilation)
     _grouped(p, x[0], p.integer("filters"), p.integer("groups"))
@@ -120,7 +120,7 @@ def conv(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
             )
         )
     else:
-        # Groups are an axis of their own: the same elements seen as (batch, group, channels of a group, ...).
+        # Groups are a separate axis: the same elements viewed as (batch, group, channels of a group, ...).
         per = filters // groups
         xg = reshape(c, f"{layer.name}.grouped", x, (batch, groups, inner, *x.shape[2:]), layer)
         wg = reshape(c, f"{layer.name}.weight.grouped", w, (groups, per, inner, *taps), layer)
@@ -174,8 +174,8 @@ def _transposed_shape(rank: int, p: Place, x: Shape) -> Result:
 
 
 def conv_transpose(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """The transpose of `conv` as a map (Dumoulin & Visin 2016, section 4): every input element adds its multiple of
-    the kernel to the output. Weight (channels, filters of a group, taps...), as in PyTorch."""
+    """The transpose of `conv` as a linear map (Dumoulin & Visin 2016, section 4): every input element scatters its
+    multiple of the kernel into the output. Weight (channels, filters of a group, taps...), as in PyTorch."""
     batch, channels = x.shape[0], x.shape[1]
     filters, out = layer.shape[0], layer.shape[1:]
     groups, taps = whole(layer, "groups"), ints(layer, "kernel")

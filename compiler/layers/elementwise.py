@@ -1,7 +1,7 @@
-"""Layers that compute element by element: add, multiply, formulas, activations.
+"""Elementwise layers: add, multiply, formulas, activations.
 
 Assumes: inputs of (batch, ...).
-Guarantees: only the number of inputs and a formula are text.
+Guarantees: text depends only on the number of inputs and on formulas.
 Does not: apply activations (passes/layers/lower_network.py does, to every layer).
 """
 
@@ -77,7 +77,7 @@ def _one_axis(p: Place, x: Shape) -> Result:
 
 
 def scale_shift(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """x * weight + bias, each with one number for each place along an axis; 1 and 0 at first."""
+    """x * weight + bias, each with one element per index of an axis; initially 1 and 0."""
     axis = 1 + whole(layer, "axis")
     scale = weight(c, f"{layer.name}.weight", (x.shape[axis],), "ones", (), layer)
     shift = weight(c, f"{layer.name}.bias", (x.shape[axis],), "zeros", (), layer)
@@ -112,7 +112,7 @@ SCALE_SHIFT = LayerKind(
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape | None:
-    """The shape of an elementwise expression as in NumPy; None where shapes do not go together."""
+    """The shape of an elementwise expression as in NumPy; None for incompatible shapes."""
     rank = max(len(s) for s in shapes)
     out: list[int] = []
     for a in range(rank):
@@ -132,7 +132,7 @@ def _broadcast(p: Place, *shapes: Shape) -> Result:
 
 
 def map_of(c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
-    """An expression over inputs, whose shapes are broadcast as in NumPy (the batch apart)."""
+    """An expression over inputs, whose shapes are broadcast as in NumPy (excluding the batch)."""
     function = layer.function
     assert function is not None
     rank = len(layer.shape)
@@ -141,7 +141,7 @@ def map_of(c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
         first = 1 + rank - (len(t.shape) - 1)
         kept = [(a, e) for a, e in enumerate(t.shape[1:]) if e == layer.shape[first - 1 + a]]
         source = t
-        if len(kept) != len(t.shape) - 1:  # axes of extent 1 that are repeated
+        if len(kept) != len(t.shape) - 1:  # broadcast axes of extent 1
             shape = (t.shape[0], *(e for _, e in kept))
             source = reshape(c, f"{layer.name}.of.{t.name}", t, shape, layer)
         operands.append((source, (0, *(first + a for a, _ in kept))))
@@ -157,7 +157,7 @@ def _write_map(w: Writer, layer: l0.Layer) -> str:
     bound: dict[str, str] = {}
     for k, name in enumerate(layer.inputs):
         shape, x = w.shapes[name], w.named[name]
-        if len(shape) != len(layer.shape):  # the batch is in front whatever the rank
+        if len(shape) != len(layer.shape):  # the batch is axis 0 for every rank
             shape = (*(1 for _ in range(len(layer.shape) - len(shape))), *shape)
             x = w.graph.reshape(x, shape, f"{layer.name}/{name}")
         bound[layer.function.args[k]] = x

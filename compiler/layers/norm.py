@@ -1,8 +1,8 @@
-"""Normalisation over the batch, over a sample, over groups of channels; softmax.
+"""Batch, layer and group normalisation; softmax.
 
 Assumes: inputs of (batch, ...).
-Guarantees: statistics over the rows of the batch that exist; the shift of a softmax, and the mean inside a variance,
-are constants to autodiff, in whose result they cancel.
+Guarantees: statistics over the valid rows of the batch; the shift of a softmax, and the mean inside a variance, are
+constants to autodiff, as they cancel in the gradient.
 Does not: fold normalisations into weights.
 """
 
@@ -53,13 +53,13 @@ def _affine(layer: l0.Layer) -> bool:
 def _batch_shape(p: Place, x: Shape) -> Result:
     if not x:
         raise Misfit(f"batch_norm needs channels; `{p.source}` is a single number")
-    # The file says which part of the running mean is kept, the IR which part is new; exactly.
+    # The file gives the weight of the old running mean, the IR that of the new value; exactly.
     new = float(1 - Fraction(repr(p.real("momentum"))))
     return x, {"momentum": new, "epsilon": p.real("epsilon")}
 
 
 def batch_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """Ioffe & Szegedy 2015, over the rows that exist; running averages as in PyTorch (unbiased variance)."""
+    """Ioffe & Szegedy 2015, over the valid rows; running averages as in PyTorch (unbiased variance)."""
     g, name, span = c.graph, layer.name, layer.span
     channel = (x.shape[1],)
     gamma = weight(c, f"{name}.weight", channel, "ones", (), layer)
@@ -113,8 +113,8 @@ def batch_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
 
 
 def _center(c: Context, name: str, mean: l1.Tensor, layer: l0.Layer) -> l1.Tensor:
-    """The mean as the variance reads it: a constant to autodiff, since the derivative of sum((x - mean)**2) by the mean
-    is -2 sum(x - mean) = 0."""
+    """The mean as read by the variance: a constant to autodiff, since the derivative of sum((x - mean)**2) with
+    respect to the mean is -2 sum(x - mean) = 0."""
     center = c.graph.map(f"{name}.center", X0, (identity(mean),), span=layer.span)
     c.constants.add(center.name)
     return center

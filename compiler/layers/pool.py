@@ -1,8 +1,8 @@
-"""Pooling: of windows, of whole channels.
+"""Window pooling and global pooling.
 
 Assumes: inputs of (batch, channels, extents...).
-Guarantees: one Contract each; a mean counts no element that `ceil` added.
-Does not: choose how it is computed.
+Guarantees: one Contract each; a mean excludes elements added by `ceil`.
+Does not: choose a strategy.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def _shape(rank: int, p: Place, x: Shape) -> Result:
 
 
 def pool(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """The largest value or the mean of each window. A mean counts the padding unless `count_padding` is false, and
-    never what `ceil` added."""
+    """The maximum or the mean of each window. A mean includes the padding unless `count_padding` is false, and never
+    elements added by `ceil`."""
     taps, padding = ints(layer, "size"), ints(layer, "padding")
     pairs = SPATIAL[len(taps)]
     ones = (1,) * len(taps)
@@ -86,7 +86,7 @@ def pool(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     )  # fmt: skip
     if largest or plain:
         return y
-    # How many elements count in each window: the same sum over a tensor of ones.
+    # The number of valid elements per window: the same sum over a tensor of ones.
     inside = padded if counted else x.shape[2:]
     origin = positions if not counted else tuple(Affine(p.terms) for p in positions)
     one = c.graph.map(f"{layer.name}.ones", Num(1.0), (), like=l1.Tensor("", inside), span=layer.span)
@@ -194,7 +194,7 @@ def _global_shape(p: Place, x: Shape) -> Result:
 
 
 def global_pool(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """The largest value or the mean of each channel."""
+    """The maximum or the mean of each channel."""
     size = math.prod(x.shape[2:])
     flat = reshape(c, f"{layer.name}.flat", x, (x.shape[0], x.shape[1], size), layer)
     name = f"{layer.name}.y"
@@ -216,7 +216,7 @@ def kept_axes(x: Computed, axes: list[int], keep: bool) -> tuple[int, ...]:
 
 
 def reduced(m: Importer, hint: str, x: Computed, axes: list[int], largest: bool, keep: bool) -> Computed:
-    """The mean or the largest over axes: they come last, what stays is the channels."""
+    """The mean or the maximum over the last axes; the remaining ones are the channels."""
     kind = "global_max_pool" if largest else "global_avg_pool"
     stay = [a for a in range(len(x.shape)) if a not in axes]
     rows = math.prod(x.shape[a] for a in stay)

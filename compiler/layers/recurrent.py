@@ -1,11 +1,11 @@
 """Recurrent layers over inputs of (batch, steps, features).
 
 Assumes: steps are the first axis of a sample.
-Guarantees: unrolled into rows of a few kernels: the text is that of one step, whatever their number; a sequence is
-taken apart and put together by halves, so that its gradient costs a logarithm of passes.
-Of ONNX: states that begin at zero, all steps of every sample, the functions of the layers; anything else is refused
-(E0918). The reverse direction is the second half of a bidirectional layer, whose first half has weights of zero.
-Does not: skip steps, or give the last memory of an LSTM.
+Guarantees: unrolled into rows of a few kernels: the text is that of one step, independent of their number; a sequence
+is split and concatenated recursively, so that its gradient takes logarithmically many passes. ONNX: initial states of
+zero, full-length sequences, the activations of the layers; anything else is an error (E0918). A reverse layer is
+imported as the second half of a bidirectional layer, whose first half has zero weights.
+Does not: mask steps, or return the final cell state of an LSTM.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def _one_way(c: Context, layer: l0.Layer, x: l1.Tensor, way: str, backward: bool
 
 
 def _apart(c: Context, name: str, x: l1.Tensor, layer: l0.Layer, path: str = "") -> list[l1.Tensor]:
-    """The steps of a sequence, by halves: (batch, features) each. Names end in `part_` and the way to the half, which
-    labels of kernels leave out (passes/kernels/tensor_phase.py)."""
+    """The steps of a sequence, split recursively: (batch, features) each. Names end in `part_` and the path of halves,
+    which kernel labels omit (passes/kernels/tensor_phase.py)."""
     steps = x.shape[1]
     label = f"{name}.part_{path}"
     if steps == 1:
@@ -137,7 +137,7 @@ def _apart(c: Context, name: str, x: l1.Tensor, layer: l0.Layer, path: str = "")
 
 
 def _together(c: Context, name: str, parts: list[l1.Tensor], layer: l0.Layer, path: str = "") -> l1.Tensor:
-    """The reverse of `_apart`."""
+    """The inverse of `_apart`."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
@@ -149,7 +149,7 @@ def _together(c: Context, name: str, parts: list[l1.Tensor], layer: l0.Layer, pa
 
 
 def _carried(c: Context, layer: l0.Layer, name: str, part: str, h: l1.Tensor) -> l1.Tensor:
-    """The product of the state before with the trained array of a gate."""
+    """The product of the previous state with the trained array of a gate."""
     units = h.shape[1]
     w = weight(c, f"{layer.name}.{part}.recurrent", (units, units), "uniform", glorot(units, units), layer)
     return c.graph.add(
@@ -168,7 +168,7 @@ def _carried(c: Context, layer: l0.Layer, name: str, part: str, h: l1.Tensor) ->
 def _step(
     c: Context, layer: l0.Layer, name: str, way: str, given: list[l1.Tensor], h: l1.Tensor, memory: l1.Tensor
 ) -> tuple[l1.Tensor, l1.Tensor]:
-    """State and memory after one step. `given`: what the step's input adds to each gate."""
+    """Hidden and cell state after one step. `given`: the input's contribution to each gate."""
     g, span = c.graph, layer.span
     gates = GATES[layer.kind]
     reset_first = layer.kind == "gru" and layer.attr("reset") == "before"
@@ -207,8 +207,8 @@ def _step(
 def _after_product(
     c: Context, layer: l0.Layer, name: str, way: str, parts: tuple[l1.Tensor, l1.Tensor, l1.Tensor]
 ) -> l1.Tensor:
-    """The candidate of a gru whose reset comes after the product. `parts`: what the input adds, the reset gate, and the
-    product of the state."""
+    """The candidate of a gru with the reset after the product. `parts`: the input's contribution, the reset gate, and
+    the product of the state."""
     given, reset, inner = parts
     if layer.attr("bias"):
         bias = weight(c, f"{layer.name}.{way}candidate.recurrent_bias", (inner.shape[1],), "zeros", (), layer)
@@ -307,7 +307,7 @@ def _bias(ins: list[Any]) -> Any:
 
 
 def _checked(m: Importer, node: Any, ins: list[Any], attrs: Attrs, steps: int) -> tuple[list[str], str]:
-    """Functions and direction of an operator that a layer can be. Raises RunError (E0918)."""
+    """Activations and direction of an operator that a layer can express. Raises RunError (E0918)."""
     direction = attrs.get("direction", "forward")
     ways = 2 if direction == "bidirectional" else 1
     given = attrs.get("activations", _FUNCTIONS[node.op_type] * ways)
@@ -326,8 +326,8 @@ def _checked(m: Importer, node: Any, ins: list[Any], attrs: Attrs, steps: int) -
 
 
 def _weights(node: Any, ins: list[Any], kind: str, units: int, reverse: bool, apart: bool) -> dict[str, Array]:
-    """The weights of the layer by their names. Both biases of a gate are one, but for the candidate of a GRU that
-    resets after the product (`apart`)."""
+    """The weights of the layer by their names. Both biases of a gate are summed, except for the candidate of a GRU
+    that resets after the product (`apart`)."""
     w, r = constant(node, ins, 1), constant(node, ins, 2)
     gates = ONNX_GATES[kind]
     b = constant(node, ins, 3, np.zeros((len(w), 2 * len(gates) * units), w.dtype))

@@ -1,8 +1,8 @@
-"""Embeddings, one-hot vectors, learned arrays and positions of steps.
+"""Embeddings, one-hot vectors, learned arrays and positional encodings.
 
 Assumes: inputs of (batch, ...).
-Guarantees: a look-up is a contraction, so that its gradient is one, too.
-Does not: skip steps.
+Guarantees: a lookup is a contraction, and so is its gradient.
+Does not: mask steps.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def _embedded(p: Place, x: Shape) -> Result:
 
 
 def embedding(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """Row x of a trained table (count, size), drawn standard normal as in PyTorch. Written as a contraction with the
-    one-hot vector of x, so that its gradient is one, too; passes/kernels/one_hot.py finds both, and neither makes
-    that vector."""
+    """Row x of a trained table (count, size), drawn standard normal as in PyTorch. Expressed as a contraction with the
+    one-hot vector of x, and so is its gradient; passes/kernels/one_hot.py lowers them to a gather and a scatter-add,
+    without materializing that vector."""
     count, size = whole(layer, "count"), whole(layer, "size")
     table = weight(c, f"{layer.name}.weight", (count, size), "normal", (1.0,), layer)
     axes = tuple((f"d{a}", e) for a, e in enumerate(x.shape))
@@ -79,7 +79,7 @@ def _placed(p: Place, x: Shape) -> Result:
 
 
 def one_hot(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """1 at the place that x says, 0 elsewhere. A `lenient` layer counts negative numbers from the end."""
+    """1 at index x, 0 elsewhere. A `lenient` layer counts negative indices from the end."""
     dims = (*((f"d{a}", e) for a, e in enumerate(x.shape)), ("v", whole(layer, "count")))
     axes = tuple(along(d) for d, _ in dims)
     out = l1.Tensor(f"{layer.name}.y", tuple(e for _, e in dims), "real", True)
@@ -94,7 +94,7 @@ def one_hot(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
 
 def _write_one_hot(w: Writer, layer: l0.Layer) -> str:
     g = w.graph
-    # onnxruntime knows the operator of 64-bit integers
+    # onnxruntime supports the operator for 64-bit integers
     x = g.node("Cast", [w.source(layer)], f"{layer.name}/places", {"to": INT64})
     ins = [x, g.constant(layer.shape[-1], True), g.constant([0.0, 1.0])]
     return g.node("OneHot", ins, layer.name)
@@ -145,14 +145,14 @@ def _learned_shape(p: Place) -> Result:
 
 
 def learned(c: Context, layer: l0.Layer) -> l1.Tensor:
-    """A trained array for every sample, drawn normal with a standard deviation of 0.02."""
+    """A trained array, the same for every sample, initialized normal with standard deviation 0.02."""
     w = weight(c, f"{layer.name}.weight", layer.shape, "normal", (0.02,), layer)
     out = l1.Tensor("", (c.mask.shape[0], *layer.shape), "real", True)
     return c.graph.map(f"{layer.name}.y", X0, ((w, tuple(range(1, len(out.shape)))),), like=out, span=layer.span)
 
 
 def _write_learned(w: Writer, layer: l0.Layer) -> str:
-    """The array, once for each sample of the batch of some input."""
+    """The array, broadcast over the batch of some input."""
     g = w.graph
     sizes = g.node("Shape", [next(iter(w.named.values()))], f"{layer.name}/batch", {"end": 1})
     shape = g.node("Concat", [sizes, g.constant(list(layer.shape), True)], f"{layer.name}/shape", {"axis": 0})
@@ -187,7 +187,7 @@ def _has_table(layer: l0.Layer) -> bool:
 
 
 def positions(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """x plus an encoding of its first axis: trained, or sines and cosines (Vaswani et al. 2017, section 3.5)."""
+    """x plus a positional encoding along its first axis: trained, or sinusoidal (Vaswani et al. 2017, section 3.5)."""
     steps, size = x.shape[1:]
     if layer.attr("encoding") == "trained":
         table = weight(c, f"{layer.name}.weight", (steps, size), "normal", (0.02,), layer)

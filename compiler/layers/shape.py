@@ -1,8 +1,8 @@
-"""Layers that move elements: flatten, reshape, permute, concat, split, slice, pad, upsample.
+"""Layers of data movement: flatten, reshape, permute, concat, split, slice, pad, upsample.
 
 Assumes: inputs of (batch, ...).
-Guarantees: offsets and extents are data; only the number of inputs is text.
-Does not: copy where a view is enough (reshape).
+Guarantees: offsets and extents are data; text depends only on the number of inputs.
+Does not: copy where a view suffices (reshape).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _concatenated(p: Place, *shapes: Shape) -> Result:
 
 
 def concat(c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
-    """Inputs one after the other along an axis."""
+    """Concatenation of inputs along an axis."""
     return joined(c, f"{layer.name}.y", list(ins), 1 + whole(layer, "axis"), layer)
 
 
@@ -192,7 +192,7 @@ SLICE = LayerKind(
 
 
 def _split(p: Place, x: Shape) -> Result:
-    """The shape of what is split; `sizes` of the parts."""
+    """The shape of the split input; `sizes` of the parts."""
     axis, count = p.axis(x), p.integer("into")
     extent = x[axis]
     if "sizes" not in p.values:
@@ -232,7 +232,7 @@ SPLIT = LayerKind(
     slice_of,
     _write_slice,
 )
-"""In a file only: in the model, each part is a `slice`."""
+"""Syntax only: in the model, each part is a `slice`."""
 
 # ------------------------------------------------------------------------------------------ padding
 
@@ -248,7 +248,7 @@ def _padded(p: Place, x: Shape) -> Result:
 
 
 def pad(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """Elements of one value around the input."""
+    """Constant padding around the input."""
     return moved(
         c, f"{layer.name}.y", [(x, (0, *ints(layer, "before")))], (x.shape[0], *layer.shape), number(layer, "value"),
         layer,

@@ -1,1 +1,1 @@
-"""What families of layers share."""
+"""Shared by the families of layers."""

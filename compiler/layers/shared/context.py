@@ -1,8 +1,8 @@
-"""What the lowering of every layer shares: the graph being made, its batch, weights and attributes.
+"""Shared context of layer lowering: the graph under construction, its batch, weights and attributes.
 
 Assumes: layers of level 0, whose attributes the frontend has checked.
-Guarantees: trained values are called `<layer>.<part>`; draws depend on the name alone.
-Does not: know any layer.
+Guarantees: trained arrays are named `<layer>.<part>`; random draws depend only on the name.
+Does not: depend on any kind of layer.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from compiler.layers.shared.initial_weights import chosen
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
 PRODUCT = X0 * X1
 HIDDEN = -1.0e30
-"""The score of a step that attention does not see."""
+"""The score of a masked step of attention."""
 
 
 @dataclass
 class Context:
-    """`training`: batch statistics and dropout are in force; `named`: the output of each layer and network input;
+    """`training`: batch statistics and dropout are active; `named`: the output of each layer and network input;
     `constants`: tensors whose gradient cancels (the shift of a softmax); `blocks`: the checkpointed
     block of a tensor."""
 
@@ -82,8 +82,8 @@ def weight(
     layer: l0.Layer,
     fans: tuple[int, int] | None = None,
 ) -> l1.Tensor:
-    """A trained array; one that exists already is the same one (recurrent layers use theirs at every step). `fans`: its
-    inputs and outputs, where it is no (outputs, inputs, ...)."""
+    """A trained array, created on first use (recurrent layers use theirs at every step). `fans`: fan-in and fan-out,
+    where its shape is not (outputs, inputs, ...)."""
     if name in c.graph.tensors:
         return c.graph.tensors[name]
     own = chosen(layer, shape, c.seed, fans) if name.rpartition(".")[2] in ("weight", "recurrent") else None
@@ -105,7 +105,7 @@ def glorot(fan_in: int, fan_out: int) -> tuple[float, ...]:
 
 
 def reshape(c: Context, name: str, x: l1.Tensor, shape: tuple[int, ...], layer: l0.Layer) -> l1.Tensor:
-    """The same elements in row-major order; nothing when the shape is the same."""
+    """The same elements in row-major order; the identity when the shape is the same."""
     if x.shape == shape:
         return x
     return c.graph.add(l1.Reindex(l1.Tensor(name, shape, x.dtype, x.batched), x.name, layer.span))
@@ -121,7 +121,7 @@ def biased(c: Context, layer: l0.Layer, y: l1.Tensor, axis: int, part: str = "")
 
 
 def linear(c: Context, layer: l0.Layer, x: l1.Tensor, units: int, part: str = "") -> l1.Tensor:
-    """x W + b over the last axis. Weight (units, features), drawn glorot_uniform."""
+    """x W + b over the last axis. Weight (units, features), initialized glorot_uniform."""
     features = x.shape[-1]
     name = f"{layer.name}.{part}." if part else f"{layer.name}."
     w = weight(c, f"{name}weight", (units, features), "uniform", glorot(features, units), layer)
@@ -149,8 +149,8 @@ def moved(
     fill: float,
     layer: l0.Layer,
 ) -> l1.Tensor:
-    """The sum of tensors, each shifted by an offset per axis into `shape`; `fill` where a tensor is not. What lies
-    outside `shape` is cut off. Windows of one element (`z0`, ...) guard every axis that may leave its tensor."""
+    """The sum of tensors, each shifted by an offset per axis into `shape`; `fill` outside a tensor. Elements outside
+    `shape` are cropped. Windows of one element (`z0`, ...) guard every axis whose index may be out of bounds."""
     axes = tuple((f"d{a}", e) for a, e in enumerate(shape))
     shifts = [a for a in range(len(shape)) if any(o[a] or t.shape[a] != shape[a] for t, o in parts)]
     windows = tuple((f"z{a}", 1) for a in shifts)
@@ -181,7 +181,7 @@ def moved(
 
 
 def joined(c: Context, name: str, ins: list[l1.Tensor], axis: int, layer: l0.Layer) -> l1.Tensor:
-    """Tensors that differ along one axis only, one after the other."""
+    """Concatenation of tensors that differ only along one axis."""
     if len(ins) == 1:
         return ins[0]
     rank = len(ins[0].shape)

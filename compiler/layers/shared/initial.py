@@ -1,4 +1,4 @@
-"""How a layer's weights begin: the key `init` of layers with weights.
+"""Weight initialization: the key `init` of layers with weights.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every initialiser, with its hover text and example.

@@ -1,11 +1,11 @@
-"""initial_weights: how the weights of a layer begin where the model says so.
+"""Initial weights of a layer with the key `init`.
 
 Assumes: attributes `init` and `init_value` of a layer (frontend/build/tensors/init.py); weights have the shape (out,
 in, ...), those of a transposed convolution (in, out / groups, ...).
 Guarantees: uniform and normal ones are drawn by the program like all others; those that need a whole array or a
-quantile are computed here from Philox's raw output, keyed by seed and name: data of the program, the same for every
+quantile are computed here from Philox's raw output, keyed by seed and name: data of the program, equal for every
 target.
-Does not: know biases, or the scale and shift of normalisations.
+Does not: initialize biases, or the scale and shift of normalisations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VARIANCES = {"glorot": 2.0, "he": 2.0, "lecun": 1.0}
 def chosen(
     layer: l0.Layer, shape: tuple[int, ...], seed: int, fans: tuple[int, int] | None
 ) -> tuple[str, tuple[float, ...]] | None:
-    """`init` and `init_args` of a Weight; None where the layer says nothing. `fans`: where the shape is not (outputs,
+    """`init` and `init_args` of a Weight; None where the layer has no `init`. `fans`: where the shape is not (outputs,
     inputs, ...)."""
     attrs = dict(layer.attrs)
     name = attrs.get("init")
@@ -47,7 +47,7 @@ def chosen(
 
 
 def _fans(layer: l0.Layer, shape: tuple[int, ...]) -> tuple[int, int]:
-    """Inputs that an output is computed from, and outputs that an input is used for."""
+    """Fan-in and fan-out."""
     area = math.prod(shape[2:])
     groups = dict(layer.attrs).get("groups", 1)
     assert isinstance(groups, int)

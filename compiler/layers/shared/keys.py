@@ -1,7 +1,7 @@
-"""What layers of every family share: names, inputs, activations, and how a kind of layer is described.
+"""Keys common to all families of layers: names, inputs, activations, and the description of a kind of layer.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
-Guarantees: one definition per key that several layers have.
+Guarantees: one definition per key common to several layers.
 Does not: describe a kind of layer (the modules beside this one do, one per family).
 """
 
@@ -26,7 +26,7 @@ SHAPE = ListOf(POSITIVE, example="[16, 5, 5]")
 
 LAYER_REFERENCE = Reference("layer or network input", "conv1", TEMPLATE_KEY)
 ACTIVATIONS = tuple(ACTIVATION_TEXTS)
-"""The activations that are built in."""
+"""The built-in activations."""
 
 FUNCTION = Reference("activation or one of the file's `functions`", "relu", known=ACTIVATIONS)
 
@@ -112,7 +112,7 @@ def layer(
     example: str | None = None,
     inputs: Field | None = INPUTS,
 ) -> Alternative:
-    """One kind of layer: the keys that all layers have, and its own. `inputs`: None for one that reads nothing."""
+    """One kind of layer: the keys common to all layers, and its own. `inputs`: None for one without sources."""
     words = {**_ELSEWHERE, **(elsewhere or {})}
     names = {f.name for f in own} | {"inputs", "name", "expect"}
     block = Block(
@@ -126,7 +126,7 @@ def layer(
 
 
 def several(doc: str, low: int = 2, high: int | None = None) -> Field:
-    """`inputs` of a layer that reads several."""
+    """`inputs` of a layer with several sources."""
     return Field(
         "inputs",
         ListOf(LAYER_REFERENCE, low=low, high=high, example="[a, b]"),

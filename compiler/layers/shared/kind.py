@@ -1,4 +1,4 @@
-"""What a kind of layer is: its keys, shape rule, lowering and ONNX operators in one object.
+"""Definition of a kind of layer: its keys, shape rule, lowering and ONNX operators in one object.
 
 Assumes: nothing of any kind; compiler/layers/__init__.py lists them.
 Guarantees: frontend, passes and interchange derive everything about kinds from these objects.
@@ -26,7 +26,7 @@ Result = tuple[Shape, dict[str, l0.Attr]]
 
 
 class Misfit(Exception):
-    """What a layer reads or is set to does not go together: `key` is the setting that is wrong (None: the layer)."""
+    """Incompatible sources or settings of a layer: `key` is the invalid setting (None: the layer)."""
 
     def __init__(self, message: str, help: str | None = None, key: str | None = None, code: str = "E0501") -> None:
         super().__init__(message)
@@ -35,9 +35,9 @@ class Misfit(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """One layer, for the shape rule of its kind. `source`: the first layer or input that it reads; `values`: of its
-    keys, as their Fields describe them (integer, real, flag, word, integers of a list; of `init`: the initialiser's
-    name); an absent key has its default or is left out."""
+    """One layer, for the shape rule of its kind. `source`: its first source; `values`: of its keys, typed by their
+    Fields (integer, real, flag, word, integers of a list; of `init`: the initialiser's name); an absent key has its
+    default or is omitted."""
 
     kind: str
     source: str
@@ -67,7 +67,7 @@ class Place:
         return values
 
     def axis(self, shape: Shape, absent: int | None = None) -> int:
-        """`axis`, which must be one of the shape."""
+        """`axis`, checked against the shape."""
         axis = self.integer("axis", absent)
         if axis >= len(shape):
             axes = (
@@ -77,7 +77,7 @@ class Place:
         return axis
 
     def attrs(self, *keys: str) -> dict[str, l0.Attr]:
-        """Settings that are attributes as they are."""
+        """Settings that become attributes unchanged."""
         return {key: self.values[key] for key in keys}
 
 
@@ -91,12 +91,12 @@ def article(word: str) -> str:
 
 
 def keeps(*keys: str) -> Callable[[Place, Shape], Result]:
-    """The rule of kinds that keep the shape of what they read, and whose attributes are these settings."""
+    """The shape rule of shape-preserving kinds, whose attributes are these settings."""
     return lambda p, x: (x, p.attrs(*keys))
 
 
 def steps_and_features(p: Place, x: Shape) -> Shape:
-    """`x`, which must have these two axes. Raises Misfit."""
+    """`x`, checked to have these two axes. Raises Misfit."""
     if len(x) != 2:
         message = f"{article(p.kind)} {p.kind} layer reads steps and features; `{p.source}` has the shape {shown(x)}"
         raise Misfit(message, "for example [20, 64]: 20 steps of 64 numbers")
@@ -116,14 +116,14 @@ Reads = Callable[[Importer, Any, list[Any], Attrs], Any]
 
 @dataclass(frozen=True)
 class LayerKind:
-    """`keys`: the name, what may be set, and the texts of the language.
-    `shape(place, *shapes)`: shape and attributes from the shapes that a layer reads. Raises Misfit.
-    `lower(context, layer, *tensors)`: the nodes of a graph; (batch, ...) in and out; the activation comes after it.
-    `write(writer, layer)`: its nodes in ONNX; `read`: ONNX operators that are layers of the kind, by name.
-    `trained`: whether a layer has trained arrays. `norm`: they are of the class "norms". `matrices`: `init` means
-    several of them. `channels`: the axis of its weight's output channels, where a batch_norm after it can become part
-    of its weights. `integers`: it reads integers below its `count`, which is the number of these ("rows").
-    `training`: it acts in training only. `moves`: what it gives need not stand anywhere by itself."""
+    """`keys`: the name, the settings, and the texts of the language. `shape(place, *shapes)`: shape and attributes
+    from the shapes of the sources. Raises Misfit. `lower(context, layer, *tensors)`: the nodes of a graph; (batch,
+    ...) in and out; the activation is applied afterwards. `write(writer, layer)`: its nodes in ONNX; `read`: ONNX
+    operators that are layers of the kind, by name. `trained`: whether a layer has trained arrays. `norm`: they are of
+    the class "norms". `matrices`: `init` means several of them. `channels`: the axis of its weight's output channels,
+    where a batch_norm after it can become part of its weights. `integers`: it reads integers below its `count`, which
+    is the number of these ("rows"). `training`: it acts in training only. `moves`: its result need not be
+    materialized."""
 
     keys: Alternative
     shape: Callable[..., Result]
@@ -144,11 +144,11 @@ class LayerKind:
 
     @property
     def settings(self) -> Block:
-        """Its keys; none where it is written as formulas."""
+        """Its keys; none where its value is formulas."""
         return self.keys.kind if isinstance(self.keys.kind, Block) else Block(self.name, ())
 
     def limit(self, layer: l0.Layer) -> tuple[int, str] | None:
-        """What the integers that a layer reads are below, and why; None if it reads none, or any."""
+        """The exclusive upper bound of the integers that a layer reads, and why; None if it reads none, or any."""
         if not self.integers or dict(layer.attrs).get("lenient") is True:
             return None
         count = layer.attr("count")
@@ -157,21 +157,21 @@ class LayerKind:
 
     @property
     def sources(self) -> int | None:
-        """How many layers it reads: 0 or 1; None for several."""
+        """The number of its sources: 0 or 1; None for several."""
         given = self.settings.by_name.get("inputs")
         return 0 if given is None else 1 if given == INPUTS else None
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """Keys that name a layer which is read besides `inputs`, in their order."""
+        """Keys that name further sources besides `inputs`, in order."""
         return tuple(f.name for f in self.settings.fields if f.kind == LAYER_REFERENCE)
 
     @property
     def activation(self) -> str | None:
-        """The key with the function that is applied to the result."""
+        """The key of the activation."""
         return next((f.name for f in self.settings.fields if f.kind == FUNCTION), None)
 
     @property
     def formula(self) -> str | None:
-        """The key with an expression over the input, `x`, which may draw random numbers."""
+        """The key of an expression over the input, `x`, which may draw random numbers."""
         return next((f.name for f in self.settings.fields if isinstance(f.kind, Expression)), None)

@@ -2,7 +2,7 @@
 
 Assumes: shapes of (channels, extents...).
 Guarantees: paddings of two numbers per dimension (before, after).
-Does not: know a kind of layer.
+Does not: depend on a kind of layer.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def padding(rank: int, words: bool = True) -> Kind:
 
 
 def padding_doc(rank: int, what: str) -> str:
-    """What the forms of a padding mean."""
+    """Documentation of the forms of a padding."""
     forms = {
         1: "[before, after]",
         2: "[height, width] or [top, bottom, left, right]",
@@ -66,7 +66,7 @@ _READS: Final = {1: "channels and length", 2: "channels, height and width", 3: "
 
 
 def image(p: Place, x: Shape, rank: int) -> Shape:
-    """`x`, which must have channels and `rank` extents. Raises Misfit."""
+    """`x`, checked to have channels and `rank` extents. Raises Misfit."""
     if len(x) != 1 + rank:
         message = f"a {p.kind} layer reads {_READS[rank]}; `{p.source}` has the shape {shown(x)}"
         help = f"write its shape as [1, {', '.join(map(str, x))}]" if len(x) == rank else None
@@ -78,7 +78,7 @@ def image(p: Place, x: Shape, rank: int) -> Shape:
 
 def sides(p: Place, x: Shape, size: Shape, stride: Shape, dilation: Shape) -> Shape:
     """`padding` as (before, after) per dimension. `same` gives an output of the input's extent divided by the stride,
-    rounded up; an odd rest goes to the end, as in TensorFlow. Raises Misfit."""
+    rounded up; the odd element is added at the end, as in TensorFlow. Raises Misfit."""
     given, rank = p.values["padding"], len(size)
     if given == "valid":
         return (0,) * (2 * rank)
@@ -107,7 +107,7 @@ def sides(p: Place, x: Shape, size: Shape, stride: Shape, dilation: Shape) -> Sh
 
 
 def _channels_last(x: Shape) -> str | None:
-    """Help with an image whose channels seem to stand last."""
+    """Help with an image that appears to be channels-last."""
     if not x[-1] < 5 < min(x[:-1]):
         return None
     axes = [len(x) - 1, *range(len(x) - 1)]
@@ -132,7 +132,7 @@ def window_extents(p: Place, x: Shape, attrs: dict[str, l0.Attr], key: str, ceil
             )
         whole_ones = (extent - reach) // stride[axis] + 1
         if ceil and (extent - reach) % stride[axis]:
-            # One more, unless it would begin in the padding after the input.
+            # One more, unless it would start in the padding after the input.
             begins = whole_ones * stride[axis]
             whole_ones += begins < x[1 + axis] + padding[2 * axis]
         out.append(whole_ones)

@@ -1,1 +1,1 @@
-"""ONNX graphs while they are written and read; the package onnx is not needed for that."""
+"""Builders of ONNX graphs and of imported models; the package onnx is not required."""

@@ -1,9 +1,9 @@
-"""An ONNX graph while it is being made: nodes as data, initializers, expressions as nodes.
+"""Builder of an ONNX graph: nodes as data, initializers, expressions as nodes.
 
-Assumes: nothing; the package `onnx` is not needed.
-Guarantees: names are unique; equal constants are one initializer; what an expression cannot say in ONNX raises
-RunError (E0918) with the function's name.
-Does not: know kinds of layers.
+Assumes: nothing; the package `onnx` is not required.
+Guarantees: names are unique; equal constants are one initializer; a function without an ONNX equivalent raises
+RunError (E0918) with its name.
+Does not: depend on kinds of layers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BINARY = {
 }  # fmt: skip
 
 FLOAT, INT64, BOOL, DOUBLE = 1, 7, 9, 11
-"""Numbers of element types (TensorProto.DataType of onnx.proto)."""
+"""Codes of element types (TensorProto.DataType of onnx.proto)."""
 
 
 def no_operator(what: str) -> RunError:
@@ -69,11 +69,11 @@ class OnnxGraph:
 
     @property
     def real(self) -> int:
-        """ONNX's number of the type of real numbers."""
+        """ONNX's code of the floating-point type."""
         return DOUBLE if np.dtype(self.dtype) == np.float64 else FLOAT
 
     def reserve(self, names: Sequence[str]) -> None:
-        """Names that are given to tensors by the caller."""
+        """Reserves names of tensors used by the caller."""
         self._names.update(names)
 
     def unique(self, hint: str) -> str:
@@ -86,20 +86,20 @@ class OnnxGraph:
 
     def node(self, op: str, ins: Sequence[str], name: str, attrs: Mapping[str, object] | None = None,
              outputs: int = 1) -> str:  # fmt: skip
-        """Appends a node; returns the name of its last output, the only one that is made."""
+        """Appends a node; returns the name of its last output, the only one that is generated."""
         out = self.unique(name)
         outs = (*("" for _ in range(outputs - 1)), out)
         self.nodes.append(Node(op, tuple(ins), outs, self.unique(f"{name}/{op}"), attrs or {}))
         return out
 
     def weight(self, name: str, values: npt.NDArray[Any]) -> str:
-        """An initializer of real numbers with a name of its own."""
+        """A named floating-point initializer."""
         out = self.unique(name)
         self.initializers[out] = np.ascontiguousarray(values, self.dtype)
         return out
 
     def constant(self, values: npt.ArrayLike, whole: bool = False) -> str:
-        """Numbers: real, or (`whole`) 64-bit integers such as shapes."""
+        """Constants: floating-point, or (`whole`) 64-bit integers such as shapes."""
         array = np.asarray(values, np.int64 if whole else self.dtype)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constants:
@@ -142,7 +142,7 @@ class OnnxGraph:
         raise no_operator(f"`{show(e)}` of `{name}`")
 
     def _floored(self, op: str, left: str, right: str, name: str) -> str:
-        """`//`, rounded down, or what it leaves over."""
+        """`//`, rounded down, or its remainder."""
         times = self.node("Floor", [self.node("Div", [left, right], name)], name)
         return times if op == "//" else self.node("Sub", [left, self.node("Mul", [right, times], name)], name)
 

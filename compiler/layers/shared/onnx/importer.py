@@ -1,8 +1,8 @@
-"""The model that an ONNX file becomes, while it is being made.
+"""Builder of the model imported from an ONNX file.
 
 Assumes: nothing.
-Guarantees: names that the language allows; a layer is added in one place.
-Does not: read operators.
+Guarantees: names are valid in the language; layers are added in one place.
+Does not: interpret operators.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Setting = int | float | bool | str | list[int] | list[str]
 
 @dataclass(frozen=True)
 class Computed:
-    """What a layer or input gives. `shape`: of a sample. `whole`: integers; `counted`: integers of the graph that are
-    real numbers here, as all that layers compute; `truth`: 0 or 1 for false or true.
-    `batch`: how many axes of the sample stand before the batch in the graph's tensor. `before`, `after`: how many of
-    those next to it are one axis with the batch there, as when heads and batch are joined: 0 or 1."""
+    """The value of a layer or input. `shape`: of a sample. `whole`: integers; `counted`: integers of the graph that
+    are real numbers here, as are all results of layers; `truth`: Booleans as 0 or 1. `batch`: the number of the
+    sample's axes before the batch in the graph's tensor. `before`, `after`: the number of adjacent axes merged with
+    the batch there, as when heads and batch are merged: 0 or 1."""
 
     name: str
     shape: tuple[int, ...]
@@ -39,12 +39,12 @@ class Computed:
 
     @property
     def lead(self) -> int:
-        """The axis of the graph's tensor that is or has the batch."""
+        """The axis of the graph's tensor that is or contains the batch."""
         return self.batch - self.before
 
     @property
     def rank(self) -> int:
-        """Axes of the graph's tensor."""
+        """Rank of the graph's tensor."""
         return len(self.shape) + 1 - self.before - self.after
 
     @property
@@ -54,7 +54,7 @@ class Computed:
 
     @property
     def own(self) -> tuple[int, ...]:
-        """Extents of the sample's axes that are one axis with the batch."""
+        """Extents of the sample's axes merged with the batch."""
         return self.shape[self.lead : self.batch + self.after]
 
     @property
@@ -63,21 +63,21 @@ class Computed:
         return self.shape[self.batch + self.after :]
 
     def at(self, x: Computed) -> Computed:
-        """The same with the batch where `x` has it."""
+        """The same with the batch axis of `x`."""
         return replace(self, batch=x.batch, before=x.before, after=x.after)
 
     def like(self, x: Computed) -> Computed:
-        """The same as elements of `x`, which a layer has moved."""
+        """The same as elements of `x`, rearranged by a layer."""
         return replace(self, whole=False, counted=x.counted or x.whole, truth=x.truth)
 
     def among(self, x: Computed, ahead: int) -> Computed:
-        """The same with the batch after so many axes of the graph's tensor, joined with others as in `x`."""
+        """The same with the batch after that many axes of the graph's tensor, merged with others as in `x`."""
         return replace(self, batch=ahead + x.before, before=x.before, after=x.after)
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """`source` with axes of extent 1 repeated up to `shape`, before a layer does it: most readers broadcast anyway."""
+    """`source` broadcast to `shape`, deferred: most readers broadcast implicitly."""
 
     source: Computed
     shape: tuple[int, ...]
@@ -85,23 +85,23 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Batches:
-    """An extent: so many times the size of the batch."""
+    """An extent that is a multiple of the batch size."""
 
     times: int
 
 
 MARKS = (1_000_003, 1_000_033)
-"""Two sizes of a batch (primes): what is computed from both shows how it depends on the size."""
+"""Two batch sizes (primes): evaluation for both reveals the dependence on the size."""
 
 
 @dataclass(frozen=True)
 class Sized:
-    """A constant that depends on the size of the batch: its values for batches of both `MARKS`."""
+    """A constant that depends on the batch size: its values for both `MARKS`."""
 
     values: tuple[Array, Array]
 
     def extents(self) -> list[int | Batches] | None:
-        """As the extents of a shape; None if they are no multiples of the batch."""
+        """As the extents of a shape; None if they are not multiples of the batch size."""
         found: list[int | Batches] = []
         for one, two in zip(*(v.reshape(-1).tolist() for v in self.values), strict=True):
             times = one // MARKS[0]
@@ -116,10 +116,10 @@ class Sized:
 
 @dataclass(frozen=True)
 class Scores:
-    """What attention computes before its values come in, which is no layer: softmax(q k * scale + offset) once it is
-    `normal`, else what stands in the brackets. q: (heads, steps, d), k: (heads, d, others), without heads where there
+    """Attention scores before the product with the values, which are not a layer: softmax(q k * scale + offset) if
+    `normal`, else the argument of the softmax. q: (heads, steps, d), k: (heads, d, others), without heads where there
     is one; `whole`: of a sample's scores, with the batch where the graph has it. `offset` and `mask`: of the shapes
-    that the layers allow. `undefined`: truth values, where shares are no numbers: of steps that see nothing."""
+    that the layers allow. `undefined`: Booleans, where probabilities are NaN: of fully masked steps."""
 
     q: Computed
     k: Computed
@@ -134,8 +134,8 @@ class Scores:
 
 @dataclass(frozen=True)
 class Attended:
-    """What a layer of attention was made of: tensors of (steps, features), what else it reads by its key, and the
-    projection after it, if there is one."""
+    """The operands of an attention layer: tensors of (steps, features), further sources by key, and the output
+    projection, if any."""
 
     q: Computed
     k: Computed
@@ -158,7 +158,7 @@ class LayerText:
 
     @property
     def reads(self) -> set[str]:
-        """Names of layers and inputs, among others."""
+        """Names, including those of layers and inputs."""
         if self.kind == "map":
             return set(re.findall(r"\w+", str(self.settings[self.name])))
         given = self.settings.get("inputs")
@@ -168,12 +168,12 @@ class LayerText:
 
 @dataclass
 class Importer:
-    """The model while it is being made. `values`: of each tensor of the graph; `uses`: how often it is read;
-    `batch`: its size where the graph fixes it; `sources`: what each layer with one input reads; `attended`: what each
-    `attention` was made of; `factors`: what a layer multiplies by a number, and that number; `reals`: inputs with
-    integers as real numbers; `masks`: what is seen, by what is 0 there and infinitely low elsewhere; `shrunk`:
-    constants as large as the batch in the graph, which have an extent of 1 here; `shown`: shares of attention that
-    others than its values read."""
+    """The model under construction. `values`: of each tensor of the graph; `uses`: its number of reads; `batch`: its
+    size where the graph fixes it; `sources`: the source of each layer with one input; `attended`: the operands of each
+    `attention`; `factors`: the source and the factor of layers that multiply by a number; `reals`: integer inputs as
+    real numbers; `masks`: Boolean masks, by the additive mask that is 0 where seen and minus infinity elsewhere;
+    `shrunk`: constants of the batch's extent in the graph, with extent 1 here; `shown`: attention probabilities with
+    other readers than the product with the values."""
 
     opset: int
     values: dict[str, Computed | Repeated | Scores | Sized | Array] = field(default_factory=dict)
@@ -191,7 +191,7 @@ class Importer:
     shown: dict[Scores, Computed] = field(default_factory=dict)
 
     def fresh(self, hint: str) -> str:
-        """A name that the language allows, like `hint`."""
+        """A unique valid name similar to `hint`."""
         word = re.sub(r"\W+", "_", hint, flags=re.ASCII).strip("_") or "layer"
         word = word if word[0].isalpha() else f"l_{word}"
         while _RESERVED.fullmatch(word) or word in _WORDS:
@@ -230,7 +230,7 @@ class Importer:
         return self.reals[x.name].at(x)
 
     def mask_of(self, x: Computed) -> Computed | None:
-        """What is seen, if `x` is 0 there and infinitely low elsewhere."""
+        """The Boolean mask, if `x` is 0 where seen and minus infinity elsewhere."""
         at = x
         while (layer := self.made(at.name)) is not None and layer.kind == "reshape":
             at = self.sources[at.name]
@@ -238,7 +238,7 @@ class Importer:
         return None if seen is None else self.reshape(f"{seen.name}_seen", seen, x.shape).at(x)
 
     def made(self, name: str) -> LayerText | None:
-        """The layer of a name; None for an input."""
+        """The layer with a name; None for an input."""
         return next((x for x in self.layers if x.name == name), None)
 
     def parts(self, name: str) -> dict[str, Array]:
@@ -247,7 +247,7 @@ class Importer:
         return {n.removeprefix(lead): v for n, v in self.weights.items() if n.startswith(lead)}
 
     def reshape(self, hint: str, x: Computed, shape: tuple[int, ...]) -> Computed:
-        """The elements of `x` with other axes. A reshape of a reshape is one, or none."""
+        """`x` reshaped. Consecutive reshapes are merged, or cancel."""
         source = x
         while (layer := self.made(source.name)) is not None and layer.kind == "reshape":
             source = self.sources[source.name]
@@ -256,7 +256,7 @@ class Importer:
         return source.at(x)
 
     def permute(self, hint: str, x: Computed, axes: list[int]) -> Computed:
-        """The axes of `x` in another order. A permutation of a permutation is one, or none."""
+        """`x` with permuted axes. Consecutive permutations are merged, or cancel."""
         source = x
         while (layer := self.made(source.name)) is not None and layer.kind == "permute":
             inner = layer.settings["axes"]

@@ -1,8 +1,8 @@
-"""What operators read: computed tensors, constants, axes; and cutting, which several need.
+"""Operands of operators: computed tensors, constants, axes; and slicing, shared by several.
 
 Assumes: values of layers/shared/onnx/importer.py.
-Guarantees: what is not of the kind that is asked for raises RunError (E0918) with the node and the reason.
-Does not: know operators.
+Guarantees: an operand of another kind than requested raises RunError (E0918) with the node and the reason. Does not:
+interpret operators.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repe
 Attrs = Mapping[str, Any]
 Shape = tuple[int, ...]
 MOST_PARTS = 64
-"""Elements of an axis that may be taken one by one."""
+"""Largest number of elements of an axis gathered one by one."""
 
 
 def data(node: Any, ins: Sequence[Any], k: int = 0, moved: bool = False, kinds: bool = False) -> Computed:
-    """Input k, which must be computed and real. `moved`: its batch may be another axis than the first, or joined with
-    others; `kinds`: it may hold whole numbers or truth values, too."""
+    """Input k, which must be computed and real. `moved`: its batch may be another axis than the first, or merged with
+    others; `kinds`: it may also hold integers or Booleans."""
     value = ins[k] if k < len(ins) else None
     if not isinstance(value, Computed):
         raise refused(node, f"its input {k} is a constant")
@@ -53,7 +53,7 @@ def constant(node: Any, ins: Sequence[Any], k: int, default: Array | None = None
 
 
 def held(m: Importer, node: Any, array: Array, x: Computed) -> Computed:
-    """A constant array that stands beside `x`, the same for every sample. Raises RunError (E0918)."""
+    """A constant operand beside `x`, the same for every sample. Raises RunError (E0918)."""
     shape = (1,) * (x.rank - array.ndim) + array.shape
     if len(shape) != x.rank or 0 in shape:
         raise refused(node, f"a constant ({list(array.shape)}) does not go together with what is computed")
@@ -68,7 +68,7 @@ def held(m: Importer, node: Any, array: Array, x: Computed) -> Computed:
 
 
 def _for_one(m: Importer, array: Array, x: Computed) -> Array | None:
-    """The part of an array of the rank of the graph's tensor that is for one sample; None if samples differ in it."""
+    """The slice for one sample of an array of the rank of the graph's tensor; None if it differs between samples."""
     ahead, extent, behind = array.shape[: x.lead], array.shape[x.lead], array.shape[x.lead + 1 :]
     if extent == 1:
         return array.reshape(*ahead, *(1 for _ in x.own), *behind)
@@ -88,7 +88,7 @@ def axis_of(node: Any, axis: int, x: Computed) -> int:
 
 
 def hint_of(node: Any) -> str:
-    """What its layer is called if it can be."""
+    """The preferred name of its layer."""
     return str(node.output[0])
 
 
@@ -118,7 +118,7 @@ def taken(m: Importer, node: Any, x: Computed, axis: int, places: Sequence[int])
 
 
 def joined(m: Importer, hint: str, parts: list[Computed], axis: int) -> Computed:
-    """Several, one after the other along an axis of a sample."""
+    """Concatenation along an axis of a sample."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0].shape
@@ -128,7 +128,7 @@ def joined(m: Importer, hint: str, parts: list[Computed], axis: int) -> Computed
 
 
 def repeated(m: Importer, node: Any, value: Repeated) -> Computed:
-    """What is repeated, as a layer. Raises RunError (E0918)."""
+    """A broadcast tensor as a layer. Raises RunError (E0918)."""
     x = value.source
     for axis, (extent, wanted) in enumerate(zip(x.shape, value.shape, strict=True)):
         if extent != wanted:
@@ -139,11 +139,11 @@ def repeated(m: Importer, node: Any, value: Repeated) -> Computed:
 
 
 def ranked(m: Importer, x: Computed, rank: int) -> Computed:
-    """`x` with axes of extent 1 put in front of the graph's tensor, as broadcasting does."""
+    """`x` with axes of extent 1 prepended to the graph's tensor, as in broadcasting."""
     more = rank - x.rank
     return m.reshape(f"{x.name}_ranked", x, (1,) * more + x.shape).among(x, more + x.lead) if more > 0 else x
 
 
 def short(value: float) -> float:
-    """A 32-bit number with the digits that it was meant to have."""
+    """The shortest decimal representation of a 32-bit float."""
     return float(str(np.float32(value)))
