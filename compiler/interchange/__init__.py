@@ -1,1 +1,1 @@
-"""Files that other programs read and write: weights in safetensors, networks in ONNX."""
+"""Interchange formats: weights in safetensors, networks in ONNX."""

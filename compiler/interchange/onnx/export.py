@@ -1,10 +1,11 @@
 """A trained network as an ONNX file: `netloom export RUN --format onnx`.
 
 Assumes: a network as the frontend built it, with weights that fit.
-Guarantees: the file passes onnx.checker with shape inference; inputs and outputs have the names of the network's inputs
-and layers, and a batch axis of any size; an input that the training scales is scaled in the graph too, so that the file
-and `netloom predict` give the same for the same data. Dropout is left out. What ONNX cannot say is refused by name.
-Does not: fold norms (runtimes do it themselves), or write training.
+Guarantees: the file passes onnx.checker with shape inference; inputs and outputs have the names of the network's
+inputs and layers, and a batch axis of any size; an input scaled by the training is also scaled in the graph, so that
+the file and `netloom predict` agree on the same data. Dropout is omitted. Layers without an ONNX equivalent are an
+error that names them.
+Does not: fold norms (runtimes do), or export training.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _NAMED = {
     "mish": "Mish",
     "gelu": "Gelu",
 }
-"""Activations that are operators; the others are written as expressions."""
+"""Activations with an ONNX operator; the others are exported as expressions."""
 
 _ATTRIBUTES = {
     "leaky_relu": {"alpha": 0.01},

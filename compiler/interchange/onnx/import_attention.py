@@ -1,11 +1,11 @@
 """Attention: ONNX's operator (opset 23 on), and the products and softmax of other graphs, as layers.
 
 Assumes: values of layers/shared/onnx/importer.py; nodes in order.
-Guarantees: softmax(q k * scale + offset) v of any heads, also when several share their keys and values, with masks and
-offsets of any kind; causal ones are recognised. It is a `dot_attention`, and with a projection after it an `attention`
-that has the products around it as its projections. Anything else is refused (E0918), and so is a product of two
-computed tensors that is no attention.
-Does not: keep keys and values from call to call.
+Guarantees: softmax(q k * scale + offset) v with any number of heads, including grouped queries, with arbitrary masks
+and offsets; causal masks are recognised. It becomes a `dot_attention`, and with an output projection an `attention`
+that includes the surrounding products as its projections. Anything else is an error (E0918), and so is a product of
+two computed tensors outside attention.
+Does not: cache keys and values between calls.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from compiler.layers.shared.onnx.inputs import (
 
 _REALS = (1, 10, 11, 16)  # onnx.TensorProto: FLOAT, FLOAT16, DOUBLE, BFLOAT16
 _HIDES = -1e4
-"""Smaller numbers in a mask hide a step: the least that half precision holds is -65504."""
+"""Smaller values in a mask hide a step: the lowest finite half-precision value is -65504."""
 
 
 @dataclass(frozen=True)
 class _Projected:
-    """What one of the layer's inputs is and how it is projected: x W + b."""
+    """An input of the layer and its projection: x W + b."""
 
     x: Computed
     weight: Array
@@ -93,8 +93,8 @@ def import_attention(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Co
 
 
 def _known_mask(m: Importer, node: Any, ins: list[Any], attrs: Attrs, like: Computed) -> Computed | bool | None:
-    """The mask of the operator. Of a constant one, or of a window of steps: whether it is causal (False: it hides
-    nothing), or what holds it."""
+    """The mask of the operator. For a constant one, or a window of steps: whether it is causal (False: it hides
+    nothing), or its tensor."""
     mask, whole = ins[3] if len(ins) > 3 else None, like.shape
     left, right = (int(attrs.get(f"{side}_window_size", -1)) for side in ("left", "right"))
     if (left, right) == (-1, -1) and (mask is None or isinstance(mask, Computed)):
@@ -111,13 +111,13 @@ def _known_mask(m: Importer, node: Any, ins: list[Any], attrs: Attrs, like: Comp
 
 
 def _seen(added: Array) -> Array:
-    """What is added to scores, or the truth values that it stands for."""
+    """The additive mask, or the equivalent Boolean mask."""
     hidden = added < _HIDES
     return ~hidden if not np.any(added[~hidden]) else np.maximum(added, HIDDEN)
 
 
 def _beside(m: Importer, node: Any, x: Computed, whole: Computed) -> Computed:
-    """`x` with the shape that a layer's mask or offset has, of scores of the shape `whole`. Raises RunError (E0918)."""
+    """`x` in the shape of a layer's mask or offset, for scores of shape `whole`. Raises RunError (E0918)."""
     x = ranked(m, x, whole.rank)
     if x.whole or (x.batch, x.before, x.after) != (whole.batch, whole.before, whole.after):
         raise refused(node, "its mask holds whole numbers, or has its batch at another axis than the scores")
@@ -128,7 +128,7 @@ def _beside(m: Importer, node: Any, x: Computed, whole: Computed) -> Computed:
 
 
 def _added(mask: Array) -> Array:
-    """A mask of truth values as what is added to scores."""
+    """A Boolean mask as an additive one."""
     return np.where(mask, 0.0, -np.inf) if mask.dtype == bool else np.asarray(mask, np.float64)
 
 
@@ -136,7 +136,7 @@ def _added(mask: Array) -> Array:
 
 
 def product_of(m: Importer, node: Any, ins: list[Any]) -> Scores:
-    """The product of two tensors of samples, as the beginning of attention. Raises RunError (E0918)."""
+    """The product of two computed tensors, as attention scores. Raises RunError (E0918)."""
     like = next(i for i in ins if isinstance(i, Computed))
     q, k = (data(node, [held(m, node, i, like) if isinstance(i, np.ndarray) else i], moved=True) for i in ins)
     return scores_of(m, node, q, k)
@@ -155,21 +155,21 @@ def scores_of(m: Importer, node: Any, q: Computed, k: Computed) -> Scores:
 
 
 def _unscaled(m: Importer, x: Computed) -> tuple[Computed, float]:
-    """What `x` is a multiple of by a number, and that number."""
+    """`x` as a scalar multiple: the source and the factor."""
     source, factor = m.factors.get(x.name, (x, 1.0))
     return (source.at(x), factor) if source.shape == x.shape else (x, 1.0)
 
 
 def _of_heads(m: Importer, x: Computed) -> Computed:
-    """`x` as a sample alone of (heads, steps, d), or (steps, d)."""
+    """`x` as samples of (heads, steps, d), or (steps, d)."""
     lead = x.shape[:-2]
     shape = x.shape if len(lead) < 2 else (math.prod(lead), *x.shape[-2:])
     return m.reshape(f"{x.name}_heads", x, shape).at(Computed("", ()))
 
 
 def import_scores(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | Scores | None:
-    """What is done to scores until the values come in. None if something else is done to shares, which are none that a
-    layer keeps to itself then. Raises RunError (E0918)."""
+    """Operators on scores before the product with the values. None for other operators on probabilities, which are
+    then a result of their own. Raises RunError (E0918)."""
     op, at = node.op_type, next(k for k, v in enumerate(ins) if isinstance(v, Scores))
     scores: Scores = ins[at]
     ins = [v.source if isinstance(v, Repeated) and op != "MatMul" else v for v in ins]
@@ -240,7 +240,7 @@ def _replaced(m: Importer, node: Any, scores: Scores, ins: list[Any], kept: bool
 
 
 def _defined(node: Any, scores: Scores, ins: list[Any]) -> Scores:
-    """Shares with zeros where they are no numbers, which is what layers give. Raises RunError (E0918)."""
+    """Probabilities with NaN replaced by zeros, as in layers. Raises RunError (E0918)."""
     plain = replace(scores, undefined=False)
     if node.op_type != "Where" or ins[0] != scores or ins[2] != plain or np.any(constant(node, ins, 1)):
         raise refused(node, "it asks where attention gives no numbers")
@@ -248,7 +248,7 @@ def _defined(node: Any, scores: Scores, ins: list[Any]) -> Scores:
 
 
 def _moved_batch(m: Importer, node: Any, scores: Scores, ins: list[Any], attrs: Attrs) -> Scores | None:
-    """Scores whose heads and batch are joined or parted. None if anything else is moved."""
+    """Scores whose heads and batch are merged or split. None for any other rearrangement."""
     found = relaid(m, scores.whole, reshape_target(node, ins, attrs, extents(m, scores.whole)))
     if found is None or found[0] != scores.whole.shape:
         return None
@@ -256,7 +256,7 @@ def _moved_batch(m: Importer, node: Any, scores: Scores, ins: list[Any], attrs: 
 
 
 def _again(m: Importer, scores: Scores, other: Any) -> bool:
-    """Whether shares are multiplied by what hides scores already, as export does for steps that see nothing."""
+    """Whether probabilities are multiplied by the mask of the scores, as export does for fully masked steps."""
     mask = scores.mask
     if mask is None or not isinstance(other, Computed | np.ndarray):
         return False
@@ -268,8 +268,8 @@ def _again(m: Importer, scores: Scores, other: Any) -> bool:
 
 
 def _hidden(m: Importer, node: Any, scores: Scores, seen: Computed, low: Array, kept: bool) -> Scores:
-    """Scores that are `low` where `seen` is not what is `kept`. Infinitely low ones are those of a mask, which gives
-    zeros to a step that sees nothing; others are added: such a step sees everything alike then."""
+    """Scores that are `low` where `seen` differs from `kept`. Minus infinity is a mask, which gives zeros to a fully
+    masked step; other values are added: such a step attends uniformly then."""
     if low.size != 1 or np.any(low >= _HIDES):
         raise refused(node, "it puts numbers in the place of scores")
     hint, value = hint_of(node), float(low.reshape(-1)[0])
@@ -284,7 +284,7 @@ def _hidden(m: Importer, node: Any, scores: Scores, seen: Computed, low: Array, 
 
 
 def _moved(m: Importer, node: Any, scores: Scores, array: Array) -> Scores:
-    """Scores to which a constant is added."""
+    """Scores plus a constant."""
     whole = scores.whole
     causal = _causal(array, *whole.shape[-2:])
     if causal is not None:
@@ -298,7 +298,7 @@ def _moved(m: Importer, node: Any, scores: Scores, array: Array) -> Scores:
 
 
 def _causal(mask: Array, steps: int, others: int) -> bool | None:
-    """Whether a mask hides later steps; False if it hides none, None if it does something else."""
+    """Whether a mask is causal; False if it hides nothing, None otherwise."""
     hidden = np.asarray(mask, np.float64)
     late = np.arange(others)[None, :] > np.arange(steps)[:, None]
     if hidden.shape[-2:] in ((steps, others), (1, others), (steps, 1), (1, 1)) or hidden.ndim < 2:
@@ -312,7 +312,7 @@ def _causal(mask: Array, steps: int, others: int) -> bool | None:
 
 
 def with_values(m: Importer, node: Any, scores: Scores, v: Computed) -> Computed:
-    """Shares times values (..., others, d). Raises RunError (E0918)."""
+    """Probabilities times values (..., others, d). Raises RunError (E0918)."""
     q, k, whole, hint = scores.q, scores.k, scores.whole, hint_of(node)
     same = (v.batch, v.before, v.after, v.shape[:-2]) == (whole.batch, whole.before, whole.after, whole.shape[:-2])
     if not same or v.shape[-2] != k.shape[-1]:
@@ -330,7 +330,7 @@ def with_values(m: Importer, node: Any, scores: Scores, v: Computed) -> Computed
 
 
 def probabilities(m: Importer, node: Any, scores: Scores) -> Computed:
-    """Shares as a tensor: the attention to values of which each is one step's own. Raises RunError (E0918)."""
+    """Probabilities as a tensor: attention with the identity matrix as values. Raises RunError (E0918)."""
     if not scores.normal:
         raise refused(node, "it computes with a product of two computed tensors that is no attention")
     if scores not in m.shown:
@@ -343,7 +343,7 @@ def probabilities(m: Importer, node: Any, scores: Scores) -> Computed:
 
 
 def _attended(m: Importer, node: Any, a: Attended) -> Computed:
-    """The layer with no projections. Keys and values that several heads share are repeated."""
+    """The layer without projections. Keys and values shared by several heads are repeated."""
     d = a.q.shape[1] // a.heads
     shared = a.k.shape[1] // d
     owner = np.arange(a.heads) // (a.heads // shared)
@@ -361,7 +361,7 @@ def _attended(m: Importer, node: Any, a: Attended) -> Computed:
 
 
 def _flat(m: Importer, node: Any, x: Computed, axes: list[int]) -> Computed:
-    """(steps, heads * d) of what has these as its axes in another order."""
+    """(steps, heads * d) of a tensor with these axes in another order."""
     y = m.permute(f"{hint_of(node)}_steps", x, axes)
     return m.reshape(f"{hint_of(node)}_flat", y, (y.shape[0], math.prod(y.shape[1:])))
 
@@ -370,7 +370,7 @@ def _flat(m: Importer, node: Any, x: Computed, axes: list[int]) -> Computed:
 
 
 def projected(m: Importer, hint: str, x: Computed, out: Array, bias: Array | None) -> Computed | None:
-    """x times `out` when `x` is attention without a last projection: that is its projection then."""
+    """x times `out` as the output projection, when `x` is attention without one."""
     known = m.attended.get(x.name)
     if known is None or known.out is not None or len(x.shape) != 2:
         return None
@@ -378,7 +378,7 @@ def projected(m: Importer, hint: str, x: Computed, out: Array, bias: Array | Non
 
 
 def biased(m: Importer, hint: str, x: Computed, bias: Array) -> Computed | None:
-    """x + `bias` when `x` is attention with a last projection that has none."""
+    """x + `bias`, when `x` is attention with an output projection without bias."""
     known = m.attended.get(x.name)
     fits = bias.size == x.shape[-1] == bias.shape[-1]
     if known is None or known.out is None or known.bias is not None or not fits:
@@ -387,8 +387,8 @@ def biased(m: Importer, hint: str, x: Computed, bias: Array) -> Computed | None:
 
 
 def _layer(m: Importer, hint: str, a: Attended) -> Computed | None:
-    """An `attention` over (steps, features). What it projects are the sources of the products before, if the shapes
-    allow: it gives as many features as its queries have. None if they do not."""
+    """An `attention` over (steps, features). Its inputs are the sources of the preceding products, if the shapes
+    allow: its output has as many features as its queries. None if they do not."""
     size, out = a.q.shape[1], a.out
     d = size // a.heads
     if out is None or a.v.shape[1] != a.k.shape[1]:
@@ -423,7 +423,7 @@ _PARTS = ("query", "key", "value")
 
 
 def _source(m: Importer, x: Computed) -> _Projected:
-    """What `x`, (steps, features), is a product of: itself, or columns of a `dense` that layers after it move."""
+    """The projection behind `x`, (steps, features): itself, or columns of a `dense` rearranged by later layers."""
     way, at = [], x
     while (layer := m.made(at.name)) is not None and layer.kind in ("reshape", "permute", "slice"):
         way.append(layer)
@@ -452,7 +452,7 @@ def _source(m: Importer, x: Computed) -> _Projected:
 
 
 def _moved_places(places: Array, layer: LayerText) -> Array:
-    """What a layer that only moves elements does to an array."""
+    """The effect of a data movement layer on an array."""
     of = layer.settings
     if layer.kind == "slice":
         axis, start, stop = (of[key] for key in ("axis", "from", "to"))

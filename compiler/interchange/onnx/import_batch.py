@@ -1,10 +1,10 @@
-"""Where the batch is in the tensors of an ONNX graph, when elements move.
+"""Tracking of the batch axis of ONNX tensors through data movement.
 
 Assumes: values of layers/shared/onnx/importer.py.
-Guarantees: the batch may be any axis of the graph's tensors, and one axis together with the sample's axis before or
-after it (heads and batch, as PyTorch's attention joins them); a sample is the same elements in the same order.
-Does not: know the batch for certain when the graph fixes it at 1, and shapes can be read in several ways: an axis of
-its own that stays where it was is preferred then, and the last axis comes last.
+Guarantees: the batch may be any axis of the graph's tensors, possibly merged with the sample's axis before or after it
+(heads and batch, as in PyTorch's attention); a sample has the same elements in the same order.
+Does not: resolve the batch uniquely when the graph fixes it at 1 and shapes are ambiguous: a separate axis at an
+unchanged position is preferred then, and the last axis last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def extents(m: Importer, x: Computed) -> list[Extent]:
 
 
 def shape_of(m: Importer, x: Computed, start: int, end: int | None) -> Array | Sized:
-    """What the operator Shape gives."""
+    """The result of the operator Shape."""
     found = extents(m, x)[start:end]
     one, two = (np.array([e if isinstance(e, int) else e.times * mark for e in found], np.int64) for mark in MARKS)
     return one if np.array_equal(one, two) else Sized((one, two))
@@ -47,8 +47,8 @@ def wanted_extents(node: Any, ins: Sequence[Any], k: int) -> list[Extent]:
 
 
 def relaid(m: Importer, x: Computed, target: Sequence[Extent]) -> tuple[tuple[int, ...], Computed] | None:
-    """The shape of a sample and (as an example of it) where the batch is when the elements of the graph's tensor get
-    the extents `target`, of which one may be -1. None if the batch is no part of one axis then."""
+    """The shape of a sample and (as an example of it) the position of the batch after reshaping the graph's tensor to
+    the extents `target`, of which one may be -1. None if the batch is not within one axis then."""
     total, given = math.prod(x.shape), list(target)
     if -1 in given:
         known = math.prod(e for e in given if isinstance(e, int) and e != -1)
@@ -84,7 +84,7 @@ def relaid(m: Importer, x: Computed, target: Sequence[Extent]) -> tuple[tuple[in
 
 
 def reshaped(m: Importer, node: Any, x: Computed, target: Sequence[Extent]) -> Computed:
-    """`x` with other extents. Raises RunError (E0918)."""
+    """`x` reshaped. Raises RunError (E0918)."""
     found = relaid(m, x, target)
     if found is None:
         raise refused(node, "it moves elements between the batch and other axes")
@@ -92,7 +92,7 @@ def reshaped(m: Importer, node: Any, x: Computed, target: Sequence[Extent]) -> C
 
 
 def transposed(m: Importer, hint: str, x: Computed, perm: Sequence[int]) -> Computed:
-    """`x` with the axes of the graph's tensor in another order."""
+    """`x` with permuted axes of the graph's tensor."""
     groups = [[k] for k in range(x.lead)]
     groups.append(list(range(x.lead, x.batch + x.after + 1)))
     groups += [[k] for k in range(x.batch + x.after + 1, len(x.shape) + 1)]
@@ -102,7 +102,7 @@ def transposed(m: Importer, hint: str, x: Computed, perm: Sequence[int]) -> Comp
 
 
 def reshape_target(node: Any, ins: Sequence[Any], attrs: Attrs, known: Sequence[Extent]) -> list[Extent]:
-    """The extents that the operator Reshape asks for, of a tensor with the extents `known`. Raises RunError (E0918)."""
+    """The target extents of the operator Reshape, for a tensor with the extents `known`. Raises RunError (E0918)."""
     given = wanted_extents(node, ins, 1) if len(ins) > 1 else [int(v) for v in attrs["shape"]]
     if 0 in given and attrs.get("allowzero", 0):
         raise refused(node, "an axis has no elements")

@@ -1,9 +1,9 @@
 """Products with constant matrices, and ONNX's Einsum of two tensors.
 
 Assumes: values of layers/shared/onnx/importer.py.
-Guarantees: a product with a constant is a `dense`; one of two computed tensors is the beginning or the end of attention
-(import_attention.py). Other sums are refused (E0918).
-Does not: know a subscript twice in a term, or an ellipsis.
+Guarantees: a product with a constant is a `dense`; one of two computed tensors is the first or the last product of
+attention (import_attention.py). Other sums are an error (E0918).
+Does not: support a repeated subscript in a term, or an ellipsis.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from compiler.layers.shared.onnx.inputs import Attrs, constant, data, hint_of
 
 
 def product(m: Importer, hint: str, x: Computed, w: Array, bias: Array | None) -> Computed:
-    """A `dense` over the last axis of a sample, or the last projection of the attention that `x` is."""
+    """A `dense` over the last axis of a sample, or the output projection of the attention `x`."""
     lead, units = x.shape[:-1], w.shape[0]
     attended = projected(m, hint, x, w, bias)
     if attended is not None:
@@ -33,7 +33,7 @@ def product(m: Importer, hint: str, x: Computed, w: Array, bias: Array | None) -
 
 
 def import_einsum(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | Scores:
-    """The sum over the subscripts that the result lacks. Raises RunError (E0918)."""
+    """The sum over the subscripts absent from the result. Raises RunError (E0918)."""
     terms, _, out = str(attrs["equation"]).replace(" ", "").partition("->")
     names = terms.split(",")
     if len(names) != 2 or not out or any(len(set(n)) != len(n) or not n.isalpha() for n in (*names, out)):
@@ -51,7 +51,7 @@ def import_einsum(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compu
 
 
 def _turned(m: Importer, node: Any, x: Computed, names: str, wanted: str) -> Computed:
-    """`x` with its axes, called by `names`, in the order of `wanted`."""
+    """`x` with its axes, named by `names`, in the order of `wanted`."""
     return transposed(m, f"{hint_of(node)}_turned", x, [names.index(c) for c in wanted])
 
 
@@ -62,7 +62,7 @@ def _scores(m: Importer, node: Any, q: Computed, k: Computed, names: list[str], 
     summed = "".join(c for c in a if c in b and c not in out)
     if len(summed) != 1 or len(a) != len(lead + rows) + 1 or len(b) != len(lead + cols) + 1:
         raise refused(node, f"its equation is `{a},{b}->{out}`")
-    if out == lead + cols + rows:  # the queries are the second term
+    if out == lead + cols + rows:  # the queries are the second operand
         a, b, q, k, rows, cols = b, a, k, q, cols, rows
     if out != lead + rows + cols or len(rows) != 1 or len(cols) != 1:
         raise refused(node, f"its equation is `{a},{b}->{out}`")

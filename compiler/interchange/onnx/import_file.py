@@ -1,11 +1,11 @@
 """An ONNX file as a model file and its weights: `netloom import model.onnx`.
 
 Assumes: the package `onnx`; every input has a batch axis.
-Guarantees: what is written is a model that the frontend accepts, with the outputs of the graph as its last layers and a
-weight for every initializer that a layer trains; nodes that depend on constants alone are computed; the batch is the
-first axis of all of them, wherever the graph has it; operators and forms that no layer expresses are refused by name
-and node (E0918), and nothing is written then.
-Does not: guess: a graph that computes with the size of its batch is refused.
+Guarantees: the result is a model accepted by the frontend, with the outputs of the graph as its last layers and a
+weight for every trained initializer; constant subexpressions are folded; the batch is axis 0 of all tensors,
+independent of its position in the graph; operators and forms without an equivalent layer are errors with name and node
+(E0918), and nothing is written then.
+Does not: guess: a graph that computes with its batch size is an error.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from compiler.layers.shared.onnx.inputs import repeated
 from compiler.runtime.artifacts.checkpoint import write_tensors
 
 _MOST_WAYS = 8
-"""How many ways are tried to say which axes are the batch."""
+"""Largest number of assignments of batch axes that are tried."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """`batches`: of inputs and outputs whose batch is not the first axis in the graph, that axis; `joined`: of outputs
-    that have the batch and others as one axis, how many elements are before it and after it there."""
+    """`batches`: the batch axis of inputs and outputs for which it is not the first one in the graph; `joined`: for
+    outputs whose batch is merged with other axes, the number of elements before it and after it there."""
 
     model: Path
     weights: Path
@@ -89,14 +89,14 @@ def _loaded(file: Path) -> Any:
         onnx.checker.check_model(proto)
     except (OSError, RunError):
         raise
-    except Exception as error:  # protobuf and the checker have exceptions of many kinds
+    except Exception as error:  # protobuf and the checker raise many kinds of exceptions
         first = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
         raise RunError("E0919", f"`{file}` is not a valid ONNX file: {first}", exit_code=2) from None
     return proto
 
 
 def _refuse_missing_data(proto: Any, file: Path) -> None:
-    """Files beside the model that hold its weights must be there. Raises RunError (E0919)."""
+    """Checks that external weight files of the model exist. Raises RunError (E0919)."""
     for item in proto.graph.initializer:
         for entry in item.external_data:
             if entry.key == "location" and not (file.parent / entry.value).is_file():
@@ -106,7 +106,7 @@ def _refuse_missing_data(proto: Any, file: Path) -> None:
 
 
 def _accepted(path: Path, proto: Any) -> int:
-    """The number of layers of a model that was written, if the frontend takes it. Raises RunError (E0918)."""
+    """The number of layers of a written model, if the frontend accepts it. Raises RunError (E0918)."""
     from compiler.frontend.load import load_model
 
     try:
@@ -129,8 +129,8 @@ class Converted:
 
 
 def convert(proto: Any, name: str, source: str, weights: str) -> Converted:
-    """The model that a graph becomes. Where its inputs do not say which axis is the batch, the first is tried, and then
-    the others: what works along the batch is refused. Raises RunError (E0918): of the way that went furthest."""
+    """The model of a graph. Where its inputs do not determine the batch axis, the first is tried, and then the others:
+    operators along the batch are errors. Raises RunError (E0918): that of the attempt that got furthest."""
     graph = proto.graph
     worst: RunError | None = None
     furthest = -1
@@ -150,8 +150,8 @@ def convert(proto: Any, name: str, source: str, weights: str) -> Converted:
 
 
 def batch_axes(graph: Any) -> list[dict[str, int]]:
-    """Which axis of each input may be the batch, as ways to try. An axis without a fixed extent is; else it is the
-    first, or the second where a recurrent operator reads the input with its steps first; then any of one extent."""
+    """Candidate batch axes of each input, in the order of attempts. An axis without a fixed extent; else the first, or
+    the second where a recurrent operator reads the input steps-first; then any of one extent."""
     known, second = {i.name for i in graph.initializer}, _steps_first(graph)
     first: dict[str, int] = {}
     choices: dict[str, list[int | None]] = {}
@@ -176,7 +176,7 @@ def batch_axes(graph: Any) -> list[dict[str, int]]:
 
 
 def _steps_first(graph: Any) -> set[str]:
-    """What recurrent operators read whose steps are the first axis."""
+    """The sources of recurrent operators whose first axis is the steps."""
     found = set()
     for node in graph.node:
         if node.op_type in ("RNN", "GRU", "LSTM") and not any(a.name == "layout" and a.i for a in node.attribute):
@@ -214,7 +214,7 @@ def _inputs(m: Importer, graph: Any, axes: Mapping[str, int]) -> tuple[list[Comp
 
 
 def nodes_of(m: Importer, graph: Any) -> list[Any]:
-    """The nodes that outputs depend on, in order; what each tensor is read by is counted."""
+    """The nodes that outputs depend on, in order; counts the readers of each tensor."""
     nodes = _live(graph)
     for node in nodes:
         for read in node.input:
@@ -273,7 +273,7 @@ def _live(graph: Any) -> list[Any]:
 
 
 def _outputs(m: Importer, graph: Any) -> None:
-    """Every output of the graph becomes a layer that no other reads; layers that no output needs are left out."""
+    """Every output of the graph becomes a layer without readers; dead layers are eliminated."""
     ends = []
     for item in graph.output:
         value = m.values[item.name]
@@ -301,7 +301,7 @@ def _outputs(m: Importer, graph: Any) -> None:
 
 
 def _called(m: Importer, name: str, wanted: str) -> str:
-    """Gives a layer that no other reads the name of the output that it is, if that is free; returns its name."""
+    """Renames a layer without readers to the output that it is, if the name is free; returns its name."""
     layer = m.made(name)
     new = m.fresh(wanted)
     if layer is None or re.sub(r"\W+", "_", wanted, flags=re.ASCII) != new:

@@ -1,8 +1,8 @@
-"""ONNX operators as layers: those of a kind of layer (compiler/layers), and those that are no kind's own.
+"""ONNX operators as layers: those of a kind of layer (compiler/layers), and those without a kind.
 
-Assumes: nodes in topological order (onnx.checker sees to that).
+Assumes: nodes in topological order (onnx.checker verifies it).
 Guarantees: an operator gives a layer of the same meaning or raises RunError (E0918) with the reason.
-Does not: optimize: a layer per operator, except that a bias is taken into the layer before.
+Does not: optimize: a layer per operator, except that a bias is folded into the preceding layer.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _split(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> list[Compute
 
 
 def _blocks(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    """DepthToSpace and SpaceToDepth: blocks of channels as blocks of positions, and back."""
+    """DepthToSpace and SpaceToDepth: blocks of channels to blocks of positions, and the inverse."""
     x, b = data(node, ins), int(attrs["blocksize"])
     if len(x.shape) != 3:
         raise refused(node, "its input is no image")
@@ -206,7 +206,7 @@ COMPOSITE: Mapping[str, Reads] = MappingProxyType(
         **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _blocks),
     }
 )
-"""Operators that are no kind's own: they become several layers, or none, or depend on what stands before them."""
+"""Operators without a kind: they become several layers, or none, or depend on preceding nodes."""
 _OPERATORS: Mapping[str, Reads] = MappingProxyType({**COMPOSITE, **{op: f for k in KINDS for op, f in k.read.items()}})
 _AS_REPEATED = frozenset(("Attention", "Cast", "Dropout", "Expand", "Identity", "Reshape"))
-"""Operators that keep what is repeated as it is."""
+"""Operators that preserve deferred broadcasts."""

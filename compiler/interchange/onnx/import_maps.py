@@ -1,10 +1,10 @@
-"""ONNX operators that work element by element, as `activation`, `add`, `multiply` and `map` layers.
+"""Elementwise ONNX operators, as `activation`, `add`, `multiply` and `map` layers.
 
 Assumes: values of layers/shared/onnx/importer.py.
-Guarantees: single numbers stand in formulas. Arrays that are added after a product become its bias, those of a whole
+Guarantees: scalars become literals in formulas. Arrays added after a product become its bias, those of a whole
 sequence trained positions; others become the scale or shift of a batch norm with mean 0 and variance 1, over channels;
-what stands beside a computed tensor in another way is a `learned` layer, the same for every sample.
-Does not: know operators with windows or axes.
+any other constant operand of a computed tensor is a `learned` layer, the same for every sample.
+Does not: handle operators with windows or axes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _LOGIC: Final[Mapping[str, str]] = MappingProxyType(
     {"And": "{0} * {1}", "Or": "max({0}, {1})", "Xor": "abs({0} - {1})", "Not": "1.0 - {0}"}
 )
 _OF_INTEGERS: Final = frozenset(("Abs", "Add", "Max", "Min", "Mul", "Neg", "Sign", "Sub", "Sum", "Where"))
-"""What gives the same for integers as for real numbers that are whole."""
+"""Operators with equal results for integers and for integer-valued reals."""
 ELEMENTWISE: Final = frozenset(
     {*_NAMED, *_UNARY, *_WITH_NUMBERS, *_BINARY, *_MANY, *_COMPARED, *_LOGIC, "Where", "Gelu", "Clip", "PRelu"}
 )
@@ -90,7 +90,7 @@ def import_elementwise(m: Importer, node: Any, ins: list[Any], attrs: Mapping[st
 
 
 def _note_mask(m: Importer, node: Any, ins: list[Any], made: Computed) -> None:
-    """Remembers what is seen, where `made` is 0 there and infinitely low elsewhere."""
+    """Records the Boolean mask, where `made` is 0 where seen and minus infinity elsewhere."""
     if node.op_type == "Where" and isinstance(ins[0], Computed):
         numbers = tuple(float(v.reshape(-1)[0]) if isinstance(v, np.ndarray) and v.size == 1 else 1.0 for v in ins[1:])
         if numbers == (0.0, -np.inf):
@@ -112,8 +112,8 @@ def _seen_by(m: Importer, node: Any, value: Any, like: Computed) -> Computed | N
 
 
 def _aligned(m: Importer, node: Any, ins: list[Any]) -> tuple[list[Any], tuple[int, ...] | None]:
-    """The inputs with as many axes and the batch at the same, without what repeats some; the shape that a sample has
-    with it, if some is repeated. Raises RunError (E0918)."""
+    """The inputs with equal rank and batch axis, without deferred broadcasts; the broadcast shape of a sample, if
+    there is any. Raises RunError (E0918)."""
     if any(isinstance(v, Sized) for v in ins):
         raise refused(node, "it computes with the size of the batch")
     sources = [v.source if isinstance(v, Repeated) else v for v in ins]
@@ -134,8 +134,8 @@ def _aligned(m: Importer, node: Any, ins: list[Any]) -> tuple[list[Any], tuple[i
 
 
 def _beside(m: Importer, node: Any, array: Array, computed: list[Computed]) -> Computed | Array:
-    """A constant among computed tensors: one number, also where all are equal and make nothing larger, or a layer that
-    holds it. Raises RunError (E0918)."""
+    """A constant among computed tensors: a scalar, also where all elements are equal and broadcast nothing, or a layer
+    that holds it. Raises RunError (E0918)."""
     if array.size == 1:
         return array
     x, shape = computed[0], broadcast([c.shape for c in computed])
@@ -169,7 +169,7 @@ def _made(m: Importer, node: Any, ins: list[Any], attrs: Mapping[str, Any]) -> C
 
 
 def _number(value: Any) -> str:
-    """A number in a formula, with the digits of its own precision."""
+    """A literal of a formula, with the digits of its precision."""
     if np.isneginf(value):
         return f"({HIDDEN!r})"
     text = str(np.float32(value)) if not isinstance(value, np.float64) else repr(float(value))
@@ -190,7 +190,7 @@ def _clip(m: Importer, node: Any, x: Computed, ins: list[Any], attrs: Mapping[st
 
 
 def _several(m: Importer, node: Any, ins: list[Any]) -> Computed:
-    """Operators over several tensors, which are broadcast."""
+    """Operators over several tensors, with broadcasting."""
     op, hint = node.op_type, str(node.output[0])
     computed = [i for i in ins if isinstance(i, Computed)]
     large = [a for i in ins if not isinstance(i, Computed) and (a := np.asarray(i)).size != 1]
@@ -254,7 +254,7 @@ def _with_array(m: Importer, node: Any, ins: list[Any], x: Computed, array: Arra
 
 
 def scaled(m: Importer, node: Any, x: Computed, scale: Array, shift: Array | None = None) -> Computed:
-    """x * scale + shift, with arrays of one shape that are broadcast. Raises RunError (E0918)."""
+    """x * scale + shift, with broadcast arrays of one shape. Raises RunError (E0918)."""
     hint, y = str(node.output[0]), x
     shift = np.zeros_like(scale) if shift is None else shift
     values = [_of_channels(a, x) for a in (scale, shift)]
@@ -267,7 +267,7 @@ def scaled(m: Importer, node: Any, x: Computed, scale: Array, shift: Array | Non
     assert values[0] is not None and values[1] is not None
     one, zero = np.ones(values[0].shape), np.zeros(values[0].shape)
     weights = {"weight": values[0], "bias": values[1], "running_mean": zero, "running_var": one}
-    # So small an epsilon that 1 + epsilon is 1.
+    # Epsilon small enough that 1 + epsilon is 1.
     y = m.layer("batch_norm", hint, [y], {"epsilon": 1e-30}, y.shape, weights)
     return m.reshape(f"{hint}_shaped", y, x.shape)
 
@@ -284,7 +284,7 @@ _AFFINE: Final[Mapping[str, Callable[[Array, Array], tuple[Array, Array]]]] = Ma
 
 
 def _of_channels(array: Array, x: Computed) -> Array | None:
-    """The array as one number for each channel, when it is that."""
+    """The array as one number per channel, if it has that form."""
     rank = len(x.shape) + 1
     if array.ndim > rank or not x.shape:
         return None
@@ -295,7 +295,7 @@ def _of_channels(array: Array, x: Computed) -> Array | None:
 
 
 def bias_of(m: Importer, x: Computed, array: Array) -> Computed | None:
-    """The layer before, with the array as its bias, when it can take one and nothing else reads it."""
+    """The preceding layer, with the array as its bias, if it supports one and has no other reader."""
     layer = m.made(x.name)
     names = [n for n, v in m.values.items() if isinstance(v, Computed) and v.name == x.name]
     if layer is None or layer.settings.get("bias") is not False or any(m.uses.get(n, 0) > 1 for n in names):

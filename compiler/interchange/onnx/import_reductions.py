@@ -1,7 +1,7 @@
-"""ONNX's reductions as global pooling between formulas, and the norms that are made of them.
+"""ONNX's reductions as global pooling between formulas, and the norms composed of them.
 
 Assumes: values of layers/shared/onnx/importer.py.
-Guarantees: any axes of a sample; those of the batch are refused (E0918).
+Guarantees: any axes of a sample; the batch axis is an error (E0918).
 Does not: reduce by products.
 """
 
@@ -43,7 +43,7 @@ def import_reduction(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Co
     keep = bool(attrs.get("keepdims", 1))
     if not keep and len(axes) == len(x.shape):
         raise refused(node, "it leaves no axis besides the batch")
-    if op == "ReduceLogSumExp":  # less the largest, so that nothing overflows
+    if op == "ReduceLogSumExp":  # minus the maximum, to prevent overflow
         top = reduced(m, f"{hint}_largest", x, axes, True, True)
         less = m.formula(f"{hint}_less", f"exp({x.name} - {top.name})", x.shape)
         mean = reduced(m, f"{hint}_mean", less, axes, False, True)

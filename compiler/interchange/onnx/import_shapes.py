@@ -1,8 +1,8 @@
-"""ONNX operators that only move or repeat elements, and those of constants.
+"""ONNX operators of data movement and broadcasting, and constant folding.
 
-Assumes: values of layers/shared/onnx/importer.py; import_batch.py says where the batch may be.
-Guarantees: what moves elements from sample to sample, or computes with the size of the batch, is refused (E0918).
-Does not: repeat what its readers broadcast anyway.
+Assumes: values of layers/shared/onnx/importer.py; import_batch.py tracks the batch axis.
+Guarantees: moving elements between samples, or computing with the batch size, is an error (E0918). Does not:
+materialize what readers broadcast implicitly.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _BROADCAST = frozenset(
     ("Cast", "Concat", "ConstantOfShape", "Expand", "Gather", "Identity", "Slice", "Squeeze", "Tile", "Transpose",
      "Unsqueeze")
 )  # fmt: skip
-"""Operators that give the same for a constant with an axis of 1 as for one with an axis as large as the batch."""
+"""Operators with equivalent results for a constant with an axis of 1 and one with the batch's extent."""
 
 
 # ------------------------------------------------------------------------------------------- operators
@@ -111,7 +111,7 @@ def import_squeeze(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Comp
 
 
 def import_expand(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | Repeated:
-    """What is computed, repeated along axes of a sample."""
+    """A computed tensor, broadcast along axes of a sample."""
     value = ins[0]
     x = value.source if isinstance(value, Repeated) else value
     if not isinstance(x, Computed):
@@ -209,7 +209,7 @@ def _embedded(m: Importer, node: Any, table: Array, index: Computed, axis: int) 
 
 def fold(m: Importer, node: Any, ins: list[Array | Sized | None]) -> None:
     """A node that depends on constants alone is computed by ONNX's reference implementation; one that depends on the
-    size of the batch for both of two sizes. Raises RunError (E0918)."""
+    batch size, for both of two sizes. Raises RunError (E0918)."""
     outs = [o for o in node.output if o]
     given, ins = ins, [_of_one_sample(node, k, v) for k, v in enumerate(ins)]
     if any(n in m.shrunk for n in node.input) or any(a is not b for a, b in zip(given, ins, strict=True)):
@@ -230,7 +230,7 @@ def fold(m: Importer, node: Any, ins: list[Array | Sized | None]) -> None:
 
 
 def _keeps_batch(node: Any, ins: list[Array | Sized | None]) -> bool:
-    """Whether a constant that was as large as the batch has that as its first axis after a Reshape, too."""
+    """Whether a constant of the batch's extent keeps that as its first axis after a Reshape."""
     if node.op_type != "Reshape" or not isinstance(ins[0], np.ndarray):
         return False
     first, *rest = wanted_extents(node, ins, 1)
@@ -239,7 +239,7 @@ def _keeps_batch(node: Any, ins: list[Array | Sized | None]) -> bool:
 
 
 def _of_one_sample(node: Any, k: int, value: Array | Sized | None) -> Array | Sized | None:
-    """A shape for a constant: as large as the batch becomes 1, which is broadcast along it."""
+    """The shape of a constant: the batch's extent becomes 1, which is broadcast."""
     last = k == len(node.input) - 1
     if not last or node.op_type not in ("ConstantOfShape", "Expand", "Reshape", "Tile") or not isinstance(value, Sized):
         return value
@@ -263,6 +263,6 @@ def _evaluated(m: Importer, node: Any, ins: list[Array | None]) -> list[Array]:
     try:
         proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", m.opset)])
         found = ReferenceEvaluator(proto).run(None, given)
-    except Exception:  # the reference implementation raises whatever numpy does
+    except Exception:  # the reference implementation raises any exception of numpy
         raise refused(node, "it depends on constants alone and could not be computed") from None
     return [np.asarray(v) for v in found]

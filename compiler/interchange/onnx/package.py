@@ -1,4 +1,4 @@
-"""The package `onnx` (extra `onnx`), imported when it is needed."""
+"""The package `onnx` (extra `onnx`), imported lazily."""
 
 from __future__ import annotations
 
