@@ -1,9 +1,8 @@
-"""What every test shares: skips by marker, a C compiler, golden files, a cache of its own.
+"""Shared fixtures: skips by marker, a C compiler, golden files, a separate cache.
 
 Assumes: run from a checkout, in an environment with the `dev` extra.
-Guarantees: no test touches the user's cache. Only a missing GPU, or a machine that is not the one a test is about,
-skips a test (the reasons in SKIPS); a test that is skipped for any other reason fails the run, and so does a package
-that is missing.
+Guarantees: no test touches the user's cache. Tests are skipped only for a missing GPU, or on a machine that a test
+does not apply to (the reasons in SKIPS); a skip for any other reason fails the run, and so does a missing package.
 Does not: import `compiler` or `backends` (a broken import fails only the tests that use it).
 """
 
@@ -23,7 +22,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SKIPS = ("no GPU: ", "only on x86-64", "only with GCC")
-"""How the reasons begin for which a test may be skipped."""
+"""Prefixes of the permitted reasons of skips."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @cache
 def missing_gpu() -> str | None:
-    """Why there is no GPU to test on, or None when there is one."""
+    """The reason why no GPU is available, or None when there is one."""
     if importlib.util.find_spec("pycuda") is None:
         return "PyCUDA is not installed (extra `cuda`)"
     try:
@@ -44,7 +43,7 @@ def missing_gpu() -> str | None:
 
         driver.init()
         return None if driver.Device.count() else "no CUDA device"
-    except Exception as error:  # any failure of the driver means that there is nothing to test on
+    except Exception as error:  # any failure of the driver means that no GPU is available
         return f"the CUDA driver does not start: {error}"
 
 
@@ -57,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def skipped(reporter: Any) -> tuple[list[str], list[str]]:
-    """The reasons of the tests that a run skipped: those that may be, and those that may not."""
+    """The reasons of skipped tests: permitted ones, and others."""
     reasons = [str(r.longrepr[-1] if isinstance(r.longrepr, tuple) else r.longrepr).removeprefix("Skipped: ")
                for r in reporter.stats.get("skipped", [])]  # fmt: skip
     return [r for r in reasons if r.startswith(SKIPS)], [r for r in reasons if not r.startswith(SKIPS)]
@@ -70,7 +69,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A run with a test that may not be skipped fails."""
+    """Fails a run with a skip that is not permitted."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and skipped(reporter)[1] and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -78,8 +77,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of compiled artifacts and measured strategies: an empty one for each test run, which its workers
-    share."""
+    """The folder of compiled artifacts and measured strategies: an empty one per test run, shared by its workers."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = tmp_path_factory.getbasetemp().parent / "netloom-cache"
         folder.mkdir(exist_ok=True)
@@ -108,7 +106,8 @@ def cc() -> list[str]:
 
 @pytest.fixture(scope="module")
 def quickly_compiled() -> Iterator[None]:
-    """C is compiled with little optimization, which costs half of the time; for tests of what is around the code."""
+    """C is compiled with little optimization, which costs half of the time; for tests that do not concern the code
+    itself."""
     from backends.cpu.emit import build
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,8 +1,8 @@
-"""The models of constructs.py on a target: everything that a run leaves, and the comparison of two targets.
+"""The models of constructs.py on a target: all results of a run, and the comparison of two targets.
 
-Assumes: a folder to write into; backends that are asked for exist.
-Guarantees: nothing that a run leaves is left out: records, state, weights, synapses, connections.
-Does not: go through the runner (files of results are compared where they are tested).
+Assumes: a folder to write into; the requested backends exist.
+Guarantees: all results are compared: records, state, weights, synapses, connections.
+Does not: use the runner (tests of result files compare those).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 
 
 def write_construct(name: str, folder: Path, precision: str, order: str = "bitwise") -> Path:
-    """The model file of one construct, and what it reads."""
+    """The model file of one construct, and its data files."""
     write_files(folder)
     numerics = f"{{precision: {precision}, order: {order}}}"
     text = CONSTRUCTS[name]
@@ -45,8 +45,8 @@ def lowered(model: Model, target: str) -> Merged:
 
 
 def results(model: Model, folder: Path, target: str) -> dict[str, Array]:
-    """Everything that a run leaves: what its records hold (spikes in order of time and neuron), and at its end all
-    state, weights, synapses and connections."""
+    """All results of a run: the contents of its records (spikes in order of time and neuron), and the final state,
+    weights, synapses and connections."""
     chosen = backend(target)
     merged = lowered(model, target)
     assert model.simulate is not None
@@ -75,7 +75,7 @@ def _records(instance: Instance, merged: Merged, steps: int) -> dict[str, Array]
 
 
 def compare(name: str, ours: dict[str, Array], theirs: dict[str, Array]) -> None:
-    """The same bits, and not all of them trivial: neurons spiked, and what is recorded varies."""
+    """Bitwise equality of nontrivial results: neurons spiked, and records vary."""
     assert ours.keys() == theirs.keys()
     different = [n for n in ours if not np.array_equal(ours[n], theirs[n], equal_nan=True)]
     assert not different, f"{name}: {different}"

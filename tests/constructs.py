@@ -4,7 +4,7 @@ Assumes: the files of `write_files` lie beside a model.
 Guarantees: `CONSTRUCTS` is one list for the tests that compare cpu with reference, compile CUDA's texts and compare
 cuda with cpu (construct_runs.py); tests/cpu/test_constructs.py checks that no rule, storage, library file or kind of
 record is missing.
-Does not: know which results are right (that is what tests/numeric is for).
+Does not: check results against expected values (tests/numeric does).
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ CONNECTING = {
 
 
 def write_files(folder: Path) -> None:
-    """What the models read: pairs, values beside them, a kernel, spikes and currents."""
+    """Data files of the models: pairs with values, a kernel, spikes and currents."""
     import h5py
 
     rng = np.random.default_rng(9)
@@ -240,7 +240,7 @@ record:
   - trace: {{from: all, variables: [v, g, i], members: all}}
 """
 PLASTIC = "deliver: {into: g}, params: {w_max: 2 nS}"
-LIBRARY = {  # what a projection says beside `synapse`
+LIBRARY = {  # further keys of a projection with `synapse`
     "gap_junction": "deliver: {into: i}, params: {g: {uniform: {low: 0 nS, high: 1 nS}}}",
     "graded": "deliver: {into: i}, params: {w: {normal: {mean: 9 pA, std: 3 pA}}}",
     "nmda": "deliver: {into: i}, params: {g: 0.3 nS}",
@@ -253,7 +253,7 @@ LIBRARY = {  # what a projection says beside `synapse`
     "stochastic_release": "deliver: {into: g}, params: {w: 1 nS, p: 0.4}",
     "tsodyks_markram": "deliver: {into: g}, params: {w: {lognormal: {mean: 4 nS, std: 1 nS}}, U: 0.3}",
 }
-HELD_BY_SOURCE = {n for n in LIBRARY if n.startswith("stdp")}  # `pre:` blocks, which exclude delays that differ
+HELD_BY_SOURCE = {n for n in LIBRARY if n.startswith("stdp")}  # `pre:` blocks, which exclude per-synapse delays
 WAYS = (
     "connect: {all_to_all: {}}, delay: 1 ms",
     "connect: {fixed_probability: {p: 0.4}}, delay: 1.5 ms",
@@ -671,7 +671,7 @@ record:
 
 
 def neurons_of_the_library() -> str:
-    """Every neuron of the library, driven so that it moves soon."""
+    """Every neuron of the library, driven so that its state changes early."""
     populations = "\n".join(f"  p_{n}: {{neuron: {n}, size: 4, params: {{{p}}}}}" for n, p in DRIVES.items())
     traced = ", ".join(f"p_{n}" for n in DRIVES if n not in STATELESS | {"rulkov"})
     return f"""\

@@ -1,8 +1,8 @@
-"""Evaluates a tensor graph (level 1) with numpy: slow, plain, in float64; what gradients are checked against.
+"""Evaluates a tensor graph (level 1) with numpy in float64: a simple, slow oracle for gradients.
 
 Assumes: a legal TensorGraph; values for weights, variables, feeds, the batch mask and random tensors are given.
-Guarantees: every node is computed from its definition alone: a Contract by visiting its whole iteration space,
-so scatter and gather forms, guards and exact divisions mean here what ir/graph.py says.
+Guarantees: every node is computed by its definition: a Contract by visiting its whole iteration space,
+so scatter and gather forms, guards and exact divisions have the semantics of compiler/ir/level1/graph.py.
 Does not: run Updates or Stores.
 """
 

@@ -1,7 +1,7 @@
-"""Runs that are killed: what they leave, and whether a run that goes on ends as an unbroken one.
+"""Killed runs: the files that remain, and the equality of resumed and uninterrupted runs.
 
 Assumes: runs are made with `out`.
-Guarantees: `same_end` compares all that a run leaves.
+Guarantees: `same_end` compares all results of a run.
 Does not: start processes.
 """
 
@@ -22,7 +22,7 @@ from tests.construct_runs import stored_results
 
 
 def partial_folder(out: Path) -> Path | None:
-    """Where a run that is to be called `out` writes until it is finished."""
+    """The temporary folder of a run with the final name `out`."""
     found = [f for f in out.parent.glob(f".{out.name}.*") if f.is_dir()]
     return found[0] if found else None
 
@@ -33,7 +33,7 @@ def final_state(folder: Path) -> dict[str, np.ndarray]:
 
 
 def same_end(left: Path, right: Path) -> None:
-    """All datasets of all records, the state at the end, the summary, the plots: equal, bit for bit."""
+    """Bitwise equality of all datasets of all records, the final state, the summary and the plots."""
     a, b = stored_results(left), stored_results(right)
     assert a
     assert a.keys() == b.keys()
@@ -54,8 +54,8 @@ def same_end(left: Path, right: Path) -> None:
 
 @dataclass
 class Snapshots:
-    """A progress that keeps what would be left if the process were killed at its `at`-th call: the files, as the kernel
-    has them at that moment, less what the process holds in memory."""
+    """A progress object that captures the files as if the process were killed at its `at`-th call: as the kernel has
+    them at that moment, without buffers in process memory."""
 
     out: Path
     at: int

@@ -1,4 +1,4 @@
-"""Networks that are used, not trained: files with random weights, for tests of prediction and interchange.
+"""Networks for inference: files with random weights, for tests of prediction and interchange.
 
 Assumes: a folder to write into.
 Guarantees: every kind of layer that has weights gets them, running statistics too, away from their initial values.

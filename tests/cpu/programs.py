@@ -48,7 +48,7 @@ REAL_COLUMNS = ("decay_v", "from_ge", "decay_ge", "drive", "v_thresh", "v_reset"
 
 
 def expr(text: str) -> Expr:
-    """`text` as a tree; a mistake in it fails the test."""
+    """`text` as a tree; an error in it fails the test."""
     sink = Sink()
     tree = parse_expr(text, NOWHERE, sink, units=False, exact=False)
     sink.check()

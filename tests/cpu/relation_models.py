@@ -1,7 +1,7 @@
-"""Level-0 models of one projection, for tests of how its synapses are stored.
+"""Level-0 models of one projection, for tests of synapse storage.
 
-Sources spike at random by counter; targets hold what was delivered in the last step, so that a trace of their input is
-what arrived, step by step.
+Sources spike at random (counter-based); targets hold the deliveries of the last step, so that a trace of their input
+is the delivered sum per step.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _neuron(name: str, when: Expr, state: tuple[StateDecl, ...], inputs: tuple[s
 
 
 def neuron(rate: float) -> NeuronDef:
-    """Spikes in each step with probability `rate`; `v` is the sum of all that arrived."""
+    """Spikes in each step with probability `rate`; `v` is the sum of all deliveries."""
     v = StateDecl("v", "1", Const(0.0))
     return _neuron(
         f"chance{rate}",

@@ -1,4 +1,4 @@
-"""The C text and its way to a binary: constant size, cache, errors, and a folder that needs no Python."""
+"""Emission and compilation of C: constant size, cache, errors, and a build folder that needs no Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpointed blocks: what is computed again has the same bits, draws included, and needs less memory."""
+"""Checkpointed blocks: recomputation is bitwise equal, random draws included, and needs less memory."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def lowered(folder: Path, layers: str, checkpoint: bool, times: int) -> Lowered:
 
 
 def test_memory_of_deep_networks(folder: Path) -> None:
-    """What a block more costs: all its tensors without checkpoints, and with them only the one that the next block
+    """Memory per additional block: all its tensors without checkpoints, and with them only the one that the next block
     reads (8 samples of 4x8x8, stored in 16 lanes)."""
 
     def more(checkpoint: bool) -> float:

@@ -1,4 +1,4 @@
-"""Every construct of the spiking language: cpu gives the bits of the reference, and none is missing in the list."""
+"""Every construct of the spiking language: cpu is bitwise equal to the reference, and the list is complete."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ARGUMENTS = {  # what a rule needs beside its storage, and the shapes of source 
 
 
 def test_every_rule_is_stored_in_every_way_or_refused(tmp_path: Path) -> None:
-    """What the list lacks is what the language refuses, with a reason."""
+    """Combinations missing in the list are rejected by the language, with a reason."""
     held = {m for text in CONNECTING.values() for m in re.findall(r"connect: {(\w+): {.*?storage: (\w+)", text)}
     assert {rule for rule, _ in held} <= ARGUMENTS.keys() == {a.name for a in CONNECT.alternatives}
     for rule, (arguments, source, target) in ARGUMENTS.items():

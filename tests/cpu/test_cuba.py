@@ -1,4 +1,4 @@
-"""The balanced network: its published rates, and a small deterministic one that every backend must agree on."""
+"""The balanced network: its published rates, and a small deterministic one with equal results on every backend."""
 
 from __future__ import annotations
 

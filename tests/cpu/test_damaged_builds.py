@@ -1,4 +1,4 @@
-"""What lies in the cache and in build folders may be damaged: it is built again, and never loaded."""
+"""Corrupt entries of the cache and of build folders are rebuilt, and never loaded."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_damaged_build_folder_is_made_again(here: Path) -> None:
     for name in ("libnoisy.so", "noisy.c", "noisy.bin", "manifest.json", STAMP):
         for harm in (cut, empty, Path.unlink):
             if (name, harm) == (STAMP, Path.unlink):
-                continue  # then it is a folder of somebody else's
+                continue  # then it is not a folder of ours
             harm(folder / name)
             assert not build(path).compiled
             assert {p.name: p.read_bytes() for p in folder.iterdir()} == good

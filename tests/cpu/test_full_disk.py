@@ -1,4 +1,4 @@
-"""A disk that is full, at every writer: one error, files that are whole or absent, a run that says `failed`."""
+"""A full disk at every writer: one error, files that are complete or absent, a run with status `failed`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names, paths and descriptions come from outside: whatever they are, they change nothing of what is compiled."""
+"""Untrusted names, paths and descriptions: they cannot change the compiled code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ HOSTILE = (
 
 
 def names_model() -> str:
-    """Neurons, synapses and functions whose names all mean something to a compiler or a header."""
+    """Neurons, synapses and functions with names that are reserved in a compiler or a header."""
     updates = ", ".join(f"{n} = 0.5 * {n} + {number} * exp(-x)" for number, n in enumerate(NAMES))
     params = ", ".join(f'"{n}": {number}' for number, n in enumerate(STEMS))
     total = " + ".join(STEMS)
@@ -104,7 +104,8 @@ def test_names_of_cuda_are_names_of_the_user(tmp_path: Path) -> None:
 
 
 def code_only(text: str) -> str:
-    """What a compiler sees: trigraphs replaced, lines joined, then comments taken out, in the order of the standard."""
+    """The text after the first translation phases: trigraphs replaced, lines spliced, then comments removed, in the
+    order of the standard."""
     text = text.replace("??/", "\\").replace("??=", "#").replace("\\\n", "")
     parts = r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\""
     return re.sub(parts, lambda m: m[0] if m[0][0] == '"' else " ", text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Folders of images, one sub-folder for each class: the same training as from arrays, and what is refused."""
+"""Folders of images, one sub-folder for each class: the same training as from arrays, and error cases."""
 
 from __future__ import annotations
 

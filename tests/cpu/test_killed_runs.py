@@ -1,4 +1,4 @@
-"""Runs that are killed (kill -9) at any moment go on bit for bit from their last checkpoint."""
+"""Runs killed (kill -9) at any moment resume bit for bit from their last checkpoint."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def rich(folder: Path, checkpoint: str = "", duration: str = "60 ms", instances:
 
 
 class Process:
-    """A run in a process of its own."""
+    """A run in a separate process."""
 
     def __init__(self, model: Path, out: Path, *options: str) -> None:
         self.out = out
@@ -133,7 +133,7 @@ class Process:
 
 
 def kill_and_go_on(path: Path, folder: Path, rounds: int, rng: random.Random, until: float) -> tuple[Path, int]:
-    """The folder of a run that was killed up to `rounds` times and gone on with each time; how often it was."""
+    """The folder of a run that was killed up to `rounds` times and resumed each time; the number of kills."""
     resume: tuple[str, ...] = ()
     killed = 0
     for number in range(rounds):
@@ -164,7 +164,7 @@ def readable(folder: Path) -> None:
 
 
 def test_killed_at_random_moments(here: Path) -> None:
-    """Processes are killed (SIGKILL), again and again: nothing that was recorded differs from an unbroken run."""
+    """Processes are killed (SIGKILL), repeatedly: records are equal to those of an uninterrupted run."""
     unbroken = run(rich(here, "", "10 s"), out=here / "unbroken")
     path = rich(here, "every: 500 ms, every_wall: 40 ms", "10 s")
     last, killed = kill_and_go_on(path, here, 2, random.Random(), 0.2)
@@ -195,7 +195,7 @@ def test_killed_many_times(here: Path, seed: int) -> None:
     synced=st.booleans(),
 )
 def test_any_interval(tmp_path: Path, every: int, keep: int, warmup: int, at: int, synced: bool) -> None:
-    """Checkpoints every so many steps, killed between two blocks or while something is put on disk."""
+    """Checkpoints at an interval of steps, killed between two blocks or during a write to disk."""
     folder = tmp_path / f"warm-{warmup}"
     folder.mkdir(exist_ok=True)
     path = write_construct("records", folder, "float32", "reproducible")
@@ -221,7 +221,7 @@ def test_any_interval(tmp_path: Path, every: int, keep: int, warmup: int, at: in
 
 
 def watch_syncs(snapshots: Snapshots, patch: pytest.MonkeyPatch) -> None:
-    """Count what is put on disk, in place of blocks of steps."""
+    """Count writes to disk, in place of blocks of steps."""
     sync = os.fsync
 
     def watched(place: int) -> None:
@@ -256,7 +256,7 @@ def test_every_construct_goes_on(tmp_path: Path, name: str, target: str) -> None
 
 
 def test_where_a_killed_run_lies(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The run says how to go on; `netloom doctor` finds it; the name that it would have got is enough."""
+    """The run prints how to resume; `netloom doctor` finds it; its intended name suffices."""
     path = rich(here, "every: 5 ms")
     (here / "runs").mkdir()
     left = left_behind(path, 5, here / "runs", "cpu")
@@ -302,7 +302,7 @@ def test_a_damaged_checkpoint_is_passed_over(here: Path) -> None:
 
 
 def test_an_altered_checkpoint_is_passed_over(here: Path) -> None:
-    """A bit flipped in the newest one: the run goes on from the one before it, and says so."""
+    """A bit flipped in the newest one: the run resumes from the previous one, with a message."""
     path = rich(here, "every: 5 ms")
     left = left_behind(path, 9, here, "cpu")
     older, newest = sorted((left / "checkpoints").glob("*.safetensors"))[-2:]

@@ -1,4 +1,5 @@
-"""Every layer on every backend: generated C equals the reference bit for bit, CUDA compiles, and code does not grow."""
+"""Every layer on every backend: generated C is bitwise equal to the reference, CUDA compiles, and code size is
+constant."""
 
 from __future__ import annotations
 
@@ -207,7 +208,7 @@ def test_steps_are_one_text(tmp_path: Path, kind: str, target: str) -> None:
 
 @pytest.mark.usefixtures("cc")
 def test_embedding(tmp_path: Path) -> None:
-    """Rows of the table, and a gradient for those that were read only."""
+    """Rows of the table, and a gradient only for those that were read."""
     write(tmp_path, (4,), 7)
     text = HEAD.replace("{shape: SHAPE}", "{shape: [4], dtype: int32}")
     text += "    - embedding: {name: words, inputs: image, count: 7, size: 5}\n" + TAIL

@@ -1,4 +1,4 @@
-"""Embeddings read and add to rows of their tables: the same bits on every backend, and no one-hot vectors."""
+"""Embeddings as gathers and scatter-adds: bitwise equal on every backend, without one-hot vectors."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_rows_are_read_where_they_stand(tmp_path: Path, target: str) -> None:
 
 
 def test_sums_of_places_are_additions_in_order(tmp_path: Path) -> None:
-    """What a target without ordered additions does gives the same bits."""
+    """The fallback of targets without ordered additions is bitwise equal."""
     model = model_of(write(tmp_path), tmp_path)
     found = []
     for ordered in (True, False):

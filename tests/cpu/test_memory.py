@@ -1,4 +1,4 @@
-"""Bytes of a static synapse, from the sizes of what a loaded program holds: not a byte for what is the same in all."""
+"""Memory per static synapse, from the sizes of a loaded program: uniform values take no bytes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def held(model: Model, folder: Path) -> tuple[int, int, int]:
 def test_bytes_of_a_sparse_synapse(
     tmp_path: Path, rule: str, weight: str, delay: str, bytes_each: int, order: str
 ) -> None:
-    """What three times as many synapses hold more; arenas are padded to 64 bytes."""
+    """Memory per additional synapse, at three times as many; arenas are padded to 64 bytes."""
     text = TEXT.format(connect=RULES[rule], weight=weight, delay=delay, order=order)
     few, many = (held(model_of(text, tmp_path, {"amount": str(p)}), tmp_path / str(p)) for p in (0.1, 0.3))
     more = many[0] - few[0]

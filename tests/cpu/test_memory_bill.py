@@ -1,4 +1,4 @@
-"""The bill of a program's memory is what an instance allocates, and what it says of sharing holds byte by byte."""
+"""The memory estimate of a program equals the allocation of an instance, and its arena sharing is exact to the byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code does not grow with the model, and data compiles nothing; merged, unmerged and row by row are one program."""
+"""Code size is constant, changes of data need no compilation; merged, unmerged and single-row programs agree."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ BLOCKS = {
     "lstm": (ROWS, ["lstm: {units: 8, sequence: true}"], "- flatten: {}"),
     "gru": (ROWS, ["gru: {units: 4, sequence: true, bidirectional: true}"], "- flatten: {}"),
 }  # fmt: skip
-"""What stands before, within and after equal blocks."""
+"""The text before, within and after equal blocks."""
 
 
 def stacked(root: Path, kind: str, extra: str = "") -> str:
@@ -226,7 +226,7 @@ def test_populations_and_projections(tmp_path: Path, target: Backend, order: str
 
 
 def test_fan_in(tmp_path: Path, target: Backend) -> None:
-    """Nothing is unrolled over fan-in, and delays make no kernels."""
+    """No unrolling over fan-in, and no kernels per delay."""
     few = lowered(fan_in(), tmp_path, target, {"n": "2"})
     many = lowered(fan_in(), tmp_path, target, {"n": "100"})
     assert target.emit(few.merged) == target.emit(many.merged)
@@ -278,7 +278,7 @@ def test_code_does_not_depend_on_sizes(tmp_path: Path, root: Path) -> None:
 
 @pytest.fixture
 def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
-    """The names of the programs that were given to the C compiler, in a cache that begins empty."""
+    """The names of the programs passed to the C compiler, with an initially empty cache."""
     from backends.cpu.emit import build as cpu_build
 
     done: list[str] = []

@@ -1,4 +1,4 @@
-"""Trained networks and other files of samples; the files that they were trained on may be gone."""
+"""Trained networks with other sample files; the training files may be absent."""
 
 from __future__ import annotations
 

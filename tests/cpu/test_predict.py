@@ -1,4 +1,4 @@
-"""Trained networks in use: predict, evaluate, weights from files, what is refused."""
+"""Inference with trained networks: predict, evaluate, weights from files, error cases."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ map: {copy: x}
 
 
 def test_training_begins_with_given_weights(trained: RunResult, here: Path) -> None:
-    """Two runs of which the second goes on with the weights of the first begin where that one ended."""
+    """A run that loads the weights of another one starts where that one ended."""
     still = run("model.yaml", weights=trained.folder, epochs=1, set={"rate": 0})
     for name, values in still.weights().items():
         np.testing.assert_array_equal(values, trained.weights()[name])

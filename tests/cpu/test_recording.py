@@ -1,4 +1,4 @@
-"""Recording of rates, synapses, histograms and subsets: the files of a run against what must stand in them."""
+"""Recording of rates, synapses, histograms and subsets: the files of a run against their expected contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage of relations: the same network has the same result, bit for bit, however its synapses are stored."""
+"""Storage of relations: results of a network are bitwise equal for every storage format."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ numerics = pytest.mark.parametrize(
 
 
 def relations(m: Model) -> list[object]:
-    """The relations that a model's propagations walk."""
+    """The relations traversed by a model's propagations."""
     return [t.body.relation for t in lowered(m).merged.templates if isinstance(t.body, Propagate)]
 
 
 def agree(models: list[Model], folder: Path, target: str) -> tuple[Array, Array]:
-    """What all of them deliver, which is the same."""
+    """The deliveries of all of them, checked to be equal."""
     first: tuple[Array, Array] | None = None
     for k, m in enumerate(models):
         found = delivered(m, folder / str(k), target)
@@ -200,7 +200,7 @@ def test_toeplitz_is_the_dense_matrix(tmp_path: Path, case: str, target: str) ->
 @pytest.mark.parametrize("case", ["padding", "stride", "depthwise", "many channels"])
 @numerics
 def test_toeplitz_is_sparse_bit_for_bit(tmp_path: Path, case: str, precision: str, order: str) -> None:
-    """With weights whose sums are rounded."""
+    """With weights whose sums are inexact."""
     m, _ = conv_model(case, precision, order)
     p = m.projections[0]
     member = p.members[0]
@@ -341,7 +341,7 @@ def test_none_of_them_reaches_itself(tmp_path: Path, rule: str) -> None:
     ],
 )
 def test_weights_that_are_drawn_again(tmp_path: Path, rule: str, weight: Value) -> None:
-    """The same numbers as those that would be stored, and no memory for them."""
+    """The same values as with storage, without their memory."""
     m = drawn_model(rule, weight, order="bitwise")
     again = stored_as(m, "procedural")
     cpu_is_reference([m, again], tmp_path, "bitwise")
@@ -495,7 +495,7 @@ def test_what_learns_needs_stored_rows(storage: str) -> None:
 
 
 def models_by_relation() -> dict[str, Model]:
-    """One model for each text of a propagation."""
+    """One model per text of a propagation."""
     a, b, square = population("a", 19), population("b", 11), population("b", 19)
     found = {}
     for order in ORDERS:

@@ -1,4 +1,4 @@
-"""What is compiled, and when: once per text, whatever the parameters are."""
+"""Compilation: once per text, independent of parameters."""
 
 from __future__ import annotations
 

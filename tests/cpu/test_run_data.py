@@ -1,4 +1,4 @@
-"""Samples from files of every format train to the same weights as from .npz; splits by class and into folds."""
+"""Samples of every file format train to the same weights as .npz; stratified and k-fold splits."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_resuming_from_the_file_alone(here: Path) -> None:
 
 @dataclass
 class Signalling:
-    """A progress that sends this process a signal at its `at`-th update."""
+    """A progress object that sends this process a signal at its `at`-th update."""
 
     at: int
     number: int = signal.SIGINT
@@ -234,8 +234,7 @@ record: [{trace: {from: a, variables: [v], members: all, every: 1 ms}}]
 
 
 def test_a_state_that_is_not_finite_is_found_soon(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """x goes over the largest number around step 40; the run of 50 million steps ends within 1,000 more, although
-    there is no time for another look at everything."""
+    """x overflows around step 40; the run of 50 million steps ends within 1,000 more, before the next full check."""
     monkeypatch.setattr("compiler.runtime.health.SHARE", 1e12)
     text = """\
 language: 1

@@ -1,5 +1,5 @@
-"""Gradient accumulation, averages of weights, early stopping, the best weights and a rate that follows a metric: whole
-runs against what the metrics say and against larger batches, and resumed bit for bit."""
+"""Gradient accumulation, weight averaging, early stopping, best weights and learning rate reduction on a plateau:
+whole runs against their metrics and against larger batches, and resumed bit for bit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Samples that cannot be computed with: told where they stand, in training, evaluation and prediction, on every target;
-numbers that are not defined are null in JSON."""
+"""Non-finite samples: reported with their position, in training, evaluation and prediction, on every target; undefined
+numbers are null in JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contractions of sequences on the CPU: dense layers at every step, attention's products, and all their gradients."""
+"""Contractions of sequences on the CPU: dense layers per step, products of attention, and all their gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ctrl-C, SIGTERM and SIGHUP at every moment of a command: answered at once, with nothing lost or left behind."""
+"""Ctrl-C, SIGTERM and SIGHUP at any time during a command: handled promptly, without losing data or leaving temporary
+files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""spikes.h5 through the package libsonata: what a run writes it reads, and what it describes a model reads."""
+"""Compatibility of spikes.h5 with the package libsonata, in both directions."""
 
 from __future__ import annotations
 

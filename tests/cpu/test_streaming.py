@@ -1,4 +1,4 @@
-"""Samples that stay in their files train to the same bits as samples in memory, and take little memory."""
+"""Training on streamed samples is bitwise equal to training in memory, with bounded memory."""
 
 from __future__ import annotations
 
@@ -230,11 +230,11 @@ from compiler import predict, run
 run(sys.argv[1])
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
-"""Not getrusage, which counts what the process was before it became this one."""
+"""Not getrusage, which includes the process image before exec."""
 
 
 def peak_mb(here: Path, root: Path, megabytes: int, memory: str) -> float:
-    """The most resident memory, in MB, of a training on so many MB of float32."""
+    """Peak resident memory in MB of a training on `megabytes` MB of float32."""
     features, rows = 4096, megabytes * 10**6 // (4 * 4096)
     x = np.lib.format.open_memmap(here / "x.npy", "w+", np.float32, (rows, features))
     for first in range(0, rows, 1000):

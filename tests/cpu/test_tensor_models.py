@@ -1,4 +1,4 @@
-"""The models of layers in models/ run, and meet what they expect of themselves."""
+"""The layer models in models/ run, and meet their own expectations."""
 
 from __future__ import annotations
 

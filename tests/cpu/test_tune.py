@@ -1,4 +1,4 @@
-"""Measuring strategies on the CPU, with a timer that does not look at a clock; `netloom tune` from end to end."""
+"""Measuring strategies on the CPU, with a fake timer; `netloom tune` end to end."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ for _c in (Conv(20, 3, 5, 6, 7, pad=1), Conv(16, 4, 6, 9, 9, stride=(2, 2), pad=
 @pytest.mark.parametrize("real", [DType.F32, pytest.param(DType.F64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", range(len(PROBLEMS)))
 def test_every_way_gives_the_same_numbers(number: int, real: DType) -> None:
-    """Tiles are data: all ways of one strategy are one template, and all give the result of the nest."""
+    """Tiles are data: all variants of one strategy share a template, and give the result of the nest."""
     here = site(PROBLEMS[number], real)
     timer, _ = counted(lambda phase: 10.0)
     result = measure(here, real, Order.REPRODUCIBLE, BACKEND, {}, 1, timer)
@@ -146,7 +146,7 @@ def strategies(program: Merged) -> list[str]:
 
 
 def nest_first(instance: Instance, phase: str, steps: int) -> float:
-    """The last way, which is the nest, is the fastest."""
+    """The last candidate, the nest, is the fastest."""
     last = max(int(p.name.removeprefix("way")) for p in instance.program.phases if p.name.startswith("way"))  # type: ignore[attr-defined]
     return steps * (1e-6 if phase == f"way{last}" else 9e-6)
 

@@ -1,4 +1,4 @@
-"""What a user of an editor sees: yaml-language-server on the committed schema, driven over LSP.
+"""Editor support: yaml-language-server with the committed schema, driven over LSP.
 
 Needs Node.js (the extra `dev` brings it) and the server (`make test` installs it here with npm; or its start script's
 path in $NETLOOM_YAML_LANGUAGE_SERVER).

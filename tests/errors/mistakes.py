@@ -1,8 +1,8 @@
-"""One mistake in a valid model file: every place of the file and every kind of mistake, as texts.
+"""Mutations of a valid model file: one mistake per node and kind of mistake, as texts.
 
 Assumes: the file loads without an error.
-Guarantees: the same mistakes for the same text; a mistake knows its span in the altered text and the names that it is
-about, so that errors can be told that follow from it.
+Guarantees: the same mistakes for the same text; a mistake records its span in the altered text and the affected names,
+so that follow-up errors can be identified.
 Does not: load anything.
 """
 
@@ -27,8 +27,8 @@ _UNITS = frozenset(["E0401", "E0402", "E0404"])
 
 @dataclass(frozen=True)
 class Mistake:
-    """`text` is the file with one mistake, `kind` of it, at [start, end) of `text`. `names` are those that the
-    mistake takes away or alters: they may be used in several places, each of which may be an error."""
+    """`text` is the file with one mistake, `kind` of it, at [start, end) of `text`. `names`: those removed or altered
+    by the mistake; each of their uses may be an error."""
 
     kind: str
     place: str
@@ -124,7 +124,7 @@ def _whole(text: str, entry: Entry) -> tuple[int, int]:
 
 
 def follow_ups(found: tuple[Diagnostic, ...], mistake: Mistake) -> list[Diagnostic]:
-    """The errors that follow from another one: neither at the mistake nor about a name that it takes away."""
+    """Follow-up errors: neither at the mistake nor about a name that it removes."""
     errors = [d for d in found if d.severity is Severity.ERROR]
     return [d for d in errors[1:] if not _own(d, errors[0], mistake)]
 

@@ -1,4 +1,4 @@
-"""What the help tells works when it is written: each case of the error corpus below loads once its help is followed.
+"""The help of diagnostics is correct: each case of the error corpus below loads once its help is followed.
 
 The messages themselves are the corpus (test_errors.py). Here stands, for each, what is replaced by what; what is
 written must be in the text of the message, word for word, but for places that it leaves open (`...`).

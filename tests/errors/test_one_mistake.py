@@ -1,4 +1,4 @@
-"""One mistake gives one error: no error follows from another one.
+"""One mistake gives one error, without follow-up errors.
 
 Every model of models/ and of tests is given one mistake in one node (mistakes.py). All errors are then at that node,
 or about a name that it takes away, wherever that is used.
@@ -42,7 +42,7 @@ def models(folder: Path) -> Iterator[tuple[str, str, Path]]:
 
 
 def explore(folder: Path, seed: int, each: int, skipped: set[str]) -> list[str]:
-    """What follows from other errors, of `each` mistakes in every model."""
+    """Follow-up errors of `each` mistakes in every model."""
     rng = random.Random(seed)
     found: list[str] = []
     tried = refused = 0

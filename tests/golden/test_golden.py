@@ -1,4 +1,4 @@
-"""Golden text of the IR and of the emitted C and CUDA: what a change of the compiler changes is seen and reviewed.
+"""Golden text of the IR and of the emitted C and CUDA: the effects of a compiler change are visible in review.
 
 `make golden` (or `pytest --update-golden tests/golden`) writes the files again.
 """

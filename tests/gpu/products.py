@@ -1,5 +1,5 @@
-"""Contractions for the CUDA backend: every product of tests/cpu/test_strategies.py and more, by implicit_gemm or, where
-they can be, by the direct strategies."""
+"""Contractions for the CUDA backend: every product of tests/cpu/test_strategies.py and more, by implicit_gemm or,
+where applicable, by the direct strategies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def batched_product(transposed: bool) -> Problem:
 
 
 def outer() -> Problem:
-    """A matrix by a vector: N is empty, which no strategy takes."""
+    """A matrix by a vector: N is empty, which no strategy supports."""
     i, k = along("i"), along("k")
     tensors = {"x": Tensor("x", (70, 90)), "w": Tensor("w", (90,)), "y": Tensor("y", (70,))}
     dims = (("i", 70), ("k", 90))

@@ -1,4 +1,4 @@
-"""Chains on a GPU: recurrent layers in one launch give the losses of the CPU, and the same bits on every run."""
+"""Chains (persistent RNNs) on a GPU: losses agree with the CPU, and runs are bitwise reproducible."""
 
 from __future__ import annotations
 

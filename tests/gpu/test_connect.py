@@ -1,4 +1,4 @@
-"""Relations drawn on a GPU are those of the reference; rows of any length come out in ascending order."""
+"""Relations drawn on a GPU equal those of the reference; rows of any length are sorted in ascending order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools, events of phases, synapses at events and instances on a GPU: bit for bit what cpu and reference give."""
+"""Pools, events of phases, synapses at events and instances on a GPU: bitwise equal to cpu and reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drives on a GPU: currents, timed arrays, noise and changing rates give the bits of the reference."""
+"""Drives on a GPU: currents, timed arrays, noise and time-dependent rates are bitwise equal to the reference."""
 
 from __future__ import annotations
 

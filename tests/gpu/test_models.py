@@ -1,4 +1,5 @@
-"""The models of models/ on a GPU: spiking ones bit for bit what cpu and reference give, training by its losses."""
+"""The models of models/ on a GPU: spiking ones are bitwise equal to cpu and reference, training agrees in its
+losses."""
 
 from __future__ import annotations
 

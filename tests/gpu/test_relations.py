@@ -1,4 +1,4 @@
-"""Every relation on a GPU: what arrives is what the CPU delivers, bit for bit under `order: bitwise`."""
+"""Every relation on a GPU: deliveries agree with the CPU, bit for bit under `order: bitwise`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every construct of the spiking language on a GPU: the bits of the CPU, in both precisions."""
+"""Every construct of the spiking language on a GPU: bitwise equal to the CPU, in both precisions."""
 
 from __future__ import annotations
 

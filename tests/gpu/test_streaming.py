@@ -1,4 +1,4 @@
-"""Samples that stay in their files, masks and a confusion matrix on a GPU."""
+"""Streamed samples, masks and a confusion matrix on a GPU."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """ONNX's own node tests through `netloom import` and `netloom predict`, for tests and for reports.
 
-Assumes: the package onnx, whose test cases are made when they are asked for.
-A case gives all of its tensors as inputs. Which of them are samples and which are constants a network decides; so each
-is tried with all inputs computed, and with fewer and fewer, the others as initializers. The first output is compared.
-Where the batch is not the first axis of the graph, as import says, it becomes that before anything is fed or compared.
+Assumes: the package onnx, whose test cases are generated on demand. A case gives all of its tensors as inputs. Which
+of them are samples and which are constants a network decides; so each is tried with all inputs computed, and with
+fewer and fewer, the others as initializers. The first output is compared. Where the batch is not the first axis of the
+graph, as import says, it becomes that before anything is fed or compared.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Model text to recorded spikes and traces, through load_model, lowering and a backend, without a run directory.
 
-Assumes: a model with `simulate`; its records say what is wanted.
-Guarantees: every pass is verified; buffers are drained, so the whole run is there.
-Does not: write files other than the model text, or know the runner.
+Assumes: a model with `simulate`; its records define the results.
+Guarantees: every pass is verified; buffers are drained, so results cover the whole run.
+Does not: write files other than the model text, or use the runner.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""An independent simulation of plastic synapses, event by event, and the models that it is compared with.
+"""An independent event-by-event simulation of plastic synapses, and the models compared with it.
 
-Assumes: spikes of both ends are given, so that nothing feeds back.
+Assumes: spikes of both ends are prescribed, so that there is no feedback.
 Guarantees: plain Python over steps, synapses and neurons, in float64, written from the order of events that the
 language defines: every step | arrivals of sources, then their traces | spikes of targets, then their traces.
-Does not: share code with the compiler (what reads results does).
+Does not: share code with the compiler (only the reading of results does).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Layers that change samples at random while training: what they make of images, seen through the mean-squared loss of
-a network without weights before them; the same draws on cpu and reference."""
+"""Random augmentation layers: their effect on images, observed through the mean squared loss of a network without
+preceding weights; equal draws on cpu and reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""models/brunel.yaml has the states of the paper: rate, irregularity, rhythm (Brunel 2000, J Comput Neurosci 8:183)."""
+"""models/brunel.yaml reproduces the states of the paper: rate, irregularity, oscillation (Brunel 2000, J Comput
+Neurosci 8:183)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ NEURONS, STEP, BIN = 10_000, 1e-4, 5  # of `exc`; s; steps of a bin of the popul
 
 @dataclass(frozen=True)
 class Case:
-    """Where in the plane of figure 2 a network is, and for how long (ms) it runs; `delay` replaces the model's."""
+    """The parameters of a network in the plane of figure 2, and its duration (ms); `delay` replaces the model's."""
 
     g: float
     eta: float

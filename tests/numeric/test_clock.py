@@ -1,4 +1,4 @@
-"""Time 0 is the end of the warm-up: whatever reads the clock shows the same after it, however long it was."""
+"""Time 0 is the end of the warm-up: every reader of the clock behaves the same after it, independent of its length."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Connectivity rules: exact counts where the rule fixes them, chi-square tests where it draws, relations by hand.
+"""Connectivity rules: exact counts where the rule fixes them, chi-square tests for random rules, explicit relations.
 
-Every relation is drawn twice, by the emitted C and by the reference, and must be the same. Seeds are fixed, so a test
-that passes once passes always; the bounds leave 1e-4 on both sides.
+Every relation is drawn twice, by the emitted C and by the reference, and must be the same. Seeds are fixed, so tests
+are deterministic; the bounds leave 1e-4 on both sides.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def drawn(
 
 
 def plausible(counts: Any, expected: Any = None) -> None:
-    """Chi-square: counts are neither too far from what is expected nor too near to it."""
+    """Chi-square: counts are neither too far from their expectation nor too close to it."""
     counts = np.asarray(counts, np.float64).ravel()
     expected = np.full(len(counts), counts.mean()) if expected is None else np.asarray(expected, np.float64).ravel()
     assert expected.min() > 4

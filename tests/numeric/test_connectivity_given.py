@@ -1,4 +1,4 @@
-"""Convolutions, pooling and given pairs from the file to what arrives, against numpy's own sums."""
+"""Convolutions, pooling and listed pairs, from the file to deliveries, against sums in numpy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ record: [{{trace: {{from: b, variables: [v], members: all, every: 1 ms}}}}]
 
 
 def spikes(folder: Path, n: int, seed: int = 4) -> Array:
-    """(steps, n): who spikes in steps 1, 2, ...; written where the model finds it."""
+    """(steps, n): spikes in steps 1, 2, ...; written to the file of the model."""
     fired = np.random.default_rng(seed).random((STEPS, n)) < 0.2
     step, index = np.nonzero(fired)
     np.savez(folder / "spikes.npz", times=step + 1.0, indices=index)
@@ -39,7 +39,7 @@ def spikes(folder: Path, n: int, seed: int = 4) -> Array:
 
 
 def arrived(folder: Path, target: str = "cpu", **values: str) -> Array:
-    """(steps, targets): what had arrived by each step, acting from the next one on."""
+    """(steps, targets): deliveries up to each step, effective from the next one on."""
     given = {"weight": "1", "delay": "0 ms", "precision": "float64", "order": "bitwise"} | values
     return simulate(MODEL.format(**given), folder, target).traces["b", "v"]
 

@@ -1,6 +1,6 @@
-"""What synapses read with the delay, `delayed(pre.v)`, and counters of phases that they read, against numpy.
+"""Delayed reads of synapses, `delayed(pre.v)`, and their reads of phase counters, against numpy.
 
-The neurons' variables are recorded in every step; what a synapse must have seen in step k is a row of that record.
+The neurons' variables are recorded in every step; the value read by a synapse in step k is a row of that record.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def test_going_on_from_a_checkpoint(tmp_path: Path, target: str) -> None:
 
 
 def test_text_does_not_depend_on_delays(tmp_path: Path) -> None:
-    """One text for every number of populations and every delay; rings are as long as they must be."""
+    """One text for every number of populations and every delay; ring buffers have minimal length."""
     cpu = backend("cpu")
     emitted, slots = [], []
     for delays in ((1, 2, 3, 4), (0, 7, 500, 4000)):

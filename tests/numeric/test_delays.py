@@ -1,7 +1,7 @@
-"""Delays that differ from synapse to synapse: who receives what in which step, decoded and compared with numpy.
+"""Per-synapse delays: deliveries per target and step, decoded and compared with numpy.
 
-The targets' inputs do not decay, so that a trace of one, sampled at the end of every step, is what was delivered in
-that step. Weights are powers of two or small whole numbers, so that sums say which synapses delivered.
+The targets' inputs do not decay, so that a trace of one, sampled at the end of every step, is the sum delivered in
+that step. Weights are powers of two or small integers, so that sums identify the synapses that delivered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ numerics = pytest.mark.parametrize(
 )
 STEPS = 120
 SPIKES = ((1, 0), (1, 3), (2, 1), (9, 0), (9, 1), (9, 2), (9, 3), (10, 0), (11, 0), (40, 2), (41, 2), (42, 3), (70, 1))
-"""(step, neuron) of the source `s`: alone, at once, and again while earlier ones are under way."""
+"""(step, neuron) of the source `s`: alone, simultaneous, and again while earlier ones are pending."""
 
 HEAD = f"""\
 language: 1
@@ -56,14 +56,14 @@ def whole_numbers(simulated: Simulated, name: str) -> Array:
 
 
 def relation(simulated: Simulated, name: str, n: int) -> tuple[Array, Array]:
-    """Row pointers and targets; every pair stores none."""
+    """Row pointers and targets; all-to-all stores none."""
     if f"{name}.row" in {a.name for a in simulated.lowered.merged.arrays}:
         return whole_numbers(simulated, f"{name}.row"), whole_numbers(simulated, f"{name}.col")
     return np.arange(5) * n, np.tile(np.arange(n), 4)
 
 
 def arrivals(simulated: Simulated, name: str, n: int, weights: Any, delays: Any = None, steps: int = STEPS) -> Array:
-    """(steps, n): what one projection from `s` delivers in each step, from its relation as it was drawn.
+    """(steps, n): the deliveries of one projection from `s` per step, computed from its relation.
     `weights`, `delays`: one number, or one per synapse (default: those that were drawn)."""
     row, col = relation(simulated, name, n)
     late = np.broadcast_to(whole_numbers(simulated, f"{name}.delay") if delays is None else delays, col.shape)
@@ -203,7 +203,7 @@ def test_a_distribution_of_one_value(tmp_path: Path, target: str, delay: int) ->
 
 @both
 def test_long_delays(tmp_path: Path, target: str) -> None:
-    """More than 255 steps do not fit into a byte; one that ends after the run is never delivered."""
+    """More than 255 steps exceed a byte; one that ends after the run is never delivered."""
     text = HEAD.replace(f"duration: {STEPS / 10:g} ms", "duration: 60 ms") + ONE.replace("high: 3 ms", "high: 50 ms")
     result = simulate(text, tmp_path, target)
     delays = whole_numbers(result, "p[s->t].delay")
@@ -377,7 +377,7 @@ def test_resuming_with_events_under_way(tmp_path: Path, target: str, order: str)
 
 
 def test_text_is_independent_of_delays_and_sizes(tmp_path: Path) -> None:
-    """Delays are data: numbers of slots are columns."""
+    """Delays are data: slot counts are columns."""
     cpu = backend("cpu")
 
     def emit(**settings: str) -> str:

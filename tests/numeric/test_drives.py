@@ -1,4 +1,4 @@
-"""What drives neurons in every step: currents, timed arrays, white noise, parameters and rates that change in time.
+"""Drives of neurons: currents, timed arrays, white noise, time-dependent parameters and rates.
 
 A source's value in step k is that at (k-1) dt. `meter` shows what an input or a parameter is in each step.
 """

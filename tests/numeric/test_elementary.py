@@ -155,7 +155,7 @@ def ulps(got: Array, exact: Array) -> Array:
 
 
 def defined(name: str, x: list[Array]) -> list[Array]:
-    """Arguments without those whose result is a documented limit (angles beyond 2**30)."""
+    """Arguments without those outside the documented domain (angles beyond 2**30)."""
     if name in ("sin", "cos", "tan"):
         return [x[0][~(np.abs(x[0]) > 2.0**30)]]
     return x

@@ -1,4 +1,4 @@
-"""fold_norms: the folded network computes what the norms did, in float64 to rounding; what is not folded, and why."""
+"""fold_norms: the folded network is equivalent to float64 rounding; norms that are not folded, and why."""
 
 from __future__ import annotations
 

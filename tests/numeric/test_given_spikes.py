@@ -1,4 +1,4 @@
-"""Given spikes: every one of them counts, however many a neuron or a population has in one step."""
+"""Prescribed spikes: all are counted, with any number per neuron or population in one step."""
 
 from __future__ import annotations
 

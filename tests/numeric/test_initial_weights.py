@@ -1,4 +1,4 @@
-"""Initial weights of layers: their moments, bounds and angles, the same on every target, others with another seed."""
+"""Initial weights of layers: moments, bounds and angles; equal on every target, different for another seed."""
 
 from __future__ import annotations
 

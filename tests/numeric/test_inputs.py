@@ -1,4 +1,4 @@
-"""Inputs from outside: the distribution, the independence and the streams of Poisson events, and constant currents.
+"""External inputs: distribution, independence and random streams of Poisson events, and constant currents.
 
 An input that does not decay is emptied in every step, so that its trace is the number of events of each step.
 """

@@ -1,4 +1,4 @@
-"""Instances of a network side by side, and runs in which synapses stand still."""
+"""Instances of a network side by side, and runs with frozen synapses."""
 
 from __future__ import annotations
 

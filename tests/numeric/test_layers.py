@@ -1,4 +1,4 @@
-"""What layers compute, against their definitions written out in numpy: the loss of a batch whose last row is missing.
+"""Layers against their definitions in numpy: the loss of a batch whose last row is missing.
 
 Gradients are checked against the loss (test_gradients.py); this file checks the loss itself.
 """

@@ -1,5 +1,5 @@
-"""What is masked is not computed with: NaN, infinities and huge numbers in masked places of targets and predictions
-give, bit for bit, the losses, metrics and gradients that zeros there give."""
+"""Masked values have no effect: NaN, infinities and huge numbers at masked positions of targets and predictions give
+losses, metrics and gradients bitwise equal to those for zeros."""
 
 from __future__ import annotations
 

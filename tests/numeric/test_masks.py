@@ -1,5 +1,5 @@
-"""Losses and metrics of which a part counts: values by their definitions in numpy and by PyTorch, gradients by central
-differences, in float64, on a full batch, a short one and one in which nothing counts."""
+"""Masked losses and metrics: values by their definitions in numpy and by PyTorch, gradients by central
+differences, in float64, on a full batch, a short one and a fully masked one."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def text(name: str, extra: str = "", split: str = "") -> str:
 
 
 def counts(name: str, each: Array, ys: Array, ms: Array) -> Array:
-    """How much every element of the losses counts."""
+    """The mask weight of every element of the losses."""
     ignored = -7 if "-7" in CASES[name][3] else 3 if "ignore: 3" in CASES[name][3] else None
     m = ms.reshape(ms.shape + (1,) * (each.ndim - ms.ndim)) * np.ones(each.shape)
     found: Array = m if ignored is None else m * (ys != ignored)
@@ -294,7 +294,7 @@ def test_accumulated_sum(tmp_path: Path, penalty: str, target: str) -> None:
 
 
 def test_nothing_counts(tmp_path: Path) -> None:
-    """The metrics of an epoch are undefined, not 0."""
+    """The metrics of a fully masked epoch are undefined, not 0."""
     samples(tmp_path, "steps")
     trained = load(text("steps", "metrics: [accuracy]", ", split: {validation: 0.65}"), tmp_path)
     trained.step(1, range(14, 20), "eval")

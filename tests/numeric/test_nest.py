@@ -1,5 +1,5 @@
 """A deterministic network of 20 neurons with delays against NEST, spike for spike: steps, deliveries and refractory
-periods mean what they mean in NEST. Needs NEST in benchmarks/.venv-nest (`benchmarks/setup.sh nest`)."""
+periods have NEST's semantics. Needs NEST in benchmarks/.venv-nest (`benchmarks/setup.sh nest`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Import of what PyTorch exports: files of tests/numeric/exported/ (tests/torch/exports.py wrote them), against ONNX's
-reference implementation; graphs whose batch is hard to follow; files that hold no ONNX model."""
+reference implementation; graphs with a nontrivial batch axis; files without an ONNX model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import: ONNX's own node tests (slow), folding of constants, recurrent operators, attention, and what is refused.
+"""Import: ONNX's own node tests (slow), constant folding, recurrent operators, attention, and error cases.
 
 test_onnx_export.py imports what was exported."""
 

@@ -1,4 +1,4 @@
-"""Phases: counters and what happens at events, against simulations written out in numpy."""
+"""Phases: counters and event handlers, against explicit simulations in numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers: known answers, C against numpy by bits, and the shape of each distribution."""
+"""Random numbers: known answers, bitwise equality of C and numpy, and the shape of each distribution."""
 
 from __future__ import annotations
 

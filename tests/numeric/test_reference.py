@@ -1,6 +1,6 @@
 """The reference backend: level-2 kernels written as IR text against plain Python and numpy.
 
-Assumes: compiler.ir.text parses what stands here.
+Assumes: compiler.ir.text parses the texts here.
 Guarantees: each body (nests, contractions, events, propagation, connecting, recording) is compared with a
 computation that shares no code with the interpreter.
 Does not: compare with generated code (tests/cpu, tests/gpu).

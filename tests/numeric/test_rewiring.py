@@ -1,4 +1,4 @@
-"""Rewiring: which synapses end, what takes their place, and that everything attached follows, against plain Python."""
+"""Rewiring: removed synapses, their replacements, and consistency of all attached data, against plain Python."""
 
 from __future__ import annotations
 

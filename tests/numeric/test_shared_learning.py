@@ -1,4 +1,4 @@
-"""Learned weights that all instances of a network share, and sums over the instances, against numpy."""
+"""Learned weights shared by all instances of a network, and reductions over instances, against numpy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""models/stdp.yaml learns what the paper says (Song, Miller & Abbott 2000, Nature Neuroscience 3:919): weights end at
-their bounds, the output's rate settles and stays irregular, and inputs that are twice as fast get half the weight."""
+"""models/stdp.yaml reproduces the paper (Song, Miller & Abbott 2000, Nature Neuroscience 3:919): weights end at
+their bounds, the output's rate settles and stays irregular, and inputs with twice the rate get half the weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plasticity that depends on the times of spikes, against formulas and against an event-by-event simulation."""
+"""Spike-timing-dependent plasticity, against formulas and against an event-by-event simulation."""
 
 from __future__ import annotations
 

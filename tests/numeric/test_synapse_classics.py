@@ -1,4 +1,5 @@
-"""Classic results on the synapses of the library: windows, dependence on frequency, depression and facilitation."""
+"""Classic results on the synapses of the library: STDP windows, frequency dependence, short-term depression and
+facilitation."""
 
 from __future__ import annotations
 

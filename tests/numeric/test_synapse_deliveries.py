@@ -1,4 +1,4 @@
-"""What synapses deliver, and when their statements run: every delay, input, end and condition, by plain loops."""
+"""Deliveries of synapses, and the timing of their statements: every delay, input, end and condition, by plain loops."""
 
 from __future__ import annotations
 

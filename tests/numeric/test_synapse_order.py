@@ -1,4 +1,4 @@
-"""The order within a step that docs/synapses.md promises, and what a synapse model of the language comes to."""
+"""The order within a step as documented in docs/synapses.md, and the lowering of synapse models."""
 
 from __future__ import annotations
 

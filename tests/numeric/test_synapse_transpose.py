@@ -1,4 +1,4 @@
-"""`w = transpose(forward.w)`: weights of one projection from those of another, the other way round, against numpy."""
+"""`w = transpose(forward.w)`: weights of one projection as the transpose of another's, against numpy."""
 
 from __future__ import annotations
 

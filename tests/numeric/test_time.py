@@ -1,4 +1,4 @@
-"""What `t` is, and how equations that read it are integrated; deliveries straight into a state against NEST."""
+"""The value of `t`, and the integration of non-autonomous equations; deliveries directly into a state against NEST."""
 
 from __future__ import annotations
 

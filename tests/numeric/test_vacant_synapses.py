@@ -1,4 +1,4 @@
-"""Synapses that are removed and formed: vacant places do nothing, new synapses go where plain Python says."""
+"""Removal and formation of synapses: vacant slots have no effect, new synapses match plain Python."""
 
 from __future__ import annotations
 

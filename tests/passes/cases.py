@@ -1,13 +1,12 @@
-"""Cases of passes: a text, and what a pass makes of it.
+"""Test cases of passes: an input text, and the output of the pass.
 
 A case is a file `PASS.NAME.txt`: a line `// acts` or `// leaves`, lines `// ...` that say why, the input, a line
-`// -----`, and what the pass makes of it (where it leaves the input: its decisions, if any). The input is IR (a graph,
-or programs with `// and` between them) on which the pass runs alone, or a model on which all passes up to this one run.
-Words after `// acts` and `// leaves` are the target (default: cpu) and `predict` for the use of a network.
+`// -----` and the output of the pass (where it leaves the input unchanged: its decisions, if any). The input is IR (a
+graph, or programs with `// and` between them) on which the pass runs alone, or a model on which all passes up to this
+one run. Words after `// acts` and `// leaves` are the target (default: cpu) and `predict` for the use of a network.
 
-Assumes: IR texts hold what the pass needs; models read `samples.npz`, which lies beside them.
-Guarantees: what a pass makes of IR is its text; of a model, each level that is new, and the difference of each that
-changed.
+Assumes: IR texts contain what the pass requires; models read `samples.npz` of the same folder.
+Guarantees: the output for IR is its text; for a model, each new level, and the diff of each changed one.
 Does not: compare.
 """
 

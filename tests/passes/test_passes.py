@@ -1,6 +1,6 @@
 """Every pass from a text to a text: where it acts, and where it must not (the form of a case: cases.py).
 
-`make golden ARGS='-k NAME'` writes what a pass makes of its inputs again; read it.
+`make golden ARGS='-k NAME'` regenerates the outputs; review them.
 """
 
 from __future__ import annotations

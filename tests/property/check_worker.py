@@ -1,4 +1,4 @@
-"""Checks cases of mutations.py, and says which of them ended in anything but a model or a diagnostic.
+"""Checks cases of mutations.py, and reports those that ended in anything but a model or a diagnostic.
 
 `python -m tests.property.check_worker SEED FIRST LAST FOLDER [lower]`: cases FIRST .. LAST-1, in a folder of its own.
 One line of JSON for each fault; one with the number of cases at the end. A case has SECONDS of wall time, and the whole

@@ -1,7 +1,7 @@
-"""Model files that are changed at random: bytes, lines, entries of the tree, expressions.
+"""Random mutations of model files: bytes, lines, entries of the tree, expressions.
 
 The seed corpus is every model of the project: models/, its library, the error corpus. Case n of a seed is always the
-same text, so that a fault is found again by its number.
+same text, so that a fault is reproducible by its number.
 """
 
 from __future__ import annotations

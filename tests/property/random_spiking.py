@@ -1,6 +1,6 @@
 """Random spiking models: neurons, equations, connections, delays, synapses, inputs and records, drawn from a seed.
 
-A model has several parts that know nothing of each other, so that one build serves for all of them.
+A model has several independent parts, so that one build serves all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whatever a file holds, `netloom check` ends with a model or with diagnostics, within 5 s and 1 GB.
+"""For arbitrary input, `netloom check` ends with a model or with diagnostics, within 5 s and 1 GB.
 
 NETLOOM_FUZZ sets the number of cases of the slow test, NETLOOM_FUZZ_SEED another seed. A case is looked at by itself
 with `python -m tests.property.check_worker SEED N N+1 FOLDER`.

@@ -1,4 +1,4 @@
-"""Files of data, weights and checkpoints with bytes cut off or altered: an error of their own, nothing else."""
+"""Truncated or corrupted files of data, weights and checkpoints: a specific error, nothing else."""
 
 from __future__ import annotations
 

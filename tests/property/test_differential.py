@@ -1,7 +1,7 @@
-"""Random models: cpu gives the bits of the reference.
+"""Random models: cpu is bitwise equal to the reference.
 
-NETLOOM_RANDOM sets the number of models of each slow test. The quick ones compile with little optimization, and put
-several spiking models into one build.
+NETLOOM_RANDOM sets the number of models of each slow test. The quick ones compile with little optimization, and share
+one build between several spiking models.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cases of the grids against PyTorch: heads (grid.py) of every kind of layer and loss, a build a group.
 
 Assumes: PyTorch.
-Guarantees: `GROUPS` holds every kind of the language that draws nothing (dropout at a rate of 0).
+Guarantees: `GROUPS` has every deterministic kind of the language (dropout at a rate of 0).
 Does not: compare.
 """
 

@@ -3,7 +3,7 @@
 Assumes: PyTorch where `compare` is called; this module can be imported without.
 Guarantees: of every head the output (as `netloom predict` computes it), the loss of all and the gradients of all
 weights, for a full batch and a short one; the oracle is PyTorch in float64, on numbers that are exact in float32.
-Does not: know layers (the cases do).
+Does not: depend on layers (the cases do).
 
 Every head has a norm of its own between the network's input and the layer, whose shift stands for the input: its
 gradient is that of the layer's input, summed over the batch. The loss of a head is the sum of the squared differences

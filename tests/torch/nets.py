@@ -1,4 +1,4 @@
-"""What the comparisons with PyTorch share: a model's text, its data, weights as tensors, layers of several parts.
+"""Shared helpers of the comparisons with PyTorch: a model's text, its data, weights as tensors, composite layers.
 
 Assumes: PyTorch where its functions are called; this module can be imported without.
 """

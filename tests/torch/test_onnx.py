@@ -1,4 +1,4 @@
-"""What PyTorch exports, with both exporters, imports and agrees with onnxruntime: nn.TransformerEncoder of every kind,
+"""PyTorch exports, by both exporters, import and agree with onnxruntime: nn.TransformerEncoder of every kind,
 nn.MultiheadAttention, and networks around them (exports.py)."""
 
 from __future__ import annotations

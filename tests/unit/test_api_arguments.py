@@ -1,4 +1,4 @@
-"""The Python API: what arguments may be, and what errors say as text."""
+"""The Python API: valid arguments, and error messages as text."""
 
 from __future__ import annotations
 

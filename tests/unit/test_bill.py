@@ -1,4 +1,5 @@
-"""The bill of a model is what a run takes and writes, and what does not fit is refused before anything is made."""
+"""The resource estimate of a model equals the memory and disk use of a run; excessive ones are rejected before
+allocation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds on what synapses deliver, and the quanta of fixed-point accumulators that follow from them."""
+"""Bounds on synaptic deliveries, and the quanta of fixed-point accumulators derived from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connectivity, shapes and storage in the frontend: what level 0 is given."""
+"""Connectivity, shapes and storage in the frontend: the resulting level 0."""
 
 from __future__ import annotations
 

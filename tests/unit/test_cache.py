@@ -1,4 +1,4 @@
-"""The cache: what is found is what was kept, whatever happened to the files."""
+"""The cache: a hit equals the stored value, even with damaged files."""
 
 from __future__ import annotations
 

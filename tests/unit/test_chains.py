@@ -1,4 +1,4 @@
-"""Chains: which launches become one, that samples do not meet in them, and the tables that a device walks."""
+"""Chains (persistent RNNs): the merged launches, independence of samples, and the tables traversed by a device."""
 
 from __future__ import annotations
 

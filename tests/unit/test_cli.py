@@ -1,4 +1,4 @@
-"""The command line: exit codes, what goes where, and that starting is cheap. Models run on the reference backend."""
+"""The command line: exit codes, output streams, and startup cost. Models run on the reference backend."""
 
 from __future__ import annotations
 

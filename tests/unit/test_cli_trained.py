@@ -1,4 +1,4 @@
-"""The commands for networks that have their weights, as a user calls them."""
+"""The commands for trained networks, as invoked by a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue of codes is complete, and lists nothing that is not used."""
+"""The catalogue of codes is complete, without unused ones."""
 
 from __future__ import annotations
 

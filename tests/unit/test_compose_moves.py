@@ -1,4 +1,4 @@
-"""Moves of moves are made at once, and give what they gave one after the other."""
+"""Consecutive data movements are composed, with equal results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The printer that C and CUDA share: types, precedence, literals, statements."""
+"""The printer shared by C and CUDA: types, precedence, literals, statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A phase as one kernel that stays on the GPU, or as waves: where blocks wait, and what each of them does."""
+"""A phase as a persistent kernel, or as waves: barrier placement, and the work items of each block."""
 
 from __future__ import annotations
 

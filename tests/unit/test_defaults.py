@@ -1,5 +1,5 @@
-"""Default and bounds of a key stand once, in the language: what an absent key means is its `Field.default`, and no
-builder says it again."""
+"""Default and bounds of a key are defined once, in the language: the value of an absent key is its `Field.default`,
+and no builder repeats it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A changed bit anywhere in a file that a run has written is noticed; files of others are taken as they are."""
+"""A flipped bit anywhere in a file written by a run is detected; foreign files are accepted unchanged."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Convolutions summed in registers and matmul, without a GPU: what they take, how blocks cover it, what fits into
-shared memory, and that all of it compiles."""
+"""Convolutions accumulated in registers and matmul, without a GPU: supported contractions, coverage by blocks, shared
+memory limits, and compilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing: complete or absent, one error, names that do not meet, and what dead processes leave behind."""
+"""Writing: complete or absent files, one error, unique temporary names, and leftovers of dead processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drives in the emitted code: it does not grow with their number, and it compiles for a GPU."""
+"""Drives in the emitted code: its size is independent of their number, and it compiles for a GPU."""
 
 from __future__ import annotations
 

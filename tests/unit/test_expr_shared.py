@@ -1,5 +1,5 @@
-"""Sub-expressions that are read several times: every stage takes time by the text, not by the paths through it, and
-what comes out is what the expression written out gives."""
+"""Shared subexpressions: every stage takes time linear in the text, not in the number of paths, and results equal
+those of the expanded expression."""
 
 from __future__ import annotations
 

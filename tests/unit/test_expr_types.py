@@ -1,4 +1,4 @@
-"""Kinds of expressions and the calls in them; inlining of the file's own functions."""
+"""Kinds of expressions and the calls in them; inlining of user-defined functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elementwise siblings in one kernel: what joins, what does not and why, and that nothing else changes."""
+"""Horizontal fusion of elementwise nodes: what is fused, what is not and why, and that nothing else changes."""
 
 from __future__ import annotations
 

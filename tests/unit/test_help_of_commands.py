@@ -1,6 +1,6 @@
-"""Help with what stands on the command line and in files of samples: targets, files, settings, arrays.
+"""Help with the command line and with sample files: targets, files, settings, arrays.
 
-What is said to do about an array is done here, and the array fits then.
+The help about an array is followed here, and the array is valid then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that have no end, or that claim to hold more than they do: refused at once, in little memory."""
+"""Endless files, or files with oversized declared contents: rejected at once, in little memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""implicit_gemm up to the machine code, without a GPU: which contractions it takes, and how tiles cover them."""
+"""implicit_gemm up to the machine code, without a GPU: supported contractions, and their tiling."""
 
 from __future__ import annotations
 

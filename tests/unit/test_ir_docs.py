@@ -1,4 +1,4 @@
-"""docs/ir.md says what the code says."""
+"""docs/ir.md is up to date with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of the IR: what it looks like, and that parsing gives back what was printed."""
+"""The text of the IR: its format, and the round trip of printing and parsing."""
 
 from __future__ import annotations
 

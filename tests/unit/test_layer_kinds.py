@@ -1,4 +1,4 @@
-"""Kinds of layers: what the registry promises, and that nothing else in the compiler goes by their names."""
+"""Kinds of layers: invariants of the registry, and that nothing else in the compiler depends on their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of mutants is whole: `make mutants` runs them."""
+"""The table of mutants is consistent: `make mutants` runs them."""
 
 from __future__ import annotations
 

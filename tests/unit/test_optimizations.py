@@ -1,5 +1,5 @@
-"""Optimizations act on the models that they are for. What they must not change is tested elsewhere; these tests fail
-where one is lost (scripts/mutants.py)."""
+"""Optimizations apply to their intended models. Their correctness is tested elsewhere; these tests fail where one is
+lost (scripts/mutants.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options: the command line, the Python API and the runner have the same, with one meaning, default and refusal.
+"""Options: the command line, the Python API and the runner have equal options, with equal meaning, default and errors.
 
 All is generated from the parameters of the commands and the description in compiler/runtime/common/options.py.
 """

@@ -1,4 +1,4 @@
-"""Maps whose threads work on two points at a time: what is drawn, loaded and worked on, and in which order."""
+"""Maps with two points per thread: draws, loads and computations, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The executable pipeline: what runs, what is observed, and which passes may be left out."""
+"""The executable pipeline: execution, observation, and optional passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures and summary: a rate that a figure shows is the one of the summary, whatever was recorded of a run."""
+"""Figures and summary: the rate in a figure equals that of the summary, independent of what was recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What diagnostics look like."""
+"""Rendering of diagnostics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replay of emitted text: comments do not count, anything else shows up under its kernel."""
+"""The comparison of emitted text: comments are ignored, any other difference is reported under its kernel."""
 
 from __future__ import annotations
 

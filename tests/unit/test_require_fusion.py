@@ -1,4 +1,4 @@
-"""`fuse: required`: a missed fusion is an error, what is fused is not; factors made of weights alone come early."""
+"""`fuse: required`: a missed fusion is an error, a fused node is not; factors of weights only are hoisted."""
 
 from __future__ import annotations
 

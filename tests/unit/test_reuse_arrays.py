@@ -1,4 +1,4 @@
-"""Results that take the arrays of what they are made from: when they may, and that nothing else changes."""
+"""In-place results that reuse the arrays of their operands: when it is legal, and that nothing else changes."""
 
 from __future__ import annotations
 

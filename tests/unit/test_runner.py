@@ -1,4 +1,4 @@
-"""Parts of the runner by themselves: layouts, hashes, expansion, expectations, build folders, plots."""
+"""Parts of the runner in isolation: layouts, hashes, expansion, expectations, build folders, plots."""
 
 from __future__ import annotations
 

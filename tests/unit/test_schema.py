@@ -1,4 +1,4 @@
-"""The JSON Schema and the reference: up to date, complete, and of one mind with the validator."""
+"""The JSON Schema and the reference: up to date, complete, and consistent with the validator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in which a test is skipped fails, unless what is missing is a GPU or the machine that the test is about."""
+"""A run with a skipped test fails, unless the reason is a missing GPU or a machine that the test does not apply to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of plastic projections: the same for 10 and for 1,000, and CUDA's compiles."""
+"""Texts of plastic projections: equal for 10 and for 1,000, and the CUDA text compiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of tensors are what the safetensors library writes, byte by byte."""
+"""Tensor files are byte by byte equal to those of the safetensors library."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The texts of trainings with masks, a confusion matrix, accumulation, averages, plateaus, initialisers and
-augmentation: they compile for CUDA, and do not depend on how many layers, samples, batches or pixels there are."""
+augmentation: they compile for CUDA, and do not depend on the number of layers, samples, batches or pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The validator: one clear finding per mistake, at its place, and none where there is none."""
+"""The validator: one diagnostic per error, at its span, and none for valid files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Level 0: synapses that are shared, rewired and formed, broken on purpose."""
+"""Level 0: invalid shared, rewired and formed synapses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One way to write: nothing but compiler/core/disk.py opens a file for writing, makes a folder or renames."""
+"""Single writer: only compiler/core/disk.py opens files for writing, creates folders or renames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The YAML loader: scalars, spans, refusals, bounds."""
+"""The YAML loader: scalars, spans, errors, bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel works away from the checkout: built, installed elsewhere, run on copied models.
+"""The wheel works outside the checkout: built, installed elsewhere, run on copied models.
 
 Assumes: a C compiler, and a package index to install the dependencies from.
 Does not: test the models' results (tests/cpu and tests/numeric do).
