@@ -134,7 +134,7 @@ def test_memory_of_deep_networks(folder: Path) -> None:
 
 
 def test_one_text_for_every_depth(folder: Path) -> None:
-    """But for the line that says which layer a kernel is called after: the last block has no other behind it."""
+    """Except for the comment with a kernel's layer: the last block has no successor."""
     texts = [emit(lowered(folder, RESIDUAL, True, times).merged).text for times in (3, 6)]
     bare = [[line for line in t.splitlines() if not line.startswith("/* ---- ")] for t in texts]
     assert bare[0] == bare[1]

@@ -48,7 +48,7 @@ def test_seeds_are_different_networks(cuba: tuple[Model, Path]) -> None:
 
 
 def small_network() -> str:
-    """20 neurons, explicit pairs with a weight each, a delay per pair of populations, no random number at all."""
+    """20 neurons, explicit pairs with individual weights, a delay per pair of populations, no random numbers."""
     rng = np.random.default_rng(11)
     blocks = []
     for source, size, sign in (("exc", 15, 1.0), ("inh", 5, -2.5)):
@@ -129,7 +129,7 @@ def test_bitwise_means_equal_bits(small: dict[tuple[str, str, str], Simulated], 
 
 
 def test_orders_agree(small: dict[tuple[str, str, str], Simulated]) -> None:
-    """The order of sums changes roundings, not the network: in float64 no spike moves, in float32 no early one."""
+    """The summation order changes rounding only: in float64 no spike moves, in float32 no early one."""
     wanted = small["float64", "fast", "cpu"].spikes["exc"]
     for (precision, _, _), result in small.items():
         count = len(wanted) if precision == "float64" else 15
@@ -173,7 +173,7 @@ record: [{spikes: {from: [a, b, noise]}}]
 
 @pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_random_networks_agree_bit_for_bit(tmp_path: Path, precision: str) -> None:
-    """Random connections, weights, delays, initial values and events: the same draws on both backends."""
+    """Random connections, weights, delays, initial values and events: equal draws on both backends."""
     text = RANDOM_NETWORK + f"numerics: {{precision: {precision}, order: bitwise}}\n"
     here, there = simulate(text, tmp_path), simulate(text, tmp_path, "reference")
     for population in ("a", "b", "noise"):

@@ -41,7 +41,7 @@ plots: [{raster: {from: p}}]
 
 @contextmanager
 def limited(size: int) -> Iterator[None]:
-    """No file may become larger."""
+    """A limit on the size of files."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -75,7 +75,7 @@ def test_recording(here: Path, size: int) -> None:
     folder = failed(here, "the recording")
     assert not (folder / "plots").exists()
     for file in folder.glob("*.h5"):
-        with h5py.File(file) as data:  # what is there is in order
+        with h5py.File(file) as data:  # existing files are valid
             data.visititems(lambda _, x: x[()] if isinstance(x, h5py.Dataset) else None)
     if (folder / "spikes.h5").exists():
         with h5py.File(folder / "spikes.h5") as data:

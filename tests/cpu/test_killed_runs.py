@@ -148,7 +148,7 @@ def kill_and_go_on(path: Path, folder: Path, rounds: int, rng: random.Random, un
 
 
 def readable(folder: Path) -> None:
-    """All that was recorded until the last checkpoint can be read as the process left it."""
+    """All records up to the last checkpoint are readable in the files left by the process."""
     step = int(max((folder / "checkpoints").glob("*.safetensors")).stem.partition("-")[2])
     now = (step - 20) * 0.5  # ms
     with h5py.File(folder / "rates.h5", "r", swmr=True) as file:
@@ -288,7 +288,7 @@ def test_no_checkpoint_to_go_on_from(here: Path) -> None:
 
 
 def test_a_damaged_checkpoint_is_passed_over(here: Path) -> None:
-    """The one before it is whole, and gives the same end; records that do not reach it are refused."""
+    """The previous one is valid, and gives the same results; records that end before it are rejected."""
     path = rich(here, "every: 5 ms")
     left = left_behind(path, 9, here, "cpu")
     older, newest = sorted((left / "checkpoints").glob("*.safetensors"))[-2:]
@@ -341,7 +341,7 @@ def test_records_that_are_damaged(here: Path) -> None:
 
 
 def test_the_mark_of_a_writer(tmp_path: Path) -> None:
-    """A checksum that is known, and a file whose mark is gone is an ordinary one."""
+    """A known checksum; a file without the mark counts as foreign."""
     assert lookup3(b"Four score and seven years ago") == 0x17770551
     assert lookup3(b"") == 0xDEADBEEF
     path = tmp_path / "x.h5"
@@ -396,7 +396,7 @@ def digits(here: Path, root: Path) -> Path:
 
 
 def test_killed_trainings(digits: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gone on with from every moment, also where the last line of the metrics is cut; twice in a row."""
+    """Resumed from every moment, also with a truncated last line of the metrics; twice in a row."""
     unbroken = run(digits, out=here / "unbroken")
     for at in (6, 11):
         with monkeypatch.context() as patch:

@@ -77,7 +77,7 @@ def test_the_same_seed_gives_the_same_weights(lenet: Path, here: Path) -> None:
 
 @pytest.mark.parametrize("order", ["fast", "reproducible"])
 def test_resuming_from_the_middle(lenet: Path, here: Path, order: str) -> None:
-    """Two epochs and two more are four: the same weights and metrics, bit for bit."""
+    """Two plus two epochs equal four: weights and metrics, bit for bit."""
     whole = run(lenet, epochs=4, order=order, out=here / "whole")
     half = run(lenet, epochs=2, order=order, out=here / "half")
     rest = run(lenet, epochs=4, order=order, resume=half.folder, out=here / "rest")

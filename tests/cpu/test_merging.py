@@ -259,7 +259,7 @@ def test_equal_blocks(tmp_path: Path, root: Path, target: Backend, kind: str, co
 
 
 def test_code_does_not_depend_on_sizes(tmp_path: Path, root: Path) -> None:
-    """Numbers of neurons, of units and of samples in a batch are data."""
+    """Population, layer and batch sizes are data."""
     target = CpuBackend()
     text = [target.emit(lowered(RING, tmp_path, target, {"members": m}).merged) for m in ("3", "400")]
     assert text[0] == text[1]
@@ -338,7 +338,7 @@ def test_changes_compile_nothing(
 
 @pytest.mark.usefixtures("cc")
 def test_seed_and_run_compile_nothing(tmp_path: Path, compilations: list[str]) -> None:
-    """Seeds, durations, dt, recorded members and values in the file are data as well."""
+    """Seeds, durations, dt, recorded members and values in the file are also data."""
     simulate(RING, tmp_path)
     other = RING.replace("seed: 1", "seed: 2").replace("dt: 0.1 ms", "dt: 0.05 ms").replace("30 ms", "10 ms")
     other = other.replace("20 ms + i / n * 5 ms", "17 ms + i / n * 3 ms").replace("std: 0.01 mV", "std: 0.02 mV")

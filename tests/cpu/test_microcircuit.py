@@ -33,7 +33,7 @@ PROBABILITIES = np.array(
 )
 """Table 5 of the paper: rows are targets, columns sources."""
 RATES = np.array([0.45, 2.1, 3.97, 4.99, 6.7, 7.76, 0.81, 7.0])
-"""Hz, with the Poisson input and the currents that make up for lost in-degrees."""
+"""Hz, with the Poisson input and the currents that compensate for reduced in-degrees."""
 
 
 def lowered(scale_n: float, scale_k: float) -> Merged:

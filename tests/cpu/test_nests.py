@@ -503,7 +503,7 @@ for (nl_i64 bb = 0; bb < {{ extent("b") }}; bb++)
 
 
 def test_a_contraction_is_rendered_from_its_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A strategy's file sees literals, columns, elements, the term and the epilogue."""
+    """The template of a strategy receives literals, columns, elements, the term and the epilogue."""
     from dataclasses import replace
 
     from jinja2 import ChoiceLoader, DictLoader
@@ -535,7 +535,7 @@ def test_a_contraction_is_rendered_from_its_strategy(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("combine", [None, "add"])
 def test_guards_of_one_section_stay_out_of_the_others(tmp_path: Path, combine: str | None) -> None:
-    """Idle lanes of the last block, a padded sum, and an epilogue with a guard of its own."""
+    """Idle lanes of the last block, a padded sum, and an epilogue with a separate guard."""
     batch = axis(("b", 16), ("l", 1), extent="n", stride="m")
     x, y = data(21, 8), np.zeros(21, np.float32)
     dims = (Dim("b", "blocks"), Dim("l", 16, LANE))

@@ -64,7 +64,7 @@ def agree(models: list[Model], folder: Path, target: str) -> tuple[Array, Array]
 
 
 def cpu_is_reference(models: list[Model], folder: Path, order: str) -> tuple[Array, Array]:
-    """All agree on each target, and under `bitwise` the targets agree."""
+    """All storages agree on each target, and under `bitwise` the targets agree."""
     here, there = agree(models, folder, "cpu"), agree(models, folder, "reference")
     if order == "bitwise":
         np.testing.assert_array_equal(here[0], there[0])
@@ -212,7 +212,7 @@ def test_toeplitz_is_sparse_bit_for_bit(tmp_path: Path, case: str, precision: st
 
 
 def test_sparse_convolution_copies_weights_where_synapses_have_delays(tmp_path: Path) -> None:
-    """Delays per synapse: each synapse has a number of its own, and a copy of its weight."""
+    """Per-synapse delays: each synapse has its own index, and a copy of its weight."""
     m, _ = conv_model("padding", "float64", "bitwise", delays=LATE, delay=9)
     found, spikes = cpu_is_reference([m], tmp_path, "bitwise")
     run = instance(m, tmp_path / "again")
@@ -287,7 +287,7 @@ def near() -> Expr:
 
 
 def banded() -> Expr:
-    """|i - j| < width: which is true or not."""
+    """|i - j| < width: a Boolean."""
     return Binary("<", Call("abs", (Binary("-", Ref("i"), Ref("j")),)), Ref("width"))
 
 
@@ -381,7 +381,7 @@ def test_memory_of_bits() -> None:
 
 
 def test_memory_of_stored_rows() -> None:
-    """4 bytes for a synapse with one weight for all; 9 with weights and delays of up to 255 steps."""
+    """4 bytes per synapse with a uniform weight; 9 with per-synapse weights and delays of up to 255 steps."""
     for weight, late, most in ((Const(0.3), False, 4), (DRAWN, False, 8), (DRAWN, True, 9)):
         more = {"delays": LATE, "delay": 9} if late else {}
         m = drawn_model("fixed_probability", weight, **more)
@@ -452,7 +452,7 @@ def learning(m: Model, every: bool = False) -> Model:
 @pytest.mark.parametrize("rule", ["all_to_all", "one_to_one"])
 @pytest.mark.parametrize("same", [False, True])
 def test_synapses_that_learn(tmp_path: Path, rule: str, same: bool, precision: str, order: str) -> None:
-    """By source, by target and every step: weights of every pair are those of stored rows."""
+    """By source, by target and every step: all-to-all weights equal those of stored rows."""
     a = population("a", 13)
     b = a if same else population("b", 13 if rule == "one_to_one" else 9)
     args = (("autapses", 0),) if same and rule == "all_to_all" else ()

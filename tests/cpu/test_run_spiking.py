@@ -141,7 +141,7 @@ def test_resuming_gives_the_bits_of_an_unbroken_run(here: Path) -> None:
 
 
 def test_resuming_from_the_file_alone(here: Path) -> None:
-    """A checkpoint away from its run: what was recorded before stays there."""
+    """A checkpoint outside its run folder: earlier records remain there."""
     path = write(here, NOISY)
     unbroken = run(path, out=here / "unbroken")
     first = run(path, out=here / "first", duration="30 ms")

@@ -103,7 +103,7 @@ def test_resuming_between_epochs(model: Path, here: Path) -> None:
 
 
 def test_a_learning_rate_may_change_on_resuming(model: Path) -> None:
-    """What stands in `train` is outside of the model's hash, and so is a parameter that only it uses."""
+    """The model's hash excludes `train`, and parameters used only there."""
     first = run(model, epochs=1)
     second = run(model, set={"rate": 1e-4}, resume=first.folder)
     assert second.status == "ok"
@@ -155,7 +155,7 @@ def test_the_split_depends_on_the_seed_alone() -> None:
     assert sorted([*train, *validation]) == list(range(1797))
     assert np.array_equal(split(1797, 0.2, 3)[1], validation)
     assert not np.array_equal(split(1797, 0.2, 4)[1], validation)
-    # Old checkpoints resume with the samples that they were trained on: these numbers may not change.
+    # Old checkpoints resume with the same split of samples: these numbers must not change.
     assert list(split(20, 0.25, 1)[1]) == [2, 5, 8, 10, 13]
 
 

@@ -116,7 +116,7 @@ def test_attention_with_an_epilogue(tmp_path: Path) -> None:
 
 
 def test_products_of_more_dims_stay_nests() -> None:
-    """Two dims that are summed over, or two that both operands have, are no product of matrices."""
+    """Two reduction dims, or two shared by both operands, are not a matrix product."""
     node, tensors = attention(16, 2, 4, 4, 4, False)
     n, h = along("n"), along("h")
     out = Tensor("y", (16, 2), "real", True)

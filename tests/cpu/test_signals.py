@@ -68,7 +68,7 @@ def wait_for(what: Callable[[], object]) -> None:
 
 
 def end(process: subprocess.Popen[str], number: int) -> str:
-    """Send a signal; what the process said, when it ended soon and with the signal's exit code."""
+    """Send a signal; returns the output, after checking a prompt end with the signal's exit code."""
     begin = time.monotonic()
     process.send_signal(number)
     _, said = process.communicate(timeout=20)
@@ -111,7 +111,7 @@ def test_while_the_compiler_works(here: Path, root: Path, tmp_path: Path) -> Non
 
 
 def test_at_any_moment(here: Path, root: Path) -> None:
-    """A run that would take long: whenever the signal comes, it ends soon, whole, and says what it was."""
+    """A long run: at any time of the signal, it ends promptly with valid files, and reports the signal."""
     path = write(here, NOISY.replace("duration: 60 ms", "duration: 4000 s"))
     build(path)
     rng = random.Random(5)

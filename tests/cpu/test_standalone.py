@@ -34,7 +34,7 @@ softmax: {name: double, inputs: logits}
 INPUTS = "{image: {shape: [2, 8, 8]}, words: {shape: [3], dtype: int32}}"
 HARMLESS = {"_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__cxa_finalize", "__gmon_start__",
             "memset", "memcpy", "memmove"}  # fmt: skip
-"""What every compiler may ask for; the memory functions are part of each freestanding environment."""
+"""Symbols that every compiler may require; the memory functions are part of each freestanding environment."""
 
 
 def _compiled(files: tuple[Path, ...], *flags: str) -> ctypes.CDLL:

@@ -36,8 +36,8 @@ def chosen(problem: Problem, strategy: str, real: DType, after: Map | None = Non
 
 
 def check(cases: list[Case], real: DType, tmp_path: Path, row_major: bool = False) -> Merged:
-    """One program of all cases gives the definition's numbers. Lanes without a sample hold nonsense: the result must
-    not depend on them."""
+    """One program of all cases agrees with the definition. Lanes without a sample hold garbage: the result must not
+    depend on them."""
     lanes = 0 if row_major else LANES * 4 // real.bytes
     merged = merge(program(cases, real, row_major))
     instance = BACKEND.load(BACKEND.build(merged, tmp_path / "build", {}), merged, 1)
@@ -180,7 +180,7 @@ def test_other_contractions_stay_nests(body: str, combine: str, reason: str) -> 
 
 
 def test_transposed_output_stays_a_nest() -> None:
-    """Batch axes elsewhere than first are no layout that a strategy knows."""
+    """Strategies do not support layouts whose batch axis is not the first."""
     node, tensors = dense(16, 4, 4)
     flipped = replace(node, out=replace(node.out, batched=False))
     choice, why = choose(flipped, tensors, LANES, 4, BACKEND.capabilities.strategies)

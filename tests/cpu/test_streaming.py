@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 
 SAMPLES = 300
 LITTLE = "    memory: 0.06 MB\n"
-"""Room for two of the five batches: half of it is for those that are read meanwhile."""
+"""Memory for two of the five batches: half of it is for prefetching."""
 
 
 @pytest.fixture

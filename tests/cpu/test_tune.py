@@ -106,7 +106,7 @@ def test_hopeless_ways_are_measured_once() -> None:
 
 
 def test_a_wrong_way_is_found() -> None:
-    """A tile that is not there would read past its table: so a strategy that computes something else stands for it."""
+    """A missing tile would read out of bounds: it is simulated by a strategy with a wrong result."""
     here = site(dense(20, 33, 10))
     lanes_dense = here.ways[0]
     assert lanes_dense is not None
@@ -127,7 +127,7 @@ def test_a_wrong_way_is_found() -> None:
 
 @pytest.fixture
 def model(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model in a folder of its own; what other tests measured is not found."""
+    """A model in a separate folder, isolated from the measurements of other tests."""
     monkeypatch.setattr(module, "cache_folder", lambda: here / "cache")
     (here / "digits.npz").write_bytes(DATA.read_bytes())
     text = DIGITS.replace("image: flat", "image: images").replace("shape: [64]", "shape: [1, 8, 8]")
@@ -162,7 +162,7 @@ def test_a_lock_file_decides_and_no_lock_leaves_it_out(model: Path) -> None:
 
 
 def test_tiles_from_a_lock_file_change_no_text(model: Path) -> None:
-    """Every contraction with another tile: the same text, so nothing is compiled."""
+    """Every contraction with another tile: equal text, so nothing is compiled."""
     tune_model(model, Options(), 1, timer=lambda i, phase, steps: steps * (1e-6 if phase == "way4" else 1.2e-6))
     tuned, plain = lowered(model), lowered(model, lock=False)
     assert BACKEND.emit(tuned) == BACKEND.emit(plain)

@@ -58,7 +58,7 @@ def test_program(root: Path, golden: Golden, name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_templates(root: Path, golden: Golden, name: str) -> None:
-    """Level 2, merged: what is emitted once, how often it stands in the table, and the launches of each phase."""
+    """Level 2, merged: templates, their numbers of rows, and the launches of each phase."""
     merged = lowered(root, name).merged
     lines = [
         f"{t.index:3} x {rows.count:<3} {t.kind.value:<10} {t.name}"
@@ -91,6 +91,6 @@ def test_emitted_cuda(root: Path, golden: Golden, name: str, phases: str) -> Non
 
 @pytest.mark.parametrize("name", MODELS)
 def test_decisions(root: Path, golden: Golden, name: str) -> None:
-    """What passes decided, as `netloom explain` prints it."""
+    """Decisions of the passes, as printed by `netloom explain`."""
     lines = [f"{d.pass_name}: {d.subject}: {d.verdict} ({d.reason})" for d in lowered(root, name).decisions]
     golden(HERE / f"{name}.decisions.txt", "\n".join(lines) + "\n")

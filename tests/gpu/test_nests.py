@@ -49,7 +49,7 @@ def run_both(program: Program, folder: Path) -> tuple[CudaInstance, ReferenceIns
 @pytest.mark.parametrize(("points", "terms"), [(3, 5), (70, 40), (2, 5000), (1, 100_000), (200_000, 3)])
 @pytest.mark.parametrize("combine", ["add", "max", "min"])
 def test_reductions_of_every_shape(tmp_path: Path, points: int, terms: int, combine: str) -> None:
-    """One thread, a warp or a block takes a point: the result is that of the reference, and the same every time."""
+    """One thread, a warp or a block per point: results agree with the reference, and are reproducible."""
     x = on_cpu.data(points, terms)
     dims = (Dim("i", "n"), Dim("k", "m", on_cpu.RED))
     nest = Nest(dims, (), combine, expr("x * scale"), "acc", (assign("y", "acc + 1"),))

@@ -66,7 +66,7 @@ def test_losses_are_those_of_the_cpu(tmp_path: Path, root: Path, name: str) -> N
 
 @pytest.mark.parametrize("name", MODELS)
 def test_graphs_are_the_steps_one_by_one(tmp_path: Path, root: Path, name: str) -> None:
-    """Launches that run side by side change no bit, nor does the number of steps in a graph."""
+    """Concurrent launches and the number of steps per graph do not change any bit."""
     backend = CudaBackend()
     program = lowered(root, name, backend)
     artifact = backend.build(program, tmp_path, {})

@@ -156,7 +156,7 @@ def test_fixed_outdegree(tmp_path: Path, multapses: str) -> None:
 @pytest.mark.parametrize("rule", ["fixed_indegree", "fixed_outdegree", "fixed_total"])
 @pytest.mark.parametrize("multapses", ["true", "false"])
 def test_without_autapses(tmp_path: Path, rule: str, multapses: str) -> None:
-    """No neuron with itself, and every other pair as often as any."""
+    """No autapses, and all other pairs are equally frequent."""
     number = 40 * 7 if rule == "fixed_total" else 7
     connect = f"{{{rule}: {{number: {number}, multapses: {multapses}, autapses: false}}}}"
     counts = np.zeros((40, 40))
@@ -176,7 +176,7 @@ def test_without_autapses(tmp_path: Path, rule: str, multapses: str) -> None:
 
 
 def test_all_of_the_pool(tmp_path: Path) -> None:
-    """As many as there are, without repetition: everything, once."""
+    """Sampling the whole pool without repetition: every element once."""
     everything = [(i, j) for i in range(6) for j in range(6) if i != j]
     for rule, number in (("fixed_indegree", 5), ("fixed_outdegree", 5), ("fixed_total", 30)):
         connect = f"{{{rule}: {{number: {number}, multapses: false, autapses: false}}}}"
@@ -295,7 +295,7 @@ def test_pairs_are_drawn_independently(tmp_path: Path) -> None:
 
 
 def test_values_of_a_family_are_columns(tmp_path: Path) -> None:
-    """Members differ by numbers alone: one text, whatever their number and their values."""
+    """Members differ only in numbers: one text for any number of members and any values."""
     texts = []
     for n in (2, 5):
         cells = ", ".join(f"c{k}: {{neuron: cell, size: {10 + k}}}" for k in range(n))

@@ -101,7 +101,7 @@ numerics: {precision: float64}
 
 @both
 def test_timed_array_in_exact_dynamics(tmp_path: Path, target: str) -> None:
-    """A membrane that a timed array drives is integrated exactly: it stands still in each step."""
+    """A membrane driven by a timed array is integrated exactly: the array is constant within each step."""
     text = """\
 language: 1
 name: membrane
@@ -165,7 +165,7 @@ def test_currents_as_functions_of_time(tmp_path: Path, target: str, into: str) -
 
 
 def test_step_begins_and_ends_on_time_in_single_precision(tmp_path: Path) -> None:
-    """Start and stop are not lost or early by rounding, whatever multiple of dt they are."""
+    """Start and stop are exact in spite of rounding, for any multiple of dt."""
     for dt in (0.1, 0.025, 0.3):
         for k in (1, 7, 33, 1111):
             params = f"amplitude: 1 pA, start: {k * dt!r} ms, stop: {(k + 5) * dt!r} ms"
@@ -278,7 +278,7 @@ def test_noise_in_each_method(tmp_path: Path, method: str) -> None:
 
 @both
 def test_noise_is_one_process_per_name(tmp_path: Path, target: str) -> None:
-    """Equations that read `xi` share it, `xi_2` is another one; neurons are independent of each other."""
+    """Equations that read `xi` share one process, `xi_2` is another; neurons are independent."""
     text = """\
 language: 1
 name: shared
@@ -398,7 +398,7 @@ record:
 
 
 def test_adding_a_drive_changes_no_other(tmp_path: Path) -> None:
-    """Streams of noise are named by drive and population."""
+    """Random streams of noise are keyed by drive and population."""
 
     def run(extra: str) -> Simulated:
         noise = "current: {into: c, source: gaussian_noise, params: {std: 1 pA}}"

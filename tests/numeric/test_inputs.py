@@ -117,7 +117,7 @@ def test_independence(tmp_path: Path) -> None:
 
 
 def test_adding_a_population_changes_no_draw_of_another(tmp_path: Path) -> None:
-    """Streams are named by input and population; a size, a seed, a name matter to whom they belong only."""
+    """Random streams are keyed by input and population; size, seed and name affect only their own."""
     inputs = "  x: {to: all, poisson: {rate: 800 Hz, into: c, weight: 1}}"
     few = counting("  a: {neuron: counter, size: 40}\n  b: {neuron: counter, size: 30}", inputs)
     more = counting(
@@ -135,7 +135,7 @@ def test_adding_a_population_changes_no_draw_of_another(tmp_path: Path) -> None:
 
 @both
 def test_stepwise_as_in_one_go(tmp_path: Path, target: str) -> None:
-    """Draws are counted by step and neuron: how a run is cut makes no difference."""
+    """Draws are counter-based by step and neuron: independent of the partition of a run."""
     text = counting("  a: {neuron: counter, size: 12}", "  x: {to: a, poisson: {rate: 5 kHz, into: c, weight: 1}}")
     model = model_of(text, tmp_path)
     whole = run(start(model, tmp_path, target), 30).traces["a", "c"]

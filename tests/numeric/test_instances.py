@@ -50,7 +50,7 @@ plots: [{{raster: {{from: [a, b]}}}}]
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_copies_are_independent(tmp_path: Path, target: str) -> None:
-    """Every copy has initial values, connections and noise of its own, and its projections stay inside of it."""
+    """Every copy has its own initial values, connections and noise, and no projection crosses copies."""
     result = simulate(text(", instances: 3"), tmp_path, target)
     model = result.model
     assert [p.name for p in model.populations] == ["a_0", "a_1", "a_2", "b_0", "b_1", "b_2"]
@@ -137,7 +137,7 @@ record: [{spikes: {from: a}}]
 
 
 def test_frozen_synapses_keep_their_values(tmp_path: Path) -> None:
-    """Weights and traces stand still, spikes are delivered; what is not named learns."""
+    """Weights and traces are frozen, spikes are delivered; other projections learn."""
     learning = simulate(PLASTIC.replace("FREEZE", ""), tmp_path)
     frozen = simulate(PLASTIC.replace("FREEZE", ", freeze: learning"), tmp_path)
     half = simulate(PLASTIC.replace("FREEZE", ", freeze: [p]"), tmp_path)
@@ -151,7 +151,7 @@ def test_frozen_synapses_keep_their_values(tmp_path: Path) -> None:
 
 
 def test_what_is_frozen(tmp_path: Path) -> None:
-    """Assignments to states go, locals and deliveries stay, and what delivers nothing is empty."""
+    """Assignments to states are removed, locals and deliveries are kept; statements without deliveries are empty."""
     model = model_of(PLASTIC.replace("FREEZE", ", freeze: learning"), tmp_path)
     assert model.simulate is not None
     assert model.simulate.freeze == ("p", "q")

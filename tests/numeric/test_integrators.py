@@ -185,8 +185,7 @@ simulate: {{dt: 0.1 ms, duration: 1 ms, seed: 1}}
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_parameters_that_differ_from_neuron_to_neuron(tmp_path: Path, target: str) -> None:
-    """A current of its own for every neuron leaves the integration exact; a time constant of its own does not, and
-    `auto` says so."""
+    """A per-neuron current keeps the integration exact; a per-neuron time constant does not, and `auto` reports it."""
     text = """\
 language: 1
 name: heterogeneous
@@ -427,7 +426,7 @@ record:
 @pytest.mark.parametrize("order", ["reproducible", "bitwise"])
 @pytest.mark.parametrize("method", ["exact", "rk4"])
 def test_any_name_may_be_used(tmp_path: Path, method: str, order: str) -> None:
-    """Names that the compiler, C or Python use too: the model runs as it does with plain names."""
+    """Names also used by the compiler, C or Python: the model runs as with ordinary names."""
     text = CLASHES.replace("METHOD", method) + f"numerics: {{precision: float64, order: {order}}}\n"
     odd = simulate(re.sub(r"<(\w+)>", r"\1", text), tmp_path)
     usual = simulate(re.sub(r"<(\w+)>", r"plain_\1_x", text), tmp_path)

@@ -226,7 +226,7 @@ def test_cuda_text_compiles(tmp_path: Path, order: str) -> None:
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 def test_text_does_not_depend_on_how_many_there_are(tmp_path: Path, target: str) -> None:
-    """Numbers of populations, pools and neurons are data."""
+    """The numbers of populations, pools and neurons are data."""
     few = ", ".join(f"p{i}: {{neuron: cell, size: {8 * (i + 1)}, pools: 2}}" for i in range(2))
     many = ", ".join(f"p{i}: {{neuron: cell, size: {24 * (i + 1)}, pools: {4 + 4 * (i % 2)}}}" for i in range(40))
     chosen = backend(target)
@@ -239,7 +239,7 @@ def test_text_does_not_depend_on_how_many_there_are(tmp_path: Path, target: str)
 
 
 def test_locals_that_can_be_computed_again_are_not_kept(tmp_path: Path) -> None:
-    """Only what cannot be had otherwise is stored between the two kernels of a divided step."""
+    """Only values that cannot be recomputed are stored between the two kernels of a split step."""
     cell = """\
     state: {x: 1, y: 0}
     pool: {reduce: {total: sum(a)}}

@@ -132,7 +132,7 @@ synapses:
 
 @both
 def test_release_by_chance(tmp_path: Path, target: str) -> None:
-    """Each synapse draws by itself in each step: numbers of releases follow the binomial law."""
+    """Each synapse draws independently in each step: release counts are binomial."""
     pre: Spikes = [(k, i) for k in range(2, 202) for i in range(2)]
     projections = """\
   plastic:
@@ -238,7 +238,7 @@ def with_synapse(model: Model, change: Callable[[SynapseDef], SynapseDef]) -> Mo
 @both
 @orders
 def test_an_input_that_is_read_and_added_to(tmp_path: Path, target: str, order: str) -> None:
-    """All synapses that a step concerns see the same value, whatever their order."""
+    """All active synapses of a step see the same value, independent of their order."""
     synapse = """\
 synapses:
   reading:

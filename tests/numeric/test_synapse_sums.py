@@ -100,7 +100,7 @@ NORMALISE = (
 @BOTH
 @pytest.mark.parametrize("connect", list(CONNECT.values()), ids=list(CONNECT))
 def test_incoming_weights_are_scaled(tmp_path: Path, target: str, connect: str) -> None:
-    """Each statement with a sum sees what all synapses have done before it, whatever stores the relation."""
+    """Each statement with a sum sees the preceding statements of all synapses, for every storage."""
     done = simulate(text(NORMALISE, connect), tmp_path, target)
     read = {n: done.instance.read(f"{member(connect)}.{n}") for n in ("w", "start", "low", "high", "mean", "count")}
     i, j = ends(done, connect)
@@ -129,7 +129,7 @@ SOFTMAX = """\
 
 @BOTH
 def test_softmax(tmp_path: Path, target: str) -> None:
-    """Sums inside of sums, and the same in two statements."""
+    """Nested sums, and the same in two statements."""
     source = text(SOFTMAX).replace("duration: 12 ms", "duration: 5 ms")
     done = simulate(source, tmp_path, target)
     first, w, soft = (done.instance.read(f"p[a->b].{n}") for n in ("first", "w", "soft"))

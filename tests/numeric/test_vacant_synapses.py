@@ -144,7 +144,7 @@ def test_against_plain_python(tmp_path: Path, target: str, connect: str, keep: s
 
 
 def test_no_neuron_left(tmp_path: Path) -> None:
-    """A place stays vacant while its source reaches all neurons already."""
+    """A slot stays vacant while its source is connected to all neurons."""
     rule = "    state: {w: 1}\n    on_pre: [deliver(w)]\n    update: [form(t > 0)]\n"
     connect = "{fixed_outdegree: {number: 13, multapses: false, autapses: false}}"
     done = simulate(text(rule, connect).replace("variable: age", "variable: w"), tmp_path)
@@ -160,7 +160,7 @@ def test_no_neuron_left(tmp_path: Path) -> None:
 
 
 def test_recorded_and_frozen(tmp_path: Path) -> None:
-    """-1 stands for a vacant place; a frozen run delivers through those that exist alone, and keeps them."""
+    """-1 denotes a vacant slot; a frozen run delivers only through existing synapses, and keeps them."""
     path = tmp_path / "growing.yaml"
     path.write_text(text() + "plots: [{matrix: {from: p, variable: w}}]\n", encoding="utf-8")
     folders = {"build_dir": tmp_path / "build"}

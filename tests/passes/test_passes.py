@@ -13,7 +13,7 @@ from compiler.passes import PIPELINE
 from tests.passes.cases import CUT, Case, cases, result
 
 ALWAYS = {"merge": "every program has a merged form; a case that it leaves says what is not joined"}
-"""Passes that no input leaves as it is."""
+"""Passes that change every input."""
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda c: c.path.stem)
