@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.runtime.training.run_training import take_metrics
+from compiler.runtime.common.metrics import metrics_of
+from compiler.runtime.training.run_training import take_sums
 from tests.numeric.simulated import Array
 from tests.numeric.trained import Trained, load
 
@@ -185,7 +186,7 @@ def epoch(trained: Trained, phase: str = "eval") -> dict[str, float]:
     """Metrics over 13 samples in two batches."""
     for number, chosen in ((1, range(8)), (2, range(8, 13))):
         trained.step(number, chosen, phase)
-    return take_metrics(trained.instance, trained.program)
+    return metrics_of(take_sums(trained.instance, trained.program))
 
 
 SPLIT = "split: {validation: 0.65}"

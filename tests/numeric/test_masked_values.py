@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backends.cuda.emit.emit import emit
-from compiler.runtime.training.run_training import take_metrics
+from compiler.runtime.common.metrics import metrics_of
+from compiler.runtime.training.run_training import take_sums
 from tests.numeric.simulated import Array
 from tests.numeric.trained import Trained, load
 
@@ -123,7 +124,7 @@ def after_a_step(trained: Trained, begin: dict[str, Array], arrays: dict[str, Ar
     found = [trained.read(n) for n in trained.names]
     trained.step(2, [5, 0])
     found += [trained.read(n) for n in trained.names]
-    metrics = take_metrics(trained.instance, trained.program)
+    metrics = metrics_of(take_sums(trained.instance, trained.program))
     assert all(np.isfinite(v).all() for v in found)
     assert not np.isinf(list(metrics.values())).any()
     return [v.tobytes() for v in (*found, np.array(list(metrics.values())))]

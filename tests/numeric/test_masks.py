@@ -11,7 +11,8 @@ import pytest
 
 from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
-from compiler.runtime.training.run_training import take_metrics
+from compiler.runtime.common.metrics import metrics_of
+from compiler.runtime.training.run_training import take_sums
 from tests.numeric.simulated import Array, model_of
 from tests.numeric.test_losses import log_softmax
 from tests.numeric.trained import load
@@ -197,7 +198,7 @@ def measured(folder: Path, name: str, metrics: str) -> tuple[dict[str, float], A
         trained.step(number, chosen, "eval")
     p = output(trained.weights(), xs[:13], name)
     return (
-        take_metrics(trained.instance, trained.program),
+        metrics_of(take_sums(trained.instance, trained.program)),
         p,
         ys[:13],
         counts(name, CASES[name][4](p, ys[:13]), ys[:13], ms[:13]),
@@ -264,7 +265,7 @@ def test_sum_of_masked_losses(tmp_path: Path) -> None:
             ends = [loss({**begin, key: begin[key] + s * 1e-6 * direction}, chosen) for s in (1, -1)]
             slope = float(((begin[key] - value) * direction).sum())
             assert slope == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5, abs=1e-7), key
-    found = take_metrics(trained.instance, trained.program)
+    found = metrics_of(take_sums(trained.instance, trained.program))
     every = [*range(8), *range(9, 20)]
     assert found["loss"] == pytest.approx(loss(begin, every), rel=1e-12)
     each = entropy(output(begin, xs[every], "both"), ys[every])
@@ -298,7 +299,7 @@ def test_nothing_counts(tmp_path: Path) -> None:
     samples(tmp_path, "steps")
     trained = load(text("steps", "metrics: [accuracy]", ", split: {validation: 0.65}"), tmp_path)
     trained.step(1, range(14, 20), "eval")
-    assert all(np.isnan(v) for v in take_metrics(trained.instance, trained.program).values())
+    assert all(np.isnan(v) for v in metrics_of(take_sums(trained.instance, trained.program)).values())
 
 
 def test_reference(tmp_path: Path) -> None:

@@ -222,13 +222,8 @@ def _batches(loop: _Loop, phase: str, before: int, first: int, count: int, epoch
     return done
 
 
-def take_metrics(instance: Instance, program: l2.Merged) -> dict[str, float]:
-    """Means over the rows since the last call: loss first, then metrics in the program's order; sums become zero."""
-    return metrics_of(take_sums(instance, program))
-
-
 def take_sums(instance: Instance, program: l2.Merged) -> Sums:
-    """The sums for metrics since the last call."""
+    """The sums for metrics over the rows since the last call; they become zero."""
     sums: dict[str, npt.NDArray[np.float64]] = {}
     for array in program.arrays:
         if array.name.startswith("metric."):
