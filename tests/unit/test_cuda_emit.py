@@ -49,6 +49,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MODELS = sorted(p.stem for p in (ROOT / "models").glob("*.yaml"))
 ALIKE = [f"convnet_l{k}" for k in (2, 3, 4, 5)]
 """Models whose texts differ from that of convnet_l1 in the size of a window: one architecture is enough."""
+LARGE = ("multi_area_structure", "ring_10k")
+"""Models that take long to lower."""
 COMPILED = [(n, a) for n in MODELS for a in ("sm_80", "sm_90", "sm_100") if n not in ALIKE or a == "sm_90"]
 
 
@@ -106,7 +108,7 @@ def called_by(program: Merged) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in MODELS])
 def test_what_launches_call_is_compiled(name: str) -> None:
     """Of tiles, the shapes that rows have are there, and no others."""
     program = program_of(name, "reproducible")

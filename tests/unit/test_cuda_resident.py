@@ -41,8 +41,9 @@ SPIKING = (
     "izhikevich_patterns",
     "pooled_inhibition",
     "spiking_conv",
-    "multi_area_structure",
 )
+LARGE = (*SPIKING, pytest.param("multi_area_structure", marks=pytest.mark.slow))
+"""With a model of 64,516 projections, which takes long to lower."""
 BLOCKS = 132
 NEURON = """
 language: 1
@@ -135,7 +136,7 @@ def test_deliveries_to_other_slots_run_beside_the_neurons_of_the_next_step(root:
     assert (update, 0) not in free[propagation]
 
 
-@pytest.mark.parametrize("name", SPIKING)
+@pytest.mark.parametrize("name", (*SPIKING, "multi_area_structure"))
 def test_what_depends_on_each_other_is_kept_apart(root: Path, name: str) -> None:
     """Between two launches that must wait for each other all meet, in every step; rows that share elements have one
     group."""
@@ -163,7 +164,7 @@ def test_what_depends_on_each_other_is_kept_apart(root: Path, name: str) -> None
                 assert shared
 
 
-@pytest.mark.parametrize("name", SPIKING)
+@pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("blocks", [1, 8, 132])
 def test_all_parts_are_made_once_and_all_blocks_meet_as_often(root: Path, name: str, blocks: int) -> None:
     step = step_of(root / "models" / f"{name}.yaml")
@@ -191,7 +192,7 @@ def launches_of(step: Step, wave: Resident) -> list[tuple[int, int, int]]:
     return found
 
 
-@pytest.mark.parametrize("name", SPIKING)
+@pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("blocks", [8, 396])
 def test_waves_run_what_need_not_wait_side_by_side(root: Path, name: str, blocks: int) -> None:
     """Each part of each launch is in one wave; launches that have to wait for each other are in different ones, in
