@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.core.disk import (
+    UNWRITABLE,
     append_text,
     copy_file,
     leftovers,
@@ -204,3 +205,16 @@ def test_the_collector_pauses_for_all_threads() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("number", sorted(UNWRITABLE))
+def test_every_reason_that_a_disk_has(tmp_path: Path, number: int) -> None:
+    """Full, over the quota, read-only, larger than a file may be, broken: one error with the reason, and no file."""
+    with pytest.raises(RunError) as caught, new_file(tmp_path / "a" / "x.bin", "the outputs", 4000) as file:
+        file.write(b"begun")
+        raise OSError(number, os.strerror(number))
+    error = caught.value
+    assert (error.code, error.exit_code) == ("E0930", 5)
+    assert error.message.startswith(f"the outputs cannot be written to `{tmp_path / 'a' / 'x.bin'}`: ")
+    assert os.strerror(number) in error.message and "4.0 kB needed" in error.message
+    assert list((tmp_path / "a").iterdir()) == []
