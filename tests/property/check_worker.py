@@ -25,7 +25,7 @@ from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import load_checked, refuse_nothing_to_run
-from tests.property.mutations import ROOT, Case, case
+from tests.property.mutations import ROOT, Case, case, seeds
 
 SECONDS = 5.0
 BYTES = 1 << 30
@@ -57,15 +57,16 @@ def main() -> None:
 def placed(made: Case, folder: Path) -> Path:
     """The file of a case, in a folder from which the files that its seed names are found."""
     inside = folder / made.seed.parent.relative_to(ROOT)
-    if not inside.exists():
-        inside.mkdir(parents=True)
+    path = inside / "changed_model.yaml"
+    if not path.exists():
+        inside.mkdir(parents=True, exist_ok=True)
         for other in made.seed.parent.iterdir():
-            if not (inside / other.name).exists():
+            holds_seeds = any(s.is_relative_to(other) for s in seeds()) and other.is_dir()  # the case goes there, too
+            if not holds_seeds and not (inside / other.name).exists():
                 (inside / other.name).symlink_to(other)
         data = folder / "tests" / "errors" / "data"
         if inside.parent == data.parent and not data.exists():
             data.symlink_to(ROOT / data.relative_to(folder))
-    path = inside / "changed_model.yaml"
     path.write_bytes(made.data)
     return path
 

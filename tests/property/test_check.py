@@ -49,6 +49,7 @@ def faults(first: int, last: int, folder: Path, *options: str) -> list[dict[str,
 def test_changed_files(tmp_path: Path) -> None:
     assert len(seeds()) > 500
     assert faults(0, CHUNK, tmp_path) == []
+    assert not [*ROOT.glob("models/**/changed_model.yaml"), *ROOT.glob("tests/**/changed_model.yaml")]
 
 
 @pytest.mark.slow
