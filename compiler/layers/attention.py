@@ -25,10 +25,8 @@ from compiler.layers.shared.context import (
     X0,
     X1,
     Context,
-    add,
     flag,
     linear,
-    mul,
     number,
     reshape,
     whole,
@@ -189,11 +187,11 @@ def _dot_attention(
 
 def _scaled(c: Context, layer: l0.Layer, scores: l1.Tensor, beside: dict[str, l1.Tensor], scale: float) -> l1.Tensor:
     """Scores of (batch, heads, steps, keys), scaled, with offset; masked last."""
-    body: Expr = mul(X0, Ref("scale"))
+    body: Expr = X0 * Ref("scale")
     operands = [identity(scores)]
     for key in (key for key in ("offset", "mask") if key in beside):
         own = Ref(f"x{len(operands)}")
-        body = add(body, own) if key == "offset" else Cond(own.ne(0.0), body, Num(HIDDEN))
+        body = body + own if key == "offset" else Cond(own.ne(0.0), body, Num(HIDDEN))
         operands.append((beside[key], (0, *range(5 - len(beside[key].shape), 4))))
     name, scalars = f"{layer.name}.scaled", (("scale", scale),)
     if not flag(layer, "causal"):

@@ -17,7 +17,7 @@ from compiler.expr.keys.kinds import Choice, Expression, Field, Option, Value
 from compiler.expr.keys.values import COUNT, PART, POSITIVE
 from compiler.ir.level1.builder import axis_dims, identity
 from compiler.ir.space import Affine, along
-from compiler.layers.shared.context import X0, X1, X2, Context, mul, number, whole
+from compiler.layers.shared.context import X0, X1, X2, Context, number, whole
 from compiler.layers.shared.keys import layer
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, keeps, shown
 from compiler.layers.shared.onnx.graph import Writer
@@ -44,7 +44,7 @@ def dropout(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     keep = Cond(X0 < Ref("rate"), Num(0.0), 1.0 / (1.0 - Ref("rate")))
     scalars = (("rate", number(layer, "rate")),)
     mask = c.graph.map(f"{layer.name}.mask", keep, (identity(u),), scalars=scalars, span=layer.span)
-    return c.graph.map(f"{layer.name}.y", mul(X0, X1), (identity(x), identity(mask)), span=layer.span)
+    return c.graph.map(f"{layer.name}.y", X0 * X1, (identity(x), identity(mask)), span=layer.span)
 
 
 DROPOUT = LayerKind(

@@ -16,7 +16,7 @@ from compiler.expr.ast import Binary, Expr, Ref, substitute
 from compiler.expr.keys.kinds import Alternative, Expression, Field, MapOf
 from compiler.expr.keys.values import COUNT
 from compiler.ir.level1.builder import Operand, identity
-from compiler.layers.shared.context import X0, X1, X2, Context, add, mul, reshape, weight, whole
+from compiler.layers.shared.context import X0, X1, X2, Context, reshape, weight, whole
 from compiler.layers.shared.keys import AXIS, FUNCTION, layer, several
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, article, keeps, shown
 from compiler.layers.shared.onnx.graph import Writer
@@ -82,7 +82,7 @@ def scale_shift(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     scale = weight(c, f"{layer.name}.weight", (x.shape[axis],), "ones", (), layer)
     shift = weight(c, f"{layer.name}.bias", (x.shape[axis],), "zeros", (), layer)
     operands = (identity(x), (scale, (axis,)), (shift, (axis,)))
-    return c.graph.map(f"{layer.name}.y", add(mul(X0, X1), X2), operands, span=layer.span)
+    return c.graph.map(f"{layer.name}.y", X0 * X1 + X2, operands, span=layer.span)
 
 
 def _write_scale_shift(w: Writer, layer: l0.Layer) -> str:

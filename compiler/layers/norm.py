@@ -27,10 +27,8 @@ from compiler.layers.shared.context import (
     X2,
     X3,
     Context,
-    add,
     call,
     flag,
-    mul,
     number,
     reshape,
     weight,
@@ -71,18 +69,18 @@ def batch_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     mean, var = mean_of, var_of
     if c.training:
         area = (("area", float(math.prod(x.shape[2:]))),)
-        count = g.map(f"{name}.count", mul(X0, Ref("area")), (identity(c.count),), scalars=area, span=span)
+        count = g.map(f"{name}.count", X0 * Ref("area"), (identity(c.count),), scalars=area, span=span)
         total = g.reduce(f"{name}.total", PRODUCT, (whole_x, row), x, (1,), span=span)
         mean = g.map(f"{name}.mean", X0 / X1, (identity(total), (count, ())), span=span)
         off = X0 - X2
         center = _center(c, name, mean, layer)
-        square = g.reduce(f"{name}.square", mul(mul(off, off), X1), (whole_x, row, (center, (1,))), x, (1,), span=span)
+        square = g.reduce(f"{name}.square", off * off * X1, (whole_x, row, (center, (1,))), x, (1,), span=span)
         var = g.map(f"{name}.var", X0 / X1, (identity(square), (count, ())), span=span)
         momentum = Ref("momentum")
-        old = mul(1.0 - momentum, X0)
+        old = (1.0 - momentum) * X0
         new_mean = g.map(
             f"{name}.new_mean",
-            add(old, mul(momentum, X1)),
+            old + momentum * X1,
             (identity(mean_of), identity(mean)),
             scalars=numbers,
             span=span,
@@ -90,7 +88,7 @@ def batch_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
         unbiased = X1 / call("max", X2 - 1.0, Num(1.0))
         new_var = g.map(
             f"{name}.new_var",
-            add(old, mul(momentum, unbiased)),
+            old + momentum * unbiased,
             (identity(var_of), identity(square), (count, ())),
             scalars=numbers,
             span=span,
@@ -99,14 +97,14 @@ def batch_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
         g.add(l1.Store(var_of.name, new_var.name, span))
     scale = g.map(
         f"{name}.scale",
-        X1 / call("sqrt", add(X0, Ref("epsilon"))),
+        X1 / call("sqrt", X0 + Ref("epsilon")),
         (identity(var), identity(gamma)),
         scalars=numbers,
         span=span,
     )
     return g.map(
         f"{name}.y",
-        add(mul(X0 - X1, X2), X3),
+        (X0 - X1) * X2 + X3,
         (whole_x, (mean, (1,)), (scale, (1,)), (beta, (1,))),
         span=span,
     )
@@ -165,19 +163,19 @@ def _standard(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """(x - mean) / sqrt(var + epsilon) over the last of the axes (batch, parts, elements)."""
     g, name, span = c.graph, layer.name, layer.span
     share = (("share", 1.0 / x.shape[2]),)
-    mean = g.reduce(f"{name}.mean", mul(X0, Ref("share")), (identity(x),), x, (0, 1), scalars=share, span=span)
+    mean = g.reduce(f"{name}.mean", X0 * Ref("share"), (identity(x),), x, (0, 1), scalars=share, span=span)
     off = X0 - X1
-    square = mul(mul(off, off), Ref("share"))
+    square = off * off * Ref("share")
     center = _center(c, name, mean, layer)
     var = g.reduce(f"{name}.var", square, (identity(x), (center, (0, 1))), x, (0, 1), scalars=share, span=span)
     inverse = g.map(
         f"{name}.inverse",
-        1.0 / call("sqrt", add(X0, Ref("epsilon"))),
+        1.0 / call("sqrt", X0 + Ref("epsilon")),
         (identity(var),),
         scalars=(("epsilon", number(layer, "epsilon")),),
         span=span,
     )
-    body = mul(off, X2)
+    body = off * X2
     return g.map(f"{name}.standard", body, (identity(x), (mean, (0, 1)), (inverse, (0, 1))), span=span)
 
 
@@ -190,7 +188,7 @@ def _scaled(c: Context, layer: l0.Layer, y: l1.Tensor, axis: int, shape: tuple[i
     flat = (math.prod(shape),)
     gamma = reshape(c, f"{layer.name}.weight.flat", gamma, flat, layer)
     beta = reshape(c, f"{layer.name}.bias.flat", beta, flat, layer)
-    body = add(mul(X0, X1), X2)
+    body = X0 * X1 + X2
     return c.graph.map(f"{layer.name}.scaled", body, (identity(y), (gamma, (axis,)), (beta, (axis,))), span=layer.span)
 
 

@@ -17,7 +17,7 @@ from compiler.expr.ast import Num, Ref
 from compiler.expr.keys.kinds import Field, Flag
 from compiler.ir.level1.builder import identity
 from compiler.ir.space import Affine, along
-from compiler.layers.shared.context import X0, X1, Context, flag, ints, mul, reshape
+from compiler.layers.shared.context import X0, X1, Context, flag, ints, reshape
 from compiler.layers.shared.keys import layer
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, shown
 from compiler.layers.shared.onnx.graph import Writer
@@ -67,7 +67,7 @@ def pool(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     counted = flag(layer, "count_padding", True)
     plain = not leaves and (counted or not any(padding))
     outputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
-    share = mul(X0, Num(1.0 / math.prod(taps))) if plain else X0
+    share = X0 * Num(1.0 / math.prod(taps)) if plain else X0
     y = c.graph.add(
         l1.Contract(
             l1.Tensor(f"{layer.name}.{'y' if largest or plain else 'total'}", (x.shape[0], ch, *out), "real", True),
@@ -201,7 +201,7 @@ def global_pool(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     if layer.kind == "global_max_pool":
         return c.graph.reduce(name, X0, (identity(flat),), flat, (0, 1), combine="max", fill=-math.inf, span=layer.span)
     share = (("share", 1.0 / size),)
-    body = mul(X0, Ref("share"))
+    body = X0 * Ref("share")
     return c.graph.reduce(name, body, (identity(flat),), flat, (0, 1), scalars=share, span=layer.span)
 
 

@@ -31,13 +31,11 @@ from compiler.layers.shared.context import (
     X2,
     X3,
     Context,
-    add,
     call,
     flag,
     glorot,
     joined,
     linear,
-    mul,
     reshape,
     sliced,
     weight,
@@ -172,7 +170,7 @@ def _step(
     g, span = c.graph, layer.span
     gates = GATES[layer.kind]
     reset_first = layer.kind == "gru" and layer.attr("reset") == "before"
-    both = add(X0, X1)
+    both = X0 + X1
 
     def product(k: int, state: l1.Tensor) -> l1.Tensor:
         return _carried(c, layer, f"{name}.{gates[k]}.carried", f"{way}{gates[k]}", state)
@@ -194,13 +192,13 @@ def _step(
             candidate = gate(2, "tanh")
         else:
             candidate = _after_product(c, layer, f"{name}.candidate", way, (given[2], reset, carried[2]))
-        mixed = add(mul(1.0 - X0, X1), mul(X0, X2))
+        mixed = (1.0 - X0) * X1 + X0 * X2
         return g.map(f"{name}.h", mixed, (identity(update), identity(candidate), identity(h)), span=span), memory
     enter, forget, cell, out = gate(0, "sigmoid"), gate(1, "sigmoid"), gate(2, "tanh"), gate(3, "sigmoid")
-    kept = add(mul(X0, X1), mul(X2, X3))
+    kept = X0 * X1 + X2 * X3
     operands_4 = (identity(forget), identity(memory), identity(enter), identity(cell))
     memory = g.map(f"{name}.memory", kept, operands_4, span=span)
-    body = mul(X0, call("tanh", X1))
+    body = X0 * call("tanh", X1)
     return g.map(f"{name}.h", body, (identity(out), identity(memory)), span=span), memory
 
 
@@ -212,8 +210,8 @@ def _after_product(
     given, reset, inner = parts
     if layer.attr("bias"):
         bias = weight(c, f"{layer.name}.{way}candidate.recurrent_bias", (inner.shape[1],), "zeros", (), layer)
-        inner = c.graph.map(f"{name}.biased", add(X0, X1), (identity(inner), (bias, (1,))), span=layer.span)
-    body = call("tanh", add(X0, mul(X1, X2)))
+        inner = c.graph.map(f"{name}.biased", X0 + X1, (identity(inner), (bias, (1,))), span=layer.span)
+    body = call("tanh", X0 + X1 * X2)
     return c.graph.map(name, body, (identity(given), identity(reset), identity(inner)), span=layer.span)
 
 

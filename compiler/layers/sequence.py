@@ -18,7 +18,7 @@ from compiler.expr.keys.kinds import Choice, Field, Flag, Option
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import identity
 from compiler.ir.space import along
-from compiler.layers.shared.context import X0, X1, Context, add, flag, weight, whole
+from compiler.layers.shared.context import X0, X1, Context, flag, weight, whole
 from compiler.layers.shared.initial import INIT, WITH_FANS
 from compiler.layers.shared.keys import SHAPE, layer
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, steps_and_features
@@ -209,7 +209,7 @@ def positions(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
                 span=layer.span,
             )
         )
-    return c.graph.map(f"{layer.name}.y", add(X0, X1), (identity(x), (table, (1, 2))), span=layer.span)
+    return c.graph.map(f"{layer.name}.y", X0 + X1, (identity(x), (table, (1, 2))), span=layer.span)
 
 
 def _write_positions(w: Writer, layer: l0.Layer) -> str:

@@ -43,14 +43,6 @@ def call(func: str, *args: Expr) -> Expr:
     return Call(func, args)
 
 
-def add(a: Expr, b: Expr) -> Expr:
-    return a + b
-
-
-def mul(a: Expr, b: Expr) -> Expr:
-    return a * b
-
-
 def ints(layer: l0.Layer, name: str) -> tuple[int, ...]:
     value = dict(layer.attrs).get(name, ())
     assert isinstance(value, tuple)
@@ -117,7 +109,7 @@ def biased(c: Context, layer: l0.Layer, y: l1.Tensor, axis: int, part: str = "")
         return y
     name = f"{layer.name}.{part}." if part else f"{layer.name}."
     bias = weight(c, f"{name}bias", (y.shape[axis],), "zeros", (), layer)
-    return c.graph.map(f"{name}biased", add(X0, X1), (identity(y), (bias, (axis,))), span=layer.span)
+    return c.graph.map(f"{name}biased", X0 + X1, (identity(y), (bias, (axis,))), span=layer.span)
 
 
 def linear(c: Context, layer: l0.Layer, x: l1.Tensor, units: int, part: str = "") -> l1.Tensor:
@@ -163,7 +155,7 @@ def moved(
         maps.append(tuple(walked))
     body: Expr = X0
     for k in range(1, len(parts)):
-        body = add(body, Ref(f"x{k}"))
+        body = body + Ref(f"x{k}")
     out = l1.Tensor(name, shape, "real", parts[0][0].batched)
     return c.graph.add(
         l1.Contract(
