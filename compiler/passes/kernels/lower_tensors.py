@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import refs
-from compiler.ir.level2.program import Contract as ContractBody
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role, plain_dim
 from compiler.passes.kernels.assign_layouts import real_lanes
@@ -104,7 +103,7 @@ def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: 
     final = end.arrays[0].walk.tensor.name
     nest = l2.Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill)
     columns = dict(loops.columns)
-    body: l2.Nest | ContractBody = nest
+    body: l2.Nest | l2.Contract = nest
     kind = l2.Kind.REDUCE
     if len(node.ins) == 2 and node.combine == "add" and not separate:
         kind, way = l2.Kind.CONTRACT, choice.strategy if choice is not None else "nest"
@@ -112,7 +111,7 @@ def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: 
     if choice is not None:
         columns.update(dict(choice.columns))
         columns["scratch_bytes"] = choice.scratch_bytes
-        body = ContractBody(nest, choice.strategy, choice.literals, "scratch_bytes")
+        body = l2.Contract(nest, choice.strategy, choice.literals, "scratch_bytes")
     emit_row(
         p,
         kind,

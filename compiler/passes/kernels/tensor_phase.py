@@ -15,7 +15,6 @@ from typing import Final
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
-from compiler.ir.level2.program import Contract as ContractBody
 from compiler.ir.space import Affine, DType, Role, along
 from compiler.passes.kernels.assign_layouts import array_of
 from compiler.passes.kernels.nest_builder import Loops, Walk, build_loops
@@ -105,7 +104,7 @@ def emit_row(
     bound: Mapping[str, str],
     columns: Mapping[str, int],
     scalars: tuple[tuple[str, float], ...],
-    body: l2.Nest | ContractBody,
+    body: l2.Nest | l2.Contract,
     path: str,
     span: Span,
     keys: Mapping[str, l2.StreamKey] | None = None,

@@ -46,7 +46,7 @@ def _plain_names(
     plain: dict[str, str] = {}
 
     def claim(dotted: str, wanted: str) -> str:
-        plain[dotted] = free_name(wanted, frozenset(taken))
+        plain[dotted] = free_name(wanted, taken)
         taken.add(plain[dotted])
         return plain[dotted]
 

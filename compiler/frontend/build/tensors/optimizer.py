@@ -16,6 +16,7 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.errors import Sink
+from compiler.core.names import free_name
 from compiler.core.source import Span
 from compiler.expr.ast import Binary, Call, Expr, Ref, children, refs, substitute
 from compiler.expr.parse import Assign
@@ -124,9 +125,7 @@ def _renamed(schedules: list[l0.Set], taken: set[str], c: Context) -> tuple[dict
     numbers: dict[str, float] = {}
     bindings: dict[str, Expr] = {}
     for p in sorted(set().union(*(refs(s.value) for s in schedules)) & c.names.numbers.keys()):
-        name = p
-        while name in taken:
-            name += "_"
+        name = free_name(p, taken)
         value = c.names.numbers[p]
         numbers[name] = float(value)
         bindings[p] = Ref(name).ne(0.0) if isinstance(value, bool) else Ref(name)

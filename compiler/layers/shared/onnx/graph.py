@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 from compiler.core.errors import RunError
+from compiler.core.names import numbered_name
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
 from compiler.expr.inline import expand
 from compiler.expr.show import show
@@ -77,10 +78,7 @@ class OnnxGraph:
         self._names.update(names)
 
     def unique(self, hint: str) -> str:
-        name, k = hint, 1
-        while name in self._names:
-            k += 1
-            name = f"{hint}_{k}"
+        name = numbered_name(hint, self._names)
         self._names.add(name)
         return name
 

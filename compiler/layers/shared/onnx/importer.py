@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 from compiler.core.errors import RunError
+from compiler.core.names import numbered_name
 
 Array = npt.NDArray[Any]
 Setting = int | float | bool | str | list[int] | list[str]
@@ -196,10 +197,7 @@ class Importer:
         word = word if word[0].isalpha() else f"l_{word}"
         while _RESERVED.fullmatch(word) or word in _WORDS:
             word += "_layer"
-        name, k = word, 1
-        while name in self.names:
-            k += 1
-            name = f"{word}_{k}"
+        name = numbered_name(word, self.names)
         self.names.add(name)
         return name
 
