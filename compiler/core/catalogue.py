@@ -788,6 +788,11 @@ _TOOLS: Final = (
         "message says what was being written, how much it needs and how much is free. A file is complete or absent: "
         "what was there before is as it was. A run keeps what it has recorded, and its run.json says `failed`.",
     ),
+    _code(
+        "E0938",
+        "the package for the language server is missing",
+        "`netloom lsp` speaks to editors with the package `pygls`: `pip install 'netloom[lsp]'`.",
+    ),
 )
 
 _WARNINGS: Final = (

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,12 +21,13 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Diagnostic, Severity
 from compiler.core.errors import ModelError, Sink
 from compiler.core.gc_pause import no_garbage_collection
-from compiler.frontend.build.model import build_model
-from compiler.frontend.resolve.resolve import LibraryFinder, resolve
+from compiler.frontend.build.model import build_model, only_definitions
+from compiler.frontend.resolve.choices import choose
+from compiler.frontend.resolve.resolve import LibraryFinder, Resolved, resolve
 from compiler.frontend.schema.validate import validate
 from compiler.frontend.schema.wording import found
 from compiler.frontend.yaml import tree
-from compiler.frontend.yaml.yaml12 import load_file
+from compiler.frontend.yaml.yaml12 import load_text
 
 Timed = Callable[[str], AbstractContextManager[Any]]
 
@@ -40,6 +41,15 @@ def data_folder(path: Path) -> Path:
     """The folder that paths in a model file are relative to, absolute: that of the file itself, with symbolic links
     resolved."""
     return path.resolve().parent
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the steps made, as far as they came: the tree of the file, what it expands to, and the model."""
+
+    root: tree.Mapping | None = None
+    resolved: Resolved | None = None
+    model: l0.Model | None = None
 
 
 def load_model(
@@ -60,24 +70,41 @@ def load_model(
     all errors.
     """
     sink = Sink() if sink is None else sink
-    with timed("parse"):
-        root = load_file(path, sink, shown)
-    if root is not None and not isinstance(root, tree.Mapping):
-        help = "a model file begins with `language: 1`"
-        sink.error("E0102", f"a model file is a map of keys, not {found(root)}", root.span, help)
-        root = None
-    model: l0.Model | None = None
-    if isinstance(root, tree.Mapping):
-        with no_garbage_collection():
-            model = _model(root, path, folder or data_folder(path), settings, sink, unread, timed)
-    sink.items[:] = _told_once(sink.items)
+    model = load_steps(path, sink, LibraryFinder(), settings, shown, folder, unread, timed).model
     sink.check()
     if model is None:
         raise ModelError(sink.items)
     return model
 
 
-def _model(
+def load_steps(
+    path: Path,
+    sink: Sink,
+    library: LibraryFinder,
+    settings: Mapping[str, str] = _NO_SETTINGS,
+    shown: str | None = None,
+    folder: Path | None = None,
+    unread: frozenset[str] = frozenset(),
+    timed: Timed = nullcontext,
+    between: Callable[[], object] = object,
+) -> Loaded:
+    """As `load_model`, with every error in `sink` and what was made in spite of them. Files are read, and definitions
+    of the library kept, by `library`. `between` is called between parts of long work; it may raise, to end it."""
+    with timed("parse"):
+        source = library.read(path, sink, shown if shown is not None else str(path))
+        root = None if source is None else load_text(source, sink)
+    if root is not None and not isinstance(root, tree.Mapping):
+        help = "a model file begins with `language: 1`"
+        sink.error("E0102", f"a model file is a map of keys, not {found(root)}", root.span, help)
+    loaded = Loaded()
+    if isinstance(root, tree.Mapping):
+        with no_garbage_collection():
+            loaded = _steps(root, path, folder or data_folder(path), settings, sink, unread, timed, library, between)
+    sink.items[:] = _told_once(sink.items)
+    return loaded
+
+
+def _steps(
     root: tree.Mapping,
     path: Path,
     folder: Path,
@@ -85,26 +112,33 @@ def _model(
     sink: Sink,
     unread: frozenset[str],
     timed: Timed,
-) -> l0.Model | None:
+    library: LibraryFinder,
+    between: Callable[[], object],
+) -> Loaded:
     if any(d.severity is Severity.ERROR and d.code not in _TREE_IS_GOOD for d in sink.items):
-        return None
-    with timed("validate"):
-        validate(root, sink)
+        return Loaded(root)
+    root, settings = choose(root, settings, sink)
     if _errors(sink):
-        return None
-    library = LibraryFinder()
+        return Loaded(root)
+    partial = only_definitions(root)
+    with timed("validate"):
+        validate(root, sink, partial=partial)
+    if _errors(sink):
+        return Loaded(root)
     with timed("resolve"):
         resolved = resolve(root, settings, sink, folder, library)
     if not _errors(sink) and _taken_over(root):
         with timed("validate"):
-            validate(resolved.root, sink, expanded=True)  # keys from other files have been merged by now
+            validate(
+                resolved.root, sink, expanded=True, partial=partial
+            )  # keys from other files have been merged by now
     if _errors(sink):
-        return None
+        return Loaded(root, resolved)
     with timed("build"):
-        model = build_model(resolved, name_of(path), folder, library, sink, unread)
+        model = build_model(resolved, name_of(path), folder, sink, unread, between)
     if model is not None:
         _unused(model, root.span.file.text, sink)
-    return model
+    return Loaded(root, resolved, model)
 
 
 def name_of(path: Path) -> str:

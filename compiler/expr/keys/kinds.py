@@ -338,6 +338,8 @@ def describe_items(item: Kind) -> str:
             return plural(noun)
         case ListOf(inner):
             return f"lists of {describe_items(inner)}"
+        case OneOf((Statement(), *_)):
+            return "assignments"
         case Later(_, resolve):
             return describe_items(resolve())
         case _:

@@ -25,6 +25,7 @@ from compiler.expr.keys.kinds import (
     Option,
     Pattern,
     Reference,
+    Statement,
     Text,
     Value,
 )
@@ -35,8 +36,9 @@ TEMPLATE_NAME = r"(?:[A-Za-z]|\{[^{}]*\})(?:[A-Za-z0-9_]|\{[^{}]*\})*"
 
 TEMPLATE_KEY = rf"^{TEMPLATE_NAME}$"
 
-DEFINITION = rf"^(?:{TEMPLATE_NAME}|(?:[^#\s]+/)+{NAME}|[^#]+\.ya?ml(?:#{NAME})?)$"
-"""`name`, `library/neurons/adex` or `other_file.yaml#name` (without `#name`: refused by resolve)."""
+DEFINITION = rf"^(?:{TEMPLATE_NAME}|(?:[^#\s]+/)+{NAME}(?:#{NAME})?|[^#]+\.ya?ml(?:#{NAME})?)$"
+"""`name`, `library/neurons/adex`, `library/axon#name` or `other_file.yaml#name` (without `#name`: refused by
+resolve)."""
 
 NUMBER = Value()
 COUNT = Value("a whole number", "1000", integer=True, low=0)
@@ -83,6 +85,8 @@ FOR = Field(
     "alone or in an expression: `p{(i + 1) % n}`.",
     example="for: {i: 0..9}",
 )
+
+CLASS_NAMES = ListOf(Reference("class", "exc", TEMPLATE_KEY), low=1, example="[cortical, exc]")
 
 FILE = Reference("file", "data/weights.npz", r"^.+\.(?:npy|npz|csv|h5|hdf5)$")
 
@@ -292,3 +296,10 @@ NAMES: Kind = ListOf(Name("v"), low=1, example="[v, ge]")
 def values_map(noun: str, value: Kind, example: str) -> MapOf:
     """A map from names (parameters, state variables) to values."""
     return MapOf(noun, value, example=example)
+
+
+def statements(example: str = "v = v_reset", shown: str = "[v = v_reset]", low: int = 0) -> Kind:
+    """A list of statements, in which some may be grouped under names; a map replaces such parts of a list that `use`
+    takes over. `shown`: an example of the list."""
+    part = MapOf("part", ListOf(Statement(example), example=shown), key_example="membrane", low=1)
+    return OneOf((ListOf(OneOf((Statement(example), part)), low=low, example=shown), part))

@@ -9,6 +9,7 @@ Does not: differentiate.
 from __future__ import annotations
 
 import keyword
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
@@ -21,19 +22,22 @@ from compiler.expr.functions import FUNCTIONS
 from compiler.expr.inline import Definition, inline
 from compiler.expr.parse import parse_signature
 from compiler.expr.types import Kind
-from compiler.frontend.build.shared.scope import Wanted, check_tree
+from compiler.frontend.build.shared.scope import Wanted, check_tree, read_expression
 from compiler.frontend.build.shared.values import Context, Names, entries_of
-from compiler.frontend.resolve.values import exact_span, expression_of
+from compiler.frontend.resolve.imports import File
+from compiler.frontend.resolve.values import exact_span
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
 
 
 @dataclass
 class Functions:
-    """Functions by name; None: it has an error, which was reported."""
+    """Functions by name; None: it has an error, which was reported. `own`: those of the model's file; the others are
+    called `lib.yaml#name`."""
 
     c: Context
     known: dict[str, l0.FunctionDef | None] = field(default_factory=dict)
+    own: list[str] = field(default_factory=list)
     _constant: dict[str, l0.FunctionDef] = field(default_factory=dict)
 
     def closed(self, name: str) -> l0.FunctionDef | None:
@@ -61,10 +65,30 @@ class _Draft:
     span: Span
 
 
-def build_functions(node: Node | None, c: Context) -> Functions:
-    """All functions of the file, and the context's scope extended by them."""
+def build_functions(node: Node | None, imported: Sequence[File], c: Context) -> Functions:
+    """All functions of the model's file and of those that it takes definitions from, and the context's scope extended
+    by them: an expression sees the functions of the file in which it stands."""
     out = Functions(c)
+    foreign = {f.root.span.file.path: f.declares("functions") for f in imported}
+    named = {path: _names(block) for path, block in foreign.items() if block is not None}
+    c.names = Names(replace(c.names.scope, foreign={p: n for p, n in named.items() if n}), c.names.numbers)
     drafts: dict[str, _Draft] = {}
+    _draft(node, "", drafts, out, c)
+    out.own = list(out.known)
+    for path, block in foreign.items():
+        _draft(block, f"{path}#", drafts, out, c)
+    _check(drafts, out, c)
+    return out
+
+
+def _names(block: tree.Mapping) -> dict[str, str]:
+    """The functions of a file that is not the model's, with their names in the model."""
+    names = (parse_signature(e.key.text, e.key.span, Sink(), exact=False) for e in block.entries)
+    return {s[0]: f"{block.span.file.path}#{s[0]}" for s in names if s is not None}
+
+
+def _draft(node: Node | None, prefix: str, drafts: dict[str, _Draft], out: Functions, c: Context) -> None:
+    """The functions of one file; `prefix`: what their names in the model begin with."""
     places: dict[str, Span] = {}
     for entry in entries_of(node):
         span, exact = exact_span(entry.key)
@@ -77,7 +101,7 @@ def build_functions(node: Node | None, c: Context) -> Functions:
             c.sink.error("E0212", f"two functions are called `{name}`", entry.key.span, None, related)
             continue
         places[name] = entry.key.span
-        out.known[name] = None
+        out.known[prefix + name] = None
         if name in FUNCTIONS:
             message = f"`{name}` is a built-in function and cannot be declared anew"
             c.sink.error("E0107", message, entry.key.span, "choose another name")
@@ -89,11 +113,9 @@ def build_functions(node: Node | None, c: Context) -> Functions:
             continue
         if not isinstance(entry.value, tree.Scalar):
             continue
-        body = expression_of(entry.value, c.sink, (*args, *c.names.scope.kinds))
+        body = read_expression(entry.value, c.names.scope, c.sink, args)
         if body is not None:
-            drafts[name] = _Draft(name, args, body, entry.value, entry.key.span)
-    _check(drafts, out, c)
-    return out
+            drafts[prefix + name] = _Draft(prefix + name, args, body, entry.value, entry.key.span)
 
 
 def _check(drafts: dict[str, _Draft], out: Functions, c: Context) -> None:

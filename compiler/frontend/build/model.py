@@ -8,6 +8,7 @@ Does not: read the YAML file or expand anything (frontend/load.py, frontend/reso
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +47,8 @@ from compiler.frontend.language.spiking.currents import CURRENT
 from compiler.frontend.language.spiking.neurons import NEURON
 from compiler.frontend.language.spiking.synapses import SYNAPSE
 from compiler.frontend.language.training.training import OPTIMIZER
-from compiler.frontend.resolve.resolve import LibraryFinder, ParamValue, Resolved
+from compiler.frontend.resolve.resolve import ParamValue, Resolved
+from compiler.frontend.resolve.use import Uses
 from compiler.frontend.resolve.values import kind_of_value
 from compiler.frontend.schema.wording import quoted
 from compiler.frontend.yaml import tree
@@ -58,24 +60,25 @@ def build_model(
     resolved: Resolved,
     name: str,
     folder: Path,
-    library: LibraryFinder,
     sink: Sink,
     unread: frozenset[str] = frozenset(),
+    between: Callable[[], object] = object,
 ) -> l0.Model | None:
-    """The model of a resolved file; `name` is used when the file gives none. None after an error."""
+    """The model of a resolved file; `name` is used when the file gives none, `between` is called between parts of long
+    work. None after an error."""
     root = _check_parts(resolved.root, sink)
-    c = Context(sink, _names(resolved.params), folder, unread=unread)
-    functions = build_functions(root.get("functions"), c)
+    c = Context(sink, _names(resolved.params), folder, unread=unread, between=between)
+    functions = build_functions(root.get("functions"), resolved.uses.imported(), c)
     simulate_block = mapping(root.get("simulate"))
     step = read_step(simulate_block, c)
     c.phases = build_phases(root.get("phases"), step, c)
-    spiking = _spiking(root, step, library, c)
+    spiking = _spiking(root, step, resolved.uses, c)
     populations, projections, drives = spiking.populations, spiking.projections, spiking.drives
     named = tuple(e.name for e in entries_of(resolved.root.get("projections")))
     simulate = None if simulate_block is None else build_simulate(simulate_block, step, projections, named, c)
     recorded = build_records(root.get("record"), populations, projections, named, c)
     numerics = build_numerics(mapping(root.get("numerics")), c)
-    built, train = _network(root, functions, numerics, library, c)
+    built, train = _network(root, functions, numerics, resolved.uses, c)
     has_train = mapping(root.get("train")) is not None
     plots = build_plots(root.get("plots"), populations, recorded, has_train, c)
     expect = build_expectations(root.get("expect"), populations, recorded, train, has_train, c)
@@ -86,7 +89,7 @@ def build_model(
         name=text_of(root.get("name")) or name,
         description=text_of(root.get("description")).strip(),
         params=tuple(_param(p) for p in resolved.params.values()),
-        functions=tuple(f for n in functions.known if (f := functions.closed(n)) is not None),
+        functions=tuple(f for n in functions.own if (f := functions.closed(n)) is not None),
         populations=tuple(populations.built[n] for n in populations.names),
         projections=projections,
         simulate=simulate,
@@ -123,9 +126,9 @@ class _Spiking:
     poisson: tuple[l0.PoissonInput, ...]
 
 
-def _spiking(root: tree.Mapping, step: Step | None, library: LibraryFinder, c: Context) -> _Spiking:
+def _spiking(root: tree.Mapping, step: Step | None, uses: Uses, c: Context) -> _Spiking:
     def definitions(collection: str, noun: str, kind: Block) -> Definitions:
-        return Definitions(collection, noun, kind, root, c.folder, library, c.sink, True)
+        return Definitions(collection, noun, kind, root, uses, c.sink, True)
 
     timed = build_timed(root.get("timed"), c, step)
     populations = build_populations(root, c, definitions("neurons", "neuron", NEURON), step)
@@ -146,10 +149,10 @@ def _spiking(root: tree.Mapping, step: Step | None, library: LibraryFinder, c: C
 
 
 def _network(
-    root: tree.Mapping, functions: Functions, numerics: l0.Numerics, library: LibraryFinder, c: Context
+    root: tree.Mapping, functions: Functions, numerics: l0.Numerics, uses: Uses, c: Context
 ) -> tuple[Built, l0.Train | None]:
     """The network and its training; optimizers that nothing chooses are checked, too."""
-    optimizers = Definitions("optimizers", "optimizer", OPTIMIZER, root, c.folder, library, c.sink, True)
+    optimizers = Definitions("optimizers", "optimizer", OPTIMIZER, root, uses, c.sink, True)
     network, train = mapping(root.get("network")), mapping(root.get("train"))
     built = Built() if network is None else build_network(network, c, functions, numerics.precision)
     if train is None or network is None:
@@ -175,8 +178,19 @@ def _param(p: ParamValue) -> l0.ModelParam:
     return l0.ModelParam(p.name, p.kind, p.value, canonical_name(p.dimension), p.doc.strip(), p.span)
 
 
+_DEFINITIONS = ("functions", "neurons", "synapses", "currents", "optimizers", "phases", "classes", "projections")
+_OF_MODELS = ("populations", "inputs", "network", "train", "simulate", "record", "plots", "expect", "timed")
+
+
+def only_definitions(root: tree.Mapping) -> bool:
+    """Whether a file is for others to take definitions from: it has nothing to run."""
+    return any(k in root for k in _DEFINITIONS) and not any(k in root for k in _OF_MODELS)
+
+
 def _check_parts(root: tree.Mapping, sink: Sink) -> tree.Mapping:
     """Reports blocks whose required blocks are missing; returns `root` without them."""
+    if only_definitions(root):
+        return tree.without(root, "projections")
     blocks = mapping(root.get("populations"))
     spiking = blocks is not None and bool(blocks.entries)
     if spiking and root.entry("simulate") is None:

@@ -18,12 +18,11 @@ from compiler.expr.keys.kinds import (
     OneOf,
     Option,
     Reference,
-    Statement,
     Value,
 )
-from compiler.expr.keys.values import DESCRIPTION, FOR, POSITIVE_TIME, QUANTITY, TIME
+from compiler.expr.keys.values import DESCRIPTION, FOR, POSITIVE_TIME, QUANTITY, TIME, USE, statements
 
-_ACTIONS = ListOf(Statement(), low=1, example="[v = v_rest]")
+_ACTIONS = statements(shown="[v = v_rest]", low=1)
 
 ON = Field(
     "on",
@@ -44,7 +43,7 @@ SYNAPSE_ON = Field(
     "on",
     MapOf(
         "event",
-        ListOf(Statement(), low=1, example="[w = w + change]"),
+        statements("w = w + change", "[w = w + change]", 1),
         key=rf"^{NAME}\.{NAME}$",
         key_example="trial.end",
         example="{trial.end: [w = w + change, change = 0]}",
@@ -84,7 +83,7 @@ def _pool(noun: str, scope: str) -> Block:
             ),
             Field(
                 "update",
-                ListOf(Statement("gi = gain * ge_mean"), example="[gi = gain * ge_mean]"),
+                statements("gi = gain * ge_mean", "[gi = gain * ge_mean]"),
                 f"Assignments that run once per step and {noun}, after the reductions, in order. They read the "
                 "reductions and states by their names, and parameters of the neuron that are one number.",
                 example="update: [gi = gain * ge_mean]",
@@ -126,6 +125,7 @@ POOLS = Field(
 PHASE = Block(
     "phase",
     (
+        USE,
         FOR,
         DESCRIPTION,
         Field(
@@ -147,6 +147,7 @@ PHASE = Block(
     "time 0, from 0) and `<name>.step` (steps since the start of the trial, from 1).",
     title="phase",
     elsewhere={"period": "`every`", "length": "`every`", "duration": "`every`"},
+    open_with=("use",),
     example="{every: 200 ms, events: {start: 0 ms, minus: 150 ms}}",
 )
 

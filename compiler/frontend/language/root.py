@@ -13,6 +13,7 @@ from compiler.expr.keys.kinds import (
     Constant,
     Field,
     Flag,
+    ListOf,
     MapOf,
     Name,
     OneOf,
@@ -23,12 +24,14 @@ from compiler.expr.keys.values import QUANTITY
 from compiler.frontend.language.control import PHASES
 from compiler.frontend.language.network import NETWORK
 from compiler.frontend.language.recording import PLOTS, RECORD
-from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE, SWEEP
+from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE
+from compiler.frontend.language.spiking.classes import CLASSES
 from compiler.frontend.language.spiking.connections import INPUTS_MAP, PROJECTIONS_MAP
 from compiler.frontend.language.spiking.currents import CURRENTS, TIMED
 from compiler.frontend.language.spiking.neurons import NEURONS
-from compiler.frontend.language.spiking.populations import CLASSES, POPULATIONS_MAP
+from compiler.frontend.language.spiking.populations import POPULATIONS_MAP
 from compiler.frontend.language.spiking.synapses import SYNAPSES
+from compiler.frontend.language.sweep import SWEEP
 from compiler.frontend.language.training.training import FUNCTIONS, OPTIMIZERS, TRAIN
 
 PARAMETER = Block(
@@ -50,6 +53,7 @@ PARAMETER = Block(
                     Option("float", "A number or a quantity."),
                     Option("int", "A whole number."),
                     Option("bool", "`true` or `false`."),
+                    Option("choice", "A word of `choices`; it may stand for an activation, a neuron, an optimizer."),
                 ),
             ),
             "What the values are. `true` and `false` need no type.",
@@ -58,6 +62,12 @@ PARAMETER = Block(
         ),
         Field("min", QUANTITY, "The smallest value that is allowed.", example="min: 1"),
         Field("max", QUANTITY, "The largest value that is allowed.", example="max: 1"),
+        Field(
+            "choices",
+            ListOf(Text("a word", "relu"), low=1, example="[relu, tanh]"),
+            "The words of a `choice`. A value or key in the file that is the name of the parameter becomes the word.",
+            example="choices: [relu, tanh]",
+        ),
         Field(
             "description",
             Text("a description", "Excitatory neurons"),
@@ -150,7 +160,7 @@ ROOT = Block(
         Field(
             "classes",
             CLASSES,
-            "Settings for all populations that name the class.",
+            "Settings for all populations and projections that name the class.",
             example="classes: {cortical: {neuron: library/neurons/lif}}",
         ),
         Field(
@@ -224,9 +234,8 @@ ROOT = Block(
         Field(
             "sweep",
             SWEEP,
-            "Values of parameters that are run one after the other.",
-            example="sweep: {n_exc: [1000, 2000]}",
-            supported=False,
+            "A parameter study: the trials of `netloom sweep`.",
+            example="sweep: {grid: {n_exc: [1000, 2000]}, seeds: 10}",
         ),
     ),
     doc="A model: a network, how it learns, and how it is run.",

@@ -39,8 +39,8 @@ class Classes:
         for item in names.items:
             settings = self._settings(item)
             if settings is not None:
-                below = settings if below is None else merge(below, settings, self.kind)
-        return member if below is None else merge(below, member, self.kind)
+                below = settings if below is None else merge(below, settings, self.kind, self.sink)
+        return member if below is None else merge(below, member, self.kind, self.sink)
 
     def _settings(self, item: Node) -> Mapping | None:
         if not isinstance(item, Scalar) or not isinstance(item.value, str):

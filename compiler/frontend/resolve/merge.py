@@ -1,19 +1,23 @@
 """Merging of blocks: settings over defaults.
 
 Assumes: the language's kinds (compiler/frontend/language), which define choices.
-Guarantees: mappings merge key by key, other values replace; a choice (a map whose one key names a
-kind) is replaced when the alternatives differ. Nodes from `below` keep their spans.
+Guarantees: mappings merge key by key, other values replace; a choice (a map whose one key names a kind) is replaced
+when the alternatives differ; a map over a list of named parts replaces these parts (parts.py). Nodes from `below` keep
+their spans.
 Does not: validate either side.
 """
 
 from __future__ import annotations
 
+from compiler.core.errors import Sink
 from compiler.expr.keys.kinds import Block, Kind, Later, ListOf, MapOf, OneKey, OneOf
-from compiler.frontend.yaml.tree import Entry, Mapping, Node
+from compiler.frontend.resolve.parts import replaces_parts, with_parts
+from compiler.frontend.yaml.tree import Entry, Mapping, Node, Sequence
 
 
-def merge(below: Mapping, above: Mapping, kind: Kind | None) -> Mapping:
-    """`below` with the settings of `above`; `kind`: that of both in the language."""
+def merge(below: Mapping, above: Mapping, kind: Kind | None, sink: Sink) -> Mapping:
+    """`below` with the settings of `above`; `kind`: that of both in the language. E0203 for a part of a statement list
+    that `below` does not have."""
     if not below.entries:
         return above
     entries: list[Entry] = []
@@ -23,19 +27,21 @@ def merge(below: Mapping, above: Mapping, kind: Kind | None) -> Mapping:
         if over is None:
             entries.append(entry)
         else:
-            entries.append(Entry(over.key, _merge_value(entry.value, over.value, kind, name)))
+            entries.append(Entry(over.key, _merge_value(entry.value, over.value, kind, name, sink)))
     entries.extend(e for e in above.entries if e.name not in below)
     return Mapping(tuple(entries), above.span)
 
 
-def _merge_value(below: Node, above: Node, kind: Kind | None, name: str) -> Node:
+def _merge_value(below: Node, above: Node, kind: Kind | None, name: str, sink: Sink) -> Node:
+    if isinstance(below, Sequence) and isinstance(above, Mapping) and replaces_parts(below, above):
+        return with_parts(below, above, sink)
     if not isinstance(below, Mapping) or not isinstance(above, Mapping):
         return above
     child = child_kind(kind, name)
     choice = choice_among(child, below, above)
     if choice is not None and list(below.keys()) != list(above.keys()):
         return above
-    return merge(below, above, choice or child)
+    return merge(below, above, choice or child, sink)
 
 
 def child_kind(kind: Kind | None, name: str) -> Kind | None:

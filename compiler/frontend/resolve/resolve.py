@@ -10,30 +10,34 @@ Does not: check keys or names, or substitute values of parameters in expressions
 from __future__ import annotations
 
 from collections.abc import Mapping as Settings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compiler.core.errors import Sink
+from compiler.core.source import Origin
 from compiler.frontend.language import ROOT
 from compiler.frontend.resolve.blocks import expand_blocks
 from compiler.frontend.resolve.classes import Classes, names_are_templates
 from compiler.frontend.resolve.for_ import expand_for
+from compiler.frontend.resolve.imports import File, phases_read
 from compiler.frontend.resolve.merge import child_kind
 from compiler.frontend.resolve.params import resolve_params
+from compiler.frontend.resolve.parts import flattened
 from compiler.frontend.resolve.repeat import expand_repeats
-from compiler.frontend.resolve.use import COLLECTIONS, File, LibraryFinder, resolve_uses
+from compiler.frontend.resolve.use import COLLECTIONS, LibraryFinder, Uses, resolve_uses
 from compiler.frontend.resolve.values import ParamValue
-from compiler.frontend.yaml.tree import Entry, Mapping, Node, Sequence, with_entries, with_entry
+from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, with_entries, with_entry, with_origin
 
 __all__ = ["LibraryFinder", "ParamValue", "Resolved", "resolve"]
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The expanded tree and the values of the parameters, in the order of the file."""
+    """The expanded tree, the values of the parameters, in the order of the file, and the files it takes from."""
 
     root: Mapping
     params: dict[str, ParamValue]
+    uses: Uses
 
 
 def resolve(root: Mapping, settings: Settings[str, str], sink: Sink, base: Path, library: LibraryFinder) -> Resolved:
@@ -44,7 +48,8 @@ def resolve(root: Mapping, settings: Settings[str, str], sink: Sink, base: Path,
     """
     params = resolve_params(root.get("params"), settings, sink)
     shown = root.span.file.path.rpartition("/")[0]
-    tree = resolve_uses(File(root, base, f"{shown}/" if shown else ""), library, sink)
+    uses = Uses(library, sink, File(root, base, f"{shown}/" if shown else ""))
+    tree = resolve_uses(uses)
     declared = tree.get("classes")
     classes = Classes(
         declared if isinstance(declared, Mapping) else None,
@@ -58,6 +63,8 @@ def resolve(root: Mapping, settings: Settings[str, str], sink: Sink, base: Path,
             for e in tree.entries
         ),
     )
+    tree = with_entries(tree, (Entry(e.key, _plain(e.value, sink)) if e.name in _DEFINED else e for e in tree.entries))
+    tree = _with_phases(tree, uses)
     network = tree.get("network")
     if isinstance(network, Mapping):
         network = expand_blocks(network, params, sink)
@@ -67,7 +74,7 @@ def resolve(root: Mapping, settings: Settings[str, str], sink: Sink, base: Path,
         expanded = expand_repeats(layers, params, sink)
         if expanded is not layers:
             tree = with_entry(tree, "network", with_entry(network, "layers", expanded))
-    return Resolved(tree, params)
+    return Resolved(tree, params, uses)
 
 
 def _collection(blocks: Node, params: dict[str, ParamValue], classes: Classes, sink: Sink) -> Node:
@@ -79,3 +86,42 @@ def _collection(blocks: Node, params: dict[str, ParamValue], classes: Classes, s
         for e in blocks.entries
     )
     return expand_for(with_entries(blocks, entries), params, sink, finish=classes.apply)
+
+
+_DEFINED = ("neurons", "synapses", "currents", "optimizers")
+_REFERRING = (("neuron", "neurons"), ("synapse", "synapses"))
+
+
+def _with_phases(tree: Mapping, uses: Uses) -> Mapping:
+    """`tree` with the phases of other files that definitions taken from there read."""
+    files = {f.root.span.file.path: f for f in uses.imported()}
+    if not any("phases" in f.root for f in files.values()):
+        return tree
+    quiet = replace(uses, sink=Sink())
+    own = tree.get("phases")
+    known = own if isinstance(own, Mapping) else Mapping((), tree.span)
+    blocks: list[Node] = [e.value for e in tree.entries if e.name in COLLECTIONS]
+    for collection in ("populations", "projections"):
+        members = tree.get(collection)
+        for entry in members.entries if isinstance(members, Mapping) else ():
+            for key, kind in _REFERRING:
+                target = entry.value.get(key) if isinstance(entry.value, Mapping) else None
+                if isinstance(target, Scalar) and "#" in target.text:
+                    blocks.append(quiet.used(uses.model, kind, target) or target)
+    found = phases_read(blocks, files, set(known.keys()))
+    for name, entry in found.items():
+        block = uses.block(files[entry.key.span.file.path], "phases", name)
+        if block is not None:
+            origin = Origin("use", f"use of {entry.key.span.file.path}", entry.key.span)
+            known = with_entry(known, name, with_origin(block, origin))
+    return with_entry(tree, "phases", known) if found else tree
+
+
+def _plain(blocks: Node, sink: Sink) -> Node:
+    """Definitions with the named parts of their lists joined."""
+    if not isinstance(blocks, Mapping):
+        return blocks
+    return with_entries(
+        blocks,
+        (Entry(e.key, flattened(e.value, sink) if isinstance(e.value, Mapping) else e.value) for e in blocks.entries),
+    )

@@ -9,6 +9,7 @@ Does not: check blocks against the language.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,9 +17,10 @@ from typing import Final
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.resources import library_path
-from compiler.core.source import Origin, Span
+from compiler.core.source import Origin, SourceFile, Span
 from compiler.expr.keys.kinds import Kind
 from compiler.frontend.language import ROOT
+from compiler.frontend.resolve.imports import File, qualified, referred_files
 from compiler.frontend.resolve.merge import child_kind, merge
 from compiler.frontend.schema.other_simulators import in_library
 from compiler.frontend.yaml.tree import (
@@ -42,23 +44,17 @@ COLLECTIONS: Final = (
     "populations",
     "projections",
     "inputs",
+    "phases",
 )
-
-
-@dataclass(frozen=True)
-class File:
-    """A loaded file: its tree, its folder and the folder's name in messages."""
-
-    root: Mapping
-    folder: Path
-    shown: str  # "" or ending in "/"
 
 
 @dataclass
 class LibraryFinder:
-    """The standard library, read lazily. Results are cached in the object."""
+    """The standard library, read lazily. Results are cached in the object. `read`: how files are read, its own and
+    those that models name."""
 
     path: Path = field(default_factory=library_path)
+    read: Callable[[Path, Sink, str], SourceFile | None] = read_source
     _blocks: dict[tuple[str, str], Mapping | None] = field(default_factory=dict, repr=False)
 
     def names(self, kind: str) -> tuple[str, ...]:
@@ -73,9 +69,13 @@ class LibraryFinder:
         if name not in self.names(kind):
             return None
         shown = f"library/{kind}/"
-        source = read_source(self.path / kind / f"{name}.yaml", sink, f"{shown}{name}.yaml")
+        source = self.read(self.path / kind / f"{name}.yaml", sink, f"{shown}{name}.yaml")
         root = None if source is None else load_text(source, sink)
         return File(root, self.path / kind, shown) if isinstance(root, Mapping) else None
+
+    def file(self, name: str) -> Path:
+        """The path of a file of definitions of several kinds: `library/axon#super` is in axon.yaml."""
+        return self.path / f"{name}.yaml"
 
     def find(self, kind: str, name: str) -> Mapping | None:
         """The block of one definition with its own uses resolved, or None when there is none.
@@ -89,7 +89,7 @@ class LibraryFinder:
             file = self.load(kind, name, sink)
             block = None
             if file is not None:
-                block = Uses(self, sink).block(file, kind, name)
+                block = Uses(self, sink, file).block(file, kind, name)
             sink.check()
             self._blocks[key] = block
         return self._blocks[key]
@@ -101,6 +101,7 @@ class Uses:
 
     library: LibraryFinder
     sink: Sink
+    model: File
     _files: dict[Path, File | None] = field(default_factory=dict, repr=False)
     _done: dict[tuple[int, str, str], Mapping | None] = field(default_factory=dict, repr=False)
     _open: list[tuple[tuple[int, str, str], Span]] = field(default_factory=list, repr=False)
@@ -142,18 +143,41 @@ class Uses:
             return None
         self._open.append((key, target.span))
         try:
-            used = self._target(file, collection, target)
+            copy = self.used(file, collection, target)
         finally:
             self._open.pop()
-        if used is None:
-            return rest
-        origin = Origin("use", f"use of {target.text}", target.span)
-        copy = with_origin(used, origin)
+        return rest if copy is None else merge(copy, rest, _member_kind(collection), self.sink)
+
+    def used(self, file: File, collection: str, target: Scalar) -> Mapping | None:
+        """A copy of the block that `target`, a reference in `file`, refers to; None with an error."""
+        found = self._target(file, collection, target)
+        if found is None:
+            return None
+        copy = with_origin(found, Origin("use", f"use of {target.text}", target.span))
         assert isinstance(copy, Mapping)
-        return merge(copy, rest, _member_kind(collection))
+        return copy
+
+    def imported(self) -> tuple[File, ...]:
+        """All files that the model may take definitions from, directly or through others; without errors."""
+        found: dict[Path, File] = {}
+        waiting = [self.model]
+        own = self.model.folder / self.model.root.span.file.path.rpartition("/")[2]
+        while waiting:
+            last = waiting.pop()
+            for name, of_library in sorted(referred_files(last.root.span.file.text)):
+                path = self.library.file(name) if of_library else (last.folder / name).resolve()
+                if path in found or path == own:
+                    continue
+                other = self._files.get(path) or self._read(path, _shown(last, name, of_library), Sink())
+                if other is not None:
+                    self._files[path] = found[path] = other
+                    waiting.append(other)
+        return tuple(found.values())
 
     def _target(self, file: File, collection: str, target: Scalar) -> Mapping | None:
         text = target.text
+        if text.startswith("library/") and "#" in text:
+            return self._from_file(file, collection, target)
         if text.startswith("library/"):
             return self._from_library(collection, target)
         if "#" in text:
@@ -191,7 +215,8 @@ class Uses:
         other = self._load(file, relative, target)
         if other is None:
             return None
-        return self._named(other, collection, name, target, f"`{relative}`")
+        found = self._named(other, collection, name, target, f"`{relative}`")
+        return None if found is None else qualified(found, other, relative)
 
     def _named(self, file: File, collection: str, name: str, target: Scalar, where: str) -> Mapping | None:
         blocks = file.root.get(collection)
@@ -210,29 +235,36 @@ class Uses:
         return self.block(file, collection, name)
 
     def _load(self, file: File, relative: str, target: Scalar) -> File | None:
-        path = (file.folder / relative).resolve()
-        if path not in self._files:
-            shown = f"{file.shown}{relative}"
-            before = len(self.sink.items)
-            source = read_source(path, self.sink, shown)
-            root = None if source is None else load_text(source, self.sink)
-            if root is None and all(i.span is None for i in self.sink.items[before:]):
-                # The file itself has no text to show: report it at the `use`.
-                reason = self.sink.items.pop().message
-                help = "paths count from the folder of the file in which they stand"
-                self.sink.error("E0203", reason, target.span, help)
-            elif root is not None and not isinstance(root, Mapping):
-                self.sink.error("E0203", f"`{relative}` is no mapping", target.span)
-            shown_folder = shown.rpartition("/")[0]
-            if shown_folder:
-                shown_folder += "/"
-            self._files[path] = File(root, path.parent, shown_folder) if isinstance(root, Mapping) else None
-        return self._files[path]
+        of_library = relative.startswith("library/")
+        name = relative.removeprefix("library/") if of_library else relative
+        path = self.library.file(name) if of_library else (file.folder / relative).resolve()
+        if path in self._files:
+            return self._files[path]
+        before = len(self.sink.items)
+        found = self._files[path] = self._read(path, _shown(file, name, of_library), self.sink)
+        if found is None and len(self.sink.items) == before:
+            self.sink.error("E0203", f"`{relative}` is no mapping", target.span)
+        elif found is None and all(i.span is None for i in self.sink.items[before:]):
+            # The file itself has no text to show: report it at the `use`.
+            reason = self.sink.items.pop().message
+            help = "paths count from the folder of the file in which they stand"
+            self.sink.error("E0203", reason, target.span, help)
+        return found
+
+    def _read(self, path: Path, shown: str, sink: Sink) -> File | None:
+        source = self.library.read(path, sink, shown)
+        root = None if source is None else load_text(source, sink)
+        folder = shown.rpartition("/")[0]
+        return File(root, path.parent, f"{folder}/" if folder else "") if isinstance(root, Mapping) else None
 
 
-def resolve_uses(file: File, library: LibraryFinder, sink: Sink) -> Mapping:
+def _shown(file: File, name: str, in_library: bool) -> str:
+    return f"library/{name}.yaml" if in_library else f"{file.shown}{name}"
+
+
+def resolve_uses(uses: Uses) -> Mapping:
     """The tree of a model file with every `use` in its collections expanded."""
-    uses = Uses(library, sink)
+    file = uses.model
     entries: list[Entry] = []
     changed = False
     for entry in file.root.entries:

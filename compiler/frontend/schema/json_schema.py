@@ -37,7 +37,6 @@ from compiler.expr.keys.kinds import (
     OneOf,
     Pattern,
     Reference,
-    ScalarKind,
     Statement,
     Text,
     Value,
@@ -49,6 +48,9 @@ Schema = dict[str, Any]
 
 COMMITTED = Path(__file__).parents[3] / "schemas" / "model.schema.json"
 """Path of the schema in a checkout."""
+
+ID = "urn:netloom:schema:model:1"
+"""The identity of the schema: that of version 1 of the language."""
 
 _NOT_EMPTY = r"\S"
 _UNSUPPORTED = "Not supported yet: the compiler refuses it."
@@ -68,6 +70,7 @@ def generate() -> Schema:
     root = _block(ROOT, shared)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
+        "$id": ID,
         "title": "Netloom model",
         "description": ROOT.doc,
         **{k: v for k, v in root.items() if k not in ("title", "description")},
@@ -133,7 +136,7 @@ def _one_of(kinds: tuple[Kind, ...], shared: _Definitions) -> Schema:
     """Any of several kinds; maps are discriminated by their keys: only the intended one reports errors."""
     others = [_schema(k, shared) for k in kinds if not isinstance(k, Block | OneKey | MapOf)]
     maps = [k for k in kinds if isinstance(k, Block | OneKey | MapOf)]
-    plain = others[0] if len(others) == 1 else {"anyOf": others}
+    plain = others[0] if len(others) == 1 else {"anyOf": others or [{"type": "object"}]}
     if not maps:
         return plain
     # Blocks are recognised by any of their keys; the one-key map or collection gets the rest.
@@ -279,9 +282,10 @@ def _hover(doc: str, default: object, example: str | None, supported: bool) -> s
 
 
 def _example_value(f: Field) -> object:
-    """The scalar in a field's example; editors offer it as a value."""
-    scalar = isinstance(f.kind, ScalarKind) or (isinstance(f.kind, OneOf) and f.kind.scalars)
-    if f.example is None or not scalar or isinstance(f.kind, Choice | Flag | Constant):
+    """The scalar in a field's example; editors offer it as a value. No name of an example: they would offer names
+    that the file does not declare."""
+    scalars = f.kind.scalars if isinstance(f.kind, OneOf) else (f.kind,)
+    if f.example is None or not scalars or not all(isinstance(k, Value) for k in scalars):
         return None
     value = yaml.safe_load(f.example)[f.name]
     if isinstance(value, str):

@@ -206,6 +206,8 @@ def _words(kind: Kind) -> str:
             return f"map from names (`{example}`) to: {_words(value)}"
         case Block(noun, title=title) | OneKey(noun, title=title):
             return noun if title is None else f"[{noun}](#{title})"
+        case OneOf((ListOf(OneOf((Statement(), MapOf("part"), *_))), *_)):
+            return "list of: assignment, or [part](control.md#reuse)"
         case OneOf(kinds):
             return "; or ".join(_words(k) for k in kinds)
         case Later(_, resolve):

@@ -50,6 +50,7 @@ class Place:
     sink: Sink
     quiet: bool  # inside a block that is rejected already: no second E0801
     expanded: bool = False  # all `use` and classes have been expanded
+    partial: bool = False  # keys may be missing: they come from what is taken over
 
     def __str__(self) -> str:
         if self.noun == "item":
@@ -242,7 +243,7 @@ def _known_mistake(kind: Kind, node: Node) -> str | None:
             matches = [_EQUATION.fullmatch(i.text) for i in items if isinstance(i, Scalar)]
             pairs = [f"{m[1]}: {m[2]}" for m in matches if m is not None]
             return f"write `{{{', '.join(pairs)}}}`" if pairs and len(pairs) == len(items) else None
-        case ListOf(Statement()) if isinstance(node, Mapping):
+        case ListOf(Statement() | OneOf((Statement(), *_))) if isinstance(node, Mapping):
             pairs = [f"{e.name} = {e.value.text}" for e in node.entries if isinstance(e.value, Scalar)]
             return f"write a list of assignments: `[{', '.join(pairs)}]`" if pairs else None
         case OneKey():

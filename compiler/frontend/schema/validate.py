@@ -42,17 +42,23 @@ from compiler.frontend.schema.scalars import (
     type_problem,
 )
 from compiler.frontend.schema.wording import MANY, allowed, count, elsewhere, for_example, joined, quoted
-from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence
+from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, without
 
 _FIRST_WORD = re.compile(r"`?([A-Za-z][A-Za-z0-9_]*)[`:]?")
 
 
-def validate(root: Node, sink: Sink, *, expanded: bool = False) -> None:
+def validate(root: Node, sink: Sink, *, expanded: bool = False, partial: bool = False) -> None:
     """Add a diagnostic to `sink` for everything in the file `root` that is invalid in the language.
 
-    With `expanded`, `use` and classes have been expanded, so that missing keys are errors.
+    With `expanded`, `use` and classes have been expanded, so that missing keys are errors. With `partial`, the file is
+    for others to take definitions from: its projections are templates, which may lack keys.
     """
-    validate_kind(ROOT, root, sink, expanded=expanded)
+    place = Place("", None, start(root), sink, False, expanded)
+    templates = root.entry("projections") if partial and isinstance(root, Mapping) else None
+    _check(ROOT, root if templates is None or not isinstance(root, Mapping) else without(root, "projections"), place)
+    if templates is not None:
+        inner = Place("projections", None, templates.key.span, sink, False, expanded, True)
+        _check(ROOT.by_name["projections"].kind, templates.value, inner)
 
 
 def validate_kind(kind: Kind, node: Node, sink: Sink, name: str = "", *, expanded: bool = False) -> None:
@@ -129,7 +135,7 @@ def _check_presence(kind: Block, node: Mapping, place: Place, meant: set[str]) -
                 f"keep one of {quoted(group, 'and')}",
             )
     there |= meant
-    if not place.expanded and any(k in there for k in kind.open_with):
+    if place.partial or (not place.expanded and any(k in there for k in kind.open_with)):
         return []
     needed = [(k, o) for k, others in kind.needs if k in there for o in others if o not in there]
     covered = {o for _, o in needed}
@@ -188,7 +194,7 @@ def _check_map(kind: MapOf, node: Node, place: Place) -> None:
             sink.error("E0107", message, entry.key.span, name_help(kind.key, kind.key_example, key))
             continue
         if not fits(value, entry.value):
-            _check(value, entry.value, Place(key, noun, entry.key.span, sink, quiet, place.expanded))
+            _check(value, entry.value, Place(key, noun, entry.key.span, sink, quiet, place.expanded, place.partial))
 
 
 def _check_one_key(kind: OneKey, node: Node, place: Place) -> None:
@@ -212,7 +218,7 @@ def _check_one_key(kind: OneKey, node: Node, place: Place) -> None:
         message = f"unknown {kind.noun} `rule` of this form"
         place.sink.error("E0105", message, start(entry.value), help)
         return
-    inner = Place(key, kind.noun, entry.key.span, place.sink, place.quiet, place.expanded)
+    inner = Place(key, kind.noun, entry.key.span, place.sink, place.quiet, place.expanded, place.partial)
     if alternative is not None:
         _check(alternative.kind, entry.value, _refused(alternative, kind, inner))
     elif kind.own is not None and NAME.search(key):
@@ -302,7 +308,7 @@ def _check_list(kind: ListOf, node: Node, place: Place) -> None:
     item, name, sink, quiet = kind.item, place.name, place.sink, place.quiet
     for child in node.items:
         if not fits(item, child):
-            _check(item, child, Place(name, "item", start(child), sink, quiet, place.expanded))
+            _check(item, child, Place(name, "item", start(child), sink, quiet, place.expanded, place.partial))
 
 
 def _is_batch(node: Node) -> bool:
@@ -330,9 +336,18 @@ def _choose(kind: OneOf, node: Node) -> Kind | None:
             return next((k for k in kind.kinds if isinstance(k, ListOf)), None)
         case Mapping():
             maps = [k for k in kind.kinds if isinstance(k, Block | OneKey | MapOf)]
+            listed = next((k for k in kind.kinds if isinstance(k, ListOf)), None)
+            if listed is not None and maps and not any(_may_be(k, node) for k in maps):
+                return listed
             return max(maps, key=lambda k: _fit(k, node), default=None)
         case Scalar():
             return None
+
+
+def _may_be(kind: Block | OneKey | MapOf, node: Mapping) -> bool:
+    """Whether a map can be meant as `kind`; a map to lists holds lists."""
+    lists = isinstance(kind, MapOf) and isinstance(kind.value, ListOf)
+    return not lists or not node.entries or any(isinstance(e.value, Sequence) for e in node.entries)
 
 
 def _fit(kind: Block | OneKey | MapOf, node: Mapping) -> tuple[int, int]:

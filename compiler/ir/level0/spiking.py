@@ -342,7 +342,8 @@ class Planes:
     shared: bool = False
 
 
-@dataclass(frozen=True)
+# Frozen by `Final`, as spans are (compiler/core/source.py): a family may have 100,000.
+@dataclass(slots=True, unsafe_hash=True)
 class Member:
     """One projection of a family: from one population to one population.
 
@@ -355,18 +356,18 @@ class Member:
     `occupied`: the probability that a place holds a synapse at the start, where synapses are removed and formed.
     """
 
-    source: str
-    target: str
-    args: tuple[tuple[str, float | int], ...]
-    weight: Value
-    delay: int
-    pairs: int | None = None
-    delays: Distribution | Listed | None = None
-    params: tuple[tuple[str, Value], ...] = ()
-    init: tuple[tuple[str, Value], ...] = ()
-    back_delay: int = 0
-    like: tuple[str, str] | None = None
-    occupied: float = 1.0
+    source: Final[str]
+    target: Final[str]
+    args: Final[tuple[tuple[str, float | int], ...]]
+    weight: Final[Value]
+    delay: Final[int]
+    pairs: Final[int | None] = None
+    delays: Final[Distribution | Listed | None] = None
+    params: Final[tuple[tuple[str, Value], ...]] = ()
+    init: Final[tuple[tuple[str, Value], ...]] = ()
+    back_delay: Final[int] = 0
+    like: Final[tuple[str, str] | None] = None
+    occupied: Final[float] = 1.0
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,8 @@ class OptimizerDef:
 
 @dataclass(frozen=True)
 class Kept:
-    """Samples that are kept for validation: a fraction, or with `folds` the `fold`-th (from 0) of so many parts.
+    """Samples that are kept for validation: a fraction, or with `folds` the `fold`-th (from 0) of so many parts, or the
+    `last` so many of the file.
     `strata`: path and array ("": the only one) of whole numbers, one per sample, that all parts have in the same
     proportions."""
 
@@ -114,9 +115,12 @@ class Kept:
     folds: int = 0
     fold: int = 0
     strata: tuple[str, str] | None = None
+    last: int = 0
 
     def count(self, samples: int) -> int:
         """How many of so many samples are kept."""
+        if self.last:
+            return min(self.last, samples)
         if self.folds:
             return len(range(self.fold, samples, self.folds))
         return round(self.fraction * samples)

@@ -1,4 +1,4 @@
-"""Decisions of passes, as data; `netloom explain` prints them.
+"""Decisions of passes, as data; `netloom explain --details` prints them.
 
 Assumes / guarantees: nothing but a record. Does not: influence anything.
 """

@@ -158,20 +158,22 @@ def expected_sizes(model: l0.Model, merged: l2.Merged) -> dict[str, int]:
     return {a.name: counts.get(a.size_from.rpartition(".")[0], 0) for a in merged.arrays if a.size_from is not None}
 
 
-def least_bytes(model: l0.Model) -> list[Least]:
-    """Memory needed on every target: states of neurons, stored synapses, layers. The largest parts by name, largest
-    first, the others together."""
+_NAMED: Final = 8
+
+
+def least_bytes(model: l0.Model, most: int = _NAMED) -> list[Least]:
+    """Memory needed on every target: states of neurons, stored synapses, layers. The `most` largest parts by name,
+    largest first, the others together."""
     real = 8 if model.numerics.precision == "float64" else 4
     found = [*_of_neurons(model, real), *_of_synapses(model, real)]
     if model.network is not None and model.train is not None:
         found += _of_layers(model.network, model.train.batch, real)
-    named = heapq.nlargest(_NAMED, found, key=lambda x: x[0])
+    named = heapq.nlargest(most, found, key=lambda x: x[0])
     out = [Least(what(), size, note(), span) for size, what, note, span in named]
     rest = sum(x[0] for x in found) - sum(x.bytes for x in out)
     return [*out, Least("all else", rest, "", NOWHERE)] if rest else out
 
 
-_NAMED: Final = 8
 _Part = tuple[int, Callable[[], str], Callable[[], str], Span]
 """Bytes, and what makes name and note: most are never shown."""
 

@@ -16,6 +16,8 @@ from compiler.core.errors import Sink
 from compiler.core.yaml_text import quoted
 from compiler.expr.units import canonical_name
 from compiler.frontend.load import data_folder
+from compiler.frontend.resolve.choices import choose
+from compiler.frontend.resolve.imports import with_functions
 from compiler.frontend.resolve.resolve import LibraryFinder, ParamValue, resolve
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, scalar, with_entry
 from compiler.frontend.yaml.yaml12 import load_file
@@ -24,16 +26,17 @@ WIDTH = 100
 _FLOW_SPECIAL = re.compile(r"[,\[\]{}]|: |:$| #|^[!&*|>%@`\"'#]|^[-?:](?:\s|$)")
 
 
-def expanded_yaml(path: Path, settings: Settings[str, str]) -> str:
-    """The expanded text of a model file. Raises ModelError."""
+def expanded_yaml(path: Path, settings: Settings[str, str], folder: Path | None = None) -> str:
+    """The expanded text of a model file whose paths count from `folder` (default: its own). Raises ModelError."""
     sink = Sink()
     root = load_file(path, sink)
     sink.check()
     assert isinstance(root, Mapping)
-    folder = data_folder(path)
+    folder = folder or data_folder(path)
+    root, settings = choose(root, settings, sink)
     resolved = resolve(root, settings, sink, folder, LibraryFinder())
     sink.check()
-    tree = _with_settings(resolved.root, resolved.params)
+    tree = with_functions(_with_settings(resolved.root, resolved.params), resolved.uses.imported())
     lines = [f"# {path.name}, expanded; paths count from {folder}"]
     _mapping(tree, "", lines)
     return "\n".join(lines) + "\n"

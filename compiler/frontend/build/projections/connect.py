@@ -143,7 +143,7 @@ def _number(rule: str, r: Reader, own: int, family: Family) -> Arguments:
         return lambda s, t, env: None
     repeat = int(r.flag("multapses"))
     count = family.real(r.of("number"), node, "`number`")
-    told = False
+    told, known = False, dict[float, Args]()
 
     def with_number(source: str, target: str, env: dict[str, Any]) -> Args | None:
         nonlocal told
@@ -163,7 +163,10 @@ def _number(rule: str, r: Reader, own: int, family: Family) -> Arguments:
                 told = True
                 _too_many(rule, int(n), pool, source, target, bool(alone), node, family)
             return None
-        return (("number", int(n)), ("multapses", repeat), ("autapses", own))
+        args = known.get(n)
+        if args is None:
+            args = known[n] = (("number", int(n)), ("multapses", repeat), ("autapses", own))
+        return args
 
     return with_number
 

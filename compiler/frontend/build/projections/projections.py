@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import compiler.ir.level0.model as l0
@@ -66,7 +65,7 @@ def build_projections(
 
 
 _Env = dict[str, Any]
-"""The values of the names that differ from member to member (Family.environment)."""
+"""The values of the names that differ from member to member (Family.members)."""
 
 
 @dataclass(frozen=True)
@@ -199,27 +198,28 @@ def _members(
 ) -> list[l0.Member]:
     """The members that exist and have no mistake."""
     members: list[l0.Member] = []
-    lost, sink = False, family.c.sink
-    for source, target in product(sources, targets):
-        env = family.environment(source, target)
-        told = len(sink.items)
-        args = connection.arguments(source, target, env)
-        left_out = args is None and len(sink.items) == told
-        w, own, d = values.weight(env), values.settings(env), values.delay(env)
-        back, part = values.back_delay(env), values.occupied(env)
+    lost, told_so_far = False, family.c.sink.items
+    arguments, weight, settings_of, delay = connection.arguments, values.weight, values.settings, values.delay
+    back_delay, occupied, own_weight = values.back_delay, values.occupied, connection.weight
+    listed_at = None if connection.pairs is None else 0
+    for source, target, env in family.members(sources, targets):
+        told = len(told_so_far)
+        args = arguments(source, target, env)
+        left_out = args is None and len(told_so_far) == told
+        w, own, d = weight(env), settings_of(env), delay(env)
+        back, part = back_delay(env), occupied(env)
         late: l0.Distribution | l0.Listed | None = None
-        if isinstance(d, l0.Distribution | l0.Listed):
+        if isinstance(d, (l0.Distribution, l0.Listed)):
             late, d = d, longest(d)
         if args is not None and w is not None:
-            w = connection.weight(w, source, target, family)
+            w = own_weight(w, source, target, family)
         if args is None or w is None or d is None or own is None or back is None or part is None:
             lost = lost or not left_out  # to a mistake, or to the step's
-        elif dict(args).get("p", 1) != 0 and dict(args).get("number", 1) != 0:
-            listed_at = None if connection.pairs is None else 0
+        elif not args or args[0][0] not in ("p", "number") or args[0][1] != 0:
             members.append(l0.Member(source, target, args, w, d, listed_at, late, *own, back, None, part))
     if connection.rule == "one_to_one" and not members and sources == targets and not lost:
         message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
-        sink.error("E0604", message, connection.span, "leave `autapses: false` out")
+        family.c.sink.error("E0604", message, connection.span, "leave `autapses: false` out")
     return members
 
 
@@ -330,12 +330,19 @@ def _weight(
     if isinstance(node, Scalar):
         at = family.per_member(node, "`weight`", dimension)
 
+        span, once = node.span, dict[float, l0.Value]()
+
         def one(env: _Env) -> l0.Value | None:
             found = at(env)
-            if found is not None and not math.isfinite(found):
-                c.sink.error("E0106", f"`weight` must be finite; it is {found:g}", node.span)
+            if found is None:
                 return None
-            return None if found is None else l0.Const(float(found), node.span)
+            const = once.get(found) if found else None  # 0.0 and -0.0 are equal
+            if const is None:
+                if not math.isfinite(found):
+                    c.sink.error("E0106", f"`weight` must be finite; it is {found:g}", span)
+                    return None
+                const = once[found] = l0.Const(float(found), span)
+            return const
 
         return one
     used = family.mentions(node)

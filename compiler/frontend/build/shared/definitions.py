@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import ModelError, Sink
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import Kind
-from compiler.frontend.resolve.use import File, LibraryFinder, Uses
+from compiler.frontend.resolve.parts import flattened
+from compiler.frontend.resolve.use import Uses
 from compiler.frontend.schema.other_simulators import in_library
 from compiler.frontend.schema.validate import validate_kind
 from compiler.frontend.schema.wording import allowed
@@ -39,8 +39,7 @@ class Definitions:
     noun: str
     kind: Kind
     root: tree.Mapping
-    folder: Path
-    library: LibraryFinder
+    uses: Uses
     sink: Sink
     bare_library: bool  # a library definition may be referred to by its bare name
     _found: dict[str, tree.Mapping | None] = field(default_factory=dict, repr=False)
@@ -72,34 +71,28 @@ class Definitions:
         return reference.text.rpartition("#")[2].rpartition("/")[2]
 
     def _from_file(self, reference: Scalar) -> tree.Mapping | None:
-        # A block that only uses the other one: resolve_use reports its errors.
         name = self.name_of(reference)
-        use = Entry(Scalar("use", "use", True, reference.span), reference)
-        block = tree.Mapping((use,), reference.span)
-        entry = Entry(Scalar(name, name, True, reference.span), block)
-        blocks = tree.Mapping((entry,), reference.span)
-        key = Scalar(self.collection, self.collection, True, reference.span)
-        file = File(tree.Mapping((Entry(key, blocks),), reference.span), self.folder, "")
         before = len(self.sink.items)
-        found = Uses(self.library, self.sink).block(file, self.collection, name)
+        found = self.uses.used(self.uses.model, self.collection, reference)
         if found is None or len(self.sink.items) > before:
             return None
         validate_kind(self.kind, found, self.sink, name)
+        found = flattened(found, self.sink)
         return None if len(self.sink.items) > before else found
 
     def _from_library(self, reference: Scalar) -> tree.Mapping | None:
         text, collection = reference.text, self.collection
         prefix = f"library/{collection}/"
-        names = self.library.names(collection)
+        names = self.uses.library.names(collection)
         name = text.removeprefix(prefix)
         if text.startswith(prefix) or (self.bare_library and "/" not in text):
             try:
-                found = self.library.find(collection, name) if name in names else None
+                found = self.uses.library.find(collection, name) if name in names else None
             except ModelError as broken:
                 self.sink.items.extend(broken.diagnostics)
                 return None
             if found is not None:
-                return found
+                return flattened(found, self.sink)
         own = [e.name for e in self.own()]
         known = [*own, *((n if self.bare_library else prefix + n) for n in names)]
         other = in_library(collection, name)

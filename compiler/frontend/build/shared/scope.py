@@ -10,7 +10,7 @@ Does not: depend on the purpose of an expression.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
@@ -23,7 +23,7 @@ from compiler.expr.ast import Call, Expr, Num, Ref, calls, children, refs, rewri
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.inline import Definition, inline
-from compiler.expr.parse import Assign, Statement, parse_statement
+from compiler.expr.parse import Assign, Do, Statement, parse_statement
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import Dimension
@@ -56,7 +56,8 @@ class TimedName:
 class Scope:
     """The names visible to an expression, with their kinds and dimensions (None: unknown, after an error). `broken`:
     functions with an error; `unsure`: names of unknown kind for the same reason. `places`: spans of their
-    declarations; `delayed`: valid arguments of `delayed`."""
+    declarations; `delayed`: valid arguments of `delayed`; `foreign`: by file, the names in `functions` of the functions
+    that expressions of that file see."""
 
     kinds: Mapping[str, Kind]
     dimensions: Mapping[str, Dimension | None]
@@ -67,6 +68,7 @@ class Scope:
     timed: Mapping[str, TimedName] = field(default_factory=dict)
     delayed: Delayable | None = None
     unsure: frozenset[str] = frozenset()
+    foreign: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def extended(
         self,
@@ -119,8 +121,23 @@ def check_expression(node: Node, scope: Scope, wanted: Wanted, sink: Sink) -> Ch
         message = f"{wanted.what} must be an expression, not {found(node)}"
         sink.error("E0102", message, node.span)
         return None
-    tree = expression_of(node, sink, scope.kinds)
+    tree = read_expression(node, scope, sink)
     return None if tree is None else check_tree(tree, node.span, scope, wanted, sink)
+
+
+def read_expression(node: Scalar, scope: Scope, sink: Sink, names: Iterable[str] = ()) -> Expr | None:
+    """The parsed expression of a scalar in `scope` (and of more `names`), in which functions of the file in which it
+    stands have their names in `scope.functions`; None after an error."""
+    tree = expression_of(node, sink, (*names, *scope.kinds) if names else scope.kinds)
+    return None if tree is None else _in_file(tree, node.span, scope)
+
+
+def _in_file(e: Expr, span: Span, scope: Scope) -> Expr:
+    """`e`, which stands at `span`, with the functions that are visible there."""
+    seen = scope.foreign.get(span.file.path)
+    if seen is None or not calls(e) & seen.keys():
+        return e
+    return rewrite(e, lambda x: replace(x, func=seen.get(x.func, x.func)) if isinstance(x, Call) else x)
 
 
 def check_tree(tree: Expr, span: Span, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
@@ -260,7 +277,15 @@ def read_action(node: Node, scope: Scope, sink: Sink) -> Statement | None:
         sink.error("E0102", f"an assignment is expected, not {found(node)}", node.span, help)
         return None
     span, exact = exact_span(node)
-    return parse_statement(node.text, span, sink, exact=exact, names=scope.kinds)
+    statement = parse_statement(node.text, span, sink, exact=exact, names=scope.kinds)
+    match statement:
+        case Assign():
+            return replace(statement, value=_in_file(statement.value, span, scope))
+        case Do():
+            call = _in_file(statement.call, span, scope)
+            return replace(statement, call=call) if isinstance(call, Call) else statement
+        case _:
+            return None
 
 
 def no_value_yet(statement: Assign, scope: Scope, sink: Sink) -> None:

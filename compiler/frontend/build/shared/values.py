@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -48,7 +48,8 @@ class Names:
 @dataclass
 class Context:
     """Shared context of the builders. `folder`: that of the model file. `unread`: files that may be missing, because
-    others replace them: "data" (of the training), "weights", "init" (of a layer)."""
+    others replace them: "data" (of the training), "weights", "init" (of a layer). `between`: called between parts of
+    long work; it may raise, to end it."""
 
     sink: Sink
     names: Names
@@ -56,6 +57,7 @@ class Context:
     phases: tuple[l0.PhaseDef, ...] = ()
     unread: frozenset[str] = frozenset()
     unread_params: Unread = field(default_factory=Unread)
+    between: Callable[[], object] = object
 
 
 @lru_cache(maxsize=65536)

@@ -9,8 +9,9 @@ Does not: interpret the numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from compiler.core.source import NOWHERE
@@ -47,15 +48,17 @@ class Family:
     names: Names
     values: dict[str, MemberValue]
 
-    def environment(self, source: str, target: str) -> dict[str, Any]:
-        """The per-member names and values."""
-        env: dict[str, Any] = {
-            "n_from": self.populations.built[source].size,
-            "n_to": self.populations.built[target].size,
-        }
-        for name, value in self.values.items():
-            env[name] = value.of(source, target)
-        return env
+    def members(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Source and target of each member, and what its names are. A family may have 100,000."""
+        sizes = {name: population.size for name, population in self.populations.built.items()}
+        for source in sources:
+            self.c.between()
+            rows = [(name, value.row(source)) for name, value in self.values.items()]
+            for target in targets:
+                env: dict[str, Any] = {"n_from": sizes[source], "n_to": sizes[target]}
+                for name, row in rows:
+                    env[name] = row(target)
+                yield source, target, env
 
     def per_member(
         self, node: Node, what: str, dimension: Dimension | None
@@ -73,23 +76,30 @@ class Family:
             return lambda env: None
         expr = checked.expr
         used = tuple(n for n in refs(expr) if n in self.values or n in SIZES)
-        known: dict[tuple[Any, ...], Any] = {}
+        known: dict[Any, float | None] = {}
         numbers = dict(self.names.numbers)
 
-        def value(env: dict[str, Any]) -> float | None:
-            key = tuple(env[n] for n in used)
-            if key not in known:
-                if None in key:
-                    known[key] = None
-                else:
-                    try:
-                        known[key] = evaluate(expr, {**numbers, **env})
-                    except ExprError as error:
-                        at = error.span if error.span is not NOWHERE else node.span
-                        self.c.sink.error("E0308", f"{what} has no value: {error.message}", at)
-                        known[key] = None
-            found: float | None = known[key]
+        def compute(key: tuple[Any, ...], env: dict[str, Any]) -> float | None:
+            if None in key:
+                return None
+            try:
+                found: float = evaluate(expr, {**numbers, **env})
+            except ExprError as error:
+                at = error.span if error.span is not NOWHERE else node.span
+                self.c.sink.error("E0308", f"{what} has no value: {error.message}", at)
+                return None
             return found
+
+        if not used:
+            once = compute((), {})
+            return lambda env: once
+        key_of = itemgetter(*used)  # of one name, its value itself
+
+        def value(env: dict[str, Any]) -> float | None:
+            key = key_of(env)
+            if key not in known:
+                known[key] = compute(key if len(used) > 1 else (key,), env)
+            return known[key]
 
         return value
 
@@ -99,13 +109,17 @@ class Family:
         at = self.per_member(node, what, v.dimension)
         high = float(v.largest) if v.integer else v.high
 
+        good = set[float]()
+
         def inside(env: dict[str, Any]) -> float | None:
             value = at(env)
-            problem = None if value is None else out_of_bounds(value, v.low, high, above=v.above, below=v.below)
-            if value is None or problem is None:
-                return value if v.integer or value is None else float(value)
-            self.c.sink.error("E0106", f"{what} must be {problem}; it is {value:g}", node.span)
-            return None
+            if value is not None and value not in good:
+                problem = out_of_bounds(value, v.low, high, above=v.above, below=v.below)
+                if problem is not None:
+                    self.c.sink.error("E0106", f"{what} must be {problem}; it is {value:g}", node.span)
+                    return None
+                good.add(value)
+            return value if v.integer or value is None else float(value)
 
         return inside
 

@@ -55,7 +55,7 @@ def build_inputs(
         for target in targets or ():
             if target not in populations.built:
                 continue
-            here: dict[str, Any] = {n: v.of(_NO_SOURCE[0], target) for n, v in values.items()}
+            here: dict[str, Any] = {n: v.row(_NO_SOURCE[0])(target) for n, v in values.items()}
             if None in here.values():
                 continue
             names = Names(scope, {**c.names.numbers, **here})

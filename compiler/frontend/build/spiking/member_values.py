@@ -7,9 +7,10 @@ evaluate expressions that use the values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,14 +34,19 @@ class MemberValue:
     dimension: Dimension | None = None
     by_source: dict[str, float | int] = field(default_factory=dict)
     by_target: dict[str, float | int] = field(default_factory=dict)
-    by_pair: dict[tuple[str, str], float | int] = field(default_factory=dict)
+    by_pair: dict[str, dict[str, float | int]] = field(default_factory=dict)  # by source, then by target
 
-    def of(self, source: str, target: str) -> float | int | None:
-        """The value of one member; None after an error."""
-        found = self.by_pair.get((source, target))
-        if found is None:
-            found = self.by_source.get(source)
-        return self.by_target.get(target) if found is None else found
+    def row(self, source: str) -> Callable[[str], float | int | None]:
+        """The values of the members with one source, by their targets; None after an error."""
+        given, common = self.by_pair.get(source, {}), self.by_source.get(source)
+        if common is None and not self.by_target:
+            return given.get
+
+        def of(target: str) -> float | int | None:
+            found = given.get(target, common)
+            return self.by_target.get(target) if found is None else found
+
+        return of
 
 
 def member_values(
@@ -177,29 +183,26 @@ class _Reader:
 
     def pairs(self, node: Node, sources: tuple[str, ...], targets: tuple[str, ...]) -> None:
         shape = f"{counted(len(targets), 'row')} (targets) of {counted(len(sources), 'value')} (sources)"
-        rows: Sequence[Sequence[float | int | None]] = []
+        values: list[Any] = []  # None after an error
         if isinstance(node, tree.Sequence):
             if len(node.items) != len(targets):
                 self.wrong_count(shape, counted(len(node.items), "row"), node)
                 return
-            table: list[list[float | int | None]] = []
             for row in node.items:
                 items = row.items if isinstance(row, tree.Sequence) else ()
                 if len(items) != len(sources):
                     self.wrong_count(shape, f"a row of {counted(len(items), 'value')}", row)
                     return
-                table.append([self.number(i) for i in items])
-            rows = table
+                values += [self.number(i) for i in items]
         elif isinstance(node, tree.Mapping):
             found = self.array(node, (len(targets), len(sources)))
             if found is None:
                 return
-            n = len(sources)
-            rows = [found[i * n : (i + 1) * n] for i in range(len(targets))]
-        for target, values in zip(targets, rows, strict=True):
-            for source, value in zip(sources, values, strict=True):
-                if value is not None:
-                    self.value.by_pair[source, target] = value
+            values += found
+        for i, source in enumerate(sources if values else ()):
+            own = dict(zip(targets, values[i :: len(sources)], strict=True))
+            own = own if None not in own.values() else {t: v for t, v in own.items() if v is not None}
+            self.value.by_pair.setdefault(source, {}).update(own)
 
     def array(self, node: tree.Mapping, shape: tuple[int, ...]) -> list[float] | None:
         found = from_file(node, self.c, f"`{self.name}`")
@@ -245,4 +248,4 @@ class _Reader:
         if value is not None:
             for source in chosen[0]:
                 for target in chosen[1]:
-                    self.value.by_pair[source, target] = value
+                    self.value.by_pair.setdefault(source, {})[target] = value

@@ -25,9 +25,8 @@ from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft, constant_or_formula, unit_name
 from compiler.frontend.build.shared.phases import build_actions, build_handlers, counters
 from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.scope import Scope, Wanted, check_tree
+from compiler.frontend.build.shared.scope import Scope, Wanted, check_tree, read_expression
 from compiler.frontend.build.shared.values import entries_of, listed, mapping
-from compiler.frontend.resolve.values import expression_of
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
@@ -144,7 +143,7 @@ class Pools:
         if not isinstance(node, Scalar):
             c.sink.error("E0102", f"`{name}` must be a reduction such as `mean(v)`", node.span)
             return None, None
-        whole = expression_of(node, c.sink, scope.kinds)
+        whole = read_expression(node, scope, c.sink)
         if whole is None:
             return None, None
         if not isinstance(whole, Call) or whole.func not in OPERATIONS or len(whole.args) != 1:

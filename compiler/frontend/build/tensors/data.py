@@ -33,11 +33,15 @@ def kept_of(data: l0.Data, samples: int) -> int:
     return data.kept.count(samples)
 
 
-def build_data(r: Reader, built: Built) -> tuple[l0.Data | None, dict[str, Found]]:
+def build_data(r: Reader, built: Built, at: Span) -> tuple[l0.Data | None, dict[str, Found]]:
     """The data of a block, and the arrays by input; (None, {}) after an error that makes further checks impossible."""
-    if r.node is None:
-        return None, {}
     c = r.c
+    if r.node is None and "data" in c.unread:
+        return _unread(built)
+    if r.node is None:
+        help = "write `data: {file: ...}`, or give samples: `--data FILE`, from Python `fit({...})`"
+        c.sink.error("E0103", "`train` has no `data`", at, help)
+        return None, {}
     file, folder, inputs = r.get("file"), r.get("folder"), mapping(r.get("inputs"))
     scales = _scales(r, built)
     if file is not None and folder is not None:
@@ -63,6 +67,15 @@ def build_data(r: Reader, built: Built) -> tuple[l0.Data | None, dict[str, Found
     data = l0.Data(path, ordered, 0.0, r.flag("shuffle"), files, columns, _memory(r.word("memory")), r.span)
     samples = min((h.shape[0] for _, h, _ in arrays.values()), default=0)
     return replace(data, validation=_split(r.block("split"), built, data, samples)), arrays
+
+
+def _unread(built: Built) -> tuple[l0.Data, dict[str, Found]]:
+    """A substitute for samples that a caller gives: an array for each input, by its name."""
+    found: dict[str, Found] = {}
+    for name, declared in built.inputs.items():
+        kind = "i" if declared.dtype == "int32" else "f"
+        found[name] = name, Header((1 << 20, *(built.shapes[name] or ())), kind, declared.dtype), declared.span
+    return l0.Data("", tuple((n, n, 1.0) for n in found), 0.0, files=tuple((n, "", n) for n in found)), found
 
 
 def _memory(text: str) -> int:

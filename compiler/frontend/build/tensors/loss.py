@@ -137,7 +137,7 @@ def _with_settings(loss: l0.Loss, r: Reader, shape: tuple[int, ...]) -> l0.Loss 
             attrs.append((key, value))
     weights = r.get("class_weights") if "class_weights" in r else None
     classes = () if weights is None else r.reals("class_weights", "each number of `class_weights`") or ()
-    count = 2 if loss.kind == BINARY else shape[-1]
+    count = 2 if loss.kind == BINARY else shape[-1] if shape else 1
     given = len(weights.items) if isinstance(weights, Sequence) else count
     if given != count and weights is not None:
         message = f"`class_weights` has {given} numbers, but there are {count} classes"

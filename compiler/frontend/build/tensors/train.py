@@ -28,7 +28,7 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
     """The training of `block`; None after an error."""
     before = len(c.sink.items)
     r = Reader(TRAIN, block, c)
-    data, arrays = build_data(r.block("data"), built)
+    data, arrays = build_data(r.block("data"), built, block.span)
     loss = build_loss(block.get("loss"), built, c)
     metrics = build_metrics(block.get("metrics"), loss, built, c)
     optimizer = build_optimizer(mapping(block.get("optimizer")), c, optimizers)

@@ -18,6 +18,7 @@ from compiler.expr.keys.kinds import (
     Reference,
 )
 from compiler.expr.keys.values import (
+    CLASS_NAMES,
     DELAY,
     DESCRIPTION,
     FILE_ARRAY,
@@ -156,6 +157,70 @@ DELIVER = Block(
     example="{into: ge, weight: 1.62 mV}",
 )
 
+PROJECTION_VALUES = (
+    Field(
+        "connect",
+        CONNECT,
+        "Which neurons are connected.",
+        required=True,
+        example="connect: {fixed_probability: {p: 0.02}}",
+    ),
+    Field(
+        "synapse",
+        SYNAPSE_REFERENCE,
+        "The synapse model: a name of `synapses`, `library/synapses/...` or `other_file.yaml#name`. Without it, "
+        "synapses are static: a spike delivers a weight.",
+        example="synapse: stdp_additive",
+    ),
+    Field(
+        "params",
+        SETTINGS,
+        "Values for parameters of the synapse model, in place of its defaults: one for all synapses, a "
+        "distribution, or for `pairs` one for each, as a list or in a file. What the model declares without a "
+        "unit takes that of its value here.",
+        example="params: {tau_pre: 17 ms}",
+    ),
+    Field(
+        "init",
+        STATE,
+        "Initial values of the synapses' state variables, in place of the model's: one for all synapses, a "
+        "distribution, or for `pairs` one for each, as a list or in a file.",
+        example="init: {w: {uniform: {low: 0, high: w_max}}}",
+    ),
+    VALUES,
+    Field(
+        "deliver",
+        DELIVER,
+        "Which input a spike is delivered into, and with which weight. With a `synapse` there is no weight, and "
+        "nothing to say here when the synapse names all of its inputs.",
+        example="deliver: {into: ge, weight: 1.62 mV}",
+    ),
+    Field(
+        "delay",
+        DELAY,
+        "The time from a spike to its delivery, a whole number of steps. A synapse reads what was so long ago as "
+        "`delayed(pre.v)`.",
+        default="0 ms",
+        example="delay: 1.5 ms",
+    ),
+    Field(
+        "back_delay",
+        WHOLE_TIME,
+        "The time from a spike of the target to the synapse's `on_post`, a whole number of steps. A synapse reads "
+        "what was so long ago as `delayed(post.v)`.",
+        default="0 ms",
+        example="back_delay: 1 ms",
+    ),
+    Field(
+        "occupied",
+        FRACTION,
+        "Where the synapse says `remove(...)` or `form(...)`: the probability that a place holds a synapse at the "
+        "start. What `connect` draws are the places: there are never more synapses.",
+        default=1,
+        example="occupied: 0.3",
+    ),
+)
+
 PROJECTION = Block(
     "projection",
     (
@@ -177,66 +242,12 @@ PROJECTION = Block(
             example="to: [exc, inh]",
         ),
         Field(
-            "connect",
-            CONNECT,
-            "Which neurons are connected.",
-            required=True,
-            example="connect: {fixed_probability: {p: 0.02}}",
+            "classes",
+            CLASS_NAMES,
+            "Classes whose settings the projection takes over, in this order; later ones win, its own win over all.",
+            example="classes: [forward]",
         ),
-        Field(
-            "synapse",
-            SYNAPSE_REFERENCE,
-            "The synapse model: a name of `synapses`, `library/synapses/...` or `other_file.yaml#name`. Without it, "
-            "synapses are static: a spike delivers a weight.",
-            example="synapse: stdp_additive",
-        ),
-        Field(
-            "params",
-            SETTINGS,
-            "Values for parameters of the synapse model, in place of its defaults: one for all synapses, a "
-            "distribution, or for `pairs` one for each, as a list or in a file. What the model declares without a "
-            "unit takes that of its value here.",
-            example="params: {tau_pre: 17 ms}",
-        ),
-        Field(
-            "init",
-            STATE,
-            "Initial values of the synapses' state variables, in place of the model's: one for all synapses, a "
-            "distribution, or for `pairs` one for each, as a list or in a file.",
-            example="init: {w: {uniform: {low: 0, high: w_max}}}",
-        ),
-        VALUES,
-        Field(
-            "deliver",
-            DELIVER,
-            "Which input a spike is delivered into, and with which weight. With a `synapse` there is no weight, and "
-            "nothing to say here when the synapse names all of its inputs.",
-            example="deliver: {into: ge, weight: 1.62 mV}",
-        ),
-        Field(
-            "delay",
-            DELAY,
-            "The time from a spike to its delivery, a whole number of steps. A synapse reads what was so long ago as "
-            "`delayed(pre.v)`.",
-            default="0 ms",
-            example="delay: 1.5 ms",
-        ),
-        Field(
-            "back_delay",
-            WHOLE_TIME,
-            "The time from a spike of the target to the synapse's `on_post`, a whole number of steps. A synapse reads "
-            "what was so long ago as `delayed(post.v)`.",
-            default="0 ms",
-            example="back_delay: 1 ms",
-        ),
-        Field(
-            "occupied",
-            FRACTION,
-            "Where the synapse says `remove(...)` or `form(...)`: the probability that a place holds a synapse at the "
-            "start. What `connect` draws are the places: there are never more synapses.",
-            default=1,
-            example="occupied: 0.3",
-        ),
+        *PROJECTION_VALUES,
     ),
     doc="Connections from neurons of one population to those of another.",
     title="projection",
@@ -268,7 +279,7 @@ PROJECTION = Block(
     },
     at_least_one=("deliver", "synapse"),
     needs=(("params", ("synapse",)), ("init", ("synapse",)), ("back_delay", ("synapse",)), ("occupied", ("synapse",))),
-    open_with=("use",),
+    open_with=("use", "classes"),
     example="{from: exc, to: inh, connect: {...}, deliver: {...}}",
 )
 

@@ -18,7 +18,6 @@ from compiler.expr.keys.kinds import (
     Name,
     OneOf,
     Option,
-    Statement,
     Text,
 )
 from compiler.expr.keys.values import (
@@ -31,6 +30,7 @@ from compiler.expr.keys.values import (
     TEMPLATE_KEY,
     TIME,
     USE,
+    statements,
     values_map,
 )
 from compiler.frontend.language.control import ON, POOL, POPULATION_POOL
@@ -42,7 +42,7 @@ SETTINGS: Kind = MapOf("parameter", INITIAL, example="{tau_m: 10 ms}")
 """Values for the parameters of a definition."""
 
 STATE = values_map("state variable", INITIAL, "{v: v_rest}")
-STATEMENTS = ListOf(Statement(), example="[v = v_reset]")
+STATEMENTS = statements()
 
 DYNAMICS = MapOf(
     "differential equation",

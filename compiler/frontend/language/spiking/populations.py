@@ -1,4 +1,4 @@
-"""Populations of neurons, and classes of shared settings.
+"""Populations of neurons.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py, neurons.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
@@ -16,6 +16,7 @@ from compiler.expr.keys.kinds import (
     Value,
 )
 from compiler.expr.keys.values import (
+    CLASS_NAMES,
     DEFINITION,
     DESCRIPTION,
     FOR,
@@ -25,8 +26,6 @@ from compiler.expr.keys.values import (
 )
 from compiler.frontend.language.control import POOLS
 from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
-
-CLASS_NAMES = ListOf(Reference("class", "exc", TEMPLATE_KEY), low=1, example="[cortical, exc]")
 
 LIBRARY_NEURONS = (
     "adex",
@@ -59,7 +58,7 @@ NEURON_REFERENCE = Reference(
     tuple(f"library/neurons/{name}" for name in LIBRARY_NEURONS),
 )
 
-_POPULATION_VALUES = (
+POPULATION_VALUES = (
     Field(
         "neuron",
         NEURON_REFERENCE,
@@ -97,7 +96,7 @@ _POPULATION_VALUES = (
     ),
 )
 
-_POPULATION_ELSEWHERE = {
+POPULATION_ELSEWHERE = {
     "N": "`size`",
     "n": "`size`",
     "count": "`size`",
@@ -112,16 +111,6 @@ _POPULATION_ELSEWHERE = {
     "class": "`classes: [...]`",
     "initialize": "`init`",
 }
-
-CLASS = Block(
-    "class",
-    (USE, FOR, DESCRIPTION, *_POPULATION_VALUES),
-    doc="Settings for all populations that name this class.",
-    title="class",
-    elsewhere=_POPULATION_ELSEWHERE,
-    open_with=("use",),
-    example="{neuron: library/neurons/lif, params: {tau_m: 10 ms}}",
-)
 
 POPULATION = Block(
     "population",
@@ -139,17 +128,16 @@ POPULATION = Block(
         ),
         *(
             Field(f.name, f.kind, f.doc, f.name == "neuron", f.default, f.example, f.supported)
-            for f in _POPULATION_VALUES
+            for f in POPULATION_VALUES
         ),
     ),
     doc="Neurons of one model.",
     title="population",
     one_of=(("size", "shape"),),
-    elsewhere=_POPULATION_ELSEWHERE,
+    elsewhere=POPULATION_ELSEWHERE,
     open_with=("use", "classes"),
     example="{neuron: library/neurons/lif, size: 1000}",
 )
 
 
-CLASSES = MapOf("class", CLASS, TEMPLATE_KEY, "cortical")
 POPULATIONS_MAP = MapOf("population", POPULATION, TEMPLATE_KEY, "exc", example="{exc: {neuron: lif, size: 1000}}")

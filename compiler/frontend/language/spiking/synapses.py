@@ -26,6 +26,7 @@ from compiler.expr.keys.values import (
     QUANTITY,
     TEMPLATE_KEY,
     USE,
+    statements,
     values_map,
 )
 from compiler.frontend.language.control import SYNAPSE_ON
@@ -53,8 +54,8 @@ SYNAPSE_REFERENCE = Reference(
     tuple(f"library/synapses/{name}" for name in LIBRARY_SYNAPSES),
 )
 
-_ASSIGNMENTS = ListOf(Statement("x = x + 1"), example="[x = x + 1]")
-_ACTIONS = ListOf(Statement("w = w + pre.x"), example="[deliver(w), w = w + post.y]")
+_ASSIGNMENTS = statements("x = x + 1", "[x = x + 1]")
+_ACTIONS = statements("w = w + pre.x", "[deliver(w), w = w + post.y]")
 _DELIVER = (
     "`deliver(w)` adds to the input that the projection's `deliver: {into: ...}` names, `deliver(w, post.ge)` to an "
     "input of the target, `deliver(w, pre.ge)` to one of the source."
