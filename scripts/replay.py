@@ -26,7 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = ("cpu", "cuda")
-KINDS = {"code": ["show", "--code"], "decisions": ["explain"]}
+KINDS = {"code": ["show", "--code"], "decisions": ["explain", "--details", "all"]}
 
 EMIT = """
 import json, sys
@@ -34,6 +34,8 @@ from typer.testing import CliRunner
 from compiler.cli.app import app
 for model, target, kind, words in json.loads(sys.argv[1]):
     done = CliRunner().invoke(app, [words[0], model, *words[1:], "--target", target])
+    if done.exit_code == 2 and kind == "decisions":  # revisions without --details print all decisions
+        done = CliRunner().invoke(app, [words[0], model, "--target", target])
     text = done.stdout if done.exit_code == 0 else None
     print(json.dumps([model, target, kind, text]), flush=True)
 """

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from peak import Peak
 
-from compiler import run
 from compiler.layout.plan_memory import place
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import prepare
+from netloom import run
 
 PARTS = (
     "backends.cpu.backend",

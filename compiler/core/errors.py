@@ -15,7 +15,11 @@ from compiler.core.diagnostics import Diagnostic, Related, Severity
 from compiler.core.source import Span
 
 
-class ModelError(Exception):
+class NetloomError(Exception):
+    """Every error that a user can do something about."""
+
+
+class ModelError(NetloomError):
     """Raised when a stage cannot go on; carries every diagnostic collected so far. `str` is what the command line
     prints."""
 
@@ -29,7 +33,7 @@ class ModelError(Exception):
         return render(self.diagnostics, "human").rstrip("\n")
 
 
-class CodedError(Exception):
+class CodedError(NetloomError):
     """An error without a place in a model file. `exit_code`: of the command line; `str` is the text that it prints."""
 
     def __init__(self, code: str, message: str, help: str | None, exit_code: int) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from compiler.runtime.artifacts.results import BuildResult, RunResult
 from compiler.runtime.artifacts.run_folder import RunFolder, open_run_folder, utc_now
 from compiler.runtime.artifacts.safetensors import Reals, learned, put_weights
 from compiler.runtime.artifacts.trained import initial_weights
+from compiler.runtime.common.git import git_commit
 from compiler.runtime.common.hashes import model_hash
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.progress import Progress
@@ -80,9 +82,9 @@ def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
         }
         folder = open_run_folder(prepared.model.name, options.runs_dir, options.out)
         folder.record |= head
-        folder.record["model"]["from_run"] = _way(folder.final, data_folder(prepared.path))
+        folder.record["model"]["from_run"] = _way(folder.final, options.folder or data_folder(prepared.path))
         result = _recorded(_Job(prepared, options, progress, times, resumed, given, built, folder))
-        return _with_plots(result, prepared.model, folder, times)
+        return _with_plots(result, prepared.model, folder, times) if options.plots else result
 
 
 @dataclass(frozen=True)
@@ -258,10 +260,11 @@ def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str
         "name": model.name,
         "model": {
             "file": str(prepared.path),
-            "folder": str(data_folder(prepared.path)),
+            "folder": str(options.folder or data_folder(prepared.path)),
             "hash": model_hash(model),
         },
         "settings": dict(options.set),
+        "data": None if options.data is None else str(options.data.resolve()),
         "params": {p.name: p.value for p in model.params},
         "numerics": {"precision": model.numerics.precision, "order": model.numerics.order},
         "seed": prepared.seed,
@@ -271,6 +274,8 @@ def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str
         "flags": list(artifact.flags),
         "key": artifact.key,
         "compiled": artifact.compiled,
+        "command": sys.argv if Path(sys.argv[0]).name == "netloom" else None,
+        "git": git_commit(prepared.path.parent),
         "python": platform.python_version(),
         "system": platform.platform(),
     }
@@ -297,5 +302,5 @@ def _write_model(prepared: Prepared, options: Options, folder: Path) -> None:
     """model.yaml: the model with all `use` expanded."""
     from compiler.runtime.artifacts.expanded import expanded_yaml
 
-    text = expanded_yaml(prepared.path, options.set)
+    text = expanded_yaml(prepared.path, options.set, options.folder)
     write_text(folder / "model.yaml", text, "the model")

@@ -23,6 +23,7 @@ from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.passes.pipeline.lower import Lowered, lower
 from compiler.runtime.common.locks import lock_warnings, locked
 from compiler.runtime.common.options import Options
+from compiler.runtime.common.samples import data_of, headers_checked
 from compiler.runtime.common.timing import Times
 from compiler.runtime.resources.bill import Need, large, least_needs, needs_of, refuse
 from compiler.runtime.resources.bill import warnings as too_large
@@ -46,9 +47,17 @@ def load_checked(path: Path, options: Options, times: Times) -> tuple[l0.Model, 
         from compiler.frontend.load import load_model
 
         sink = Sink()
-        model = load_model(path, options.set, sink=sink, timed=times.steps_of("load"))
+        model = load_model(
+            path,
+            options.set,
+            sink=sink,
+            shown=None if options.folder is None else path.name,
+            folder=options.folder,
+            unread=frozenset() if options.data is None else frozenset({"data"}),
+            timed=times.steps_of("load"),
+        )
         refuse_two_halves(model)
-        model = with_options(model, options)
+        model = with_samples(with_options(model, options), options)
     return model, tuple(sink.items)
 
 
@@ -193,6 +202,25 @@ def with_options(model: l0.Model, options: Options) -> l0.Model:
             raise RunError("E0912", "--epochs is at least 1", exit_code=2)
         train = replace(train, epochs=options.epochs)
     return replace(model, numerics=numerics, simulate=simulate, train=train)
+
+
+def with_samples(model: l0.Model, options: Options) -> l0.Model:
+    """`model` trained on the samples that the options name. Raises RunError (E0912, E0917, exit 2)."""
+    if options.data is None and options.validation is None:
+        return model
+    train, network = model.train, model.network
+    if train is None or network is None:
+        raise RunError("E0912", "--data and --validation are for models with `train`", exit_code=2)
+    data = train.data
+    if options.data is not None:
+        read = {name for name, _, _ in data.arrays}
+        wanted = [i for i in network.inputs if i.name in read]
+        data = replace(data_of(options.data, wanted, model), validation=data.validation, shuffle=data.shuffle)
+        headers_checked(data, wanted)
+    if options.validation is not None:
+        last = int(options.validation) if options.validation >= 1 else 0
+        data = replace(data, validation=l0.Kept(0.0, last=last) if last else options.validation)
+    return replace(model, train=replace(train, data=data))
 
 
 def _frozen(names: tuple[str, ...], model: l0.Model) -> tuple[str, ...]:

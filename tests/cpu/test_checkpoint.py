@@ -11,9 +11,9 @@ from safetensors.numpy import load_file
 
 from backends.cpu.backend import CpuBackend
 from backends.cpu.emit.emit import emit
-from compiler import run
 from compiler.layout.plan_memory import place
 from compiler.passes.pipeline.lower import Lowered, lower
+from netloom import run
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler import check, predict, run
 from compiler.runtime.common.options import Options
 from compiler.runtime.inference.evaluate import evaluate_file
 from compiler.runtime.training.data import split
+from netloom import check, predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")

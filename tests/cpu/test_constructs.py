@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler import run
 from compiler.core.errors import ModelError
 from compiler.frontend.language.recording import RECORD
 from compiler.frontend.language.spiking.connect import CONNECT
 from compiler.frontend.language.spiking.currents import LIBRARY_CURRENTS
 from compiler.frontend.language.spiking.synapses import LIBRARY_SYNAPSES
 from compiler.frontend.load import load_model
+from netloom import run
 from tests.construct_runs import compare, construct, results, stored_results, write_construct
 from tests.constructs import CONNECTING, CONSTRUCTS, CURRENTS, GRID, LIBRARY, LINE, PLANES, RECORDS, connected
 

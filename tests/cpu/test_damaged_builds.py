@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler import build, run
 from compiler.runtime.artifacts.build_folder import STAMP
+from netloom import build, run
 from tests.cpu.models_for_runs import NOISY, write
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")

@@ -16,11 +16,11 @@ import h5py
 import numpy as np
 import pytest
 
-from compiler import build, predict, run
 from compiler.core.disk import unwritable
 from compiler.core.errors import RunError
 from compiler.runtime.inference.predict import write_npz
 from compiler.runtime.plots import plots
+from netloom import build, predict, run
 from tests.cpu.models_for_runs import DIGITS, NOISY, write
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
@@ -85,7 +85,7 @@ def test_recording(here: Path, size: int) -> None:
 
 UNFORESEEN = """
 import resource, sys
-from compiler import run
+from netloom import run
 from compiler.runtime.record import growing
 from compiler.core.errors import RunError
 growing.require_room = lambda *_: None  # another process fills the disk

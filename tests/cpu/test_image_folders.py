@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from compiler import check, run
 from compiler.core.errors import RunError
 from compiler.files.array_files import headers, read_array
 from compiler.runtime.common.options import Options
 from compiler.runtime.inference.evaluate import evaluate_file
 from compiler.runtime.inference.predict import predict_file
+from netloom import check, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, equal
 

@@ -18,8 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compiler import run
-from compiler.cli.doctor import examine
+from compiler.cli.actions.doctor import examine
 from compiler.core.disk import scratch_folder
 from compiler.core.errors import RunError
 from compiler.runtime.artifacts.checkpoint import latest_checkpoint, read_position, resumable
@@ -27,6 +26,7 @@ from compiler.runtime.common.options import Options
 from compiler.runtime.common.progress import LineProgress
 from compiler.runtime.execute import run_model
 from compiler.runtime.record.superblock import lookup3, unmark
+from netloom import run
 from tests.construct_runs import write_construct
 from tests.constructs import CONSTRUCTS
 from tests.cpu.killed_runs import Snapshots, left_behind, partial_folder, same_end

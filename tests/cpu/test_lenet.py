@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from compiler import run
 from compiler.runtime.artifacts.results import RunResult
+from netloom import run
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 

@@ -12,10 +12,10 @@ import pytest
 from backends.cpu.backend import CpuBackend
 from backends.protocol import Backend
 from backends.reference.load import ReferenceInstance
-from compiler import build
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged, MergedPhase
 from compiler.passes.pipeline.lower import Lowered, lower
+from netloom import build
 from tests.numeric.simulated import Simulated, model_of, run, simulate, start
 from tests.numeric.trained import load
 

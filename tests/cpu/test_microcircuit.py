@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from backends.registry import backend
-from compiler import run
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline.lower import lower
+from netloom import run
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 

@@ -11,12 +11,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from backends.registry import backend
-from compiler import check, evaluate, predict, run
 from compiler.core.errors import ModelError, RunError
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.pipeline.predict import lower_predict
 from compiler.runtime.artifacts.results import RunResult
+from netloom import check, evaluate, predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.networks_for_use import samples, write_network
 

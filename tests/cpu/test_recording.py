@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from compiler import run
+from netloom import run
 
 MODEL = """
 language: 1

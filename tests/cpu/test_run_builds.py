@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler import build, run
+from netloom import build, run
 from tests.cpu.models_for_runs import DIGITS, NOISY, write
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")

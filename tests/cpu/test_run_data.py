@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler import run
 from compiler.core.errors import ModelError
 from compiler.files.array_files import headers, read_array
 from compiler.ir.level0.model import Kept
 from compiler.runtime.common.options import Options
 from compiler.runtime.inference.evaluate import evaluate_file
 from compiler.runtime.training.data import split
+from netloom import run
 from tests.cpu.models_for_runs import DIGITS, write
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")

@@ -15,12 +15,12 @@ import pytest
 from safetensors.numpy import load_file
 
 from backends.stopwatch import processor
-from compiler import run
 from compiler.core.errors import RunError
 from compiler.runtime.artifacts.results import RunResult
 from compiler.runtime.common.options import Options
 from compiler.runtime.execute import run_model
 from compiler.runtime.record.growing import SORTING
+from netloom import run
 from tests.cpu.models_for_runs import NOISY, without, write
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from compiler import run
 from compiler.core.errors import RunError
 from compiler.runtime.artifacts.results import RunResult
 from compiler.runtime.common.options import Options
 from compiler.runtime.execute import run_model
 from compiler.runtime.training.data import as_batches, epoch_order, split
+from netloom import run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_spiking import Signalling
 

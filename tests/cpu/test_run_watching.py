@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from compiler import evaluate, predict, run
 from compiler.core.errors import RunError
 from compiler.ir.level0.model import Plateau, Stop, Watched
 from compiler.passes.pipeline.lower import lower
@@ -22,6 +21,7 @@ from compiler.runtime.common.options import Options
 from compiler.runtime.common.watch import best_epoch, plateau_factor, stops
 from compiler.runtime.execute import run_model
 from compiler.runtime.plots.plots import training_figure
+from netloom import evaluate, predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_spiking import Signalling
 from tests.cpu.test_run_training import last_state, rows, same_training

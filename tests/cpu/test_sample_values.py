@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.registry import backend
-from compiler import evaluate, predict, run
 from compiler.core.errors import ModelError, RunError
 from compiler.core.strict_json import dumps
 from compiler.files.sample_checks import sample_checks
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
+from netloom import evaluate, predict, run
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 

@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from backends.cpu.backend import CpuBackend
-from compiler import build, run
 from compiler.core.errors import Interrupted
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.plots import plots
 from compiler.runtime.prepare import prepare
+from netloom import build, run
 from tests.cpu.models_for_runs import NOISY, write
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
@@ -110,12 +110,13 @@ def test_while_the_compiler_works(here: Path, root: Path, tmp_path: Path) -> Non
     wait_for(lambda: not child.exists() or child.read_text().split()[2] == "Z")
 
 
-def test_at_any_moment(here: Path, root: Path) -> None:
+@pytest.mark.parametrize("seed", [5, pytest.param(6, marks=pytest.mark.slow)])
+def test_at_any_moment(here: Path, root: Path, seed: int) -> None:
     """A long run: at any time of the signal, it ends promptly with valid files, and reports the signal."""
     path = write(here, NOISY.replace("duration: 60 ms", "duration: 4000 s"))
     build(path)
-    rng = random.Random(5)
-    for number in SIGNALS * 2:
+    rng = random.Random(seed)
+    for number in SIGNALS:
         process = start(here, root, "run", str(path))
         time.sleep(rng.uniform(0.15, 1.6))
         end(process, number)

@@ -9,9 +9,9 @@ import libsonata
 import numpy as np
 import pytest
 
-from compiler import run
 from compiler.core.errors import ModelError
 from compiler.runtime.record.growing import SORTING
+from netloom import run
 
 pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
 

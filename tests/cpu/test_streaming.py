@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from backends.registry import backend
-from compiler import predict, run
 from compiler.files.array_rows import array_parts, open_rows
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
 from compiler.runtime.inference.evaluate import evaluate_file
+from netloom import predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, OWN, equal, write_csv, write_idx
 
@@ -226,7 +226,7 @@ def test_a_file_that_ends_early(here: Path) -> None:
 
 PEAK = """
 import sys
-from compiler import predict, run
+from netloom import predict, run
 run(sys.argv[1])
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler import run
+from netloom import run
 
 pytestmark = pytest.mark.usefixtures("cc")
 

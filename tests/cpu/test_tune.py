@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 import compiler.tune.measure as module
 from backends.cpu.backend import LANES, CpuBackend
 from backends.protocol import Instance
-from compiler import build
 from compiler.cli.app import app
 from compiler.core.errors import RunError
 from compiler.ir.level2.program import Merged, Order
@@ -26,6 +25,7 @@ from compiler.strategies import pins
 from compiler.strategies.pins import problem_digest, structure_digest
 from compiler.strategies.variants import identity, text_of, ways
 from compiler.tune.measure import Site, Timer, alone, measure
+from netloom import build
 from tests.cpu.contractions import Conv, conv, dense, gradient
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_sequence_strategies import attention, steps_dense
@@ -195,10 +195,10 @@ def test_the_command(model: Path) -> None:
     found = json.loads(done.stdout)
     assert found["file"] == str(model.with_suffix(".lock"))
     assert "train/logits.weight.grad" in found["contractions"]
-    explained = runner.invoke(app, ["explain", str(model)])
+    explained = runner.invoke(app, ["explain", str(model), "--details", "all"])
     assert "train: hidden.sum" in explained.stdout
     assert "(model.lock: " in explained.stdout
-    assert "model.lock" not in runner.invoke(app, ["explain", str(model), "--no-lock"]).stdout
+    assert "model.lock" not in runner.invoke(app, ["explain", str(model), "--details", "all", "--no-lock"]).stdout
     assert runner.invoke(app, ["run", str(model), "--quiet", "--epochs", "1"]).exit_code == 0
     model.with_suffix(".lock").write_text("{")
     broken = runner.invoke(app, ["build", str(model)])

@@ -157,7 +157,7 @@ def test_full_buffers_stop_the_loop(tmp_path: Path, root: Path) -> None:
 @pytest.mark.parametrize("name", ["lenet_digits", "custom_optimizer"])
 def test_training_follows_the_cpu(tmp_path: Path, root: Path, name: str) -> None:
     """Losses of the first epochs; sums are in another order, so they agree to rounding that has grown since."""
-    from compiler import run
+    from netloom import run
 
     rows = {}
     for target in ("cpu", "cuda"):
@@ -171,7 +171,7 @@ def test_training_follows_the_cpu(tmp_path: Path, root: Path, name: str) -> None
 def test_a_run_from_the_file_gives_the_spikes_of_the_cpu(tmp_path: Path, root: Path) -> None:
     import h5py
 
-    from compiler import run
+    from netloom import run
 
     events = {}
     for target in ("cpu", "cuda"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler import run
+from netloom import run
 from tests.construct_runs import compare, construct, results, stored_results, write_construct
 from tests.constructs import CONSTRUCTS
 

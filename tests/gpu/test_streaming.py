@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler import run
 from compiler.runtime.artifacts.results import RunResult
+from netloom import run
 
 pytestmark = pytest.mark.gpu
 

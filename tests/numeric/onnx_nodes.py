@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from compiler import predict
 from compiler.core.errors import RunError
 from compiler.interchange.onnx.import_file import Imported, import_file
+from netloom import predict
 
 OPERATORS = (
     "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "Attention", "AveragePool",

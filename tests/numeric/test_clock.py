@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from backends.cuda.emit.emit import emit as emit_cuda
 from backends.registry import backend
-from compiler import run
 from compiler.core.errors import ModelError, RunError
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.clock import WARMUP
+from netloom import run
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.usefixtures("cc")

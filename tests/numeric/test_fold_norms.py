@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler import predict
 from compiler.frontend.load import load_model
 from compiler.passes.tensors.fold_norms import Fold, fold_norms, folded
+from netloom import predict
 from tests.cpu.networks_for_use import samples, write_network
 
 IMAGE = "{x: {shape: [4, 7, 6]}}"

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from backends.registry import backend
-from compiler import run
 from compiler.core.errors import RunError
 from compiler.ir.level0.model import Send, Set
 from compiler.passes.model.freeze_learning import freeze_learning, frozen_synapse
 from compiler.passes.pipeline.lower import lower
+from netloom import run
 from tests.numeric.simulated import Array, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -51,8 +51,18 @@ def test_all_are_here() -> None:
     assert sorted(SOURCES) == sorted(LIBRARY_CURRENTS)
 
 
-@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_cpu_and_reference_agree_bit_for_bit(tmp_path: Path, precision: str) -> None:
+    agree(tmp_path, precision)
+
+
+@pytest.mark.usefixtures("quickly_compiled")  # stays for what comes after it
+def test_they_agree_with_little_optimization(tmp_path: Path) -> None:
+    agree(tmp_path, "float32")
+
+
+def agree(tmp_path: Path, precision: str) -> None:
     populations = "\n".join(f"  p_{n}: {{neuron: {n}, size: 4, params: {{{p}}}}}" for n, p in DRIVES.items())
     inputs = "\n".join(
         f"  {n}_{into}: {{to: p_{target}, current: {{into: {into}, source: {n}, params: {{{p}}}}}}}"

@@ -11,7 +11,6 @@ import onnx
 import onnxruntime
 import pytest
 
-from compiler import predict
 from compiler.core.errors import RunError
 from compiler.expr.activations import ACTIVATIONS
 from compiler.frontend.load import load_model
@@ -20,6 +19,7 @@ from compiler.interchange.onnx.import_file import import_file
 from compiler.passes.pipeline.predict import lower_predict
 from compiler.runtime.artifacts.safetensors import learned
 from compiler.runtime.common.options import Options
+from netloom import predict
 from tests.cpu.networks_for_use import PLAIN, random_weights, samples, write_network
 
 SIGNAL, IMAGE, CUBE = "{x: {shape: [4, 9]}}", "{x: {shape: [4, 9, 8]}}", "{x: {shape: [2, 5, 4, 6]}}"

@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler import predict
 from compiler.core.errors import RunError
 from compiler.interchange.onnx.import_file import import_file
+from netloom import predict
 
 
 @pytest.mark.slow

@@ -14,10 +14,10 @@ from backends.cuda.emit.emit import emit as emit_cuda
 from backends.cuda.run.backend import CudaBackend
 from backends.reference import philox
 from backends.registry import backend
-from compiler import run
 from compiler.ir.level0.streams import stream_key
 from compiler.ir.level2.program import Connect, Merged
 from compiler.passes.pipeline.lower import lower
+from netloom import run
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 from tests.numeric.simulated import run as run_steps
 from tests.numeric.simulated import start as load

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import kurtosis, skew
 
-from compiler import run
+from netloom import run
 from tests.construct_runs import compare, results, stored_results
 from tests.numeric.simulated import model_of
 

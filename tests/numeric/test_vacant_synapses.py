@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from backends.reference import philox
-from compiler import run
 from compiler.ir.level0.streams import stream_key
+from netloom import run
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 from tests.numeric.simulated import run as run_steps
 from tests.numeric.simulated import start as load

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from compiler import run
 from compiler.frontend.load import load_model
 from compiler.runtime.plots import plots
+from netloom import run
 from tests.construct_runs import results
 from tests.property.random_layers import data, layer_model
 from tests.property.random_spiking import spiking_model

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import compiler
+import netloom
 from backends.protocol import BackendError
-from compiler import build, check, evaluate, predict, run
 from compiler.cli.errors import complain, show
 from compiler.core.errors import ModelError, RunError
+from netloom import build, check, evaluate, predict, run
 from tests.unit.test_cli import TINY
 
 WRONG = """\
@@ -99,6 +99,8 @@ WRONG_ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "layers": (None, 1, [1]),
     "batch": (0, 1.5, "8", True),
     "data": (3,),
+    "validation": (-0.1, "0.2", True),
+    "plots": (None, 1, "yes"),
 }
 FUNCTIONS = (check, build, run, evaluate, predict)
 
@@ -139,4 +141,4 @@ def test_what_may_be_given(tiny: Path) -> None:
     result = run(str(tiny), "reference", {"n": np.int32(4)}, seed=np.int64(3), duration="0.01 s", verify=np.bool_(True),
                  build_dir=str(tiny.parent / "b"), runs_dir=folder)  # type: ignore[arg-type]  # fmt: skip
     assert result.record["seed"] == 3 and result.record["params"]["n"] == 4 and result.folder.parent == folder
-    assert compiler.check(tiny, {"n": "5"}) == []
+    assert netloom.check(tiny, {"n": "5"}) == []

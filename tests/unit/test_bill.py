@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 import compiler.runtime.resources.bill as bill
 from backends.reference.load import ReferenceInstance
 from backends.registry import backend
-from compiler import run
 from compiler.cli import app as cli_app
 from compiler.core.errors import ModelError
 from compiler.frontend.load import load_model
@@ -29,6 +28,7 @@ from compiler.passes.relations.expected_sizes import DRAWN, least_bytes, overlap
 from compiler.runtime.common.options import Options
 from compiler.runtime.resources.recorded import SPIKE_RATE, written_by
 from compiler.runtime.resources.room import Room, disk_room, memory_room
+from netloom import run
 from tests.construct_runs import construct
 from tests.constructs import CONSTRUCTS
 from tests.numeric.simulated import model_of

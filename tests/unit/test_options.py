@@ -13,11 +13,11 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from compiler import build, check, evaluate, predict, run
 from compiler.cli.app import app
 from compiler.core.errors import RunError
 from compiler.runtime.common import options as described
 from compiler.runtime.common.options import DEFAULTS, DESCRIBED, TYPES, Options
+from netloom import build, check, evaluate, predict, run
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {f.__name__: f for f in (check, build, run, evaluate, predict)}
 RUNNERS = {
@@ -54,6 +54,8 @@ def value_of(name: str) -> tuple[Any, list[str]]:
     if kind == tuple[str, ...]:
         return ("a", "b"), [flag, "a", flag, "b"]
     text = option.choices[-1] if option.choices else "7"
+    if kind == float | None:
+        return 7.0, [flag, text]
     return (int(text) if kind == int | None else text), [flag, text]
 
 
@@ -87,7 +89,7 @@ def test_the_python_function_has_every_option_of_the_command(command: str, name:
         assert parameter.default in (getattr(DEFAULTS, name), str(getattr(DEFAULTS, name)))
     if command != "check" and (command, name) in SHARED:
         typed = commands()[command][name].default
-        assert typed in (None, str(getattr(DEFAULTS, name)), getattr(DEFAULTS, name)) or name == "lock"
+        assert typed in (None, str(getattr(DEFAULTS, name)), getattr(DEFAULTS, name)) or name in ("lock", "plots")
 
 
 @pytest.mark.parametrize("command", FUNCTIONS)

@@ -9,9 +9,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from backends.registry import backend
-from compiler import predict
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.predict import lower_predict
+from netloom import predict
 from tests.cpu.networks_for_use import samples, write_network
 
 pytestmark = pytest.mark.usefixtures("cc")

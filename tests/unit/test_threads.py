@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler import build, check, run
 from compiler.core.errors import ModelError
+from netloom import build, check, run
 from tests.unit.test_cli import TINY
 
 

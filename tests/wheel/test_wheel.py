@@ -96,7 +96,7 @@ def test_wheel_holds_what_the_packages_read(wheel: Path, root: Path) -> None:
     wanted = {
         str(path.relative_to(root))
         for pattern in ("*.j2", "*.h", "*.py", "py.typed")
-        for package in ("compiler", "backends")
+        for package in ("netloom", "compiler", "backends")
         for path in (root / package).rglob(pattern)
         if "__pycache__" not in path.parts
     }
@@ -139,8 +139,8 @@ def test_library_model_runs(installed: Installed, tmp_path: Path) -> None:
 
 
 def test_starter_models_run(installed: Installed, root: Path, tmp_path: Path) -> None:
-    """Both, with data and a schema that came with the wheel; the run is used from another folder."""
-    for kind in ("spiking", "network"):
+    """All, with data and a schema that came with the wheel; the run is used from another folder."""
+    for kind in ("spiking", "e_i", "stdp", "network", "cnn", "text", "autoencoder"):
         installed.command("netloom", "init", f"{kind}/model", "--kind", kind, cwd=tmp_path)
         first = (tmp_path / kind / "model.yaml").read_text().splitlines()[0]
         schema = Path(url2pathname(urlparse(first.partition("$schema=")[2]).path))

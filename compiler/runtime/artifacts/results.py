@@ -52,6 +52,8 @@ class RunResult:
     signal: int | None = None
     record: Mapping[str, Any] = field(default_factory=dict, repr=False)
     course: str | None = None
+    kept: object = field(default=None, repr=False, compare=False)
+    """What removes a temporary folder when nothing refers to the result any more."""
 
     def spikes(self, population: str) -> tuple[Floats, npt.NDArray[np.int64]]:
         """(times in ms, neuron indices) of a recorded population, by time, then index. Raises KeyError."""
@@ -87,3 +89,20 @@ class RunResult:
     def history(self) -> list[dict[str, float]]:
         """The lines of metrics.jsonl, one per epoch; nan where a number is not defined."""
         return read_metrics(self.folder)
+
+
+def open_result(folder: Path) -> RunResult:
+    """The result of a run directory, however the run ended; expectations are in `record`. Raises RunError (E0916)."""
+    from compiler.runtime.artifacts.trained import record_of_run
+
+    record = record_of_run(folder)
+    summary = record.get("summary") or {}
+    return RunResult(
+        folder,
+        str(record.get("status")),
+        summary.get("rates_hz") or {},
+        summary.get("spikes") or {},
+        summary.get("metrics") or {},
+        warnings=tuple(record.get("warnings") or ()),
+        record=record,
+    )

@@ -54,7 +54,7 @@ def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
     sink = Sink()
     unread = frozenset({"init"} if data else {"init", "data"})
     if source.is_dir():
-        record = _record(source)
+        record = record_of_run(source)
         numerics = record["numerics"]
         options = replace(
             options,
@@ -95,6 +95,11 @@ def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sin
     raise ModelError(replace(d, help=help) if d.code in _NOT_THERE else d for d in first)
 
 
+def model_of_run(source: Path, unread: frozenset[str] = frozenset({"init", "data", "weights"})) -> l0.Model:
+    """The model of a run directory as it ran, without the files in `unread`. Raises ModelError, RunError (E0916)."""
+    return _of_run(source, record_of_run(source)["model"], Options(), Sink(), unread)
+
+
 def data_folders(source: Path, record: Mapping[str, Any]) -> tuple[Path, ...]:
     """Candidates for the folder that paths of a run's model count from: the folder of the model file at the time of
     the run, or the one that was moved together with the run."""
@@ -106,7 +111,13 @@ def data_folders(source: Path, record: Mapping[str, Any]) -> tuple[Path, ...]:
     return (first,) if moved == first else (first, moved)
 
 
-def _record(folder: Path) -> Mapping[str, Any]:
+def samples_of_run(source: Path) -> str | None:
+    """The file of samples that a run directory was trained on in place of its model's; None where there was none."""
+    found = record_of_run(source).get("data") if source.is_dir() else None
+    return found if isinstance(found, str) else None
+
+
+def record_of_run(folder: Path) -> Mapping[str, Any]:
     """run.json of a run directory. Raises RunError (E0916)."""
     try:
         record: Mapping[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import RunError
 
@@ -116,3 +118,12 @@ def names_of(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, Sequence) and all(isinstance(item, str) for item in value):
         return tuple(value)
     raise _refused(name, "a name or a list of names", value)
+
+
+def number_or_none(name: str, value: Any, least: float) -> float | None:
+    """A number of at least `least`, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not value >= least:
+        raise _refused(name, f"a number of at least {least:g}", value)
+    return float(value)

@@ -22,6 +22,7 @@ from compiler.runtime.common.arguments import (
     flag,
     integer_or_none,
     names_of,
+    number_or_none,
     path_of,
     path_or_none,
     settings_of,
@@ -60,6 +61,12 @@ _DURATION = Option(
     "Simulated time instead of the model's, such as '2 s'.", partial(text_or_none, wanted="a time such as '200 ms'")
 )
 _EPOCHS = Option("Epochs instead of the model's.", partial(integer_or_none, least=1))
+_DATA = Option("Samples to train on in place of the model's: any data file, or a folder of images.", path_or_none)
+_VALIDATION = Option(
+    "The part of the samples that is kept for validation, or from 1 on how many of the last ones, instead of the "
+    "model's `split`.",
+    partial(number_or_none, least=0.0),
+)
 _RESUME = Option("A run directory or checkpoint to go on from, bit for bit.", path_or_none)
 _ARCH = Option(
     "The GPU's architecture, such as sm_90.",
@@ -91,6 +98,12 @@ class Options:
     weights: Annotated[Path | None, _WEIGHTS] = None
     lock: Annotated[bool, Option("Leave out the lock file that `tune` wrote.", flag)] = True
     """Use the lock file beside the model, if there is one. On the command line the flag `--no-lock`."""
+    data: Annotated[Path | None, _DATA] = None
+    validation: Annotated[float | None, _VALIDATION] = None
+    plots: Annotated[bool, Option("Draw no plots.", flag)] = True
+    """Draw what `plots` asks for. On the command line the flag `--no-plots`."""
+    folder: Path | None = None
+    """Where the paths in the model count from, instead of the folder of the file; for texts (netloom/model.py)."""
     freeze: Annotated[tuple[str, ...], _FREEZE] = ()
     """In place of what `simulate: {freeze: ...}` names."""
 
@@ -103,7 +116,11 @@ class Options:
 TYPES: Final = MappingProxyType(get_type_hints(Options))
 """The type of each field."""
 DESCRIBED: Final[Mapping[str, Option]] = MappingProxyType(
-    {name: hint.__metadata__[0] for name, hint in get_type_hints(Options, include_extras=True).items()}
+    {
+        name: hint.__metadata__[0]
+        for name, hint in get_type_hints(Options, include_extras=True).items()
+        if hasattr(hint, "__metadata__")
+    }
 )
 DEFAULTS: Final = Options()
 
@@ -130,13 +147,19 @@ class BuildOptions(TrainedOptions, total=False):
     lock: bool
 
 
-class RunOptions(BuildOptions, total=False):
+class FitOptions(BuildOptions, total=False):
     duration: str | None
     epochs: int | None
     out: PathArgument | None
     resume: PathArgument | None
     runs_dir: PathArgument
+    plots: bool
     freeze: str | Sequence[str]
+
+
+class RunOptions(FitOptions, total=False):
+    data: PathArgument | None
+    validation: float | None
 
 
 def checked(given: Mapping[str, Any]) -> Options:

@@ -31,6 +31,15 @@ class ProgressWithNotes(Protocol):
     def tell(self, text: str) -> None: ...
 
 
+@runtime_checkable
+class ProgressWithEpochs(Protocol):
+    """A progress that is told the metrics of each epoch."""
+
+    def epoch(self, row: dict[str, float]) -> bool:
+        """`row`: the line of metrics.jsonl. True ends the training."""
+        ...
+
+
 class SilentProgress:
     """Shows nothing."""
 

@@ -25,15 +25,15 @@ from compiler.passes.layers.load_data import DataSet, load_data
 from compiler.passes.pipeline.lower import lower_evaluation
 from compiler.runtime.artifacts.build_folder import build_into
 from compiler.runtime.artifacts.safetensors import learned, put_weights
-from compiler.runtime.artifacts.trained import Trained, open_trained
+from compiler.runtime.artifacts.trained import Trained, open_trained, samples_of_run
 from compiler.runtime.common.metrics import confusion_of, metrics_of
 from compiler.runtime.common.options import Options
+from compiler.runtime.common.samples import data_of, headers_checked
 from compiler.runtime.prepare import refuse_options
 from compiler.runtime.resources.bill import refuse_memory
 from compiler.runtime.training.data import split
 from compiler.runtime.training.feed import Feed
 from compiler.runtime.training.run_training import take_sums
-from compiler.runtime.training.samples import data_of, headers_checked
 
 PHASE = "eval"
 
@@ -52,6 +52,9 @@ class EvaluateResult:
 
 def evaluate_file(source: Path, options: Options, data: Path | None = None) -> EvaluateResult:
     """Loss and metrics of `source` (a run directory or model file). Raises ModelError, BackendError, RunError."""
+    if data is None and (other_data := samples_of_run(source)) is not None:
+        help = f"name the samples that are to be measured: `--data {other_data}`"
+        raise RunError("E0912", f"`{source}` was not trained on the samples that its model names", help, exit_code=2)
     trained = open_trained(source, options, data=data is None)
     train, network = trained.model.train, trained.model.network
     if train is None or network is None:

@@ -30,9 +30,9 @@ from compiler.runtime.artifacts.safetensors import learned, put_weights
 from compiler.runtime.artifacts.trained import Trained, open_trained
 from compiler.runtime.common.arrays import read_logical
 from compiler.runtime.common.options import Options
+from compiler.runtime.common.samples import Samples, from_caller, from_file, readable
 from compiler.runtime.prepare import refuse_options
 from compiler.runtime.resources.bill import refuse_memory
-from compiler.runtime.training.samples import Samples, from_caller, from_file, readable
 
 BATCH = 64
 """The default batch size."""

@@ -28,6 +28,7 @@ from compiler.runtime.plots.style import COLORS, new_figure
 from compiler.runtime.plots.synapses import evolution, histogram, matrix
 
 MISSING: Final = "no plots were made: matplotlib is not installed (pip install 'netloom[plot]')"
+IMAGES: Final = ("png", "svg", "pdf")
 MOST_DOTS: Final = 200_000  # spikes that a raster shows; of more, an even selection of neurons
 MOST_LINES: Final = 12  # neurons of a population that a trace shows
 DRAWING: Final = threading.Lock()
@@ -52,9 +53,16 @@ def wanted_plots(model: l0.Model) -> tuple[l0.Plot, ...]:
     return plots
 
 
-def draw_plots(folder: Path, model: l0.Model, window: Window | None = None) -> Plotted:
-    """Draw what the model asks for into `folder/plots`. `window`: the steps of a simulation whose records are there
-    (None: all of them)."""
+def draw_plots(
+    folder: Path,
+    model: l0.Model,
+    window: Window | None = None,
+    only: tuple[str, ...] = (),
+    images: tuple[str, ...] = ("png", "svg"),
+    out: Path | None = None,
+) -> Plotted:
+    """Draw what the model asks for into `folder/plots`, or `out`. `window`: the steps of a simulation whose records are
+    there (None: all of them); `only`: kinds of plots; `images`: of IMAGES."""
     plots = wanted_plots(model)
     if not plots:
         return Plotted(())
@@ -75,15 +83,16 @@ def draw_plots(folder: Path, model: l0.Model, window: Window | None = None) -> P
     }
     with DRAWING, matplotlib.rc_context(style):
         for number, plot in enumerate(plots):
-            figure = _figure(folder, model, plot, window)
+            figure = _figure(folder, model, plot, window) if not only or plot.kind in only else None
             if figure is None:
                 continue
             same = [p for p in plots[:number] if p.kind == plot.kind]
             name = plot.kind if not same else f"{plot.kind}_{len(same) + 1}"
-            for suffix in ("png", "svg"):
+            for suffix in images:
                 file = f"plots/{name}.{suffix}"
-                metadata = {"Date": None} if suffix == "svg" else None
-                with new_file(folder / file, "a plot") as stream:
+                dated = {"svg": "Date", "pdf": "CreationDate"}
+                metadata = {dated[suffix]: None} if suffix in dated else None
+                with new_file(folder / file if out is None else out / f"{name}.{suffix}", "a plot") as stream:
                     figure.savefig(stream, format=suffix, dpi=150, metadata=metadata)
                 files.append(file)
     return Plotted(tuple(files))

@@ -30,6 +30,9 @@ def _shuffled(count: int, seed: int, stream: str) -> npt.NDArray[np.int64]:
 def split(count: int, validation: float | l0.Kept, seed: int) -> tuple[Indices, Indices]:
     """(training, validation) indices, ascending; of a fraction, round(fraction * count) samples are kept for
     validation. Raises RunError (E0910) where strata cannot be read."""
+    if isinstance(validation, l0.Kept) and validation.last:
+        rows = np.arange(count, dtype=np.int32)
+        return np.split(rows, [count - validation.count(count)])[0], rows[count - validation.count(count) :]
     order = _shuffled(count, seed, "train/split")
     if not isinstance(validation, l0.Kept):
         kept = round(validation * count)

@@ -33,6 +33,7 @@ from compiler.passes.tensors.expand_updates import PLATEAU
 from compiler.runtime.artifacts.checkpoint import Position, best_of_checkpoint, save_checkpoint, write_tensors
 from compiler.runtime.common.arrays import read_logical
 from compiler.runtime.common.metrics import Sums, confusion_of, metrics_of, read_metrics
+from compiler.runtime.common.progress import ProgressWithEpochs
 from compiler.runtime.common.watch import best_epoch, plateau_factor, stops
 from compiler.runtime.health import Health
 from compiler.runtime.plots.confusion import CONFUSION
@@ -63,11 +64,12 @@ class _Loop:
     best: dict[str, AnyArray] = field(default_factory=dict)  # the best weights so far, if kept
     best_epoch: int = 0  # their epoch
     adopted: Path | None = None  # the checkpoint to resume from, until the run has its own
+    enough: bool = False  # the caller's function asked to stop after the epoch
 
     @property
     def ended(self) -> bool:
-        """Whether early stopping ends the training after the epochs that are done."""
-        return self.train.stop is not None and stops(self.history, self.train.stop)
+        """Whether early stopping, or the caller, ends the training after the epochs that are done."""
+        return self.enough or (self.train.stop is not None and stops(self.history, self.train.stop))
 
     @property
     def stopped(self) -> bool:
@@ -198,6 +200,8 @@ def _epoch(loop: _Loop, epoch: int, batch: int) -> int:
     last = [k for k in row if k != "seconds"][-1]
     loop.shown = f", loss {row['loss']:.3g}" + (f", {last} {row[last]:.3g}" if last != "loss" else "")
     loop.session.progress.update(epoch, f"epoch {epoch} of {train.epochs}{loop.shown}")
+    if isinstance(loop.session.progress, ProgressWithEpochs):
+        loop.enough = loop.session.progress.epoch(dict(row))
     return done
 
 

@@ -1,7 +1,7 @@
-"""The Python API: check, build and run a model file, as the command line does.
+"""What the commands do, as functions: check, build and run a model file, measure and use what it trained.
 
-    from compiler import check, build, run
-    result = run("models/cuba.yaml", set={"n_exc": 1600})
+    import netloom
+    result = netloom.run("models/cuba.yaml", set={"n_exc": 1600})
     times, neurons = result.spikes("exc")
 
 Assumes: paths as strings or Paths.
@@ -14,10 +14,11 @@ Does not: change the working directory or global state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import RunError
@@ -25,6 +26,7 @@ from compiler.runtime.artifacts.results import BuildResult, RunResult
 from compiler.runtime.common.arguments import flag, integer_or_none, names_of, path_of, path_or_none
 from compiler.runtime.common.options import (
     BuildOptions,
+    Options,
     PathArgument,
     RunOptions,
     Settings,
@@ -35,7 +37,8 @@ from compiler.runtime.common.options import (
 
 if TYPE_CHECKING:
     from backends.protocol import AnyArray
-    from compiler.runtime.training.samples import Samples
+    from compiler.runtime.common.samples import Samples
+    from compiler.sweep.run import SweepResult
 
 
 def check(
@@ -139,3 +142,58 @@ def predict(
     named, size = names_of("layers", layers), integer_or_none("batch", batch, 1)
     result = predict_file(path_of("source", source), samples, chosen, path_or_none("out", out), named, size)
     return dict(result.outputs)
+
+
+@accepts(RunOptions)
+def sweep(
+    path: PathArgument,
+    trials: Mapping[str, Any] | None = None,
+    target: str = "cpu",
+    set: Settings | None = None,
+    *,
+    seeds: int | Sequence[int] | None = None,
+    workers: int | None = None,
+    quiet: bool = True,
+    **options: Unpack[RunOptions],
+) -> SweepResult:
+    """Run a model for many settings, as `netloom sweep` does; the table of results.
+
+    `trials`: in place of the model's `sweep`, in the same form: {"grid": {"n": [1, 2]}}; `seeds`: a number, or the
+    seeds themselves; `workers`: processes (one per processor); `out`: the folder (sweeps/<name>). Trials that are
+    there already are not run again. Raises ModelError, RunError; what a trial raises is in its row.
+    """
+    return sweep_of(
+        path_of("path", path), trials, checked({"target": target, "set": set, **options}), seeds, workers, quiet
+    )
+
+
+DETERMINING = ("target", "precision", "order", "duration", "epochs", "data", "validation", "freeze", "weights")
+"""The options that results depend on, beside settings and seeds."""
+
+
+def sweep_of(
+    path: Path,
+    trials: Mapping[str, Any] | None,
+    chosen: Options,
+    seeds: int | Sequence[int] | None,
+    workers: int | None,
+    quiet: bool,
+) -> SweepResult:
+    """As `sweep`, with checked options."""
+    import os
+
+    from compiler.runtime.common.progress import progress
+    from compiler.sweep.plan import plan
+    from compiler.sweep.run import run_sweep
+
+    planned = plan(path, trials, seeds, chosen.set, {name: getattr(chosen, name) for name in DETERMINING})
+    count = integer_or_none("workers", workers, 1) or len(os.sched_getaffinity(0))
+    folder = chosen.out or Path("sweeps") / planned.name
+    return run_sweep(planned, replace(chosen, set={}), folder, count, progress(flag("quiet", quiet)))
+
+
+def open(path: PathArgument) -> RunResult:
+    """The result of a run directory, as `run` returned it. Raises RunError (E0916)."""
+    from compiler.runtime.artifacts.results import open_result
+
+    return open_result(path_of("path", path))

@@ -1,0 +1,242 @@
+"""A model that was loaded: from a file, a text or a dict.
+
+Assumes: compiler/runtime does the work.
+Guarantees: nothing is written but into temporary folders, which go with the objects that need them, unless `out` or
+`runs_dir` asks for a folder; what was compiled once is not compiled again while the Model lives, and after that it is
+in the cache.
+Does not: check the model when it is loaded (`check` does, and everything that uses it).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import RunError
+from compiler.runtime.artifacts.results import BuildResult, RunResult
+from compiler.runtime.common.arguments import flag, path_of
+from compiler.runtime.common.options import (
+    BuildOptions,
+    FitOptions,
+    Options,
+    PathArgument,
+    RunOptions,
+    Settings,
+    TrainedOptions,
+    checked,
+)
+from compiler.runtime.common.progress import Progress, SilentProgress, progress
+
+if TYPE_CHECKING:
+    from backends.protocol import AnyArray
+    from compiler.runtime.common.samples import Samples
+    from compiler.sweep.run import SweepResult
+    from netloom.samples import Arrays, Batches
+
+OnEpoch = Callable[[dict[str, float]], object]
+"""Is given `epoch`, `loss`, the metrics and `seconds` of each epoch; the training ends when it returns True."""
+
+
+class Model:
+    """A model file with its settings. `path`: of the file, or of a temporary one that holds the text."""
+
+    def __init__(self, path: Path, set: Settings | None, folder: Path | None, kept: object = None) -> None:
+        self.path, self.settings, self.folder = path, dict(set or {}), folder
+        self._temporary = tempfile.TemporaryDirectory(prefix="netloom-")
+        self._kept = kept
+        self._trained: RunResult | None = None
+
+    def __repr__(self) -> str:
+        return f"<netloom.Model {self.path.name}>"
+
+    def _options(self, target: str, given: Mapping[str, Any]) -> Options:
+        fields = {"build_dir": Path(self._temporary.name) / "build", **given}
+        return replace(checked({"target": target, "set": self.settings, **fields}), folder=self.folder)
+
+    # ----------------------------------------------------------------------------------- before a run
+
+    def check(self, target: str | None = None) -> list[Diagnostic]:
+        """Everything there is to say about the model; empty when it is right. With a `target` it is lowered, too."""
+        from compiler.runtime.prepare import check_model
+
+        options = self._options(target or "cpu", {})
+        return list(check_model(self.path, options, target is not None).diagnostics)
+
+    def show(self, target: str = "cpu") -> str:
+        """Populations, projections, layers with shapes, memory: what `netloom show` prints. Raises ModelError."""
+        from compiler.cli.errors import Format
+        from compiler.cli.show import show_summary
+
+        text = io.StringIO()
+        with redirect_stdout(text):
+            show_summary(self.path, self._options(target, {}), Format.human)
+        return text.getvalue()
+
+    def build(self, target: str = "cpu", **options: Unpack[BuildOptions]) -> BuildResult:
+        """Emit and compile. `build_dir`: where; else a temporary folder. Raises ModelError, BackendError, RunError."""
+        from compiler.runtime.execute import build_model
+
+        return build_model(self.path, self._options(target, options))[0]
+
+    # ------------------------------------------------------------------------------------------- runs
+
+    def run(self, target: str = "cpu", *, quiet: bool = True, **options: Unpack[RunOptions]) -> RunResult:
+        """Run the model from its beginning to its end, as `netloom run` does. Without `out` or `runs_dir` the result's
+        folder is temporary: it is removed when the result is no longer referred to, and plots are not drawn unless
+        `plots=True`. Raises ModelError, BackendError, RunError."""
+        return self._run(target, options, progress(flag("quiet", quiet)))
+
+    def _run(self, target: str, options: Mapping[str, Any], shown: Progress) -> RunResult:
+        from compiler.runtime.execute import run_model
+
+        if "out" in options or "runs_dir" in options:
+            return run_model(self.path, self._options(target, options), shown)
+        kept = tempfile.TemporaryDirectory(prefix="netloom-run-")
+        fields = {"plots": False, **options, "out": Path(kept.name) / "run"}
+        return replace(run_model(self.path, self._options(target, fields), shown), kept=kept)
+
+    def sweep(
+        self,
+        trials: Mapping[str, Any] | None = None,
+        target: str = "cpu",
+        *,
+        seeds: int | Sequence[int] | None = None,
+        workers: int | None = None,
+        quiet: bool = True,
+        **options: Unpack[RunOptions],
+    ) -> SweepResult:
+        """Run the model for many settings; see `netloom.sweep`. Raises ModelError, RunError."""
+        from netloom.functions import sweep_of
+
+        return sweep_of(self.path, trials, self._options(target, options), seeds, workers, quiet)
+
+    # -------------------------------------------------------------------------------------- training
+
+    def fit(
+        self,
+        data: Arrays | Batches | None = None,
+        validation: Arrays | float | None = None,
+        *,
+        target: str = "cpu",
+        on_epoch: OnEpoch | None = None,
+        quiet: bool = True,
+        **options: Unpack[FitOptions],
+    ) -> RunResult:
+        """Train the network.
+
+        `data`: arrays by input, the first axis of each counting samples, or an iterable of such maps (batches of any
+        size, taken once); None: what the model file names. `validation`: arrays like them, or the part that is kept;
+        None: what the model's `split` says. `on_epoch` is called after each epoch with its metrics and ends the
+        training by returning True. The weights are those of the result, and of this model for `evaluate` and
+        `predict`. Everything else is as in `run`. Raises ModelError, BackendError, RunError.
+        """
+        shown: Progress = progress(flag("quiet", quiet))
+        if on_epoch is not None:
+            shown = _Told(shown, on_epoch)
+        held = validation if isinstance(validation, Mapping) else None
+        fields: dict[str, Any] = dict(options)
+        if validation is not None and held is None:
+            fields["validation"] = validation
+        if data is None:
+            if held is not None:
+                raise RunError("E0912", "arrays for `validation` go with arrays as `data`", exit_code=2)
+            result = self._run(target, fields, shown)
+        else:
+            from netloom.samples import write_samples
+
+            with tempfile.TemporaryDirectory(prefix="netloom-data-") as folder:
+                written = write_samples(data, held, Path(folder))
+                fields["data"] = written.path
+                if written.last:
+                    fields["validation"] = float(written.last)
+                result = self._run(target, fields, shown)
+        self._trained = result
+        return result
+
+    def evaluate(
+        self, data: Arrays | PathArgument | None = None, target: str = "cpu", **options: Any
+    ) -> dict[str, float]:
+        """Loss and metrics with the weights of the last `fit` (or `weights`, or those that the model names) on `data`:
+        arrays by input, a file, or None for the samples that the model keeps. Raises ModelError, BackendError,
+        RunError."""
+        from compiler.runtime.inference.evaluate import evaluate_file
+
+        chosen = self._options(target, self._with_weights(options))
+        if data is None or isinstance(data, str | PathLike):
+            where = None if data is None else path_of("data", data)
+            return dict(evaluate_file(self.path, chosen, where).metrics)
+        from netloom.samples import write_samples
+
+        with tempfile.TemporaryDirectory(prefix="netloom-data-") as folder:
+            written = write_samples(data, None, Path(folder))
+            return dict(evaluate_file(self.path, chosen, written.path).metrics)
+
+    def predict(
+        self,
+        data: Samples | PathArgument,
+        target: str = "cpu",
+        *,
+        layers: tuple[str, ...] = (),
+        **options: Unpack[TrainedOptions],
+    ) -> dict[str, AnyArray]:
+        """The outputs (samples, ...) by layer, with the weights of the last `fit` (or `weights`, or those that the
+        model names). `data`: a file, an array for the only input, or arrays by input. Raises ModelError, BackendError,
+        RunError."""
+        from compiler.runtime.inference.predict import predict_file
+
+        samples = Path(data) if isinstance(data, str | PathLike) else data
+        chosen = self._options(target, self._with_weights(options))
+        return dict(predict_file(self.path, samples, chosen, outputs=tuple(layers)).outputs)
+
+    def _with_weights(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        own = {} if self._trained is None else {"weights": self._trained.folder}
+        return {**own, **options}
+
+
+class _Told(SilentProgress):
+    """A progress that tells a function of each epoch."""
+
+    def __init__(self, shown: Progress, on_epoch: OnEpoch) -> None:
+        self._shown, self._on_epoch = shown, on_epoch
+
+    def start(self, label: str, total: float) -> None:
+        self._shown.start(label, total)
+
+    def update(self, done: float, text: str) -> None:
+        self._shown.update(done, text)
+
+    def finish(self) -> None:
+        self._shown.finish()
+
+    def epoch(self, row: dict[str, float]) -> bool:
+        return self._on_epoch(row) is True
+
+
+def load(
+    model: PathArgument | Mapping[str, Any], set: Settings | None = None, *, folder: PathArgument | None = None
+) -> Model:
+    """A model from a file; from its text (a string with more than one line); or from a dict with its contents.
+
+    `set`: other values of parameters, as `--set`. `folder`: where paths in the model count from; of a text or a dict
+    the working directory, otherwise that of the file. Raises RunError (E0912) for anything else.
+    """
+    where = None if folder is None else path_of("folder", folder).absolute()
+    if isinstance(model, Mapping):
+        from yaml import safe_dump
+
+        model = safe_dump(dict(model), sort_keys=False, allow_unicode=True, width=100) + "\n"
+    if not isinstance(model, str) or "\n" not in model:
+        return Model(path_of("model", model), set, where)
+    kept = tempfile.TemporaryDirectory(prefix="netloom-model-")
+    name = re.search(r"^name:\s*[\"']?([A-Za-z0-9_.-]{1,100})[\"']?\s*$", model, re.MULTILINE)
+    path = Path(kept.name) / f"{name[1] if name else 'model'}.yaml"
+    path.write_text(model, encoding="utf-8")
+    return Model(path, set, where or Path.cwd(), kept)

@@ -1,0 +1,239 @@
+"""The Python package: models from files, texts and dicts; fits with arrays; nothing left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import netloom
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TEXT = """language: 1
+name: small
+params: {rate: {value: 20 Hz}}
+populations: {a: {neuron: library/neurons/poisson, size: 50, params: {rate: rate}}}
+simulate: {dt: 1 ms, duration: 200 ms, seed: 3}
+record: [spikes: {from: a}]
+"""
+
+NETWORK: dict[str, Any] = {
+    "language": 1,
+    "name": "classes",
+    "network": {
+        "inputs": {"x": {"shape": [4]}, "label": {"shape": [], "dtype": "int32"}},
+        "layers": [{"dense": {"units": 8, "activation": "relu", "inputs": "x"}}, {"dense": {"name": "y", "units": 3}}],
+    },
+    "train": {
+        "loss": {"softmax_cross_entropy": {"logits": "y", "target": "label"}},
+        "metrics": ["accuracy"],
+        "optimizer": {"adam": {"learning_rate": 0.02}},
+        "batch": 16,
+        "epochs": 4,
+        "seed": 1,
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In an empty folder, which stays empty."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    yield
+    assert not [*(tmp_path / "here").iterdir()]
+
+
+def samples(count: int = 160) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(count, 4)).astype(np.float32)
+    return {"x": x, "label": np.argmax(x[:, :3], axis=1)}
+
+
+def same(a: netloom.RunResult, b: netloom.RunResult) -> bool:
+    first, second = a.weights(), b.weights()
+    return first.keys() == second.keys() and all(np.array_equal(first[k], second[k]) for k in first)
+
+
+def numbers(result: netloom.RunResult) -> list[dict[str, float]]:
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in result.history()]
+
+
+def test_text_dict_and_file_are_one_model(tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(TEXT, encoding="utf-8")
+    spikes = [netloom.load(m, set={"rate": "40 Hz"}).run(seed=5).spikes("a") for m in (path, str(path), TEXT)]
+    assert len(spikes[0][0]) > 200
+    for times, ids in spikes[1:]:
+        assert np.array_equal(times, spikes[0][0]) and np.array_equal(ids, spikes[0][1])
+    assert netloom.load(TEXT).check() == []
+    assert "small" in netloom.load(TEXT).show() and "50" in netloom.load(TEXT).show()
+
+
+def test_an_error_in_a_text_has_its_line() -> None:
+    wrong = netloom.load(TEXT.replace("size: 50", "size: fifty"))
+    (found,) = wrong.check()
+    assert (found.code, found.line) == ("E0302", 4)
+    with pytest.raises(netloom.ModelError, match=r"small\.yaml:4:") as caught:
+        wrong.run()
+    assert isinstance(caught.value, netloom.NetloomError)
+
+
+def test_paths_of_a_text_count_from_the_folder(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", **samples())
+    model = {
+        **NETWORK,
+        "train": {**NETWORK["train"], "data": {"file": "data.npz", "inputs": {"x": "x", "label": "label"}}},
+    }  # type: ignore[dict-item]
+    assert netloom.load(model, folder=tmp_path).run().metrics["accuracy"] > 0.5
+    with pytest.raises(netloom.ModelError, match="E0701"):
+        netloom.load(model).run()
+
+
+def test_results_are_kept_where_asked_for(tmp_path: Path) -> None:
+    result = netloom.load(TEXT).run(out=tmp_path / "mine")
+    assert result.folder == tmp_path / "mine" and (tmp_path / "mine" / "run.json").is_file()
+
+
+def test_temporary_folders_go_with_their_objects() -> None:
+    before = {*Path(tempfile.gettempdir()).glob("netloom-*")}
+    result = netloom.load(TEXT).run()
+    folder = result.folder
+    assert folder.is_dir()
+    del result
+    gc.collect()
+    assert not folder.exists() and {*Path(tempfile.gettempdir()).glob("netloom-*")} == before
+
+
+def test_fit_with_arrays_is_the_run_of_the_file(tmp_path: Path) -> None:
+    """Bit for bit: metrics of each epoch and weights, with the model's own split."""
+    path = ROOT / "models" / "lenet_digits.yaml"
+    with np.load(ROOT / "models" / "data" / "digits.npz") as file:
+        arrays = {name: file[name] for name in file.files}
+    names = {"image": "images", "label": "labels"}
+    from_file = netloom.load(path).run(epochs=2)
+    fitted = netloom.load(path).fit({k: arrays[v] for k, v in names.items()}, epochs=2)
+    assert numbers(fitted) == numbers(from_file) and same(fitted, from_file)
+
+
+def test_validation_by_part_and_by_arrays() -> None:
+    data = samples()
+    whole = netloom.load(NETWORK).fit(data, validation=0.25)
+    assert "validation_accuracy" in whole.metrics
+    first = {k: v[:120] for k, v in data.items()}
+    last = {k: v[120:] for k, v in data.items()}
+    model = netloom.load(NETWORK)
+    parts = model.fit(first, validation=last)
+    measured = model.evaluate(last)
+    assert measured["accuracy"] == parts.metrics["validation_accuracy"]
+    assert measured["loss"] == pytest.approx(parts.metrics["validation_loss"], rel=1e-6)
+    alone = netloom.load(NETWORK).fit(first)
+    assert same(parts, alone), "validation does not change the training"
+
+
+def test_an_iterator_of_batches_is_the_array() -> None:
+    data = samples()
+    parts = ({k: v[i : i + 37] for k, v in data.items()} for i in range(0, 160, 37))
+    assert same(netloom.load(NETWORK).fit(parts), netloom.load(NETWORK).fit(data))
+    again = ({k: v[i : i + 37] for k, v in data.items()} for i in range(0, 120, 37))
+    held = {k: v[120:] for k, v in data.items()}
+    assert "validation_loss" in netloom.load(NETWORK).fit(again, validation=held).metrics
+
+
+def test_lists_and_predictions() -> None:
+    data = samples(40)
+    model = netloom.load(NETWORK)
+    fitted = model.fit({k: v.tolist() for k, v in data.items()})
+    assert fitted.metrics["accuracy"] == model.evaluate(data)["accuracy"] or fitted.metrics["loss"] > 0
+    (scores,) = model.predict({"x": data["x"]}).values()
+    assert scores.shape == (40, 3)
+    assert np.mean(np.argmax(scores, axis=1) == data["label"]) == model.evaluate(data)["accuracy"]
+
+
+def test_a_function_sees_each_epoch_and_ends_the_training() -> None:
+    rows: list[dict[str, float]] = []
+
+    def look(row: dict[str, float]) -> bool:
+        rows.append(row)
+        return row["epoch"] == 3
+
+    result = netloom.load(NETWORK).fit(samples(), on_epoch=look, epochs=50)
+    assert [row["epoch"] for row in rows] == [1, 2, 3] and len(result.history()) == 3
+    assert rows == result.history() and result.status == "ok"
+    assert same(result, netloom.load(NETWORK).fit(samples(), epochs=3))
+
+
+def test_an_error_in_the_function_ends_the_fit() -> None:
+    def fail(row: dict[str, float]) -> None:
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        netloom.load(NETWORK).fit(samples(), on_epoch=fail)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"x": np.zeros((8, 4))}, "label"),
+        ({"x": np.zeros((8, 5)), "label": np.zeros(8, int)}, "shape"),
+        ({"x": np.zeros((8, 4)), "label": np.zeros(7, int)}, "different numbers"),
+        ({"x": np.zeros((8, 4)), "label": np.zeros(8)}, "whole numbers"),
+        ({"x": [[1, 2], [3]], "label": [1, 2]}, "`x`"),
+        ({"x": np.full((8, 4), np.nan), "label": np.zeros(8, int)}, "nan"),
+        ({"x": np.zeros((8, 4)), "label": np.full(8, 3)}, "label"),
+        ([], "no batch"),
+        ([{"x": np.zeros((2, 4))}, {"y": np.zeros((2, 4))}], "same arrays"),
+        (3, "iterable"),
+    ],
+    ids=["missing", "shape", "length", "kind", "ragged", "nan", "class", "no batch", "other batch", "number"],
+)
+def test_what_does_not_fit_is_refused(data: object, text: str) -> None:
+    with pytest.raises(netloom.NetloomError, match=text):
+        netloom.load(NETWORK).fit(data)  # type: ignore[arg-type]
+
+
+def test_a_training_without_data_says_where_they_come_from(tmp_path: Path) -> None:
+    (found,) = netloom.load(NETWORK).check()
+    assert found.code == "E0103" and "--data" in (found.help or "")
+    result = netloom.load(NETWORK).fit(samples(), out=tmp_path / "run")
+    with pytest.raises(netloom.RunError, match="E0912"):
+        netloom.evaluate(result.folder)
+    np.savez(tmp_path / "new.npz", **samples())
+    found_again = netloom.evaluate(result.folder, data=tmp_path / "new.npz", build_dir=tmp_path / "build")
+    assert found_again["accuracy"] > 0.4
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def _repeated(count: int) -> None:
+    model, fitted = netloom.load(TEXT), netloom.load(NETWORK)
+    data = samples()
+    model.run(duration="10 ms")
+    fitted.fit(data, epochs=1)
+    gc.collect()
+    files, memory = _open_files(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for k in range(count):
+        assert model.run(seed=k, duration="10 ms").record["compiled"] is False
+        assert fitted.fit(data, epochs=1, seed=k).record["compiled"] is False
+    gc.collect()
+    assert _open_files() <= files
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 30_000 + 10 * count, "kB"
+
+
+def test_ten_runs_in_one_process_leave_nothing() -> None:
+    _repeated(10)
+
+
+@pytest.mark.slow
+def test_a_thousand_runs_in_one_process_leave_nothing() -> None:
+    _repeated(1000)
