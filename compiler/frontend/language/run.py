@@ -15,7 +15,6 @@ from compiler.expr.keys.kinds import (
     Choice,
     Field,
     ListOf,
-    MapOf,
     OneKey,
     Option,
     Reference,
@@ -283,11 +282,4 @@ NUMERICS = Block(
     title="numerics",
     elsewhere={"dtype": "`precision`", "float": "`precision`"},
     example="{precision: float64}",
-)
-
-SWEEP = MapOf(
-    "list of values",
-    ListOf(replace(QUANTITY, example="1000"), low=1, example="[1000, 2000]"),
-    key_example="n_exc",
-    example="{n_exc: [1000, 2000]}",
 )

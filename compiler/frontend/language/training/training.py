@@ -208,8 +208,7 @@ TRAIN = Block(
         Field(
             "data",
             _DATA,
-            "The samples.",
-            required=True,
+            "The samples. Without it, a run is given some: `--data FILE`, from Python `fit({...})`.",
             example="data: {file: data/digits.npz, inputs: {image: images}}",
         ),
         Field(

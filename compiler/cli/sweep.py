@@ -1,0 +1,116 @@
+"""`netloom sweep`: run the trials of a parameter study.
+
+Assumes: compiler/cli/app.py imports this module, which adds its command to the application.
+Guarantees: as app.py; the exit code is 5 when a trial failed, 130 after Ctrl-C.
+Does not: do anything itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from compiler.cli.errors import Format
+from compiler.cli.options import FORMAT, MODEL, QUIET, command
+from compiler.core.strict_json import dumps
+from compiler.runtime.common.options import Options
+
+
+@command(
+    "grid seeds workers out dry_run set target precision order duration epochs data validation freeze weights device "
+    "arch portable verify lock format quiet"
+)
+def sweep(
+    model: MODEL,
+    options: Options,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid", "-g", help="In place of the model's `sweep`: name=1,2,3. Repeatable.", show_default=False
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", min=1, help="Run each trial with so many seeds.", show_default=False)
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", "-j", min=1, help="Processes; else one per processor.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The sweep's folder; else sweeps/<name>.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the trials.")] = False,
+    format: FORMAT = Format.human,
+    quiet: QUIET = False,
+) -> None:
+    """Run a model for many settings.
+
+    The trials are those of `sweep` in the model, or of --grid. Each has a directory, named by its settings: a sweep
+    that is started again runs only what is missing. The results of all are in sweep.csv (and sweep.parquet).
+    """
+    from compiler.runtime.common.progress import progress
+    from compiler.sweep.plan import plan
+    from compiler.sweep.run import run_sweep
+
+    determining = ("target", "precision", "order", "duration", "epochs", "data", "validation", "freeze", "weights")
+    given = {name: getattr(options, name) for name in determining}
+    planned = plan(model, _grid(grid), seeds, options.set, given)
+    if dry_run:
+        for trial in planned.trials:
+            seed = "" if trial.seed is None else f"seed {trial.seed}"
+            typer.echo(" ".join([trial.key, *(f"{n}={v}" for n, v in trial.settings.items()), seed]).rstrip())
+        return
+    folder = out or Path("sweeps") / planned.name
+    chosen = replace(options, set={})
+    shown = progress(quiet or format is Format.json)
+    result = run_sweep(planned, chosen, folder, workers or len(os.sched_getaffinity(0)), shown)
+    if format is Format.json:
+        typer.echo(dumps({"folder": str(result.folder), "ran": result.ran, "rows": list(result.rows)}))
+    elif quiet:
+        typer.echo(result.folder)
+    else:
+        _show(result.rows, result.ran, result.folder)
+    if result.interrupted:
+        raise typer.Exit(130)
+    if result.failed:
+        raise typer.Exit(5)
+
+
+def _grid(given: list[str] | None) -> dict[str, Any] | None:
+    """`--grid n=1,2` as the block of a sweep. Exits with a usage error for anything else."""
+    if not given:
+        return None
+    values: dict[str, list[str]] = {}
+    for item in given:
+        name, equals, text = item.partition("=")
+        if not equals or not name.strip() or not text.strip():
+            raise typer.BadParameter(f"`{item}` is not name=value,value", param_hint="--grid")
+        values[name.strip()] = [v.strip() for v in text.split(",")]
+    return {"grid": values}
+
+
+def _show(rows: tuple[Mapping[str, Any], ...], ran: int, folder: Path) -> None:
+    """The table with the swept parameters and the results, then what happened."""
+    from compiler.cli.show import table
+
+    hidden = {"trial", "message", "seconds"}
+    names = [n for n in dict.fromkeys(n for row in rows for n in row) if n not in hidden]
+    names = [n for n in names if n != "seed" or any(row.get("seed") is not None for row in rows)][:10]
+    cells = [[_cell(row.get(n)) for n in names] for row in rows]
+    typer.echo(table([n.removeprefix("set.") for n in names], cells, 0))
+    for row in [r for r in rows if r["message"]][:5]:
+        typer.echo(f"{row['trial']}: {row['message']}")
+    states = {s: sum(r["status"] == s for r in rows) for s in ("ok", "failed", "interrupted", "missing")}
+    said = ", ".join(f"{count} {s}" for s, count in states.items() if count)
+    typer.echo(f"{len(rows)} trials ({said}), {ran} run now: {folder}/sweep.csv")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,114 @@
+"""`sweep`: the trials of a parameter study.
+
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
+Guarantees: every key, with its hover text, default and example.
+Does not: check names of parameters or values (compiler/sweep/plan.py).
+"""
+
+from __future__ import annotations
+
+from compiler.expr.keys.kinds import Alternative, Block, Field, Kind, ListOf, MapOf, OneKey, OneOf, Value
+from compiler.expr.keys.values import QUANTITY
+
+_SETTINGS = ListOf(QUANTITY, low=1, example="[1000, 2000]")
+_BOUNDS = (
+    Field("low", QUANTITY, "The smallest value.", required=True, example="low: 0.1"),
+    Field("high", QUANTITY, "The largest value.", required=True, example="high: 10"),
+)
+_BETWEEN = Block("bounds", _BOUNDS, title="sweep_bounds", example="{low: 0.1, high: 10}")
+
+DRAWN: Kind = OneKey(
+    "distribution of a parameter",
+    (
+        Alternative("uniform", _BETWEEN, "Equally likely anywhere between.", example="{uniform: {low: 0, high: 1}}"),
+        Alternative(
+            "log_uniform",
+            _BETWEEN,
+            "Its logarithm is equally likely anywhere between.",
+            example="{log_uniform: {low: 1e-4, high: 1e-1}}",
+        ),
+        Alternative(
+            "integers", _BETWEEN, "Whole numbers, both ends included.", example="{integers: {low: 1, high: 8}}"
+        ),
+        Alternative("choice", _SETTINGS, "One of these.", example="{choice: [relu, tanh]}"),
+    ),
+    title="sweep_distribution",
+)
+
+SWEEP_BLOCK = Block(
+    "sweep",
+    (
+        Field(
+            "grid",
+            MapOf("list of values", _SETTINGS, key_example="n_exc", low=1, example="{n_exc: [1000, 2000]}"),
+            "Values by parameter: every combination is a trial; the last parameter varies fastest.",
+            example="grid: {n_exc: [1000, 2000], p: [0.01, 0.02]}",
+        ),
+        Field(
+            "list",
+            ListOf(
+                MapOf("value", QUANTITY, key_example="n_exc", low=1, example="{n_exc: 1000}"),
+                low=1,
+                example="[{n_exc: 1000, p: 0.04}, {n_exc: 2000, p: 0.02}]",
+            ),
+            "The trials themselves.",
+            example="list: [{n_exc: 1000, p: 0.04}, {n_exc: 2000, p: 0.02}]",
+        ),
+        Field(
+            "random",
+            Block(
+                "random",
+                (
+                    Field(
+                        "trials",
+                        Value("a whole number", "50", integer=True, low=1, high=1_000_000),
+                        "How many.",
+                        required=True,
+                        example="trials: 50",
+                    ),
+                    Field(
+                        "seed",
+                        Value("a whole number", "1", integer=True, low=0),
+                        "Of the draws; the trials of a smaller number are the first ones of a larger.",
+                        default=0,
+                        example="seed: 1",
+                    ),
+                    Field(
+                        "values",
+                        MapOf(
+                            "distribution", DRAWN, key_example="p", low=1, example="{p: {uniform: {low: 0, high: 1}}}"
+                        ),
+                        "What is drawn, by parameter.",
+                        required=True,
+                        example="values: {p: {uniform: {low: 0.01, high: 0.1}}}",
+                    ),
+                ),
+                title="sweep_random",
+                example="{trials: 50, values: {p: {uniform: {low: 0.01, high: 0.1}}}}",
+            ),
+            "Trials with drawn values.",
+            example="random: {trials: 50, values: {p: {uniform: {low: 0.01, high: 0.1}}}}",
+        ),
+        Field(
+            "seeds",
+            OneOf(
+                (
+                    Value("a whole number", "10", integer=True, low=1, high=1_000_000),
+                    ListOf(Value("a whole number", "1", integer=True, low=0), low=1, example="[1, 2, 3]"),
+                )
+            ),
+            "Each trial is run with so many seeds, from the model's own on, or with these.",
+            example="seeds: 10",
+        ),
+    ),
+    doc="Trials of `netloom sweep`: settings of `params`, and seeds. `sweep: {n: [1, 2]}` is short for a `grid`.",
+    title="sweep",
+    example="{grid: {n_exc: [1000, 2000]}, seeds: 10}",
+)
+
+SWEEP: Kind = OneOf(
+    (
+        SWEEP_BLOCK,
+        MapOf("list of values", _SETTINGS, key_example="n_exc", low=1, example="{n_exc: [1000, 2000]}"),
+    )
+)
