@@ -1,0 +1,1 @@
+"""The language server: what an editor shows of a model file while it is written."""
