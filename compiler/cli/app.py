@@ -15,6 +15,8 @@ from typing import Annotated
 
 import typer
 
+from compiler.cli.completion import models as models_of
+from compiler.cli.completion import targets as targets_of
 from compiler.cli.errors import EXIT_CODES, EXPECTATION, Format, guarded, show
 from compiler.cli.options import BATCH, FORMAT, MODEL, QUIET, app, choice, command
 from compiler.runtime.common.options import Options
@@ -39,10 +41,13 @@ def netloom(
 
 @command("set target verify format quiet")
 def check(
-    models: Annotated[list[Path], typer.Argument(help="Model files.", show_default=False)],
+    models: Annotated[list[Path], typer.Argument(help="Model files.", show_default=False, autocompletion=models_of)],
     options: Options,
     target: Annotated[
-        str | None, typer.Option("--target", "-t", help="Lower for this target, too.", show_default=False)
+        str | None,
+        typer.Option(
+            "--target", "-t", help="Lower for this target, too.", show_default=False, autocompletion=targets_of
+        ),
     ] = None,
     format: FORMAT = Format.human,
     quiet: QUIET = False,
@@ -99,18 +104,25 @@ def build(
 
 
 @command(
-    "target set precision order seed duration freeze epochs resume weights out device arch portable verify lock "
-    "build_dir runs_dir format quiet",
-    epilog=EXIT_CODES,
+    "target set precision order seed duration freeze epochs data validation resume weights out plots device arch "
+    "portable verify lock build_dir runs_dir format quiet",
+    end=EXIT_CODES,
 )
-def run(model: MODEL, options: Options, format: FORMAT = Format.human, quiet: QUIET = False) -> None:
+def run(
+    model: MODEL,
+    options: Options,
+    format: FORMAT = Format.human,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the run's folder, and errors, only.")] = False,
+) -> None:
     """Run a model and write runs/<name>-<stamp>/."""
     from compiler.cli.show import report_run
     from compiler.runtime.common.progress import progress
     from compiler.runtime.execute import run_model
 
     result = run_model(model, options, progress(quiet or format is Format.json))
-    if not quiet:
+    if quiet:
+        typer.echo(result.folder)
+    else:
         report_run(result, format)
     if result.signal is not None:
         raise typer.Exit(128 + result.signal)
@@ -118,7 +130,9 @@ def run(model: MODEL, options: Options, format: FORMAT = Format.human, quiet: QU
 
 @command("target set precision order seed build_dir runs_dir format quiet")
 def test(
-    models: Annotated[list[Path], typer.Argument(help="Model files with `expect`.", show_default=False)],
+    models: Annotated[
+        list[Path], typer.Argument(help="Model files with `expect`.", show_default=False, autocompletion=models_of)
+    ],
     options: Options,
     format: FORMAT = Format.human,
     quiet: QUIET = False,
@@ -188,22 +202,32 @@ def show_model(
         cli_show.show_summary(model, options, format)
 
 
-@command("target set lock format")
+@command("details target set lock format")
 def explain(
-    what: Annotated[str, typer.Argument(help="A code such as E0123, or a model file.", show_default=False)],
+    what: Annotated[
+        str, typer.Argument(help="A code such as E0123, or a model file.", show_default=False, autocompletion=models_of)
+    ],
     options: Options,
+    details: Annotated[
+        str | None, typer.Option(help="What one pass decided about a model, or all of them did.", show_default=False)
+    ] = None,
     format: FORMAT = Format.human,
 ) -> None:
     """Tell more about a code, or a model.
 
-    Of a code such as E0101, what it means; of a model, what the passes decided.
+    Of a code such as E0101, what it means; of a model, what runs, where its work is, and what could be changed.
     """
-    from compiler.cli import show as cli_show
+    if not Path(what).exists():
+        from compiler.cli import show as cli_show
 
-    if not Path(what).exists() and cli_show.is_code(what):
-        cli_show.explain_code(what)
-    else:
-        cli_show.explain_model(Path(what), options)
+        if cli_show.is_code(what):
+            if details is not None:
+                raise typer.BadParameter("--details is for models")
+            cli_show.explain_code(what)
+            return
+    from compiler.cli.explained import explain_model
+
+    explain_model(Path(what), options, details)
 
 
 @command()
@@ -218,7 +242,7 @@ def schema() -> None:
 def targets() -> None:
     """List the targets and whether they can be used here."""
     from backends.registry import TARGETS
-    from compiler.cli.doctor import state_of
+    from compiler.cli.actions.doctor import state_of
 
     for target in TARGETS.values():
         typer.echo(f"{target.name:<10} {target.title}: {state_of(target)}")
@@ -227,7 +251,7 @@ def targets() -> None:
 @command()
 def doctor() -> None:
     """Say what is installed and what is missing."""
-    from compiler.cli.doctor import examine
+    from compiler.cli.actions.doctor import examine
 
     raise typer.Exit(examine())
 
@@ -235,13 +259,21 @@ def doctor() -> None:
 @command()
 def init(
     file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("model.yaml"),
-    kind: Annotated[str, typer.Option(help="spiking or network.")] = "spiking",
+    kind: Annotated[str, typer.Option(help="Which one; --list shows them.")] = "spiking",
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="Fit the model to a data file or folder of images.", show_default=False),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the kinds.")] = False,
 ) -> None:
     """Write a small commented model to begin with."""
-    from compiler.cli.init import write_model
+    from compiler.cli.actions.init import KINDS, OTHER_NAMES, list_kinds, write_model
 
-    choice(kind, ("spiking", "network"), "--kind")
-    write_model(file, kind)
+    if listed:
+        list_kinds()
+        return
+    choice(kind, (*KINDS, *OTHER_NAMES), "--kind")
+    write_model(file, kind, source)
 
 
 @command("build_dir runs_dir cache dead_runs dry_run")
@@ -257,11 +289,14 @@ def clean(
 
     Finished runs, and whatever a living process is writing, are never touched.
     """
-    from compiler.cli.clean import remove
+    from compiler.cli.actions.clean import remove
 
     remove(options.build_dir, options.runs_dir, cache, dead_runs, dry_run)
 
 
+import compiler.cli.lsp  # noqa: E402
+import compiler.cli.runs  # noqa: E402
+import compiler.cli.sweep  # noqa: E402
 import compiler.cli.trained  # noqa: E402  (their commands come after those above in the help)
 import compiler.cli.tune  # noqa: E402, F401
 

@@ -16,20 +16,22 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
+from compiler.cli.completion import OF_OPTIONS, among, models
 from compiler.cli.errors import Format, guarded
+from compiler.cli.help import Grouped, epilog
 from compiler.runtime.common.options import DEFAULTS, DESCRIBED, TYPES, Options
 
 app = typer.Typer(
     name="netloom",
     help="Compiles neural networks that are described in YAML: `netloom run models/cuba.yaml`.",
     no_args_is_help=True,
-    add_completion=False,
+    cls=Grouped,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-MODEL = Annotated[Path, typer.Argument(help="The model file.", show_default=False)]
+MODEL = Annotated[Path, typer.Argument(help="The model file.", show_default=False, autocompletion=models)]
 FORMAT = Annotated[Format, typer.Option(help="How messages are shown.")]
 QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
 BATCH = Annotated[int | None, typer.Option(help="Samples that are computed at once.", show_default=False)]
@@ -38,11 +40,12 @@ F = TypeVar("F", bound=Callable[..., None])
 _REPEATED: Final = frozenset(n for n, kind in TYPES.items() if kind in (Mapping[str, str], tuple[str, ...]))
 
 
-def command(order: str = "", name: str | None = None, epilog: str | None = None) -> Callable[[F], F]:
+def command(order: str = "", name: str | None = None, end: str | None = None) -> Callable[[F], F]:
     """Adds a function to the application as a command.
 
     `order`: the names of its options as the help lists them. Those that are no parameters of the function are fields of
-    `Options`, which the function is given as `options`. Without an order, its own parameters are the options.
+    `Options`, which the function is given as `options`. Without an order, its own parameters are the options. `end` is
+    the end of its help.
     """
 
     def decorate(function: F) -> F:
@@ -62,7 +65,7 @@ def command(order: str = "", name: str | None = None, epilog: str | None = None)
         call.__name__, call.__doc__ = function.__name__, function.__doc__
         call.__annotations__ = {p.name: p.annotation for p in shown}
         call.__dict__["__signature__"] = inspect.Signature(shown)
-        app.command(name=name, epilog=epilog)(call)
+        app.command(name=name, epilog=epilog(name or function.__name__, end))(call)
         return function
 
     return decorate
@@ -76,7 +79,8 @@ def _parameter(name: str) -> inspect.Parameter:
     flag = f"--{'no-' if default is True else ''}{name.replace('_', '-')}"
     default = False if default is True else default
     flags = (flag, option.short) if option.short else (flag,)
-    info = typer.Option(*flags, help=option.help, show_default=default is not None)
+    completer = among(option.choices) if option.choices else OF_OPTIONS.get(name)
+    info = typer.Option(*flags, help=option.help, show_default=default is not None, autocompletion=completer)
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, keyword, default=default, annotation=Annotated[kind, info])
 

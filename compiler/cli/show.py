@@ -284,16 +284,6 @@ def explain_code(code: str) -> None:
     typer.echo(text, nl=False)
 
 
-def explain_model(path: Path, options: Options) -> None:
-    """What the passes decided, grouped by pass."""
-    decisions = prepare(path, options, Times()).lowered.decisions
-    for name in dict.fromkeys(d.pass_name for d in decisions):
-        typer.echo(name)
-        for d in decisions:
-            if d.pass_name == name:
-                typer.echo(f"  {d.subject}: {d.verdict}" + (f" ({d.reason})" if d.reason else ""))
-
-
 # -------------------------------------------------------------------------------------------- reports
 
 

@@ -13,12 +13,15 @@ from typing import Annotated
 
 import typer
 
+from compiler.cli.completion import runs
 from compiler.cli.errors import Format, show
 from compiler.cli.options import BATCH, FORMAT, QUIET, choice, command
 from compiler.core.strict_json import dumps
 from compiler.runtime.common.options import Options
 
-RUN = Annotated[Path, typer.Argument(help="A run directory, or a model file with weights.", show_default=False)]
+RUN = Annotated[
+    Path, typer.Argument(help="A run directory, or a model file with weights.", show_default=False, autocompletion=runs)
+]
 DATA = Annotated[Path, typer.Option(help="The samples: any data file, or a folder of images.", show_default=False)]
 
 

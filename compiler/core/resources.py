@@ -1,8 +1,8 @@
-"""Paths of the files that are installed with the compiler: the standard library, the schemas and the data of
-`netloom init`.
+"""Paths of the files that are installed with the compiler: the standard library, the schemas, and the
+models and data of `netloom init`.
 
-Assumes: a checkout (`models/library`, `schemas`, `models/data/digits.npz` beside `compiler`) or an installed wheel
-(`compiler/data/...`).
+Assumes: a checkout (`models/library`, `models/starters`, `models/data`, `schemas` beside `compiler`) or an installed
+wheel (`compiler/data/...`).
 Guarantees: the same answer from any working directory.
 Does not: read them.
 """
@@ -22,9 +22,14 @@ def schema_path() -> Path:
     return _place("schemas", Path("schemas"))
 
 
-def digits_path() -> Path:
-    """The handwritten digits that `netloom init --kind network` puts beside its model (models/data/README.md)."""
-    return _place("digits.npz", Path("models") / "data" / "digits.npz")
+def starters_path() -> Path:
+    """The folder of the models that `netloom init` writes."""
+    return _place("starters", Path("models") / "starters")
+
+
+def data_path(name: str) -> Path:
+    """A data file that `netloom init` puts beside its model (models/data/README.md)."""
+    return _place(name, Path("models") / "data" / name)
 
 
 def _place(packaged: str, in_checkout: Path) -> Path:

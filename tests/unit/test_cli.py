@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from compiler.cli import app as cli_app
-from compiler.cli.init import model_text
+from compiler.cli.actions.init import model_text, starter
 from compiler.core.disk import scratch_folder
 from compiler.core.version import VERSION
 from compiler.runtime.artifacts.checkpoint import write_tensors
@@ -144,7 +144,7 @@ def test_run(netloom, tmp_path: Path) -> None:
     (folder,) = (tmp_path / "runs").iterdir()
     assert f"results: runs/{folder.name}" in done.out
     quiet = netloom("run", "tiny.yaml", "--target", "reference", "--quiet", "--out", "here")
-    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "here\n", "")
     record = json.loads(
         netloom("run", "tiny.yaml", "--target", "reference", "--format", "json", "--set", "n=2", "--out", "two").out
     )
@@ -272,9 +272,19 @@ def test_show_layers(netloom, root: Path) -> None:
 def test_explain(netloom) -> None:
     assert netloom("explain", "e0204").out.startswith("E0204: ")
     assert netloom("explain", "E9998").code == 2
+    assert netloom("explain", "E0204", "--details", "all").code == 2
     done = netloom("explain", "tiny.yaml")
     assert done.code == 0
-    assert "lower_cells" in done.out
+    assert "simulates 3 neurons and 0 synapses for 20 ms in 20 steps of 1 ms" in done.out
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["neurons", "of", "p", "3e+03", "100", "%"] in lines  # 3 neurons, one state, 1,000 steps
+    assert "more: netloom explain tiny.yaml --details lower_cells, or all" in done.out
+    details = netloom("explain", "tiny.yaml", "--details", "lower_cells").out
+    assert details == netloom("explain", "tiny.yaml", "--details", "all").out
+    assert details.startswith("lower_cells\n  tiny: ")
+    wrong = netloom("explain", "tiny.yaml", "--details", "lower_cell")
+    assert wrong.code == 2 and "did you mean `lower_cells`?" in wrong.err
+    assert "--target cpu is many times as fast" in netloom("explain", "tiny.yaml", "-t", "reference").out
 
 
 def test_schema(netloom, root: Path) -> None:
@@ -396,7 +406,7 @@ def test_init_never_writes_over_a_file(netloom, tmp_path: Path) -> None:
 def test_starter_models_run(netloom, tmp_path: Path) -> None:
     """Both as they are, with nothing else beside them."""
     assert netloom("init", "my-first").code == 0
-    assert (tmp_path / "my-first.yaml").read_text() == model_text("spiking", "my_first")
+    assert (tmp_path / "my-first.yaml").read_text() == model_text(starter("spiking"), "my_first")
     words = ("--target", "reference", "--set", "n=20")
     assert netloom("test", "my-first.yaml", *words).code == 0
     assert netloom("init", "new/net.yaml", "--kind", "network").code == 0
@@ -409,7 +419,7 @@ def test_starter_models_run(netloom, tmp_path: Path) -> None:
 
 def test_the_spiking_starter_does_what_it_says(cc, netloom, tmp_path: Path) -> None:
     """Noise drives the neurons to fire irregularly, and they inhibit each other."""
-    from compiler import run
+    from netloom import run
 
     assert netloom("init", "m.yaml").code == 0
     of = {name: run("m.yaml", set=values, duration="2 s") for name, values in (

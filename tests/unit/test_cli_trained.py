@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from compiler import build
 from compiler.cli import app as cli_app
 from compiler.core.errors import RunError
+from netloom import build
 from tests.cpu.networks_for_use import samples, write_network
 
 LAYERS = """

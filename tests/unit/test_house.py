@@ -45,12 +45,13 @@ def test_the_picture_is_current() -> None:
     assert PICTURE.read_text(encoding="utf-8") == picture(), "stale: run `python -m scripts.house --picture`"
 
 
-CITING = ("compiler", "backends", "docs")
+TOPS = ("netloom", "compiler", "backends", "scripts")
+CITING = ("netloom", "compiler", "backends", "docs")
 
 
 def test_files_that_are_cited_exist() -> None:
     """Python files that docstrings, comments and pages cite: by path, or by name from beside."""
-    tops = ("compiler", "backends", "scripts", "tests", "benchmarks")
+    tops = (*TOPS, "tests", "benchmarks")
     files = {p.relative_to(ROOT).as_posix() for top in tops for p in (ROOT / top).rglob("*.py")}
     for path in (p for top in CITING for p in (ROOT / top).rglob("*.*") if p.suffix in (".py", ".md")):
         cited = re.findall(r"(?<![\w/*.])[a-z]\w*(?:/\w+)*\.py\b", path.read_text(encoding="utf-8"))
@@ -70,7 +71,9 @@ LONG = frozenset(
 
 def test_functions_are_short() -> None:
     root, long = PICTURE.parents[1], set()
-    for path in chain.from_iterable((root / top).rglob("*.py") for top in ("compiler", "backends", "scripts")):
+    for path in chain.from_iterable(
+        (root / top).rglob("*.py") for top in ("netloom", "compiler", "backends", "scripts")
+    ):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= LONGEST:
                 long.add((path.relative_to(root).as_posix(), node.name))
@@ -81,6 +84,10 @@ def test_tests_import_no_private_names() -> None:
     root = PICTURE.parents[1]
     for path in (root / "tests").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("compiler", "backends"):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in (
+                "netloom",
+                "compiler",
+                "backends",
+            ):
                 private = [a.name for a in node.names if a.name.startswith("_")]
                 assert not private, f"{path}: {private}"
