@@ -133,8 +133,8 @@ def build_params(d: Draft) -> tuple[l0.ParamDecl, ...]:
             d.params[name] = None
             continue
         dimension = d.given.get(name, found.dimension or DIMENSIONLESS)
+        default = constant_or_formula(found.expr, node, d)  # before `name` is known: it may be a model parameter's, too
         d.params[name] = dimension
-        default = constant_or_formula(found.expr, node, d)
         out.append(l0.ParamDecl(name, unit_name(dimension), default, doc, entry.key.span))
     return tuple(out)
 
