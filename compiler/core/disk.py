@@ -117,6 +117,12 @@ def new_file(path: Path, what: str, needed: int | None = None) -> Iterator[IO[by
                 scratch.unlink(missing_ok=True)
 
 
+def make_folder(path: Path, what: str) -> None:
+    """A folder with those above it; one that is there stays. Raises RunError (E0930)."""
+    with writing(path, what):
+        path.mkdir(parents=True, exist_ok=True)
+
+
 def write_bytes(path: Path, data: bytes, what: str) -> None:
     """Replace or make a file, all or nothing. Raises RunError (E0930)."""
     with new_file(path, what, len(data)) as stream:

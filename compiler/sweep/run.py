@@ -22,11 +22,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from multiprocessing import current_process, get_context
 from pathlib import Path
 from typing import Any, Final
 
-from compiler.core.disk import new_file, write_text
+from compiler.core.disk import make_folder, new_file, write_text
 from compiler.core.errors import NetloomError
 from compiler.core.strict_json import dumps
 from compiler.runtime.common.options import Options
@@ -87,7 +87,7 @@ class _State:
 def run_sweep(plan: Plan, options: Options, folder: Path, workers: int, progress: Progress) -> SweepResult:
     """Run what is missing. `options`: of every trial (target, precision, duration, ...); `workers`: processes.
     Raises RunError (E0930) where the folder cannot be written; what a trial raises is in its row."""
-    (folder / TRIALS).mkdir(parents=True, exist_ok=True)
+    make_folder(folder / TRIALS, "a sweep")
     state = _State(plan, options, folder, progress)
     for trial in plan.trials:
         row = finished_row(trial, folder)
@@ -176,7 +176,7 @@ def run_trial(plan: Plan, trial: Trial, options: Options, folder: Path) -> dict[
         shutil.rmtree(out)
     begin = time.process_time()
     settings = {**plan.fixed, **trial.settings}
-    built = folder / "build" / str(os.getpid())  # processes do not wait for each other
+    built = folder / "build" / current_process().name  # processes do not wait for each other
     chosen = replace(options, set=settings, out=out, plots=False, build_dir=built)
     if trial.seed is not None:
         chosen = replace(chosen, seed=trial.seed)

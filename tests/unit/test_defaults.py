@@ -71,6 +71,7 @@ record:
 plots:
   - histogram: {from: learned, variable: w}
 numerics: {}
+sweep: {random: {trials: 2, values: {n: {uniform: {low: 2, high: 5}}}}}
 """.replace("LATE", "{normal: {mean: 2 ms, std: 1 ms, round: nearest}}")
 
 TRAINED = """\
@@ -195,7 +196,7 @@ def built(root: Mapping) -> Model:
     validate(root, sink)
     sink.check()
     found = resolve(root, {}, sink, HERE, library)
-    model = build_model(found, "m", HERE, library, sink, frozenset({"data"}))
+    model = build_model(found, "m", HERE, sink, frozenset({"data"}))
     sink.check()
     assert model is not None
     return model
