@@ -94,6 +94,10 @@ bench-microcircuit: $(RUN_STAMP) ## Simulate microcircuit: Netloom, Brian2, NEST
 bench-build: $(RUN_STAMP) ## Build cuba, and a ring of 10 and of 10,000 populations
 	$(BIN)/python benchmarks/bench_build.py $(ARGS)
 
+.PHONY: bench-stepping
+bench-stepping: $(RUN_STAMP) ## Simulate in 1,000 pieces from Python, and in one
+	$(BIN)/python benchmarks/bench_stepping.py $(ARGS)
+
 .PHONY: bench-lsp
 bench-lsp: $(DEV_STAMP) ## Type in an editor: from a change to its diagnostics
 	$(BIN)/python -m benchmarks.bench_lsp $(ARGS)

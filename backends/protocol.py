@@ -8,7 +8,7 @@ Does not: depend on YAML, models or files of results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -65,6 +65,11 @@ class Instance(Protocol):
         """Run steps first_step .. first_step + steps - 1; returns how many ran: fewer when a record buffer may be full
         (drain it and call again). After the requested number there is room for another step, or the next call runs
         0."""
+        ...
+
+    def uninterrupted(self, phase: str) -> Callable[[int, int], int] | None:
+        """`run` of a phase for calls that are short, as one call of compiled code, in which no Python code can be
+        interrupted; None where there is no such call, or another one still runs."""
         ...
 
     def close(self) -> None: ...

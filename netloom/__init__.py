@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from compiler.sweep.run import SweepResult
     from netloom.functions import build, check, evaluate, open, predict, run, sweep
     from netloom.model import Model, load
+    from netloom.simulation import Quantity, Simulation
 
 __all__ = [
     "BackendError",
@@ -37,8 +38,10 @@ __all__ = [
     "Model",
     "ModelError",
     "NetloomError",
+    "Quantity",
     "RunError",
     "RunResult",
+    "Simulation",
     "SweepResult",
     "build",
     "check",
@@ -58,6 +61,7 @@ _PLACES = {
     "netloom.functions": ("build", "check", "evaluate", "open", "predict", "run", "sweep"),
     "compiler.sweep.run": ("SweepResult",),
     "netloom.model": ("Model", "load"),
+    "netloom.simulation": ("Quantity", "Simulation"),
 }
 
 

@@ -30,6 +30,7 @@ from compiler.runtime.common.options import (
     PathArgument,
     RunOptions,
     Settings,
+    SimulationOptions,
     TrainedOptions,
     checked,
 )
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from compiler.runtime.common.samples import Samples
     from compiler.sweep.run import SweepResult
     from netloom.samples import Arrays, Batches
+    from netloom.simulation import Simulation
 
 OnEpoch = Callable[[dict[str, float]], object]
 """Is given `epoch`, `loss`, the metrics and `seconds` of each epoch; the training ends when it returns True."""
@@ -93,6 +95,21 @@ class Model:
         folder is temporary: it is removed when the result is no longer referred to, and plots are not drawn unless
         `plots=True`. Raises ModelError, BackendError, RunError."""
         return self._run(target, options, progress(flag("quiet", quiet)))
+
+    def simulation(
+        self,
+        seed: int | None = None,
+        target: str = "cpu",
+        *,
+        set: Settings | None = None,
+        **options: Unpack[SimulationOptions],
+    ) -> Simulation:
+        """A simulation that is run piece by piece; nothing has run yet. `set`: other values of parameters, beside those
+        of `load`. Raises ModelError, BackendError, RunError."""
+        from netloom.simulation import Simulation
+
+        fields = {"seed": seed, "set": {**self.settings, **(set or {})}, **options}
+        return Simulation(self.path, self._options(target, fields), self)
 
     def _run(self, target: str, options: Mapping[str, Any], shown: Progress) -> RunResult:
         from compiler.runtime.execute import run_model

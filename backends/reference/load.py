@@ -85,6 +85,9 @@ class ReferenceInstance:
             raise ValueError(f"{name} holds {self._arrays[name].size} elements, not {flat.size}")
         self._arrays[name][:] = flat
 
+    def uninterrupted(self, phase: str) -> None:
+        return None
+
     def run(self, phase: str, first_step: int, steps: int) -> int:
         """Run steps first_step .. first_step + steps - 1 of a phase; returns how many ran."""
         if phase not in self._phases:

@@ -789,6 +789,13 @@ _TOOLS: Final = (
         "what was there before is as it was. A run keeps what it has recorded, and its run.json says `failed`.",
     ),
     _code(
+        "E0935",
+        "a simulation from Python was asked for something it cannot do",
+        "`Model.simulation` gives a simulation that is run piece by piece: its populations, projections and variables "
+        "are those of the model, values that are written have the shape of those that are read, and `set` changes "
+        "values of parameters, not sizes or connections, which are drawn once. The message says what does not fit.",
+    ),
+    _code(
         "E0938",
         "the package for the language server is missing",
         "`netloom lsp` speaks to editors with the package `pygls`: `pip install 'netloom[lsp]'`.",

@@ -28,7 +28,13 @@ from compiler.core.render import render
 from compiler.core.version import VERSION
 from compiler.frontend.load import data_folder
 from compiler.runtime.artifacts.build_folder import Built, build_into
-from compiler.runtime.artifacts.checkpoint import Position, latest_checkpoint, read_position, restore_checkpoint
+from compiler.runtime.artifacts.checkpoint import (
+    Position,
+    check_origin,
+    latest_checkpoint,
+    read_position,
+    restore_checkpoint,
+)
 from compiler.runtime.artifacts.results import BuildResult, RunResult
 from compiler.runtime.artifacts.run_folder import RunFolder, open_run_folder, utc_now
 from compiler.runtime.artifacts.safetensors import Reals, learned, put_weights
@@ -48,13 +54,13 @@ def build_model(path: Path, options: Options) -> tuple[BuildResult, Prepared]:
     """Lower and build into `build/<name>`. Raises ModelError, BackendError, RunError."""
     times = Times()
     prepared = prepare_to_run(path, options, times)
-    built = _build(prepared, options, times)
+    built = build_prepared(prepared, options, times)
     seconds = {name: part["cpu_seconds"] for name, part in times.parts.items()}
     artifact = built.artifact
     return BuildResult(built.folder, artifact.binary, artifact.compiled, seconds, times.steps), prepared
 
 
-def _build(prepared: Prepared, options: Options, times: Times) -> Built:
+def build_prepared(prepared: Prepared, options: Options, times: Times) -> Built:
     """Build when stale; the C compiler's share of the time is part "compile", the rest "emit"."""
     inner = Times()
     with inner.part("build"):
@@ -76,7 +82,7 @@ def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
         prepared = prepare_to_run(path, options, times)
         resumed, passed_over = _resumed(prepared, options)
         given = initial_weights(prepared.model, learned(prepared.lowered.tensors), options)
-        built = _build(prepared, options, times)
+        built = build_prepared(prepared, options, times)
         head = _head(prepared, options, built.artifact, started) | {
             "warnings": [*_texts(prepared.warnings), *passed_over]
         }
@@ -231,22 +237,7 @@ def _resumed(prepared: Prepared, options: Options) -> tuple[tuple[Position, Path
     latest = latest_checkpoint(options.resume)
     path, position = latest.path, read_position(latest.path)
     kind = "spiking" if prepared.model.simulate is not None else "training"
-    if position.kind != kind:
-        raise RunError("E0909", f"`{path}` is of a {position.kind} run, not of a {kind} one", exit_code=2)
-    if position.seed != prepared.seed:
-        raise RunError(
-            "E0909",
-            f"`{path}` was written with seed {position.seed}, not {prepared.seed}",
-            f"resume with `--seed {position.seed}`",
-            exit_code=2,
-        )
-    if position.model != model_hash(prepared.model):
-        raise RunError(
-            "E0909",
-            f"`{path}` was written by another model",
-            "resume with the model, the settings and the precision of the run that wrote it",
-            exit_code=2,
-        )
+    check_origin(path, position, kind, prepared.seed, model_hash(prepared.model))
     return (position, path), tuple(f"`{p}` is damaged: the run goes on from `{path.name}`" for p in latest.damaged)
 
 

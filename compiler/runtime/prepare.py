@@ -190,7 +190,7 @@ def with_options(model: l0.Model, options: Options) -> l0.Model:
     if options.duration is not None:
         if simulate is None:
             raise RunError("E0912", "--duration is for models with `simulate`", exit_code=2)
-        simulate = replace(simulate, steps=_steps(options.duration, simulate.dt, simulate.warmup))
+        simulate = replace(simulate, steps=whole_steps(options.duration, simulate.dt, simulate.warmup))
     if options.freeze:
         if simulate is None:
             raise RunError("E0912", "--freeze is for models with `simulate`", exit_code=2)
@@ -235,7 +235,7 @@ def _frozen(names: tuple[str, ...], model: l0.Model) -> tuple[str, ...]:
     return names
 
 
-def _steps(duration: str, dt: float, warmup: int) -> int:
+def whole_steps(duration: str, dt: float, warmup: int) -> int:
     """A duration such as "2 s" in whole steps, behind a warm-up. Raises RunError (E0912)."""
     time = _milliseconds(duration)
     if time is None or time < 0:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -182,6 +182,11 @@ class CpuInstance:
         if status == 2:
             raise BackendError("E0905", "out of memory while connecting", exit_code=5)
         return done
+
+    def uninterrupted(self, phase: str) -> Callable[[int, int], int] | None:
+        if self._ctx is None or self._running is not None:
+            return None
+        return partial(self._lib.nl_run, self._ctx, self._phase[phase])
 
     def _call(self, phase: str, first_step: int, steps: int) -> int:
         """nl_run: in a separate thread where it may take long, since Python handles signals only between instructions

@@ -195,6 +195,9 @@ class CudaInstance:
         except Exception as e:
             raise BackendError("E0924", f"{call.label} failed on the GPU: {e}", exit_code=5) from None
 
+    def uninterrupted(self, phase: str) -> None:
+        return None
+
     def run(self, phase: str, first_step: int, steps: int) -> int:
         """Run steps; returns how many ran: fewer where a record buffer could have overflowed. Synchronises with the
         device only where necessary, and at the end of more than one step."""

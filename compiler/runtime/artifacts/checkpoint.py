@@ -251,6 +251,22 @@ def restore_checkpoint(path: Path, instance: Instance, program: l2.Merged, froze
         raise _misfit(path, f"it holds `{next(iter(stored))}`, which the model does not have")
 
 
+def check_origin(path: Path, position: Position, kind: str, seed: int, model: str) -> None:
+    """Refuse a checkpoint of another kind of run, seed or model (its hash). Raises RunError (E0909)."""
+    if position.kind != kind:
+        raise RunError("E0909", f"`{path}` is of a {position.kind} run, not of a {kind} one", exit_code=2)
+    if position.seed != seed:
+        message = f"`{path}` was written with seed {position.seed}, not {seed}"
+        raise RunError("E0909", message, f"resume with `--seed {position.seed}`", exit_code=2)
+    if position.model != model:
+        raise RunError(
+            "E0909",
+            f"`{path}` was written by another model",
+            "resume with the model, the settings and the precision of the run that wrote it",
+            exit_code=2,
+        )
+
+
 def best_of_checkpoint(path: Path) -> dict[str, AnyArray]:
     """The best weights so far of the run that wrote a checkpoint; {} where it kept none."""
     return _part(path, BEST)

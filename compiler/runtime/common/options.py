@@ -140,6 +140,13 @@ class TrainedOptions(CompileOptions, total=False):
     weights: PathArgument | None
 
 
+class SimulationOptions(CompileOptions, total=False):
+    device: int | None
+    arch: str | None
+    lock: bool
+    freeze: str | Sequence[str]
+
+
 class BuildOptions(TrainedOptions, total=False):
     seed: int | None
     device: int | None

@@ -32,6 +32,13 @@ def copy_records(source: Path, folder: Path, model: l0.Model, step: int) -> bool
         return False
     if step <= model.simulate.warmup:  # nothing is recorded yet, or the sample at time 0, which will be taken again
         return True
+    return copy_up_to(source, folder, model, step)
+
+
+def copy_up_to(source: Path, folder: Path, model: l0.Model, step: int) -> bool:
+    """Begin `folder` with the records in `source` up to `step`, which is after the warm-up; False when there are none.
+    Raises RunError (E0909) when they are damaged or do not reach `step`."""
+    assert model.simulate is not None
     copied = False
     for name in RECORDS:
         if (source / name).exists():

@@ -191,6 +191,12 @@ class RecordFile:
     def __init__(self, path: Path) -> None:
         self._file = open_file(path)
 
+    def read(self, name: str) -> npt.NDArray[Any]:
+        """All rows of a dataset so far. Raises KeyError."""
+        self.flush()
+        values: npt.NDArray[Any] = self._file[name][...]
+        return values
+
     def _datasets(self) -> list[Growing]:
         raise NotImplementedError
 

@@ -26,9 +26,8 @@ from compiler.runtime.common.rates import mean_rates
 from compiler.runtime.health import Health
 from compiler.runtime.record.continued import adopt_checkpoint, copy_records
 from compiler.runtime.record.growing import recording
-from compiler.runtime.record.record import SpikeWriter, TraceWriter
 from compiler.runtime.record.record_rates import RateWriter
-from compiler.runtime.record.record_synapses import SynapseWriter
+from compiler.runtime.record.writers import open_writers
 from compiler.runtime.session import Outcome, Session
 from compiler.runtime.spiking.simulate import simulate
 
@@ -46,8 +45,8 @@ def run_spiking(session: Session) -> Outcome:
     done = start.step
     health = Health(program)
     with recording(session.folder), ExitStack() as opened:
-        spikes, traces, rates, synapses = _writers(session, start, opened)
-        checkpoints = SpikingCheckpoints(session, start, rates)
+        writers = open_writers(session.folder, model, program, session.instance, start.step, start.rates, opened)
+        checkpoints = SpikingCheckpoints(session, start, writers.rates)
         if start.checkpoint is not None:
             checkpoints.adopt(start.checkpoint)
         if model.simulate.checkpoints is not None and isinstance(session.progress, ProgressWithNotes):
@@ -55,8 +54,8 @@ def run_spiking(session: Session) -> Outcome:
         result = simulate(
             session.instance,
             model,
-            [w for w in (spikes, traces, rates) if w is not None],
-            synapses,
+            writers.drained,
+            writers.synapses,
             health,
             session.stop,
             session.progress,
@@ -64,7 +63,7 @@ def run_spiking(session: Session) -> Outcome:
             checkpoints,
         )
     checkpoints.write(result.step)
-    counts = dict(spikes.counts) if spikes is not None else {}
+    counts = dict(writers.spikes.counts) if writers.spikes is not None else {}
     window = start.recorded_from, max(result.step - model.simulate.warmup, 0)
     cpu = result.cpu_seconds
     return Outcome(
@@ -80,27 +79,6 @@ def run_spiking(session: Session) -> Outcome:
         },
         window,
     )
-
-
-def _writers(
-    session: Session, start: _Start, opened: ExitStack
-) -> tuple[SpikeWriter | None, TraceWriter | None, RateWriter | None, SynapseWriter | None]:
-    """The writers of the model's records; `opened` closes each of them in any case."""
-    model, program, folder = session.prepared.model, session.prepared.lowered.merged, session.folder
-    spikes, traces, rates, synapses = None, None, None, None
-    if model.spikes:
-        spikes = SpikeWriter(folder / "spikes.h5", model)
-        opened.callback(spikes.close)
-    if model.traces:
-        traces = TraceWriter(folder / "traces.h5", model, program, start=start.step)
-        opened.callback(traces.close)
-    if model.rates:
-        rates = RateWriter(folder / "rates.h5", model, start.step, start.rates)
-        opened.callback(rates.close)
-    if model.synapses or model.histograms:
-        synapses = SynapseWriter(folder / "synapses.h5", model, program, session.instance, start.step)
-        opened.callback(synapses.close)
-    return spikes, traces, rates, synapses
 
 
 # ------------------------------------------------------------------------------------------- going on

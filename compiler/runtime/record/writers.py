@@ -1,0 +1,65 @@
+"""The files of records of one run: those that the model asks for.
+
+Assumes: a folder; files that are there are continued.
+Guarantees: every file is closed in any case, when the given stack is.
+Does not: drain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
+from backends.protocol import Instance
+from compiler.runtime.record.record import SpikeWriter, TraceWriter
+from compiler.runtime.record.record_rates import RateWriter
+from compiler.runtime.record.record_synapses import SynapseWriter
+
+
+@dataclass(frozen=True)
+class Writers:
+    """The open files; None for what the model does not record."""
+
+    spikes: SpikeWriter | None = None
+    traces: TraceWriter | None = None
+    rates: RateWriter | None = None
+    synapses: SynapseWriter | None = None
+
+    @property
+    def drained(self) -> tuple[SpikeWriter | TraceWriter | RateWriter, ...]:
+        """Those that drain buffers of the instance; synapses are sampled."""
+        return tuple(w for w in (self.spikes, self.traces, self.rates) if w is not None)
+
+
+def open_writers(
+    folder: Path,
+    model: l0.Model,
+    program: l2.Merged,
+    instance: Instance,
+    start: int,
+    begun: Mapping[str, npt.NDArray[np.float64]],
+    opened: ExitStack,
+) -> Writers:
+    """The writers of the model's records after step `start`; `begun`: the counts of incomplete bins (RateWriter);
+    `opened` closes each of them. Raises RunError (E0930)."""
+    spikes, traces, rates, synapses = None, None, None, None
+    if model.spikes:
+        spikes = SpikeWriter(folder / "spikes.h5", model)
+        opened.callback(spikes.close)
+    if model.traces:
+        traces = TraceWriter(folder / "traces.h5", model, program, start=start)
+        opened.callback(traces.close)
+    if model.rates:
+        rates = RateWriter(folder / "rates.h5", model, start, begun)
+        opened.callback(rates.close)
+    if model.synapses or model.histograms:
+        synapses = SynapseWriter(folder / "synapses.h5", model, program, instance, start)
+        opened.callback(synapses.close)
+    return Writers(spikes, traces, rates, synapses)

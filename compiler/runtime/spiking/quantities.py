@@ -1,0 +1,157 @@
+"""What a caller may read and write of a simulation: variables of populations and of projections, by the model's names.
+
+Assumes: a lowered spiking model; arrays are named by model path (`exc.v`, `plastic[a->b].w`).
+Guarantees: values are in canonical units; those of populations are by neuron (or by pool), those of synapses in the
+order of the records (compiler/runtime/record/record_synapses.py), whatever layout the target stores them in.
+Does not: run anything, or change connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
+from backends.protocol import AnyArray, Instance
+from compiler.core.errors import RunError
+from compiler.ir.level2.synapse_values import (
+    member_name,
+    own_name,
+    synapse_unit,
+    synapse_variables,
+    variable_array,
+)
+from compiler.runtime.common.arrays import to_logical, to_physical
+from compiler.runtime.record.record_synapses import synapse_ends, user_order
+
+Order = npt.NDArray[np.int64] | None
+Ends = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable. `array`: the one that holds it, or None where all elements have the value `constant`; `count`:
+    elements that are shown (None: those of the array); `order`: of synapses, as `user_order` says."""
+
+    name: str
+    unit: str
+    array: l2.Array | None
+    constant: float = 0.0
+    count: int | None = None
+    order: Order = None
+
+    def read(self, instance: Instance) -> AnyArray:
+        if self.array is None:
+            return np.full(self.count or 1, self.constant)
+        values = to_logical(self.array, instance.read(self.array.name))[: self.count]
+        return values if self.order is None else values[self.order]
+
+    def write(self, instance: Instance, values: npt.ArrayLike) -> None:
+        """Replace all elements; one number stands for all. Raises RunError (E0935)."""
+        if self.array is None:
+            help = "make it a parameter of the model and call `set`, or give it values that differ in the model"
+            raise refused(f"`{self.name}` is one number of the model, {self.constant:g}", help)
+        stored = to_logical(self.array, instance.read(self.array.name))
+        shown = stored[: self.count]
+        try:
+            given = np.broadcast_to(np.asarray(values), shown.shape)
+        except ValueError:
+            have, want = list(np.shape(values)), list(shown.shape)
+            raise refused(f"`{self.name}` has the shape {want}, not {have}") from None
+        if given.dtype.kind not in "biuf" or (stored.dtype.kind in "iu" and given.dtype.kind == "f"):
+            raise refused(f"`{self.name}` holds numbers of type {stored.dtype}, not {given.dtype}")
+        if self.order is None:
+            shown[...] = given
+        else:
+            shown[self.order] = given
+        instance.write(self.array.name, to_physical(self.array, stored))
+
+
+def refused(message: str, help: str | None = None) -> RunError:
+    return RunError("E0935", message, help, exit_code=2)
+
+
+def population_variables(population: l0.Population, program: l2.Merged) -> dict[str, Variable]:
+    """The states, inputs and parameters of a population, and the variables of its pools."""
+    arrays = {a.name: a for a in program.arrays}
+    neuron, found = population.neuron, dict[str, Variable]()
+    units = {x.name: x.unit for x in neuron.state}
+    units |= {x.name: x.unit for x in neuron.inputs}
+    units |= {x.name: x.unit for x in neuron.params}
+    units |= {name: "1" for pool in neuron.pools for name in pool.variables}
+    constants = dict(population.params)
+    for name, unit in units.items():
+        path = f"{population.name}.{name}"
+        if (array := arrays.get(path)) is not None:
+            found[name] = Variable(path, array.unit or unit, array)
+        elif isinstance(value := constants.get(name), l0.Const):
+            found[name] = Variable(path, unit, None, float(value.value), population.size)
+    return found
+
+
+@dataclass(frozen=True)
+class Synapses:
+    """The synapses of a projection from one population to another. `count`: of them, or None where they are
+    shared by positions (a convolution); `read_ends`: (sources, targets) as they are now."""
+
+    source: str
+    target: str
+    variables: dict[str, Variable]
+    count: int | None
+    read_ends: Callable[[Instance], Ends | None]
+
+
+def synapses_of(
+    model: l0.Model, program: l2.Merged, instance: Instance, projection: l0.Projection
+) -> Iterator[Synapses]:
+    """Each member of a projection with its variables."""
+    arrays = {a.name: a for a in program.arrays}
+    names = frozenset(arrays)
+    sizes = {p.name: p.size for p in model.populations}
+    for member in projection.members:
+        order = user_order(projection, member)
+
+        def read_ends(instance: Instance, member: l0.Member = member, order: Order = order) -> Ends | None:
+            ends = synapse_ends(instance, names, projection, member, sizes[member.source], sizes[member.target])
+            return ends if ends is None or order is None else (ends[0][order], ends[1][order])
+
+        ends = read_ends(instance)
+        count = None if ends is None else len(ends[0])
+        found = {}
+        for name in synapse_variables(projection):
+            unit = synapse_unit(projection, name, model.populations)
+            variable = _synapse_variable(model, projection, member, name, unit, arrays, count, order)
+            if variable is not None:
+                found[name] = variable
+        for end in ("pre", "post"):
+            prefix = f"{own_name(projection, member)}.{end}."
+            found |= {
+                f"{end}.{n.removeprefix(prefix)}": Variable(n, a.unit, a)
+                for n, a in arrays.items()
+                if n.startswith(prefix)
+            }
+        yield Synapses(member.source, member.target, found, count, read_ends)
+
+
+def _synapse_variable(
+    model: l0.Model,
+    projection: l0.Projection,
+    member: l0.Member,
+    name: str,
+    unit: str,
+    arrays: dict[str, l2.Array],
+    count: int | None,
+    order: Order,
+) -> Variable | None:
+    path = f"{member_name(projection, member)}.{name}"
+    array = arrays.get(variable_array(projection, member, name))
+    if array is not None and name == "delay" and projection.synapse is None:
+        return None  # in steps, and what is under way has left already
+    if array is not None:
+        return Variable(path, unit, array, 0.0, count, order)
+    value = member.weight if name == "weight" else dict(member.init).get(name)
+    return Variable(path, unit, None, float(value.value), count) if isinstance(value, l0.Const) else None
