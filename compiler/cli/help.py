@@ -41,7 +41,7 @@ EXAMPLES: Final = (
     "netloom sweep model.yaml -g n=100,200,300 --seeds 2 --duration '100 ms' --dry-run",
     "netloom runs --filter status=ok --sort -loss",
     "netloom diff runs/first runs/first",
-    "netloom plot runs/first --only training --image pdf",
+    "netloom plot runs/first --only training --image pdf --style paper",
     "netloom report runs/first",
     "netloom report sweeps/model",
     "netloom evaluate runs/first",

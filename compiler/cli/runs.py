@@ -85,7 +85,7 @@ def diff(first: RUN, second: RUN, format: FORMAT = Format.human) -> None:
         typer.echo("nothing differs")
 
 
-@command("only image out")
+@command("only image style out")
 def plot(
     run: RUN,
     only: Annotated[
@@ -94,6 +94,10 @@ def plot(
     image: Annotated[
         list[str] | None,
         typer.Option("--image", help="png, svg or pdf; else png and svg. Repeatable.", show_default=False),
+    ] = None,
+    style: Annotated[
+        str | None,
+        typer.Option("--style", help="paper, a style of matplotlib, or a .mplstyle file.", show_default=False),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Where; else `plots` in the run's folder.", show_default=False)
@@ -117,7 +121,7 @@ def plot(
             raise typer.BadParameter(f"`{suffix}` is not one of {', '.join(IMAGES)}", param_hint="--image")
     window = found.record.get("recorded_steps")
     steps = (window[0], window[1]) if window else None
-    result = draw_plots(run, model, steps, tuple(only or ()), tuple(image or ("png", "svg")), out)
+    result = draw_plots(run, model, steps, tuple(only or ()), tuple(image or ()), out, style)
     if result.warning:
         raise RunError("E0914", result.warning, exit_code=5)
     for file in result.files:

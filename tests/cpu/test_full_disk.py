@@ -19,7 +19,7 @@ import pytest
 from compiler.core.disk import unwritable
 from compiler.core.errors import RunError
 from compiler.runtime.inference.predict import write_npz
-from compiler.runtime.plots import plots
+from compiler.runtime.plots import style
 from netloom import build, predict, run
 from tests.cpu.models_for_runs import DIGITS, NOISY, write
 
@@ -146,7 +146,7 @@ def test_plots_decide_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def full(file: Path, what: str) -> object:
         raise unwritable(OSError(28, "No space left on device"), file, what)
 
-    monkeypatch.setattr(plots, "new_file", full)
+    monkeypatch.setattr(style, "new_file", full)
     result = run(path, duration="20 ms")
     folder, record = only_run(here)
     assert (result.status, record["status"], record["plots"]) == ("ok", "ok", [])

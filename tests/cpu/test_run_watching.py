@@ -8,6 +8,7 @@ import json
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from compiler.core.errors import RunError
-from compiler.ir.level0.model import Plateau, Stop, Watched
+from compiler.ir.level0.model import Plateau, Plot, Stop, Watched
 from compiler.passes.pipeline.lower import lower
+from compiler.runtime.artifacts.trained import model_of_run
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.watch import best_epoch, plateau_factor, stops
 from compiler.runtime.execute import run_model
-from compiler.runtime.plots.plots import training_figure
+from compiler.runtime.plots.training import training
 from netloom import evaluate, predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_spiking import Signalling
@@ -243,11 +245,15 @@ def test_the_plot_marks_the_best_epoch(variant: Variant) -> None:
     pytest.importorskip("matplotlib")
     result = run(variant(checkpoint="  checkpoint: {best: validation_loss}"), epochs=3)
     best = result.record["summary"]["training"]["best"]
-    figure = training_figure(result.folder, Watched("validation_loss", False))
+    model, plot = model_of_run(result.folder), Plot("training", ())
+    assert model.train is not None and model.train.best == Watched("validation_loss", False)
+    figure = training(result.folder, model, plot, None)
     for axes in figure.axes:
         (line,) = [x for x in axes.lines if x.get_label() == f"best epoch {best}"]
         assert list(line.get_xdata()) == [best, best]
-    assert not [x for axes in training_figure(result.folder).axes for x in axes.lines if "best" in str(x.get_label())]
+    unwatched = replace(model, train=replace(model.train, best=None))
+    axes = training(result.folder, unwatched, plot, None).axes
+    assert not [x for at in axes for x in at.lines if "best" in str(x.get_label())]
 
 
 def test_a_rate_on_a_plateau(variant: Variant) -> None:

@@ -21,7 +21,7 @@ from backends.cpu.backend import CpuBackend
 from compiler.core.errors import Interrupted
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
-from compiler.runtime.plots import plots
+from compiler.runtime.plots import plots, style
 from compiler.runtime.prepare import prepare
 from netloom import build, run
 from tests.cpu.models_for_runs import NOISY, write
@@ -131,7 +131,7 @@ def test_at_any_moment(here: Path, root: Path, seed: int) -> None:
 def test_in_the_plots(here: Path, monkeypatch: pytest.MonkeyPatch, number: int, when: str) -> None:
     text = NOISY.replace("duration: 60 ms", "duration: 10 ms").partition("expect:")[0]
     path = write(here, text + "plots: [{raster: {from: a}}, {trace: {from: a, variable: v}}]\n")
-    really, written = plots.draw_plots, plots.new_file
+    really, written = plots.draw_plots, style.new_file
 
     def draw(folder: Path, model: object, window: object = None) -> plots.Plotted:
         assert json.loads((folder / "run.json").read_text())["status"] == "ok"
@@ -149,7 +149,7 @@ def test_in_the_plots(here: Path, monkeypatch: pytest.MonkeyPatch, number: int, 
         return written(file, what)
 
     monkeypatch.setattr(plots, "draw_plots", draw)
-    monkeypatch.setattr(plots, "new_file", second)
+    monkeypatch.setattr(style, "new_file", second)
     before = [signal.getsignal(s) for s in SIGNALS]
     result = run(path)
     assert before == [signal.getsignal(s) for s in SIGNALS]

@@ -1,4 +1,4 @@
-"""Recording and plotting in the language: record, plots.
+"""Recording in the language: record.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example. Nothing here affects the model's hash.
@@ -72,7 +72,7 @@ _MEMBERS: Kind = OneOf(
         ListOf(COUNT, low=1, example="[0, 5, 7]"),
     )
 )
-_VARIABLE = Reference("variable", "v")
+VARIABLE = Reference("variable", "v")
 _SOME = Field(
     "members",
     _MEMBERS,
@@ -82,7 +82,7 @@ _SOME = Field(
 )
 
 
-def _bins(most: int) -> Field:
+def bins(most: int) -> Field:
     return Field("bins", replace(POSITIVE, high=most), "The number of bars.", default=20, example="bins: 20")
 
 
@@ -202,7 +202,7 @@ RECORD = ListOf(
                         _PROJECTION,
                         Field(
                             "variable",
-                            _VARIABLE,
+                            VARIABLE,
                             "A state variable of the synapses, or the `weight` of static ones.",
                             required=True,
                             example="variable: w",
@@ -214,7 +214,7 @@ RECORD = ListOf(
                             required=True,
                             example="range: [0, 1]",
                         ),
-                        _bins(100_000),
+                        bins(100_000),
                         _EVERY_SAMPLE,
                         _AT,
                     ),
@@ -239,146 +239,4 @@ RECORD = ListOf(
         },
     ),
     example="[{spikes: {from: exc}}]",
-)
-
-_RECORDED = Field(
-    "from",
-    Reference("projection", "plastic", TEMPLATE_KEY),
-    "The projection with recorded synapses.",
-    required=True,
-    example="from: plastic",
-)
-_RECORDED_VARIABLE = Field("variable", _VARIABLE, "The recorded variable.", required=True, example="variable: w")
-
-PLOTS = ListOf(
-    OneKey(
-        "plot",
-        (
-            Alternative(
-                "raster",
-                Block(
-                    "plot",
-                    (
-                        Field(
-                            "from",
-                            POPULATIONS,
-                            "Populations whose spikes are recorded.",
-                            required=True,
-                            example="from: [exc, inh]",
-                        ),
-                    ),
-                    title="plot_raster",
-                    example="{from: exc}",
-                ),
-                "Spikes over time, a row per neuron, with the rates below.",
-                example="{raster: {from: [exc, inh]}}",
-            ),
-            Alternative(
-                "trace",
-                Block(
-                    "plot",
-                    (
-                        Field(
-                            "from",
-                            POPULATIONS,
-                            "Populations with a recorded trace.",
-                            required=True,
-                            example="from: exc",
-                        ),
-                        Field(
-                            "variable",
-                            _VARIABLE,
-                            "The recorded variable.",
-                            required=True,
-                            example="variable: v",
-                        ),
-                    ),
-                    title="plot_trace",
-                    elsewhere={"variables": "`variable`"},
-                    example="{from: exc, variable: v}",
-                ),
-                "A variable over time, a line per recorded neuron.",
-                example="{trace: {from: exc, variable: v}}",
-            ),
-            Alternative(
-                "rate",
-                Block(
-                    "plot",
-                    (
-                        Field(
-                            "from",
-                            POPULATIONS,
-                            "Populations with a recorded rate.",
-                            required=True,
-                            example="from: [exc, inh]",
-                        ),
-                    ),
-                    title="plot_rate",
-                    example="{from: exc}",
-                ),
-                "The rates of populations over time.",
-                example="{rate: {from: [exc, inh]}}",
-            ),
-            Alternative(
-                "histogram",
-                Block(
-                    "plot",
-                    (
-                        _RECORDED,
-                        _RECORDED_VARIABLE,
-                        _bins(10_000),
-                    ),
-                    title="plot_histogram",
-                    elsewhere={"variables": "`variable`"},
-                    example="{from: plastic, variable: w}",
-                ),
-                "How a variable of recorded synapses is distributed at the start of the recording and at its end.",
-                example="{histogram: {from: plastic, variable: w}}",
-            ),
-            Alternative(
-                "matrix",
-                Block(
-                    "plot",
-                    (_RECORDED, _RECORDED_VARIABLE),
-                    title="plot_matrix",
-                    elsewhere={"variables": "`variable`"},
-                    example="{from: plastic, variable: w}",
-                ),
-                "The connections as a matrix, a row per target and a column per source, coloured by a variable of "
-                "recorded synapses at the end.",
-                example="{matrix: {from: plastic, variable: w}}",
-            ),
-            Alternative(
-                "evolution",
-                Block(
-                    "plot",
-                    (_RECORDED, _RECORDED_VARIABLE),
-                    title="plot_evolution",
-                    elsewhere={"variables": "`variable`"},
-                    example="{from: plastic, variable: w}",
-                ),
-                "A variable of recorded synapses over time: some synapses, the mean of all, and how they are "
-                "distributed.",
-                example="{evolution: {from: plastic, variable: w}}",
-            ),
-            Alternative(
-                "training",
-                Block("plot", (), title="plot_training", example="{}"),
-                "Loss and metrics over the epochs of training.",
-                example="{training: {}}",
-            ),
-        ),
-        title="plot",
-        doc="One figure, written as PNG and SVG.",
-        elsewhere={
-            "weights": "`histogram` or `evolution`",
-            "connectivity": "`matrix`",
-            "rates": "`rate`",
-            "loss": "`training`",
-            "metrics": "`training`",
-            "spikes": "`raster`",
-            "traces": "`trace`",
-        },
-    ),
-    example="[{raster: {from: exc}}]",
 )

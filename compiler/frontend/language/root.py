@@ -23,7 +23,8 @@ from compiler.expr.keys.kinds import (
 from compiler.expr.keys.values import QUANTITY
 from compiler.frontend.language.control import PHASES
 from compiler.frontend.language.network import NETWORK
-from compiler.frontend.language.recording import PLOTS, RECORD
+from compiler.frontend.language.plots import PLOTS
+from compiler.frontend.language.recording import RECORD
 from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE
 from compiler.frontend.language.spiking.classes import CLASSES
 from compiler.frontend.language.spiking.connections import INPUTS_MAP, PROJECTIONS_MAP

@@ -106,6 +106,7 @@ __all__ = [
     "Kept",
     "Layer",
     "Listed",
+    "Look",
     "Loss",
     "Member",
     "Method",
@@ -158,11 +159,26 @@ __all__ = [
 
 
 @dataclass(frozen=True)
+class Look:
+    """How a figure is drawn. `time`: ms, and `limits`: of the vertical axis, in the unit of what is drawn (None: all of
+    it); `size`: width and height in um; `images`: file formats, in order (empty: the usual ones)."""
+
+    title: str | None = None
+    time: tuple[float, float] | None = None
+    limits: tuple[float, float] | None = None
+    size: tuple[float, float] | None = None
+    style: str = "default"
+    images: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Plot:
-    """kind: raster | trace | histogram | training; args as given (names, numbers, strings)."""
+    """kind: raster | trace | rate | isi | spectrum | correlogram | psth | connectivity | histogram | matrix | evolution
+    | training | confusion; args as given (names, numbers, strings), times in steps."""
 
     kind: str
     args: tuple[tuple[str, str | int | float | tuple[str, ...]], ...]
+    look: Look = Look()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

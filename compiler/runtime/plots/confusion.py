@@ -16,13 +16,14 @@ import numpy as np
 
 import compiler.ir.level0.model as l0
 from compiler.files.image_folders import LABELS, listing
+from compiler.runtime.common.rates import Window
 from compiler.runtime.plots.style import new_figure
 
 CONFUSION: Final = "confusion.jsonl"
 MOST_NUMBERS: Final = 20  # up to so many classes the numbers are shown
 
 
-def confusion(folder: Path, model: l0.Model) -> Any:
+def confusion(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) -> Any:
     """Rows: the class; columns: the predicted class. None before the first epoch."""
     path = folder / CONFUSION
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
@@ -33,7 +34,7 @@ def confusion(folder: Path, model: l0.Model) -> Any:
     counts = np.array(last[part], float)
     classes = len(counts)
     size = 2.4 + min(0.32 * classes, 5)
-    figure = new_figure(size + 0.8, size)
+    figure = new_figure(size + 0.8, size, plot.look)
     axes = figure.subplots()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-12)
     shown = axes.imshow(shares, vmin=0, vmax=1, cmap="Blues")

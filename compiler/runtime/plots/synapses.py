@@ -15,7 +15,8 @@ import h5py
 import numpy as np
 
 import compiler.ir.level0.model as l0
-from compiler.runtime.plots.style import COLORS, new_figure
+from compiler.runtime.common.rates import Window
+from compiler.runtime.plots.style import COLORS, labelled, new_figure
 
 MOST_LINES: Final = 40  # synapses of a member that are drawn one by one
 MOST_CELLS: Final = 1000  # rows and columns of a matrix; larger ones are averaged over blocks
@@ -24,10 +25,6 @@ MOST_CELLS: Final = 1000  # rows and columns of a matrix; larger ones are averag
 def _asked(plot: l0.Plot) -> tuple[str, str]:
     args = dict(plot.args)
     return str(args["from"]), str(args["variable"])
-
-
-def _label(variable: str, unit: str) -> str:
-    return variable + (f" ({unit})" if unit not in ("1", "") else "")
 
 
 def values_at(group: Any, variable: str, sample: int | None = None) -> Any:
@@ -44,11 +41,11 @@ def _held(values: Any) -> Any:
     return values[~np.isnan(values)]
 
 
-def histogram(folder: Path, model: l0.Model, plot: l0.Plot) -> Any:
+def histogram(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) -> Any:
     """Bars of the last sample, outline of the first."""
     projection, variable = _asked(plot)
     bins = int(float(str(dict(plot.args)["bins"])))
-    figure = new_figure(5, 3.4)
+    figure = new_figure(5, 3.4, plot.look)
     axes = figure.subplots()
     unit = "1"
     with h5py.File(folder / "synapses.h5") as file:
@@ -71,12 +68,12 @@ def histogram(folder: Path, model: l0.Model, plot: l0.Plot) -> Any:
             axes.stairs(counts, edges, color="#2e3436", linewidth=1, label=f"at {samples[0]:g} ms")
             axes.legend(fontsize="small")
     axes.set_title(f"{model.name}: {projection}")
-    axes.set_xlabel(_label(variable, unit))
+    axes.set_xlabel(labelled(variable, unit))
     axes.set_ylabel("synapses")
     return figure
 
 
-def matrix(folder: Path, model: l0.Model, plot: l0.Plot) -> Any:
+def matrix(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) -> Any:
     """A row per target, a column per source; the sum over synapses with the same pair (or cell)."""
     projection, variable = _asked(plot)
     family = next(p for p in model.projections if p.name == projection)
@@ -101,7 +98,7 @@ def matrix(folder: Path, model: l0.Model, plot: l0.Plot) -> Any:
             x = (source + left[member.source]) * columns // width
             y = (reached + top[member.target]) * rows // height
             np.add.at(image, (y, x), group[variable][-1][held])
-    figure = new_figure(5.4, 4.6)
+    figure = new_figure(5.4, 4.6, plot.look)
     axes = figure.subplots()
     limit = float(np.abs(image).max()) or 1.0
     both = bool((image < 0).any())
@@ -114,17 +111,17 @@ def matrix(folder: Path, model: l0.Model, plot: l0.Plot) -> Any:
         interpolation="nearest",
         extent=(-0.5, width - 0.5, height - 0.5, -0.5),
     )
-    figure.colorbar(shown, ax=axes, label=_label(variable, unit))
+    figure.colorbar(shown, ax=axes, label=labelled(variable, unit))
     axes.set_title(f"{model.name}: {projection}")
     axes.set_xlabel("source: " + ", ".join(sources) if len(sources) < 5 else "source")
     axes.set_ylabel("target: " + ", ".join(targets) if len(targets) < 5 else "target")
     return figure
 
 
-def evolution(folder: Path, model: l0.Model, plot: l0.Plot) -> Any:
+def evolution(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) -> Any:
     """Some synapses as thin lines, the mean of all as a thick one, the middle 80 % as a band."""
     projection, variable = _asked(plot)
-    figure = new_figure(7, 3.4)
+    figure = new_figure(7, 3.4, plot.look)
     axes = figure.subplots()
     unit, scale = "1", 1.0
     with h5py.File(folder / "synapses.h5") as file:
@@ -145,7 +142,11 @@ def evolution(folder: Path, model: l0.Model, plot: l0.Plot) -> Any:
             axes.plot(times / scale, np.nanmean(values, axis=1), color=color, linewidth=2, label=f"{name}: mean")
     axes.set_title(f"{model.name}: {projection}")
     axes.set_xlabel(f"time ({'s' if scale > 1 else 'ms'})")
-    axes.set_ylabel(_label(variable, unit))
+    axes.set_ylabel(labelled(variable, unit))
+    if plot.look.limits is not None:
+        axes.set_ylim(*plot.look.limits)
+    if plot.look.time is not None:
+        axes.set_xlim(plot.look.time[0] / scale, plot.look.time[1] / scale)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small")
     return figure

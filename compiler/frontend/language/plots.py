@@ -1,0 +1,285 @@
+"""Plots in the language: plots.
+
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
+Guarantees: every key of these blocks, with its hover text, default and example. Nothing here affects the model's hash.
+Does not: check that what is drawn is recorded.
+"""
+
+from __future__ import annotations
+
+from compiler.expr import units
+from compiler.expr.keys.kinds import (
+    Alternative,
+    Block,
+    Choice,
+    Field,
+    Flag,
+    ListOf,
+    OneKey,
+    Option,
+    Reference,
+    Text,
+    Value,
+)
+from compiler.expr.keys.values import DURATION, POPULATIONS, POSITIVE_TIME, QUANTITY, TEMPLATE_KEY
+from compiler.frontend.language.recording import VARIABLE, bins
+
+_RECORDED = Field(
+    "from",
+    Reference("projection", "plastic", TEMPLATE_KEY),
+    "The projection with recorded synapses.",
+    required=True,
+    example="from: plastic",
+)
+_RECORDED_VARIABLE = Field("variable", VARIABLE, "The recorded variable.", required=True, example="variable: w")
+
+_TIME = Field(
+    "time",
+    ListOf(DURATION, low=2, high=2, example="[100 ms, 300 ms]"),
+    "The part of the time axis that is shown; without it, all that was recorded.",
+    example="time: [100 ms, 300 ms]",
+)
+_LIMITS = Field(
+    "limits",
+    ListOf(QUANTITY, low=2, high=2, example="[-80 mV, -40 mV]"),
+    "The ends of the vertical axis; without it, all values fit.",
+    example="limits: [-80 mV, -40 mV]",
+)
+_LOOK = (
+    Field("title", Text("a title", "Balanced network"), "What stands above the figure.", example="title: Balanced"),
+    Field(
+        "size",
+        ListOf(Value("a length", "16 cm", low=0, above=True, dimension=units.LENGTH), 2, 2, "[16 cm, 10 cm]"),
+        "Width and height of the figure.",
+        example="size: [16 cm, 10 cm]",
+    ),
+    Field(
+        "style",
+        Text("a style", "paper"),
+        "`default`, `paper` (small letters, one column wide), a style of matplotlib, or a `.mplstyle` file.",
+        default="default",
+        example="style: paper",
+    ),
+    Field(
+        "images",
+        ListOf(
+            Choice(
+                "image format",
+                (Option("png", "Pixels."), Option("svg", "Vectors, for pages."), Option("pdf", "Vectors, for papers.")),
+            ),
+            low=1,
+            example="[pdf]",
+        ),
+        "The files that are written; without it, a PNG and an SVG.",
+        example="images: [pdf]",
+    ),
+)
+_SPIKING = Field(
+    "from", POPULATIONS, "Populations whose spikes are recorded.", required=True, example="from: [exc, inh]"
+)
+
+
+def _bin(default: str) -> Field:
+    return Field("bin", POSITIVE_TIME, "The width of a bin, whole steps.", default=default, example=f"bin: {default}")
+
+
+PLOTS = ListOf(
+    OneKey(
+        "plot",
+        (
+            Alternative(
+                "raster",
+                Block(
+                    "plot",
+                    (_SPIKING, _TIME, *_LOOK),
+                    title="plot_raster",
+                    example="{from: exc}",
+                ),
+                "Spikes over time, a row per neuron, with the rates below.",
+                example="{raster: {from: [exc, inh]}}",
+            ),
+            Alternative(
+                "trace",
+                Block(
+                    "plot",
+                    (
+                        Field(
+                            "from",
+                            POPULATIONS,
+                            "Populations with a recorded trace.",
+                            required=True,
+                            example="from: exc",
+                        ),
+                        Field(
+                            "variable",
+                            VARIABLE,
+                            "The recorded variable.",
+                            required=True,
+                            example="variable: v",
+                        ),
+                        Field(
+                            "spikes",
+                            Flag(),
+                            "Mark the spikes of the neurons that are shown, where they are recorded.",
+                            default=True,
+                            example="spikes: false",
+                        ),
+                        _TIME,
+                        _LIMITS,
+                        *_LOOK,
+                    ),
+                    title="plot_trace",
+                    elsewhere={"variables": "`variable`"},
+                    example="{from: exc, variable: v}",
+                ),
+                "A variable over time, a line per recorded neuron.",
+                example="{trace: {from: exc, variable: v}}",
+            ),
+            Alternative(
+                "rate",
+                Block(
+                    "plot",
+                    (
+                        Field(
+                            "from",
+                            POPULATIONS,
+                            "Populations with a recorded rate.",
+                            required=True,
+                            example="from: [exc, inh]",
+                        ),
+                        _TIME,
+                        *_LOOK,
+                    ),
+                    title="plot_rate",
+                    example="{from: exc}",
+                ),
+                "The rates of populations over time.",
+                example="{rate: {from: [exc, inh]}}",
+            ),
+            Alternative(
+                "histogram",
+                Block(
+                    "plot",
+                    (
+                        _RECORDED,
+                        _RECORDED_VARIABLE,
+                        bins(10_000),
+                        *_LOOK,
+                    ),
+                    title="plot_histogram",
+                    elsewhere={"variables": "`variable`"},
+                    example="{from: plastic, variable: w}",
+                ),
+                "How a variable of recorded synapses is distributed at the start of the recording and at its end.",
+                example="{histogram: {from: plastic, variable: w}}",
+            ),
+            Alternative(
+                "matrix",
+                Block(
+                    "plot",
+                    (_RECORDED, _RECORDED_VARIABLE, *_LOOK),
+                    title="plot_matrix",
+                    elsewhere={"variables": "`variable`"},
+                    example="{from: plastic, variable: w}",
+                ),
+                "The connections as a matrix, a row per target and a column per source, coloured by a variable of "
+                "recorded synapses at the end.",
+                example="{matrix: {from: plastic, variable: w}}",
+            ),
+            Alternative(
+                "evolution",
+                Block(
+                    "plot",
+                    (_RECORDED, _RECORDED_VARIABLE, _TIME, _LIMITS, *_LOOK),
+                    title="plot_evolution",
+                    elsewhere={"variables": "`variable`"},
+                    example="{from: plastic, variable: w}",
+                ),
+                "A variable of recorded synapses over time: some synapses, the mean of all, and how they are "
+                "distributed.",
+                example="{evolution: {from: plastic, variable: w}}",
+            ),
+            Alternative(
+                "isi",
+                Block("plot", (_SPIKING, *_LOOK), title="plot_isi", example="{from: exc}"),
+                "How the intervals between spikes of a neuron are distributed, and their coefficient of variation (CV) "
+                "over neurons.",
+                example="{isi: {from: [exc, inh]}}",
+            ),
+            Alternative(
+                "spectrum",
+                Block("plot", (_SPIKING, _bin("1 ms"), *_LOOK), title="plot_spectrum", example="{from: exc}"),
+                "The power spectral density of the rate of populations, by Welch's method.",
+                example="{spectrum: {from: [exc, inh]}}",
+            ),
+            Alternative(
+                "correlogram",
+                Block(
+                    "plot",
+                    (
+                        _SPIKING,
+                        _bin("1 ms"),
+                        Field(
+                            "lag", POSITIVE_TIME, "The largest lag, whole steps.", default="50 ms", example="lag: 50 ms"
+                        ),
+                        *_LOOK,
+                    ),
+                    title="plot_correlogram",
+                    example="{from: [exc, inh]}",
+                ),
+                "The correlation of the rates of populations over the lag, of each with itself and with each other.",
+                example="{correlogram: {from: [exc, inh]}}",
+            ),
+            Alternative(
+                "psth",
+                Block(
+                    "plot",
+                    (
+                        _SPIKING,
+                        Field(
+                            "every",
+                            POSITIVE_TIME,
+                            "The time between two stimuli (trials), whole steps, counted from the end of the warm-up.",
+                            required=True,
+                            example="every: 100 ms",
+                        ),
+                        _bin("1 ms"),
+                        *_LOOK,
+                    ),
+                    title="plot_psth",
+                    elsewhere={"period": "`every`", "trial": "`every`"},
+                    example="{from: exc, every: 100 ms}",
+                ),
+                "The rate of populations over the time since a stimulus, the mean over trials (peri-stimulus time "
+                "histogram).",
+                example="{psth: {from: exc, every: 100 ms}}",
+            ),
+            Alternative(
+                "connectivity",
+                Block("plot", _LOOK, title="plot_connectivity", example="{}"),
+                "The expected number of synapses from each population to each neuron of the others.",
+                example="{connectivity: {}}",
+            ),
+            Alternative(
+                "training",
+                Block("plot", _LOOK, title="plot_training", example="{}"),
+                "Loss and metrics over the epochs of training.",
+                example="{training: {}}",
+            ),
+        ),
+        title="plot",
+        doc="One figure.",
+        elsewhere={
+            "weights": "`histogram` or `evolution`",
+            "psd": "`spectrum`",
+            "cv": "`isi`",
+            "crosscorrelogram": "`correlogram`",
+            "rates": "`rate`",
+            "loss": "`training`",
+            "metrics": "`training`",
+            "spikes": "`raster`",
+            "traces": "`trace`",
+        },
+    ),
+    example="[{raster: {from: exc}}]",
+)
