@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from backends.protocol import BackendError
     from compiler.core.diagnostics import Diagnostic
     from compiler.core.errors import ModelError, NetloomError, RunError
-    from compiler.runtime.artifacts.results import BuildResult, RunResult
+    from compiler.runtime.artifacts.results import BuildResult
     from compiler.sweep.run import SweepResult
-    from netloom.functions import build, check, evaluate, open, predict, run, sweep
+    from netloom.functions import build, check, evaluate, export, import_onnx, open, predict, run, sweep, tune
     from netloom.model import Model, load
+    from netloom.results import RunResult
     from netloom.simulation import Quantity, Simulation
 
 __all__ = [
@@ -46,21 +47,36 @@ __all__ = [
     "build",
     "check",
     "evaluate",
+    "export",
+    "import_onnx",
     "load",
     "open",
     "predict",
     "run",
     "sweep",
+    "tune",
 ]
 
 _PLACES = {
     "backends.protocol": ("BackendError",),
     "compiler.core.diagnostics": ("Diagnostic",),
     "compiler.core.errors": ("ModelError", "NetloomError", "RunError"),
-    "compiler.runtime.artifacts.results": ("BuildResult", "RunResult"),
-    "netloom.functions": ("build", "check", "evaluate", "open", "predict", "run", "sweep"),
+    "compiler.runtime.artifacts.results": ("BuildResult",),
+    "netloom.functions": (
+        "build",
+        "check",
+        "evaluate",
+        "export",
+        "import_onnx",
+        "open",
+        "predict",
+        "run",
+        "sweep",
+        "tune",
+    ),
     "compiler.sweep.run": ("SweepResult",),
     "netloom.model": ("Model", "load"),
+    "netloom.results": ("RunResult",),
     "netloom.simulation": ("Quantity", "Simulation"),
 }
 

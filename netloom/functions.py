@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import RunError
-from compiler.runtime.artifacts.results import BuildResult, RunResult
+from compiler.runtime.artifacts.results import BuildResult
 from compiler.runtime.common.arguments import flag, integer_or_none, names_of, path_of, path_or_none
 from compiler.runtime.common.options import (
     BuildOptions,
@@ -38,7 +38,10 @@ from compiler.runtime.common.options import (
 if TYPE_CHECKING:
     from backends.protocol import AnyArray
     from compiler.runtime.common.samples import Samples
+    from compiler.runtime.tuning import TuneResult
     from compiler.sweep.run import SweepResult
+    from netloom.model import Model
+    from netloom.results import RunResult
 
 
 def check(
@@ -78,7 +81,7 @@ def build(
         return BuildResult(files[0].parent, files[0], False, {})
     if flag("embed", embed) or size is not None or chosen.weights is not None:
         raise RunError("E0912", "`weights`, `embed` and `batch` of a build go with `standalone`", exit_code=2)
-    from compiler.runtime.execute import build_model
+    from compiler.runtime.build import build_model
 
     return build_model(where, chosen)[0]
 
@@ -99,9 +102,10 @@ def run(
     """
     from compiler.runtime.common.progress import progress
     from compiler.runtime.execute import run_model
+    from netloom.results import RunResult
 
     chosen = checked({"target": target, "set": set, **options})
-    return run_model(path_of("path", path), chosen, progress(flag("quiet", quiet)))
+    return RunResult.of(run_model(path_of("path", path), chosen, progress(flag("quiet", quiet))))
 
 
 @accepts(TrainedOptions)
@@ -192,8 +196,54 @@ def sweep_of(
     return run_sweep(planned, replace(chosen, set={}), folder, count, progress(flag("quiet", quiet)))
 
 
+@accepts(BuildOptions)
+def tune(
+    path: PathArgument,
+    target: str = "cpu",
+    set: Settings | None = None,
+    *,
+    rounds: int = 7,
+    **options: Unpack[BuildOptions],
+) -> TuneResult:
+    """Measure how to compute each contraction of a model, `rounds` times, and write the fastest ways into the lock file
+    beside it (`file` of the result; `summary()`: the way of each contraction, with microseconds). Raises ModelError,
+    BackendError, RunError."""
+    from compiler.runtime.tuning import tune_model
+
+    chosen = checked({"target": target, "set": set, **options, "lock": False})
+    return tune_model(path_of("path", path), chosen, integer_or_none("rounds", rounds, 1) or 7)
+
+
+@accepts(TrainedOptions)
+def export(
+    source: PathArgument,
+    out: PathArgument | None = None,
+    set: Settings | None = None,
+    *,
+    layers: str | Sequence[str] = (),
+    **options: Unpack[TrainedOptions],
+) -> Path:
+    """Write the network of a run directory (or of a model file with weights) as an ONNX file; its path. `layers`: its
+    outputs, else the last ones. Raises ModelError, RunError (E0918 for what ONNX does not have)."""
+    from compiler.interchange.onnx.export import export_file
+
+    chosen = checked({"set": set, **options})
+    return export_file(path_of("source", source), chosen, path_or_none("out", out), names_of("layers", layers)).file
+
+
+def import_onnx(path: PathArgument, out: PathArgument | None = None) -> Model:
+    """Write the network of an ONNX file as a model file (`out`, or beside it) with its weights; the model. Raises
+    RunError (E0918 for what cannot be imported)."""
+    from compiler.interchange.onnx.import_file import import_file
+    from netloom.model import load
+
+    file = path_of("path", path)
+    return load(import_file(file, path_or_none("out", out) or file.with_suffix(".yaml")).model)
+
+
 def open(path: PathArgument) -> RunResult:
     """The result of a run directory, as `run` returned it. Raises RunError (E0916)."""
     from compiler.runtime.artifacts.results import open_result
+    from netloom.results import RunResult
 
-    return open_result(path_of("path", path))
+    return RunResult.of(open_result(path_of("path", path)))

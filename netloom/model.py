@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import RunError
-from compiler.runtime.artifacts.results import BuildResult, RunResult
+from compiler.runtime.artifacts.results import BuildResult
 from compiler.runtime.common.arguments import flag, path_of
 from compiler.runtime.common.options import (
     BuildOptions,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from backends.protocol import AnyArray
     from compiler.runtime.common.samples import Samples
     from compiler.sweep.run import SweepResult
+    from netloom.results import RunResult
     from netloom.samples import Arrays, Batches
     from netloom.simulation import Simulation
 
@@ -84,7 +85,7 @@ class Model:
 
     def build(self, target: str = "cpu", **options: Unpack[BuildOptions]) -> BuildResult:
         """Emit and compile. `build_dir`: where; else a temporary folder. Raises ModelError, BackendError, RunError."""
-        from compiler.runtime.execute import build_model
+        from compiler.runtime.build import build_model
 
         return build_model(self.path, self._options(target, options))[0]
 
@@ -113,12 +114,13 @@ class Model:
 
     def _run(self, target: str, options: Mapping[str, Any], shown: Progress) -> RunResult:
         from compiler.runtime.execute import run_model
+        from netloom.results import RunResult
 
         if "out" in options or "runs_dir" in options:
-            return run_model(self.path, self._options(target, options), shown)
+            return RunResult.of(run_model(self.path, self._options(target, options), shown))
         kept = tempfile.TemporaryDirectory(prefix="netloom-run-")
         fields = {"plots": False, **options, "out": Path(kept.name) / "run"}
-        return replace(run_model(self.path, self._options(target, fields), shown), kept=kept)
+        return replace(RunResult.of(run_model(self.path, self._options(target, fields), shown)), kept=kept)
 
     def sweep(
         self,

@@ -95,7 +95,7 @@ def build(
         write(model, options, standalone, embed, batch, format, quiet)
         return
     from compiler.cli.show import report_build
-    from compiler.runtime.execute import build_model
+    from compiler.runtime.build import build_model
 
     result, prepared = build_model(model, options)
     show(prepared.warnings, format)

@@ -800,6 +800,12 @@ _TOOLS: Final = (
         "the package for the language server is missing",
         "`netloom lsp` speaks to editors with the package `pygls`: `pip install 'netloom[lsp]'`.",
     ),
+    _code(
+        "E0939",
+        "a package for results is missing",
+        "`to_pandas`, `to_xarray` and `plot` of a result need the package that their names say: `pip install "
+        "'netloom[pandas]'`, `[xarray]` or `[plot]`.",
+    ),
 )
 
 _WARNINGS: Final = (

@@ -8,7 +8,7 @@ Does not: run anything.
 from __future__ import annotations
 
 import csv
-import json
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -25,6 +25,7 @@ from compiler.report.runs import Run, open_run
 from compiler.runtime.artifacts.trained import model_of_run
 from compiler.runtime.common.metrics import read_metrics
 from compiler.runtime.common.rates import activities
+from compiler.runtime.expectations import Check
 
 STYLE: Final = """
 body{font:14px/1.5 system-ui,sans-serif;color:#2e3436;max-width:760px;margin:2em auto;padding:0 1em}
@@ -51,6 +52,13 @@ def report(folders: Sequence[Path]) -> str:
     body = "" if len(runs) == 1 else _compared(runs)
     title = runs[0].name if len({r.name for r in runs}) == 1 else "runs"
     return _page(title, body + "".join(_run(run, len(runs) == 1) for run in runs))
+
+
+def summary(folder: Path) -> str:
+    """One run as a part of a page, for notebooks. Raises RunError (E0916, exit 2)."""
+    own = re.sub(r"[^{}]+\{", lambda m: ",".join(f".netloom {w.strip()}" for w in m[0][:-1].split(",")) + "{", STYLE)
+    scoped = own.replace(".netloom body{", ".netloom{").replace("margin:2em auto", "margin:0")
+    return f'<style>{scoped}</style><div class="netloom">{_run(open_run(folder), True)}</div>'
 
 
 def _page(title: str, body: str) -> str:
@@ -112,7 +120,7 @@ def _run(run: Run, alone: bool) -> str:
         parts += _figures(run, model)
     for warning in record.get("warnings") or ():
         parts.append(f'<p class="note">warning: {escape(str(warning))}</p>')
-    return "".join([*parts, _reproduce(run)])
+    return "".join([*parts, _decisions(record), _reproduce(run)])
 
 
 def _numbers(run: Run) -> str:
@@ -123,11 +131,18 @@ def _numbers(run: Run) -> str:
 
 
 def _expectations(record: Mapping[str, Any]) -> str:
-    rows = [
-        [c.get("what") or c.get("name") or json.dumps(c), "met" if c.get("met") else "not met"]
-        for c in record.get("expectations") or ()
-    ]
-    return f"<h3>Expectations</h3>{table(rows)}" if rows else ""
+    checks = [Check(**c) for c in record.get("expectations") or ()]
+    rows = [[c.subject, c.shown, c.bounds, "met" if c.met else "not met"] for c in checks]
+    return f"<h3>Expectations</h3>{table(rows, ['', 'found', 'expected', ''])}" if rows else ""
+
+
+def _decisions(record: Mapping[str, Any]) -> str:
+    """What the passes decided, folded away."""
+    rows = [list(d) for d in record.get("decisions") or ()]
+    if not rows:
+        return ""
+    head = f"<summary>{len(rows):,} decisions of the compiler</summary>"
+    return f"<details>{head}{table(rows, ['pass', 'about', 'decision', 'because'])}</details>"
 
 
 def _reproduce(run: Run) -> str:

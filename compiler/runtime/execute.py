@@ -13,10 +13,10 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from signal import SIGINT, Signals
-from typing import Any
+from typing import Any, Final
 
 import compiler.ir.level0.model as l0
 from backends.protocol import Artifact, BackendError
@@ -27,7 +27,7 @@ from compiler.core.errors import RunError
 from compiler.core.render import render
 from compiler.core.version import VERSION
 from compiler.frontend.load import data_folder
-from compiler.runtime.artifacts.build_folder import Built, build_into
+from compiler.runtime.artifacts.build_folder import Built
 from compiler.runtime.artifacts.checkpoint import (
     Position,
     check_origin,
@@ -35,10 +35,11 @@ from compiler.runtime.artifacts.checkpoint import (
     read_position,
     restore_checkpoint,
 )
-from compiler.runtime.artifacts.results import BuildResult, RunResult
+from compiler.runtime.artifacts.results import RunResult
 from compiler.runtime.artifacts.run_folder import RunFolder, open_run_folder, utc_now
 from compiler.runtime.artifacts.safetensors import Reals, learned, put_weights
 from compiler.runtime.artifacts.trained import initial_weights
+from compiler.runtime.build import build_prepared
 from compiler.runtime.common.git import git_commit
 from compiler.runtime.common.hashes import model_hash
 from compiler.runtime.common.options import Options
@@ -49,28 +50,8 @@ from compiler.runtime.expectations import check_expectations
 from compiler.runtime.prepare import Prepared, prepare_to_run
 from compiler.runtime.session import Outcome, Session
 
-
-def build_model(path: Path, options: Options) -> tuple[BuildResult, Prepared]:
-    """Lower and build into `build/<name>`. Raises ModelError, BackendError, RunError."""
-    times = Times()
-    prepared = prepare_to_run(path, options, times)
-    built = build_prepared(prepared, options, times)
-    seconds = {name: part["cpu_seconds"] for name, part in times.parts.items()}
-    artifact = built.artifact
-    return BuildResult(built.folder, artifact.binary, artifact.compiled, seconds, times.steps), prepared
-
-
-def build_prepared(prepared: Prepared, options: Options, times: Times) -> Built:
-    """Build when stale; the C compiler's share of the time is part "compile", the rest "emit"."""
-    inner = Times()
-    with inner.part("build"):
-        chosen = {**options.backend_options(), "seed": str(prepared.seed)}
-        built = build_into(options.build_dir, prepared.lowered.merged, prepared.backend, chosen)
-    compiler = built.artifact.compile_seconds
-    whole = inner.parts["build"]
-    times.add("emit", max(whole["cpu_seconds"] - compiler, 0.0), max(whole["wall_seconds"] - compiler, 0.0))
-    times.add("compile", compiler, min(compiler, whole["wall_seconds"]))
-    return built
+MOST_DECISIONS: Final = 300
+"""Decisions of passes in run.json; `netloom explain MODEL --details all` has the others."""
 
 
 def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
@@ -267,6 +248,7 @@ def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str
         "compiled": artifact.compiled,
         "command": sys.argv if Path(sys.argv[0]).name == "netloom" else None,
         "git": git_commit(prepared.path.parent),
+        "decisions": [astuple(d) for d in prepared.lowered.decisions[:MOST_DECISIONS]],
         "python": platform.python_version(),
         "system": platform.platform(),
     }

@@ -34,11 +34,11 @@ from compiler.runtime.artifacts.checkpoint import (
     restore_checkpoint,
     save_checkpoint,
 )
+from compiler.runtime.build import build_prepared
 from compiler.runtime.common.arrays import persistent_arrays
 from compiler.runtime.common.hashes import model_hash
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
-from compiler.runtime.execute import build_prepared
 from compiler.runtime.health import STEPS, Health
 from compiler.runtime.prepare import Prepared, prepare_to_run
 from compiler.runtime.record.continued import copy_up_to
