@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from compiler.core.errors import ModelError, NetloomError, RunError
     from compiler.runtime.artifacts.results import BuildResult
     from compiler.sweep.run import SweepResult
-    from netloom.functions import build, check, evaluate, export, import_onnx, open, predict, run, sweep, tune
-    from netloom.model import Model, load
+    from netloom.functions import build, check, evaluate, export, open, predict, run, sweep, tune
+    from netloom.model import Model, import_onnx, load
     from netloom.results import RunResult
     from netloom.simulation import Quantity, Simulation
 
@@ -67,7 +67,6 @@ _PLACES = {
         "check",
         "evaluate",
         "export",
-        "import_onnx",
         "open",
         "predict",
         "run",
@@ -75,7 +74,7 @@ _PLACES = {
         "tune",
     ),
     "compiler.sweep.run": ("SweepResult",),
-    "netloom.model": ("Model", "load"),
+    "netloom.model": ("Model", "import_onnx", "load"),
     "netloom.results": ("RunResult",),
     "netloom.simulation": ("Quantity", "Simulation"),
 }

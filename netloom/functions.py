@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from compiler.runtime.common.samples import Samples
     from compiler.runtime.tuning import TuneResult
     from compiler.sweep.run import SweepResult
-    from netloom.model import Model
     from netloom.results import RunResult
 
 
@@ -229,16 +228,6 @@ def export(
 
     chosen = checked({"set": set, **options})
     return export_file(path_of("source", source), chosen, path_or_none("out", out), names_of("layers", layers)).file
-
-
-def import_onnx(path: PathArgument, out: PathArgument | None = None) -> Model:
-    """Write the network of an ONNX file as a model file (`out`, or beside it) with its weights; the model. Raises
-    RunError (E0918 for what cannot be imported)."""
-    from compiler.interchange.onnx.import_file import import_file
-    from netloom.model import load
-
-    file = path_of("path", path)
-    return load(import_file(file, path_or_none("out", out) or file.with_suffix(".yaml")).model)
 
 
 def open(path: PathArgument) -> RunResult:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import RunError
 from compiler.runtime.artifacts.results import BuildResult
-from compiler.runtime.common.arguments import flag, path_of
+from compiler.runtime.common.arguments import flag, path_of, path_or_none
 from compiler.runtime.common.options import (
     BuildOptions,
     FitOptions,
@@ -259,3 +259,12 @@ def load(
     path = Path(kept.name) / f"{name[1] if name else 'model'}.yaml"
     path.write_text(model, encoding="utf-8")
     return Model(path, set, where or Path.cwd(), kept)
+
+
+def import_onnx(path: PathArgument, out: PathArgument | None = None) -> Model:
+    """Write the network of an ONNX file as a model file (`out`, or beside it) with its weights; the model. Raises
+    RunError (E0918 for what cannot be imported)."""
+    from compiler.interchange.onnx.import_file import import_file
+
+    file = path_of("path", path)
+    return load(import_file(file, path_or_none("out", out) or file.with_suffix(".yaml")).model)

@@ -22,7 +22,7 @@ from netloom import build, check, evaluate, predict, run
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {f.__name__: f for f in (check, build, run, evaluate, predict)}
 RUNNERS = {
     "check": "compiler.runtime.prepare.check_model",
-    "build": "compiler.runtime.execute.build_model",
+    "build": "compiler.runtime.build.build_model",
     "run": "compiler.runtime.execute.run_model",
     "evaluate": "compiler.runtime.inference.evaluate.evaluate_file",
     "predict": "compiler.runtime.inference.predict.predict_file",
