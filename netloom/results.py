@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,15 @@ class RunResult(Finished):
         with self._records("rates.h5") as file:
             return file[population]["time"][:], file[population]["rate"][:]
 
+    def table(self, name: str = "table") -> dict[str, Floats]:
+        """The columns of a recorded table. Raises KeyError."""
+        from compiler.runtime.record.tables import TABLES, table_rows
+
+        path = self.folder / TABLES / f"{name}.csv"
+        if not path.is_file():
+            raise KeyError(f"this run recorded no table `{name}`")
+        return {n: np.array(v, np.float64) for n, v in table_rows(path).items()}
+
     def synapses(self, projection: str) -> dict[str, Synapses]:
         """Recorded synapses by pair of populations (`exc->inh`). Raises KeyError."""
         with self._records("synapses.h5") as file:
@@ -86,8 +95,8 @@ class RunResult(Finished):
     def to_pandas(self, table: str | None = None) -> Any:
         """A pandas.DataFrame: "history" (a row per epoch), "spikes" (time, population, neuron), "traces" (time,
         population, variable, member, value), "rates" (time, population, rate), "synapses" (time, projection, pair,
-        variable, synapse, value), or "summary" (rates, counts and metrics); without a name the first of these that the
-        run has. Raises RunError (E0912; E0939 without pandas)."""
+        variable, synapse, value), a recorded table by its name, or "summary" (rates, counts and metrics); without a
+        name the first of these that the run has. Raises RunError (E0912; E0939 without pandas)."""
         frame = _package("pandas", "pandas").DataFrame
         tables: dict[str, tuple[Callable[[], Any], str]] = {
             "history": (self.history, "metrics.jsonl"),
@@ -97,6 +106,8 @@ class RunResult(Finished):
             "synapses": (self._synapse_rows, "synapses.h5"),
             "summary": (self._summary_rows, "run.json"),
         }
+        for path in sorted((self.folder / "tables").glob("*.csv")):
+            tables.setdefault(path.stem, (partial(self.table, path.stem), f"tables/{path.name}"))
         there = [name for name, (_, file) in tables.items() if self._recorded(file)]
         wanted = there[0] if table is None and there else table
         if wanted not in there:

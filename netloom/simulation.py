@@ -290,7 +290,8 @@ class Simulation:
         while stepper.done < end:
             done = stepper.done - warmup
             stepper.advance(min(end - warmup, *((done // k + 1) * k for k, _ in self._callbacks)) - done)
-            ended = [f(self) is True for k, f in tuple(self._callbacks) if (stepper.done - warmup) % k == 0]
+            now = stepper.done - warmup
+            ended = [stepper.ended, *(f(self) is True for k, f in tuple(self._callbacks) if now % k == 0)]
             if any(ended):
                 return
 
@@ -339,6 +340,15 @@ class Simulation:
         given = settings_of("set", {**(settings or {}), **values})
         self._stepper.change(given)
         self.__dict__.pop("projections", None)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last `run` ended because the model's `stop` was met."""
+        return self._stepper.ended
+
+    def table(self, name: str = "table") -> dict[str, Floats]:
+        """The columns of a recorded table so far. Raises RunError (E0935)."""
+        return {n: np.array(v, np.float64) for n, v in self._stepper.table(name).items()}
 
     # --------------------------------------------------------------------------------------- checkpoints
 

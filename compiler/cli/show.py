@@ -337,6 +337,10 @@ def report_run(result: RunResult, format: Format) -> None:
         ]
         if sizes:
             typer.echo("\n".join(table(["", "", ""], sizes).split("\n")[1:]))
+        if result.course:
+            typer.echo(f"  {result.course}")
+        for name, value in result.metrics.items():
+            typer.echo(f"  {name} {value:.4g}")
     else:
         typer.echo(f"{name}: trained in {seconds_text(wall)}" + (f"; {result.course}" if result.course else ""))
         if result.metrics:

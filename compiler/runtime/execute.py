@@ -160,6 +160,7 @@ def _finished(model: l0.Model, outcome: Outcome, times: Times, folder: RunFolder
             "spikes": outcome.counts,
             "metrics": outcome.metrics,
             **({} if outcome.course is None else {"training": asdict(outcome.course)}),
+            **({} if outcome.ended_ms is None else {"ended_ms": outcome.ended_ms}),
         },
         "expectations": [c.as_json() for c in checks],
         "recorded_steps": list(outcome.window) if outcome.window else None,
@@ -178,8 +179,15 @@ def _finished(model: l0.Model, outcome: Outcome, times: Times, folder: RunFolder
         warnings,
         outcome.interrupted,
         folder.record,
-        None if outcome.course is None else outcome.course.text(),
+        _course(outcome),
     )
+
+
+def _course(outcome: Outcome) -> str | None:
+    """A line for users about when the run ended."""
+    if outcome.ended_ms is not None:
+        return f"ended at {outcome.ended_ms:g} ms: the condition of `stop` holds"
+    return None if outcome.course is None else outcome.course.text()
 
 
 def _with_plots(result: RunResult, model: l0.Model, folder: RunFolder, times: Times) -> RunResult:

@@ -43,7 +43,7 @@ class TrainingSummary:
 class Outcome:
     """The result of a loop. `seconds`: CPU and wall seconds of the loop; `extra`: fields of `times`; `window`: the
     steps of a simulation whose records are in the folder (compiler/runtime/common/rates.py); `course`: of a
-    training."""
+    training; `ended_ms`: when the criterion of a simulation was met."""
 
     rates: dict[str, float]
     counts: dict[str, int]
@@ -53,6 +53,7 @@ class Outcome:
     extra: dict[str, float]
     window: tuple[int, int] | None = None
     course: TrainingSummary | None = None
+    ended_ms: float | None = None
 
 
 @dataclass(frozen=True)

@@ -62,14 +62,21 @@ projections:
   learned: {from: a, to: b, connect: {fixed_probability: {p: 0.5}}, synapse: plastic, deliver: {into: g}}
 inputs:
   wave: {to: c, current: {into: g, source: wave}}
-simulate: {dt: 0.1 ms, duration: 1 s, instances: 2, checkpoint: {every: 100 ms}}
+simulate:
+  {dt: 0.1 ms, duration: 1 s, instances: 2, checkpoint: {every: 100 ms}, stop: {when: mean(a.v) > 9, every: 1 ms}}
 record:
   - spikes: {from: b}
   - trace: {from: a, variables: [v]}
   - synapses: {from: learned, variables: [w]}
   - histogram: {from: all, variable: weight, range: [0, 1]}
+  - table: {columns: {v: mean(a.v)}, every: 1 ms}
 plots:
   - histogram: {from: learned, variable: w}
+  - raster: {from: b}
+  - trace: {from: a, variable: v}
+  - spectrum: {from: b}
+  - correlogram: {from: b}
+  - psth: {from: b, every: 10 ms}
 numerics: {}
 sweep: {random: {trials: 2, values: {n: {uniform: {low: 2, high: 5}}}}}
 """.replace("LATE", "{normal: {mean: 2 ms, std: 1 ms, round: nearest}}")

@@ -20,7 +20,7 @@ OURS = {
     "compiler/runtime/record/continued.py": {"File"},  # of copies that are cut
     "compiler/runtime/record/superblock.py": {"open"},  # likewise
     "compiler/runtime/inference/predict.py": {"savez"},  # into a stream of new_file, as the plots
-    "compiler/runtime/plots/plots.py": {"savefig"},
+    "compiler/runtime/plots/style.py": {"savefig"},
     "compiler/runtime/common/signals.py": {"getpid"},
     "compiler/frontend/schema/json_schema.py": {"mkdir", "write_text"},  # written by developers into a checkout
     "compiler/frontend/schema/reference_docs.py": {"mkdir", "write_text"},

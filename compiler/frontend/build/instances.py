@@ -83,6 +83,10 @@ def expand_instances(model: l0.Model, shared: bool) -> l0.Model:
         spikes=tuple(replace(r, populations=all_copies(r.populations)) for r in model.spikes),
         traces=tuple(replace(r, population=copy_name(r.population, k)) for r in model.traces for k in copies),
         rates=tuple(replace(r, population=copy_name(r.population, k)) for r in model.rates for k in copies),
+        tables=tuple(
+            replace(t, columns=tuple((n, _measured(m, all_copies)) for n, m in t.columns)) for t in model.tables
+        ),
+        simulate=_stopping(model.simulate, all_copies),
         plots=tuple(_plot(p, names, all_copies) for p in model.plots),
         expect=tuple(x for e in model.expect for x in _expectation(e, names, copies)),
     )
@@ -96,6 +100,16 @@ def _projection(projection: l0.Projection, copies: range, shared: bool) -> l0.Pr
 def _member(m: l0.Member, copy: int, shared: bool) -> l0.Member:
     like = (copy_name(m.source, 0), copy_name(m.target, 0)) if shared and copy > 0 else None
     return replace(m, source=copy_name(m.source, copy), target=copy_name(m.target, copy), like=like)
+
+
+def _measured(m: l0.Measured, all_copies: Callable[[Names], Names]) -> l0.Measured:
+    """A number of all copies together."""
+    return replace(m, measures=tuple(replace(x, populations=all_copies(x.populations)) for x in m.measures))
+
+
+def _stopping(simulate: l0.Simulate, all_copies: Callable[[Names], Names]) -> l0.Simulate:
+    stop = simulate.stop
+    return simulate if stop is None else replace(simulate, stop=replace(stop, when=_measured(stop.when, all_copies)))
 
 
 def _plot(plot: l0.Plot, names: set[str], all_copies: Callable[[Names], Names]) -> l0.Plot:

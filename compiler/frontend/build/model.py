@@ -75,7 +75,7 @@ def build_model(
     spiking = _spiking(root, step, resolved.uses, c)
     populations, projections, drives = spiking.populations, spiking.projections, spiking.drives
     named = tuple(e.name for e in entries_of(resolved.root.get("projections")))
-    simulate = None if simulate_block is None else build_simulate(simulate_block, step, projections, named, c)
+    simulate = None if simulate_block is None else build_simulate(simulate_block, populations, projections, named, c)
     recorded = build_records(root.get("record"), populations, projections, named, c)
     numerics = build_numerics(mapping(root.get("numerics")), c)
     built, train = _network(root, functions, numerics, resolved.uses, c)
@@ -98,6 +98,7 @@ def build_model(
         synapses=tuple(recorded.synapses),
         rates=tuple(recorded.rates),
         histograms=tuple(recorded.histograms),
+        tables=tuple(recorded.tables),
         network=built.network,
         train=train,
         plots=plots,

@@ -99,7 +99,7 @@ def _of_synapses(kind: str, r: Reader, recorded: Recorded) -> Args | None:
 def _look(r: Reader, dimension: Dimension | None) -> l0.Look | None:
     """How it is drawn; None after an error. `dimension`: of the vertical axis (None: any)."""
     before = len(r.c.sink.items)
-    look = l0.Look(r.word("title") or None, None, None, None, r.word("style"), _words(r, "images"))
+    look = l0.Look(r.word("title") or None, None, None, None, r.word("style") or "default", _words(r, "images"))
     look = replace(look, size=_two(r, "size", None))
     if "time" in r:
         look = replace(look, time=_two(r, "time", TIME))

@@ -14,8 +14,9 @@ from compiler.core.diagnostics import did_you_mean
 from compiler.core.source import Span
 from compiler.frontend.build.shared.readers import Reader, choices
 from compiler.frontend.build.shared.values import Context, Step, items_of, text_of
+from compiler.frontend.build.spiking.measured import build_measured, owners_of
 from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.build.spiking.records import Recorded, need_spikes
+from compiler.frontend.build.spiking.records import Recorded, interval_of, need_spikes
 from compiler.frontend.build.spiking.select import select
 from compiler.frontend.build.tensors.loss import CONFUSION
 from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE
@@ -46,22 +47,37 @@ def _count(key: str, r: Reader, step: Step | None) -> int | None:
 
 
 def build_simulate(
-    block: tree.Mapping, step: Step | None, projections: tuple[l0.Projection, ...], named: tuple[str, ...], c: Context
+    block: tree.Mapping,
+    populations: Populations,
+    projections: tuple[l0.Projection, ...],
+    named: tuple[str, ...],
+    c: Context,
 ) -> l0.Simulate | None:
     """`simulate`; None after an error. `named`: the names of all projections, including those with an error."""
-    r = Reader(SIMULATE, block, c)
+    r, step = Reader(SIMULATE, block, c), populations.step
     seed, duration = r.integer("seed"), _count("duration", r, step)
     warmup = _count("warmup", r, None) if step is None else step.warmup
     copies = r.integer("instances")
     freeze = _frozen(block.get("freeze"), projections, named, c)
     checkpoints = _checkpoints(r.block("checkpoint"), step)
+    stop = _stop(r.block("stop"), populations, projections)
     if step is None or seed is None or duration is None or warmup is None or copies is None:
         return None
     if warmup + duration > l0.MOST_STEPS:
         message = f"`warmup` and `duration` have {warmup + duration:,} steps; at most {l0.MOST_STEPS:,} are possible"
         c.sink.error("E0106", message, block.span)
         return None
-    return l0.Simulate(step.dt, duration, warmup, seed, freeze, copies, checkpoints, block.span)
+    return l0.Simulate(step.dt, duration, warmup, seed, freeze, copies, checkpoints, stop, block.span)
+
+
+def _stop(r: Reader, populations: Populations, projections: tuple[l0.Projection, ...]) -> l0.StopWhen | None:
+    """The criterion of `stop`; None without it, and after an error."""
+    node, times = r.get("when"), r.integer("times")
+    if r.node is None or node is None or times is None:
+        return None
+    interval = interval_of(r, populations, 0)
+    when = build_measured(node, "`when`", owners_of(populations, projections), r.c, condition=True)
+    return None if interval is None or when is None else l0.StopWhen(when, *interval, times, r.span)
 
 
 def _checkpoints(r: Reader, step: Step | None) -> l0.Checkpoints | None:
@@ -117,7 +133,7 @@ def build_expectations(
     out: list[l0.Expectation] = []
     for kind, r, at in choices(EXPECT, node, c):
         if kind == "metric":
-            found = _metric(r, at, train, has_train)
+            found = _metric(r, at, train, has_train, recorded)
             if found is not None:
                 out.append(found)
             continue
@@ -164,12 +180,20 @@ def _bounds(kind: str, r: Reader) -> _Bounds | None:
     return tuple((k, found[k]) for k in ("at_least", "at_most") if k in found)
 
 
-def _metric(r: Reader, at: Span, train: l0.Train | None, has_train: bool) -> l0.Expectation | None:
+def _metric(r: Reader, at: Span, train: l0.Train | None, has_train: bool, recorded: Recorded) -> l0.Expectation | None:
     c, name, bounds = r.c, r.get("name"), _bounds("metric", r)
     if not isinstance(name, Scalar) or bounds is None:
         return None
+    columns = [f"{t.name}.{column}" for t in recorded.tables for column, _ in t.columns]
+    if name.text in columns:
+        return l0.Expectation("metric", (("name", name.text), *bounds), at)
     if not has_train:
-        c.sink.error("E0103", "a metric needs a `train` block", at)
+        if columns or "table" in recorded.refused:
+            if "table" not in recorded.refused:
+                near = did_you_mean(name.text, columns) or allowed("there are", columns)
+                c.sink.error("E0213", f"no table has the column `{name.text}`", name.span, near)
+            return None
+        c.sink.error("E0103", "a metric needs a `train` block, or a recorded table", at)
         return None
     if train is None:
         return None

@@ -56,8 +56,7 @@ _LOOK = (
     Field(
         "style",
         Text("a style", "paper"),
-        "`default`, `paper` (small letters, one column wide), a style of matplotlib, or a `.mplstyle` file.",
-        default="default",
+        "`paper` (small letters, one column wide), a style of matplotlib, or a `.mplstyle` file.",
         example="style: paper",
     ),
     Field(

@@ -13,9 +13,12 @@ from compiler.expr.keys.kinds import (
     NAME,
     Alternative,
     Block,
+    Expression,
     Field,
     Kind,
     ListOf,
+    MapOf,
+    Name,
     OneKey,
     OneOf,
     Pattern,
@@ -45,6 +48,9 @@ _EVERY_SAMPLE = Field(
     POSITIVE_TIME,
     "The time between two samples, a whole number of steps; without it, the end of the run only.",
     example="every: 1 s",
+)
+_EVERY_ROW = Field(
+    "every", POSITIVE_TIME, "The time between two rows, a whole number of steps.", example="every: 100 ms"
 )
 _AT = Field(
     "at",
@@ -225,6 +231,42 @@ RECORD = ListOf(
                 "How a variable of the synapses is distributed over time, written to `synapses.h5`: a count per bar "
                 "and sample, where the synapses are too many to be kept one by one.",
                 example="{histogram: {from: plastic, variable: w, range: [0, 1], every: 1 s}}",
+            ),
+            Alternative(
+                "table",
+                Block(
+                    "recording",
+                    (
+                        Field(
+                            "name",
+                            Name("learning"),
+                            "The name of the file, `tables/NAME.csv`, and of its columns elsewhere (`NAME.column`).",
+                            default="table",
+                            example="name: learning",
+                        ),
+                        Field(
+                            "columns",
+                            MapOf(
+                                "column",
+                                Expression("mean(output.wrong)"),
+                                low=1,
+                                example="{error: mean(output.wrong), weight: mean(plastic.w)}",
+                            ),
+                            "Expressions over `sum`, `mean`, `min` and `max` of what the neurons of a population, "
+                            "or the synapses of a projection, hold then.",
+                            required=True,
+                            example="columns: {error: mean(output.wrong)}",
+                        ),
+                        _EVERY_ROW,
+                        _AT,
+                    ),
+                    title="record_table",
+                    one_of=(("every", "at"),),
+                    elsewhere={"values": "`columns`", "variables": "`columns`"},
+                    example="{columns: {error: mean(output.wrong)}, at: trial.end}",
+                ),
+                "Numbers of the whole network over time, a row for each, written to `tables/NAME.csv`.",
+                example="{table: {columns: {error: mean(output.wrong)}, at: trial.end}}",
             ),
         ),
         title="recording",

@@ -10,13 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.expr.keys.kinds import (
+    NAME,
     Alternative,
     Block,
     Choice,
+    Expression,
     Field,
     ListOf,
     OneKey,
     Option,
+    Pattern,
     Reference,
 )
 from compiler.expr.keys.values import (
@@ -73,6 +76,37 @@ CHECKPOINT = Field(
     example="checkpoint: {every: 10 s, every_wall: 5 min}",
 )
 
+STOP = Field(
+    "stop",
+    Block(
+        "stop",
+        (
+            Field(
+                "when",
+                Expression("mean(output.wrong) < 0.05"),
+                "A condition over `sum`, `mean`, `min` and `max` of what the neurons of a population, or the synapses "
+                "of a projection, hold then.",
+                required=True,
+                example="when: mean(output.wrong) < 0.05",
+            ),
+            Field("every", POSITIVE_TIME, "The time between two tests, a whole number of steps.", example="every: 1 s"),
+            Field(
+                "at",
+                Pattern("an event", rf"^{NAME}\.{NAME}$", "trial.end"),
+                "An event of `phases`, in place of `every`: one test per trial, after everything that happens then.",
+                example="at: trial.end",
+            ),
+            Field("times", POSITIVE, "How often in a row it must hold.", default=1, example="times: 2"),
+        ),
+        title="simulation_stop",
+        one_of=(("every", "at"),),
+        elsewhere={"if": "`when`", "patience": "`times`", "in_a_row": "`times`"},
+        example="{when: mean(output.wrong) < 0.05, at: trial.end}",
+    ),
+    "Ends the run before its `duration` when a condition holds.",
+    example="stop: {when: mean(output.wrong) < 0.05, at: trial.end}",
+)
+
 SIMULATE = Block(
     "simulation",
     (
@@ -108,6 +142,7 @@ SIMULATE = Block(
         INSTANCES,
         WEIGHTS,
         CHECKPOINT,
+        STOP,
     ),
     doc="How a spiking network is simulated.",
     title="simulate",
@@ -122,7 +157,7 @@ SIMULATE = Block(
         "sim_time": "`duration`",
         "random_seed": "`seed`",
         "steps": "`duration`",
-        **dict.fromkeys(("t_stop", "tstop", "stop", "t_end", "runtime", "until", "t_max"), "`duration`"),
+        **dict.fromkeys(("t_stop", "tstop", "t_end", "runtime", "until", "t_max"), "`duration`"),
     },
     example="{dt: 0.1 ms, duration: 1 s}",
 )
@@ -170,9 +205,10 @@ EXPECT = ListOf(
                     (
                         Field(
                             "name",
-                            Reference("metric", "validation_accuracy"),
+                            Reference("metric", "validation_accuracy", rf"^{NAME}(\.{NAME})?$"),
                             "What stands in `metrics.jsonl`: `loss`, a metric, or either with "
-                            "`validation_` before it. Its value at the last epoch counts.",
+                            "`validation_` before it; its value at the last epoch counts. Of a simulation, a column "
+                            "of a recorded table (`table.error`); its last row counts.",
                             required=True,
                             example="name: validation_accuracy",
                         ),
@@ -184,7 +220,7 @@ EXPECT = ListOf(
                     example="{name: validation_accuracy, at_least: 0.96}",
                     at_least_one=("at_least", "at_most"),
                 ),
-                "A metric of training.",
+                "A metric of training, or a column of a recorded table.",
                 example="{metric: {name: validation_accuracy, at_least: 0.96}}",
             ),
             Alternative(

@@ -21,6 +21,8 @@ from compiler.ir.level0.spiking import (
     EndDef,
     Handler,
     InputDecl,
+    Measure,
+    Measured,
     Member,
     Method,
     ModelParam,
@@ -37,6 +39,7 @@ from compiler.ir.level0.spiking import (
     RecordRate,
     RecordSpikes,
     RecordSynapses,
+    RecordTable,
     RecordTraces,
     Reduction,
     Rewire,
@@ -46,6 +49,7 @@ from compiler.ir.level0.spiking import (
     SourceDef,
     Spike,
     StateDecl,
+    StopWhen,
     SynapseDef,
     SynapseEvent,
     SynapseHandler,
@@ -108,6 +112,8 @@ __all__ = [
     "Listed",
     "Look",
     "Loss",
+    "Measure",
+    "Measured",
     "Member",
     "Method",
     "Model",
@@ -131,6 +137,7 @@ __all__ = [
     "RecordRate",
     "RecordSpikes",
     "RecordSynapses",
+    "RecordTable",
     "RecordTraces",
     "Reduction",
     "Rewire",
@@ -141,6 +148,7 @@ __all__ = [
     "Spike",
     "StateDecl",
     "Stop",
+    "StopWhen",
     "SynapseDef",
     "SynapseEvent",
     "SynapseHandler",
@@ -223,5 +231,6 @@ class Model:
     synapses: tuple[RecordSynapses, ...] = ()
     rates: tuple[RecordRate, ...] = ()
     histograms: tuple[RecordHistogram, ...] = ()
+    tables: tuple[RecordTable, ...] = ()
     phases: tuple[PhaseDef, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)

@@ -483,6 +483,39 @@ class Checkpoints:
     keep: int = 2
 
 
+@dataclass(frozen=True)
+class Measure:
+    """`op` ("sum", "mean", "min", "max") of `value` over the neurons of populations, one after the other, or over the
+    synapses of a projection; `value` reads their variables by name, without the owner. `name`: as users wrote it."""
+
+    name: str
+    op: str
+    value: Expr
+    populations: tuple[str, ...] = ()
+    projection: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number of the whole network: `expr` reads measures by name. `unit`: of the number."""
+
+    expr: Expr
+    measures: tuple[Measure, ...]
+    unit: str = "1"
+
+
+@dataclass(frozen=True)
+class StopWhen:
+    """The run ends at the end of the step in which `when`, a condition that is tested as RecordTraces samples, holds
+    for the `times`-th time in a row."""
+
+    when: Measured
+    every: int
+    at: int | None = None  # shift_of
+    times: int = 1
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
 MOST_STEPS: Final = (1 << 31) - 1
 """Of warm-up and duration together: events carry their step as a 32-bit integer."""
 
@@ -492,7 +525,7 @@ class Simulate:
     """dt in ms; duration and warmup in whole steps. `freeze`: projections whose synapses keep what they have learned
     (passes/model/freeze_learning.py). `instances`: independent copies of the network that run side by side; the
     frontend has expanded them (frontend/build/instances.py): populations `exc_0`, `exc_1`, ... `checkpoints`: None
-    without any but the one at the end."""
+    without any but the one at the end. `stop`: what may end the run before `steps`."""
 
     dt: float
     steps: int
@@ -501,6 +534,7 @@ class Simulate:
     freeze: tuple[str, ...] = ()
     instances: int = 1
     checkpoints: Checkpoints | None = None
+    stop: StopWhen | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -554,6 +588,17 @@ class RecordSynapses:
 
     projection: str
     variables: tuple[str, ...]
+    every: int
+    at: int | None = None  # shift_of
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class RecordTable:
+    """A row of numbers at the end of every `every`-th step after the warm-up. `columns`: (name, what)."""
+
+    name: str
+    columns: tuple[tuple[str, Measured], ...]
     every: int
     at: int | None = None  # shift_of
     span: Span = field(default=NOWHERE, compare=False, repr=False)

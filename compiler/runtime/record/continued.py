@@ -16,10 +16,11 @@ from typing import Any
 import h5py
 
 import compiler.ir.level0.model as l0
-from compiler.core.disk import copy_file, link_file
+from compiler.core.disk import copy_file, link_file, make_folder
 from compiler.core.errors import RunError
 from compiler.runtime.record.growing import RECORDING
 from compiler.runtime.record.superblock import unmark
+from compiler.runtime.record.tables import TABLES, cut_table
 
 RECORDS = ("spikes.h5", "traces.h5", "rates.h5", "synapses.h5")
 
@@ -52,6 +53,14 @@ def copy_up_to(source: Path, folder: Path, model: l0.Model, step: int) -> bool:
                 message = f"`{source / name}` cannot be gone on with: {error}"
                 help = "resume from the checkpoint file alone, copied to another folder: records then begin there"
                 raise RunError("E0909", message, help, exit_code=2) from None
+    for path in sorted((source / TABLES).glob("*.csv")):
+        copied = True
+        make_folder(folder / TABLES, "a table")
+        copy_file(path, folder / TABLES / path.name, RECORDING)
+        try:
+            cut_table(folder / TABLES / path.name, (step - model.simulate.warmup + 0.5) * model.simulate.dt)
+        except (OSError, ValueError) as error:
+            raise RunError("E0909", f"`{path}` cannot be gone on with: {error}", exit_code=2) from None
     return copied
 
 

@@ -21,6 +21,7 @@ from backends.protocol import Instance
 from compiler.runtime.record.record import SpikeWriter, TraceWriter
 from compiler.runtime.record.record_rates import RateWriter
 from compiler.runtime.record.record_synapses import SynapseWriter
+from compiler.runtime.record.tables import TableWriter
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,16 @@ class Writers:
     traces: TraceWriter | None = None
     rates: RateWriter | None = None
     synapses: SynapseWriter | None = None
+    tables: TableWriter | None = None
+
+    @property
+    def sampled(self) -> tuple[SynapseWriter | TableWriter, ...]:
+        """Those that read the instance at certain steps."""
+        return tuple(w for w in (self.synapses, self.tables) if w is not None)
 
     @property
     def drained(self) -> tuple[SpikeWriter | TraceWriter | RateWriter, ...]:
-        """Those that drain buffers of the instance; synapses are sampled."""
+        """Those that drain buffers of the instance."""
         return tuple(w for w in (self.spikes, self.traces, self.rates) if w is not None)
 
 
@@ -62,4 +69,7 @@ def open_writers(
     if model.synapses or model.histograms:
         synapses = SynapseWriter(folder / "synapses.h5", model, program, instance, start)
         opened.callback(synapses.close)
-    return Writers(spikes, traces, rates, synapses)
+    tables = TableWriter(folder, model, program, start) if model.tables else None
+    if tables is not None:
+        opened.callback(tables.close)
+    return Writers(spikes, traces, rates, synapses, tables)

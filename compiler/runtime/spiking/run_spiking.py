@@ -27,12 +27,15 @@ from compiler.runtime.health import Health
 from compiler.runtime.record.continued import adopt_checkpoint, copy_records
 from compiler.runtime.record.growing import recording
 from compiler.runtime.record.record_rates import RateWriter
+from compiler.runtime.record.tables import Criterion
 from compiler.runtime.record.writers import open_writers
 from compiler.runtime.session import Outcome, Session
 from compiler.runtime.spiking.simulate import simulate
 
 RECORDED_FROM = "from"
 """In a checkpoint: the step (after the warm-up) before the first one that is in the folder's records."""
+HELD = "stop"
+"""In a checkpoint: how often in a row the criterion of the model was met."""
 RATES = "rates/"
 """In a checkpoint, before the name of a population: RateWriter.rests."""
 
@@ -46,7 +49,8 @@ def run_spiking(session: Session) -> Outcome:
     health = Health(program)
     with recording(session.folder), ExitStack() as opened:
         writers = open_writers(session.folder, model, program, session.instance, start.step, start.rates, opened)
-        checkpoints = SpikingCheckpoints(session, start, writers.rates)
+        criterion = None if model.simulate.stop is None else Criterion(model, program, start.held)
+        checkpoints = SpikingCheckpoints(session, start, writers.rates, criterion)
         if start.checkpoint is not None:
             checkpoints.adopt(start.checkpoint)
         if model.simulate.checkpoints is not None and isinstance(session.progress, ProgressWithNotes):
@@ -55,12 +59,13 @@ def run_spiking(session: Session) -> Outcome:
             session.instance,
             model,
             writers.drained,
-            writers.synapses,
+            writers.sampled,
             health,
             session.stop,
             session.progress,
             done,
             checkpoints,
+            criterion,
         )
     checkpoints.write(result.step)
     counts = dict(writers.spikes.counts) if writers.spikes is not None else {}
@@ -69,7 +74,7 @@ def run_spiking(session: Session) -> Outcome:
     return Outcome(
         mean_rates(model, counts, window),
         counts,
-        {},
+        {} if writers.tables is None else dict(writers.tables.last),
         result.interrupted,
         (cpu, result.wall_seconds),
         {
@@ -78,6 +83,8 @@ def run_spiking(session: Session) -> Outcome:
             "real_time_factor": result.simulated_ms / 1000 / max(result.wall_seconds, 1e-9),
         },
         window,
+        None,
+        window[1] * model.simulate.dt if result.ended else None,
     )
 
 
@@ -87,11 +94,12 @@ def run_spiking(session: Session) -> Outcome:
 @dataclass(frozen=True)
 class _Start:
     """Where a run begins: the step before its first one, its checkpoint, the step (after the warm-up) since which
-    its folder has records, and the incomplete bins of rates."""
+    its folder has records, how often in a row the criterion was met, and the incomplete bins of rates."""
 
     step: int = 0
     checkpoint: Path | None = None
     recorded_from: int = 0
+    held: int = 0
     rates: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
 
@@ -112,10 +120,11 @@ def _begin(session: Session) -> _Start:
         )
     begun = begun_of_checkpoint(path)
     rates = {n.removeprefix(RATES): np.asarray(v, np.float64) for n, v in begun.items() if n.startswith(RATES)}
+    held = int(np.asarray(begun[HELD])[0]) if HELD in begun else 0
     if not copy_records(path.parent.parent, session.folder, session.prepared.model, done):
-        return _Start(done, path, max(done - simulate.warmup, 0), rates)
+        return _Start(done, path, max(done - simulate.warmup, 0), held, rates)
     recorded_from = int(np.asarray(begun[RECORDED_FROM])[0]) if RECORDED_FROM in begun else 0
-    return _Start(done, path, recorded_from, rates)
+    return _Start(done, path, recorded_from, held, rates)
 
 
 # ---------------------------------------------------------------------------------------- checkpoints
@@ -124,9 +133,9 @@ def _begin(session: Session) -> _Start:
 class SpikingCheckpoints:
     """The checkpoints of a run: when one is due, and writing it; old ones are removed."""
 
-    def __init__(self, session: Session, start: _Start, rates: RateWriter | None) -> None:
+    def __init__(self, session: Session, start: _Start, rates: RateWriter | None, criterion: Criterion | None) -> None:
         assert session.prepared.model.simulate is not None
-        self._session, self._start, self._rates = session, start, rates
+        self._session, self._start, self._rates, self._criterion = session, start, rates, criterion
         self._simulate = session.prepared.model.simulate
         self._wanted = self._simulate.checkpoints or l0.Checkpoints(keep=1)
         self._folder = session.folder / "checkpoints"
@@ -155,6 +164,8 @@ class SpikingCheckpoints:
         begun: dict[str, AnyArray] = {RECORDED_FROM: np.array([self._start.recorded_from], np.int64)}
         if self._rates is not None:
             begun |= {f"{RATES}{name}": counts for name, counts in self._rates.rests().items()}
+        if self._criterion is not None:
+            begun[HELD] = np.array([self._criterion.held], np.int64)
         path = self._folder / f"step-{done:010d}.safetensors"
         save_checkpoint(
             path,

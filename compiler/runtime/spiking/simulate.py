@@ -4,7 +4,8 @@ Assumes: an instance that stands after step `first - 1`; the model has `simulate
 Guarantees: the first `simulate.warmup` steps are not recorded; blocks are sized by time, which never changes a
 result; buffers are drained when one is full, at the ends of warm-up and run, and at intervals, when all records are
 flushed, too, which takes at most about 2 % of a run, whatever their number; a state that is not finite ends the run
-within 1,000 steps; a signal ends the loop after the step that runs, with all records on disk. A checkpoint is written
+within 1,000 steps; a signal, or the model's
+criterion, ends the loop after the step that runs, with all records on disk. A checkpoint is written
 when all records are on disk, of a state that is finite.
 Does not: build, load or plot.
 """
@@ -22,7 +23,6 @@ from compiler.core.errors import RunError
 from compiler.runtime.common.progress import Progress
 from compiler.runtime.common.signals import Stop
 from compiler.runtime.health import STEPS, Health
-from compiler.runtime.record.record_synapses import SynapseWriter
 
 BLOCK_SECONDS = 0.1  # target wall time of a block: the longest delay of a signal
 FLUSH_SECONDS = 1.0  # least time between two flushes: what a killed run may lose
@@ -39,6 +39,26 @@ class Writer(Protocol):
     def sync(self) -> None: ...
 
 
+class Sampler(Protocol):
+    """Reads an instance at the ends of certain steps, and writes what it read."""
+
+    def next_sample(self, done: int) -> int: ...
+
+    def sample(self, instance: Instance, done: int) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def sync(self) -> None: ...
+
+
+class Ends(Protocol):
+    """A criterion that ends a run."""
+
+    def next_sample(self, done: int) -> int: ...
+
+    def met(self, instance: Instance, done: int) -> bool: ...
+
+
 class Checkpoints(Protocol):
     """When checkpoints are due, and writing them."""
 
@@ -51,25 +71,28 @@ class Checkpoints(Protocol):
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """`step`: the last step that ran; seconds of the loop, draining included."""
+    """`step`: the last step that ran; seconds of the loop, draining included; `ended`: the model's criterion was met
+    before the last step."""
 
     step: int
     cpu_seconds: float
     wall_seconds: float
     simulated_ms: float
     interrupted: int | None
+    ended: bool = False
 
 
 def simulate(
     instance: Instance,
     model: l0.Model,
     writers: Sequence[Writer],
-    synapses: SynapseWriter | None,
+    samplers: Sequence[Sampler],
     health: Health,
     stop: Stop,
     progress: Progress,
     done: int = 0,
     checkpoints: Checkpoints | None = None,
+    criterion: Ends | None = None,
 ) -> SimulationResult:
     """Run the steps after step `done` to the end. Raises RunError (E0908) when a state is not finite."""
     assert model.simulate is not None
@@ -79,20 +102,18 @@ def simulate(
     progress.start(model.name, (last - done) * dt)
     cpu, wall = time.process_time(), time.perf_counter()
     block, drained, next_look = 8, True, done + STEPS
-    records = _Records(instance, writers, synapses)
-    if synapses is not None:
-        synapses.sample(instance, done)
+    records, samples = _Records(instance, writers, samplers), _Samples(samplers, criterion)
+    samples.begin(instance, done)
     try:
-        while done < last and stop.number is None:
-            end = _next_stop(done, warmup, last, synapses, checkpoints)
+        while done < last and stop.number is None and not samples.ended:
+            end = _next_stop(done, warmup, last, samples, checkpoints)
             begin = time.perf_counter()
             wanted = min(block, end - done, next_look - done)
             ran = instance.run("step", done + 1, wanted)
             if ran <= 0 and drained:
                 raise RunError("E0906", "the simulation does not advance", exit_code=70)
             done += ran
-            if synapses is not None:
-                synapses.sample(instance, done)
+            samples.take(instance, done)
             now = time.perf_counter()
             block = _next_block(block, now - begin, ran == wanted)
             saved = checkpoints is not None and done < last and checkpoints.due(done)
@@ -117,7 +138,8 @@ def simulate(
         records.flush(time.perf_counter())
         progress.finish()
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    return SimulationResult(done, cpu, wall, (done - begin_step) * dt, stop.number if done < last else None)
+    interrupted = None if samples.ended or done == last else stop.number
+    return SimulationResult(done, cpu, wall, (done - begin_step) * dt, interrupted, samples.ended)
 
 
 def _next_block(block: int, seconds: float, complete: bool) -> int:
@@ -132,24 +154,43 @@ def _speed(steps: int, dt: float, begin: float) -> tuple[float, float]:
     return steps * dt, steps * dt / 1000 / max(time.perf_counter() - begin, 1e-9)
 
 
-def _next_stop(
-    done: int, warmup: int, last: int, synapses: SynapseWriter | None, checkpoints: Checkpoints | None
-) -> int:
+def _next_stop(done: int, warmup: int, last: int, samples: _Samples, checkpoints: Checkpoints | None) -> int:
     """The step after `done` at whose end there is something to do, at the latest."""
-    stops = [warmup if done < warmup else last]
-    if synapses is not None:
-        stops.append(synapses.next_sample(done))
+    stops = [warmup if done < warmup else last, *samples.next(done)]
     if checkpoints is not None and (due := checkpoints.next_step(done)) is not None:
         stops.append(due)
     return min(stops)
 
 
+class _Samples:
+    """What reads the instance at the ends of certain steps. `ended`: the criterion was met."""
+
+    def __init__(self, samplers: Sequence[Sampler], criterion: Ends | None) -> None:
+        self._samplers, self._criterion = samplers, criterion
+        self.ended = False
+
+    def next(self, done: int) -> list[int]:
+        """The steps at whose ends the next samples are due."""
+        found: list[Sampler | Ends] = [*self._samplers, *([] if self._criterion is None else [self._criterion])]
+        return [x.next_sample(done) for x in found]
+
+    def begin(self, instance: Instance, done: int) -> None:
+        """What is sampled before the first step (the criterion was tested by the run that came so far)."""
+        for sampler in self._samplers:
+            sampler.sample(instance, done)
+
+    def take(self, instance: Instance, done: int) -> None:
+        """What is due at the end of step `done`."""
+        self.begin(instance, done)
+        self.ended = self._criterion is not None and self._criterion.met(instance, done)
+
+
 class _Records:
     """All writers of a run. `next_flush`: when the drained records are flushed to the files next."""
 
-    def __init__(self, instance: Instance, writers: Sequence[Writer], synapses: SynapseWriter | None) -> None:
+    def __init__(self, instance: Instance, writers: Sequence[Writer], samplers: Sequence[Sampler]) -> None:
         self._instance, self._writers = instance, writers
-        self._files: list[Writer | SynapseWriter] = [*writers, *([] if synapses is None else [synapses])]
+        self._files: list[Writer | Sampler] = [*writers, *samplers]
         self.next_flush = time.perf_counter() + FLUSH_SECONDS
 
     def drain(self, keep: bool) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from operator import add
@@ -42,6 +42,7 @@ from compiler.runtime.common.timing import Times
 from compiler.runtime.health import STEPS, Health
 from compiler.runtime.prepare import Prepared, prepare_to_run
 from compiler.runtime.record.continued import copy_up_to
+from compiler.runtime.record.tables import TABLES, Criterion, table_rows
 from compiler.runtime.record.writers import Writers, open_writers
 from compiler.runtime.spiking.quantities import Variable, refused
 from compiler.runtime.spiking.simulate import BLOCK_SECONDS
@@ -51,13 +52,15 @@ NEVER: Final = 1 << 62
 
 @dataclass(frozen=True)
 class State:
-    """Everything that determines how a simulation goes on, in memory. `rests`: incomplete bins of rates; `number`: of
+    """Everything that determines how a simulation goes on, in memory. `rests`: incomplete bins of rates; `held`: how
+    often in a row the model's criterion was met; `number`: of
     the checkpoint, within its Stepper."""
 
     done: int
     arrays: Mapping[str, AnyArray]
     rests: Mapping[str, npt.NDArray[np.float64]]
     number: int
+    held: int = 0
 
 
 class Stepper:
@@ -92,6 +95,9 @@ class Stepper:
         endless = replace(self.simulate, steps=l0.MOST_STEPS - self.simulate.warmup)
         self.model = replace(prepared.model, simulate=endless)
         self._health = Health(self.program)
+        self._criterion = None if self.simulate.stop is None else Criterion(self.model, self.program)
+        self.ended = False
+        """Whether the model's criterion ended the last piece."""
         self._quick = instance.uninterrupted("step")
 
     def close(self) -> None:
@@ -121,7 +127,8 @@ class Stepper:
     def _advance(self, end: int, held: _Held) -> None:
         run, drained = self.instance.run, False
         del self._steps[:-1]
-        while self.done < end and not held.came:
+        self.ended = False
+        while self.done < end and not held.came and not self.ended:
             wanted = min(self._block, end - self.done, self._next - self.done)
             begin = time.perf_counter()
             ran = run("step", self.done + 1, wanted)
@@ -144,8 +151,10 @@ class Stepper:
         done = self.done
         if done == self.simulate.warmup:
             self._drain()
-        if self._writers.synapses is not None:
-            self._writers.synapses.sample(self.instance, done)
+        for sampler in self._writers.sampled:
+            sampler.sample(self.instance, done)
+        if self._criterion is not None and self._criterion.met(self.instance, done):
+            self.ended = True
         if done % STEPS == 0:
             self._health.look_at_step(self.instance, f"by step {done} ({self.time:g} ms)", True)
         self._next = self._next_stop()
@@ -155,8 +164,9 @@ class Stepper:
         stops = [(self.done // STEPS + 1) * STEPS]
         if self.done < self.simulate.warmup:
             stops.append(self.simulate.warmup)
-        if self._writers.synapses is not None:
-            stops.append(self._writers.synapses.next_sample(self.done))
+        stops += [sampler.next_sample(self.done) for sampler in self._writers.sampled]
+        if self._criterion is not None:
+            stops.append(self._criterion.next_sample(self.done))
         return min(stops)
 
     def _drain(self) -> None:
@@ -188,8 +198,9 @@ class Stepper:
             self._writers: Writers = open_writers(
                 self._records, self.model, self.program, self.instance, done, rests, opened
             )
-            if self._writers.synapses is not None and done >= self.simulate.warmup:
-                self._writers.synapses.sample(self.instance, done)
+            if done >= self.simulate.warmup:
+                for sampler in self._writers.sampled:
+                    sampler.sample(self.instance, done)
             guarded.pop_all()
         self._files = opened
         self._next = self._next_stop()
@@ -225,6 +236,15 @@ class Stepper:
             self._drain()
             return self._writers.rates.read(f"{population}/time"), self._writers.rates.read(f"{population}/rate")
 
+    def table(self, name: str) -> Mapping[str, Sequence[float]]:
+        """The columns of a recorded table so far. Raises RunError (E0935)."""
+        if self._writers.tables is None or all(t.name != name for t in self.model.tables):
+            help = "write `record: [table: {columns: {error: mean(output.wrong)}, every: 100 ms}]` in the model"
+            raise refused(f"the model does not record a table `{name}`", help)
+        with _Held():
+            self._writers.tables.flush()
+            return table_rows(self._records / TABLES / f"{name}.csv")
+
     # --------------------------------------------------------------------------------- values and state
 
     def write(self, variable: Variable, values: npt.ArrayLike) -> None:
@@ -240,7 +260,8 @@ class Stepper:
             self._numbers += 1
             self._saved[self._numbers] = self.done
             rests = {} if self._writers.rates is None else dict(self._writers.rates.rests())
-            return State(self.done, {n: self.instance.read(n) for n in self._kept()}, rests, self._numbers)
+            held = 0 if self._criterion is None else self._criterion.held
+            return State(self.done, {n: self.instance.read(n) for n in self._kept()}, rests, self._numbers, held)
 
     def _kept(self) -> list[str]:
         own = (v.array.name for v in self._written.values() if v.array is not None)
@@ -259,6 +280,8 @@ class Stepper:
                 raise refused(f"the checkpoint does not fit this simulation: {error}") from None
             passed = self._saved.get(state.number) == state.done
             self._moved(state.done, state.rests, passed)
+            if self._criterion is not None:
+                self._criterion.held = state.held
 
     def _moved(self, done: int, rests: Mapping[str, npt.NDArray[np.float64]], passed: bool) -> None:
         before = self._records if passed else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
@@ -16,7 +17,8 @@ from compiler.core.source import Span
 from compiler.expr.units import parse_unit
 from compiler.frontend.build.shared.phases import find_event
 from compiler.frontend.build.shared.readers import Reader, choices, in_steps
-from compiler.frontend.build.shared.values import Context, items_of, number, text_of
+from compiler.frontend.build.shared.values import Context, entries_of, items_of, number, text_of
+from compiler.frontend.build.spiking.measured import build_measured, owners_of
 from compiler.frontend.build.spiking.neurons import BuiltNeuron
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.select import select
@@ -43,6 +45,7 @@ class Recorded:
     rated: set[str] = field(default_factory=set)
     synapses: list[l0.RecordSynapses] = field(default_factory=list)
     histograms: list[l0.RecordHistogram] = field(default_factory=list)
+    tables: list[l0.RecordTable] = field(default_factory=list)
     weighed: dict[tuple[str, str], Span] = field(default_factory=dict)
     """(projection, variable) of synapses that are recorded one by one."""
     kept: set[tuple[str, str, str]] = field(default_factory=set)
@@ -60,6 +63,9 @@ def build_records(
     """Everything under `record`. `declared`: names of all projections of the file, including those with an error."""
     out = Recorded()
     for kind, r, at in choices(RECORD, node, c):
+        if kind == "table":
+            _table(r, at, populations, projections, out)
+            continue
         source = r.get("from")
         if kind in ("synapses", "histogram"):
             _of_synapses(kind, r, at, projections, declared, populations, out)
@@ -80,6 +86,32 @@ def build_records(
         if not _made(kind, names, r, out):
             out.refused.add(kind)
     return out
+
+
+def _table(
+    r: Reader, at: Span, populations: Populations, projections: tuple[l0.Projection, ...], out: Recorded
+) -> None:
+    name, interval = r.word("name"), interval_of(r, populations, 0)
+    if name in {t.name for t in out.tables}:
+        r.c.sink.error("E0212", f"there are two tables `{name}`", at, "give one of them another `name`")
+        return
+    owners = owners_of(populations, projections)
+    items = entries_of(r.get("columns"))
+    columns = [(e.name, build_measured(e.value, f"`{e.name}`", owners, r.c)) for e in items]
+    taken = next((n for n, _ in columns if n in TIME_COLUMNS), None)
+    if taken is not None:
+        r.c.sink.error("E0107", f"the column `{taken}` is there already: it says when the row was", at)
+        out.refused.add("table")
+        return
+    known = tuple((n, m) for n, m in columns if m is not None)
+    if interval is None or interval[0] == 0 or len(known) != len(columns):
+        out.refused.add("table")
+        return
+    out.tables.append(l0.RecordTable(name, known, *interval, at))
+
+
+TIME_COLUMNS: Final = ("time", "trial")
+"""The columns of every table (`trial`: of one at an event)."""
 
 
 def _made(kind: str, names: tuple[str, ...], r: Reader, out: Recorded) -> bool:
@@ -133,7 +165,7 @@ def _rates(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations:
     c = r.c
     if _never(names, node, populations, c):
         return
-    interval = _interval(r, populations, 0)
+    interval = interval_of(r, populations, 0)
     if interval is None or interval[0] == 0:
         return
     width, event = interval
@@ -145,7 +177,7 @@ def _rates(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations:
         out.rates.append(l0.RecordRate(name, width, event, at))
 
 
-def _interval(r: Reader, populations: Populations, otherwise: int) -> tuple[int, int | None] | None:
+def interval_of(r: Reader, populations: Populations, otherwise: int) -> tuple[int, int | None] | None:
     """Steps between two samples, and with `at` the step within a trial of them; None after an error."""
     c, every, at = r.c, r.get("every"), r.get("at")
     if every is not None and at is not None:
@@ -181,7 +213,7 @@ def _between(r: Reader, populations: Populations) -> tuple[int, int] | None:
 def _traces(names: tuple[str, ...], r: Reader, at: Span, populations: Populations, out: Recorded) -> None:
     c, variables = r.c, r.get("variables")
     items = [i for i in variables.items if isinstance(i, Scalar)] if isinstance(variables, Sequence) else []
-    interval = _interval(r, populations, 1)
+    interval = interval_of(r, populations, 1)
     for name in names:
         built, good = populations.built.get(name), _variables(items, name, populations, c)
         if built is None or len(good) != len(items) or interval is None:
@@ -230,7 +262,7 @@ def _of_synapses(
     found = _projection(r.get("from"), projections, declared, r.c)
     if found is None:
         return
-    interval = _interval(r, populations, 0)
+    interval = interval_of(r, populations, 0)
     names = _of_projection(kind, r, found, populations, out)
     if interval is None or not names:
         return
