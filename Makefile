@@ -120,6 +120,10 @@ bench-training: $(RUN_STAMP) ## Train LeNet-5, an MLP, ResNet-20, a transformer 
 	benchmarks/setup.sh torch
 	$(BIN)/python benchmarks/bench_training.py $(ARGS)
 
+.PHONY: docs
+docs: $(VENV)/.installed-docs ## Write the documentation as a site: build/docs/index.html
+	$(BIN)/python -m scripts.site $(ARGS)
+
 .PHONY: wheel
 wheel: $(DEV_STAMP) ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel
