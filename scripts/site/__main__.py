@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.site import reference
+from scripts.site import library, pictures, reference
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,6 +24,7 @@ def main(arguments: list[str]) -> int:
     site = Path(arguments[0]) if arguments else ROOT / "build" / "docs"
     sources = site.with_name(site.name + "-source")
     assemble(sources)
+    pictures.draw(sources)
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", str(sources), str(site)]
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
     if code == 0:
@@ -41,6 +42,7 @@ def assemble(sources: Path) -> None:
         elif path.is_file() and path.suffix in (".svg", ".png", ".css", ".py") and "__pycache__" not in path.parts:
             (sources / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, sources / name)
+    pages |= library.pages()
     pages |= reference.pages((ROOT / "docs" / "reference.md").read_text(encoding="utf-8"))
     for name, text in pages.items():
         _write(sources / name, text)
