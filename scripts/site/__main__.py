@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.site import library, pictures, reference
+from scripts.site import gallery, library, pictures, reference
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,7 +42,7 @@ def assemble(sources: Path) -> None:
         elif path.is_file() and path.suffix in (".svg", ".png", ".css", ".py") and "__pycache__" not in path.parts:
             (sources / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, sources / name)
-    pages |= library.pages()
+    pages |= library.pages() | gallery.pages()
     pages |= reference.pages((ROOT / "docs" / "reference.md").read_text(encoding="utf-8"))
     for name, text in pages.items():
         _write(sources / name, text)

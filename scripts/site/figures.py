@@ -117,7 +117,7 @@ def _raster(result: netloom.RunResult, name: str, folder: Path) -> None:
     figure, axes = plt.subplots(figsize=(6, 2.2))
     axes.plot(times, members, "|", color="#204a87", markersize=6 if members.max() > 5 else 22)
     axes.set(xlabel="time (ms)", ylabel="neuron", xlim=(0, END), ylim=(-1, members.max() + 1))
-    _save(figure, folder, name)
+    save(figure, folder, name)
 
 
 def _response(result: netloom.RunResult, name: str, folder: Path) -> None:
@@ -148,7 +148,7 @@ def _response(result: netloom.RunResult, name: str, folder: Path) -> None:
         rows[-1].set_xlabel("iterations")
         rows[-1].set_xticks([t * DT for t in range(900, 2300, 200)], [str(t) for t in range(900, 2300, 200)])
         rows[0].set_xlim(900 * DT, 2200 * DT)
-    _save(figure, folder, name)
+    save(figure, folder, name)
 
 
 def _label(name: str, unit: str) -> str:
@@ -196,7 +196,7 @@ def currents(names: Sequence[str], folder: Path) -> None:
         if name == "dc":
             axes.set_ylim(0, 120)
         axes.set_title(given + ("" if same else "; three neurons"), fontsize=8, loc="right")
-        _save(figure, folder, name)
+        save(figure, folder, name)
 
 
 def optimizers(names: Sequence[str], folder: Path) -> None:
@@ -231,7 +231,7 @@ def optimizers(names: Sequence[str], folder: Path) -> None:
             axes.plot(range(1, 31), loss, zorder=2 if other == name else 1, **shown)  # type: ignore[arg-type]
         axes.set(xlabel="epoch", ylabel="loss", yscale="log")
         axes.set_title(f"{name}; the others in grey", fontsize=8, loc="right")
-        _save(figure, folder, name)
+        save(figure, folder, name)
 
 
 PAIRED: Final[Mapping[str, float]] = {
@@ -330,19 +330,19 @@ def _show_transmission(result: netloom.RunResult, spikes: Sequence[int], folder:
         decays = "" if name == "nmda" else "; the input decays with 5 ms"
         axes.set_title(f"spikes of the source in red{decays}", fontsize=8, loc="right")
         axes.set(xlabel="time (ms)", ylabel="current (pA)")
-        _save(figure, folder, name)
+        save(figure, folder, name)
     figure, axes = plt.subplots(figsize=(6, 2.4))
     for name, says in (("gap_a", "driven by a step of current"), ("gap_b", "coupled to it")):
         axes.plot(t, result.traces(name, "v")[1][:, 0], label=says)
     axes.legend(frameon=False, fontsize=8)
     axes.set(xlabel="time (ms)", ylabel="v (mV)")
-    _save(figure, folder, "gap_junction")
+    save(figure, folder, "gap_junction")
     figure, rows = plt.subplots(2, sharex=True, figsize=(6, 3))
     rows[0].plot(t, result.traces("gap_a", "v")[1][:, 0])
     rows[0].set_ylabel("v of the source (mV)")
     rows[1].plot(t, result.traces("graded_to", "seen")[1][:, 0], color="#cc0000")
     rows[1].set(xlabel="time (ms)", ylabel="current (pA)")
-    _save(figure, folder, "graded")
+    save(figure, folder, "graded")
 
 
 def _plasticity(name: str, folder: Path) -> None:
@@ -360,7 +360,7 @@ def _plasticity(name: str, folder: Path) -> None:
     axes.set_title(f"{title}, from a weight of {start:g}", fontsize=8, loc="right")
     if "triplet" in name:
         axes.legend(frameon=False, fontsize=8)
-    _save(figure, folder, name)
+    save(figure, folder, name)
 
 
 def _paired(name: str, apart: np.ndarray, hertz: int, pairs: int) -> np.ndarray:
@@ -402,7 +402,8 @@ def _paired(name: str, apart: np.ndarray, hertz: int, pairs: int) -> np.ndarray:
         return np.asarray(file["learns/pre->post/w"][-1], np.float64)
 
 
-def _save(figure: Any, folder: Path, name: str) -> None:
+def save(figure: Any, folder: Path, name: str) -> None:
+    """Write a figure as an SVG that is the same for the same data."""
     for axes in figure.axes:
         _thin(axes)
     folder.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 import netloom
 from scripts.follow import blocks
-from scripts.site import figures
+from scripts.site import figures, gallery
 from scripts.site.library import KINDS, LIBRARY, ROOT, definitions
 
 NAMED = re.compile(r"\]\(\.\./generated/([\w-]+)/([\w-]+\.(?:svg|png))\)")
@@ -33,6 +33,10 @@ def draw(sources: Path) -> None:
         texts = [p.read_text("utf-8") for p in sorted((LIBRARY / kind).glob("*.yaml"))]
         folder = sources / "generated" / kind
         _when_changed(folder, texts, lambda kind=kind, names=names, folder=folder: _of_library(kind, names, folder))
+    for name in gallery.names():
+        folder = sources / "generated" / name
+        text = (ROOT / "models" / f"{name}.yaml").read_text("utf-8")
+        _when_changed(folder, [text], lambda name=name, folder=folder: gallery.draw(name, folder))
     for page in sorted((ROOT / "docs" / "tutorials").glob("*.md")):
         _of_tutorial(page, sources / "generated")
 
@@ -90,4 +94,4 @@ def _when_changed(folder: Path, texts: Iterable[str], make: Callable[[], None]) 
 
 def _code() -> str:
     """What pictures depend on beside their models."""
-    return "\0".join(p.read_text("utf-8") for p in sorted((ROOT / "scripts" / "site").glob("*.py")))
+    return "\0".join((ROOT / "scripts" / "site" / f).read_text("utf-8") for f in ("figures.py", "gallery.py"))
