@@ -1,5 +1,6 @@
-"""The tutorials are followed literally, from top to bottom, in an empty folder (`make test-slow`); in every test run
-their models are checked and their Python is compiled. scripts/follow.py has the rules."""
+"""The tutorials, and the pages for users of other systems, are followed literally, from top to bottom, in an empty
+folder (`make test-slow`). In every test run their models are checked and their Python is compiled. scripts/follow.py
+has the rules."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import netloom
 from scripts.follow import NAMED, alike, blocks
 
 ROOT = Path(__file__).resolve().parents[2]
-TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+TUTORIALS = sorted(p for folder in ("tutorials", "coming-from") for p in (ROOT / "docs" / folder).glob("*.md"))
 
 
 @pytest.mark.slow
@@ -37,9 +38,11 @@ def test_tutorial_is_followed(page: Path) -> None:
 def test_files_of_a_tutorial(page: Path, tmp_path: Path) -> None:
     (tmp_path / "digits.npz").symlink_to(ROOT / "models" / "data" / "digits.npz")
     shown = list(blocks(page))
-    for block, after in zip(shown, [*shown[1:], None], strict=True):
+    for block, after in zip(shown, [*shown, None][1:], strict=True):
         if block.language == "python":
             ast.parse(block.text)
+            if block.text.startswith("# table.py\n"):
+                exec(compile(block.text, "table.py", "exec"), {"open": lambda name, mode: (tmp_path / name).open(mode)})
         if block.language != "yaml":
             continue
         named = NAMED.match(block.text)
