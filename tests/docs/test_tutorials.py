@@ -16,11 +16,11 @@ import netloom
 from scripts.follow import NAMED, alike, blocks
 
 ROOT = Path(__file__).resolve().parents[2]
-TUTORIALS = sorted(p for folder in ("tutorials", "coming-from") for p in (ROOT / "docs" / folder).glob("*.md"))
+PAGES = sorted(p for folder in ("tutorials", "coming-from", "concepts") for p in (ROOT / "docs" / folder).glob("*.md"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_tutorial_is_followed(page: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "scripts.follow", str(page)],
@@ -34,7 +34,7 @@ def test_tutorial_is_followed(page: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_files_of_a_tutorial(page: Path, tmp_path: Path) -> None:
     (tmp_path / "digits.npz").symlink_to(ROOT / "models" / "data" / "digits.npz")
     shown = list(blocks(page))
