@@ -2,8 +2,8 @@
 compiled, and commands have the options that they are shown with. (tests/unit/test_python_page.py runs the Python.)
 
 A block of YAML with `language` is a model; a first line `# NAME.yaml` gives it a name for the blocks after it. A block
-without is a part of one: what it refers to may be missing, nothing else. `<!-- in: network -->` above a block says where
-it stands, when not in the file itself; `layers: [...]` are any layers.
+without is a part of one: what it refers to may be missing, nothing else. `<!-- in: network -->` above a block says
+where it stands, when not in the file itself; `layers: [...]` are any layers.
 """
 
 from __future__ import annotations
