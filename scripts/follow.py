@@ -155,7 +155,8 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="netloom-follow-") as name:
         if "--fresh" in arguments:
             python = fresh(Path(name))
-            inner = [str(python), "-m", "scripts.follow", *map(str, pages)]
+            own = [str(Path(name) / "clone" / page.relative_to(ROOT)) for page in pages]
+            inner = [str(python), "-m", "scripts.follow", *own]
             environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
             environment["NETLOOM_CACHE"] = f"{name}/cache"
             # the scripts of the clone, but the package that was installed
