@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     sources = site.with_name(site.name + "-source")
     assemble(sources)
     pictures.draw(sources)
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", str(sources), str(site)]
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-a", "-W", "--keep-going", "-q", str(sources), str(site)]
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
     if code == 0:
         print(f"{site / 'index.html'}")
