@@ -6,7 +6,7 @@ import pytest
 
 import netloom
 from scripts.site import figures
-from scripts.site.library import KINDS, Definition, definitions, pages
+from scripts.site.library import KINDS, Definition, definitions, page
 from scripts.site.papers import PAPERS, WITHOUT
 
 ALL = [d for kind in KINDS for d in definitions(kind)]
@@ -14,7 +14,7 @@ ALL = [d for kind in KINDS for d in definitions(kind)]
 
 @pytest.mark.parametrize("definition", ALL, ids=lambda d: d.name)
 def test_page(definition: Definition) -> None:
-    text = pages()[f"library/{definition.name}.md"]
+    text = page(definition)
     for name in definition.body.get("params", {}):
         assert f"| `{name}` |" in text
     statements = [*definition.body.get("dynamics", {}), *definition.body.get("update", [])]
