@@ -27,7 +27,8 @@ PICTURE = ROOT / "docs" / "architecture.svg"
 SAYS: Mapping[str, str] = {
     "core": "spans, diagnostics, the cache",
     "expr": "expressions: parse, types, units, derivatives",
-    "ir": "the levels of the IR, text and verifiers",
+    "ir": "the levels of the IR, and their text",
+    "verify": "the legality of each level",
     "layers": "each kind of layer: keys, shape, lowering, ONNX",
     "files": "arrays, images and tables on disk",
     "strategies": "how a contraction may be computed",

@@ -3,7 +3,7 @@
     python -m scripts.ir_docs
 
 Assumes: docstrings of the dataclasses say in their first sentence what a node is; the specs of legality stand in the
-headers of compiler/ir/verify.
+headers of compiler/verify.
 Guarantees: the same page for the same code; every node of compiler/ir/text.py that has a name in the text is there.
 Does not: explain passes (docs/architecture.md).
 """
@@ -121,7 +121,7 @@ def page() -> str:
             path = f"{IR}.{name}".replace(".", "/")
             parts += [f"### Nodes of `{path}.py`\n", *_nodes(f"{IR}.{name}"), ""]
         parts += ["### Legality\n"]
-        parts += [f"`compiler/ir/verify/{name}.py`:\n\n```text\n{_spec(name)}\n```\n" for name in level.specs]
+        parts += [f"`compiler/verify/{name}.py`:\n\n```text\n{_spec(name)}\n```\n" for name in level.specs]
         parts += ["### An example\n", *(f"{what}:\n\n```text\n{_rounded(text)}\n```\n" for what, text in example())]
     return "\n".join(parts)
 
@@ -150,7 +150,7 @@ def _first_sentence(text: str) -> str:
 
 def _spec(name: str) -> str:
     """What stands under `Guarantees` in the header of a verifier."""
-    header = importlib.import_module(f"{IR}.verify.{name}").__doc__ or ""
+    header = importlib.import_module(f"compiler.verify.{name}").__doc__ or ""
     found = re.search(r"^Guarantees: (.*?)^Does not", header, re.DOTALL | re.MULTILINE)
     assert found is not None, f"the header of verify/{name}.py has no spec"
     return found[1].rstrip()

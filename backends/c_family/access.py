@@ -1,6 +1,6 @@
 """Names and addresses of one template: the row structure, the columns, and the offsets of elements.
 
-Assumes: a legal template (ir/verify/verify.py); the names in its affine accesses are dims, columns or integer locals.
+Assumes: a legal template (verify/verify.py); the names in its affine accesses are dims, columns or integer locals.
 Guarantees: every formal has one field, every name one identifier; index texts are 64-bit integer arithmetic.
 Does not: print loops, loads of columns or files (the backends do).
 """

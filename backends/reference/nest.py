@@ -1,7 +1,7 @@
 """Loop nests, interpreted: index grids by broadcasting, one numpy operation per operation of the
 body.
 
-Assumes: a legal Nest (ir/verify/verify.py): PAR and LANE iterations are independent.
+Assumes: a legal Nest (verify/verify.py): PAR and LANE iterations are independent.
 Guarantees: reductions add in the declared order (dims as listed, innermost last) whatever the block size, through
 numpy's sequential `accumulate`; additions to shared elements happen in the order of the iterations. Grids above LIMIT
 elements are processed in pieces: reductions in blocks of their index, maps in slices of their first dim.

@@ -26,9 +26,9 @@ from compiler.expr.ast import Binary, Ref
 from compiler.ir.level0.streams import stream_key
 from compiler.ir.level2.program import Program
 from compiler.ir.text import parse_ir
-from compiler.ir.verify.verify import verify_merged, verify_program
 from compiler.passes.program.merge import merge
 from compiler.passes.relations.lower_connect import fixed_probability_table
+from compiler.verify.verify import verify_merged, verify_program
 
 FLAT = "Dim(i, n)"
 

@@ -15,8 +15,8 @@ from backends.cuda.run.backend import CudaBackend
 from backends.protocol import BackendError
 from backends.registry import backend
 from compiler.ir.level2.program import Bitmask, Csr, Dense, Merged, OneToOne, Propagate
-from compiler.ir.verify.kernel import code_violations
 from compiler.passes.pipeline.lower import lower
+from compiler.verify.kernel import code_violations
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc")

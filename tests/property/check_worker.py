@@ -20,11 +20,11 @@ from pathlib import Path
 from compiler.core.errors import ModelError
 from compiler.core.render import render
 from compiler.ir.level2.target import Capabilities
-from compiler.ir.verify.model import model_violations
 from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import load_checked, refuse_nothing_to_run
+from compiler.verify.model import model_violations
 from tests.property.mutations import ROOT, Case, case, seeds
 
 SECONDS = 5.0

@@ -29,8 +29,8 @@ from compiler.ir.level0.model import (
     Population,
     Projection,
 )
-from compiler.ir.verify.model import model_violations
 from compiler.passes.layers.lower_network import ACTIVATIONS as LOWERED_ACTIVATIONS
+from compiler.verify.model import model_violations
 
 ROOT = Path(__file__).parents[2]
 EVERYTHING = Path(__file__).with_name("build_everything.yaml")

@@ -28,7 +28,7 @@ from compiler.ir.level0.model import (
     SynapseDef,
 )
 from compiler.ir.text import parse_ir, print_ir
-from compiler.ir.verify.model import model_violations
+from compiler.verify.model import model_violations
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = sorted(p.stem for p in (ROOT / "models" / "library" / "synapses").glob("*.yaml"))

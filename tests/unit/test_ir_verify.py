@@ -10,7 +10,8 @@ import pytest
 
 from compiler.ir.level2.program import KernelLaunch, Launch, Program
 from compiler.ir.text import parse_ir
-from compiler.ir.verify.verify import (
+from compiler.passes.program.merge import merge
+from compiler.verify.verify import (
     InternalError,
     cell_violations,
     graph_violations,
@@ -24,8 +25,7 @@ from compiler.ir.verify.verify import (
     verify_model,
     verify_program,
 )
-from compiler.ir.verify.violations import repeated
-from compiler.passes.program.merge import merge
+from compiler.verify.violations import repeated
 
 PROGRAM = """
 Program(test, f32, reproducible,

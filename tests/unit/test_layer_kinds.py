@@ -8,8 +8,8 @@ from pathlib import Path
 from compiler.interchange.onnx.import_layers import COMPOSITE
 from compiler.layers import KIND, KINDS
 
-MAY = ("compiler/layers/", "compiler/ir/verify/model.py", "compiler/interchange/onnx/import_")
-"""The layers; the verifier below them, which knows that a `learned` layer alone reads nothing; the import of ONNX,
+MAY = ("compiler/layers/", "compiler/verify/model.py", "compiler/interchange/onnx/import_")
+"""The layers; the verifier, which knows that a `learned` layer alone reads nothing; the import of ONNX,
 which looks at layers that it has written itself."""
 
 

@@ -1,6 +1,6 @@
 """emit: the C11 text of a merged program.
 
-Assumes: a legal Merged (ir/verify/verify.py).
+Assumes: a legal Merged (verify/verify.py).
 Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and values
 of rows. Every kernel names its part of the model; `spans` maps lines of the text to the model.
 Does not: compile (build.py), or print tables (they are data).

@@ -1,6 +1,6 @@
 """emit: the CUDA text of a merged program.
 
-Assumes: a legal Merged (ir/verify/verify.py) whose arrays are row-major.
+Assumes: a legal Merged (verify/verify.py) whose arrays are row-major.
 Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and values
 of rows. Every kernel names its part of the model; `spans` maps lines of the text to the model; products share kernels
 (backends/cuda/kernels/contract.py), which are at the end. `parts` are translation units that together have the same

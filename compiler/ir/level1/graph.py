@@ -3,7 +3,7 @@
 Assumes: level 0 is legal.
 Guarantees: frozen data; tensors are defined once, in topological order, before their use; a Contract is an iteration
 space with affine index maps, so that matrix products, convolutions, their gradients and pooling are one construct and
-differentiate by exchanging maps. Legality is specified in ir/verify/verify.py.
+differentiate by exchanging maps. Legality is specified in verify/verify.py.
 Does not: define layouts, kernels, arenas or targets.
 """
 

@@ -6,7 +6,7 @@ A `Kernel` is written over *formals*. A row binds each formal: an array formal t
 the names of formals and locals. So code is emitted once per *template* and everything else is data.
 
 Assumes: names are unique (`Program.arrays` by name; formals within a kernel).
-Guarantees: frozen data with structural equality (spans outside it); legality is specified in ir/verify/verify.py.
+Guarantees: frozen data with structural equality (spans outside it); legality is specified in verify/verify.py.
 Does not: place arrays in memory (plan_memory), order launches (schedule) or print code (backends).
 
 Rows are 8 bytes a column: array formals u64 byte offsets, integers i64, reals f64 (cast once per row).

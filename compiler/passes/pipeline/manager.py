@@ -147,7 +147,7 @@ def run_passes(
 
 def _verify(before: Lowering | None, after: Lowering) -> None:
     """Checks every new level against its legality spec. Raises InternalError."""
-    from compiler.ir.verify import verify  # large and rarely used
+    from compiler.verify import verify  # large and rarely used
 
     if before is None or after.model is not before.model:
         verify.verify_model(after.model)

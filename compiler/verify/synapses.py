@@ -20,7 +20,7 @@ from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.inline import named
 from compiler.ir.level2.delayed import read_delayed
-from compiler.ir.verify.violations import distinct, reads
+from compiler.verify.violations import distinct, reads
 
 _SPIKE_TIMES = ("last_spike", "previous_spike")
 

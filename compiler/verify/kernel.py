@@ -27,7 +27,7 @@ import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Expr, Num, Quantity, Ref, children
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.ir.space import DType
-from compiler.ir.verify.violations import distinct
+from compiler.verify.violations import distinct
 
 DRAWS: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4}
 ENDS: Final = frozenset({"pre", "post", "syn"})

@@ -17,7 +17,7 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import refs
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.verify.violations import distinct
+from compiler.verify.violations import distinct
 
 OPERATIONS: Final = frozenset({"sum", "mean", "min", "max", "argmax"})
 

@@ -1,7 +1,7 @@
 """Legality of level 2: programs, and merged programs.
 
 Assumes: nothing; the program may be anything that the constructors accept.
-Guarantees: every breach is named: code (ir/verify/kernel.py), and
+Guarantees: every breach is named: code (verify/kernel.py), and
   arrays     unique names; an extent that is found by connecting comes from an i64 array; constants
              fit
   rows       one column per formal, as long as the table; bound arrays exist and have the formal's
@@ -30,8 +30,8 @@ import compiler.ir.level2.program as l2
 from compiler.ir.digest import digest
 from compiler.ir.level2.batch_independence import chain_violations
 from compiler.ir.space import DType
-from compiler.ir.verify.kernel import code_violations
-from compiler.ir.verify.violations import repeated
+from compiler.verify.kernel import code_violations
+from compiler.verify.violations import repeated
 
 Code = l2.Kernel | l2.Template
 _SHOWN = 3  # rows named per kind of violation

@@ -27,7 +27,7 @@ import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Expr, refs
 from compiler.expr.functions import CONSTANTS
 from compiler.ir.space import Affine, plain_dim
-from compiler.ir.verify.violations import repeated
+from compiler.verify.violations import repeated
 
 COMBINES: Final = frozenset({"add", "max", "min"})
 

@@ -9,7 +9,7 @@ Guarantees: every breach is named.
   populations  a positive size; exactly one value for each declared param, initial values for
                declared states
   projections  members join existing populations through an input of the target; delays are whole
-               and >= 0; lists of pairs are there and stay inside both populations; synapses: ir/verify/synapses.py
+               and >= 0; lists of pairs are there and stay inside both populations; synapses: verify/synapses.py
   drives       go into parameters or inputs without decay, have a value for each name of their source; timed arrays
                exist, have rows and whole steps
   records      populations, variables and members exist
@@ -27,15 +27,15 @@ from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.ir.verify.control import (
+from compiler.verify.control import (
     control_violations,
     counter_names,
     phase_violations,
     population_violations,
     shared_names,
 )
-from compiler.ir.verify.synapses import use_violations
-from compiler.ir.verify.violations import distinct, reads
+from compiler.verify.synapses import use_violations
+from compiler.verify.violations import distinct, reads
 
 RULES: Final = frozenset({"all_to_all", "one_to_one", "fixed_probability", "fixed_total", "pairs"}) | frozenset(
     {"fixed_indegree", "fixed_outdegree", "expression", "conv2d", "avg_pool2d"}

@@ -12,11 +12,11 @@ from __future__ import annotations
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.ir.verify.graph import cell_violations, graph_violations
-from compiler.ir.verify.kernel import code_violations
-from compiler.ir.verify.model import model_violations
-from compiler.ir.verify.program import merged_violations, program_violations
-from compiler.ir.verify.violations import InternalError, check
+from compiler.verify.graph import cell_violations, graph_violations
+from compiler.verify.kernel import code_violations
+from compiler.verify.model import model_violations
+from compiler.verify.program import merged_violations, program_violations
+from compiler.verify.violations import InternalError, check
 
 __all__ = [
     "InternalError",
