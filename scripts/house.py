@@ -29,6 +29,7 @@ SAYS: Mapping[str, str] = {
     "expr": "expressions: parse, types, units, derivatives",
     "ir": "the levels of the IR, and their text",
     "verify": "the legality of each level",
+    "connect": "each connectivity rule: keys, numbers, sizes",
     "layers": "each kind of layer: keys, shape, lowering, ONNX",
     "files": "arrays, images and tables on disk",
     "strategies": "how a contraction may be computed",

@@ -8,7 +8,7 @@ Does not: check p or sizes (the lowering does).
 
 fixed_probability: row i draws word pairs (index i, step d = 0, 1, ..., draw 0): blocks = first k
   with w[0] <= hi[k] (none: 256 blocks are passed without a synapse), rest = first k with w[1] <=
-  lo[k]; compiler/passes/relations/lower_connect.py makes the table and says why.
+  lo[k]; compiler/connect/probability.py makes the table and says why.
 fixed_total: synapse k draws (index k, step 0, draw 0): source = (w[0] n_pre) >> 32, target = (w[1]
 pool) >> 32 in the pool of its targets (all, or all but itself); without multapses it is place k of the
 permutation 0 of all n_pre pool pairs.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import compiler.ir.level0.model as l0
+from compiler.connect import rule_of
 from compiler.core.disk import bytes_text
 from compiler.core.source import Span
 from compiler.expr.ast import substitute
@@ -22,7 +23,7 @@ from compiler.expr.show import show
 from compiler.frontend.build.shared.values import quantity as literal
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence
 from compiler.lsp.places import node_at
-from compiler.passes.relations.expected_sizes import DRAWN, least_bytes, synapse_counts
+from compiler.passes.relations.expected_sizes import least_bytes, synapse_counts
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
@@ -100,7 +101,7 @@ class Facts:
         found = [p for p in self.model.projections if _covers(span, p.span)]
         if not found:
             return ""
-        drawn = " expected" if any(p.rule in DRAWN for p in found) else ""
+        drawn = " expected" if any(rule_of(p).random for p in found) else ""
         return f"{math.ceil(sum(self.synapses[p.name] for p in found)):,} synapses{drawn}"
 
     def layers(self, node: Node) -> list[l0.Layer]:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import compiler.ir.level2.program as l2
+from compiler.connect import RULE
 from compiler.expr.ast import Call, Expr, Num, Quantity, Ref, children
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.ir.space import DType
@@ -34,16 +35,6 @@ ENDS: Final = frozenset({"pre", "post", "syn"})
 _INTEGERS: Final = frozenset({DType.I64})
 _RING: Final = {"list": DType.I32, "count": DType.I32, "slots": DType.I64}
 _DRAWN: Final = {"n_pre": DType.I64, "n_post": DType.I64, "key": DType.U64}
-_RULES: Final[Mapping[str, Mapping[str, DType]]] = {
-    "fixed_probability": {"table": DType.U32, "autapses": DType.I64, "same": DType.I64},
-    **{
-        rule: dict.fromkeys(("number", "multapses", "autapses", "same"), DType.I64)
-        for rule in ("fixed_total", "fixed_indegree", "fixed_outdegree")
-    },
-    "expression": dict.fromkeys(("autapses", "same", "w_from", "h_from", "w_to", "h_to"), DType.I64),
-    "all_to_all": {"autapses": DType.I64, "same": DType.I64},
-    "one_to_one": {},
-}
 _BODIES: Final[Mapping[l2.Kind, tuple[type[l2.Body], ...]]] = {
     l2.Kind.MAP: (l2.Nest,),
     l2.Kind.REDUCE: (l2.Nest,),
@@ -76,7 +67,7 @@ def code_violations(code: l2.Kernel | l2.Template) -> Iterator[str]:
             yield from check.propagate(body)
         case l2.Connect(rule, stage, probability):
             yield from check.connect(rule, stage)
-            if (rule == "expression" and stage != "scan") != (probability is not None):
+            if (stage != "scan" and _computed(rule)) != (probability is not None):
                 yield f"connect rule `{rule}`, stage `{stage}`, has an expression too many or too few"
             yield from check.probability(probability)
         case l2.RecordEvents():
@@ -89,6 +80,11 @@ def code_violations(code: l2.Kernel | l2.Template) -> Iterator[str]:
             yield from check.found(
                 _RING | {"steps": DType.I32, "ids": DType.I32, "cursor": DType.I64} | {"m": DType.I64}
             )
+
+
+def _computed(rule: str) -> bool:
+    """Whether an expression decides which pairs are connected."""
+    return rule in RULE and RULE[rule].expression
 
 
 @dataclass
@@ -330,15 +326,15 @@ class _Code:
             yield f"a {type(relation).__name__} relation is walked by target"
 
     def procedural(self, rule: str, probability: Expr | None) -> Iterator[str]:
-        if rule not in _RULES:
+        if rule not in RULE:
             yield f"connect rule `{rule}` is not known"
         else:
-            wanted = {("connect_key" if n == "key" else n): t for n, t in {**_DRAWN, **_RULES[rule]}.items()}
+            wanted = {("connect_key" if n == "key" else n): t for n, t in {**_DRAWN, **RULE[rule].formals}.items()}
             yield from self.found(wanted)
-        if (rule == "expression") != (probability is not None):
+        if _computed(rule) != (probability is not None):
             yield f"connect rule `{rule}` has an expression too many or too few"
         yield from _Code(self.arrays, self.scalars, in_propagation=True).probability(probability)
-        if rule == "fixed_outdegree":
+        if rule in RULE and not RULE[rule].ordered:
             yield from self.unnumbered("rows that are drawn out of order")
 
     def probability(self, probability: Expr | None) -> Iterator[str]:
@@ -375,14 +371,14 @@ class _Code:
             sizes = {"n_pre": DType.I64, "n_post": DType.I64}
             yield from self.found({"row": DType.I64, "col": DType.I32, "to_row": DType.I64} | made | sizes)
             return
-        if rule not in _RULES or stage not in ("count", "fill", "mask"):
+        if rule not in RULE or stage not in ("count", "fill", "mask"):
             yield f"connect rule `{rule}`, stage `{stage}`, is not known"
             return
         if stage == "mask":
-            yield from self.found({"words": DType.U32} | _DRAWN | dict(_RULES[rule]))
+            yield from self.found({"words": DType.U32} | _DRAWN | dict(RULE[rule].formals))
             return
         col = {"col": DType.I32} if stage == "fill" else {}
-        yield from self.found({"row": DType.I64} | col | _DRAWN | dict(_RULES[rule]))
+        yield from self.found({"row": DType.I64} | col | _DRAWN | dict(RULE[rule].formals))
 
     def found(self, wanted: Mapping[str, DType | None]) -> Iterator[str]:
         """The formals that a body finds by name; None: any type."""

@@ -27,6 +27,7 @@ from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
+from compiler.connect import RULE, Form
 from compiler.verify.control import (
     control_violations,
     counter_names,
@@ -37,9 +38,6 @@ from compiler.verify.control import (
 from compiler.verify.synapses import use_violations
 from compiler.verify.violations import distinct, reads
 
-RULES: Final = frozenset({"all_to_all", "one_to_one", "fixed_probability", "fixed_total", "pairs"}) | frozenset(
-    {"fixed_indegree", "fixed_outdegree", "expression", "conv2d", "avg_pool2d"}
-)
 STORAGE: Final = frozenset({"auto", "sparse", "dense", "bitmask", "procedural", "toeplitz"})
 PLACES: Final = frozenset(f"{axis}_{end}" for axis in "xyc" for end in "ij") | frozenset(
     {"i", "j", "n_from", "n_to", "w_from", "h_from", "w_to", "h_to"}
@@ -139,11 +137,12 @@ def _population(p: l0.Population) -> Iterator[str]:
 
 
 def _projection(projection: l0.Projection, populations: dict[str, l0.Population]) -> Iterator[str]:
-    if projection.rule not in RULES or projection.storage not in STORAGE:
+    rule = RULE.get(projection.rule)
+    if rule is None or projection.storage not in STORAGE:
         yield f"the rule is `{projection.rule}`, the storage `{projection.storage}`"
-    if (projection.planes is not None) != (projection.rule in l0.CONVOLUTIONS):
+    if (projection.planes is not None) != (rule is not None and rule.form is Form.WINDOWS):
         yield f"the rule `{projection.rule}` has planes, or lacks them"
-    if (projection.probability is not None) != (projection.rule == "expression"):
+    if (projection.probability is not None) != (rule is not None and rule.expression):
         yield f"the rule `{projection.rule}` has an expression, or lacks one"
     elif projection.probability is not None:
         given = {name for member in projection.members[:1] for name, _ in member.args}
@@ -166,9 +165,10 @@ def _member(
         yield f"delivers into `{projection.into}`, which is not an input"
     if member.delay < 0:
         yield f"has a delay of {member.delay} steps"
-    if projection.rule == "one_to_one" and source.size != target.size:
+    form = RULE[projection.rule].form if projection.rule in RULE else None
+    if form is Form.DIAGONAL and source.size != target.size:
         yield f"joins {source.size} to {target.size} neurons one to one"
-    if (projection.rule == "pairs") != (member.pairs is not None):
+    if (form is Form.GIVEN) != (member.pairs is not None):
         yield f"does not fit the rule `{projection.rule}`"
     elif member.pairs is not None:
         if not 0 <= member.pairs < len(projection.pair_lists):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from compiler.connect.probability import fixed_probability_table
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Expr
@@ -41,7 +42,6 @@ from compiler.ir.level2.program import (
     StreamKey,
 )
 from compiler.ir.space import DType, Role
-from compiler.passes.relations.lower_connect import fixed_probability_table
 
 I64, I32, U64, U32 = DType.I64, DType.I32, DType.U64, DType.U32
 REAL_COLUMNS = ("decay_v", "from_ge", "decay_ge", "drive", "v_thresh", "v_reset")

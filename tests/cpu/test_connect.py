@@ -11,6 +11,7 @@ import pytest
 from backends.cpu.backend import CpuBackend
 from backends.cpu.run.load import CpuInstance
 from backends.reference.load import ReferenceInstance
+from compiler.connect.probability import fixed_probability_table
 from compiler.ir.level2.program import (
     Add,
     Array,
@@ -35,7 +36,6 @@ from compiler.ir.level2.program import (
 )
 from compiler.ir.space import DType, Role
 from compiler.passes.program.merge import merge
-from compiler.passes.relations.lower_connect import fixed_probability_table
 from tests.cpu.programs import assign, expr, network, ring
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -460,7 +460,7 @@ NL_FN void k3_count_synapses_block(const nl_task &nl_t)
     const nl_i64 autapses_ = self->autapses_;
     const nl_i64 same_ = self->same_;
     if (nl_t.waits) nl_wait();
-    /* Every source passes over a geometric number of targets before each synapse (compiler/passes/relations/lower_connect.py). */
+    /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
     const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
     const int skip = same_ && !autapses_;
     const nl_i64 pool = n_post_ - skip;
@@ -547,7 +547,7 @@ NL_FN void k5_fill_synapses_block(const nl_task &nl_t)
     const nl_i64 autapses_ = self->autapses_;
     const nl_i64 same_ = self->same_;
     if (nl_t.waits) nl_wait();
-    /* Every source passes over a geometric number of targets before each synapse (compiler/passes/relations/lower_connect.py). */
+    /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
     const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
     const int skip = same_ && !autapses_;
     const nl_i64 pool = n_post_ - skip;

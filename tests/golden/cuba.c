@@ -377,7 +377,7 @@ static void k3_count_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 h
         const nl_u64 key_ = self->key_;
         const nl_i64 autapses_ = self->autapses_;
         const nl_i64 same_ = self->same_;
-        /* Every source passes over a geometric number of targets before each synapse (compiler/passes/relations/lower_connect.py). */
+        /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
         const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
         const int skip = same_ && !autapses_;
         const nl_i64 pool = n_post_ - skip;
@@ -455,7 +455,7 @@ static void k5_fill_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         const nl_u64 key_ = self->key_;
         const nl_i64 autapses_ = self->autapses_;
         const nl_i64 same_ = self->same_;
-        /* Every source passes over a geometric number of targets before each synapse (compiler/passes/relations/lower_connect.py). */
+        /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
         const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
         const int skip = same_ && !autapses_;
         const nl_i64 pool = n_post_ - skip;

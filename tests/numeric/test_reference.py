@@ -22,12 +22,12 @@ from backends.reference import philox
 from backends.reference.evaluate import Evaluator
 from backends.reference.load import ReferenceBackend, ReferenceInstance, instantiate
 from backends.reference.row import InterpretError
+from compiler.connect.probability import fixed_probability_table
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.level0.streams import stream_key
 from compiler.ir.level2.program import Program
 from compiler.ir.text import parse_ir
 from compiler.passes.program.merge import merge
-from compiler.passes.relations.lower_connect import fixed_probability_table
 from compiler.verify.verify import verify_merged, verify_program
 
 FLAT = "Dim(i, n)"

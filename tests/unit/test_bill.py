@@ -19,12 +19,14 @@ import compiler.runtime.resources.bill as bill
 from backends.reference.load import ReferenceInstance
 from backends.registry import backend
 from compiler.cli import app as cli_app
+from compiler.connect import rule_of
+from compiler.connect.convolution import overlaps
 from compiler.core.errors import ModelError
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
 from compiler.ir.level2.synapse_values import own_name
 from compiler.passes.pipeline.lower import lower
-from compiler.passes.relations.expected_sizes import DRAWN, least_bytes, overlaps, synapse_counts
+from compiler.passes.relations.expected_sizes import least_bytes, synapse_counts
 from compiler.runtime.common.options import Options
 from compiler.runtime.resources.recorded import SPIKE_RATE, written_by
 from compiler.runtime.resources.room import Room, disk_room, memory_room
@@ -93,7 +95,7 @@ def models(draw: st.DrawFn) -> str:
 def spread(model: Model) -> float:
     """Five standard deviations of all numbers of synapses together."""
     counts = synapse_counts(model)
-    drawn = sum(counts[own_name(f, m)] for f in model.projections for m in f.members if f.rule in DRAWN)
+    drawn = sum(counts[own_name(f, m)] for f in model.projections for m in f.members if rule_of(f).random)
     return 5 * math.sqrt(drawn)
 
 

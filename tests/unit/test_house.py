@@ -34,9 +34,11 @@ def test_backends_import_no_passes() -> None:
     assert wrong == {}
 
 
-def test_layers_stand_on_core_expressions_and_ir() -> None:
-    below = ("compiler/core/", "compiler/expr/", "compiler/ir/", "compiler/layers/", "compiler/__init__.py")
-    wrong = {f: sorted(x) for f, seen in imports().items() if f.startswith("compiler/layers/")
+@pytest.mark.parametrize("folder", ["layers", "connect"])
+def test_kinds_and_rules_stand_on_core_expressions_and_ir(folder: str) -> None:
+    own = f"compiler/{folder}/"
+    below = ("compiler/core/", "compiler/expr/", "compiler/ir/", own, "compiler/__init__.py")
+    wrong = {f: sorted(x) for f, seen in imports().items() if f.startswith(own)
              and (x := {o for o in seen if not o.startswith(below)})}  # fmt: skip
     assert wrong == {}
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from compiler.core.source import NOWHERE, Span
 from compiler.ir.level0.spiking import (
-    CONVOLUTIONS,
     MOST_STEPS,
     Action,
     Checkpoints,
@@ -56,7 +55,6 @@ from compiler.ir.level0.spiking import (
     TimedArray,
     Transpose,
     hidden,
-    implied_storage,
     shift_of,
     values_of,
 )
@@ -90,7 +88,6 @@ from compiler.ir.level0.values import (
 
 __all__ = [
     "BESIDE",
-    "CONVOLUTIONS",
     "MOST_STEPS",
     "Action",
     "Attr",
@@ -160,7 +157,6 @@ __all__ = [
     "Watched",
     "WeightGroup",
     "hidden",
-    "implied_storage",
     "shift_of",
     "values_of",
 ]

@@ -376,10 +376,9 @@ class Projection:
     With a synapse, members give a value for each of its params and states (`params`, `init`: defaults filled in), and
     `into` is "" when it names every input itself.
 
-    rule: all_to_all | one_to_one | fixed_probability | fixed_total | fixed_indegree | fixed_outdegree | expression |
-    pairs | conv2d | avg_pool2d. `probability`: of rule "expression", over `i`, `j`, `n_from`, `n_to`, params and the
-    coordinates of both ends. storage: auto | sparse | dense | bitmask | procedural | toeplitz. `planes`: of conv2d
-    and avg_pool2d.
+    rule: the name of a ConnectRule (compiler/connect). `probability`: of rule "expression", over `i`, `j`, `n_from`,
+    `n_to`, params and the coordinates of both ends. storage: auto | sparse | dense | bitmask | procedural | toeplitz.
+    `planes`: of conv2d and avg_pool2d.
     """
 
     name: str
@@ -392,18 +391,6 @@ class Projection:
     probability: Expr | None = None
     planes: Planes | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
-
-
-CONVOLUTIONS: Final = ("conv2d", "avg_pool2d")
-"""Rules with planes."""
-
-
-def implied_storage(rule: str, storage: str) -> str:
-    """`storage`, or what `procedural` means for a rule that draws nothing, as positions tell all of its connections."""
-    if storage != "procedural":
-        return storage
-    found = {"conv2d": "toeplitz", "avg_pool2d": "toeplitz", "all_to_all": "dense", "one_to_one": "auto"}
-    return found.get(rule, storage)
 
 
 @dataclass(frozen=True)

@@ -372,13 +372,9 @@ class Connect:
     """Draws a relation. `rule` and `stage` ("count": row[i + 1] = number of synapses of source i, row[0] = 0;
     "scan": inclusive sum of row; "fill": writes col, each row ascending by target) choose the template.
     Stage "mask" writes the bits of a Bitmask instead: words (u32 [n_pre][ceil(n_post / 32)], zero before) and no row.
-    Formals have fixed names: row, col (fill), n_pre, n_post, key, and per rule:
-      fixed_probability: table (u32 [512]: compiler/passes/relations/lower_connect.py says what), autapses (0/1), same
-      (0/1) fixed_total, fixed_indegree (number per target), fixed_outdegree (number per source): number, multapses
-        (0/1), autapses, same    all_to_all: autapses, same    one_to_one: -
-      expression: autapses, same, and the extents w_from, h_from, w_to, h_to of the two populations (width, height;
-        channels follow). Pair (i, j) is connected when `probability` holds (a truth value), or with that probability.
-        It reads columns and the integers i, j and PLACES, the positions of source and target.
+    Formals have fixed names: row, col (fill), n_pre, n_post, key, and the `formals` of the rule (compiler/connect).
+    Rule "expression": pair (i, j) is connected when `probability` holds (a truth value), or with that probability. It
+    reads columns and the integers i, j and PLACES, the positions of source and target.
     Rule "transpose" makes the relation by target of a filled one: stage "count" (row, col -> to_row: counts of each
     target, scanned by the stage "scan" like any other), stage "fill" (row, col, to_row -> to_col: the source, to_index:
     the synapse; in each row ascending by synapse, so by source). Columns n_pre, n_post. Stage "refill" is "fill" in a

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
+from compiler.connect import rule_of
 from compiler.ir.level2.synapse_values import member_name
 from compiler.passes.cells.cell_arrays import ring_slots
 from compiler.passes.cells.lower_cells import Deliveries
@@ -21,6 +22,7 @@ from compiler.passes.program.decisions import Decision
 from compiler.passes.projections.lower_static import lower_static
 from compiler.passes.projections.lower_synapses import SynapseLowering
 from compiler.passes.projections.synapse_schedule import Stages
+from compiler.passes.relations.relations import Link
 
 __all__ = ["lower_projections", "member_name", "ring_slots"]
 
@@ -42,13 +44,12 @@ def lower_projections(
         plastic = () if projection.synapse is None else projection.members
         copies, done = Counter(member_name(projection, m) for m in plastic), Counter[str]()
         for member in projection.members:
-            if projection.rule == "fixed_probability" and dict(member.args)["p"] == 0:
+            if rule_of(projection).empty(member.args):
                 continue
-            name = member_name(projection, member)
-            pre, post = instances[member.source], instances[member.target]
+            link = Link(projection, member, instances[member.source], instances[member.target], builder)
             if projection.synapse is None:
-                lower_static(builder, projection, member, name, pre, post, deliveries, stages)
+                lower_static(link, deliveries, stages)
             else:
-                synapses.lower(projection, member, (done[name], copies[name]), pre, post)
-                done[name] += 1
+                synapses.lower(link, done[link.stored], copies[link.stored])
+                done[link.stored] += 1
     stages.launch(builder)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
 from compiler.expr.ast import Call, Expr, Ref
@@ -20,12 +19,11 @@ from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import ring_slots, room_of
 from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
 from compiler.passes.model.free_names import PROPAGATION
-from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import drawn
 from compiler.passes.projections.synapse_arrays import delays_of, per_synapse
 from compiler.passes.projections.synapse_rows import EVENT_FORMALS
 from compiler.passes.projections.synapse_schedule import STATIC, Stages
-from compiler.passes.relations.relations import LoweredRelation, relation_of
+from compiler.passes.relations.relations import Link, LoweredRelation, relation_of
 
 
 @dataclass(frozen=True)
@@ -38,16 +36,9 @@ class _Weight:
     columns: Mapping[str, l2.ColumnValue] = field(default_factory=dict)
 
 
-def _weight(
-    builder: ProgramBuilder,
-    projection: l0.Projection,
-    member: l0.Member,
-    name: str,
-    ends: tuple[l1.Instance, l1.Instance],
-    found: LoweredRelation,
-) -> _Weight:
+def _weight(link: Link, found: LoweredRelation) -> _Weight:
     """One number is a column, others are an array, or what would be stored is drawn by number at every event."""
-    real, weight = builder.precision, member.weight
+    real, weight = link.builder.precision, link.member.weight
     if isinstance(weight, l0.Const):
         return _Weight(Ref("weight"), (l2.ScalarFormal("weight", real),), columns={"weight": float(weight.value)})
     if isinstance(weight, l0.Distribution) and isinstance(found.relation, l2.Procedural):
@@ -55,25 +46,17 @@ def _weight(
         value, used = drawn(weight.kind, args, "weight_key", "syn", "weight_", step=0)
         formals = (*(l2.ScalarFormal(f"weight_{n}", real) for n in used), l2.ScalarFormal("weight_key", DType.U64))
         columns = {f"weight_{n}": args[n] for n in used}
-        return _Weight(value, formals, columns={**columns, "weight_key": l2.StreamKey(f"{name}.weight")})
-    array = per_synapse(builder, projection, member, ends, "weight", weight, found.extent)
+        return _Weight(value, formals, columns={**columns, "weight_key": l2.StreamKey(f"{link.stored}.weight")})
+    array = per_synapse(link, "weight", weight, found.extent)
     formal = l2.ArrayFormal("weight", real, l2.Mode.READ, l2.At("syn"))
     return _Weight(Ref("weight"), (formal,), {"weight": array})
 
 
-def lower_static(
-    builder: ProgramBuilder,
-    projection: l0.Projection,
-    member: l0.Member,
-    name: str,
-    pre: l1.Instance,
-    post: l1.Instance,
-    deliveries: Deliveries,
-    stages: Stages,
-) -> None:
+def lower_static(link: Link, deliveries: Deliveries, stages: Stages) -> None:
     """One row: the events of `pre` add the weight to an input of `post`."""
-    found = relation_of(builder, projection, member, name, pre, post)
-    weight = _weight(builder, projection, member, name, (pre, post), found)
+    projection, member, pre, post, builder = link.projection, link.member, link.pre, link.post, link.builder
+    found = relation_of(link)
+    weight = _weight(link, found)
     into, dtype, value = projection.into, builder.precision, weight.value
     ring, late = (post.name, into) in deliveries.rings, member.delays is not None
     formal = free_name(into, PROPAGATION | weight.columns.keys() | {f.name for f in found.formals})
@@ -93,7 +76,7 @@ def lower_static(
         dtype, value = DType.I64, Call("int", (Call("round", (value * Ref("counts"),)),))
     formals = [*EVENT_FORMALS, *found.formals, l2.ArrayFormal(formal, dtype, l2.Mode.ACCUMULATE, at), *weight.formals]
     if late:
-        arrays["delays"] = delays_of(builder, projection, member, (pre, post), found.extent)
+        arrays["delays"] = delays_of(link, found.extent)
         steps = builder.arrays[arrays["delays"]].dtype
         formals.append(l2.ArrayFormal("delays", steps, l2.Mode.READ, l2.At("syn")))
     known = {f.name for f in formals}
@@ -102,8 +85,10 @@ def lower_static(
     ]
     events = l2.Events("spikes", "spike_count", "slots", "delay", "room")
     body = l2.Propagate(events, found.relation, (l2.Add(formal, value, projection.span),))
-    key, title = ("propagate", into, tuple(formals), body), f"{name}: propagation into {into}"
+    key, title = ("propagate", into, tuple(formals), body), f"{link.stored}: propagation into {into}"
     columns = {**found.columns, **weight.columns, **columns}
-    row = builder.row(key, title, l2.Kind.PROPAGATE, tuple(formals), body, arrays, columns, name, projection.span)
+    row = builder.row(
+        key, title, l2.Kind.PROPAGATE, tuple(formals), body, arrays, columns, link.stored, projection.span
+    )
     # All in the order of the model, as families of one kernel may stand apart in it.
     stages.add(STATIC, key, row, group=STATIC)

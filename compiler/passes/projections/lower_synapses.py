@@ -23,7 +23,6 @@ import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.expr.ast import Ref, refs
-from compiler.ir.level2.synapse_values import member_name, own_name
 from compiler.passes.cells.lower_cells import Deliveries
 from compiler.passes.model.integrate_odes import integrate_odes
 from compiler.passes.model.synapse_names import Flat, flatten
@@ -46,6 +45,7 @@ from compiler.passes.projections.synapse_sums import Segment, gather, segments
 from compiler.passes.projections.synapse_text import SynapseKernel, statements_of, text_of, touches
 from compiler.passes.projections.synapse_transpose import transpose
 from compiler.passes.projections.synapse_values import bind_names, condition_arrays, steps_array
+from compiler.passes.relations.relations import Link
 
 MOST_AGES: Final = 256
 """Different delays of the synapses of one projection, when they have statements."""
@@ -67,32 +67,17 @@ class SynapseLowering:
     _families: dict[tuple[int, str], int] = field(default_factory=dict)
     _cache: Cache = field(default_factory=dict)
 
-    def lower(
-        self, projection: l0.Projection, member: l0.Member, copy: tuple[int, int], pre: l1.Instance, post: l1.Instance
-    ) -> None:
-        """Arrays and rows of one projection of a family: number copy[0] of the copy[1] that share its synapses
-        (`Synapses.stored`)."""
-        synapse = projection.synapse
+    def lower(self, link: Link, copy: int, copies: int) -> None:
+        """Arrays and rows of one projection of a family: number `copy` of the `copies` that share its synapses
+        (`Link.stored`)."""
+        synapse = link.projection.synapse
         assert synapse is not None
         if id(synapse) not in self._flat:
             self._flat[id(synapse)] = (synapse, flatten(synapse))
         flat = self._flat[id(synapse)][1]
-        number = self._families.setdefault((id(synapse), projection.into), len(self._families))
-        s = Synapses(
-            self.builder,
-            self.stages,
-            self.deliveries,
-            flat,
-            number,
-            projection,
-            member,
-            own_name(projection, member),
-            member_name(projection, member),
-            *copy,
-            pre,
-            post,
-            self._cache,
-        )
+        number = self._families.setdefault((id(synapse), link.projection.into), len(self._families))
+        given = (link.projection, link.member, link.pre, link.post, link.builder)
+        s = Synapses(*given, self.stages, self.deliveries, flat, number, copy, copies, self._cache)
         _check(s)
         s.numbers.update((every, self.phases[phase].every) for every, phase in flat.every.items())
         bind_names(s, s.found().extent, dict(self.model_numbers), self.dt)

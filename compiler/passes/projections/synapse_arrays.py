@@ -11,51 +11,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.connect import Form
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.interp import evaluate
-from compiler.ir.level2.synapse_values import member_name
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
-from compiler.passes.program.init_values import initialise
-from compiler.passes.relations.relations import in_stored_order
+from compiler.passes.program.init_values import initialise, read_file
+from compiler.passes.relations.relations import Link, keeps_state, storage_of
+
+
+def in_stored_order(link: Link, value: l0.Value) -> l0.Value:
+    """A value per synapse in the order in which synapses are numbered: explicit pairs are given in the user's order,
+    convolutions by element of the kernel, copied to every synapse with individual state."""
+    if not isinstance(value, l0.Listed | l0.FromFile):
+        return value
+    projection, rule = link.projection, link.rule
+    own = rule.form is Form.GIVEN or (storage_of(projection) == "sparse" and keeps_state(projection))
+    if rule.rows is None or not own:
+        return value
+    data, rows = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values), rule.rows(link)
+    return l0.Listed(tuple(data[rows.order].tolist()), value.span) if len(data) == rows.given else value
 
 
 def per_synapse(
-    builder: ProgramBuilder,
-    projection: l0.Projection,
-    member: l0.Member,
-    ends: tuple[l1.Instance, l1.Instance],
+    link: Link,
     variable: str,
     value: l0.Value,
     extent: int | l2.SizeOf,
     unit: str = "1",
     whole: DType | None = None,
 ) -> str:
-    """The array `<name>.<variable>` with one element per synapse; returns its name. `ends`: source and target."""
-    value = in_stored_order(projection, member, value, *ends)
-    name = member_name(projection, member)
-    array = f"{name}.{variable}"
-    if member.like is not None and array in builder.arrays:
+    """The array `<stored>.<variable>` with one element per synapse; returns its name."""
+    value = in_stored_order(link, value)
+    array = f"{link.stored}.{variable}"
+    if link.member.like is not None and link.has(variable):
         return array
-    span = projection.span
-    return initialise(builder, array, value, None, Role.SYNAPSE, unit, size=extent, span=span, whole=whole)
+    span = link.projection.span
+    return initialise(link.builder, array, value, None, Role.SYNAPSE, unit, size=extent, span=span, whole=whole)
 
 
-def delays_of(
-    builder: ProgramBuilder,
-    projection: l0.Projection,
-    member: l0.Member,
-    ends: tuple[l1.Instance, l1.Instance],
-    extent: int | l2.SizeOf,
-) -> str:
+def delays_of(link: Link, extent: int | l2.SizeOf) -> str:
     """The array of per-synapse delays in integer steps: one byte each where they fit."""
-    assert member.delays is not None
-    dtype = DType.U8 if member.delay < 256 else DType.I32
-    name = per_synapse(builder, projection, member, ends, "delay", member.delays, extent, whole=dtype)
-    builder.arrays[name] = replace(builder.arrays[name], least=_shortest(member.delays))
+    delays = link.member.delays
+    assert delays is not None
+    name = per_synapse(link, "delay", delays, extent, whole=DType.U8 if link.member.delay < 256 else DType.I32)
+    link.builder.arrays[name] = replace(link.builder.arrays[name], least=_shortest(delays))
     return name
 
 

@@ -29,7 +29,6 @@ from compiler.passes.projections.synapse_text import EXISTS, SynapseKernel, text
 from compiler.passes.projections.synapse_values import steps_array
 
 GONE: Final = "gone"
-_MAY_REPEAT: Final = ("fixed_total", "fixed_indegree", "fixed_outdegree")
 _WHOLE: Final = l2.ByName()
 
 
@@ -63,10 +62,10 @@ def rewire(s: Synapses, stage: str, what: str, one: l0.Rewire, part: int, due: D
     _drawn_ends(s, stage, what, part + 2, due)
     text, columns = _start(s, what, gone)
     kept = dict(s.numbers)
-    s.numbers |= columns
+    s.numbers.update(columns)
     at_synapses(s, stage, text, found, "pre", None, due=due, part=part + 3)
     s.numbers.clear()
-    s.numbers |= kept
+    s.numbers.update(kept)
     del s.arrays[gone]
     if stored_by_target(s.projection) or found_by_target(s.flat.definition):
         _transpose(s, stage, what, part + 3, due)
@@ -132,7 +131,7 @@ def _drawn_ends(s: Synapses, stage: str, what: str, part: int, due: Due) -> None
         "n_pre": kept.n,
         "n_post": other.n,
         "key": l2.StreamKey(f"{s.name}/{what}: targets"),
-        "multapses": int(args.get("multapses", 1)) if s.projection.rule in _MAY_REPEAT else 0,
+        "multapses": int(args.get("multapses", 1)) if s.rule.repeats else 0,
         "autapses": int(args.get("autapses", 1)),
         "same": int(s.pre.name == s.post.name),
     }

@@ -16,19 +16,18 @@ from typing import Any
 
 import numpy as np
 
-import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Ref
 from compiler.expr.interp import evaluate
+from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import ring_slots, room_of
 from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
 from compiler.passes.model.synapse_names import Flat
-from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
 from compiler.passes.projections.synapse_text import Sending, SynapseKernel, apart
-from compiler.passes.relations.relations import LoweredRelation, relation_of
+from compiler.passes.relations.relations import Link, LoweredRelation, relation_of
 
 Cache = dict[object, Any]
 PAST = l2.Strided((l2.Axis((("past_slot", 1),), stride="n"), l2.Axis((("i", 1),))))
@@ -47,37 +46,35 @@ class BoundArray:
     slots: int = 0
 
 
-@dataclass
-class Synapses:
-    """One projection of a family while it is lowered. `number`: of the synapse model and its target input; `name`: its
-    model path; `stored`: that of the projection whose synapses it uses, another one where instances of the network
-    share them: this is number `copy` of `copies` (the first does the work that is done once); `numbers`, `arrays`: the
-    values of its flat names; `cache`: of the whole pass; `parts`: the parts of a stage that are in use."""
+@dataclass(frozen=True)
+class Synapses(Link):
+    """One projection of a family while its statements are lowered. `number`: of the synapse model and its target input;
+    where instances of the network share synapses, this is number `copy` of `copies` (the first does the work that is
+    done once); `numbers`, `arrays`: the values of its flat names; `cache`: of the whole pass; `parts`: the parts of a
+    stage that are in use."""
 
-    builder: ProgramBuilder
     stages: Stages
     deliveries: Deliveries
     flat: Flat
     number: int
-    projection: l0.Projection
-    member: l0.Member
-    name: str
-    stored: str
     copy: int
     copies: int
-    pre: l1.Instance
-    post: l1.Instance
     cache: Cache
     numbers: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, BoundArray] = field(default_factory=dict)
     parts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its model path, whether it shares its synapses or not."""
+        return own_name(self.projection, self.member)
 
     def instance(self, end: str) -> l1.Instance:
         return self.pre if end == "pre" else self.post
 
     def found(self, by: str = "pre") -> LoweredRelation:
         """The relation, walked from the end `by`."""
-        return relation_of(self.builder, self.projection, self.member, self.stored, self.pre, self.post, by)
+        return relation_of(self, by)
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ import numpy as np
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
+from compiler.connect import Form
+from compiler.connect.pairs import pair_order, pairs_of
 from compiler.expr.ast import Cond, Num, Ref
 from compiler.ir.level2.synapse_values import variable_array
 from compiler.ir.space import DType, Role
 from compiler.passes.projections.synapse_rows import Synapses
 from compiler.passes.projections.synapse_schedule import Due
-from compiler.passes.relations.lower_connect import pair_order, pairs_of
 
 _AT = l2.Strided((l2.Axis((("at", 1),)),))
 
@@ -30,7 +31,7 @@ def transpose(s: Synapses, other: l0.Projection, stage: str, one: l0.Transpose, 
         return part + 2
     member = next(m for m in other.members if (m.source, m.target) == (s.member.target, s.member.source))
     bound = {"w": s.arrays[one.target].array, "other": variable_array(other, member, one.variable)}
-    made = {"all_to_all": _dense, "one_to_one": _one_to_one, "pairs": _pairs}[s.projection.rule]
+    made = {Form.ALL: _dense, Form.DIAGONAL: _one_to_one, Form.GIVEN: _pairs}[s.rule.form]
     formals, body, columns = made(s, bound)
     real = s.builder.precision
     access = (
@@ -60,7 +61,7 @@ def _one_to_one(s: Synapses, bound: dict[str, str]) -> Made:
 
 def _dense(s: Synapses, bound: dict[str, str]) -> Made:
     """Source j has its synapses in row j, without itself where there is a hole; the reverse one is in row i."""
-    hole = int(s.pre.name == s.post.name and int(dict(s.member.args).get("autapses", 1)) == 0)
+    hole = int(s.hole)
     j, k, i, zero = Ref("j"), Ref("k"), Ref("i"), Num(0)
     target = k + Cond(k >= j, Ref("hole"), zero)
     row = i * Ref("n_from")

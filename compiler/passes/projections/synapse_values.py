@@ -14,7 +14,6 @@ from dataclasses import replace
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Num, Ref
-from compiler.ir.level2.synapse_values import member_name
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.lower_cells import array_name
 from compiler.passes.cells.state_history import past_name
@@ -22,6 +21,7 @@ from compiler.passes.model.synapse_names import TIMES
 from compiler.passes.program.init_values import initialise
 from compiler.passes.projections.synapse_arrays import delays_of, from_formula, per_synapse
 from compiler.passes.projections.synapse_rows import SLOTS, BoundArray, Synapses
+from compiler.passes.relations.relations import Link
 
 
 def bind_names(s: Synapses, extent: int | l2.SizeOf, model_numbers: dict[str, float], dt: float) -> None:
@@ -41,26 +41,25 @@ def bind_names(s: Synapses, extent: int | l2.SizeOf, model_numbers: dict[str, fl
         if isinstance(value, l0.Const):
             s.numbers[p.name] = known[shown] = float(value.value)
         else:
-            arrays[shown] = _per_synapse(s, s.member, shown, value, extent, p.unit, known, arrays)
+            arrays[shown] = _per_synapse(s, shown, value, extent, p.unit, known, arrays)
             s.arrays[p.name] = BoundArray(arrays[shown], s.builder.precision, "syn")
     for state in definition.state:
         shown = flat.shown[state.name]
-        holder = s.member if state.name in (definition.shared or ()) else replace(s.member, like=None)
+        holder = s if state.name in (definition.shared or ()) else replace(s, member=replace(s.member, like=None))
         value = init.get(shown, state.init)
-        arrays[shown] = _per_synapse(s, holder, shown, value, extent, state.unit, known, arrays)
+        arrays[shown] = _per_synapse(holder, shown, value, extent, state.unit, known, arrays)
         s.arrays[state.name] = BoundArray(arrays[shown], s.builder.precision, "syn")
     if definition.vacancies:
         s.arrays["exists"] = _occupied(s, extent)
     _traces(s, known)
     _neurons(s)
     if s.member.delays is not None:
-        delays = delays_of(s.builder, s.projection, s.member, (s.pre, s.post), extent)
+        delays = delays_of(s, extent)
         s.arrays["delays"] = BoundArray(delays, s.builder.arrays[delays].dtype, "syn")
 
 
 def _per_synapse(
-    s: Synapses,
-    member: l0.Member,
+    link: Link,
     shown: str,
     value: l0.Value,
     extent: int | l2.SizeOf,
@@ -69,11 +68,11 @@ def _per_synapse(
     arrays: dict[str, str],
 ) -> str:
     if not isinstance(value, l0.Formula):
-        return per_synapse(s.builder, s.projection, member, (s.pre, s.post), shown, value, extent, unit)
-    name = f"{member_name(s.projection, member)}.{shown}"
-    if member.like is not None and name in s.builder.arrays:
+        return per_synapse(link, shown, value, extent, unit)
+    name = f"{link.stored}.{shown}"
+    if link.member.like is not None and link.has(shown):
         return name
-    return from_formula(s.builder, name, value, known, arrays, extent, Role.SYNAPSE, unit)
+    return from_formula(link.builder, name, value, known, arrays, extent, Role.SYNAPSE, unit)
 
 
 def _occupied(s: Synapses, extent: int | l2.SizeOf) -> BoundArray:

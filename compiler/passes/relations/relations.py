@@ -1,10 +1,11 @@
-"""relations: access to a projection's synapses, by source or by target.
+"""relations: access to a projection's synapses, by source or by target, and the stored rows (CSR) behind it.
 
-Assumes: `lower_connect` draws stored rows; populations of conv2d and avg_pool2d have shapes (channels, height, width).
+Assumes: a rule (compiler/connect) says what its kernels read and what the host knows of its connections.
 Guarantees: the result is all that a Propagate needs of the relation: formals, the arrays that they are bound to,
 columns, and `text`, equal for two projections exactly when formals and relation are. Stored arrays of a relation are
-created here, once: every pair, one to one and convolutions store nothing. The numbering of synapses is the same in
-every storage.
+created here, once, drawn on the device or given by the host: every pair, one to one and convolutions store nothing.
+Tables are integers, so that every backend compares integers and draws the same network. The numbering of synapses is
+the same in every storage; rows are ascending by target.
 Does not: create statements or deliveries.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -20,32 +22,109 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.connect import ConnectRule, Ends, Form, rule_of
+from compiler.connect.convolution import elements, planes_of
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
-from compiler.expr.ast import Expr, Ref, substitute
+from compiler.core.names import free_name
+from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.simplify import has_random
 from compiler.ir.level2.synapse_sums import has_sums
-from compiler.ir.level2.synapse_values import stored_by_target
+from compiler.ir.level2.synapse_values import member_name, stored_by_target
 from compiler.ir.space import DType, Role
 from compiler.passes.model.synapse_names import expressions_of
 from compiler.passes.program.build_program import ProgramBuilder
-from compiler.passes.program.init_values import read_file
-from compiler.passes.relations.lower_connect import (
-    connect,
-    count_rows,
-    draw_mask,
-    drawing_of,
-    number_by_target,
-    pair_order,
-    pairs_of,
-    transpose,
-)
-from compiler.passes.relations.planes import Extents, elements, planes_of, stored_rows
 
-_BY_NAME: Final = frozenset(
-    {"n_pre", "n_post", "table", "autapses", "same", "number", "multapses", "w_from", "h_from", "w_to", "h_to"}
+_EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
+_TAKEN: Final = frozenset(
+    {"i", "j", "row", "col", "n_pre", "n_post", "key", "autapses", "same", "step", *l2.PLACES, *_EXTENTS}
+    | {"skip", "k", "first", "many", "hit", "xs", "ys", "cs", "x", "y", "c", "t", "word", "probability", "source"}
+    | {"bits", "words", "target", "table", "number", "multapses", "at", "pool", "draw", "run", "real", "nl_me"}
 )
-"""What Procedural finds by Connect's names."""
+"""Formals of an expression rule, and what its text calls its own variables."""
+
+Columns = dict[str, l2.ColumnValue]
+
+
+@dataclass(frozen=True)
+class Link(Ends):
+    """One member while its relation is lowered."""
+
+    pre: l1.Instance
+    post: l1.Instance
+    builder: ProgramBuilder
+
+    @property
+    def stored(self) -> str:
+        """The model path of the member whose synapses it uses: its own, or that of another one."""
+        return member_name(self.projection, self.member)
+
+    @property
+    def rule(self) -> ConnectRule:
+        return rule_of(self.projection)
+
+    def has(self, part: str) -> bool:
+        """Whether the array `<stored>.<part>` has been made."""
+        return f"{self.stored}.{part}" in self.builder.arrays
+
+    def given(self, part: str, dtype: DType, contents: npt.NDArray[np.generic]) -> None:
+        """Makes `<stored>.<part>` from the host: of one element at least."""
+        data = (contents if len(contents) else np.zeros(1)).astype(dtype.numpy)
+        self.builder.array(self._constant(part, dtype, data.shape), data)
+
+    def filled(self, part: str, dtype: DType, shape: tuple[int, ...]) -> None:
+        """Makes `<stored>.<part>`, which kernels fill in before the run."""
+        self.builder.array(self._constant(part, dtype, shape))
+
+    def _constant(self, part: str, dtype: DType, shape: tuple[int, ...]) -> l2.Array:
+        return l2.Array(f"{self.stored}.{part}", dtype, shape, Role.CONST, span=self.projection.span)
+
+    def kernel(
+        self,
+        phase: str,
+        rule: str,
+        stage: str,
+        formals: tuple[l2.Formal, ...],
+        columns: Columns,
+        *,
+        what: str = "",
+        arrays: Mapping[str, str] = MappingProxyType({}),
+        probability: Expr | None = None,
+        given: tuple[object, ...] = (),
+        join: bool = True,
+    ) -> None:
+        """One row of the kernel that runs a stage. Formals are bound to `<stored>.<formal>`, or to what `arrays` says;
+        `given`: what tells kernels of one rule and stage apart."""
+        key = ("connect", rule, stage, *given)
+        bound = {f.name: f"{self.stored}.{f.name}" for f in formals} | dict(arrays)
+        body, span = l2.Connect(rule, stage, probability), self.projection.span
+        name = f"{self.stored}: {stage} synapses{what}"
+        row = self.builder.row(key, name, l2.Kind.CONNECT, formals, body, bound, columns, self.stored, span)
+        self.builder.launch(phase, key, row, row + 1, join=join)
+
+
+def keeps_state(projection: l0.Projection) -> bool:
+    """Whether synapses have individual state, or are accessed by target too, or (where the number that this needs is
+    otherwise missing) draw random numbers."""
+    synapse = projection.synapse
+    if synapse is None:
+        return any(m.delays is not None for m in projection.members)
+    by_target = bool(synapse.on_post) or any(e.end == "post" for e in synapse.events)
+    by_target = by_target or any(has_sums(e) for e in expressions_of(synapse))
+    if rule_of(projection).form is Form.WINDOWS or projection.storage == "bitmask":
+        by_target = by_target or any(has_random(e) for e in expressions_of(synapse))
+    return bool(synapse.state) or by_target or any(m.delays is not None for m in projection.members)
+
+
+def storage_of(projection: l0.Projection) -> str:
+    """The storage of a family: sparse | dense | one_to_one | bitmask | procedural | toeplitz."""
+    rule = rule_of(projection)
+    storage = rule.implied_storage(projection.storage)
+    if storage != "auto":
+        return storage
+    if rule.form is Form.WINDOWS:
+        return "sparse" if keeps_state(projection) else "toeplitz"
+    return {Form.ALL: "dense", Form.DIAGONAL: "one_to_one"}.get(rule.form, "sparse")
 
 
 @dataclass(frozen=True)
@@ -65,65 +144,14 @@ class LoweredRelation:
         return self.relation, self.formals
 
 
-def keeps_state(projection: l0.Projection) -> bool:
-    """Whether synapses have individual state, or are accessed by target too, or (where the number that this needs is
-    otherwise missing) draw random numbers."""
-    synapse = projection.synapse
-    if synapse is None:
-        return any(m.delays is not None for m in projection.members)
-    by_target = bool(synapse.on_post) or any(e.end == "post" for e in synapse.events)
-    by_target = by_target or any(has_sums(e) for e in expressions_of(synapse))
-    if projection.rule in l0.CONVOLUTIONS or projection.storage == "bitmask":
-        by_target = by_target or any(has_random(e) for e in expressions_of(synapse))
-    return bool(synapse.state) or by_target or any(m.delays is not None for m in projection.members)
-
-
-def storage_of(projection: l0.Projection) -> str:
-    """The storage of a family, with `auto` decided: sparse | dense | one_to_one | bitmask | procedural | toeplitz."""
-    storage = l0.implied_storage(projection.rule, projection.storage)
-    if storage != "auto":
-        return storage
-    if projection.rule in l0.CONVOLUTIONS:
-        return "sparse" if keeps_state(projection) else "toeplitz"
-    return {"all_to_all": "dense", "one_to_one": "one_to_one"}.get(projection.rule, "sparse")
-
-
 def _refused(projection: l0.Projection, message: str, help: str) -> ModelError:
     return ModelError([Diagnostic("E0611", f"`{projection.name}` {message}", projection.span, help)])
 
 
-def in_stored_order(
-    projection: l0.Projection, member: l0.Member, value: l0.Value, pre: l1.Instance, post: l1.Instance
-) -> l0.Value:
-    """A value per synapse in the order in which synapses are numbered: explicit pairs are given in the user's order,
-    convolutions by element of the kernel, copied to every synapse with individual state."""
-    if not isinstance(value, l0.Listed | l0.FromFile):
-        return value
-    data = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values)
-    if projection.rule == "pairs":
-        pairs = pairs_of(projection, member)
-        if len(data) != len(pairs):
-            return value
-        return l0.Listed(tuple(data[pair_order(pairs)].tolist()), value.span)
-    if projection.rule in l0.CONVOLUTIONS and storage_of(projection) == "sparse" and keeps_state(projection):
-        planes = planes_of(projection, pre, post)
-        if len(data) != elements(planes):
-            return value
-        return l0.Listed(tuple(data[stored_rows(planes)[2]].tolist()), value.span)
-    return value
-
-
-def relation_of(
-    builder: ProgramBuilder,
-    projection: l0.Projection,
-    member: l0.Member,
-    name: str,
-    pre: l1.Instance,
-    post: l1.Instance,
-    by: str = "pre",
-) -> LoweredRelation:
+def relation_of(link: Link, by: str = "pre") -> LoweredRelation:
     """The relation of one projection, walked from the end `by`. Makes its stored arrays on first use, also the
     transposed rows when they are walked by target. Raises ModelError (E0611) for a storage that does not support it."""
+    projection, pre, post = link.projection, link.pre, link.post
     storage = storage_of(projection)
     if by == "post" and storage in ("bitmask", "procedural", "toeplitz"):
         raise _refused(
@@ -133,171 +161,280 @@ def relation_of(
         )
     match storage:
         case "dense":
-            return _dense(member, pre, post)
+            sizes, columns = (_column("n_pre"), _column("n_post")), {"n_pre": pre.size, "n_post": post.size}
+            dense = l2.Dense("n_pre", "n_post", link.hole)
+            return LoweredRelation(dense, sizes, {}, columns, pre.size * (post.size - link.hole))
         case "one_to_one":
             return LoweredRelation(l2.OneToOne(), (), {}, {}, min(pre.size, post.size))
         case "toeplitz":
-            return _toeplitz(projection, pre, post)
+            return _toeplitz(link)
         case "sparse":
-            return _sparse(builder, projection, member, name, pre, post, by)
+            return _sparse(link, by)
         case "bitmask":
-            return _bitmask(builder, projection, member, name, pre, post)
+            return _bitmask(link)
         case "procedural":
-            return _procedural(builder, projection, member, name, pre, post)
+            return _procedural(link)
     raise _refused(projection, f"has the storage `{storage}`, which is none", "use `storage: sparse`")
 
 
-def _bitmask(
-    builder: ProgramBuilder,
-    projection: l0.Projection,
-    member: l0.Member,
-    name: str,
-    pre: l1.Instance,
-    post: l1.Instance,
-) -> LoweredRelation:
-    if keeps_state(projection) or not isinstance(member.weight, l0.Const) or not _shared(member):
+def _column(name: str) -> l2.ScalarFormal:
+    return l2.ScalarFormal(name, DType.I64)
+
+
+def _one_for_all(link: Link, *, drawn: bool = False) -> bool:
+    """Whether all synapses have the same values and no state; the weight may be `drawn` by number."""
+    weight, params = link.member.weight, link.member.params
+    given = isinstance(weight, l0.Const) or drawn
+    return not keeps_state(link.projection) and given and all(isinstance(value, l0.Const) for _, value in params)
+
+
+def _bitmask(link: Link) -> LoweredRelation:
+    projection, form = link.projection, link.rule.form
+    if not _one_for_all(link):
         raise _refused(
             projection,
             "has values of its own for each synapse, but `storage: bitmask` holds one bit for each",
             "give one number, or use `storage: sparse`",
         )
-    twice = projection.rule == "pairs" and len(set(projection.pair_lists[member.pairs or 0])) < len(
-        projection.pair_lists[member.pairs or 0]
-    )
-    if twice or projection.rule not in ("fixed_probability", "expression", "all_to_all", "one_to_one", "pairs"):
+    pairs = projection.pair_lists[link.member.pairs or 0] if form is Form.GIVEN else ()
+    if len(set(pairs)) < len(pairs) or link.rule.repeats or form is Form.WINDOWS:
         raise _refused(
             projection, "may connect a pair twice, which one bit cannot tell", "use `storage: sparse` for this rule"
         )
-    if f"{name}.words" not in builder.arrays:
-        draw_mask(builder, projection, member, name, pre, post)
+    if not link.has("words"):
+        _mask(link)
     words = l2.ArrayFormal("words", DType.U32, l2.Mode.READ, l2.ByName())
-    columns = {"n_post": post.size}
-    relation = l2.Bitmask("words", "n_post")
-    return LoweredRelation(
-        relation, (words, l2.ScalarFormal("n_post", DType.I64)), {"words": f"{name}.words"}, columns, 0
-    )
+    bound, columns = {"words": f"{link.stored}.words"}, {"n_post": link.post.size}
+    return LoweredRelation(l2.Bitmask("words", "n_post"), (words, _column("n_post")), bound, columns, 0)
 
 
-def _shared(member: l0.Member) -> bool:
-    """Whether all values of a synapse model are uniform over the synapses."""
-    return all(isinstance(value, l0.Const) for _, value in member.params)
-
-
-def _procedural(
-    builder: ProgramBuilder,
-    projection: l0.Projection,
-    member: l0.Member,
-    name: str,
-    pre: l1.Instance,
-    post: l1.Instance,
-) -> LoweredRelation:
-    drawn = isinstance(member.weight, l0.Distribution) and projection.synapse is None
-    if keeps_state(projection) or not _shared(member) or not (drawn or isinstance(member.weight, l0.Const)):
+def _procedural(link: Link) -> LoweredRelation:
+    projection, rule = link.projection, link.rule
+    drawn = isinstance(link.member.weight, l0.Distribution) and projection.synapse is None
+    if not _one_for_all(link, drawn=drawn):
         raise _refused(
             projection,
             "keeps values for each synapse, but `storage: procedural` draws its synapses again at every event",
             "use `storage: sparse`; weights may be one number or a distribution",
         )
-    if projection.rule not in ("fixed_probability", "fixed_outdegree", "expression"):
+    if not rule.redrawn:
         raise _refused(
-            projection, f"cannot draw `{projection.rule}` again source by source", "use `storage: sparse` for this rule"
+            projection, f"cannot draw `{rule.name}` again source by source", "use `storage: sparse` for this rule"
         )
-    if projection.rule == "fixed_outdegree" and drawn:
+    if drawn and not rule.ordered:
         raise _refused(
             projection,
             "draws its targets in no order, so that its synapses have no numbers to draw weights by",
             "give one number as `weight`, or use `storage: sparse`",
         )
-    drawing = drawing_of(builder, projection, member, name, pre, post)
-    if f"{name}.row" not in builder.arrays:
-        count_rows(builder, projection, name, drawing, pre.size)
+    drawing = _drawing_of(link)
+    if not link.has("row"):
+        link.filled("row", DType.I64, (link.pre.size + 1,))
+        drawing.count(link)
     # The names that an expression reads must not collide with those of the projection's own formals.
-    new = {f.name: f"connect_{f.name}" for f in drawing.formals if f.name not in _BY_NAME}
+    by_name = {"n_pre", "n_post", *rule.formals}
+    new = {f.name: f"connect_{f.name}" for f in drawing.formals if f.name not in by_name}
     formals = tuple(replace(f, name=new.get(f.name, f.name)) for f in drawing.formals)
     columns = {new.get(n, n): value for n, value in drawing.columns.items()}
     bindings: dict[str, Expr] = {old: Ref(name) for old, name in new.items()}
     probability = None if drawing.probability is None else substitute(drawing.probability, bindings)
     row = l2.ArrayFormal("row", DType.I64, l2.Mode.READ, l2.ByName())
-    return LoweredRelation(
-        l2.Procedural(projection.rule, "row", probability),
-        (row, *formals),
-        {"row": f"{name}.row", **drawing.arrays},
-        columns,
-        l2.SizeOf(f"{name}.row"),
-    )
+    pointers = f"{link.stored}.row"
+    relation = l2.Procedural(rule.name, "row", probability)
+    return LoweredRelation(relation, (row, *formals), {"row": pointers, **drawing.arrays}, columns, l2.SizeOf(pointers))
 
 
-def _dense(member: l0.Member, pre: l1.Instance, post: l1.Instance) -> LoweredRelation:
-    hole = pre.name == post.name and int(dict(member.args).get("autapses", 1)) == 0
-    sizes = (l2.ScalarFormal("n_pre", DType.I64), l2.ScalarFormal("n_post", DType.I64))
-    columns = {"n_pre": pre.size, "n_post": post.size}
-    return LoweredRelation(l2.Dense("n_pre", "n_post", hole), sizes, {}, columns, pre.size * (post.size - hole))
-
-
-def _toeplitz(projection: l0.Projection, pre: l1.Instance, post: l1.Instance) -> LoweredRelation:
-    if keeps_state(projection):
+def _toeplitz(link: Link) -> LoweredRelation:
+    if keeps_state(link.projection):
         raise _refused(
-            projection,
+            link.projection,
             "has synapses with a state or a delay of their own, but `storage: toeplitz` shares them over all positions",
             "use `storage: sparse`",
         )
-    assert projection.planes is not None
-    at = planes_of(projection, pre, post)
+    at = planes_of(link)
     columns = {name: int(getattr(at, name)) for name in l2.PLANES}
     relation = l2.Toeplitz(at.kernel, at.stride, at.depthwise, at.shared)
-    return LoweredRelation(relation, tuple(l2.ScalarFormal(n, DType.I64) for n in l2.PLANES), {}, columns, elements(at))
+    return LoweredRelation(relation, tuple(_column(n) for n in l2.PLANES), {}, columns, elements(at))
 
 
-def _sparse(
-    builder: ProgramBuilder,
-    projection: l0.Projection,
-    member: l0.Member,
-    name: str,
-    pre: l1.Instance,
-    post: l1.Instance,
-    by: str,
-) -> LoweredRelation:
-    shared = projection.rule in l0.CONVOLUTIONS and not keeps_state(projection)
-    extent: int | l2.SizeOf = l2.SizeOf(f"{name}.row")
-    if projection.rule in l0.CONVOLUTIONS:
-        planes = planes_of(projection, pre, post)
-        if f"{name}.row" not in builder.arrays:
-            _constants(builder, projection, name, planes, shared)
-        extent = elements(planes) if shared else int(builder.arrays[f"{name}.col"].shape[0])
-    else:
-        if f"{name}.row" not in builder.arrays:
-            connect(builder, projection, member, name, pre, post)
-        if projection.rule == "pairs":
-            extent = max(len(projection.pair_lists[member.pairs or 0]), 1)
-    row = l2.ArrayFormal("row", DType.I64, l2.Mode.READ, l2.ByName())
-    col = l2.ArrayFormal("col", DType.I32, l2.Mode.READ, l2.ByName())
-    index = l2.ArrayFormal("index", DType.I32, l2.Mode.READ, l2.ByName())
-    if stored_by_target(projection):
-        number_by_target(builder, projection, name, pre, post)
-        bound = {"row": f"{name}.to_row", "col": f"{name}.to_col"}
-        if by == "post":
-            return LoweredRelation(l2.Csr("row", "col"), (row, col), bound, {}, extent)
-        bound = {f: f"{name}.{f}" for f in ("row", "col", "index")}
-        return LoweredRelation(l2.Csr("row", "col", "index"), (row, col, index), bound, {}, extent)
-    if by == "pre" and shared:
-        bound = {"row": f"{name}.row", "col": f"{name}.col", "index": f"{name}.element"}
-        return LoweredRelation(l2.Csr("row", "col", "index", True), (row, col, index), bound, {}, extent)
-    if by == "pre":
-        return LoweredRelation(
-            l2.Csr("row", "col"), (row, col), {"row": f"{name}.row", "col": f"{name}.col"}, {}, extent
-        )
-    transpose(builder, projection, name, pre, post)
-    bound = {"row": f"{name}.to_row", "col": f"{name}.to_col", "index": f"{name}.to_index"}
-    return LoweredRelation(l2.Csr("row", "col", "index"), (row, col, index), bound, {}, extent)
-
-
-def _constants(builder: ProgramBuilder, projection: l0.Projection, name: str, planes: Extents, shared: bool) -> None:
-    """Stored rows of a convolution; with `shared`, the kernel's element of each synapse."""
-    row, col, element = stored_rows(planes)
-    made: list[tuple[str, DType, npt.NDArray[np.generic]]] = [("row", DType.I64, row), ("col", DType.I32, col)]
+def _sparse(link: Link, by: str) -> LoweredRelation:
+    projection = link.projection
+    shared = link.rule.form is Form.WINDOWS and not keeps_state(projection)
+    if not link.has("row"):
+        _draw_rows(link) if link.rule.rows is None else _host_rows(link, shared)
+    extent: int | l2.SizeOf = l2.SizeOf(f"{link.stored}.row")
     if shared:
-        made.append(("element", DType.I32, element.astype(np.int32)))
-    for part, dtype, data in made:
-        contents = data if len(data) else np.zeros(1, data.dtype)
-        array = l2.Array(f"{name}.{part}", dtype, (len(contents),), Role.CONST, span=projection.span)
-        builder.array(replace(array, role=Role.CONST), contents)
+        extent = elements(planes_of(link))
+    elif link.rule.rows is not None:
+        extent = int(link.builder.arrays[f"{link.stored}.col"].shape[0])
+
+    def walked(row: str, col: str, index: str = "") -> LoweredRelation:
+        arrays = {"row": row, "col": col} | ({"index": index} if index else {})
+        relation = l2.Csr("row", "col", "index", index == "element") if index else l2.Csr("row", "col")
+        formals = _CSR if index else _CSR[:2]
+        return LoweredRelation(relation, formals, {f: f"{link.stored}.{a}" for f, a in arrays.items()}, {}, extent)
+
+    if stored_by_target(projection):
+        _number_by_target(link)
+        return walked("to_row", "to_col") if by == "post" else walked("row", "col", "index")
+    if by == "pre":
+        return walked("row", "col", "element") if shared else walked("row", "col")
+    _transpose(link)
+    return walked("to_row", "to_col", "to_index")
+
+
+_CSR: Final = (
+    l2.ArrayFormal("row", DType.I64, l2.Mode.READ, l2.ByName()),
+    l2.ArrayFormal("col", DType.I32, l2.Mode.READ, l2.ByName()),
+    l2.ArrayFormal("index", DType.I32, l2.Mode.READ, l2.ByName()),
+)
+# ------------------------------------------------------------------------------------------ drawn on the device
+
+
+def _array(name: str, dtype: DType, mode: l2.Mode) -> l2.ArrayFormal:
+    return l2.ArrayFormal(name, dtype, mode, l2.ByName())
+
+
+_ROW: Final = _array("row", DType.I64, l2.Mode.UPDATE)
+_N_PRE: Final = l2.ScalarFormal("n_pre", DType.I64)
+_SIZES: Final[tuple[l2.Formal, ...]] = (_N_PRE, l2.ScalarFormal("n_post", DType.I64))
+_STORED: Final[tuple[l2.Formal, ...]] = (_array("row", DType.I64, l2.Mode.READ), _array("col", DType.I32, l2.Mode.READ))
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The signature of every kernel that draws a relation: formals, the arrays that they are bound to, columns, and the
+    expression of an expression rule."""
+
+    formals: tuple[l2.Formal, ...]
+    arrays: Mapping[str, str]
+    columns: Columns
+    probability: Expr | None
+
+    def stage(self, link: Link, stage: str, *made: l2.Formal) -> None:
+        """A kernel that makes something; its phase has its name, but for masks."""
+        rule, phase = link.projection.rule, "init" if stage == "mask" else stage
+        given = () if self.probability is None else (self.probability, self.formals)
+        formals, what = (*made, *self.formals), f" ({rule})"
+        link.kernel(
+            phase,
+            rule,
+            stage,
+            formals,
+            self.columns,
+            what=what,
+            arrays=self.arrays,
+            probability=self.probability,
+            given=given,
+        )
+
+    def count(self, link: Link) -> None:
+        """Fills in row pointers."""
+        self.stage(link, "count", _ROW)
+        link.kernel("scan", "any", "scan", (_ROW, _N_PRE), {"n_pre": link.pre.size})
+
+
+def _drawing_of(link: Link) -> Drawing:
+    """The Drawing of one projection, of a rule whose connections are drawn or computed."""
+    args, builder = link.args, link.builder
+    known: Columns = {"autapses": 1, "multapses": 1, "same": int(link.pre.name == link.post.name)}
+    known |= {"w_from": link.pre.size, "h_from": 1, "w_to": link.post.size, "h_to": 1, **args}
+    columns: Columns = {"n_pre": link.pre.size, "n_post": link.post.size, "key": l2.StreamKey(f"{link.stored}/connect")}
+    columns |= {c: known[c] for c in link.rule.columns}
+    formals: tuple[l2.Formal, ...] = (*_SIZES, l2.ScalarFormal("key", DType.U64))
+    formals += tuple(l2.ScalarFormal(c, DType.I64) for c in link.rule.columns)
+    probability = link.projection.probability
+    if probability is not None:
+        # What the user named may not collide with formals, or with what the text calls its own variables.
+        bindings: dict[str, Expr] = {"n_from": Ref("n_pre"), "n_to": Ref("n_post")}
+        taken = _TAKEN
+        for name in sorted((refs(probability) & args.keys()) - {*_EXTENTS, "autapses"}):
+            new = free_name(name, taken)
+            taken |= {new}
+            bindings[name], columns[new] = Ref(new), args[name]
+            dtype = DType.I64 if isinstance(args[name], int) else builder.precision
+            formals = (*formals, l2.ScalarFormal(new, dtype))
+        probability = substitute(probability, bindings)
+    if link.rule.table is None:
+        return Drawing(formals, {}, columns, probability)
+    shared, table = link.rule.table(args)
+    if shared not in builder.arrays:
+        builder.array(l2.Array(shared, DType.U32, table.shape, Role.CONST), table)
+    return Drawing((_array("table", DType.U32, l2.Mode.READ), *formals), {"table": shared}, columns, probability)
+
+
+def _draw_rows(link: Link) -> None:
+    """Makes `<stored>.row` and `<stored>.col`: count, scan, fill."""
+    row, span = f"{link.stored}.row", link.projection.span
+    link.filled("row", DType.I64, (link.pre.size + 1,))
+    link.builder.array(l2.Array(f"{link.stored}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=row, span=span))
+    drawing = _drawing_of(link)
+    drawing.count(link)
+    drawing.stage(link, "fill", _STORED[0], _array("col", DType.I32, l2.Mode.WRITE))
+
+
+# ------------------------------------------------------------------------------------------ given by the host
+
+
+def _host_rows(link: Link, shared: bool) -> None:
+    """Row pointers and targets, as constants; with `shared`, the value that each synapse shares with others."""
+    assert link.rule.rows is not None
+    rows = link.rule.rows(link)
+    if link.rule.form is Form.GIVEN and (rows.order[1:] < rows.order[:-1]).any():
+        link.given("order", DType.I32, rows.order)
+    link.given("row", DType.I64, rows.row)
+    link.given("col", DType.I32, rows.col)
+    if shared:
+        link.given("element", DType.I32, rows.order)
+
+
+def _mask(link: Link) -> None:
+    """Makes `<stored>.words`, the bits of Bitmask: drawn in place, or as a constant for deterministic rules."""
+    shape = (link.pre.size, -(-link.post.size // 32))
+    if link.rule.bits is None:
+        link.filled("words", DType.U32, shape)
+        _drawing_of(link).stage(link, "mask", _array("words", DType.U32, l2.Mode.UPDATE))
+        return
+    bits = np.zeros((link.pre.size, 32 * shape[1]), np.bool_)
+    bits[:, : link.post.size] = link.rule.bits(link)
+    link.given("words", DType.U32, np.packbits(bits, axis=1, bitorder="little").view("<u4"))
+
+
+# ------------------------------------------------------------------------------------------ by target
+
+_FILL: Final[tuple[l2.Formal, ...]] = (
+    *_STORED,
+    _array("to_row", DType.I64, l2.Mode.READ),
+    *(_array(part, DType.I32, l2.Mode.WRITE) for part in ("to_col", "to_index")),
+    *_SIZES,
+)
+
+
+def _transpose(link: Link, index: str = "to_index") -> None:
+    """Makes `<stored>.to_row`, `<stored>.to_col` and `<stored>.<index>`, the transposed relation; the rows have been
+    filled before."""
+    if link.has("to_row"):
+        return
+    link.filled("to_row", DType.I64, (link.post.size + 1,))
+    stored = link.builder.arrays[f"{link.stored}.col"]
+    for part in ("to_col", index):
+        link.builder.array(replace(stored, name=f"{link.stored}.{part}", role=Role.SYNAPSE))
+    sizes: Columns = {"n_pre": link.pre.size, "n_post": link.post.size}
+    counts = (*_STORED, _array("to_row", DType.I64, l2.Mode.UPDATE), *_SIZES)
+    scanned, filled = {"row": f"{link.stored}.to_row"}, {"to_index": f"{link.stored}.{index}"}
+    by = " by target"
+    link.kernel("init", "transpose", "count", counts, sizes, what=by)
+    link.kernel("init", "any", "scan", (_ROW, _N_PRE), {"n_pre": link.post.size}, what=by, arrays=scanned)
+    link.kernel("init", "transpose", "fill", _FILL, sizes, what=by, arrays=filled)
+
+
+def _number_by_target(link: Link) -> None:
+    """Makes `<stored>.to_row` and `<stored>.to_col`, whose order numbers the synapses, and `<stored>.index`, the
+    numbers of synapses in the rows by source."""
+    if link.has("to_row"):
+        return
+    _transpose(link, "index")
+    arrays = {"row": "to_row", "col": "to_col", "to_row": "row", "to_col": "col", "to_index": "index"}
+    bound = {formal: f"{link.stored}.{array}" for formal, array in arrays.items()}
+    columns: Columns = {"n_pre": link.post.size, "n_post": link.pre.size}
+    link.kernel("init", "transpose", "fill", _FILL, columns, what=" by source", arrays=bound, join=False)

@@ -25,8 +25,9 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
+from compiler.connect import Form, rule_of
+from compiler.connect.pairs import pair_order, pairs_of
 from compiler.ir.level2.synapse_values import member_name, own_name, stored_by_target, synapse_unit, variable_array
-from compiler.passes.relations.lower_connect import pair_order, pairs_of
 from compiler.runtime.record.growing import Growing, RecordFile, growing, publish
 
 Order = npt.NDArray[np.int64] | None
@@ -35,7 +36,7 @@ Order = npt.NDArray[np.int64] | None
 
 def user_order(projection: l0.Projection, member: l0.Member) -> Order:
     """The storage index of each of the user's pairs."""
-    if projection.rule != "pairs":
+    if rule_of(projection).form is not Form.GIVEN:
         return None
     return np.argsort(pair_order(pairs_of(projection, member)))
 
@@ -55,10 +56,11 @@ def synapse_ends(
         row = instance.read(f"{name}.row").astype(np.int64)
         source = np.repeat(np.arange(n_pre, dtype=np.int64), np.diff(row))
         return source, instance.read(f"{name}.col")[: len(source)].astype(np.int64)
-    if projection.rule == "one_to_one":
+    form = rule_of(projection).form
+    if form is Form.DIAGONAL:
         each = np.arange(n_pre, dtype=np.int64)
         return each, each
-    if projection.rule == "all_to_all":
+    if form is Form.ALL:
         source = np.repeat(np.arange(n_pre, dtype=np.int64), n_post)
         target = np.tile(np.arange(n_post, dtype=np.int64), n_pre)
         if member.source == member.target and not dict(member.args).get("autapses", 1):

@@ -1,10 +1,9 @@
 """Connectivity: from a resolved block of `connect` to the rule of a family and its arguments per member.
 
 Assumes: populations have been built.
-Guarantees: probabilities are in [0, 1], counts are integers within the range of the random generator; populations are
-compatible with the rule (sizes, shapes, pairs); a storage incompatible with the rule is an error.
-Does not: draw connections, read lists of pairs (pairs.py), expressions (rule.py) or kernels
-(kernels.py).
+Guarantees: numbers are within the bounds of their keys, counts are integers; the rule (compiler/connect) accepts the
+populations of every member; a storage incompatible with the rule is an error.
+Does not: draw connections, read lists of pairs (pairs.py), expressions (rule.py) or weights of kernels (kernels.py).
 """
 
 from __future__ import annotations
@@ -14,33 +13,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import compiler.ir.level0.model as l0
+from compiler.connect import CONNECT, RULES, ConnectRule, Form
+from compiler.connect.rule import Args, Misfit, Place, Setting, as_given
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.ast import Expr
-from compiler.expr.keys.kinds import Block
-from compiler.frontend.build.projections.kernels import Kernels, check_planes, read_planes
+from compiler.expr.keys.kinds import Block, Flag, OneOf, Value
+from compiler.frontend.build.projections.kernels import Kernels
 from compiler.frontend.build.projections.pairs import Pairs, read_pairs
 from compiler.frontend.build.projections.rule import read_rule
 from compiler.frontend.build.projections.storage import check_bits, read_storage
-from compiler.frontend.build.shared.readers import Reader, part
-from compiler.frontend.build.shared.values import Context, mapping
+from compiler.frontend.build.shared.readers import Reader, default_of, part
+from compiler.frontend.build.shared.values import mapping
 from compiler.frontend.build.spiking.family import Family
-from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.language.spiking.connect import CONNECT
 from compiler.frontend.yaml import tree
 
-Args = tuple[tuple[str, float | int], ...]
 Arguments = Callable[[str, str, dict[str, Any]], "Args | None"]
-"""(source, target, environment of the member) -> numbers of the rule; None after an error."""
+"""(source, target, environment of the member) -> numbers of the rule; None after an error, or where the member is left
+out."""
 
 
 @dataclass
 class Connectivity:
-    """The connectivity of one family. `rule`, `storage`, `probability`, `planes`: as in Projection
-    (ir/level0/model.py)."""
+    """The connectivity of one family. `storage`, `probability`, `planes`: as in Projection (ir/level0/model.py);
+    `span`: of the rule's name."""
 
-    rule: str
-    written: str  # the rule's name in the file
+    rule: ConnectRule
     span: Span
     storage: str
     arguments: Arguments
@@ -69,50 +67,26 @@ class Connectivity:
 
 def connectivity(entry: tree.Entry, family: Family) -> Connectivity | None:
     """The alternative that `connect` chooses; None after an error that makes checking members impossible."""
-    name, at, c = entry.name, entry.key.span, family.c
-    r = Reader(part(CONNECT.by_name[name].kind, Block), mapping(entry.value), c, family.names)
-    storage = read_storage(name, r)
-    own = int("autapses" not in r or r.flag("autapses"))
-    match name:
-        case "all_to_all":
-            return Connectivity(name, name, at, storage, lambda s, t, env: (("autapses", own),))
-        case "one_to_one":
-            return Connectivity(name, name, at, storage, _one_to_one(at, own, family))
-        case "fixed_probability":
-            return Connectivity(name, name, at, storage, _probability(r, own, family))
-        case "fixed_total" | "fixed_indegree" | "fixed_outdegree":
-            return Connectivity(name, name, at, storage, _number(name, r, own, family))
-        case "rule":
-            rule = read_rule(r, own, family)
-            if rule is None:
-                return None
-            return Connectivity("expression", name, at, storage, rule.arguments, rule.probability)
-        case "pairs":
-            pairs = read_pairs(r)
-            if pairs is None:
-                return None
-            check_bits(storage, pairs, r)
-            return Connectivity(name, name, at, storage, _pairs(pairs, family), pairs=pairs)
-        case "conv2d" | "avg_pool2d":
-            planes = read_planes(name, r)
-            if planes is None:
-                return None
-
-            def shaped(source: str, target: str, env: dict[str, Any]) -> Args | None:
-                return () if check_planes(name, planes, source, target, at, family) else None
-
-            return Connectivity(name, name, at, storage, shaped, planes=planes)
-    return None
-
-
-def _one_to_one(at: Span, own: int, family: Family) -> Arguments:
-    def sizes(source: str, target: str, env: dict[str, Any]) -> Args | None:
-        if source == target and own == 0:
+    at, c = entry.key.span, family.c
+    rule = next(x for x in RULES if x.keys.name == entry.name)
+    r = Reader(part(CONNECT.by_name[entry.name].kind, Block), mapping(entry.value), c, family.names)
+    storage = read_storage(rule, r)
+    if rule.expression:
+        whole = read_rule(r, int(r.flag("autapses")), family)
+        return None if whole is None else Connectivity(rule, at, storage, whole.arguments, whole.probability)
+    if rule.form is Form.GIVEN:
+        pairs = read_pairs(r)
+        if pairs is None:
             return None
-        same_sizes(source, target, at, family.populations, family.c)
-        return ()
-
-    return sizes
+        check_bits(storage, pairs, r)
+        return Connectivity(rule, at, storage, _pairs(pairs, family), pairs=pairs)
+    planes: l0.Planes | None = None
+    if rule.planes is not None:
+        settings = _settings(r)
+        if settings is None:
+            return None
+        planes = rule.planes(settings)
+    return Connectivity(rule, at, storage, _numbers(rule, r, planes, at, family), planes=planes)
 
 
 def _pairs(pairs: Pairs, family: Family) -> Arguments:
@@ -123,78 +97,74 @@ def _pairs(pairs: Pairs, family: Family) -> Arguments:
     return fit
 
 
-def _probability(r: Reader, own: int, family: Family) -> Arguments:
-    node = r.get("p")
-    if node is None:
-        return lambda s, t, env: None
-    probability = family.real(r.of("p"), node, "`p`")
+def _settings(r: Reader) -> dict[str, Setting] | None:
+    """Flags and pairs of integers of a family; None after an error."""
+    found: dict[str, Setting | None] = {}
+    for key in r.kind.fields:
+        if isinstance(key.kind, Flag):
+            found[key.name] = r.flag(key.name)
+        elif isinstance(key.kind, OneOf) and (r.get(key.name) is not None or key.default is not None or key.required):
+            both = r.each(key.name, 2)
+            found[key.name] = None if both is None else (both[0], both[1])
+    good = {name: setting for name, setting in found.items() if setting is not None}
+    return good if len(good) == len(found) else None
 
-    def with_p(source: str, target: str, env: dict[str, Any]) -> Args | None:
-        p = probability(env)
-        return None if p is None else (("p", p), ("autapses", own))
 
-    return with_p
+def _numbers(rule: ConnectRule, r: Reader, planes: l0.Planes | None, at: Span, family: Family) -> Arguments:
+    """Numbers and flags of the rule; what is wrong with a number is reported for the first member that has it."""
+    built = family.populations.built
+    fixed: dict[str, float | int] = {}
+    numbers: dict[str, Callable[[dict[str, Any]], float | None]] = {}
+    for key in r.kind.fields:
+        node = r.get(key.name)
+        if isinstance(key.kind, Flag):
+            fixed[key.name] = int(r.flag(key.name))
+        elif isinstance(key.kind, Value):
+            fixed[key.name] = 0 if key.default is None else default_of(key.default)
+            if node is None and key.required:
+                return lambda s, t, env: None
+            if node is not None:
+                numbers[key.name] = family.real(key.kind, node, f"`{key.name}`")
+    if rule.arguments is as_given and not numbers:
+        same = tuple(fixed.items())
+        return lambda s, t, env: same
+    told, known = set[str](), dict[Args, Args]()
 
-
-def _number(rule: str, r: Reader, own: int, family: Family) -> Arguments:
-    """`number` of the rules with a fixed count; the first member for which it is too large is reported."""
-    node, c = r.get("number"), family.c
-    if node is None:
-        return lambda s, t, env: None
-    repeat = int(r.flag("multapses"))
-    count = family.real(r.of("number"), node, "`number`")
-    told, known = False, dict[float, Args]()
-
-    def with_number(source: str, target: str, env: dict[str, Any]) -> Args | None:
-        nonlocal told
-        n = count(env)
-        if n is None:
+    def arguments(source: str, target: str, env: dict[str, Any]) -> Args | None:
+        values = dict(fixed)
+        for key, number in numbers.items():
+            value = number(env)
+            whole = _whole(key, value, r)
+            if whole is None:
+                return None
+            values[key] = whole
+        try:
+            args = rule.arguments(Place(built[source], built[target], values, planes))
+        except Misfit as misfit:
+            if misfit.key not in told:
+                told.update(() if misfit.key is None else (misfit.key,))
+                _report(misfit, at, r, family)
             return None
-        if n != int(n):
-            message = f"`number` must be a whole number; it is {n:g}"
-            c.sink.error("E0102", message, node.span, "use `round(...)`")
-            return None
-        alone = int(source == target and not own)
-        n_from, n_to = int(env["n_from"]), int(env["n_to"])
-        pool = n_from - alone if rule == "fixed_indegree" else n_to - alone
-        pool *= n_from if rule == "fixed_total" else 1
-        if (n > 0 and pool == 0) or (not repeat and n > pool):
-            if not told:
-                told = True
-                _too_many(rule, int(n), pool, source, target, bool(alone), node, family)
-            return None
-        args = known.get(n)
-        if args is None:
-            args = known[n] = (("number", int(n)), ("multapses", repeat), ("autapses", own))
-        return args
+        return None if args is None else known.setdefault(args, args)  # members of a family have few distinct ones
 
-    return with_number
+    return arguments
 
 
-def _too_many(
-    rule: str, n: int, pool: int, source: str, target: str, alone: bool, node: tree.Node, family: Family
-) -> None:
+def _whole(key: str, value: float | None, r: Reader) -> float | int | None:
+    """An integer where the key is one; None after an error."""
+    if value is None or not part(r.of(key), Value).integer:
+        return value
+    if value != int(value):
+        message = f"`{key}` must be a whole number; it is {value:g}"
+        node = r.get(key)
+        assert node is not None
+        r.c.sink.error("E0102", message, node.span, "use `round(...)`")
+        return None
+    return int(value)
+
+
+def _report(misfit: Misfit, at: Span, r: Reader, family: Family) -> None:
+    node = None if misfit.key is None else r.get(misfit.key)
     places = family.populations.places
-    other = " but itself" if alone else ""
-    if pool == 0:
-        message = f"`{source}` has one neuron, which has no other to connect to"
-        family.c.sink.error("E0604", message, node.span, "leave `autapses: false` out")
-        return
-    each = {
-        "fixed_total": f"there are {pool:,} pairs of neurons of `{source}` and `{target}`",
-        "fixed_indegree": f"each neuron of `{target}` has {pool:,} possible sources in `{source}`{other}",
-        "fixed_outdegree": f"each neuron of `{source}` has {pool:,} possible targets in `{target}`{other}",
-    }[rule]
-    if rule == "fixed_total" and alone:
-        each += " without autapses"
-    message = f"`number` is {n:,}, but {each}, and `multapses: false` takes each at most once"
-    related = tuple(Related("declared here", places[p]) for p in dict.fromkeys((source, target)))
-    family.c.sink.error("E0106", message, node.span, "a smaller number, or `multapses: true`", related)
-
-
-def same_sizes(source: str, target: str, at: Span, populations: Populations, c: Context) -> None:
-    n, m = populations.built[source].size, populations.built[target].size
-    if n != m:
-        message = f"`one_to_one` needs populations of one size: `{source}` has {n:,}, `{target}` has {m:,}"
-        related = tuple(Related("declared here", populations.places[p]) for p in dict.fromkeys((source, target)))
-        c.sink.error("E0604", message, at, None, related)
+    related = tuple(Related("declared here", places[p]) for p in dict.fromkeys(p.name for p in misfit.places))
+    family.c.sink.error(misfit.code, misfit.message, at if node is None else node.span, misfit.help, related)

@@ -1,10 +1,8 @@
-"""`conv2d` and `avg_pool2d` between populations with a shape: the kernel's layout, and weights shared between
-positions.
+"""`conv2d` and `avg_pool2d` between populations with a shape: weights shared between positions.
 
-Assumes: populations have been built.
-Guarantees: the target has the output shape of the operation; the weight of a convolution has one value per element of
-the kernel in the order (out channel, in channel, row, column), or one for all; that of a pooling is divided by the
-window size, so that it computes a mean.
+Assumes: populations have been built; their shapes fit (compiler/connect/convolution.py).
+Guarantees: the weight of a convolution has one value per element of the kernel in the order (out channel, in channel,
+row, column), or one for all; that of a pooling is divided by the window size, so that it computes a mean.
 Does not: store anything (Toeplitz, in ir/level2/program.py, defines the connected pairs).
 """
 
@@ -14,75 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
-from compiler.core.source import Span
+from compiler.connect.convolution import layout
 from compiler.frontend.build.shared.data_files import Header, headers
-from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.spiking.family import Family
-
-
-def read_planes(rule: str, r: Reader) -> l0.Planes | None:
-    """The layout of a validated block; None after an error."""
-
-    def two(key: str) -> tuple[int, int] | None:
-        found = r.each(key, 2)
-        return None if found is None else (found[0], found[1])
-
-    if rule == "avg_pool2d":
-        size = two("size")
-        stride = size if r.get("stride") is None else two("stride")
-        return None if size is None or stride is None else l0.Planes(size, stride, (0, 0), True, True)
-    kernel, padding, stride = two("kernel"), two("padding"), two("stride")
-    if kernel is None or padding is None or stride is None:
-        return None
-    return l0.Planes(kernel, stride, padding, r.flag("depthwise"))
-
-
-def layout(population: l0.Population) -> tuple[int, int, int] | None:
-    """(channels, height, width); None for a population without a two-dimensional layout."""
-    match population.shape:
-        case (c, h, w):
-            return c, h, w
-        case (h, w):
-            return 1, h, w
-    return None
-
-
-def check_planes(rule: str, planes: l0.Planes, source: str, target: str, at: Span, family: Family) -> bool:
-    """Whether two populations have the shapes required by the operation; reports an error if not."""
-    populations, sink = family.populations, family.c.sink
-    a, b = populations.built[source], populations.built[target]
-    places = tuple(Related("declared here", populations.places[p]) for p in dict.fromkeys((source, target)))
-    shapes = []
-    for population in (a, b):
-        found = layout(population)
-        if found is None:
-            has = f"its shape is {list(population.shape)}" if population.shape else "it has a `size` only"
-            message = f"`{rule}` needs populations with a height and a width; `{population.name}` has none: {has}"
-            related = (Related("declared here", populations.places[population.name]),)
-            sink.error("E0604", message, at, "give it a `shape: [channels, height, width]`", related)
-            return False
-        shapes.append(found)
-    (in_c, in_h, in_w), (out_c, out_h, out_w) = shapes
-    made = []
-    for name, n, k, p, s in zip(
-        ("height", "width"), (in_h, in_w), planes.kernel, planes.padding, planes.stride, strict=True
-    ):
-        if k > n + 2 * p:
-            padded = f" and its padding of {p}" if p else ""
-            message = f"the {name} of the kernel, {k}, is larger than that of `{source}`, {n}{padded}"
-            sink.error("E0604", message, at, None, places)
-            return False
-        made.append((n + 2 * p - k) // s + 1)
-    per_channel = planes.depthwise or planes.shared
-    channels = in_c if per_channel else out_c
-    if (out_c, out_h, out_w) == (channels, *made):
-        return True
-    given = [out_c, out_h, out_w]
-    message = f"the `{rule}` of `{source}` has the shape {[channels, *made]}, but `{target}` has {given}"
-    sink.error("E0604", message, at, f"write `shape: {[channels, *made]}` in `{target}`", places)
-    return False
 
 
 @dataclass

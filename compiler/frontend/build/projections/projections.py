@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import compiler.ir.level0.model as l0
+from compiler.connect import Form
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.types import Kind
@@ -155,7 +156,7 @@ def _projection(
         return None
     return l0.Projection(
         name,
-        connection.rule,
+        connection.rule.name,
         text_of(d.into),
         tuple(members),
         () if connection.pairs is None else (connection.pairs.pairs,),
@@ -182,7 +183,7 @@ def _values(d: _Draft, connection: Connectivity | None) -> _Values:
     """With a synapse, its statements say what is delivered: the weight is 0."""
     r, family, deliver = d.r, d.family, d.deliver if d.synapse is None else None
     count = None if connection is None else connection.count
-    refused = connection.written if connection is not None and not connection.listed else None
+    refused = connection.rule.keys.name if connection is not None and not connection.listed else None
     unpaired = connection is None and one_by_one(r.get("delay"))  # the pairs that they belong to have a mistake
     return _Values(
         _weight(deliver, d.dimension, family, refused, count) if deliver is not None else lambda env: l0.Const(0.0),
@@ -201,6 +202,7 @@ def _members(
     lost, told_so_far = False, family.c.sink.items
     arguments, weight, settings_of, delay = connection.arguments, values.weight, values.settings, values.delay
     back_delay, occupied, own_weight = values.back_delay, values.occupied, connection.weight
+    empty = connection.rule.empty
     listed_at = None if connection.pairs is None else 0
     for source, target, env in family.members(sources, targets):
         told = len(told_so_far)
@@ -215,9 +217,9 @@ def _members(
             w = own_weight(w, source, target, family)
         if args is None or w is None or d is None or own is None or back is None or part is None:
             lost = lost or not left_out  # to a mistake, or to the step's
-        elif not args or args[0][0] not in ("p", "number") or args[0][1] != 0:
+        elif not empty(args):
             members.append(l0.Member(source, target, args, w, d, listed_at, late, *own, back, None, part))
-    if connection.rule == "one_to_one" and not members and sources == targets and not lost:
+    if connection.rule.form is Form.DIAGONAL and not members and sources == targets and not lost:
         message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
         family.c.sink.error("E0604", message, connection.span, "leave `autapses: false` out")
     return members

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
+from compiler.connect.rule import Args
 from compiler.core.diagnostics import Related
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
@@ -29,8 +30,6 @@ from compiler.frontend.yaml import tree
 _WHOLE: Final = ("i", "j", "x_i", "y_i", "c_i", "x_j", "y_j", "c_j", "w_from", "h_from", "w_to", "h_to")
 _NAMES: Final = (*_WHOLE, "distance", "spacing")
 _EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
-
-Args = tuple[tuple[str, float | int], ...]
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ Does not: choose (`auto` is kept).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 import compiler.ir.level0.model as l0
+from compiler.connect import ConnectRule, Form
 from compiler.expr.simplify import has_random
 from compiler.frontend.build.projections.pairs import Pairs
 from compiler.frontend.build.shared.readers import Reader
@@ -20,39 +20,33 @@ from compiler.frontend.build.synapses.checks import all_actions
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level2.synapse_sums import has_sums
 
-_BY_TARGET: Final = {
-    "fixed_total": "its connections are drawn for all sources together",
-    "fixed_indegree": "its connections are drawn target by target",
-    "pairs": "given pairs have to be held",
-}
 
-
-def read_storage(rule: str, r: Reader) -> str:
+def read_storage(rule: ConnectRule, r: Reader) -> str:
     """The storage that a rule's block asks for, `auto` without one or after an error."""
     node, asked = r.get("storage"), r.word("storage")
     if node is None:
         return asked
     problem, help = _problem(rule, asked, r)
     if problem is not None:
-        r.c.sink.error("E0611", f"`{rule}` cannot be stored as `{asked}`: {problem}", node.span, help)
+        r.c.sink.error("E0611", f"`{rule.keys.name}` cannot be stored as `{asked}`: {problem}", node.span, help)
         return "auto"
-    return l0.implied_storage(rule, asked)
+    return rule.implied_storage(asked)
 
 
-def _problem(rule: str, asked: str, r: Reader) -> tuple[str | None, str | None]:
+def _problem(rule: ConnectRule, asked: str, r: Reader) -> tuple[str | None, str | None]:
     """Why the storage is incompatible with the rule, and what to write instead."""
     sparse = "use `sparse` or `auto`"
-    if asked == "toeplitz" and rule not in l0.CONVOLUTIONS:
+    if asked == "toeplitz" and rule.form is not Form.WINDOWS:
         return "only convolutions are Toeplitz matrices", "`conv2d` and `avg_pool2d` can; here, " + sparse
-    if asked == "dense" and rule != "all_to_all":
+    if asked == "dense" and rule.form is not Form.ALL:
         return "`dense` holds every pair of neurons, and this rule leaves some out", sparse
-    if asked == "procedural" and rule in _BY_TARGET:
-        why = f"{_BY_TARGET[rule]}, so those of one source cannot be found again at its spikes"
-        return why, sparse + ("; `fixed_outdegree` can" if rule != "pairs" else "")
+    if asked == "procedural" and rule.held:
+        why = f"{rule.held}, so those of one source cannot be found again at its spikes"
+        return why, sparse + ("; `fixed_outdegree` can" if rule.form is Form.DRAWN else "")
     if asked == "bitmask":
-        if rule in l0.CONVOLUTIONS:
+        if rule.form is Form.WINDOWS:
             return "a bit for each pair has no place for the kernel's weights", "use `toeplitz`, `sparse` or `auto`"
-        if rule in ("fixed_total", "fixed_indegree", "fixed_outdegree"):
+        if rule.repeats:
             if r.flag("multapses"):
                 return "one bit cannot hold a pair that is connected several times", sparse
             return "bits are drawn pair by pair, and this rule draws a number of them", sparse
@@ -69,7 +63,7 @@ def check_bits(storage: str, pairs: Pairs, r: Reader) -> None:
 
 
 def check_values(
-    rule: str,
+    rule: ConnectRule,
     storage: str,
     members: Iterable[l0.Member],
     synapse: l0.SynapseDef | None,
@@ -101,7 +95,7 @@ def check_values(
             return
         if synapse.state or post is not None or draws:
             found = f"the synapse `{synapse.name}`", model
-    again = storage == "procedural" and synapse is None and rule != "fixed_outdegree"
+    again = storage == "procedural" and synapse is None and rule.ordered
     for m in members:
         drawn = again and isinstance(m.weight, l0.Distribution)  # regenerated, as the connections are
         if storage != "toeplitz" and not (isinstance(m.weight, l0.Const) or drawn):

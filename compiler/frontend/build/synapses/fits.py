@@ -9,9 +9,8 @@ Does not: check expressions or values.
 
 from __future__ import annotations
 
-from typing import Final
-
 import compiler.ir.level0.model as l0
+from compiler.connect import RULES, ConnectRule, Form
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.frontend.build.shared.values import Context, mapping
@@ -126,19 +125,17 @@ def check_reads(s: l0.SynapseDef, into: str, members: list[l0.Member], user: Rel
                     return
 
 
-_DRAWN: Final = ("fixed_probability", "fixed_total", "fixed_indegree", "fixed_outdegree", "expression")
-
-
-def check_rewired(s: l0.SynapseDef, rule: str, storage: str, at: Span, c: Context) -> None:
+def check_rewired(s: l0.SynapseDef, rule: ConnectRule, storage: str, at: Span, c: Context) -> None:
     """E0802 for rewiring where the rule, at `at`, leaves no choice, or where connections are not stored."""
     rewired = [a for a in all_actions(s) if isinstance(a, l0.Rewire)]
-    if not rewired or (rule in _DRAWN and storage in ("auto", "sparse")):
+    if not rewired or (rule.form is Form.DRAWN and storage in ("auto", "sparse")):
         return
     related = (Related("they are rewired here", rewired[0].span),)
-    if rule in _DRAWN:
+    if rule.form is Form.DRAWN:
         message = f"synapses that are rewired are stored one by one, but the storage here is `{storage}`"
         c.sink.error("E0802", message, at, "use `storage: sparse` or leave it out", related)
         return
-    why = "they are given one by one" if rule == "pairs" else "they follow from the rule"
-    message = f"synapses of `{rule}` cannot be rewired: {why}"
-    c.sink.error("E0802", message, at, allowed("rules that draw them are", (*_DRAWN[:-1], "rule")), related)
+    drawn = (x.keys.name for x in RULES if x.form is Form.DRAWN)
+    why = "they are given one by one" if rule.form is Form.GIVEN else "they follow from the rule"
+    message = f"synapses of `{rule.keys.name}` cannot be rewired: {why}"
+    c.sink.error("E0802", message, at, allowed("rules that draw them are", drawn), related)

@@ -9,12 +9,11 @@ Does not: copy anything (passes/projections/synapse_transpose.py).
 from __future__ import annotations
 
 import compiler.ir.level0.model as l0
+from compiler.connect import Form, rule_of
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.expr.units import describe, parse_unit
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.schema.wording import allowed
-
-_RULES = ("all_to_all", "one_to_one", "pairs")
 
 
 def check_transposes(projections: tuple[l0.Projection, ...], named: tuple[str, ...], c: Context) -> None:
@@ -95,7 +94,7 @@ def _order(handler: l0.SynapseHandler, action: l0.Transpose, other: l0.Projectio
 
 def _pairs(p: l0.Projection, other: l0.Projection) -> Wrong | None:
     """Why synapses may lack a counterpart."""
-    if p.rule != other.rule or p.rule not in _RULES:
+    if p.rule != other.rule or not rule_of(p).reversible:
         message = f"`{other.name}` ({other.rule}) may not have the pairs of `{p.name}` ({p.rule}), the other way round"
         return "E0802", message, "both are `all_to_all`, or `one_to_one`, or `pairs` that are given"
     theirs = {(m.source, m.target): m for m in other.members}
@@ -105,15 +104,16 @@ def _pairs(p: l0.Projection, other: l0.Projection) -> Wrong | None:
             message = f"`{p.name}` connects `{m.source}` to `{m.target}`, but `{other.name}` does not connect "
             return "E0802", message + f"`{m.target}` to `{m.source}`", None
         if not _same(p, m, other, back):
-            what = "pairs" if p.rule == "pairs" else "autapses"
+            what = "pairs" if rule_of(p).form is Form.GIVEN else "autapses"
             message = f"the {what} of `{p.name}` are not those of `{other.name}`, the other way round"
             return "E0802", message, None
     return None
 
 
 def _same(p: l0.Projection, m: l0.Member, other: l0.Projection, back: l0.Member) -> bool:
-    if p.rule == "pairs":
+    form = rule_of(p).form
+    if form is Form.GIVEN:
         here = p.pair_lists[m.pairs or 0]
         return sorted((j, i) for i, j in here) == sorted(other.pair_lists[back.pairs or 0])
     holes = {dict(x.args).get("autapses", 1) for x in (m, back)}
-    return p.rule == "one_to_one" or m.source != m.target or len(holes) == 1
+    return form is Form.DIAGONAL or m.source != m.target or len(holes) == 1

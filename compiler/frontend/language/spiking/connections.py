@@ -8,6 +8,7 @@ Does not: resolve names of populations, inputs or classes.
 
 from __future__ import annotations
 
+from compiler.connect import CONNECT
 from compiler.expr.keys.kinds import (
     Block,
     Field,
@@ -33,7 +34,6 @@ from compiler.expr.keys.values import (
     USE,
     WHOLE_TIME,
 )
-from compiler.frontend.language.spiking.connect import CONNECT
 from compiler.frontend.language.spiking.currents import CURRENT_INPUT
 from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
 from compiler.frontend.language.spiking.synapses import SYNAPSE_REFERENCE

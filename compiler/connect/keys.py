@@ -1,0 +1,78 @@
+"""Keys common to several connectivity rules.
+
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
+Guarantees: a key has one meaning in all rules.
+Does not: describe a rule (the modules beside this one do, one per family).
+"""
+
+from __future__ import annotations
+
+from compiler.expr.keys.kinds import Alternative, Block, Choice, Field, Flag, Option
+
+AUTAPSES = Field(
+    "autapses",
+    Flag(),
+    "Whether a neuron may connect to itself, where source and target are one population.",
+    default=True,
+    example="autapses: false",
+)
+
+MULTAPSES = Field(
+    "multapses",
+    Flag(),
+    "Whether a pair of neurons may be connected several times. With `false` partners are drawn without replacement.",
+    default=True,
+    example="multapses: false",
+)
+
+STORAGE = Field(
+    "storage",
+    Choice(
+        "storage",
+        (
+            Option("auto", "The compiler chooses."),
+            Option("sparse", "A list of targets for each source."),
+            Option("dense", "Every pair, without a list: for `all_to_all`."),
+            Option("bitmask", "One bit for each pair; all connections have one weight and one delay."),
+            Option("procedural", "Drawn again at every spike, never stored."),
+            Option("toeplitz", "The doubly blocked Toeplitz matrix of a convolution, never stored."),
+        ),
+    ),
+    "How the connections are held: the network and its results are the same, memory and time differ.",
+    default="auto",
+    example="storage: sparse",
+)
+
+FLAGS = {
+    "allow_autapses": "`autapses`",
+    "self": "`autapses`",
+    "allow_self": "`autapses`",
+    "allow_multapses": "`multapses`",
+    "replace": "`multapses`",
+}
+"""What users of other tools write for them."""
+
+
+def rule(
+    name: str,
+    doc: str,
+    *fields: Field,
+    example: str,
+    title: str | None = None,
+    at_least_one: tuple[str, ...] = (),
+    one_of: tuple[tuple[str, ...], ...] = (),
+    needs: tuple[tuple[str, tuple[str, ...]], ...] = (),
+    elsewhere: dict[str, str] | None = None,
+) -> Alternative:
+    """The keys of a rule. `example`: of its block; `title`: of its section in the reference."""
+    block = Block(
+        "connectivity",
+        (*fields, STORAGE),
+        title=title or name,
+        at_least_one=at_least_one,
+        one_of=one_of,
+        needs=needs,
+        elsewhere=FLAGS if elsewhere is None else elsewhere,
+        example=example if example != "{}" else None,
+    )
+    return Alternative(name, block, doc, example=f"{{{name}: {example}}}")
