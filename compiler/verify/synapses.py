@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import compiler.ir.level0.model as l0
-from compiler.expr.ast import Expr, refs, substitute
+from compiler.expr.ast import refs, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.inline import named
@@ -48,7 +48,7 @@ def synapse_violations(
     yield from _formulas(s.state, {*fixed, *states})
     known = {*fixed, *states, *dotted}
     kept = {f"{end}.{x.name}" for end, (_, neuron) in ends.items() for xs in (neuron.state, neuron.inputs) for x in xs}
-    for name in sorted(set[str]().union(*(read_delayed(e) for e in _values(s))) - kept):
+    for name in sorted(set[str]().union(*(read_delayed(e) for e in s.values)) - kept):
         yield f"`{name}` is read with the delay, but is no variable of a neuron"
     for let in s.lets:
         yield from reads(let.value, known, f"`{let.target} = ...`")
@@ -71,7 +71,7 @@ def synapse_violations(
 
 
 def _rewirings(s: l0.SynapseDef) -> Iterator[str]:
-    rewirings = [a for a in _all_actions(s) if isinstance(a, l0.Rewire)]
+    rewirings = [a for a in s.actions if isinstance(a, l0.Rewire)]
     if any(a.how != "remove" and a.keep != s.rewired for a in rewirings) or (rewirings and s.rewired is None):
         yield f"what is rewired keeps {sorted({a.keep for a in rewirings})}, not {s.rewired}"
     if any(a.how != "rewire" for a in rewirings) and not s.vacancies:
@@ -159,14 +159,9 @@ def _event_driven(s: l0.SynapseDef) -> Iterator[str]:
             yield f"d{ode.state}/dt cannot be solved for the time between events"
 
 
-def _all_actions(s: l0.SynapseDef) -> tuple[l0.Action, ...]:
-    of_events = (*(a for e in s.events for a in e.actions), *(a for h in s.on for a in h.actions))
-    return (*s.update, *s.on_pre, *s.on_post, *of_events)
-
-
 def sends(s: l0.SynapseDef) -> tuple[l0.Send, ...]:
     """Every delivery of a synapse."""
-    return tuple(a for a in _all_actions(s) if isinstance(a, l0.Send))
+    return tuple(a for a in s.actions if isinstance(a, l0.Send))
 
 
 def use_violations(
@@ -180,7 +175,7 @@ def use_violations(
         return
     if (p.into != "") != any(x.into is None for x in sends(s)):
         yield f"the input is `{p.into}`, which does not fit what the synapse {s.name} delivers"
-    read = set[str]().union(*(refs(v) for v in _values(s)))
+    read = set[str]().union(*(refs(v) for v in s.values))
     held = s.pre is not None or any(f"pre.{n}" in read for n in _SPIKE_TIMES)
     tested = any(name.startswith("pre.") for e in s.events for name in read_delayed(e.when))
     params, states = [x.name for x in s.params], [x.name for x in s.state]
@@ -206,12 +201,6 @@ def use_violations(
         seen.add((id(source.neuron), id(target.neuron)))
         found = synapse_violations(s, model_params, counters, source.neuron, target.neuron)
         yield from (f"synapse {s.name} ({member.source} -> {member.target}): {v}" for v in found)
-
-
-def _values(s: l0.SynapseDef) -> tuple[Expr, ...]:
-    """Every expression of a synapse but those of its ends."""
-    whens = (e.when for e in s.events)
-    return (*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *l0.values_of(_all_actions(s)), *whens)
 
 
 def _per_neuron(s: l0.SynapseDef) -> set[str]:

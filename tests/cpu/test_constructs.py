@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler.connect import CONNECT
 from compiler.core.errors import ModelError
 from compiler.frontend.language.recording import RECORD
-from compiler.frontend.language.spiking.connect import CONNECT
 from compiler.frontend.language.spiking.currents import LIBRARY_CURRENTS
 from compiler.frontend.language.spiking.synapses import LIBRARY_SYNAPSES
 from compiler.frontend.load import load_model

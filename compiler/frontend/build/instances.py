@@ -19,7 +19,6 @@ from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.expr.show import shorten
-from compiler.frontend.build.synapses.checks import all_actions
 from compiler.ir.level2.synapse_sums import over_instances
 
 Names = tuple[str, ...]
@@ -46,7 +45,7 @@ def check_instances(model: l0.Model, shared: bool, at: Span, sink: Sink) -> None
 
 
 def _check_synapse(projection: l0.Projection, synapse: l0.SynapseDef, shared: bool, at: Span, sink: Sink) -> None:
-    for action in all_actions(synapse):
+    for action in synapse.actions:
         summed = next((x for e in l0.values_of([action]) if (x := over_instances(e)) is not None), None)
         if summed is not None and not shared:
             message = f"`{shorten(summed)}` needs instances that have the same synapses"

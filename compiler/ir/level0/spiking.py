@@ -329,6 +329,27 @@ class SynapseDef:
     vacancies: bool = False
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """Every statement, but those of its ends."""
+        events = (a for e in self.events for a in e.actions)
+        return (*self.update, *self.on_pre, *self.on_post, *events, *(a for h in self.on for a in h.actions))
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """Every expression, but those of its ends."""
+        equations = (*(x.value for x in self.lets), *(x.rhs for x in self.dynamics))
+        return (*equations, *values_of(self.actions), *(e.when for e in self.events))
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Every expression, its ends included."""
+        found = list(self.values)
+        for end in (self.pre, self.post):
+            if end is not None:
+                found += [*(x.rhs for x in end.dynamics), *(x.value for x in (*end.update, *end.on_spike))]
+        return tuple(found)
+
 
 @dataclass(frozen=True)
 class Planes:

@@ -20,7 +20,6 @@ from compiler.expr.ast import Ref
 from compiler.ir.level2.delayed import read_delayed
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, N, array_name
-from compiler.passes.model.synapse_names import expressions_of
 from compiler.passes.program.build_program import ProgramBuilder
 
 SLOTS = l2.ScalarFormal("ring_slots", DType.I64)
@@ -39,7 +38,7 @@ def _wanted(model: l0.Model) -> dict[tuple[str, str], int]:
         if synapse is None:
             continue
         if id(synapse) not in known:
-            names = set[str]().union(*(read_delayed(e) for e in expressions_of(synapse)))
+            names = set[str]().union(*(read_delayed(e) for e in synapse.expressions))
             known[id(synapse)] = sorted((n.partition(".")[0], n.partition(".")[2]) for n in names)
         for end, variable in known[id(synapse)]:
             for member in projection.members:

@@ -10,7 +10,7 @@ Does not: know values or arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -73,34 +73,13 @@ class Flat:
         return tuple(v for v in TIMES if v in read or (v == "last_spike" and "previous_spike" in read))
 
 
-def actions_of(synapse: l0.SynapseDef) -> Iterator[l0.Action]:
-    """Every statement of a synapse, but those of its ends."""
-    yield from (*synapse.update, *synapse.on_pre, *synapse.on_post)
-    for event in synapse.events:
-        yield from event.actions
-    for handler in synapse.on:
-        yield from handler.actions
-
-
-def expressions_of(synapse: l0.SynapseDef) -> Iterator[Expr]:
-    """Every expression of a synapse, its ends included."""
-    yield from (x.value for x in synapse.lets)
-    yield from (x.rhs for x in synapse.dynamics)
-    yield from l0.values_of(actions_of(synapse))
-    yield from (e.when for e in synapse.events)
-    for end in (synapse.pre, synapse.post):
-        if end is not None:
-            yield from (x.rhs for x in end.dynamics)
-            yield from (x.value for x in (*end.update, *end.on_spike))
-
-
 def _dotted(names: set[str]) -> set[tuple[str, str]]:
     return {(n.partition(".")[0], n.partition(".")[2]) for n in names if "." in n}
 
 
 def read_of_neurons(synapse: l0.SynapseDef) -> set[tuple[str, str]]:
     """(end, variable) of every variable of an end that is read, delayed or not."""
-    found = _dotted(set().union(*(refs(e) for e in expressions_of(synapse))))
+    found = _dotted(set().union(*(refs(e) for e in synapse.expressions)))
     return {(end, variable) for end, variable in found if end in _ENDS}
 
 
@@ -143,10 +122,10 @@ def _blocks(synapse: l0.SynapseDef) -> dict[str, l0.EndDef]:
 
 def _names(synapse: l0.SynapseDef) -> _Names:
     blocks = _blocks(synapse)
-    statements = [a for a in actions_of(synapse) if isinstance(a, l0.Set)]
+    statements = [a for a in synapse.actions if isinstance(a, l0.Set)]
     own = [*synapse.model_params, *(p.name for p in synapse.params), *(s.name for s in synapse.state)]
     own += [*(x.target for x in synapse.lets), *(s.target for s in statements)]
-    expressions = list(expressions_of(synapse))
+    expressions = list(synapse.expressions)
     dotted = _dotted(set().union(*(read_now(e) for e in expressions)))
     wanted = {(end, variable) for end, variable in dotted if end in _ENDS}
     wanted |= {(end, s.name) for end, block in blocks.items() for s in block.state}

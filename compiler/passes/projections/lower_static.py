@@ -47,7 +47,7 @@ def _weight(link: Link, found: LoweredRelation) -> _Weight:
         formals = (*(l2.ScalarFormal(f"weight_{n}", real) for n in used), l2.ScalarFormal("weight_key", DType.U64))
         columns = {f"weight_{n}": args[n] for n in used}
         return _Weight(value, formals, columns={**columns, "weight_key": l2.StreamKey(f"{link.stored}.weight")})
-    array = per_synapse(link, "weight", weight, found.extent)
+    array = per_synapse(link, "weight", weight, found)
     formal = l2.ArrayFormal("weight", real, l2.Mode.READ, l2.At("syn"))
     return _Weight(Ref("weight"), (formal,), {"weight": array})
 
@@ -76,7 +76,7 @@ def lower_static(link: Link, deliveries: Deliveries, stages: Stages) -> None:
         dtype, value = DType.I64, Call("int", (Call("round", (value * Ref("counts"),)),))
     formals = [*EVENT_FORMALS, *found.formals, l2.ArrayFormal(formal, dtype, l2.Mode.ACCUMULATE, at), *weight.formals]
     if late:
-        arrays["delays"] = delays_of(link, found.extent)
+        arrays["delays"] = delays_of(link, found)
         steps = builder.arrays[arrays["delays"]].dtype
         formals.append(l2.ArrayFormal("delays", steps, l2.Mode.READ, l2.At("syn")))
     known = {f.name for f in formals}

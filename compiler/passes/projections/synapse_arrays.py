@@ -15,25 +15,22 @@ import numpy as np
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
-from compiler.connect import Form
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.interp import evaluate
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import initialise, read_file
-from compiler.passes.relations.relations import Link, keeps_state, storage_of
+from compiler.passes.relations.relations import Link, LoweredRelation
 
 
-def in_stored_order(link: Link, value: l0.Value) -> l0.Value:
+def in_stored_order(link: Link, value: l0.Value, found: LoweredRelation) -> l0.Value:
     """A value per synapse in the order in which synapses are numbered: explicit pairs are given in the user's order,
-    convolutions by element of the kernel, copied to every synapse with individual state."""
-    if not isinstance(value, l0.Listed | l0.FromFile):
+    convolutions by element of the kernel, copied to every synapse where these do not share it."""
+    stored = found.relation
+    numbered = isinstance(stored, l2.Csr) and not stored.shared
+    if link.rule.rows is None or not numbered or not isinstance(value, l0.Listed | l0.FromFile):
         return value
-    projection, rule = link.projection, link.rule
-    own = rule.form is Form.GIVEN or (storage_of(projection) == "sparse" and keeps_state(projection))
-    if rule.rows is None or not own:
-        return value
-    data, rows = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values), rule.rows(link)
+    data, rows = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values), link.rule.rows(link)
     return l0.Listed(tuple(data[rows.order].tolist()), value.span) if len(data) == rows.given else value
 
 
@@ -41,24 +38,24 @@ def per_synapse(
     link: Link,
     variable: str,
     value: l0.Value,
-    extent: int | l2.SizeOf,
+    found: LoweredRelation,
     unit: str = "1",
     whole: DType | None = None,
 ) -> str:
     """The array `<stored>.<variable>` with one element per synapse; returns its name."""
-    value = in_stored_order(link, value)
+    value = in_stored_order(link, value, found)
     array = f"{link.stored}.{variable}"
     if link.member.like is not None and link.has(variable):
         return array
     span = link.projection.span
-    return initialise(link.builder, array, value, None, Role.SYNAPSE, unit, size=extent, span=span, whole=whole)
+    return initialise(link.builder, array, value, None, Role.SYNAPSE, unit, size=found.extent, span=span, whole=whole)
 
 
-def delays_of(link: Link, extent: int | l2.SizeOf) -> str:
+def delays_of(link: Link, found: LoweredRelation) -> str:
     """The array of per-synapse delays in integer steps: one byte each where they fit."""
     delays = link.member.delays
     assert delays is not None
-    name = per_synapse(link, "delay", delays, extent, whole=DType.U8 if link.member.delay < 256 else DType.I32)
+    name = per_synapse(link, "delay", delays, found, whole=DType.U8 if link.member.delay < 256 else DType.I32)
     link.builder.arrays[name] = replace(link.builder.arrays[name], least=_shortest(delays))
     return name
 

@@ -21,7 +21,7 @@ from compiler.expr.ast import Call, Cond, Expr, Num, Ref, calls, rewrite, substi
 from compiler.ir.level2.synapse_sums import SUMS
 from compiler.ir.level2.synapse_values import stored_by_target
 from compiler.ir.space import DType, Role
-from compiler.passes.model.synapse_names import TAKEN, expressions_of
+from compiler.passes.model.synapse_names import TAKEN
 from compiler.passes.program.init_values import drawn
 from compiler.passes.projections.synapse_rows import Synapses, at_synapses
 from compiler.passes.projections.synapse_schedule import Due
@@ -34,7 +34,7 @@ _WHOLE: Final = l2.ByName()
 
 def found_by_target(synapse: l0.SynapseDef) -> bool:
     """Whether any kernel walks the synapses of a target."""
-    sums = (c for e in expressions_of(synapse) for c in calls(e) if c in SUMS)
+    sums = (c for e in synapse.expressions for c in calls(e) if c in SUMS)
     ends = [SUMS[c][1] for c in sums] + [e.end for e in synapse.events]
     return bool(synapse.on_post) or "post" in ends
 

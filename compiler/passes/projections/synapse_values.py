@@ -21,10 +21,10 @@ from compiler.passes.model.synapse_names import TIMES
 from compiler.passes.program.init_values import initialise
 from compiler.passes.projections.synapse_arrays import delays_of, from_formula, per_synapse
 from compiler.passes.projections.synapse_rows import SLOTS, BoundArray, Synapses
-from compiler.passes.relations.relations import Link
+from compiler.passes.relations.relations import Link, LoweredRelation
 
 
-def bind_names(s: Synapses, extent: int | l2.SizeOf, model_numbers: dict[str, float], dt: float) -> None:
+def bind_names(s: Synapses, found: LoweredRelation, model_numbers: dict[str, float], dt: float) -> None:
     """Fills in `numbers` and `arrays` of `s`, and makes the arrays."""
     definition, flat = s.flat.definition, s.flat
     s.numbers["dt"] = dt
@@ -41,20 +41,20 @@ def bind_names(s: Synapses, extent: int | l2.SizeOf, model_numbers: dict[str, fl
         if isinstance(value, l0.Const):
             s.numbers[p.name] = known[shown] = float(value.value)
         else:
-            arrays[shown] = _per_synapse(s, shown, value, extent, p.unit, known, arrays)
+            arrays[shown] = _per_synapse(s, shown, value, found, p.unit, known, arrays)
             s.arrays[p.name] = BoundArray(arrays[shown], s.builder.precision, "syn")
     for state in definition.state:
         shown = flat.shown[state.name]
         holder = s if state.name in (definition.shared or ()) else replace(s, member=replace(s.member, like=None))
         value = init.get(shown, state.init)
-        arrays[shown] = _per_synapse(holder, shown, value, extent, state.unit, known, arrays)
+        arrays[shown] = _per_synapse(holder, shown, value, found, state.unit, known, arrays)
         s.arrays[state.name] = BoundArray(arrays[shown], s.builder.precision, "syn")
     if definition.vacancies:
-        s.arrays["exists"] = _occupied(s, extent)
+        s.arrays["exists"] = _occupied(s, found.extent)
     _traces(s, known)
     _neurons(s)
     if s.member.delays is not None:
-        delays = delays_of(s, extent)
+        delays = delays_of(s, found)
         s.arrays["delays"] = BoundArray(delays, s.builder.arrays[delays].dtype, "syn")
 
 
@@ -62,17 +62,17 @@ def _per_synapse(
     link: Link,
     shown: str,
     value: l0.Value,
-    extent: int | l2.SizeOf,
+    found: LoweredRelation,
     unit: str,
     known: dict[str, float],
     arrays: dict[str, str],
 ) -> str:
     if not isinstance(value, l0.Formula):
-        return per_synapse(link, shown, value, extent, unit)
+        return per_synapse(link, shown, value, found, unit)
     name = f"{link.stored}.{shown}"
     if link.member.like is not None and link.has(shown):
         return name
-    return from_formula(link.builder, name, value, known, arrays, extent, Role.SYNAPSE, unit)
+    return from_formula(link.builder, name, value, known, arrays, found.extent, Role.SYNAPSE, unit)
 
 
 def _occupied(s: Synapses, extent: int | l2.SizeOf) -> BoundArray:

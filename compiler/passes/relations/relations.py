@@ -32,7 +32,6 @@ from compiler.expr.simplify import has_random
 from compiler.ir.level2.synapse_sums import has_sums
 from compiler.ir.level2.synapse_values import member_name, stored_by_target
 from compiler.ir.space import DType, Role
-from compiler.passes.model.synapse_names import expressions_of
 from compiler.passes.program.build_program import ProgramBuilder
 
 _EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
@@ -110,9 +109,9 @@ def keeps_state(projection: l0.Projection) -> bool:
     if synapse is None:
         return any(m.delays is not None for m in projection.members)
     by_target = bool(synapse.on_post) or any(e.end == "post" for e in synapse.events)
-    by_target = by_target or any(has_sums(e) for e in expressions_of(synapse))
+    by_target = by_target or any(has_sums(e) for e in synapse.expressions)
     if rule_of(projection).form is Form.WINDOWS or projection.storage == "bitmask":
-        by_target = by_target or any(has_random(e) for e in expressions_of(synapse))
+        by_target = by_target or any(has_random(e) for e in synapse.expressions)
     return bool(synapse.state) or by_target or any(m.delays is not None for m in projection.members)
 
 

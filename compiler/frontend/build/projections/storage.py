@@ -16,7 +16,6 @@ from compiler.expr.simplify import has_random
 from compiler.frontend.build.projections.pairs import Pairs
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
-from compiler.frontend.build.synapses.checks import all_actions
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level2.synapse_sums import has_sums
 
@@ -78,12 +77,12 @@ def check_values(
     asked = written.text if isinstance(written, Scalar) else storage
     found: tuple[str, Node | None] | None = None
     if synapse is not None:
-        if any(has_sums(e) for e in l0.values_of(all_actions(synapse))):
+        if any(has_sums(e) for e in l0.values_of(synapse.actions)):
             what = f"connections stored as `{asked}` are not found by their targets"
             message = f"{what}, but `{synapse.name}` sums over them"
             c.sink.error("E0611", message, None if model is None else model.span, "use `storage: sparse`")
             return
-        values = (*l0.values_of(all_actions(synapse)), *(x.value for x in synapse.lets))
+        values = (*l0.values_of(synapse.actions), *(x.value for x in synapse.lets))
         draws = storage != "procedural" and any(has_random(e) for e in values)
         post = (
             "`on_post`" if synapse.on_post else next((f"`{e.name}`" for e in synapse.events if e.end == "post"), None)

@@ -131,31 +131,14 @@ def pairs_of(lets: tuple[l0.Set, ...]) -> list[tuple[str, Expr]]:
 # ------------------------------------------------------------------------------------------ uses
 
 
-def all_actions(s: l0.SynapseDef) -> tuple[l0.Action, ...]:
-    """Every statement executed per synapse."""
-    return (
-        *s.update,
-        *s.on_pre,
-        *s.on_post,
-        *(a for e in s.events for a in e.actions),
-        *(a for h in s.on for a in h.actions),
-    )
-
-
-def _values(s: l0.SynapseDef) -> list[Expr]:
-    """The synapse's own equations and statements (not those of `pre:` and `post:`)."""
-    values = [*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *l0.values_of(all_actions(s))]
-    return [*values, *(e.when for e in s.events)]
-
-
 def reads(s: l0.SynapseDef) -> set[str]:
     """Every name that the synapse's own equations and statements read."""
-    return set().union(*(refs(v) for v in _values(s)))
+    return set().union(*(refs(v) for v in s.values))
 
 
 def reads_delayed(s: l0.SynapseDef, end: str) -> bool:
     """Whether they read a delayed variable of that end."""
-    return any(name.startswith(f"{end}.") for v in _values(s) for name in read_delayed(v))
+    return any(name.startswith(f"{end}.") for v in s.values for name in read_delayed(v))
 
 
 def end_reads(end: l0.EndDef | None) -> set[str]:
@@ -190,12 +173,8 @@ def without_a_dot(e: Expr) -> set[str]:
 
 def check_timed(s: l0.SynapseDef, d: SynapseDraft) -> None:
     """E0801 for a timed array in an expression of a synapse."""
-    values = _values(s)
-    for end in (s.pre, s.post):
-        if end is not None:
-            values += [*(o.rhs for o in end.dynamics), *(x.value for x in (*end.update, *end.on_spike))]
     arrays = {l0.hidden(n): n for n in d.c.names.scope.timed}
-    for ref in (r for value in values for r in _refs_in_order(value)):
+    for ref in (r for value in s.expressions for r in _refs_in_order(value)):
         if ref.name in arrays:
             message = f"the timed array `{arrays[ref.name]}` in a synapse is not supported yet"
             help = "read it in an equation of the neuron, and that variable here"

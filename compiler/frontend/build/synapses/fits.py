@@ -15,7 +15,7 @@ from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.frontend.build.shared.values import Context, mapping
 from compiler.frontend.build.spiking.family import Family
-from compiler.frontend.build.synapses.checks import all_actions, held_per_neuron, reads_delayed, takes_spikes
+from compiler.frontend.build.synapses.checks import held_per_neuron, reads_delayed, takes_spikes
 from compiler.frontend.build.synapses.statements import ENDS
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.schema.wording import allowed
@@ -58,7 +58,7 @@ def _sends(synapse: BuiltSynapse) -> bool:
     s = synapse.definition
     if s is None:
         return False
-    return any(isinstance(a, l0.Send) for a in all_actions(s))
+    return any(isinstance(a, l0.Send) for a in s.actions)
 
 
 def check_spikes(
@@ -112,8 +112,8 @@ def check_reads(s: l0.SynapseDef, into: str, members: list[l0.Member], user: Rel
     """E0802 where a synapse reads an input that it delivers into: the result would depend on the evaluation order of
     synapses."""
     ends = {"pre": {m.source for m in members}, "post": {m.target for m in members}}
-    delivered = {(a.end, a.into or into) for a in all_actions(s) if isinstance(a, l0.Send)}
-    places = [(o.rhs, o.span) for o in s.dynamics] + [(e, a.span) for a in all_actions(s) for e in l0.values_of([a])]
+    delivered = {(a.end, a.into or into) for a in s.actions if isinstance(a, l0.Send)}
+    places = [(o.rhs, o.span) for o in s.dynamics] + [(e, a.span) for a in s.actions for e in l0.values_of([a])]
     for value, at in (*places, *((let.value, let.span) for let in s.lets)):
         for name in sorted(read_now(value)):
             end, _, variable = name.partition(".")
@@ -127,7 +127,7 @@ def check_reads(s: l0.SynapseDef, into: str, members: list[l0.Member], user: Rel
 
 def check_rewired(s: l0.SynapseDef, rule: ConnectRule, storage: str, at: Span, c: Context) -> None:
     """E0802 for rewiring where the rule, at `at`, leaves no choice, or where connections are not stored."""
-    rewired = [a for a in all_actions(s) if isinstance(a, l0.Rewire)]
+    rewired = [a for a in s.actions if isinstance(a, l0.Rewire)]
     if not rewired or (rule.form is Form.DRAWN and storage in ("auto", "sparse")):
         return
     related = (Related("they are rewired here", rewired[0].span),)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.expr.ast import Call, Expr, children, refs
-from compiler.frontend.build.synapses.checks import all_actions, with_lets
+from compiler.frontend.build.synapses.checks import with_lets
 from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft
 from compiler.ir.level2.synapse_sums import SUMS
 
 
 def check_formed(s: l0.SynapseDef, d: SynapseDraft) -> None:
     """E0302 for a condition of `form` that reads variables of an existing synapse."""
-    for action in all_actions(s):
+    for action in s.actions:
         if isinstance(action, l0.Rewire) and action.how == "form":
             end = "post" if action.keep == "indegree" else "pre"
             whole = with_lets(action.value, s.lets, "the condition of `form`", d.c.sink)
