@@ -30,6 +30,7 @@ SAYS: Mapping[str, str] = {
     "ir": "the levels of the IR, and their text",
     "verify": "the legality of each level",
     "connect": "each connectivity rule: keys, numbers, sizes",
+    "losses": "each loss and metric: keys, nodes, numbers",
     "layers": "each kind of layer: keys, shape, lowering, ONNX",
     "files": "arrays, images and tables on disk",
     "strategies": "how a contraction may be computed",

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import Call, children, refs
 from compiler.layers import KIND, MAP
+from compiler.losses import LOSS_KIND, Answers
 
 Array = npt.NDArray[Any]
 
@@ -166,7 +167,7 @@ def _of_classes(network: l0.Network, terms: Iterable[l0.Loss], name: str) -> lis
     shapes = {layer.name: layer.shape for layer in network.layers}
     out = []
     for loss in terms:
-        if loss.kind == "softmax_cross_entropy" and loss.target == name:
+        if LOSS_KIND[loss.kind].answers is Answers.CLASSES and loss.target == name:
             last = shapes[loss.prediction][-1] - 1
             has = f"`{loss.prediction}` has {last + 1} scores, for the classes 0 to {last}"
             out.append(_Range(0, last, has, loss.ignore))

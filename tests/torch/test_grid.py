@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compiler.frontend.language.network import LAYER
-from compiler.frontend.language.training.losses import LOSS
+from compiler.losses import LOSS
 from tests.torch.cases import GROUPS, SLICE
 from tests.torch.grid import CLOSE, compare
 

@@ -18,11 +18,11 @@ from compiler.frontend.build.spiking.measured import build_measured, owners_of
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.records import Recorded, interval_of, need_spikes
 from compiler.frontend.build.spiking.select import select
-from compiler.frontend.build.tensors.loss import CONFUSION
 from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+from compiler.losses import metric_of
 
 
 def read_step(block: tree.Mapping | None, c: Context) -> Step | None:
@@ -197,7 +197,7 @@ def _metric(r: Reader, at: Span, train: l0.Train | None, has_train: bool, record
         return None
     if train is None:
         return None
-    known = ["loss", *(m for m in train.metrics if m != CONFUSION)]
+    known = ["loss", *(m for m in train.metrics if metric_of(m).value is not None)]
     if train.data.kept.folds or train.data.kept.fraction > 0:
         known += [f"validation_{k}" for k in known]
     if name.text not in known:

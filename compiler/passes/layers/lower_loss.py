@@ -1,4 +1,4 @@
-"""lower_loss: the loss as part of the tensor graph; the metrics are in lower_metrics.py.
+"""lower_loss: the loss as part of the tensor graph, and the sums of metrics (compiler/losses has the kinds of both).
 
 Assumes: the forward graph of lower_network.
 Guarantees: losses are means over the valid rows of the batch; several elements per row are averaged. With a mask they
@@ -12,145 +12,17 @@ Does not: differentiate; `constants` names tensors whose gradient is zero by con
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.core.errors import Sink
-from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
-from compiler.expr.parse import parse_expr
 from compiler.ir.level1.builder import GraphBuilder, Operand, Scalars, identity
 from compiler.ir.space import along
-from compiler.passes.layers.lower_metrics import add_metric
+from compiler.losses import LOSS_KIND, metric_of
+from compiler.losses.rows import X0, X1, X2, chosen, first_axes, mean_rows
 from compiler.passes.tensors.expand_updates import classes_of
-
-X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
-
-ELEMENTWISE = {
-    "mean_squared_error": "(p - t) * (p - t)",
-    "mean_absolute_error": "abs(p - t)",
-    # Huber 1964: squares near 0, straight lines outside
-    "huber": "0.5 * (p - t) * (p - t) if abs(p - t) <= delta else delta * (abs(p - t) - 0.5 * delta)",
-    # log(1 + exp(p)) - p t, for scores p
-    "binary_cross_entropy": "softplus(p) - p * (t * (1 - smoothing) + 0.5 * smoothing)",
-    # a class of weight 0 is excluded
-    "weighted_binary_cross_entropy": "(one * (t * (1 - smoothing) + 0.5 * smoothing) * softplus(-p)"
-    " if one * (t * (1 - smoothing) + 0.5 * smoothing) != 0.0 else 0.0)"
-    " + (zero * (1 - t * (1 - smoothing) - 0.5 * smoothing) * softplus(p)"
-    " if zero * (1 - t * (1 - smoothing) - 0.5 * smoothing) != 0.0 else 0.0)",
-    # targets -1 and 1
-    "hinge": "max(0.0, 1.0 - p * t)",
-    # of log-probabilities p; 0 log 0 is 0
-    "kl_divergence": "t * (log(t) - p) if t > 0.0 else 0.0",
-}
-"""Losses that are a mean (kl_divergence: a sum over the last axis) of one expression over prediction and target."""
-
-
-@functools.cache
-def _body(kind: str) -> Expr:
-    sink = Sink()
-    tree = parse_expr(ELEMENTWISE[kind], NOWHERE, sink, exact=False)
-    sink.check()
-    assert tree is not None
-    return substitute(tree, {"p": X0, "t": X1})
-
-
-def _chosen(g: GraphBuilder, name: str, values: l1.Tensor, counted: l1.Tensor) -> l1.Tensor:
-    """The values, and 0 where `counted`, which has their first axes, is 0: losses and derivatives of 0 are finite."""
-    counts = X1.ne(0.0)
-    return g.map(name, Cond(counts, X0, Num(0.0)), (identity(values), _first_axes(counted)))
-
-
-def _first_axes(counted: l1.Tensor) -> Operand:
-    """The operand in a body over more axes than its own."""
-    return counted, tuple(range(len(counted.shape)))
-
-
-def _cross_entropy(
-    g: GraphBuilder, loss: l0.Loss, logits: l1.Tensor, target: l1.Tensor, name: str, rank: int
-) -> tuple[l1.Tensor, frozenset[str]]:
-    """-log softmax(logits)[target] per row, shifted by the largest logit (which cancels in the gradient). With
-    smoothing s the target is 1 - s there and s / classes everywhere (Szegedy et al. 2016, section 7). Scores of rows
-    whose class has weight 0 are not used."""
-    last = len(logits.shape) - 1
-    row = tuple(range(last))
-    of_class: l1.Tensor | None = None
-    if loss.class_weights:
-        classes = g.add(
-            l1.Constant(l1.Tensor(f"{name}.class_weights", (logits.shape[-1],)), loss.class_weights, loss.span)
-        )
-        of_class = g.reduce(f"{name}.weight", Cond(Ref(f"d{last}").eq(X0), X1, Num(0.0)),
-                            ((target, row), (classes, (last,))), logits, row)  # fmt: skip
-        if 0.0 in loss.class_weights:
-            logits = _chosen(g, f"{name}.weighted", logits, of_class)
-    largest = g.reduce(f"{name}.largest", X0, (identity(logits),), logits, row, combine="max", fill=-math.inf)
-    exponent = Call("exp", (X0 - X1,))
-    total = g.reduce(f"{name}.total", exponent, (identity(logits), (largest, row)), logits, row)
-    here = Ref(f"d{last}").eq(X1)
-    scalars: tuple[tuple[str, float], ...] = ()
-    chosen: Expr = Cond(here, X0, Num(0.0))
-    smoothing = dict(loss.attrs).get("smoothing", 0.0)
-    if smoothing:
-        part = Cond(here, Ref("right"), Num(0.0))
-        chosen = X0 * (part + Ref("everywhere"))
-        scalars = (("right", 1.0 - smoothing), ("everywhere", smoothing / logits.shape[-1]))
-    picked = g.reduce(f"{name}.picked", chosen, (identity(logits), (target, row)), logits, row, scalars=scalars)
-    body: Expr = Call("log", (X0,)) + X1 - X2
-    operands: list[Operand] = [identity(total), identity(largest), identity(picked)]
-    if of_class is not None:
-        body = body * X3
-        operands.append(identity(of_class))
-    each = g.map(f"{name}.rows" if last == rank else f"{name}.steps", body, operands)
-    return _mean(g, f"{name}.rows", X0, (identity(each),), each, rank), frozenset({largest.name})
-
-
-def _mean(
-    g: GraphBuilder,
-    name: str,
-    body: Expr,
-    operands: Sequence[Operand],
-    over: l1.Tensor,
-    rank: int,
-    scalars: Scalars = (),
-    summed: int = 0,
-    span: Span = NOWHERE,
-) -> l1.Tensor:
-    """The mean of an expression over all axes but the first `rank` ones; a sum over the last `summed` ones."""
-    if rank == len(over.shape):
-        whole = body == X0 and operands[0] == identity(over)
-        return over if whole else g.map(name, body, operands, like=over, scalars=scalars, span=span)
-    share = ("share", 1.0 / math.prod(over.shape[rank : len(over.shape) - summed]))
-    part = body * Ref("share")
-    return g.reduce(name, part, operands, over, tuple(range(rank)), scalars=(share, *scalars), span=span)
-
-
-def _elementwise(
-    g: GraphBuilder, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, name: str, rank: int
-) -> l1.Tensor:
-    """The mean over the elements of all but the first `rank` axes."""
-    summed = 1 if loss.kind == "kl_divergence" else 0
-    operands = (identity(prediction), identity(target))
-    weights = tuple(zip(("zero", "one"), loss.class_weights, strict=False))
-    body = _body(f"weighted_{loss.kind}" if weights else loss.kind)
-    return _mean(g, f"{name}.rows", body, operands, prediction, rank, (*loss.attrs, *weights), summed)
-
-
-def _cosine(g: GraphBuilder, prediction: l1.Tensor, target: l1.Tensor, name: str, rank: int) -> l1.Tensor:
-    """Mean over rows of 1 - p t / (|p| |t|) along the last axis; each norm at least 1e-8, as in PyTorch."""
-    keep = tuple(range(len(prediction.shape) - 1))
-    p, t = identity(prediction), identity(target)
-    dot = g.reduce(f"{name}.dot", X0 * X1, (p, t), prediction, keep)
-    pp = g.reduce(f"{name}.prediction", X0 * X0, (p,), prediction, keep)
-    tt = g.reduce(f"{name}.target", X0 * X0, (t,), target, keep)
-    floor = Num(1e-8)
-    sizes = Call("max", (Call("sqrt", (X1,)), floor)) * Call("max", (Call("sqrt", (X2,)), floor))
-    body = 1.0 - X0 / sizes
-    each = g.map(f"{name}.each", body, (identity(dot), identity(pp), identity(tt)))
-    return _mean(g, f"{name}.rows", X0, (identity(each),), each, rank)
 
 
 def _expression(
@@ -178,9 +50,9 @@ def _expression(
     body = substitute(loss.function.body, bindings)
     if counted is not None:  # the expression itself may be infinite or not differentiable at 0
         body = Cond(Ref(f"x{len(operands)}").ne(0.0), body, Num(0.0))
-        operands.append(_first_axes(counted))
+        operands.append(first_axes(counted))
     over = l1.Tensor("", tuple(shape), "real", True)
-    return _mean(g, f"{name}.rows", body, operands, over, keep, loss.attrs, span=loss.span)
+    return mean_rows(g, f"{name}.rows", body, operands, over, keep, loss.attrs, span=loss.span)
 
 
 def _rows(
@@ -209,14 +81,12 @@ def _rows(
         return _expression(g, loss, named, name, rank, counted), frozenset()
     prediction, target = named[loss.prediction], named[loss.target]
     if counted is not None:
-        prediction = _chosen(g, f"{name}.prediction.chosen", prediction, counted)
+        prediction = chosen(g, f"{name}.prediction.chosen", prediction, counted)
         if target.dtype == "real":
-            target = _chosen(g, f"{name}.target.chosen", target, counted)
-    if loss.kind == "softmax_cross_entropy":
-        return _cross_entropy(g, loss, prediction, target, name, rank)
-    if loss.kind == "cosine":
-        return _cosine(g, prediction, target, name, rank), frozenset()
-    return _elementwise(g, loss, prediction, target, name, rank), frozenset()
+            target = chosen(g, f"{name}.target.chosen", target, counted)
+    kind = LOSS_KIND[loss.kind]
+    assert kind.rows is not None
+    return kind.rows(g, loss, prediction, target, name, rank)
 
 
 def _counted(g: GraphBuilder, loss: l0.Loss, named: dict[str, l1.Tensor], rows: l1.Tensor, name: str) -> l1.Tensor:
@@ -368,11 +238,13 @@ def add_loss(
     for k, part in enumerate(found[1:], 1):
         sums |= {f"loss.{k}": part.total, f"count.{k}": part.count}
     for metric in train.metrics:
-        sums |= add_metric(g, metric, whole.terms[0][1] if whole.terms else whole, named, first.mask)
+        of = whole.terms[0][1] if whole.terms else whole
+        parts = metric_of(metric).sums(g, metric, of, named[of.prediction], named[of.target], first.mask)
+        sums |= {f"{metric}.{part}" if part else metric: total for part, total in parts.items()}
     for name, value in sums.items():
         kept = g.add(l1.Variable(l1.Tensor(f"metric.{name}", value.shape), 0.0, wide=True))
         after = g.map(f"metric.{name}.after", X0 + X1, (identity(kept), identity(value)))
         g.add(l1.Store(kept.name, after.name))
     several = train.accumulate > 1 and len(found) > 1
-    parts = _means(g, found, penalty, count) if several else ((loss, first.count),)
-    return Lost(loss, frozenset().union(*(part.constants for part in found)), parts)
+    means_of = _means(g, found, penalty, count) if several else ((loss, first.count),)
+    return Lost(loss, frozenset().union(*(part.constants for part in found)), means_of)

@@ -1,6 +1,6 @@
 """Metrics of an epoch from the sums that the program accumulated.
 
-Assumes: the sums of compiler/passes/layers/lower_metrics.py, by name without `metric.`, and `loss` and `count`.
+Assumes: the sums of metrics (compiler/losses), by name without `metric.`, and `loss` and `count`.
 Guarantees: means over the samples (with a mask: over the elements it includes); precision, recall and F1 are macro
 averages (a class that is never predicted, or has no samples, counts 0), R2 is 1 - residual / variance (nan where the
 targets do not vary), all are nan where everything is masked; a confusion matrix is kept apart, as it is not a number.
@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from compiler.losses import metric_of
+
 Sums = Mapping[str, npt.NDArray[np.float64]]
 
 
@@ -27,19 +29,13 @@ def metrics_of(sums: Sums) -> dict[str, float]:
     for key in (k for k in sums if k.partition(".")[0] == "loss"):  # the terms of a sum have counts of their own
         own = float(np.sum(sums[key.replace("loss", "count")])) or math.nan
         out["loss"] += float(np.sum(sums[key])) / own
+    parts: dict[str, dict[str, npt.NDArray[np.float64]]] = {}
     for key, value in sums.items():
-        name = key.partition(".")[0]
-        if name in ("loss", "count", "confusion") or name in out:
-            continue
-        if "." not in key:
-            out[name] = float(np.sum(value)) / count
-        elif name == "r2":
-            residual, total, square = (float(np.sum(sums[f"r2.{p}"])) for p in ("residual", "total", "square"))
-            spread = square - total * total / count
-            out[name] = 1.0 - residual / spread if spread > 0 else math.nan
-        else:
-            out[name] = _of_classes(name, sums[f"{name}.hits"], sums[f"{name}.found"], sums[f"{name}.there"])
-    return out
+        name, _, part = key.partition(".")
+        if name not in ("loss", "count"):
+            parts.setdefault(name, {})[part] = value
+    kinds = {name: metric_of(name) for name in parts}
+    return out | {n: k.value(parts[n], count) for n, k in kinds.items() if k.value is not None}
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
@@ -60,17 +56,3 @@ def confusion_of(sums: Sums) -> list[list[float]] | None:
         return None
     classes = math.isqrt(counts.size)
     return [[int(n) if n.is_integer() else n for n in row] for row in counts.reshape(classes, classes).tolist()]
-
-
-def _ratio(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
-
-
-def _of_classes(name: str, hits: npt.NDArray[np.float64], predicted: npt.NDArray[np.float64],
-                there: npt.NDArray[np.float64]) -> float:  # fmt: skip
-    precision, recall = _ratio(hits, predicted), _ratio(hits, there)
-    if name == "precision":
-        return float(precision.mean())
-    if name == "recall":
-        return float(recall.mean())
-    return float(_ratio(2 * precision * recall, precision + recall).mean())

@@ -23,21 +23,12 @@ from compiler.frontend.build.shared.readers import Reader, blocks, chosen, integ
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.tensors.network import Built, shown
-from compiler.frontend.language.training.losses import LOSS, METRIC
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.layers import KIND
 from compiler.layers.elementwise import broadcast
-
-CLASSIFYING = "softmax_cross_entropy"
-BINARY = "binary_cross_entropy"
-
-CONFUSION = "confusion"
-"""The matrix-valued metric: it cannot be monitored or expected."""
-
-_OF_CLASSES = frozenset({"accuracy", "precision", "recall", "f1"})
-_OF_NUMBERS = frozenset({"mean_absolute_error", "mean_squared_error", "r2"})
+from compiler.losses import LOSS, LOSS_KIND, METRIC, Answers, LossKind, metric_of
 
 
 def build_loss(node: Node | None, built: Built, c: Context) -> l0.Loss | None:
@@ -51,8 +42,8 @@ def build_loss(node: Node | None, built: Built, c: Context) -> l0.Loss | None:
     kind, r, at = found
     if kind == "expression":
         return _expression(r, built, at)
-    key = "logits" if kind in (CLASSIFYING, BINARY) else "prediction"
-    prediction = _reference(r.get(key), built, c, layer=True)
+    of = LOSS_KIND[kind]
+    prediction = _reference(r.get(of.scored), built, c, layer=True)
     target = _reference(r.get("target"), built, c, layer=False)
     if prediction is None or target is None:
         return None
@@ -60,12 +51,11 @@ def build_loss(node: Node | None, built: Built, c: Context) -> l0.Loss | None:
     shape = built.shapes[prediction.text]
     if shape is None or built.shapes[target.text] is None:
         return loss
-    fits = _class_target if kind == CLASSIFYING else _real_target
-    if not fits(kind, prediction, target, built, c):
+    fits = _class_target if of.answers is Answers.CLASSES else _real_target
+    if not fits(of, prediction, target, built, c):
         return None
-    settled = _with_settings(loss, r, shape)
-    whole_axes = kind in (CLASSIFYING, "cosine", "kl_divergence")
-    return None if settled is None else _with_mask(settled, r, shape[:-1] if whole_axes else shape, built)
+    settled = _with_settings(loss, of, r, shape)
+    return None if settled is None else _with_mask(settled, r, shape[:-1] if of.along else shape, built)
 
 
 def _with_mask(loss: l0.Loss, r: Reader, each: tuple[int, ...], built: Built) -> l0.Loss | None:
@@ -90,7 +80,7 @@ def _with_mask(loss: l0.Loss, r: Reader, each: tuple[int, ...], built: Built) ->
     return replace(loss, mask=mask.text, ignore=number)
 
 
-def _class_target(kind: str, prediction: Scalar, target: Scalar, built: Built, c: Context) -> bool:
+def _class_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Built, c: Context) -> bool:
     shape, wanted = built.shapes[prediction.text], built.shapes[target.text]
     declared = built.inputs[target.text]
     assert shape is not None
@@ -101,43 +91,43 @@ def _class_target(kind: str, prediction: Scalar, target: Scalar, built: Built, c
         return False
     if declared.dtype != "int32" or wanted != shape[:-1]:
         what = "the class's number" if len(shape) == 1 else "a class's number for each step"
-        message = f"the target of `{kind}` is {what}, but `{target.text}` is not"
+        message = f"the target of `{kind.name}` is {what}, but `{target.text}` is not"
         help = f"declare it with `{{shape: {shown(shape[:-1])}, dtype: int32}}`"
         c.sink.error("E0501", message, target.span, help, related)
         return False
     return True
 
 
-def _real_target(kind: str, prediction: Scalar, target: Scalar, built: Built, c: Context) -> bool:
+def _real_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Built, c: Context) -> bool:
     shape, wanted = built.shapes[prediction.text], built.shapes[target.text]
     declared = built.inputs[target.text]
     assert shape is not None and wanted is not None
     related = (Related("the input is declared here", declared.span),)
     if declared.dtype != "real":
-        message = f"the target of `{kind}` holds real numbers, but `{target.text}` whole ones"
+        message = f"the target of `{kind.name}` holds real numbers, but `{target.text}` whole ones"
         c.sink.error("E0501", message, target.span, None, related)
         return False
     if shape != wanted:
         message = f"`{prediction.text}` has the shape {shown(shape)}, but its target `{target.text}` {shown(wanted)}"
         c.sink.error("E0501", message, prediction.span, None, related)
         return False
-    if kind in ("cosine", "kl_divergence") and not shape:
-        message = f"`{kind}` works along an axis, but `{prediction.text}` is a single number"
+    if kind.along and not shape:
+        message = f"`{kind.name}` works along an axis, but `{prediction.text}` is a single number"
         c.sink.error("E0501", message, prediction.span)
         return False
     return True
 
 
-def _with_settings(loss: l0.Loss, r: Reader, shape: tuple[int, ...]) -> l0.Loss | None:
+def _with_settings(loss: l0.Loss, kind: LossKind, r: Reader, shape: tuple[int, ...]) -> l0.Loss | None:
     attrs: list[tuple[str, float]] = []
     c, before = r.c, len(r.c.sink.items)
-    for key in ("smoothing", "delta"):
-        value = r.real(key) if key in r else None
-        if value or (value is not None and loss.kind == BINARY):
+    for key in kind.settings:
+        value = r.real(key)
+        if value or (value is not None and kind.zero):
             attrs.append((key, value))
     weights = r.get("class_weights") if "class_weights" in r else None
     classes = () if weights is None else r.reals("class_weights", "each number of `class_weights`") or ()
-    count = 2 if loss.kind == BINARY else shape[-1] if shape else 1
+    count = 2 if kind.answers is Answers.YES_NO else shape[-1] if shape else 1
     given = len(weights.items) if isinstance(weights, Sequence) else count
     if given != count and weights is not None:
         message = f"`class_weights` has {given} numbers, but there are {count} classes"
@@ -229,7 +219,7 @@ def check_labels(
     """Every label must be a class with a score of the network, every word a row of its embedding."""
     for one in (loss, *(t for _, t in loss.terms)):
         shape = built.shapes.get(one.prediction)
-        if one.kind == CLASSIFYING and shape is not None:
+        if LOSS_KIND[one.kind].answers is Answers.CLASSES and shape is not None:
             has = f"`{one.prediction}` has {shape[-1]} scores, for the classes 0 to {shape[-1] - 1}"
             _within(one.target, shape[-1], "classes", has, built.places[one.prediction], data, arrays, c, one.ignore)
     for layer in built.layers:
@@ -299,18 +289,14 @@ def _metric(item: Node, loss: l0.Loss | None, built: Built, c: Context) -> str |
         if k is None:
             return None
         name = f"top_{k}"
-        if first is not None and first.kind == CLASSIFYING and classes is not None and k >= classes:
+        of_classes = first is not None and LOSS_KIND[first.kind].answers is Answers.CLASSES
+        if of_classes and classes is not None and k >= classes:
             message = f"among the {k} largest of {classes} scores is every class"
             c.sink.error("E0106", message, item.entries[0].value.span)
             return None
     if first is None or not name:
         return name or None
-    fits = {
-        CLASSIFYING: name in _OF_CLASSES or name == CONFUSION or name.startswith("top_"),
-        BINARY: name in _OF_CLASSES,
-        "expression": False,
-    }.get(first.kind, name in _OF_NUMBERS)
-    if not fits:
+    if LOSS_KIND[first.kind].answers not in metric_of(name).of:
         message = f"`{name}` cannot be measured with the loss `{first.kind}`"
         c.sink.error("E0802", message, item.span, None, (Related("the loss is chosen here", first.span),))
         return None

@@ -14,7 +14,7 @@ from compiler.frontend.build.shared.definitions import Definitions
 from compiler.frontend.build.shared.readers import Reader, real
 from compiler.frontend.build.shared.values import Context, entries_of, items_of, mapping
 from compiler.frontend.build.tensors.data import build_data, kept_of
-from compiler.frontend.build.tensors.loss import CONFUSION, build_loss, build_metrics, check_labels
+from compiler.frontend.build.tensors.loss import build_loss, build_metrics, check_labels
 from compiler.frontend.build.tensors.network import Built
 from compiler.frontend.build.tensors.optimizer import build_optimizer
 from compiler.frontend.build.watch import build_watching
@@ -22,6 +22,7 @@ from compiler.frontend.language.training.training import TRAIN
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.losses import metric_of
 
 
 def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Definitions) -> l0.Train | None:
@@ -47,7 +48,7 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
     penalties = _penalties(r, built)
     samples = min((h.shape[0] for _, h, _ in arrays.values()), default=0)
     kept = kept_of(data, samples)
-    numbers = tuple(m for m in metrics if m != CONFUSION)
+    numbers = tuple(m for m in metrics if metric_of(m).value is not None)
     watching = build_watching(r, numbers, kept > 0, optimizer, -(-(samples - kept) // batch))
     if any(i.severity == "error" for i in c.sink.items[before:]):
         return None

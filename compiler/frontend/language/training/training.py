@@ -36,8 +36,31 @@ from compiler.expr.keys.values import (
     values_map,
 )
 from compiler.frontend.language.training.data import DATA_FILE, DATA_SOURCE, FOLDER, MEMORY, SPLIT_FIELDS
-from compiler.frontend.language.training.losses import LOSS, METRIC, PENALTY
 from compiler.frontend.language.training.progress import ACCUMULATE, AVERAGE, BEST, PLATEAU, STOP, WEIGHTS
+from compiler.losses import LOSS, METRIC
+
+PENALTY = Block(
+    "penalty",
+    (
+        Field("l1", Value("a number", "1e-5", low=0), "The factor of the sum of sizes.", default=0, example="l1: 1e-5"),
+        Field("l2", Value("a number", "1e-4", low=0), "The factor of the sum of squares.", default=0,
+              example="l2: 1e-4"),
+        Field(
+            "of",
+            OneOf((
+                Reference("layer or class of weights", "weights", TEMPLATE_KEY, ("weights", "biases", "norms", "all")),
+                ListOf(Reference("layer or class of weights", "weights", TEMPLATE_KEY), low=1, example="[a, b]"),
+            )),
+            "Layers, or classes of weights: `weights`, `biases`, `norms`, `all`.",
+            default="weights",
+            example="of: weights",
+        ),
+    ),
+    doc="What large weights add to the loss.",
+    title="penalty",
+    at_least_one=("l1", "l2"),
+    example="{l2: 1e-4}",
+)  # fmt: skip
 
 _POSITIVE_NUMBER = Value("a positive number", "1", low=0, above=True)
 _WEIGHTS = Reference("layer or class of weights", "biases", TEMPLATE_KEY, ("weights", "biases", "norms", "all"))

@@ -1,50 +1,33 @@
-"""lower_metrics: metrics beside the loss, as sums over the valid rows of the batch.
+"""Metrics beside the loss, as sums over the valid rows of the batch, and the numbers of an epoch that come of them.
 
 Assumes: the loss (of a sum the first) defines prediction and target; `mask` is the weight of each row, or of each
 element of its first axes.
-Guarantees: a metric has one or more sums, by name: `accuracy`, or `f1.hits`, ...; compiler/runtime/common/metrics.py
-computes metrics from them after an epoch.
-Does not: divide.
+Guarantees: precision, recall and F1 are macro averages (a class that is never predicted, or has no samples, counts 0),
+R2 is 1 - residual / variance (nan where the targets do not vary).
+Does not: accumulate (passes/layers/lower_loss.py), or write (runtime).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
+from compiler.expr.keys.kinds import Alternative
+from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import FIRST, GraphBuilder, Operand, identity
 from compiler.ir.space import along
+from compiler.losses.kind import Answers, MetricKind, Parts
+from compiler.losses.rows import X0, X1, X2
 
-X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
+Sums = Mapping[str, l1.Tensor]
 
-
-def add_metric(
-    g: GraphBuilder, name: str, loss: l0.Loss, named: dict[str, l1.Tensor], mask: l1.Tensor
-) -> dict[str, l1.Tensor]:
-    """The sums of a metric."""
-    prediction, target = named[loss.prediction], named[loss.target]
-    if name == "accuracy" and loss.kind == "softmax_cross_entropy":
-        return {name: _accuracy(g, prediction, target, mask)}
-    if name.startswith("top_"):
-        return {name: _top(g, name, int(name.removeprefix("top_")), prediction, target, mask)}
-    if name in ("precision", "recall", "f1"):
-        if loss.kind == "binary_cross_entropy":
-            return _binary_counts(g, name, prediction, target, mask)
-        return _class_counts(g, name, prediction, target, mask)
-    if name == "confusion":
-        return {"confusion.counts": _confusion(g, prediction, target, mask)}
-    off = X0 - X1
-    if name == "r2":
-        bodies: dict[str, Expr] = {"residual": off * off, "total": X1, "square": X1 * X1}
-        return {f"r2.{part}": _mean(g, f"r2.{part}", body, prediction, target, mask) for part, body in bodies.items()}
-    plain: dict[str, Expr] = {
-        "mean_absolute_error": Call("abs", (off,)),
-        "mean_squared_error": off * off,
-        "accuracy": Cond(_same_side(X0, X1), Num(1.0), Num(0.0)),
-    }
-    return {name: _mean(g, f"{name}.sum", plain[name], prediction, target, mask)}
+# ------------------------------------------------------------------------------------------ nodes
 
 
 def _along(mask: l1.Tensor) -> Operand:
@@ -94,10 +77,6 @@ def _right(g: GraphBuilder, name: str, test: Expr, found: l1.Tensor, target: l1.
     return g.reduce(f"{name}.sum", body * Ref("share"), operands, found, (), scalars=share)
 
 
-def _accuracy(g: GraphBuilder, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor) -> l1.Tensor:
-    return _right(g, "accuracy", X0.eq(X1), _first(g, "accuracy", scores), target, mask)
-
-
 def _top(g: GraphBuilder, name: str, k: int, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor) -> l1.Tensor:
     """Rows in which fewer than k scores rank above the target's; ties rank in the order of the classes."""
     last = len(scores.shape) - 1
@@ -132,7 +111,7 @@ def _class_counts(
     rows = tuple(zip(("n", "s"), scores.shape[:-1], strict=False))
     axes = tuple(along(d) for d, _ in rows)
     for part, (operands, body) in counts.items():
-        sums[f"{name}.{part}"] = g.add(
+        sums[part] = g.add(
             l1.Contract(
                 l1.Tensor(f"{name}.{part}", (classes,)),
                 (("k", classes), *rows),
@@ -176,6 +155,146 @@ def _binary_counts(
     found, there = X0 > 0.0, X1 > 0.5
     tests: dict[str, Expr] = {"hits": found & there, "found": found, "there": there}
     return {
-        f"{name}.{part}": _mean(g, f"{name}.{part}", Cond(test, Num(1.0), Num(0.0)), scores, target, mask)
+        part: _mean(g, f"{name}.{part}", Cond(test, Num(1.0), Num(0.0)), scores, target, mask)
         for part, test in tests.items()
     }
+
+
+# ------------------------------------------------------------------------------------------ numbers of an epoch
+
+
+def _ratio(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+
+
+def _precision(parts: Parts) -> npt.NDArray[np.float64]:
+    return _ratio(parts["hits"], parts["found"])
+
+
+def _recall(parts: Parts) -> npt.NDArray[np.float64]:
+    return _ratio(parts["hits"], parts["there"])
+
+
+def _f1(parts: Parts, count: float) -> float:
+    precision, recall = _precision(parts), _recall(parts)
+    return float(_ratio(2 * precision * recall, precision + recall).mean())
+
+
+def _r2(parts: Parts, count: float) -> float:
+    residual, total, square = (float(np.sum(parts[p])) for p in ("residual", "total", "square"))
+    spread = square - total * total / count
+    return 1.0 - residual / spread if spread > 0 else math.nan
+
+
+# ------------------------------------------------------------------------------------------ the metrics
+
+_CLASSES = frozenset({Answers.CLASSES})
+_CHOICES = frozenset({Answers.CLASSES, Answers.YES_NO})
+_NUMBERS = frozenset({Answers.NUMBERS})
+
+
+def _mean_of(body: Expr) -> Callable[..., Sums]:
+    """The sums of a metric that is the mean of an expression over prediction `x0` and target `x1`."""
+
+    def sums(
+        g: GraphBuilder, name: str, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
+    ) -> Sums:
+        return {"": _mean(g, f"{name}.sum", body, prediction, target, mask)}
+
+    return sums
+
+
+def _of_classes(prediction: l1.Tensor, target: l1.Tensor) -> bool:
+    """Whether the target is the number of a class; else it has an answer for each score."""
+    return len(target.shape) < len(prediction.shape)
+
+
+def _accuracies(
+    g: GraphBuilder, name: str, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
+) -> Sums:
+    if _of_classes(prediction, target):
+        return {"": _right(g, name, X0.eq(X1), _first(g, name, prediction), target, mask)}
+    right = Cond(_same_side(X0, X1), Num(1.0), Num(0.0))
+    return _mean_of(right)(g, name, loss, prediction, target, mask)
+
+
+def _counts(
+    g: GraphBuilder, name: str, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
+) -> Sums:
+    counts = _class_counts if _of_classes(prediction, target) else _binary_counts
+    return counts(g, name, prediction, target, mask)
+
+
+def _top_sums(
+    g: GraphBuilder, name: str, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
+) -> Sums:
+    return {"": _top(g, name, int(name.removeprefix("top_")), prediction, target, mask)}
+
+
+def _matrix(
+    g: GraphBuilder, name: str, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
+) -> Sums:
+    return {"counts": _confusion(g, prediction, target, mask)}
+
+
+def _moments(
+    g: GraphBuilder, name: str, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
+) -> Sums:
+    off = X0 - X1
+    bodies: dict[str, Expr] = {"residual": off * off, "total": X1, "square": X1 * X1}
+    return {part: _mean(g, f"{name}.{part}", body, prediction, target, mask) for part, body in bodies.items()}
+
+
+METRICS: tuple[MetricKind, ...] = (
+    MetricKind(
+        "accuracy", "The part of the samples whose largest score is that of the right class.", _CHOICES, _accuracies
+    ),
+    MetricKind(
+        "precision",
+        "Right ones among those taken for a class, mean over the classes.",
+        _CHOICES,
+        _counts,
+        lambda parts, count: float(_precision(parts).mean()),
+    ),
+    MetricKind(
+        "recall",
+        "Those found among the samples of a class, mean over the classes.",
+        _CHOICES,
+        _counts,
+        lambda parts, count: float(_recall(parts).mean()),
+    ),
+    MetricKind("f1", "The harmonic mean of precision and recall, mean over the classes.", _CHOICES, _counts, _f1),
+    MetricKind(
+        "confusion",
+        "How often a class (row) was taken for another (column), in `confusion.jsonl` and as a plot.",
+        _CLASSES,
+        _matrix,
+        None,
+    ),
+    MetricKind(
+        "mean_absolute_error",
+        "The mean over all elements of the size of the difference.",
+        _NUMBERS,
+        _mean_of(Call("abs", (X0 - X1,))),
+    ),
+    MetricKind(
+        "mean_squared_error",
+        "The mean over all elements of the squared difference.",
+        _NUMBERS,
+        _mean_of((X0 - X1) * (X0 - X1)),
+    ),
+    MetricKind("r2", "The part of the targets' variance that is explained.", _NUMBERS, _moments, _r2),
+    MetricKind(
+        "top",
+        "",
+        _CLASSES,
+        _top_sums,
+        number=Alternative(
+            "top",
+            POSITIVE,
+            "The part of the samples whose right class is among the so many largest scores; called `top_5`.",
+            example="{top: 5}",
+        ),
+    ),
+)
+"""In the order of the reference."""

@@ -1,0 +1,133 @@
+"""The losses and metrics of the language, in the order of its reference; one file per family.
+
+Language, frontend, passes and runtime derive their handling of losses and metrics from these objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from compiler.expr.keys.kinds import (
+    Alternative,
+    Block,
+    Choice,
+    Expression,
+    Field,
+    Kind,
+    Later,
+    ListOf,
+    OneKey,
+    OneOf,
+    Option,
+)
+from compiler.expr.keys.values import NUMBER
+from compiler.losses.classes import SOFTMAX_CROSS_ENTROPY
+from compiler.losses.keys import MASK
+from compiler.losses.kind import Answers, LossKind, MetricKind
+from compiler.losses.metrics import METRICS
+from compiler.losses.numbers import (
+    BINARY_CROSS_ENTROPY,
+    COSINE,
+    HINGE,
+    HUBER,
+    KL_DIVERGENCE,
+    MEAN_ABSOLUTE_ERROR,
+    MEAN_SQUARED_ERROR,
+)
+
+__all__ = ["LOSS", "LOSSES", "LOSS_KIND", "METRIC", "METRICS", "Answers", "LossKind", "MetricKind", "metric_of"]
+
+
+def _loss() -> Kind:
+    return LOSS
+
+
+_EXPRESSION = LossKind(
+    Alternative(
+        "expression",
+        Block(
+            "loss",
+            (
+                Field(
+                    "value",
+                    Expression("(out - y) ** 2 * (2 if y > out else 1)"),
+                    "An expression over layers, network inputs and `params`; its mean over all elements is the loss.",
+                    required=True,
+                    example="value: (out - y) ** 2 * (2 if y > out else 1)",
+                ),
+                MASK,
+            ),
+            title="expression_loss",
+            example="{value: (out - y) ** 2}",
+        ),
+        "A loss of your own.",
+        example="{expression: {value: (out - y) ** 2}}",
+    ),
+    Answers.OWN,
+    synonyms=("custom",),
+)
+
+_SUM = LossKind(
+    Alternative(
+        "sum",
+        ListOf(
+            Block(
+                "term",
+                (
+                    Field("weight", NUMBER, "The factor of the term.", default=1, example="weight: 0.5"),
+                    Field(
+                        "loss",
+                        Later("loss", _loss),
+                        "The term.",
+                        required=True,
+                        example="loss: {mean_squared_error: {prediction: out, target: y}}",
+                    ),
+                ),
+                title="loss_term",
+                example="{weight: 0.5, loss: {...}}",
+            ),
+            low=1,
+            example="[{loss: {...}}, {weight: 0.5, loss: {...}}]",
+        ),
+        "Several losses, each with a weight. Metrics are those of the first.",
+        example="{sum: [{loss: {...}}, {weight: 0.5, loss: {...}}]}",
+    ),
+    Answers.OWN,
+)
+
+LOSSES: Final[tuple[LossKind, ...]] = (
+    SOFTMAX_CROSS_ENTROPY, BINARY_CROSS_ENTROPY, MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, HINGE, KL_DIVERGENCE,
+    COSINE, _EXPRESSION, _SUM,
+)  # fmt: skip
+
+LOSS_KIND: Final[Mapping[str, LossKind]] = MappingProxyType({k.name: k for k in LOSSES})
+"""By name."""
+
+LOSS: Final = OneKey(
+    "loss",
+    tuple(k.keys for k in LOSSES),
+    title="loss",
+    doc="What training makes small; the mean over the batch.",
+    elsewhere={word: f"`{k.name}`" for k in LOSSES for word in k.synonyms},
+)
+
+METRIC: Final[Kind] = OneOf(
+    (
+        Choice("metric", tuple(Option(m.name, m.doc) for m in METRICS if m.number is None)),
+        OneKey(
+            "metric",
+            tuple(m.number for m in METRICS if m.number is not None),
+            title="metric_with_value",
+            doc="A metric that needs a number.",
+        ),
+    )
+)
+
+_METRIC: Final[Mapping[str, MetricKind]] = MappingProxyType({m.name: m for m in METRICS})
+
+
+def metric_of(name: str) -> MetricKind:
+    """The metric of a name, that of one with a number too: `top_5`."""
+    return _METRIC.get(name) or _METRIC[name.rpartition("_")[0]]

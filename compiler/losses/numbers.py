@@ -1,0 +1,152 @@
+"""Losses of numbers of one shape: a mean over elements of one expression, and the cosine."""
+
+from __future__ import annotations
+
+import functools
+
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+from compiler.core.errors import Sink
+from compiler.core.source import NOWHERE
+from compiler.expr.ast import Call, Expr, Num, substitute
+from compiler.expr.keys.kinds import Alternative, Block, Field, ListOf, Value
+from compiler.expr.parse import parse_expr
+from compiler.ir.level1.builder import GraphBuilder, identity
+from compiler.losses.keys import LOGITS, MASK, SMOOTHING, TARGET, compared
+from compiler.losses.kind import Answers, LossKind, Rows
+from compiler.losses.rows import X0, X1, X2, mean_rows
+
+
+@functools.cache
+def _body(text: str) -> Expr:
+    sink = Sink()
+    tree = parse_expr(text, NOWHERE, sink, exact=False)
+    sink.check()
+    assert tree is not None
+    return substitute(tree, {"p": X0, "t": X1})
+
+
+def elementwise(
+    keys: Alternative,
+    text: str,
+    *synonyms: str,
+    weighted: str = "",
+    along: bool = False,
+    answers: Answers = Answers.NUMBERS,
+) -> LossKind:
+    """A loss that is the mean of `text`, an expression over prediction `p`, target `t` and the settings; with class
+    weights (`zero`, `one`) that of `weighted`. `along`: summed over the last axis."""
+
+    def rows(g: GraphBuilder, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, name: str, rank: int) -> Rows:
+        operands = (identity(prediction), identity(target))
+        weights = tuple(zip(("zero", "one"), loss.class_weights, strict=False))
+        body, scalars = _body(weighted if weights else text), (*loss.attrs, *weights)
+        return mean_rows(g, f"{name}.rows", body, operands, prediction, rank, scalars, int(along)), frozenset()
+
+    return LossKind(keys, answers, rows, along, synonyms=synonyms)
+
+
+def _cosine(g: GraphBuilder, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, name: str, rank: int) -> Rows:
+    """Mean over rows of 1 - p t / (|p| |t|) along the last axis; each norm at least 1e-8, as in PyTorch."""
+    keep = tuple(range(len(prediction.shape) - 1))
+    p, t = identity(prediction), identity(target)
+    dot = g.reduce(f"{name}.dot", X0 * X1, (p, t), prediction, keep)
+    pp = g.reduce(f"{name}.prediction", X0 * X0, (p,), prediction, keep)
+    tt = g.reduce(f"{name}.target", X0 * X0, (t,), target, keep)
+    floor = Num(1e-8)
+    sizes = Call("max", (Call("sqrt", (X1,)), floor)) * Call("max", (Call("sqrt", (X2,)), floor))
+    body = 1.0 - X0 / sizes
+    each = g.map(f"{name}.each", body, (identity(dot), identity(pp), identity(tt)))
+    return mean_rows(g, f"{name}.rows", X0, (identity(each),), each, rank), frozenset()
+
+
+BINARY_CROSS_ENTROPY = elementwise(
+    Alternative(
+        "binary_cross_entropy",
+        Block(
+            "loss",
+            (
+                LOGITS,
+                TARGET,
+                SMOOTHING,
+                Field(
+                    "class_weights",
+                    ListOf(Value("a number", "1", low=0), low=2, high=2, example="[1, 5]"),
+                    "A factor for what a target of 0 adds, and one for 1; the mean is still over all elements.",
+                    example="class_weights: [1, 5]",
+                ),
+                MASK,
+            ),
+            title="binary_cross_entropy",
+            elsewhere={
+                "prediction": "`logits`",
+                "label": "`target`",
+                "label_smoothing": "`smoothing`",
+                "pos_weight": "`class_weights: [1, ...]`",
+            },
+            example="{logits: score, target: label}",
+        ),
+        "Cross-entropy of yes-or-no questions: scores (before the sigmoid) and targets of 0 to 1, of one shape.",
+        example="{binary_cross_entropy: {logits: score, target: label}}",
+    ),
+    # log(1 + exp(p)) - p t, for scores p
+    "softplus(p) - p * (t * (1 - smoothing) + 0.5 * smoothing)",
+    *("bce", "bce_loss", "bce_with_logits_loss", "binary_crossentropy"),
+    # a class of weight 0 is excluded
+    weighted="(one * (t * (1 - smoothing) + 0.5 * smoothing) * softplus(-p)"
+    " if one * (t * (1 - smoothing) + 0.5 * smoothing) != 0.0 else 0.0)"
+    " + (zero * (1 - t * (1 - smoothing) - 0.5 * smoothing) * softplus(p)"
+    " if zero * (1 - t * (1 - smoothing) - 0.5 * smoothing) != 0.0 else 0.0)",
+    answers=Answers.YES_NO,
+)
+
+MEAN_SQUARED_ERROR = elementwise(
+    compared("mean_squared_error", "The mean over all elements of the squared difference."),
+    "(p - t) * (p - t)",
+    *("mse", "l2", "mse_loss"),
+)
+
+MEAN_ABSOLUTE_ERROR = elementwise(
+    compared("mean_absolute_error", "The mean over all elements of the size of the difference."),
+    "abs(p - t)",
+    *("mae", "l1", "l1_loss"),
+)
+
+HUBER = elementwise(
+    compared(
+        "huber",
+        "Squares of small differences, and the size of large ones (Huber 1964).",
+        Field(
+            "delta",
+            Value("a positive number", "1", low=0, above=True),
+            "The difference from which on it is a straight line.",
+            default=1,
+            example="delta: 1",
+        ),
+    ),
+    "0.5 * (p - t) * (p - t) if abs(p - t) <= delta else delta * (abs(p - t) - 0.5 * delta)",
+    *("smooth_l1", "smooth_l1_loss", "huber_loss"),
+)
+
+HINGE = elementwise(
+    compared("hinge", "The hinge max(0, 1 - prediction * target), for targets of -1 and 1."), "max(0.0, 1.0 - p * t)"
+)
+
+KL_DIVERGENCE = elementwise(
+    compared(
+        "kl_divergence",
+        "The divergence of the target's probabilities from the prediction's, which are given as logarithms "
+        "(`log_softmax`); summed over the last axis.",
+    ),
+    "t * (log(t) - p) if t > 0.0 else 0.0",  # 0 log 0 is 0
+    *("kl", "kl_div_loss"),
+    along=True,
+)
+
+COSINE = LossKind(
+    compared("cosine", "One less the cosine of the angle between prediction and target along the last axis."),
+    Answers.NUMBERS,
+    _cosine,
+    along=True,
+    synonyms=("cosine_similarity",),
+)

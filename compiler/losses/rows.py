@@ -1,0 +1,49 @@
+"""Nodes that several losses and metrics are made of.
+
+Assumes: (batch, ...) tensors; rows are the first axis, or the first `rank` ones.
+Guarantees: excluded elements are excluded by a select: they may be infinite or NaN.
+Does not: know any loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import compiler.ir.level1.graph as l1
+from compiler.core.source import NOWHERE, Span
+from compiler.expr.ast import Cond, Expr, Num, Ref
+from compiler.ir.level1.builder import GraphBuilder, Operand, Scalars, identity
+
+X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
+
+
+def chosen(g: GraphBuilder, name: str, values: l1.Tensor, counted: l1.Tensor) -> l1.Tensor:
+    """The values, and 0 where `counted`, which has their first axes, is 0: losses and derivatives of 0 are finite."""
+    counts = X1.ne(0.0)
+    return g.map(name, Cond(counts, X0, Num(0.0)), (identity(values), first_axes(counted)))
+
+
+def first_axes(counted: l1.Tensor) -> Operand:
+    """The operand in a body over more axes than its own."""
+    return counted, tuple(range(len(counted.shape)))
+
+
+def mean_rows(
+    g: GraphBuilder,
+    name: str,
+    body: Expr,
+    operands: Sequence[Operand],
+    over: l1.Tensor,
+    rank: int,
+    scalars: Scalars = (),
+    summed: int = 0,
+    span: Span = NOWHERE,
+) -> l1.Tensor:
+    """The mean of an expression over all axes but the first `rank` ones; a sum over the last `summed` ones."""
+    if rank == len(over.shape):
+        whole = body == X0 and operands[0] == identity(over)
+        return over if whole else g.map(name, body, operands, like=over, scalars=scalars, span=span)
+    share = ("share", 1.0 / math.prod(over.shape[rank : len(over.shape) - summed]))
+    part = body * Ref("share")
+    return g.reduce(name, part, operands, over, tuple(range(rank)), scalars=(share, *scalars), span=span)
