@@ -152,13 +152,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Loss:
-    """Means over the samples. kind: softmax_cross_entropy (prediction = logits, target = class index) |
-    binary_cross_entropy (logits) | mean_squared_error | mean_absolute_error | huber | hinge | kl_divergence | cosine |
-    expression | sum. `attrs`: numbers (smoothing, delta). `class_weights`: one per class, or (). An expression has its
-    body in `function` and reads `inputs`; a sum has `terms` with their weights, and the first one's prediction and
-    target. `target` is "" where there is none. `mask`: an input whose shape is that of a sample's losses, or its first
-    axes; what it is 0 for does not count, and the mean is over what counts. `ignore`: the number of a class that does
-    not count."""
+    """Means over the samples. kind: the name of a LossKind (compiler/losses). `attrs`: its numbers.
+    `class_weights`: one per class, or (). An expression has its body in `function` and reads `inputs`; a sum has
+    `terms` with their weights, and the first one's prediction and target. `target` is "" where there is none.
+    `mask`: an input whose shape is that of a sample's losses, or its first axes; what it is 0 for does not count,
+    and the mean is over what counts. `ignore`: the number of a class that does not count."""
 
     kind: str
     prediction: str
