@@ -120,6 +120,15 @@ def _one_part(_: Any) -> Any:
     return lambda program: (whole_of(program),)
 
 
+def _own_name(shared_name: Any) -> Any:
+    return lambda template, contract: f"{shared_name(template, contract)}_{template.index}"
+
+
+def _stored(_: Any) -> Any:
+    """Rows for every rule whose file does not say how its connections are held."""
+    return lambda family: "sparse" if family.storage == "auto" else family.storage
+
+
 _EVENTS = "backends.cpu.kernels.propagate"
 _TENSORS = "compiler.passes.kernels.lower_tensors"
 STRATEGIES = (
@@ -233,6 +242,12 @@ MUTANTS = (
         (f"{PASSES}::test_case[freeze_learning.frozen]",),
     ),
     Mutant(
+        "pairs that follow from positions are not stored",
+        ("compiler.passes.relations.relations:storage_of",),
+        _stored,
+        (f"{TEXTS}::test_pairs_that_follow_from_positions_are_not_stored",),
+    ),
+    Mutant(
         "expressions are simplified",
         ("compiler.expr.simplify:simplify",),
         _argument(0),
@@ -270,6 +285,12 @@ MUTANTS = (
         ("backends.cuda.emit.emit:numbers_of",),
         _always(None),
         ("tests/unit/test_cuda_emit.py",),
+    ),
+    Mutant(
+        "products share kernels",
+        ("backends.cuda.kernels.contract:shared_name",),
+        _own_name,
+        (f"{TEXTS}::test_products_of_several_templates_are_one_kernel",),
     ),
     Mutant(
         "translation units",

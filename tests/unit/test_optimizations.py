@@ -3,6 +3,7 @@ lost (scripts/mutants.py)."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from backends.registry import backend
 from compiler.frontend.load import load_model
-from compiler.ir.level2.program import Contract, Merged
+from compiler.ir.level2.program import Contract, Dense, Merged, OneToOne, Propagate, Toeplitz
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import place
 from compiler.passes.pipeline.lower import lower
@@ -88,11 +89,16 @@ def test_tensors_share_memory() -> None:
         ("cuba", "cuda", "nl_two"),  # points of a thread
         ("cuba", "cuda", "nl_wave"),
         ("lstm", "cuda", "nl_chained("),
-        ("lenet5", "cuda", "switch (nl_group)"),  # products of several templates in one kernel
     ],
 )
 def test_the_text_has_it(name: str, target: str, what: str) -> None:
     assert what in backend(target).emit(program(name, target))
+
+
+def test_products_of_several_templates_are_one_kernel() -> None:
+    text = backend("cuda").emit(program("lenet5", "cuda"))
+    groups = re.findall(r"switch \(nl_group\) \{([^}]*)\}", text)
+    assert max(g.count("case ") for g in groups) > 1
 
 
 @pytest.mark.parametrize("what", ["each_0_ = ", "nl_words(words, weight_key_"])
@@ -100,3 +106,28 @@ def test_synapses_share_what_is_one_for_a_spike_and_draw_many_at_once(tmp_path: 
     (tmp_path / "model.yaml").write_text(SYNAPSES, encoding="utf-8")
     cpu = backend("cpu")
     assert what in cpu.emit(lower(load_model(tmp_path / "model.yaml"), cpu.capabilities).merged)
+
+
+POSITIONS = """\
+language: 1
+name: positions
+neurons:
+  cell: {state: {v: 0}, inputs: {g: {}}, update: [v = 0.9 * v + g], spike: {when: v > 1, reset: [v = 0]}}
+populations: {p: {neuron: cell, shape: [5, 5]}, q: {neuron: cell, shape: [5, 5]}}
+projections: {c: {from: p, to: q, connect: RULE, deliver: {into: g, weight: 0.5}}}
+simulate: {dt: 1 ms, duration: 5 ms, seed: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "relation"),
+    [
+        ("{all_to_all: {}}", Dense),
+        ("{one_to_one: {}}", OneToOne),
+        ("{conv2d: {kernel: 3, padding: 1}}", Toeplitz),
+    ],
+)
+def test_pairs_that_follow_from_positions_are_not_stored(tmp_path: Path, rule: str, relation: type) -> None:
+    (tmp_path / "model.yaml").write_text(POSITIONS.replace("RULE", rule), encoding="utf-8")
+    found = lower(load_model(tmp_path / "model.yaml"), backend("cpu").capabilities).merged
+    assert {type(t.body.relation) for t in found.templates if isinstance(t.body, Propagate)} == {relation}
