@@ -12,25 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compiler.expr.keys.kinds import (
-    Alternative,
-    Block,
-    Choice,
-    Constant,
-    Expression,
-    Field,
-    Flag,
-    Kind,
-    ListOf,
-    MapOf,
-    OneKey,
-    Pattern,
-    Reference,
-    ScalarKind,
-    Statement,
-    Text,
-    Value,
-)
+import compiler.expr.keys.kinds as spec
 from compiler.expr.units import UNITS
 from compiler.frontend.schema.json_schema import hover
 from compiler.frontend.yaml.tree import Mapping
@@ -64,10 +46,10 @@ def complete(cursor: Cursor, text: str, at: int, scope: Scope) -> list[Offer]:
     if cursor.mode in ("key", "either"):
         found += _keys(cursor, kinds, scope, at, text)
     elif cursor.mode == "value":  # of a map, only one that makes a choice begins here
-        found += _keys(cursor, tuple(k for k in kinds if isinstance(k, OneKey)), scope, at, text)
+        found += _keys(cursor, tuple(k for k in kinds if isinstance(k, spec.OneKey)), scope, at, text)
     if cursor.mode == "item":
         outer = kinds_at(cursor.path[:-1], scope.root)
-        items = tuple(flat(k.item for k in outer if isinstance(k, ListOf)))
+        items = tuple(flat(k.item for k in outer if isinstance(k, spec.ListOf)))
         for offer in _keys(cursor, items, scope, at, text):
             found.append(Offer(offer.label, f"- {offer.insert}", offer.start, offer.what, offer.detail, offer.doc))
     if cursor.mode in ("value", "either"):
@@ -77,13 +59,13 @@ def complete(cursor: Cursor, text: str, at: int, scope: Scope) -> list[Offer]:
     return [o for o in offers if o.what != "key"] if bare else offers
 
 
-def _keys(cursor: Cursor, kinds: tuple[Kind, ...], scope: Scope, at: int, text: str) -> Iterator[Offer]:
+def _keys(cursor: Cursor, kinds: tuple[spec.Kind, ...], scope: Scope, at: int, text: str) -> Iterator[Offer]:
     node = node_at(cursor.path, scope.root)
     there = {e.name for e in node.entries if e.key.span.start != cursor.start} if isinstance(node, Mapping) else set()
     written = text[at : at + 1] == ":"
 
-    def offer(name: str, kind: Kind | None, detail: str, doc: str) -> Offer:
-        inline = cursor.flow or kind is None or any(isinstance(k, ScalarKind) for k in flat((kind,)))
+    def offer(name: str, kind: spec.Kind | None, detail: str, doc: str) -> Offer:
+        inline = cursor.flow or kind is None or any(isinstance(k, spec.ScalarKind) for k in flat((kind,)))
         insert = name if written else f"{name}: " if inline else f"{name}:"
         if cursor.mode == "value" or (cursor.flow and cursor.mode == "either"):
             insert = f"{{{name}: "
@@ -95,57 +77,59 @@ def _keys(cursor: Cursor, kinds: tuple[Kind, ...], scope: Scope, at: int, text: 
                 yield offer(name, value, detail, doc)
 
 
-def _names(kind: Kind, cursor: Cursor, scope: Scope, there: set[str]) -> Iterator[tuple[str, Kind | None, str, str]]:
+def _names(
+    kind: spec.Kind, cursor: Cursor, scope: Scope, there: set[str]
+) -> Iterator[tuple[str, spec.Kind | None, str, str]]:
     """The keys of a kind of map in which `there` are: name, kind of the value, detail and documentation."""
     match kind:
-        case Block():
+        case spec.Block():
             excluded = {k for group in kind.one_of if there.intersection(group) for k in group}
             fields = (f for f in kind.fields if f.supported and f.name not in excluded)
             yield from ((f.name, f.kind, "required" if f.required else "", hover(f)) for f in fields)
-        case OneKey() if not there:
+        case spec.OneKey() if not there:
             yield from ((a.name, a.kind, kind.noun, _doc(a)) for a in kind.alternatives if a.supported)
             own = scope.names("optimizers") if kind.own is not None and kind.noun == "optimizer" else ()
             yield from ((name, kind.own, kind.noun, "") for name in own)
-        case MapOf():
+        case spec.MapOf():
             yield from ((name, kind.value, detail, "") for name, detail in scope.keys(cursor.path).items())
 
 
-def _values(cursor: Cursor, kinds: tuple[Kind, ...], scope: Scope, word: str, at: int) -> Iterator[Offer]:
+def _values(cursor: Cursor, kinds: tuple[spec.Kind, ...], scope: Scope, word: str, at: int) -> Iterator[Offer]:
     for kind in kinds:
         for value, detail, doc in _words(kind):
             yield Offer(value, value, cursor.start, "word", detail, doc)
         match kind:
-            case Reference(to, _, _, known):
+            case spec.Reference(to, _, _, known):
                 names = scope.references(to, cursor.path) | {k: to for k in known}
                 for name, detail in names.items():
                     yield Offer(name, name, cursor.start, "name", detail)
-            case Pattern("a variable"):
+            case spec.Pattern("a variable"):
                 for name, detail in scope.references("variable", cursor.path).items():
                     yield Offer(name, name, cursor.start, "name", detail)
-            case Expression() | Statement() | Value():
+            case spec.Expression() | spec.Statement() | spec.Value():
                 yield from _in_expression(kind, cursor, scope, word, at)
-            case ListOf() if cursor.mode == "either" and not cursor.flow:
+            case spec.ListOf() if cursor.mode == "either" and not cursor.flow:
                 yield Offer("-", "- ", cursor.start, "word", "an item")
 
 
-def _words(kind: Kind) -> Iterator[tuple[str, str, str]]:
+def _words(kind: spec.Kind) -> Iterator[tuple[str, str, str]]:
     """The words that a kind of value chooses from: word, detail and documentation."""
     match kind:
-        case Choice():
+        case spec.Choice():
             yield from ((o.value, kind.noun, o.doc) for o in kind.options if o.supported)
-        case Flag():
+        case spec.Flag():
             yield from (("true", "", ""), ("false", "", ""))
-        case Constant(value):
+        case spec.Constant(value):
             yield str(value), "", ""
-        case OneKey(bare=True):
-            free = (a for a in kind.alternatives if not (isinstance(a.kind, Block) and a.kind.required))
+        case spec.OneKey(bare=True):
+            free = (a for a in kind.alternatives if not (isinstance(a.kind, spec.Block) and a.kind.required))
             yield from ((a.name, kind.noun, _doc(a)) for a in free if a.supported)
-        case Text("a unit"):
+        case spec.Text("a unit"):
             yield from ((name, "unit", "") for name in UNITS)
 
 
 def _in_expression(
-    kind: Expression | Statement | Value, cursor: Cursor, scope: Scope, word: str, at: int
+    kind: spec.Expression | spec.Statement | spec.Value, cursor: Cursor, scope: Scope, word: str, at: int
 ) -> Iterator[Offer]:
     """The names that the last word of an expression may be."""
     last = _WORD.search(word)
@@ -156,5 +140,5 @@ def _in_expression(
         yield Offer(name, name, start, "name", detail)
 
 
-def _doc(a: Alternative) -> str:
-    return hover(Field(a.name, a.kind, a.doc, example=a.example))
+def _doc(a: spec.Alternative) -> str:
+    return hover(spec.Field(a.name, a.kind, a.doc, example=a.example))

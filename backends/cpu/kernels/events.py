@@ -11,11 +11,10 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.connect_template_args import formal_names, given, lines_of, names_again
-from backends.c_family.cprint import Body, Element, Line, Symbol, indent
-from backends.cpu.kernels.kernel import Kernel, offset
+from backends.c_family.cprint import Line, indent
+from backends.c_family.record_trace import sample_of
+from backends.cpu.kernels.kernel import Kernel
 from backends.cpu.kernels.skeletons import render
-from compiler.expr.ast import refs
-from compiler.ir.space import DType
 
 _DEGREES: Final = ("nl__draw", "nl__shuffle_rounds", "nl__shuffled")
 DRAWING: Final = {"fixed_probability": ("nl__draw",), "rewire": ("nl__draw",)} | dict.fromkeys(
@@ -52,37 +51,17 @@ def emit_scheduled(k: Kernel, e: l2.EmitScheduled) -> list[Line]:
 
 
 def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Line]:
-    """One sample of every member; the value may read several arrays at the member's index `i`."""
-    names = formal_names(k)
-    scope, i = dict(k.scope), k.namer.own("i")
-    scope["i"] = Symbol(i, DType.I64)
-    early: list[Line] = []
-    if "ring_slots" in scope:
-        slot = k.namer.fresh("slot")
-        early.append(Line(f"const nl_i64 {slot} = nl_slot(step, {scope['ring_slots'].text});"))
-        scope["slot"] = Symbol(slot, DType.I64)
-    elements = {
-        f.name: Element(f"{k.pointers[f.name]}[{offset(f.access, lambda n: scope[n].text)}]", f.dtype, f.mode)
-        for f in k.template.formals
-        if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided)
-    }
-    body = Body(k.printer, scope, elements, k.namer)
-    loads = body.load(refs(r.value))
-    value = k.printer.expr(r.value, body.scope, k.formal("buffer").dtype)
-    j, sample = k.namer.fresh("j"), k.namer.fresh("sample")
-    m, used, capacity = names["m"], names["used"], names["capacity"]
+    """One sample of every member."""
+    x = sample_of(k, r)
     return [
-        *early,
-        Line(f"const nl_i64 {sample} = {used}[0];"),
-        Line(f"if ({sample} >= {capacity}) {{"),
+        *x.first,
+        Line(f"if ({x.sample} >= {x.capacity}) {{"),
         Line("nl_overflow(ctx);", 1),
         Line("continue;", 1),
         Line("}"),
-        Line(f"for (nl_i64 {j} = 0; {j} < {m}; {j}++) {{"),
-        Line(f"const nl_i64 {i} = {names['members']}[{j}];", 1),
-        *indent(loads),
-        Line(f"{names['buffer']}[{sample} * {m} + {j}] = {value};", 1, k.template.span),
+        Line(f"for (nl_i64 {x.j} = 0; {x.j} < {x.m}; {x.j}++) {{"),
+        *indent(x.each),
         Line("}"),
-        Line(f"{used}[0] = {sample} + 1;"),
-        Line(f"if ({sample} + 2 >= {capacity}) ctx->full = 1;"),
+        Line(f"{x.used}[0] = {x.sample} + 1;"),
+        Line(f"if ({x.sample} + 2 >= {x.capacity}) ctx->full = 1;"),
     ]

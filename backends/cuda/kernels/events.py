@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, offset
+from backends.c_family.access import Kernel
 from backends.c_family.connect_template_args import formal_names, given, lines_of, names_again
-from backends.c_family.cprint import Body, Element, Line, Symbol
+from backends.c_family.cprint import Line
+from backends.c_family.record_trace import sample_of
 from backends.cuda.kernels.kernel import Function, each_element
 from backends.cuda.kernels.skeletons import render
-from compiler.expr.ast import refs
-from compiler.ir.space import DType
 
 DRAWING: Final = {"fixed_probability": ("nl__draw",), "rewire": ("nl__draw",)} | dict.fromkeys(
     ("fixed_total", "fixed_indegree", "fixed_outdegree"), ("nl__draw", "nl__shuffled_once")
@@ -60,44 +59,16 @@ def emit_scheduled(k: Kernel) -> list[Function]:
 
 
 def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Function]:
-    """One sample of every member; the value may read several arrays at the member's index `i`. The last block to finish
-    counts the sample: all others have read the counter by then."""
-    names = formal_names(k)
-    scope, i = dict(k.scope), k.namer.own("i")
-    scope["i"] = Symbol(i, DType.I64)
-    first: list[Line] = []
-    if "ring_slots" in scope:
-        slot = k.namer.fresh("slot")
-        first.append(Line(f"const nl_i64 {slot} = nl_slot(step, {scope['ring_slots'].text});"))
-        scope["slot"] = Symbol(slot, DType.I64)
-    elements = {
-        f.name: Element(f"{k.pointers[f.name]}[{offset(f.access, lambda n: scope[n].text)}]", f.dtype, f.mode)
-        for f in k.template.formals
-        if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided)
-    }
-    body = Body(k.printer, scope, elements, k.namer)
-    loads = body.load(refs(r.value))
-    value = k.printer.expr(r.value, body.scope, k.formal("buffer").dtype)
-    j, sample = k.namer.fresh("j"), k.namer.fresh("sample")
-    m, used, capacity = names["m"], names["used"], names["capacity"]
-    inner = [
-        Line(f"const nl_i64 {i} = {names['members']}[{j}];"),
-        *loads,
-        Line(f"{names['buffer']}[{sample} * {m} + {j}] = {value};", span=k.template.span),
-    ]
-    return [
-        Function(
-            "",
-            (
-                *first,
-                Line(f"const nl_i64 {sample} = {used}[0];"),
-                Line(f"if ({sample} >= {capacity}) {{"),
-                Line("if (threadIdx.x == 0) *nl_run.status = 1;", 1),
-                Line("return;", 1),
-                Line("}"),
-                *each_element(j, m, inner),
-                Line("__syncthreads();"),
-                Line(f"if (threadIdx.x == 0 && nl_is_last(nl_me, nl_t.memory)) {used}[0] = {sample} + 1;"),
-            ),
-        )
-    ]
+    """One sample of every member. The last block to finish counts it: all others have read the counter by then."""
+    x = sample_of(k, r)
+    lines = (
+        *x.first,
+        Line(f"if ({x.sample} >= {x.capacity}) {{"),
+        Line("if (threadIdx.x == 0) *nl_run.status = 1;", 1),
+        Line("return;", 1),
+        Line("}"),
+        *each_element(x.j, x.m, x.each),
+        Line("__syncthreads();"),
+        Line(f"if (threadIdx.x == 0 && nl_is_last(nl_me, nl_t.memory)) {x.used}[0] = {x.sample} + 1;"),
+    )
+    return [Function("", lines)]

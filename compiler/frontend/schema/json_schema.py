@@ -18,30 +18,7 @@ from typing import Any
 
 import yaml
 
-from compiler.expr.keys.kinds import (
-    EXTENSION,
-    NAME,
-    Alternative,
-    Block,
-    Choice,
-    Constant,
-    Expression,
-    Field,
-    Flag,
-    Kind,
-    Later,
-    ListOf,
-    MapOf,
-    Name,
-    OneKey,
-    OneOf,
-    Pattern,
-    Reference,
-    Statement,
-    Text,
-    Value,
-    plural,
-)
+import compiler.expr.keys.kinds as spec
 from compiler.frontend.language import ROOT
 
 Schema = dict[str, Any]
@@ -61,7 +38,7 @@ class _Definitions:
     """Shared schemas by title; `kinds` guards against duplicate titles."""
 
     schemas: dict[str, Schema] = field(default_factory=dict)
-    kinds: dict[str, Kind] = field(default_factory=dict)
+    kinds: dict[str, spec.Kind] = field(default_factory=dict)
 
 
 def generate() -> Schema:
@@ -83,18 +60,18 @@ def render() -> str:
     return json.dumps(generate(), indent=1, ensure_ascii=False) + "\n"
 
 
-def _schema(kind: Kind, shared: _Definitions) -> Schema:
+def _schema(kind: spec.Kind, shared: _Definitions) -> Schema:
     """The schema of any kind; titled ones are added to the definitions and referenced."""
     match kind:
-        case Block(title=str(title)) | OneKey(title=str(title)):
+        case spec.Block(title=str(title)) | spec.OneKey(title=str(title)):
             return _refer(title, kind, shared)
-        case Later(title, resolve):
+        case spec.Later(title, resolve):
             return _refer(title, resolve(), shared)
         case _:
             return _inline(kind, shared)
 
 
-def _refer(title: str, kind: Kind, shared: _Definitions) -> Schema:
+def _refer(title: str, kind: spec.Kind, shared: _Definitions) -> Schema:
     known = shared.kinds.setdefault(title, kind)
     if known is not kind:
         raise ValueError(f"two things are called {title}")
@@ -104,61 +81,61 @@ def _refer(title: str, kind: Kind, shared: _Definitions) -> Schema:
     return {"$ref": f"#/definitions/{title}"}
 
 
-def _inline(kind: Kind, shared: _Definitions) -> Schema:
+def _inline(kind: spec.Kind, shared: _Definitions) -> Schema:
     match kind:
-        case Block():
+        case spec.Block():
             return _block(kind, shared)
-        case OneKey():
+        case spec.OneKey():
             return _one_key(kind, shared)
-        case MapOf(_, value, key, _, low):
+        case spec.MapOf(_, value, key, _, low):
             members = {
                 "type": "object",
                 "patternProperties": {key: _schema(value, shared)},
                 "additionalProperties": False,
             }
             return {**members, "minProperties": low} if low else members
-        case ListOf(item, low, high):
+        case spec.ListOf(item, low, high):
             schema: Schema = {"type": "array", "items": _schema(item, shared)}
             if low:
                 schema["minItems"] = low
             if high is not None:
                 schema["maxItems"] = high
             return schema
-        case OneOf(kinds):
+        case spec.OneOf(kinds):
             return _one_of(kinds, shared)
-        case Later():
+        case spec.Later():
             return _schema(kind, shared)
         case _:
             return _scalar(kind)
 
 
-def _one_of(kinds: tuple[Kind, ...], shared: _Definitions) -> Schema:
+def _one_of(kinds: tuple[spec.Kind, ...], shared: _Definitions) -> Schema:
     """Any of several kinds; maps are discriminated by their keys: only the intended one reports errors."""
-    others = [_schema(k, shared) for k in kinds if not isinstance(k, Block | OneKey | MapOf)]
-    maps = [k for k in kinds if isinstance(k, Block | OneKey | MapOf)]
+    others = [_schema(k, shared) for k in kinds if not isinstance(k, spec.Block | spec.OneKey | spec.MapOf)]
+    maps = [k for k in kinds if isinstance(k, spec.Block | spec.OneKey | spec.MapOf)]
     plain = others[0] if len(others) == 1 else {"anyOf": others or [{"type": "object"}]}
     if not maps:
         return plain
     # Blocks are recognised by any of their keys; the one-key map or collection gets the rest.
-    maps.sort(key=lambda k: not isinstance(k, Block))
+    maps.sort(key=lambda k: not isinstance(k, spec.Block))
     chosen = _schema(maps[-1], shared)
     for kind in reversed(maps[:-1]):
-        if not isinstance(kind, Block):
+        if not isinstance(kind, spec.Block):
             raise ValueError(f"maps that nothing tells apart: {[str(k)[:60] for k in maps]}")
         keys = tuple(f.name for f in kind.fields)
         chosen = {"if": _any_of(keys), "then": _schema(kind, shared), "else": chosen}
     return {"if": {"type": "object"}, "then": chosen, "else": plain}
 
 
-def _scalar(kind: Kind) -> Schema:
+def _scalar(kind: spec.Kind) -> Schema:
     match kind:
-        case Text() | Statement():
+        case spec.Text() | spec.Statement():
             return {"type": "string", "pattern": _NOT_EMPTY}
-        case Flag():
+        case spec.Flag():
             return {"type": "boolean"}
-        case Constant(value):
+        case spec.Constant(value):
             return {"type": "integer", "enum": [value]}
-        case Value(_, _, integer, low, high, above, below):
+        case spec.Value(_, _, integer, low, high, above, below):
             schema: Schema = {
                 "type": ["integer" if integer else "number", "string"],
                 "pattern": _NOT_EMPTY,
@@ -168,16 +145,16 @@ def _scalar(kind: Kind) -> Schema:
             if high is not None:
                 schema["exclusiveMaximum" if below else "maximum"] = high
             return schema
-        case Expression():
+        case spec.Expression():
             return {"type": ["string", "number", "boolean"], "pattern": _NOT_EMPTY}
-        case Name():
-            return {"type": "string", "pattern": rf"^{NAME}$"}
-        case Reference(_, _, pattern, known):
+        case spec.Name():
+            return {"type": "string", "pattern": rf"^{spec.NAME}$"}
+        case spec.Reference(_, _, pattern, known):
             words = {"examples": list(known)} if known else {}
             return {"type": "string", "pattern": pattern, **words}
-        case Pattern(_, pattern):
+        case spec.Pattern(_, pattern):
             return {"type": "string", "pattern": pattern}
-        case Choice(_, words):
+        case spec.Choice(_, words):
             return {
                 "type": "string",
                 "enum": [w.value for w in words],
@@ -186,14 +163,14 @@ def _scalar(kind: Kind) -> Schema:
     raise TypeError(f"no scalar: {kind}")
 
 
-def _block(kind: Block, shared: _Definitions) -> Schema:
+def _block(kind: spec.Block, shared: _Definitions) -> Schema:
     schema: Schema = {"type": "object"}
     if kind.title is not None:
         schema["title"] = kind.noun
     if kind.doc:
         schema["description"] = kind.doc
     schema["properties"] = {f.name: _property(f, shared) for f in kind.fields}
-    schema["patternProperties"] = {EXTENSION: {}}
+    schema["patternProperties"] = {spec.EXTENSION: {}}
     schema["additionalProperties"] = False
     rules: list[Schema] = []
     excluded: dict[str, Schema | list[str]] = {}
@@ -221,7 +198,7 @@ def _any_of(keys: tuple[str, ...]) -> Schema:
     return {"anyOf": [{"required": [k]} for k in keys]}
 
 
-def _one_key(kind: OneKey, shared: _Definitions) -> Schema:
+def _one_key(kind: spec.OneKey, shared: _Definitions) -> Schema:
     schema: Schema = {"type": "object"}
     if kind.title is not None:
         schema["title"] = kind.noun
@@ -230,7 +207,7 @@ def _one_key(kind: OneKey, shared: _Definitions) -> Schema:
     schema["properties"] = {a.name: _alternative(a, shared) for a in kind.alternatives}
     if kind.own is not None:
         others = "|".join(a.name for a in kind.alternatives)
-        schema["patternProperties"] = {rf"^(?!(?:{others})$){NAME}$": _schema(kind.own, shared)}
+        schema["patternProperties"] = {rf"^(?!(?:{others})$){spec.NAME}$": _schema(kind.own, shared)}
     schema["additionalProperties"] = False
     schema["minProperties"] = 1
     # Not beside `properties`: there, editors match it against the enclosing map, and offer no completions.
@@ -241,11 +218,11 @@ def _one_key(kind: OneKey, shared: _Definitions) -> Schema:
     return {"anyOf": [{"type": "string", "enum": words}, schema]}
 
 
-def _needs_values(kind: Kind) -> bool:
-    return isinstance(kind, Block) and bool(kind.required)
+def _needs_values(kind: spec.Kind) -> bool:
+    return isinstance(kind, spec.Block) and bool(kind.required)
 
 
-def _property(f: Field, shared: _Definitions) -> Schema:
+def _property(f: spec.Field, shared: _Definitions) -> Schema:
     """A field's schema with its hover text; annotations beside a `$ref` are for editors only."""
     schema = dict(_schema(f.kind, shared))
     schema["description"] = f.doc
@@ -258,14 +235,14 @@ def _property(f: Field, shared: _Definitions) -> Schema:
     return schema
 
 
-def _alternative(a: Alternative, shared: _Definitions) -> Schema:
+def _alternative(a: spec.Alternative, shared: _Definitions) -> Schema:
     schema = dict(_schema(a.kind, shared))
     schema["description"] = a.doc
     schema["markdownDescription"] = _hover(a.doc, None, a.example, a.supported)
     return schema
 
 
-def hover(f: Field) -> str:
+def hover(f: spec.Field) -> str:
     """The hover text of a field in Markdown, with the words of a choice and the examples."""
     return _hover(f.doc, f.default, None if _example_value(f) is not None else f.example, f.supported)
 
@@ -281,11 +258,11 @@ def _hover(doc: str, default: object, example: str | None, supported: bool) -> s
     return "\n\n".join(parts)
 
 
-def _example_value(f: Field) -> object:
+def _example_value(f: spec.Field) -> object:
     """The scalar in a field's example; editors offer it as a value. No name of an example: they would offer names
     that the file does not declare."""
-    scalars = f.kind.scalars if isinstance(f.kind, OneOf) else (f.kind,)
-    if f.example is None or not scalars or not all(isinstance(k, Value) for k in scalars):
+    scalars = f.kind.scalars if isinstance(f.kind, spec.OneOf) else (f.kind,)
+    if f.example is None or not scalars or not all(isinstance(k, spec.Value) for k in scalars):
         return None
     value = yaml.safe_load(f.example)[f.name]
     if isinstance(value, str):
@@ -300,7 +277,7 @@ def main() -> None:
     """Write the committed file again."""
     COMMITTED.parent.mkdir(exist_ok=True)
     COMMITTED.write_text(render(), encoding="utf-8")
-    sys.stdout.write(f"wrote {COMMITTED}: {len(generate()['definitions'])} {plural('definition')}\n")
+    sys.stdout.write(f"wrote {COMMITTED}: {len(generate()['definitions'])} {spec.plural('definition')}\n")
 
 
 if __name__ == "__main__":

@@ -16,31 +16,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import compiler.expr.keys.kinds as spec
 from compiler.expr.functions import FUNCTIONS
-from compiler.expr.keys.kinds import (
-    Alternative,
-    Block,
-    Choice,
-    Constant,
-    Expression,
-    Field,
-    Flag,
-    Kind,
-    Later,
-    ListOf,
-    MapOf,
-    Name,
-    OneKey,
-    OneOf,
-    Pattern,
-    Reference,
-    ScalarKind,
-    Statement,
-    Text,
-    Value,
-    article,
-    plural,
-)
 from compiler.frontend.language import ROOT
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "reference.md"
@@ -114,25 +91,25 @@ def _functions() -> list[str]:
     return [*out, "", "In synapses only:", "", "| function | what it is |", "| --- | --- |", *_OF_SYNAPSES, ""]
 
 
-def _section(kind: Kind, page: _Page) -> None:
+def _section(kind: spec.Kind, page: _Page) -> None:
     """The section of a titled kind, and of reachable ones without a section yet."""
     title = _title(kind)
     if title in page.done:
         return
     page.done.add(title)
     match kind:
-        case Block():
+        case spec.Block():
             page.lines += [f'### <a id="{title}"></a>{_heading(kind)}', ""]
             if kind.doc:
                 page.lines += [kind.doc, ""]
             page.lines += [*_table(kind), *_rules(kind), ""]
             inner = [k for f in kind.fields for k in _titled(f.kind)]
-        case OneKey(noun, alternatives):
+        case spec.OneKey(noun, alternatives):
             page.lines += [f'### <a id="{title}"></a>{_capital(noun)}: a choice', "", kind.doc, ""]
             page.lines += ["| key | what it is | example |", "| --- | --- | --- |"]
             page.lines += [_row(a) for a in alternatives]
             if kind.own is not None:
-                page.lines.append(f"| *a name* | One of the file's own {plural(noun)}. | |")
+                page.lines.append(f"| *a name* | One of the file's own {spec.plural(noun)}. | |")
             page.lines.append("")
             inner = [k for a in alternatives for k in _titled(a.kind)]
         case _:
@@ -141,19 +118,19 @@ def _section(kind: Kind, page: _Page) -> None:
         _section(k, page)
 
 
-def _heading(kind: Block) -> str:
+def _heading(kind: spec.Block) -> str:
     for prefix in ("layer_", "record_", "plot_", "expect_", "connect_"):
         if kind.title is not None and kind.title.startswith(prefix):
             return f"{_capital(kind.noun)} `{kind.title.removeprefix(prefix)}`"
     return f"{_capital(kind.noun)} `{kind.title}`" if _is_key(kind) else _capital(kind.noun)
 
 
-def _is_key(kind: Block) -> bool:
+def _is_key(kind: spec.Block) -> bool:
     """Whether the title says more than the noun."""
     return kind.noun in ("connectivity", "loss")
 
 
-def _table(kind: Block) -> list[str]:
+def _table(kind: spec.Block) -> list[str]:
     if not kind.fields:
         return ["No keys: write `{}`."]
     lines = ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
@@ -169,7 +146,7 @@ def _table(kind: Block) -> list[str]:
     return lines
 
 
-def _rules(kind: Block) -> list[str]:
+def _rules(kind: spec.Block) -> list[str]:
     rules = [f"Exactly one of {_quoted(g)} stands." for g in kind.one_of]
     if kind.at_least_one:
         rules.append(f"At least one of {_quoted(kind.at_least_one)} stands.")
@@ -179,15 +156,15 @@ def _rules(kind: Block) -> list[str]:
     return ["", " ".join(rules)] if rules else []
 
 
-def _row(a: Alternative) -> str:
+def _row(a: spec.Alternative) -> str:
     name = f"`{a.name}`"
-    if isinstance(a.kind, Block) and a.kind.title is not None:
+    if isinstance(a.kind, spec.Block) and a.kind.title is not None:
         name = f"[`{a.name}`](#{a.kind.title})"
     doc = a.doc + ("" if a.supported else " *Not supported yet.*")
     return f"| {name} | {_cell(doc)} | {_code(a.example)} |"
 
 
-def _sentence(f: Field) -> str:
+def _sentence(f: spec.Field) -> str:
     doc = f.doc + ("" if f.supported else " *Not supported yet.*")
     for choice in _choices(f.kind):
         words = "; ".join(
@@ -197,48 +174,48 @@ def _sentence(f: Field) -> str:
     return doc
 
 
-def _words(kind: Kind) -> str:
+def _words(kind: spec.Kind) -> str:
     """A short description of the kind, with links."""
     match kind:
-        case ListOf(item):
+        case spec.ListOf(item):
             return f"list of: {_words(item)}"
-        case MapOf(noun, value, _, example):
+        case spec.MapOf(noun, value, _, example):
             return f"map from names (`{example}`) to: {_words(value)}"
-        case Block(noun, title=title) | OneKey(noun, title=title):
+        case spec.Block(noun, title=title) | spec.OneKey(noun, title=title):
             return noun if title is None else f"[{noun}](#{title})"
-        case OneOf((ListOf(OneOf((Statement(), MapOf("part"), *_))), *_)):
+        case spec.OneOf((spec.ListOf(spec.OneOf((spec.Statement(), spec.MapOf("part"), *_))), *_)):
             return "list of: assignment, or [part](control.md#reuse)"
-        case OneOf(kinds):
+        case spec.OneOf(kinds):
             return "; or ".join(_words(k) for k in kinds)
-        case Later(_, resolve):
+        case spec.Later(_, resolve):
             return _words(resolve())
         case _:
             return _scalar_words(kind)
 
 
-def _scalar_words(kind: ScalarKind) -> str:
+def _scalar_words(kind: spec.ScalarKind) -> str:
     match kind:
-        case Text(what) | Pattern(what):
+        case spec.Text(what) | spec.Pattern(what):
             return what
-        case Flag():
+        case spec.Flag():
             return "`true` or `false`"
-        case Constant(value):
+        case spec.Constant(value):
             return f"`{value}`"
-        case Value(what):
+        case spec.Value(what):
             return what + _bounds(kind)
-        case Expression():
+        case spec.Expression():
             return "expression"
-        case Statement():
+        case spec.Statement():
             return "assignment"
-        case Name():
+        case spec.Name():
             return "name"
-        case Reference(to):
-            return f"name of {article(to)} {to}"
-        case Choice(_, words):
+        case spec.Reference(to):
+            return f"name of {spec.article(to)} {to}"
+        case spec.Choice(_, words):
             return ", ".join(f"`{o.value}`" for o in words)
 
 
-def _bounds(kind: Value) -> str:
+def _bounds(kind: spec.Value) -> str:
     if kind.low is not None and kind.high is not None:
         return "" if kind.what.endswith(f"{kind.high:g}") else f" ({kind.low:g} to {kind.high:g})"
     if kind.low is not None:
@@ -246,37 +223,37 @@ def _bounds(kind: Value) -> str:
     return "" if kind.high is None else f" (up to {kind.high:g})"
 
 
-def _titled(kind: Kind) -> list[Kind]:
+def _titled(kind: spec.Kind) -> list[spec.Kind]:
     """The titled blocks and one-key maps directly in `kind`."""
     match kind:
-        case Block(title=str()) | OneKey(title=str()):
+        case spec.Block(title=str()) | spec.OneKey(title=str()):
             return [kind]
-        case ListOf(item):
+        case spec.ListOf(item):
             return _titled(item)
-        case MapOf(_, value):
+        case spec.MapOf(_, value):
             return _titled(value)
-        case OneOf(kinds):
+        case spec.OneOf(kinds):
             return [t for k in kinds for t in _titled(k)]
-        case Later(_, resolve):
+        case spec.Later(_, resolve):
             return _titled(resolve())
         case _:
             return []
 
 
-def _choices(kind: Kind) -> list[Choice]:
+def _choices(kind: spec.Kind) -> list[spec.Choice]:
     match kind:
-        case Choice():
+        case spec.Choice():
             return [kind]
-        case ListOf(item):
+        case spec.ListOf(item):
             return _choices(item)
-        case OneOf(kinds):
+        case spec.OneOf(kinds):
             return [c for k in kinds for c in _choices(k)]
         case _:
             return []
 
 
-def _title(kind: Kind) -> str:
-    return (kind.title or "") if isinstance(kind, Block | OneKey) else ""
+def _title(kind: spec.Kind) -> str:
+    return (kind.title or "") if isinstance(kind, spec.Block | spec.OneKey) else ""
 
 
 def _example(example: str | None) -> list[str]:

@@ -13,29 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+import compiler.expr.keys.kinds as spec
 from compiler.core.diagnostics import did_you_mean, letters_of
 from compiler.core.errors import Sink
 from compiler.core.source import Span
-from compiler.expr.keys.kinds import (
-    Block,
-    Choice,
-    Constant,
-    Expression,
-    Flag,
-    Kind,
-    ListOf,
-    MapOf,
-    Name,
-    OneKey,
-    OneOf,
-    Pattern,
-    Reference,
-    Statement,
-    Text,
-    Value,
-    article,
-    describe,
-)
 from compiler.frontend.schema.wording import allowed, elsewhere, found
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence
 
@@ -67,42 +48,42 @@ class Problem:
     help: str | None = None
 
 
-def fits(kind: Kind, node: Node) -> bool:
+def fits(kind: spec.Kind, node: Node) -> bool:
     """Whether `node` is a valid scalar of `kind`; the fast path, taken by nearly every node."""
     if type(node) is not Scalar:
         return False
     value = node.value
-    if isinstance(kind, OneOf):
+    if isinstance(kind, spec.OneOf):
         return any(fits(k, node) for k in kind.scalars)
     if isinstance(value, str):
         return _text_fits(kind, value)
     if isinstance(value, bool):
-        return isinstance(kind, Flag | Expression)
+        return isinstance(kind, spec.Flag | spec.Expression)
     if isinstance(value, int | float):
         match kind:
-            case Value(integer=integer):
+            case spec.Value(integer=integer):
                 return (not integer or isinstance(value, int)) and _out_of_bounds(kind, value) is None
-            case Expression():
+            case spec.Expression():
                 return True
-            case Constant(wanted):
+            case spec.Constant(wanted):
                 return value == wanted and isinstance(value, int)
     return False
 
 
-def _text_fits(kind: Kind, value: str) -> bool:
+def _text_fits(kind: spec.Kind, value: str) -> bool:
     match kind:
-        case Value() | Expression() | Statement() | Text():
+        case spec.Value() | spec.Expression() | spec.Statement() | spec.Text():
             return value != "" and not value.isspace()
-        case Reference() | Pattern():
+        case spec.Reference() | spec.Pattern():
             return compiled(kind.pattern).search(value) is not None
-        case Name():
+        case spec.Name():
             return NAME.search(value) is not None
-        case Choice():
+        case spec.Choice():
             return value in kind.by_value and kind.by_value[value].supported
     return False
 
 
-def _out_of_bounds(kind: Value, value: int | float) -> str | None:
+def _out_of_bounds(kind: spec.Value, value: int | float) -> str | None:
     """The bounds violated by `value`, in words."""
     low, high = kind.low, kind.high
     if not math.isfinite(value):
@@ -118,31 +99,31 @@ def _out_of_bounds(kind: Value, value: int | float) -> str | None:
     return f"below {high:g}" if kind.below and value == high else None
 
 
-def scalar_problem(kind: Kind, node: Node, place: Place) -> Problem | None:
+def scalar_problem(kind: spec.Kind, node: Node, place: Place) -> Problem | None:
     """The problem with `node` as a scalar of `kind`; None when it is valid."""
     if not isinstance(node, Scalar) or fits(kind, node):
         return None if isinstance(node, Scalar) else type_problem(kind, node, place)
     value = node.value
     match kind:
-        case Value() if isinstance(value, int | float) and not isinstance(value, bool):
+        case spec.Value() if isinstance(value, int | float) and not isinstance(value, bool):
             bounds = _out_of_bounds(kind, value)
             if bounds is not None:
                 it = f"{value:,}" if kind.integer and value > 0 else node.text
                 return Problem("E0106", f"{place} must be {bounds}; it is {it}")
-        case Choice() if isinstance(value, str):
+        case spec.Choice() if isinstance(value, str):
             return _word_problem(kind, value, place)
-        case Name(example) if isinstance(value, str):
+        case spec.Name(example) if isinstance(value, str):
             return _name_problem(value, "name", example)
-        case Reference(to, example) if isinstance(value, str):
-            return _name_problem(value, f"name for {article(to)} {to}", example, _formats(kind))
-        case Constant(wanted) if isinstance(value, int) and not isinstance(value, bool):
+        case spec.Reference(to, example) if isinstance(value, str):
+            return _name_problem(value, f"name for {spec.article(to)} {to}", example, _formats(kind))
+        case spec.Constant(wanted) if isinstance(value, int) and not isinstance(value, bool):
             return Problem("E0105", f"{place} must be `{wanted}`, not `{value}`")
-        case Choice(elsewhere=words) if isinstance(value, int) and node.text in words:
+        case spec.Choice(elsewhere=words) if isinstance(value, int) and node.text in words:
             return _word_problem(kind, node.text, place)
     return type_problem(kind, node, place)
 
 
-def _word_problem(kind: Choice, value: str, place: Place) -> Problem | None:
+def _word_problem(kind: spec.Choice, value: str, place: Place) -> Problem | None:
     option = kind.by_value.get(value)
     if option is not None:
         if option.supported or place.quiet:
@@ -164,7 +145,7 @@ def _name_problem(value: str, what: str, example: str, formats: str = "") -> Pro
     return Problem("E0107", f"`{value}` is not a good {what}", help)
 
 
-def _formats(kind: Reference) -> str:
+def _formats(kind: spec.Reference) -> str:
     """The formats of files that a reference may name."""
     endings = [e for e in ("npz", "npy", "csv", "h5", "hdf5", "parquet") if e in kind.pattern]
     if not endings:
@@ -173,52 +154,52 @@ def _formats(kind: Reference) -> str:
     return allowed("known are", (f".{e}" for e in endings)) + idx
 
 
-def type_problem(kind: Kind, node: Node, place: Place) -> Problem:
-    expected = describe(kind)
+def type_problem(kind: spec.Kind, node: Node, place: Place) -> Problem:
+    expected = spec.describe(kind)
     if isinstance(node, Scalar) and node.value is None:
         return Problem("E0102", f"{place} has no value; expected {expected}", _empty_help(kind, place))
     return Problem("E0102", f"{place} must be {expected}, not {found(node)}", _type_help(kind, node, place))
 
 
-def _empty_help(kind: Kind, place: Place) -> str | None:
-    if isinstance(kind, Block) and not kind.required and not kind.one_of and place.name:
+def _empty_help(kind: spec.Kind, place: Place) -> str | None:
+    if isinstance(kind, spec.Block) and not kind.required and not kind.one_of and place.name:
         return f"write `{place.name}: {{}}`"
     return None
 
 
-def _type_help(kind: Kind, node: Node, place: Place) -> str | None:
+def _type_help(kind: spec.Kind, node: Node, place: Place) -> str | None:
     """Help with the probably intended value."""
     if place.noun == "optimizer parameter":
         return _optimizer_help(place.name, node)
-    kinds = kind.kinds if isinstance(kind, OneOf) else (kind,)
+    kinds = kind.kinds if isinstance(kind, spec.OneOf) else (kind,)
     helps = (_known_mistake(one, node) or _shape_help(one, node) for one in kinds)
     return next((help for help in helps if help is not None), None)
 
 
-def _shape_help(kind: Kind, node: Node) -> str | None:
+def _shape_help(kind: spec.Kind, node: Node) -> str | None:
     """Help with a text in place of a Boolean, a list or a map, and with a list in place of a map or vice versa."""
     match node:
         case Scalar(text=text):
             return _text_help(kind, node, text)
         case Mapping():
-            listed = isinstance(kind, ListOf) and isinstance(kind.item, OneKey)
+            listed = isinstance(kind, spec.ListOf) and isinstance(kind.item, spec.OneKey)
             return "write a list: a `-` before each key" if listed else None
         case Sequence(items=items):
-            maps = isinstance(kind, Block | MapOf) and items and all(isinstance(i, Mapping) for i in items)
+            maps = isinstance(kind, spec.Block | spec.MapOf) and items and all(isinstance(i, Mapping) for i in items)
             return "write a map: no `-` before the keys" if maps else None
 
 
-def _text_help(kind: Kind, node: Scalar, text: str) -> str | None:
+def _text_help(kind: spec.Kind, node: Scalar, text: str) -> str | None:
     match kind:
-        case Flag() if text.lower() in _SWITCHES:
+        case spec.Flag() if text.lower() in _SWITCHES:
             return f"write `{_SWITCHES[text.lower()]}`"
-        case OneKey() if text in kind.by_name:
+        case spec.OneKey() if text in kind.by_name:
             return f"write `{kind.by_name[text].example or '{' + text + ': {}}'}`"
-        case ListOf(item) if text and (isinstance(item, OneKey) or fits(item, node)):
-            return f"write a list: `[{text}]`" if isinstance(item, OneKey) or not _RANGE.fullmatch(text) else None
-        case Text() | Name() | Reference() if text and fits(kind, Scalar(text, text, False, node.span)):
+        case spec.ListOf(item) if text and (isinstance(item, spec.OneKey) or fits(item, node)):
+            return f"write a list: `[{text}]`" if isinstance(item, spec.OneKey) or not _RANGE.fullmatch(text) else None
+        case spec.Text() | spec.Name() | spec.Reference() if text and fits(kind, Scalar(text, text, False, node.span)):
             return f'put it in quotes: `"{text}"`'
-        case Block() if len(kind.required) == 1 and fits(kind.by_name[kind.required[0]].kind, node):
+        case spec.Block() if len(kind.required) == 1 and fits(kind.by_name[kind.required[0]].kind, node):
             return f"write `{{{kind.required[0]}: {text}}}`"
     return None
 
@@ -228,31 +209,31 @@ _PYTHON_RANGE: Final = re.compile(r"\s*(?:range|arange)\(\s*(?:(\d{1,9})\s*,)?\s
 _EQUATION: Final = re.compile(r"\s*(d[A-Za-z]\w*/dt)\s*=\s*([^=].*)", re.ASCII)
 
 
-def _known_mistake(kind: Kind, node: Node) -> str | None:
+def _known_mistake(kind: spec.Kind, node: Node) -> str | None:
     """Help with the syntax of another language."""
     text = node.text if isinstance(node, Scalar) else ""
     match kind:
-        case Value(integer=True) if isinstance(node, Scalar) and isinstance(node.value, float):
+        case spec.Value(integer=True) if isinstance(node, Scalar) and isinstance(node.value, float):
             return f"write `{int(node.value)}`" if node.value.is_integer() else None
-        case Constant(wanted) if text.partition(".")[0] == str(wanted):
+        case spec.Constant(wanted) if text.partition(".")[0] == str(wanted):
             return f"write `{wanted}`, a whole number without quotes"
-        case Pattern() if ".." in kind.example and text:
+        case spec.Pattern() if ".." in kind.example and text:
             return _range_help(text)
-        case MapOf(key=pattern) if "/dt" in pattern:
+        case spec.MapOf(key=pattern) if "/dt" in pattern:
             items = node.items if isinstance(node, Sequence) else (node,)
             matches = [_EQUATION.fullmatch(i.text) for i in items if isinstance(i, Scalar)]
             pairs = [f"{m[1]}: {m[2]}" for m in matches if m is not None]
             return f"write `{{{', '.join(pairs)}}}`" if pairs and len(pairs) == len(items) else None
-        case ListOf(Statement() | OneOf((Statement(), *_))) if isinstance(node, Mapping):
+        case spec.ListOf(spec.Statement() | spec.OneOf((spec.Statement(), *_))) if isinstance(node, Mapping):
             pairs = [f"{e.name} = {e.value.text}" for e in node.entries if isinstance(e.value, Scalar)]
             return f"write a list of assignments: `[{', '.join(pairs)}]`" if pairs else None
-        case OneKey():
+        case spec.OneKey():
             return _one_key_meant(kind, node, text)
-        case Block() if isinstance(node, Sequence) and 1 < len(kind.required) == len(node.items):
+        case spec.Block() if isinstance(node, Sequence) and 1 < len(kind.required) == len(node.items):
             values = [i.text for i in node.items if isinstance(i, Scalar)]
             pairs = [f"{k}: {v}" for k, v in zip(kind.required, values, strict=False)]
             return f"write `{{{', '.join(pairs)}}}`" if len(values) == len(node.items) else None
-        case Block() if isinstance(node, Sequence) and len(kind.required) == 1 and len(node.items) > 1:
+        case spec.Block() if isinstance(node, Sequence) and len(kind.required) == 1 and len(node.items) > 1:
             several = [i for i in node.items if fits(kind.by_name[kind.required[0]].kind, i)]
             one = several[0] if len(several) == len(node.items) else None
             return f"write one for each: `{{{kind.required[0]}: {one.text}}}`" if isinstance(one, Scalar) else None
@@ -279,7 +260,7 @@ def _range_help(text: str) -> str | None:
     return f"write `{int(match[1])}..{last}`: both ends are included"
 
 
-def _one_key_meant(kind: OneKey, node: Node, text: str) -> str | None:
+def _one_key_meant(kind: spec.OneKey, node: Node, text: str) -> str | None:
     """The one-key map for a word, of this language or of another."""
     if not isinstance(node, Scalar) or not text or text in kind.by_name:
         return None
@@ -297,7 +278,7 @@ def _one_key_meant(kind: OneKey, node: Node, text: str) -> str | None:
     return None
 
 
-def nest_rule(kind: OneKey, node: Mapping) -> str | None:
+def nest_rule(kind: spec.OneKey, node: Mapping) -> str | None:
     """The form of NEST's `{rule: fixed_indegree, indegree: 10}` in this language."""
     rule = node.get("rule")
     if "rule" not in kind.by_name or not isinstance(rule, Scalar) or not isinstance(rule.value, str):
@@ -312,7 +293,7 @@ def nest_rule(kind: OneKey, node: Mapping) -> str | None:
     given: list[str] = []
     for entry in node.entries:
         key = entry.name
-        if key == "rule" or not isinstance(block, Block) or not isinstance(entry.value, Scalar):
+        if key == "rule" or not isinstance(block, spec.Block) or not isinstance(entry.value, Scalar):
             continue
         other = elsewhere(block.elsewhere, key)
         key = key if key in block.by_name or other is None else other.removeprefix("write ").strip("`")

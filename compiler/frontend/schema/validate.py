@@ -14,21 +14,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import compiler.expr.keys.kinds as spec
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.source import Span
-from compiler.expr.keys.kinds import (
-    Alternative,
-    Block,
-    Kind,
-    Later,
-    ListOf,
-    MapOf,
-    OneKey,
-    OneOf,
-    article,
-    plural,
-)
 from compiler.frontend.language import ROOT
 from compiler.frontend.schema.scalars import (
     NAME,
@@ -61,24 +50,24 @@ def validate(root: Node, sink: Sink, *, expanded: bool = False, partial: bool = 
         _check(ROOT.by_name["projections"].kind, templates.value, inner)
 
 
-def validate_kind(kind: Kind, node: Node, sink: Sink, name: str = "", *, expanded: bool = False) -> None:
+def validate_kind(kind: spec.Kind, node: Node, sink: Sink, name: str = "", *, expanded: bool = False) -> None:
     """Check `node` against any part of the language; `name`: its name in messages."""
     _check(kind, node, Place(name, None, start(node), sink, False, expanded))
 
 
-def _check(kind: Kind, node: Node, place: Place) -> None:
+def _check(kind: spec.Kind, node: Node, place: Place) -> None:
     match kind:
-        case Block():
+        case spec.Block():
             _check_block(kind, node, place)
-        case OneKey():
+        case spec.OneKey():
             _check_one_key(kind, node, place)
-        case MapOf():
+        case spec.MapOf():
             _check_map(kind, node, place)
-        case ListOf():
+        case spec.ListOf():
             _check_list(kind, node, place)
-        case OneOf():
+        case spec.OneOf():
             _check_one_of(kind, node, place)
-        case Later():
+        case spec.Later():
             _check(kind.resolve(), node, place)
         case _:
             _report(scalar_problem(kind, node, place), node, place)
@@ -87,7 +76,7 @@ def _check(kind: Kind, node: Node, place: Place) -> None:
 # --------------------------------------------------------------------------------------------- maps
 
 
-def _check_block(kind: Block, node: Node, place: Place) -> None:
+def _check_block(kind: spec.Block, node: Node, place: Place) -> None:
     if not isinstance(node, Mapping):
         _wrong_type(kind, node, place)
         return
@@ -122,7 +111,7 @@ def _check_block(kind: Block, node: Node, place: Place) -> None:
         sink.error("E0103", f"{place} lacks {joined(missing, 'and')}", place.at, _example_of_missing(kind, there))
 
 
-def _check_presence(kind: Block, node: Mapping, place: Place, meant: set[str]) -> list[str]:
+def _check_presence(kind: spec.Block, node: Mapping, place: Place, meant: set[str]) -> list[str]:
     """The missing keys. Reports mutually exclusive keys; misspelt ones are `meant`."""
     there = {e.key.text for e in node.entries}
     for group in kind.one_of:
@@ -151,7 +140,7 @@ def _check_presence(kind: Block, node: Mapping, place: Place, meant: set[str]) -
     return [*missing, *(f"`{o}` (for `{k}`)" for k, o in needed)]
 
 
-def _example_of_missing(kind: Block, there: set[str]) -> str | None:
+def _example_of_missing(kind: spec.Block, there: set[str]) -> str | None:
     """An example of the first missing key."""
     groups = [g for g in (*kind.one_of, kind.at_least_one) if g and not there.intersection(g)]
     needed = [o for k, others in kind.needs if k in there for o in others]
@@ -162,7 +151,7 @@ def _example_of_missing(kind: Block, there: set[str]) -> str | None:
     return None
 
 
-def _help_of_key(kind: Block, key: str) -> str | None:
+def _help_of_key(kind: spec.Block, key: str) -> str | None:
     """The replacement of an unknown key; None without a close candidate."""
     return elsewhere(kind.elsewhere, key) or did_you_mean(key.replace("-", "_"), kind.by_name)
 
@@ -173,7 +162,7 @@ def _meant(help: str) -> str:
     return "" if word is None else word[1]
 
 
-def _check_map(kind: MapOf, node: Node, place: Place) -> None:
+def _check_map(kind: spec.MapOf, node: Node, place: Place) -> None:
     if not isinstance(node, Mapping):
         _wrong_type(kind, node, place)
         return
@@ -190,17 +179,17 @@ def _check_map(kind: MapOf, node: Node, place: Place) -> None:
     for entry in node.entries:
         key = entry.key.text
         if pattern.search(key) is None:
-            message = f"`{key}` is not a good name for {article(noun)} {noun}"
+            message = f"`{key}` is not a good name for {spec.article(noun)} {noun}"
             sink.error("E0107", message, entry.key.span, name_help(kind.key, kind.key_example, key))
             continue
         if not fits(value, entry.value):
             _check(value, entry.value, Place(key, noun, entry.key.span, sink, quiet, place.expanded, place.partial))
 
 
-def _check_one_key(kind: OneKey, node: Node, place: Place) -> None:
+def _check_one_key(kind: spec.OneKey, node: Node, place: Place) -> None:
     if kind.bare and isinstance(node, Scalar) and isinstance(node.value, str):
         alternative = _alternative(kind, node, place)
-        if alternative is not None and isinstance(alternative.kind, Block) and alternative.kind.required:
+        if alternative is not None and isinstance(alternative.kind, spec.Block) and alternative.kind.required:
             help = f"write `{alternative.example}`" if alternative.example else None
             place.sink.error("E0102", f"{kind.noun} `{alternative.name}` needs values", node.span, help)
         return
@@ -227,7 +216,7 @@ def _check_one_key(kind: OneKey, node: Node, place: Place) -> None:
         _alternative(kind, entry.key, place)
 
 
-def _refused(alternative: Alternative, kind: OneKey, place: Place) -> Place:
+def _refused(alternative: spec.Alternative, kind: spec.OneKey, place: Place) -> Place:
     """E0801 where `found` is not supported yet; the context to continue with."""
     if alternative.supported or place.quiet:
         return place
@@ -236,7 +225,7 @@ def _refused(alternative: Alternative, kind: OneKey, place: Place) -> Place:
     return replace(place, quiet=True)
 
 
-def _alternative(kind: OneKey, word: Scalar, place: Place) -> Alternative | None:
+def _alternative(kind: spec.OneKey, word: Scalar, place: Place) -> spec.Alternative | None:
     """The alternative named by `word`, or None with an error."""
     known = kind.by_name
     alternative = known.get(word.text)
@@ -245,25 +234,25 @@ def _alternative(kind: OneKey, word: Scalar, place: Place) -> Alternative | None
         return alternative
     help = elsewhere(kind.elsewhere, word.text) or did_you_mean(word.text, known)
     if help is None:
-        help = allowed(f"the {plural(kind.noun)} are", known)
+        help = allowed(f"the {spec.plural(kind.noun)} are", known)
     place.sink.error("E0105", f"unknown {kind.noun} `{word.text}`", word.span, help)
     return None
 
 
-def _not_one_key(kind: OneKey, node: Mapping, place: Place) -> None:
+def _not_one_key(kind: spec.OneKey, node: Mapping, place: Place) -> None:
     keys = [e.key.text for e in node.entries]
     example = kind.alternatives[0].example
     if not keys:
-        message = f"{place} must name {article(kind.noun)} {kind.noun}; it is empty"
+        message = f"{place} must name {spec.article(kind.noun)} {kind.noun}; it is empty"
         place.sink.error("E0104", message, node.span, for_example(example))
         return
-    message = f"{article(kind.noun)} {kind.noun} is a map with one key; this one has {len(keys)}: "
+    message = f"{spec.article(kind.noun)} {kind.noun} is a map with one key; this one has {len(keys)}: "
     message += quoted(keys[:MANY], "and")
     help = _one_key_help(kind, node, keys, place) or for_example(example)
     place.sink.error("E0104", message, node.entries[1].key.span, help)
 
 
-def _one_key_help(kind: OneKey, node: Mapping, keys: list[str], place: Place) -> str | None:
+def _one_key_help(kind: spec.OneKey, node: Mapping, keys: list[str], place: Place) -> str | None:
     """The probable intent of adjacent keys."""
     help = nest_rule(kind, node)
     if help is not None:
@@ -273,7 +262,7 @@ def _one_key_help(kind: OneKey, node: Mapping, keys: list[str], place: Place) ->
             return f"begin each {kind.noun} with a `-` of its own"
         return f"keep one of {quoted(keys, 'and')}"
     alternative = kind.by_name.get(keys[0])
-    if alternative is None or not isinstance(alternative.kind, Block):
+    if alternative is None or not isinstance(alternative.kind, spec.Block):
         return None
     if not all(k in alternative.kind.by_name for k in keys[1:]):
         return None
@@ -286,7 +275,7 @@ def _one_key_help(kind: OneKey, node: Mapping, keys: list[str], place: Place) ->
 # -------------------------------------------------------------------------------- lists and choices
 
 
-def _check_list(kind: ListOf, node: Node, place: Place) -> None:
+def _check_list(kind: spec.ListOf, node: Node, place: Place) -> None:
     if not isinstance(node, Sequence):
         _wrong_type(kind, node, place)
         return
@@ -316,7 +305,7 @@ def _is_batch(node: Node) -> bool:
     return isinstance(node, Scalar) and (node.value in (None, -1) or node.text in ("None", "null", "batch"))
 
 
-def _check_one_of(kind: OneOf, node: Node, place: Place) -> None:
+def _check_one_of(kind: spec.OneOf, node: Node, place: Place) -> None:
     chosen = _choose(kind, node)
     if chosen is not None:
         _check(chosen, node, place)
@@ -329,14 +318,14 @@ def _check_one_of(kind: OneOf, node: Node, place: Place) -> None:
     _report(nearest or type_problem(kind, node, place), node, place)
 
 
-def _choose(kind: OneOf, node: Node) -> Kind | None:
+def _choose(kind: spec.OneOf, node: Node) -> spec.Kind | None:
     """The list or map kind that best matches a list or a map."""
     match node:
         case Sequence():
-            return next((k for k in kind.kinds if isinstance(k, ListOf)), None)
+            return next((k for k in kind.kinds if isinstance(k, spec.ListOf)), None)
         case Mapping():
-            maps = [k for k in kind.kinds if isinstance(k, Block | OneKey | MapOf)]
-            listed = next((k for k in kind.kinds if isinstance(k, ListOf)), None)
+            maps = [k for k in kind.kinds if isinstance(k, spec.Block | spec.OneKey | spec.MapOf)]
+            listed = next((k for k in kind.kinds if isinstance(k, spec.ListOf)), None)
             if listed is not None and maps and not any(_may_be(k, node) for k in maps):
                 return listed
             return max(maps, key=lambda k: _fit(k, node), default=None)
@@ -344,20 +333,20 @@ def _choose(kind: OneOf, node: Node) -> Kind | None:
             return None
 
 
-def _may_be(kind: Block | OneKey | MapOf, node: Mapping) -> bool:
+def _may_be(kind: spec.Block | spec.OneKey | spec.MapOf, node: Mapping) -> bool:
     """Whether a map can be meant as `kind`; a map to lists holds lists."""
-    lists = isinstance(kind, MapOf) and isinstance(kind.value, ListOf)
+    lists = isinstance(kind, spec.MapOf) and isinstance(kind.value, spec.ListOf)
     return not lists or not node.entries or any(isinstance(e.value, Sequence) for e in node.entries)
 
 
-def _fit(kind: Block | OneKey | MapOf, node: Mapping) -> tuple[int, int]:
+def _fit(kind: spec.Block | spec.OneKey | spec.MapOf, node: Mapping) -> tuple[int, int]:
     """Match score of the keys of `node`: by known keys, then one-key maps before blocks."""
-    if isinstance(kind, MapOf):
+    if isinstance(kind, spec.MapOf):
         return (0, 2)
-    return (sum(e.key.text in kind.by_name for e in node.entries), int(isinstance(kind, OneKey)))
+    return (sum(e.key.text in kind.by_name for e in node.entries), int(isinstance(kind, spec.OneKey)))
 
 
-def _wrong_type(kind: Kind, node: Node, place: Place) -> None:
+def _wrong_type(kind: spec.Kind, node: Node, place: Place) -> None:
     _report(type_problem(kind, node, place), node, place)
 
 
