@@ -8,17 +8,21 @@ Does not: do anything itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from compiler.cli.errors import Format
 from compiler.cli.options import FORMAT, MODEL, QUIET, command
+from compiler.core.source import NOWHERE, SourceFile, Span
 from compiler.core.strict_json import dumps
+from compiler.frontend.yaml.tree import Entry, Mapping, Scalar, Sequence
 from compiler.runtime.common.options import Options
+
+if TYPE_CHECKING:
+    from compiler.sweep.run import Row
 
 
 @command(
@@ -81,20 +85,35 @@ def sweep(
         raise typer.Exit(5)
 
 
-def _grid(given: list[str] | None) -> dict[str, Any] | None:
-    """`--grid n=1,2` as the block of a sweep. Exits with a usage error for anything else."""
-    if not given:
+def _grid(given: list[str] | None) -> Mapping | None:
+    """`--grid n=1,2` as the tree of a sweep. Exits with a usage error for anything else."""
+    entries = [_values(item) for item in given or ()]
+    if not entries:
         return None
-    values: dict[str, list[str]] = {}
-    for item in given:
-        name, equals, text = item.partition("=")
-        if not equals or not name.strip() or not text.strip():
-            raise typer.BadParameter(f"`{item}` is not name=value,value", param_hint="--grid")
-        values[name.strip()] = [v.strip() for v in text.split(",")]
-    return {"grid": values}
+    last = {e.name: e for e in entries}  # as for --set
+    return Mapping((Entry(_scalar("grid", NOWHERE), Mapping(tuple(last.values()), NOWHERE)),), NOWHERE)
 
 
-def _show(rows: tuple[Mapping[str, Any], ...], ran: int, folder: Path) -> None:
+def _values(item: str) -> Entry:
+    """`n=1,2` as an entry whose spans show the option."""
+    name, equals, text = item.partition("=")
+    if not equals or not name.strip() or not text.strip():
+        raise typer.BadParameter(f"`{item}` is not name=value,value", param_hint="--grid")
+    file = SourceFile("--grid", item)
+    scalars, at = [], len(name) + 1
+    for part in text.split(","):
+        begin = at + len(part) - len(part.lstrip())
+        scalars.append(_scalar(part.strip(), Span(file, begin, begin + len(part.strip()))))
+        at += len(part) + 1
+    key = _scalar(name.strip(), Span(file, 0, len(name)))
+    return Entry(key, Sequence(tuple(scalars), Span(file, len(name) + 1, len(item))))
+
+
+def _scalar(text: str, span: Span) -> Scalar:
+    return Scalar(text, text, True, span)
+
+
+def _show(rows: tuple[Row, ...], ran: int, folder: Path) -> None:
     """The table with the swept parameters and the results, then what happened."""
     from compiler.cli.show import table
 

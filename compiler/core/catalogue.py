@@ -298,7 +298,7 @@ _REFERENCES: Final = (
     ),
     _code(
         "E0204",
-        "`--set` names no parameter",
+        "`--set` or `sweep` names no parameter",
         "Only what stands under `params:` can be changed from outside.",
         "netloom run cuba.yaml --set n_ex=100",
         "netloom run cuba.yaml --set n_exc=100",
@@ -805,6 +805,12 @@ _TOOLS: Final = (
         "a package for results is missing",
         "`to_pandas`, `to_xarray` and `plot` of a result need the package that their names say: `pip install "
         "'netloom[pandas]'`, `[xarray]` or `[plot]`.",
+    ),
+    _code(
+        "E0940",
+        "a folder that another process works in",
+        "Two sweeps in one folder would run the same trials and write the same table. The lock goes with its process, "
+        "however that ends.",
     ),
 )
 

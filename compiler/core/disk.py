@@ -166,6 +166,23 @@ def link_file(source: Path, path: Path, what: str) -> None:
         copy_file(source, path, what)
 
 
+@contextmanager
+def only_one(folder: Path, what: str) -> Iterator[None]:
+    """A context in which no other process works in `folder`, on this machine or, where the file system's locks reach
+    that far, on another. Raises RunError (E0940, exit 2) where one does; E0930."""
+    make_folder(folder, what)
+    place = folder / ".lock"
+    with writing(place, what):
+        fd = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if _locked(fd) is False:
+            message = f"another process works in `{folder}`, which holds {what}"
+            raise RunError("E0940", message, "wait until it ends, or choose another folder with `--out`", exit_code=2)
+        yield
+    finally:
+        os.close(fd)
+
+
 def sync_folder(folder: Path) -> None:
     """fsync a folder, where the system supports it."""
     with suppress(OSError):

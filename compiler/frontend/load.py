@@ -23,7 +23,9 @@ from compiler.core.errors import ModelError, Sink
 from compiler.core.gc_pause import no_garbage_collection
 from compiler.frontend.build.model import build_model, only_definitions
 from compiler.frontend.resolve.choices import choose
+from compiler.frontend.resolve.params import resolve_params
 from compiler.frontend.resolve.resolve import LibraryFinder, Resolved, resolve
+from compiler.frontend.resolve.swept import check_sweep
 from compiler.frontend.schema.validate import validate
 from compiler.frontend.schema.wording import found
 from compiler.frontend.yaml import tree
@@ -61,16 +63,17 @@ def load_model(
     folder: Path | None = None,
     unread: frozenset[str] = frozenset(),
     timed: Timed = nullcontext,
+    swept: bool = True,
 ) -> l0.Model:
     """The model of the file at `path`, with `settings` (the values of `--set`) for its parameters.
 
     Warnings are added to `sink`. The file is `shown` in messages (default: `path` as given). Paths in the file are
     relative to `folder` (default: the file's own). Files of `unread` ("data" of the training, "weights", "init" of
-    layers) may be missing: others replace them. `timed(name)` is a context around each step. Raises ModelError with
-    all errors.
+    layers) may be missing: others replace them. `timed(name)` is a context around each step. `swept`: check the values
+    of `sweep`, too. Raises ModelError with all errors.
     """
     sink = Sink() if sink is None else sink
-    model = load_steps(path, sink, LibraryFinder(), settings, shown, folder, unread, timed).model
+    model = load_steps(path, sink, LibraryFinder(), settings, shown, folder, unread, timed, swept=swept).model
     sink.check()
     if model is None:
         raise ModelError(sink.items)
@@ -87,12 +90,17 @@ def load_steps(
     unread: frozenset[str] = frozenset(),
     timed: Timed = nullcontext,
     between: Callable[[], object] = object,
+    swept: bool = True,
+    sweep: tree.Mapping | None = None,
 ) -> Loaded:
     """As `load_model`, with every error in `sink` and what was made in spite of them. Files are read, and definitions
-    of the library kept, by `library`. `between` is called between parts of long work; it may raise, to end it."""
+    of the library kept, by `library`. `between` is called between parts of long work; it may raise, to end it.
+    `sweep`: in place of the file's."""
     with timed("parse"):
         source = library.read(path, sink, shown if shown is not None else str(path))
         root = None if source is None else load_text(source, sink)
+    if sweep is not None and isinstance(root, tree.Mapping):
+        root = tree.with_entry(root, "sweep", sweep)
     if root is not None and not isinstance(root, tree.Mapping):
         help = "a model file begins with `language: 1`"
         sink.error("E0102", f"a model file is a map of keys, not {found(root)}", root.span, help)
@@ -100,6 +108,8 @@ def load_steps(
     if isinstance(root, tree.Mapping):
         with no_garbage_collection():
             loaded = _steps(root, path, folder or data_folder(path), settings, sink, unread, timed, library, between)
+            if swept and loaded.resolved is not None:
+                check_sweep(root, settings, sink)
     sink.items[:] = _told_once(sink.items)
     return loaded
 
@@ -139,6 +149,17 @@ def _steps(
     if model is not None:
         _unused(model, root.span.file.text, sink)
     return Loaded(root, resolved, model)
+
+
+def check_swept(root: tree.Mapping, settings: Mapping[str, str], sink: Sink) -> None:
+    """Check what a sweep of the model file with the tree `root` needs before its first trial: keys, the `settings` of
+    all trials, and the values of `sweep`. Trials check the rest."""
+    chosen, rest = choose(root, settings, sink)
+    if not _errors(sink):
+        validate(chosen, sink, partial=only_definitions(chosen))
+    if not _errors(sink):
+        resolve_params(chosen.get("params"), rest, sink)
+        check_sweep(root, settings, sink)
 
 
 def name_of(path: Path) -> str:

@@ -41,8 +41,11 @@ class Prepared:
     warnings: tuple[Diagnostic, ...]
 
 
-def load_checked(path: Path, options: Options, times: Times) -> tuple[l0.Model, tuple[Diagnostic, ...]]:
-    """The model of a file with the options applied, and warnings. Raises ModelError."""
+def load_checked(
+    path: Path, options: Options, times: Times, swept: bool = False
+) -> tuple[l0.Model, tuple[Diagnostic, ...]]:
+    """The model of a file with the options applied, and warnings. `swept`: with the values of its `sweep`, which a run
+    does not use. Raises ModelError."""
     with times.part("load"):
         from compiler.frontend.load import load_model
 
@@ -55,6 +58,7 @@ def load_checked(path: Path, options: Options, times: Times) -> tuple[l0.Model, 
             folder=options.folder,
             unread=frozenset() if options.data is None else frozenset({"data"}),
             timed=times.steps_of("load"),
+            swept=swept,
         )
         refuse_two_halves(model)
         model = with_samples(with_options(model, options), options)
@@ -95,7 +99,7 @@ def check_model(path: Path, options: Options, lowered: bool) -> Checked:
     """The diagnostics of a model file. `lowered`: also of its lowering for the target, unless it is too large.
     Raises BackendError, RunError."""
     try:
-        model, warnings = load_checked(path, options, Times())
+        model, warnings = load_checked(path, options, Times(), swept=True)
         needs = look_ahead(path, options, model)
         if (lowered or options.verify) and not large(needs, 1):
             prepare(path, options, Times())

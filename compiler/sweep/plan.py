@@ -1,10 +1,10 @@
 """The trials of a sweep: from `sweep:` of a model file, or from a caller's map of the same form.
 
-Assumes: a file that the loader can read; blocks are as compiler/frontend/language/sweep.py says (the validator checks
-that of the file).
-Guarantees: the same trials in the same order for the same text; every setting is of a parameter that the model has;
-equal trials occur once. A drawn value depends on (seed, trial, parameter) alone.
-Does not: check values against a parameter's bounds: the trial that has one is refused when it is loaded.
+Assumes: a file that the loader can read.
+Guarantees: the same trials in the same order for the same text; every setting has been checked against its parameter
+(compiler/frontend/resolve/swept.py says what is left to the trials); equal trials occur once. A drawn value depends on
+(seed, trial, parameter) alone.
+Does not: load the model.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,20 +19,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import RunError, Sink
+from compiler.core.source import SourceFile
 from compiler.core.version import VERSION
-from compiler.frontend.load import data_folder
+from compiler.frontend.load import check_swept, data_folder
 from compiler.frontend.resolve.imports import File
+from compiler.frontend.resolve.swept import QUANTITY, TRIALS, full_form
 from compiler.frontend.resolve.use import LibraryFinder, Uses
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import to_plain
-from compiler.frontend.yaml.yaml12 import load_file
+from compiler.frontend.yaml.yaml12 import load_file, load_text
 from compiler.ir.level0.streams import stream_key
 
-KINDS: Final = ("grid", "list", "random")
 MOST: Final = 1_000_000
-_QUANTITY: Final = re.compile(r"\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*(\S.*)?")
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Plan:
 
 def plan(
     path: Path,
-    own: Mapping[str, Any] | None,
+    own: Mapping[str, Any] | tree.Mapping | None,
     seeds: int | Sequence[int] | None,
     fixed: Mapping[str, str],
     options: Mapping[str, Any],
@@ -72,10 +69,15 @@ def plan(
     sink.check()
     if not isinstance(root, tree.Mapping):
         raise RunError("E0912", f"`{path}` is no model", exit_code=2)
-    block = _block(root.get("sweep")) if own is None else dict(own)
+    text = _text_hash(root, path, fixed, options)
+    if own is not None:
+        root = tree.with_entry(root, "sweep", own if isinstance(own, tree.Mapping) else _tree_of(own))
+    check_swept(root, fixed, sink)
+    sink.check()
+    block = _block(root.get("sweep"))
     if seeds is not None:
         block["seeds"] = seeds
-    if not any(kind in block for kind in KINDS) and "seeds" not in block:
+    if not any(kind in block for kind in (*TRIALS, "seeds")):
         help = "write `sweep: {grid: {n: [1000, 2000]}}` into the model, or give `--grid n=1000,2000` or `--seeds 10`"
         raise RunError("E0912", f"`{path}` says no `sweep`", help, exit_code=2)
     combinations = list(itertools.islice(_combinations(block), MOST + 1))
@@ -83,25 +85,48 @@ def plan(
     if len(combinations) * len(numbers) > MOST:
         raise RunError("E0912", f"the sweep has more than {MOST:,} trials", exit_code=2)
     swept = tuple(dict.fromkeys(name for c in combinations for name in c))
-    _known(swept, root, path)
-    text = _text_hash(root, path, fixed, options)
     trials: dict[str, Trial] = {}
     for settings in combinations:
         for seed in numbers:
-            key = hashlib.sha256(json.dumps([text, sorted(settings.items()), seed]).encode()).hexdigest()[:12]
+            key = key_of(text, settings, seed)
             trials.setdefault(key, Trial(settings, seed, key))
     name = root.get("name")
     called = name.text if isinstance(name, tree.Scalar) else path.stem
     return Plan(path, called, swept, tuple(trials.values()), dict(fixed))
 
 
+def key_of(text: str, settings: Mapping[str, str], seed: int | None) -> str:
+    """The name of a trial: 12 digits of a hash. `text`: the digest of what its sweep shares."""
+    return hashlib.sha256(json.dumps([text, sorted(settings.items()), seed]).encode()).hexdigest()[:12]
+
+
+def _tree_of(given: Mapping[str, Any]) -> tree.Mapping:
+    """A caller's sweep as a located tree. Raises ModelError, RunError (E0912, exit 2)."""
+    sink = Sink()
+    node = load_text(SourceFile("trials", json.dumps(_written(given), indent=1, ensure_ascii=False)), sink)
+    sink.check()
+    assert isinstance(node, tree.Mapping)
+    return node
+
+
+def _written(value: Any) -> Any:
+    """A caller's value as JSON can hold it. Raises RunError (E0912, exit 2)."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return {str(name): _written(item) for name, item in value.items()}
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes):
+        return [_written(item) for item in value]
+    if isinstance(value, str | bool | int | float):
+        return value
+    raise RunError("E0912", f"a sweep is made of maps, lists, texts and numbers, not {value!r}", exit_code=2)
+
+
 def _block(node: tree.Node | None) -> dict[str, Any]:
     """The sweep of a file; the short form is a grid."""
-    if not isinstance(node, tree.Mapping):
-        return {}
-    plain = _texts(node)
+    plain = _texts(full_form(node)) if isinstance(node, tree.Mapping) else {}
     assert isinstance(plain, dict)
-    return plain if any(k in plain for k in (*KINDS, "seeds")) else {"grid": plain}
+    return plain
 
 
 def _texts(node: tree.Node) -> Any:
@@ -115,72 +140,45 @@ def _texts(node: tree.Node) -> Any:
 
 
 def _combinations(block: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """The settings of every trial, seeds aside. Raises RunError (E0912)."""
-    given = [kind for kind in KINDS if kind in block]
-    if len(given) > 1:
-        raise RunError("E0912", f"a sweep has one of `{'`, `'.join(given)}`", exit_code=2)
-    if not given:
-        yield {}
-    elif given[0] == "grid":
-        grid = {str(n): _listed(n, values) for n, values in block["grid"].items()}
+    """The settings of every trial, seeds aside."""
+    if "grid" in block:
+        grid = block["grid"]
         yield from (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
-    elif given[0] == "list":
-        yield from ({str(n): text_of(v) for n, v in trial.items()} for trial in block["list"])
-    else:
+    elif "list" in block:
+        yield from block["list"]
+    elif "random" in block:
         yield from _drawn(block["random"])
-
-
-def _listed(name: str, values: Any) -> list[str]:
-    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
-        raise RunError("E0912", f"the values of `{name}` are a list, such as [1, 2], not {values!r}", exit_code=2)
-    return [text_of(v) for v in values]
-
-
-def text_of(value: Any) -> str:
-    """A value as `--set` takes it."""
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    if isinstance(value, np.generic):
-        value = value.item()
-    return value if isinstance(value, str) else repr(value)
+    else:
+        yield {}
 
 
 def _drawn(block: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     count, seed = int(block["trials"]), int(block.get("seed", 0))
     for k in range(count):
         yield {
-            str(name): drawn_value(str(name), rule, np.random.Philox(key=stream_key(seed, f"sweep/{name}/{k}")))
+            name: drawn_value(rule, np.random.Philox(key=stream_key(seed, f"sweep/{name}/{k}")))
             for name, rule in block["values"].items()
         }
 
 
-def drawn_value(name: str, rule: Mapping[str, Any], bits: np.random.Philox) -> str:
-    """A value of a parameter, drawn from `{uniform: {low, high}}`, `log_uniform`, `integers` or `choice`. Raises
-    RunError (E0912)."""
+def drawn_value(rule: Mapping[str, Any], bits: np.random.Philox) -> str:
+    """A value of a parameter, drawn from `{uniform: {low, high}}`, `log_uniform`, `integers` or `choice`."""
     (kind, given), *_ = rule.items()
     u = float(bits.random_raw() >> 11) / (1 << 53)
     if kind == "choice":
-        words = _listed(name, given)
-        return words[int(u * len(words))]
-    low, high, unit = bounds(name, kind, given)
+        return str(given[int(u * len(given))])
+    low, high, unit = bounds(given)
     if kind == "integers":
         return str(int(low) + int(u * (int(high) - int(low) + 1)))
     value = low * (high / low) ** u if kind == "log_uniform" else low + (high - low) * u
     return f"{value:.12g}{unit}"
 
 
-def bounds(name: str, kind: str, given: Mapping[str, Any]) -> tuple[float, float, str]:
-    """(low, high, " unit") of a distribution. Raises RunError (E0912)."""
-    ends = [_QUANTITY.fullmatch(text_of(given[k])) for k in ("low", "high")]
-    if kind not in ("uniform", "log_uniform", "integers") or ends[0] is None or ends[1] is None:
-        raise RunError("E0912", f"`{name}` is drawn between two numbers with one unit", exit_code=2)
-    low, high = float(ends[0][1]), float(ends[1][1])
-    if ends[0][2] != ends[1][2] or not low <= high or (kind == "log_uniform" and low <= 0):
-        rule = "0 < low <= high" if kind == "log_uniform" else "low <= high"
-        raise RunError("E0912", f"`{name}`: {kind} needs {rule}, in one unit", exit_code=2)
-    if kind == "integers" and (math.floor(low) != low or math.floor(high) != high or ends[0][2]):
-        raise RunError("E0912", f"`{name}`: integers have whole ends without a unit", exit_code=2)
-    return low, high, f" {ends[0][2]}" if ends[0][2] else ""
+def bounds(given: Mapping[str, str]) -> tuple[float, float, str]:
+    """(low, high, " unit") of a distribution."""
+    ends = [QUANTITY.fullmatch(given[k]) for k in ("low", "high")]
+    assert ends[0] is not None and ends[1] is not None, "check_sweep refuses other texts"
+    return float(ends[0][1]), float(ends[1][1]), f" {ends[0][2]}" if ends[0][2] else ""
 
 
 def _seeds(given: Any, root: tree.Mapping) -> tuple[int | None, ...]:
@@ -202,16 +200,6 @@ def _seeds(given: Any, root: tree.Mapping) -> tuple[int | None, ...]:
         if isinstance(own, tree.Scalar) and isinstance(own.value, int):
             first = own.value
     return tuple(range(first, first + count))
-
-
-def _known(swept: Sequence[str], root: tree.Mapping, path: Path) -> None:
-    block = root.get("params")
-    known = tuple(block.keys()) if isinstance(block, tree.Mapping) else ()
-    for name in swept:
-        if name not in known:
-            listed = f"it has {', '.join(f'`{k}`' for k in known)}" if known else "only `params` can be swept"
-            message = f"`{path}` has no parameter `{name}` to sweep over"
-            raise RunError("E0912", message, did_you_mean(name, known) or listed, exit_code=2)
 
 
 def _text_hash(root: tree.Mapping, path: Path, fixed: Mapping[str, str], options: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ from multiprocessing import current_process, get_context
 from pathlib import Path
 from typing import Any, Final
 
-from compiler.core.disk import make_folder, new_file, write_text
+from compiler.core.disk import make_folder, new_file, only_one, write_text
 from compiler.core.errors import NetloomError
 from compiler.core.strict_json import dumps
 from compiler.runtime.common.options import Options
@@ -86,7 +86,13 @@ class _State:
 
 def run_sweep(plan: Plan, options: Options, folder: Path, workers: int, progress: Progress) -> SweepResult:
     """Run what is missing. `options`: of every trial (target, precision, duration, ...); `workers`: processes.
-    Raises RunError (E0930) where the folder cannot be written; what a trial raises is in its row."""
+    Raises RunError: E0940 where another sweep runs in the folder, E0930 where it cannot be written; what a trial raises
+    is in its row."""
+    with only_one(folder, "a sweep"):
+        return _run_sweep(plan, options, folder, workers, progress)
+
+
+def _run_sweep(plan: Plan, options: Options, folder: Path, workers: int, progress: Progress) -> SweepResult:
     make_folder(folder / TRIALS, "a sweep")
     state = _State(plan, options, folder, progress)
     for trial in plan.trials:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import netloom
+from compiler.core.disk import only_one
 from compiler.sweep import run as running
 
 MODEL = """language: 1
@@ -55,10 +56,10 @@ def test_trials_are_runs_and_only_missing_ones_run(model: Path) -> None:
 
 
 def test_a_trial_that_fails_is_a_row(model: Path) -> None:
-    result = netloom.sweep(model, {"grid": {"rate": ["20 Hz", "95 Hz", "30 Hz"]}}, out="s", workers=1)
+    result = netloom.sweep(model, {"grid": {"n": [20, -1, 30]}}, out="s", workers=1)
     assert [row["status"] for row in result.rows] == ["ok", "failed", "ok"] and result.failed == 1
-    assert "E0205" in result.rows[1]["message"]
-    assert netloom.sweep(model, {"grid": {"rate": ["20 Hz", "95 Hz", "30 Hz"]}}, out="s", workers=1).ran == 1
+    assert "E0" in result.rows[1]["message"]
+    assert netloom.sweep(model, {"grid": {"n": [20, -1, 30]}}, out="s", workers=1).ran == 1
 
 
 def test_a_process_that_dies_takes_its_trial_only(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,6 +87,21 @@ def test_a_process_that_dies_takes_its_trial_only(model: Path, monkeypatch: pyte
     result = netloom.sweep(model, {"grid": {"n": [1, 2, 3, 4, 5]}}, out="s", workers=2)
     assert [row["status"] for row in result.rows] == ["ok", "ok", "failed", "ok", "ok"]
     assert result.rows[2]["message"] == "its process died" and len(died) == running.ATTEMPTS
+
+
+def test_one_sweep_at_a_time(model: Path) -> None:
+    with only_one(model.parent / "s", "a sweep"), pytest.raises(netloom.RunError) as caught:
+        netloom.sweep(model, out="s")
+    assert caught.value.code == "E0940" and caught.value.exit_code == 2
+    assert netloom.sweep(model, {"n": [3]}, out="s", workers=1).ran == 1
+
+
+def test_the_command_line_is_what_is_wrong(model: Path) -> None:
+    command = [sys.executable, "-m", "compiler.cli", "sweep", "m.yaml", "-g", "rate=20 Hz, 95 Hz", "-g", "m=3"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    ran = subprocess.run(command, env=environment, cwd=model.parent, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1 and not (model.parent / "sweeps").exists()
+    assert "error[E0205]" in ran.stderr and "--> --grid:1:13" in ran.stderr and "error[E0204]" in ran.stderr
 
 
 def test_killed_and_started_again(model: Path) -> None:

@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from compiler.core.errors import ModelError, RunError
 from compiler.frontend.load import load_model
 from compiler.runtime.artifacts.expanded import expanded_yaml
+from compiler.runtime.common.options import Options
+from compiler.runtime.common.timing import Times
+from compiler.runtime.prepare import check_model, load_checked
 from compiler.sweep.plan import Plan, plan
 
 MODEL = """language: 1
@@ -85,19 +89,55 @@ def test_keys_change_with_what_determines_results(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sweep", "text"),
+    ("sweep", "codes"),
     [
-        ("{grid: {rat: [1]}}", "did you mean `rate`"),
-        ("{grid: {n: [1]}, list: [{n: 1}]}", "one of"),
-        ("{random: {trials: 2, values: {n: {integers: {low: 1.5, high: 3}}}}}", "whole"),
-        ("{random: {trials: 2, values: {rate: {log_uniform: {low: 0 Hz, high: 3 Hz}}}}}", "low"),
-        ("{random: {trials: 2, values: {rate: {uniform: {low: 1 Hz, high: 3 kHz}}}}}", "one unit"),
-        ("", "no `sweep`"),
+        ("{grid: {rat: [1]}, seeds: 2}", ["E0204"]),
+        ("{n: [1, 2.5, -1, 3 mV], rate: [1 mV], cell: [quite]}", ["E0206", "E0401", "E0401", "E0205"]),
+        ("{grid: {n: [1]}, list: [{n: 1}]}", ["E0108"]),
+        ("{random: {trials: 2, values: {n: {integers: {low: 1.5, high: 3}}}}}", ["E0206"]),
+        ("{random: {trials: 2, values: {rate: {log_uniform: {low: 0 Hz, high: 3 Hz}}}}}", ["E0106"]),
+        ("{random: {trials: 2, values: {rate: {uniform: {low: 1 Hz, high: 3 kHz}}}}}", ["E0106"]),
+        ("{random: {trials: 2, values: {cell: {choice: [poisson, nobody]}, n: {choice: [1.5]}}}}", ["E0205", "E0206"]),
     ],
 )
-def test_what_makes_no_sense_is_refused(tmp_path: Path, sweep: str, text: str) -> None:
-    with pytest.raises(RunError, match=text) as caught:
+def test_values_are_checked_at_their_line(tmp_path: Path, sweep: str, codes: list[str]) -> None:
+    """By `check` and by a sweep alike; given by a caller, too, where the place is in what was given."""
+    with pytest.raises(ModelError) as caught:
         planned(tmp_path, sweep)
+    found = caught.value.diagnostics
+    assert sorted(d.code for d in found) == sorted(codes)
+    assert {(d.file, d.line) for d in found} == {(str(tmp_path / "m.yaml"), MODEL.count("\n") + 1)}
+    told = [d for d in check_model(tmp_path / "m.yaml", Options(), False).diagnostics if d.code[0] == "E"]
+    assert [(d.code, d.message, d.line, d.column) for d in told] == [
+        (d.code, d.message, d.line, d.column) for d in found
+    ]
+    own = yaml.safe_load(sweep)
+    with pytest.raises(ModelError) as caught:
+        planned(tmp_path, own=own)
+    assert {d.file for d in caught.value.diagnostics} == {"trials"}
+    assert sorted(d.code for d in caught.value.diagnostics) == sorted(codes)
+
+
+def test_a_run_does_not_ask_what_a_sweep_would(tmp_path: Path) -> None:
+    """The settings of one run are not those of the sweep."""
+    text = MODEL.replace("n: {value: 5, type: int}", "n: {value: 5, type: int}\n  k: {value: 1, max: n, type: int}")
+    text = text.replace("size: n", "size: k")
+    path = tmp_path / "m.yaml"
+    path.write_text(text + "sweep: {n: [8, 9], k: [7]}\n", encoding="utf-8")
+    assert len(planned(tmp_path, "{n: [8, 9], k: [7]}", text=text).trials) == 2
+    chosen = Options(set={"n": "3"})
+    assert load_checked(path, chosen, Times())[0].name == "small"
+    assert {d.code for d in check_model(path, chosen, False).diagnostics} == {"W0002"}
+    with pytest.raises(ModelError, match="more than its `max`"):
+        planned(tmp_path, "{n: [6, 9], k: [7]}", text=text)
+
+
+def test_no_sweep(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="says no `sweep`") as caught:
+        planned(tmp_path)
+    assert caught.value.code == "E0912"
+    with pytest.raises(RunError, match="maps, lists, texts and numbers") as caught:
+        planned(tmp_path, own={"grid": {"n": [object()]}})
     assert caught.value.code == "E0912"
 
 

@@ -21,15 +21,16 @@ from compiler.frontend.yaml import core_schema
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, kind_of
 
 
-def resolve_params(block: Node | None, settings: Settings[str, str], sink: Sink) -> dict[str, ParamValue]:
+def resolve_params(block: Node | None, settings: Settings[str, str | Scalar], sink: Sink) -> dict[str, ParamValue]:
     """The values of the parameters that `block` (the value of `params:`) declares.
 
-    An invalid parameter has an error in `sink`, and the value 0 where none can be computed.
+    `settings`: as text those of `--set`, as scalars those of `sweep`. An invalid parameter has an error in `sink`, and
+    the value 0 where none can be computed.
     """
     params: dict[str, ParamValue] = {}
     if isinstance(block, Mapping):
         for entry in block.entries:
-            params[entry.name] = _param(entry.key, entry.value, settings, params, sink)
+            params[entry.name] = resolve_param(entry.key, entry.value, settings, params, sink)
     elif block is not None:
         sink.error("E0102", f"`params` must be a mapping, not {kind_of(block)}", block.span)
     for name in settings:
@@ -45,13 +46,14 @@ def resolve_params(block: Node | None, settings: Settings[str, str], sink: Sink)
     return params
 
 
-def _param(
+def resolve_param(
     key: Scalar,
     block: Node,
-    settings: Settings[str, str],
+    settings: Settings[str, str | Scalar],
     before: dict[str, ParamValue],
     sink: Sink,
 ) -> ParamValue:
+    """The value of one parameter, as `resolve_params`; those before it are known."""
     name = key.text
     fields = block if isinstance(block, Mapping) else None
     written: Node | None = block if fields is None else fields.get("value")
@@ -67,8 +69,10 @@ def _param(
     place: Node = written
     changed = name in settings
     if changed:
-        place = setting(name, settings[name])
-        given = value_of(place, before, sink, f"`--set {name}`")
+        chosen = settings[name]
+        place = setting(name, chosen) if isinstance(chosen, str) else chosen
+        what = f"`--set {name}`" if isinstance(chosen, str) else f"`{name}` of `sweep`"
+        given = value_of(place, before, sink, what)
         known = {p.name: p.dimension for p in before.values()}
         if given is None or not check_assignable(dimension, given.expr, known, sink, f"parameter `{name}`"):
             return nothing

@@ -2,7 +2,7 @@
 
 Assumes: a file that has been checked.
 Guarantees: loading the text gives the same model; paths of data files still count from the folder of the original file,
-which the first line names, and run.json for `netloom evaluate`.
+which the first line names, and run.json for `netloom evaluate`. `sweep` is left out: its settings have been made.
 Does not: inline the standard library, which is referred to by name.
 """
 
@@ -19,7 +19,7 @@ from compiler.frontend.load import data_folder
 from compiler.frontend.resolve.choices import choose
 from compiler.frontend.resolve.imports import with_functions
 from compiler.frontend.resolve.resolve import LibraryFinder, ParamValue, resolve
-from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, scalar, with_entry
+from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, scalar, with_entry, without
 from compiler.frontend.yaml.yaml12 import load_file
 
 WIDTH = 100
@@ -34,7 +34,7 @@ def expanded_yaml(path: Path, settings: Settings[str, str], folder: Path | None 
     assert isinstance(root, Mapping)
     folder = folder or data_folder(path)
     root, settings = choose(root, settings, sink)
-    resolved = resolve(root, settings, sink, folder, LibraryFinder())
+    resolved = resolve(without(root, "sweep"), settings, sink, folder, LibraryFinder())
     sink.check()
     tree = with_functions(_with_settings(resolved.root, resolved.params), resolved.uses.imported())
     lines = [f"# {path.name}, expanded; paths count from {folder}"]

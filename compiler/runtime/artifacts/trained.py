@@ -65,7 +65,7 @@ def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
         model = _of_run(source, record["model"], options, sink, unread | {"weights"})
     else:
         file = source
-        model = load_model(file, options.set, sink=sink, unread=unread)
+        model = load_model(file, options.set, sink=sink, unread=unread, swept=False)
     model = with_options(replace(model, simulate=None) if model.network is not None else model, options)
     if model.network is None:
         raise RunError("E0912", f"`{source}` has no network of layers", exit_code=2)
@@ -81,7 +81,9 @@ def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sin
     for folder in folders:
         inner = Sink()
         try:
-            model = load_model(source / "model.yaml", options.set, sink=inner, folder=folder, unread=unread)
+            model = load_model(
+                source / "model.yaml", options.set, sink=inner, folder=folder, unread=unread, swept=False
+            )
         except ModelError as error:
             failures.append(error)
             if any(d.code not in _NOT_THERE for d in error.diagnostics if d.severity is Severity.ERROR):
