@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from compiler.core.diagnostics import Diagnostic
     from compiler.core.errors import ModelError, NetloomError, RunError
     from compiler.runtime.artifacts.results import BuildResult
-    from compiler.sweep.run import SweepResult
+    from compiler.sweep.table import SweepResult
     from netloom.functions import build, check, evaluate, export, open, predict, run, sweep, tune
     from netloom.model import Model, import_onnx, load
     from netloom.results import RunResult
@@ -73,7 +73,7 @@ _PLACES = {
         "sweep",
         "tune",
     ),
-    "compiler.sweep.run": ("SweepResult",),
+    "compiler.sweep.table": ("SweepResult",),
     "netloom.model": ("Model", "import_onnx", "load"),
     "netloom.results": ("RunResult",),
     "netloom.simulation": ("Quantity", "Simulation"),

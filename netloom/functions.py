@@ -15,7 +15,6 @@ Does not: change the working directory or global state.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from backends.protocol import AnyArray
     from compiler.runtime.common.samples import Samples
     from compiler.runtime.tuning import TuneResult
-    from compiler.sweep.run import SweepResult
+    from compiler.sweep.table import SweepResult
     from netloom.results import RunResult
 
 
@@ -156,22 +155,21 @@ def sweep(
     *,
     seeds: int | Sequence[int] | None = None,
     workers: int | None = None,
+    scheduler: str | None = None,
+    cluster: str | None = None,
     quiet: bool = True,
     **options: Unpack[RunOptions],
 ) -> SweepResult:
     """Run a model for many settings, as `netloom sweep` does; the table of results.
 
     `trials`: in place of the model's `sweep`, in the same form: {"grid": {"n": [1, 2]}}; `seeds`: a number, or the
-    seeds themselves; `workers`: processes (one per processor); `out`: the folder (sweeps/<name>). Trials that are
-    there already are not run again. Raises ModelError, RunError; what a trial raises is in its row.
+    seeds themselves; `workers`: processes (one per processor); `out`: the folder (sweeps/<name>); `scheduler`: the
+    address of a Dask scheduler whose workers run the trials; `cluster`: "slurm", "pbs" or "ssh:host1,host2", where
+    workers are started. Trials that are there already are not run again. Raises ModelError, RunError; what a trial
+    raises is in its row.
     """
-    return sweep_of(
-        path_of("path", path), trials, checked({"target": target, "set": set, **options}), seeds, workers, quiet
-    )
-
-
-DETERMINING = ("target", "precision", "order", "duration", "epochs", "data", "validation", "freeze", "weights")
-"""The options that results depend on, beside settings and seeds."""
+    chosen = checked({"target": target, "set": set, **options})
+    return sweep_of(path_of("path", path), trials, chosen, seeds, workers, quiet, scheduler, cluster)
 
 
 def sweep_of(
@@ -181,18 +179,24 @@ def sweep_of(
     seeds: int | Sequence[int] | None,
     workers: int | None,
     quiet: bool,
+    scheduler: str | None = None,
+    cluster: str | None = None,
 ) -> SweepResult:
     """As `sweep`, with checked options."""
     import os
 
-    from compiler.runtime.common.progress import progress
-    from compiler.sweep.plan import plan
-    from compiler.sweep.run import run_sweep
+    from compiler.runtime.common.arguments import text_or_none
+    from compiler.sweep.cluster import where
+    from compiler.sweep.run import planned, run_sweep
+    from compiler.sweep.show import shown
 
-    planned = plan(path, trials, seeds, chosen.set, {name: getattr(chosen, name) for name in DETERMINING})
     count = integer_or_none("workers", workers, 1) or len(os.sched_getaffinity(0))
-    folder = chosen.out or Path("sweeps") / planned.name
-    return run_sweep(planned, replace(chosen, set={}), folder, count, progress(flag("quiet", quiet)))
+    address = text_or_none("scheduler", scheduler, "an address such as 'tcp://node:8786'")
+    elsewhere = where(address, text_or_none("cluster", cluster, "'slurm', 'pbs' or 'ssh:host1,host2'"), count)
+    plan = planned(path, trials, seeds, chosen)
+    folder = chosen.out or Path("sweeps") / plan.name
+    start = count if elsewhere is None else elsewhere.start
+    return run_sweep(plan, chosen, folder, start, shown(flag("quiet", quiet)))
 
 
 @accepts(BuildOptions)

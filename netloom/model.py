@@ -39,7 +39,7 @@ from compiler.runtime.common.progress import Progress, SilentProgress, progress
 if TYPE_CHECKING:
     from backends.protocol import AnyArray
     from compiler.runtime.common.samples import Samples
-    from compiler.sweep.run import SweepResult
+    from compiler.sweep.table import SweepResult
     from netloom.results import RunResult
     from netloom.samples import Arrays, Batches
     from netloom.simulation import Simulation
@@ -129,13 +129,16 @@ class Model:
         *,
         seeds: int | Sequence[int] | None = None,
         workers: int | None = None,
+        scheduler: str | None = None,
+        cluster: str | None = None,
         quiet: bool = True,
         **options: Unpack[RunOptions],
     ) -> SweepResult:
         """Run the model for many settings; see `netloom.sweep`. Raises ModelError, RunError."""
         from netloom.functions import sweep_of
 
-        return sweep_of(self.path, trials, self._options(target, options), seeds, workers, quiet)
+        chosen = self._options(target, options)
+        return sweep_of(self.path, trials, chosen, seeds, workers, quiet, scheduler, cluster)
 
     # -------------------------------------------------------------------------------------- training
 

@@ -8,7 +8,6 @@ Does not: do anything itself.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,12 +21,13 @@ from compiler.frontend.yaml.tree import Entry, Mapping, Scalar, Sequence
 from compiler.runtime.common.options import Options
 
 if TYPE_CHECKING:
-    from compiler.sweep.run import Row
+    from compiler.sweep.plan import Plan
+    from compiler.sweep.table import SweepResult
 
 
 @command(
-    "grid seeds workers out dry_run set target precision order duration epochs data validation freeze weights device "
-    "arch portable verify lock format quiet"
+    "grid seeds workers scheduler cluster out dry_run set target precision order duration epochs data validation "
+    "freeze weights device arch portable verify lock format quiet"
 )
 def sweep(
     model: MODEL,
@@ -45,6 +45,14 @@ def sweep(
         int | None,
         typer.Option("--workers", "-j", min=1, help="Processes; else one per processor.", show_default=False),
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", help="Run trials on the workers of this Dask scheduler.", show_default=False),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="Start workers on slurm, pbs or ssh:host1,host2.", show_default=False),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The sweep's folder; else sweeps/<name>.", show_default=False)
     ] = None,
@@ -57,32 +65,40 @@ def sweep(
     The trials are those of `sweep` in the model, or of --grid. Each has a directory, named by its settings: a sweep
     that is started again runs only what is missing. The results of all are in sweep.csv (and sweep.parquet).
     """
-    from compiler.runtime.common.progress import progress
-    from compiler.sweep.plan import plan
-    from compiler.sweep.run import run_sweep
+    from compiler.sweep.cluster import where
+    from compiler.sweep.run import planned, run_sweep
+    from compiler.sweep.show import shown
 
-    determining = ("target", "precision", "order", "duration", "epochs", "data", "validation", "freeze", "weights")
-    given = {name: getattr(options, name) for name in determining}
-    planned = plan(model, _grid(grid), seeds, options.set, given)
+    count = workers or len(os.sched_getaffinity(0))
+    elsewhere = where(scheduler, cluster, count)
+    plan = planned(model, _grid(grid), seeds, options)
     if dry_run:
-        for trial in planned.trials:
-            seed = "" if trial.seed is None else f"seed {trial.seed}"
-            typer.echo(" ".join([trial.key, *(f"{n}={v}" for n, v in trial.settings.items()), seed]).rstrip())
+        _list(plan)
         return
-    folder = out or Path("sweeps") / planned.name
-    chosen = replace(options, set={})
-    shown = progress(quiet or format is Format.json)
-    result = run_sweep(planned, chosen, folder, workers or len(os.sched_getaffinity(0)), shown)
+    folder = out or Path("sweeps") / plan.name
+    start = count if elsewhere is None else elsewhere.start
+    result = run_sweep(plan, options, folder, start, shown(quiet or format is Format.json))
     if format is Format.json:
-        typer.echo(dumps({"folder": str(result.folder), "ran": result.ran, "rows": list(result.rows)}))
+        found = {"folder": str(result.folder), "ran": result.ran, "best": result.best, "rows": list(result.rows)}
+        typer.echo(dumps(found))
     elif quiet:
         typer.echo(result.folder)
     else:
-        _show(result.rows, result.ran, result.folder)
+        _show(result)
     if result.interrupted:
         raise typer.Exit(130)
     if result.failed:
         raise typer.Exit(5)
+
+
+def _list(plan: Plan) -> None:
+    """What would run."""
+    for trial in plan.trials:
+        seed = "" if trial.seed is None else f"seed {trial.seed}"
+        typer.echo(" ".join([trial.key, *(f"{n}={v}" for n, v in trial.settings.items()), seed]).rstrip())
+    if plan.search is not None:
+        what = f"{'maximize' if plan.search.maximize else 'minimize'} {plan.search.goal}"
+        typer.echo(f"{plan.count} trials that follow from the results of those before them: {what}")
 
 
 def _grid(given: list[str] | None) -> Mapping | None:
@@ -113,10 +129,12 @@ def _scalar(text: str, span: Span) -> Scalar:
     return Scalar(text, text, True, span)
 
 
-def _show(rows: tuple[Row, ...], ran: int, folder: Path) -> None:
+def _show(result: SweepResult) -> None:
     """The table with the swept parameters and the results, then what happened."""
     from compiler.cli.show import table
+    from compiler.sweep.show import settings_text
 
+    rows = result.rows
     hidden = {"trial", "message", "seconds"}
     names = [n for n in dict.fromkeys(n for row in rows for n in row) if n not in hidden]
     names = [n for n in names if n != "seed" or any(row.get("seed") is not None for row in rows)][:10]
@@ -124,9 +142,12 @@ def _show(rows: tuple[Row, ...], ran: int, folder: Path) -> None:
     typer.echo(table([n.removeprefix("set.") for n in names], cells, 0))
     for row in [r for r in rows if r["message"]][:5]:
         typer.echo(f"{row['trial']}: {row['message']}")
-    states = {s: sum(r["status"] == s for r in rows) for s in ("ok", "failed", "interrupted", "missing")}
+    states = {s: sum(r["status"] == s for r in rows) for s in ("ok", "pruned", "failed", "interrupted", "missing")}
     said = ", ".join(f"{count} {s}" for s, count in states.items() if count)
-    typer.echo(f"{len(rows)} trials ({said}), {ran} run now: {folder}/sweep.csv")
+    if result.best is not None and result.goal is not None:
+        value = result.best[result.goal]
+        typer.echo(f"best: {result.goal} {value:.6g} with {settings_text(result.best)} (trial {result.best['trial']})")
+    typer.echo(f"{len(rows)} trials ({said}), {result.ran} run now: {result.folder}/sweep.csv")
 
 
 def _cell(value: object) -> str:

@@ -812,6 +812,18 @@ _TOOLS: Final = (
         "Two sweeps in one folder would run the same trials and write the same table. The lock goes with its process, "
         "however that ends.",
     ),
+    _code(
+        "E0941",
+        "a package for sweeps is missing",
+        "A `search` needs the package `optuna`, trials on a cluster need `dask` and `dask-jobqueue`: "
+        "`pip install 'netloom[sweep]'`.",
+    ),
+    _code(
+        "E0942",
+        "a cluster that cannot be used",
+        "There is no scheduler at the address, or no job can be started: dask-jobqueue reads the queue, the cores and "
+        "the memory of a job from its configuration, `~/.config/dask/jobqueue.yaml`.",
+    ),
 )
 
 _WARNINGS: Final = (

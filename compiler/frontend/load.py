@@ -21,6 +21,7 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Diagnostic, Severity
 from compiler.core.errors import ModelError, Sink
 from compiler.core.gc_pause import no_garbage_collection
+from compiler.frontend.build.goal import check_goal
 from compiler.frontend.build.model import build_model, only_definitions
 from compiler.frontend.resolve.choices import choose
 from compiler.frontend.resolve.params import resolve_params
@@ -91,16 +92,12 @@ def load_steps(
     timed: Timed = nullcontext,
     between: Callable[[], object] = object,
     swept: bool = True,
-    sweep: tree.Mapping | None = None,
 ) -> Loaded:
     """As `load_model`, with every error in `sink` and what was made in spite of them. Files are read, and definitions
-    of the library kept, by `library`. `between` is called between parts of long work; it may raise, to end it.
-    `sweep`: in place of the file's."""
+    of the library kept, by `library`. `between` is called between parts of long work; it may raise, to end it."""
     with timed("parse"):
         source = library.read(path, sink, shown if shown is not None else str(path))
         root = None if source is None else load_text(source, sink)
-    if sweep is not None and isinstance(root, tree.Mapping):
-        root = tree.with_entry(root, "sweep", sweep)
     if root is not None and not isinstance(root, tree.Mapping):
         help = "a model file begins with `language: 1`"
         sink.error("E0102", f"a model file is a map of keys, not {found(root)}", root.span, help)
@@ -110,6 +107,8 @@ def load_steps(
             loaded = _steps(root, path, folder or data_folder(path), settings, sink, unread, timed, library, between)
             if swept and loaded.resolved is not None:
                 check_sweep(root, settings, sink)
+                if loaded.model is not None:
+                    check_goal(root, loaded.model, sink)
     sink.items[:] = _told_once(sink.items)
     return loaded
 

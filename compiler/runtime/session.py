@@ -19,7 +19,8 @@ from compiler.runtime.prepare import Prepared
 @dataclass(frozen=True)
 class TrainingSummary:
     """Summary of the epochs of a training. `epoch`: the last one, of `epochs`; `stopped`: by `stop`; `best`: the
-    best epoch (0: none) by `metric`, with its `value`; `weights`: "best" or "last", those in weights.safetensors."""
+    best epoch (0: none) by `metric`, with its `value`; `weights`: "best" or "last", those in weights.safetensors;
+    `asked`: the caller's function ended it."""
 
     epoch: int
     epochs: int
@@ -28,6 +29,7 @@ class TrainingSummary:
     metric: str
     value: float
     weights: str
+    asked: bool = False
 
     def text(self) -> str | None:
         """One line for users; None where there is nothing to report."""

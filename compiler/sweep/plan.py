@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,9 @@ import numpy as np
 from compiler.core.errors import RunError, Sink
 from compiler.core.source import SourceFile
 from compiler.core.version import VERSION
-from compiler.frontend.load import check_swept, data_folder
+from compiler.frontend.build.goal import check_goal
+from compiler.frontend.language.sweep import SEARCH
+from compiler.frontend.load import check_swept, data_folder, load_model
 from compiler.frontend.resolve.imports import File
 from compiler.frontend.resolve.swept import QUANTITY, TRIALS, full_form
 from compiler.frontend.resolve.use import LibraryFinder, Uses
@@ -30,29 +32,41 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import to_plain
 from compiler.frontend.yaml.yaml12 import load_file, load_text
 from compiler.ir.level0.streams import stream_key
+from compiler.sweep.trial import Trial
 
 MOST: Final = 1_000_000
 
 
 @dataclass(frozen=True)
-class Trial:
-    """`settings`: as `--set` takes them, in the order of the sweep; `seed`: None: the model's own. `key`: 12 digits of
-    the hash of all that determines its results."""
+class SearchPlan:
+    """`trials`: how many; `goal`: a result; `values`: distributions by parameter, as in the file; `text`: the digest
+    from which the keys of trials are made."""
 
-    settings: Mapping[str, str]
-    seed: int | None
-    key: str
+    sampler: str
+    trials: int
+    seed: int
+    goal: str
+    maximize: bool
+    prune: bool
+    values: Mapping[str, Mapping[str, Any]]
+    text: str
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`name`: of the model; `swept`: the parameters, in the order of the columns."""
+    """`name`: of the model; `swept`: the parameters, in the order of the columns; `trials`: none for a search, which
+    finds them."""
 
     path: Path
     name: str
     swept: tuple[str, ...]
     trials: tuple[Trial, ...]
     fixed: Mapping[str, str] = field(default_factory=dict)
+    search: SearchPlan | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.trials) if self.search is None else self.search.trials
 
 
 def plan(
@@ -80,6 +94,10 @@ def plan(
     if not any(kind in block for kind in (*TRIALS, "seeds")):
         help = "write `sweep: {grid: {n: [1000, 2000]}}` into the model, or give `--grid n=1000,2000` or `--seeds 10`"
         raise RunError("E0912", f"`{path}` says no `sweep`", help, exit_code=2)
+    name = root.get("name")
+    called = name.text if isinstance(name, tree.Scalar) else path.stem
+    if "search" in block:
+        return _search_plan(Plan(path, called, (), (), dict(fixed)), block, root, text, options)
     combinations = list(itertools.islice(_combinations(block), MOST + 1))
     numbers = _seeds(block.get("seeds"), root)
     if len(combinations) * len(numbers) > MOST:
@@ -90,9 +108,27 @@ def plan(
         for seed in numbers:
             key = key_of(text, settings, seed)
             trials.setdefault(key, Trial(settings, seed, key))
-    name = root.get("name")
-    called = name.text if isinstance(name, tree.Scalar) else path.stem
     return Plan(path, called, swept, tuple(trials.values()), dict(fixed))
+
+
+def _search_plan(
+    plan: Plan, block: Mapping[str, Any], root: tree.Mapping, text: str, options: Mapping[str, Any]
+) -> Plan:
+    """A search. Raises ModelError, RunError (E0912, exit 2)."""
+    if "seeds" in block:
+        raise RunError("E0912", "a `search` runs each trial with the model's own seed, without --seeds", exit_code=2)
+    sink = Sink()
+    unread = frozenset({"data"} if options.get("data") is not None else ())
+    model = load_model(plan.path, plan.fixed, sink=sink, unread=unread, swept=False)
+    check_goal(root, model, sink, validation=options.get("validation") is not None)
+    sink.check()
+    found = block["search"]
+    ((way, goal),) = found["goal"].items()
+    values = found["values"]
+    sampler, seed, prune = (str(found.get(k, SEARCH.by_name[k].default)) for k in ("sampler", "seed", "prune"))
+    trials, better = int(found["trials"]), way == "maximize"
+    search = SearchPlan(sampler, trials, int(seed), goal, better, prune.lower() == "true", values, text)
+    return replace(plan, swept=tuple(values), search=search)
 
 
 def key_of(text: str, settings: Mapping[str, str], seed: int | None) -> str:

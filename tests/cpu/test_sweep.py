@@ -17,7 +17,7 @@ import pytest
 
 import netloom
 from compiler.core.disk import only_one
-from compiler.sweep import run as running
+from compiler.sweep import pool as running
 
 MODEL = """language: 1
 name: small
@@ -72,13 +72,13 @@ def test_a_process_that_dies_takes_its_trial_only(model: Path, monkeypatch: pyte
 
         def __init__(self, *arguments: object, **more: object) -> None: ...
 
-        def submit(self, function: object, plan: object, trial: running.Trial, *rest: object) -> running.Future:  # type: ignore[type-arg]
+        def submit(self, function: object, job: running.Job, trial: running.Trial, *rest: object) -> running.Future:  # type: ignore[type-arg]
             future: running.Future[dict[str, object]] = running.Future()
             if trial.settings["n"] == "3":
                 died.append(trial.key)
                 future.set_exception(running.BrokenProcessPool("dead"))
             else:
-                future.set_result(running.run_trial(plan, trial, *rest))  # type: ignore[arg-type]
+                future.set_result(running.run_trial(job, trial))
             return future
 
         def shutdown(self, **more: object) -> None: ...

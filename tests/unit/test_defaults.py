@@ -138,6 +138,7 @@ train:
   plateau: {metric: loss}
   stop: {metric: loss, patience: 2}
   checkpoint: {}
+sweep: {search: {trials: 2, goal: {minimize: loss}, values: {n: {uniform: {low: 2, high: 5}}}}}
 """
 
 

@@ -7,7 +7,21 @@ Does not: check names of parameters or values (compiler/sweep/plan.py).
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Alternative, Block, Field, Kind, ListOf, MapOf, OneKey, OneOf, Value
+from compiler.expr.keys.kinds import (
+    Alternative,
+    Block,
+    Choice,
+    Field,
+    Flag,
+    Kind,
+    ListOf,
+    MapOf,
+    OneKey,
+    OneOf,
+    Text,
+    Value,
+    options,
+)
 from compiler.expr.keys.values import QUANTITY
 
 _SETTINGS = ListOf(QUANTITY, low=1, example="[1000, 2000]")
@@ -35,6 +49,76 @@ DRAWN: Kind = OneKey(
     title="sweep_distribution",
 )
 
+_VALUES = Field(
+    "values",
+    MapOf("distribution", DRAWN, key_example="p", low=1, example="{p: {uniform: {low: 0, high: 1}}}"),
+    "What is drawn, by parameter.",
+    required=True,
+    example="values: {p: {uniform: {low: 0.01, high: 0.1}}}",
+)
+_TRIALS = Field(
+    "trials",
+    Value("a whole number", "50", integer=True, low=1, high=1_000_000),
+    "How many.",
+    required=True,
+    example="trials: 50",
+)
+_RESULT = Text("a result of a run", "validation_accuracy")
+
+SEARCH = Block(
+    "search",
+    (
+        Field(
+            "sampler",
+            Choice(
+                "sampler",
+                options(
+                    tpe="Where good trials lie more often than bad ones (tree-structured Parzen estimator).",
+                    random="Anywhere, as `random` does.",
+                ),
+            ),
+            "How the values of the next trial are chosen.",
+            default="tpe",
+            example="sampler: tpe",
+        ),
+        _TRIALS,
+        Field(
+            "seed",
+            Value("a whole number", "1", integer=True, low=0),
+            "Of the sampler: what it suggests depends on this, the number of the trial and the trials before it.",
+            default=0,
+            example="seed: 1",
+        ),
+        Field(
+            "goal",
+            OneKey(
+                "goal",
+                (
+                    Alternative("minimize", _RESULT, "Less of it is better.", example="{minimize: validation_loss}"),
+                    Alternative(
+                        "maximize", _RESULT, "More of it is better.", example="{maximize: validation_accuracy}"
+                    ),
+                ),
+                title="sweep_goal",
+            ),
+            "What makes a trial a good one: a metric of the last epoch, `rate.exc` or `spikes.exc`.",
+            required=True,
+            example="goal: {maximize: validation_accuracy}",
+        ),
+        Field(
+            "prune",
+            Flag(),
+            "Ends a training whose best epoch so far is worse than the median of the others at the same epoch, once "
+            "five trials have ended.",
+            default=False,
+            example="prune: true",
+        ),
+        _VALUES,
+    ),
+    title="sweep_search",
+    example="{trials: 50, goal: {maximize: accuracy}, values: {lr: {log_uniform: {low: 1e-4, high: 1e-1}}}}",
+)
+
 SWEEP_BLOCK = Block(
     "sweep",
     (
@@ -59,13 +143,7 @@ SWEEP_BLOCK = Block(
             Block(
                 "random",
                 (
-                    Field(
-                        "trials",
-                        Value("a whole number", "50", integer=True, low=1, high=1_000_000),
-                        "How many.",
-                        required=True,
-                        example="trials: 50",
-                    ),
+                    _TRIALS,
                     Field(
                         "seed",
                         Value("a whole number", "1", integer=True, low=0),
@@ -73,21 +151,19 @@ SWEEP_BLOCK = Block(
                         default=0,
                         example="seed: 1",
                     ),
-                    Field(
-                        "values",
-                        MapOf(
-                            "distribution", DRAWN, key_example="p", low=1, example="{p: {uniform: {low: 0, high: 1}}}"
-                        ),
-                        "What is drawn, by parameter.",
-                        required=True,
-                        example="values: {p: {uniform: {low: 0.01, high: 0.1}}}",
-                    ),
+                    _VALUES,
                 ),
                 title="sweep_random",
                 example="{trials: 50, values: {p: {uniform: {low: 0.01, high: 0.1}}}}",
             ),
             "Trials with drawn values.",
             example="random: {trials: 50, values: {p: {uniform: {low: 0.01, high: 0.1}}}}",
+        ),
+        Field(
+            "search",
+            SEARCH,
+            "Trials whose values follow from the results of those before them (needs Optuna).",
+            example="search: {trials: 50, goal: {minimize: loss}, values: {lr: {log_uniform: {low: 1e-4, high: 1}}}}",
         ),
         Field(
             "seeds",

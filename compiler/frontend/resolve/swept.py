@@ -56,7 +56,7 @@ def check_sweep(root: Mapping, settings: Settings[str, str], sink: Sink) -> None
         sink.error("E0108", message, second.key.span, "keep one of them")
     seeds = block.entry("seeds")
     if seeds is not None and "search" in block:
-        help = "let the seed be a parameter that is not swept, or give the best values to a grid with `seeds`"
+        help = "leave it out, and run the best values in a `grid` with `seeds`"
         sink.error("E0802", "a `search` runs each trial with the model's own seed", seeds.key.span, help)
     quiet = Sink()
     numeric, rest = choose(root, settings, quiet)

@@ -151,6 +151,7 @@ def _course(loop: _Loop, epochs: int) -> TrainingSummary:
         name,
         loop.history[best - 1][name] if best else math.nan,
         "best" if train.use_best and best and loop.best_epoch == best else "last",
+        loop.enough,
     )
 
 
