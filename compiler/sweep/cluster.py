@@ -78,7 +78,7 @@ class Workers:
     def wait(self, seconds: float | None) -> list[tuple[Trial, Row]]:
         from distributed import wait
 
-        with suppress(TimeoutError):
+        with self._client.as_current(), suppress(TimeoutError):
             wait(list(self._running), timeout=seconds, return_when="FIRST_COMPLETED")
         done = [f for f in self._running if f.done()]
         return [(trial, _row(f, trial)) for f in done for trial in (self._running.pop(f),)]
