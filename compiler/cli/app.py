@@ -104,8 +104,8 @@ def build(
 
 
 @command(
-    "target set precision order seed duration freeze epochs data validation resume weights out plots device arch "
-    "portable verify lock build_dir runs_dir format quiet",
+    "target set precision order seed duration freeze epochs data validation resume weights out plots tensorboard "
+    "device arch portable verify lock build_dir runs_dir format quiet",
     end=EXIT_CODES,
 )
 def run(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @command(
     "grid seeds workers scheduler cluster out dry_run set target precision order duration epochs data validation "
-    "freeze weights device arch portable verify lock format quiet"
+    "freeze weights tensorboard device arch portable verify lock format quiet"
 )
 def sweep(
     model: MODEL,

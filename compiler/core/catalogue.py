@@ -824,6 +824,12 @@ _TOOLS: Final = (
         "There is no scheduler at the address, or no job can be started: dask-jobqueue reads the queue, the cores and "
         "the memory of a job from its configuration, `~/.config/dask/jobqueue.yaml`.",
     ),
+    _code(
+        "E0943",
+        "the package for TensorBoard is missing",
+        "`netloom run --tensorboard` writes event files with the package `tensorboardX`: "
+        "`pip install 'netloom[tensorboard]'`. TensorBoard itself, which shows them, may be installed elsewhere.",
+    ),
 )
 
 _WARNINGS: Final = (

@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from signal import SIGINT, Signals
@@ -39,6 +40,7 @@ from compiler.runtime.artifacts.results import RunResult
 from compiler.runtime.artifacts.run_folder import RunFolder, open_run_folder, utc_now
 from compiler.runtime.artifacts.safetensors import Reals, learned, put_weights
 from compiler.runtime.artifacts.trained import initial_weights
+from compiler.runtime.board import Board, require_tensorboard
 from compiler.runtime.build import build_prepared
 from compiler.runtime.common.git import git_commit
 from compiler.runtime.common.hashes import model_hash
@@ -59,6 +61,8 @@ def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
     Interrupted by a signal before the first step."""
     times = Times()
     started = utc_now()
+    if options.tensorboard:
+        require_tensorboard()
     with ended_by_signals():
         prepared = prepare_to_run(path, options, times)
         resumed, passed_over = _resumed(prepared, options)
@@ -136,11 +140,16 @@ def _run(job: _Job) -> RunResult:
                 restore_checkpoint(resumed[1], instance, program, frozen)
         elif job.weights is not None:
             put_weights(instance, program, job.weights)
-        with stop_on_signals() as stop:
-            session = Session(
-                prepared, instance, folder.path, folder.record["model"]["hash"], stop, job.progress, resumed
-            )
+        with ExitStack() as opened, stop_on_signals() as stop:
+            progress, board = job.progress, None
+            if job.options.tensorboard:
+                progress = board = Board(progress, model, folder.path)
+                opened.callback(board.close)
+            session = Session(prepared, instance, folder.path, folder.record["model"]["hash"], stop, progress, resumed)
             outcome = run_spiking(session) if model.simulate is not None else run_training(session)
+            if board is not None:
+                board.end(outcome)
+                board.close()
             folder.record["measured"] = dict(instance.measured)
             instance.close()
             return replace(_finished(model, outcome, times, folder), signal=stop.number)

@@ -101,6 +101,7 @@ WRONG_ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "data": (3,),
     "validation": (-0.1, "0.2", True),
     "plots": (None, 1, "yes"),
+    "tensorboard": (None, 1, "yes"),
 }
 FUNCTIONS = (check, build, run, evaluate, predict)
 

@@ -102,6 +102,7 @@ class Options:
     validation: Annotated[float | None, _VALIDATION] = None
     plots: Annotated[bool, Option("Draw no plots.", flag)] = True
     """Draw what `plots` asks for. On the command line the flag `--no-plots`."""
+    tensorboard: Annotated[bool, Option("Write TensorBoard event files into the run's folder, too.", flag)] = False
     folder: Path | None = None
     """Where the paths in the model count from, instead of the folder of the file; for texts (netloom/model.py)."""
     freeze: Annotated[tuple[str, ...], _FREEZE] = ()
@@ -161,6 +162,7 @@ class FitOptions(BuildOptions, total=False):
     resume: PathArgument | None
     runs_dir: PathArgument
     plots: bool
+    tensorboard: bool
     freeze: str | Sequence[str]
 
 
