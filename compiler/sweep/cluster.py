@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from compiler.core.errors import RunError
 from compiler.sweep.pool import DIED, Pool
-from compiler.sweep.trial import Job, Row, Trial, Watch, row_of, run_trial
+from compiler.sweep.prune import Watch
+from compiler.sweep.trial import Job, Row, Trial, row_of, run_trial
 
 KINDS: Final = ("slurm", "pbs", "ssh")
 PATIENCE: Final = 30.0

@@ -21,7 +21,8 @@ from multiprocessing import get_context
 from types import ModuleType
 from typing import Any, Final, Protocol
 
-from compiler.sweep.trial import Job, Row, Trial, Watch, row_of, run_trial
+from compiler.sweep.prune import Watch
+from compiler.sweep.trial import Job, Row, Trial, row_of, run_trial
 
 ATTEMPTS: Final = 2
 """How often a trial is begun whose process dies."""

@@ -21,9 +21,10 @@ from compiler.core.disk import make_folder, only_one
 from compiler.runtime.common.options import Options
 from compiler.sweep.plan import Plan, plan
 from compiler.sweep.pool import Pool, Processes
+from compiler.sweep.prune import Watch
 from compiler.sweep.show import Shown
 from compiler.sweep.table import SweepResult, best_of, write_table
-from compiler.sweep.trial import TRIALS, Job, Row, Trial, Watch, finished_row, row_of
+from compiler.sweep.trial import TRIALS, Job, Row, Trial, finished_row, row_of
 
 __all__ = ["SweepResult", "run_sweep"]
 
@@ -116,7 +117,7 @@ def run_sweep(plan: Plan, options: Options, folder: Path, start: int | Start, sh
         if plan.search is not None:
             from compiler.sweep.search import Search
 
-            source = Search(plan, plan.search, state)
+            source = Search(plan.search, folder, state.trials, state.rows)
         job = Job(plan.path, replace(options, set={}), folder, plan.fixed)
         shown.start(plan, len(state.rows))
         interrupted = False

@@ -14,42 +14,32 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from compiler.core.disk import append_text, write_text
-from compiler.core.errors import RunError
 from compiler.core.version import VERSION
 from compiler.ir.level0.streams import stream_key
 from compiler.runtime.common.metrics import read_metrics
-from compiler.runtime.common.progress import SilentProgress
-from compiler.sweep.plan import Plan, SearchPlan, bounds, key_of
+from compiler.sweep.plan import SearchPlan, bounds, key_of
+from compiler.sweep.prune import Watch, optuna_module
 from compiler.sweep.table import goal_of
-from compiler.sweep.trial import TRIALS, Row, Trial, Watch, finished_row
-
-if TYPE_CHECKING:
-    from compiler.sweep.run import State
+from compiler.sweep.trial import TRIALS, Row, Trial, finished_row
 
 ASKED: Final = "asked.jsonl"
 
 
-def optuna_module() -> Any:
-    """The package `optuna`. Raises RunError (E0941, exit 3) when it is not installed."""
-    try:
-        import optuna
-    except ModuleNotFoundError as error:
-        if error.name != "optuna":
-            raise
-        message = "a `search` needs the package `optuna`, which is not installed"
-        raise RunError("E0941", message, "pip install 'netloom[sweep]'", exit_code=3) from None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna
-
-
 class Search:
-    """The trials of a search, which it adds to `state` as they are asked for. Raises RunError (E0941)."""
+    """The trials of a search: it adds them to `trials`, and the `rows` of those that are in `folder` already. Raises
+    RunError (E0941)."""
 
-    def __init__(self, plan: Plan, search: SearchPlan, state: State) -> None:
-        self._optuna, self._plan, self._search, self._state = optuna_module(), plan, search, state
+    def __init__(self, search: SearchPlan, folder: Path, trials: list[Trial], rows: dict[str, Row]) -> None:
+        self._optuna, self._search, self._folder, self._trials, self._rows = (
+            optuna_module(),
+            search,
+            folder,
+            trials,
+            rows,
+        )
         direction = "maximize" if search.maximize else "minimize"
         self._study = self._optuna.create_study(direction=direction)
         self._space = {name: _space(self._optuna, rule) for name, rule in search.values.items()}
@@ -57,7 +47,7 @@ class Search:
         self._begin: list[Trial] = []  # suggestions of before that have not ended
         self._histories: dict[str, Mapping[int, float]] = {}
         self._numbers = 0
-        self._path = state.folder / ASKED
+        self._path = folder / ASKED
         self._read()
 
     def next(self) -> tuple[Trial, Watch | None] | None:
@@ -73,7 +63,7 @@ class Search:
         states, goal = self._optuna.trial.TrialState, self._search.goal
         value = goal_of(row, goal)
         if self._search.prune and row["status"] in ("ok", "pruned"):
-            epochs = _epochs(self._state.folder / TRIALS / trial.key, goal)
+            epochs = _epochs(self._folder / TRIALS / trial.key, goal)
             if value is not None:
                 self._histories[trial.key] = epochs
         else:
@@ -108,12 +98,12 @@ class Search:
         self._asked.setdefault(trial.key, []).append(asked)
         if runs:
             return None
-        if all(t.key != trial.key for t in self._state.trials):
-            self._state.trials.append(trial)
-        row = self._state.rows.get(trial.key) or finished_row(trial, self._state.folder)
+        if all(t.key != trial.key for t in self._trials):
+            self._trials.append(trial)
+        row = self._rows.get(trial.key) or finished_row(trial, self._folder)
         if row is None:
             return trial
-        self._state.rows[trial.key] = row
+        self._rows[trial.key] = row
         self.tell(trial, row)
         return None
 
@@ -143,26 +133,6 @@ class Search:
             trial = self._ask(json.loads(line)["params"])
             if trial is not None:
                 self._begin.append(trial)
-
-
-class Pruning(SilentProgress):
-    """Ends a training whose goal is worse than the median of others. Raises RunError (E0941)."""
-
-    def __init__(self, watch: Watch) -> None:
-        optuna = optuna_module()
-        direction = "maximize" if watch.maximize else "minimize"
-        study = optuna.create_study(direction=direction, pruner=optuna.pruners.MedianPruner())
-        for epochs in watch.history:
-            value = epochs[max(epochs)] if epochs else 0.0
-            study.add_trial(optuna.trial.create_trial(value=value, intermediate_values=dict(epochs)))
-        self._trial, self._goal = study.ask(), watch.goal
-
-    def epoch(self, row: dict[str, float]) -> bool:
-        value = row.get(self._goal, math.nan)
-        if not math.isfinite(value):
-            return False
-        self._trial.report(value, int(row["epoch"]))
-        return bool(self._trial.should_prune())
 
 
 def _space(optuna: Any, rule: Mapping[str, Any]) -> Any:

@@ -21,6 +21,7 @@ from typing import Any, Final
 from compiler.core.errors import NetloomError
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.progress import SilentProgress
+from compiler.sweep.prune import Pruning, Watch
 
 Row = Mapping[str, Any]
 TRIALS: Final = "trials"
@@ -46,15 +47,6 @@ class Job:
     fixed: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Watch:
-    """When a training is ended early: `history`: the goal by epoch of each trial that ended."""
-
-    goal: str
-    maximize: bool
-    history: tuple[Mapping[int, float], ...]
-
-
 def run_trial(job: Job, trial: Trial, watch: Watch | None = None) -> dict[str, Any]:
     """Run one trial in its directory, unless it is there; its row of the table."""
     from compiler.runtime.execute import run_model
@@ -72,12 +64,7 @@ def run_trial(job: Job, trial: Trial, watch: Watch | None = None) -> dict[str, A
     if trial.seed is not None:
         chosen = replace(chosen, seed=trial.seed)
     try:
-        if watch is None:
-            shown = SilentProgress()
-        else:
-            from compiler.sweep.search import Pruning
-
-            shown = Pruning(watch)
+        shown = SilentProgress() if watch is None else Pruning(watch)
         result = run_model(job.path, chosen, shown)
     except NetloomError as error:
         there = finished_row(trial, job.folder)  # another process may have run it meanwhile
