@@ -58,12 +58,10 @@ class State:
         """A trial has ended."""
         self.rows[trial.key] = row
         self.ran += 1
-        self.shown.ended(trial, row, len(self.rows), self.best())
+        best = None if self.plan.search is None else best_of(self.table(), self.plan)
+        self.shown.ended(trial, row, len(self.rows), best)
         if time.monotonic() - self.written > 1:
             self.write()
-
-    def best(self) -> Row | None:
-        return best_of(self.table(), self.plan)
 
     def table(self) -> tuple[Row, ...]:
         return tuple(self.rows.get(t.key) or row_of(t, "missing", 0.0, "") for t in self.trials)
