@@ -249,8 +249,10 @@ def _sweep(folder: Path) -> str:
     fixed = {"trial", "seed", "status", "seconds", "message", *swept}
     results = [n for n in rows[0] if n not in fixed and not n.startswith("spikes.")]
     done = [r for r in rows if r["status"] == "ok"]
-    failed = [r for r in rows if r["status"] not in ("ok", "missing")]
+    pruned = sum(r["status"] == "pruned" for r in rows)
+    failed = [r for r in rows if r["status"] not in ("ok", "missing", "pruned")]
     said = f"{len(rows):,} trials, {len(done):,} ok, {len(failed):,} failed or interrupted"
+    said += f", {pruned:,} ended early" if pruned else ""
     parts = [f"<h1>Sweep of {escape(folder.name)}</h1><p>{said}</p>"]
     for name in results[:12]:
         values = [r for r in done if r.get(name) not in (None, "")]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from compiler.core.disk import make_folder, only_one
+from compiler.core.disk import leftovers, make_folder, only_one, remove_leftover
 from compiler.runtime.common.options import Options
 from compiler.sweep.plan import Plan, plan
 from compiler.sweep.pool import Pool, Processes
@@ -106,6 +106,8 @@ def run_sweep(plan: Plan, options: Options, folder: Path, start: int | Start, sh
     E0941 or E0942 where a package or the cluster is missing; what a trial raises is in its row."""
     with only_one(folder, "a sweep"):
         make_folder(folder / TRIALS, "a sweep")
+        for path in leftovers(folder / TRIALS):
+            remove_leftover(path)
         state = State(plan, folder, shown, list(plan.trials))
         for trial in plan.trials:
             row = finished_row(trial, folder)

@@ -66,8 +66,10 @@ def run_trial(job: Job, trial: Trial, watch: Watch | None = None) -> dict[str, A
     try:
         shown = SilentProgress() if watch is None else Pruning(watch)
         result = run_model(job.path, chosen, shown)
+        if result.folder != out:  # another process has run it meanwhile
+            shutil.rmtree(result.folder, ignore_errors=True)
     except NetloomError as error:
-        there = finished_row(trial, job.folder)  # another process may have run it meanwhile
+        there = finished_row(trial, job.folder)  # likewise
         return there or row_of(trial, "failed", time.process_time() - begin, _first_line(error))
     except KeyboardInterrupt:
         return row_of(trial, "interrupted", time.process_time() - begin, "")

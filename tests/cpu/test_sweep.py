@@ -11,13 +11,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import netloom
 from compiler.core.disk import only_one
+from compiler.runtime.common.options import Options
 from compiler.sweep import pool as running
+from compiler.sweep import trial
+from compiler.sweep.trial import Job, Trial, run_trial
 
 MODEL = """language: 1
 name: small
@@ -87,6 +91,25 @@ def test_a_process_that_dies_takes_its_trial_only(model: Path, monkeypatch: pyte
     result = netloom.sweep(model, {"grid": {"n": [1, 2, 3, 4, 5]}}, out="s", workers=2)
     assert [row["status"] for row in result.rows] == ["ok", "ok", "failed", "ok", "ok"]
     assert result.rows[2]["message"] == "its process died" and len(died) == running.ATTEMPTS
+
+
+def test_a_trial_that_another_process_has_run(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have the result, and there is one directory: where the other ends before this one begins, or after."""
+    job, one = Job(model, Options(), model.parent / "s"), Trial({"n": "3"}, None, "key")
+    first = run_trial(job, one)
+    assert first["status"] == "ok" and run_trial(job, one)["spikes.a"] == first["spikes.a"]
+    looked: list[int] = []
+    real = trial.finished_row
+
+    def blind(*given: Any) -> Any:
+        looked.append(1)
+        return None if len(looked) == 1 else real(*given)
+
+    monkeypatch.setattr(trial, "finished_row", blind)
+    monkeypatch.setattr(trial.shutil, "rmtree", lambda *_, **__: None)
+    again = run_trial(job, one)
+    assert again["status"] == "ok" and again["spikes.a"] == first["spikes.a"] and len(looked) == 2
+    assert [p.name for p in (model.parent / "s" / "trials").iterdir()] == ["key"]
 
 
 def test_one_sweep_at_a_time(model: Path) -> None:
