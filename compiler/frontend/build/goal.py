@@ -1,8 +1,9 @@
 """The goal of a search: a result that the trials have.
 
 Assumes: a validated `sweep`, and the model with the settings that all trials share.
-Guarantees: the goal is a metric of an epoch, or a rate or number of spikes that is recorded (E0201); `prune` goes with
-a metric of an epoch (E0802).
+Guarantees: the goal is a metric of an epoch, or a rate, number of spikes or column of a table that
+is recorded (E0201); `prune` goes with a
+metric of an epoch (E0802).
 Does not: search (compiler/sweep/search.py).
 """
 
@@ -11,9 +12,9 @@ from __future__ import annotations
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
-from compiler.frontend.build.tensors.loss import CONFUSION
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml.tree import Mapping, Scalar
+from compiler.losses import metric_of
 
 
 def check_goal(root: Mapping, model: l0.Model, sink: Sink, validation: bool = False) -> None:
@@ -28,7 +29,8 @@ def check_goal(root: Mapping, model: l0.Model, sink: Sink, validation: bool = Fa
         return
     epochs = _of_epochs(model, validation)
     spikes = dict.fromkeys(name for record in model.spikes for name in record.populations)
-    known = (*epochs, *(f"rate.{n}" for n in spikes), *(f"spikes.{n}" for n in spikes))
+    columns = (f"{t.name}.{column}" for t in model.tables for column, _ in t.columns)
+    known = (*epochs, *columns, *(f"rate.{n}" for n in spikes), *(f"spikes.{n}" for n in spikes))
     if named.text not in known:
         help = did_you_mean(named.text, known) or (allowed("there are", known) if known else None)
         if named.text.removeprefix("validation_") in epochs:
@@ -45,6 +47,6 @@ def check_goal(root: Mapping, model: l0.Model, sink: Sink, validation: bool = Fa
 def _of_epochs(model: l0.Model, validation: bool) -> tuple[str, ...]:
     if model.train is None:
         return ()
-    plain = ("loss", *(m for m in model.train.metrics if m != CONFUSION))
+    plain = ("loss", *(m for m in model.train.metrics if metric_of(m).value is not None))
     kept = validation or model.train.data.kept.count(10**9) > 0
     return (*plain, *(f"validation_{m}" for m in plain)) if kept else plain
