@@ -18,23 +18,9 @@ from typing import Final, Literal
 
 import numpy as np
 
+import compiler.expr.ast as ast
 import compiler.ir.level2.program as l2
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import (
-    COMPARISONS,
-    LOGICAL,
-    Binary,
-    Bool,
-    Call,
-    Cond,
-    Expr,
-    Num,
-    Quantity,
-    Ref,
-    Unary,
-    children,
-    refs,
-)
 from compiler.expr.functions import CONSTANTS
 from compiler.ir.space import DType
 
@@ -182,32 +168,32 @@ _RANDOM: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3
 _MOST_FACTORS: Final = 8  # the largest integer power that is expanded into products
 
 
-def type_of(e: Expr, scope: Scope, real: DType) -> Scalar:
+def type_of(e: ast.Expr, scope: Scope, real: DType) -> Scalar:
     """The type of `e`. Raises PrintError for an unknown name or function."""
     match e:
-        case Num(value):
+        case ast.Num(value):
             if isinstance(value, float):
                 return real
             return DType.I32 if -(2**31) <= value < 2**31 else DType.I64
-        case Bool():
+        case ast.Bool():
             return "bool"
-        case Ref(name, span):
+        case ast.Ref(name, span):
             if name not in scope and name not in CONSTANTS:
                 raise PrintError(f"`{name}` has no meaning in this kernel", span)
             return scope[name].type if name in scope else real
-        case Unary(op, x):
+        case ast.Unary(op, x):
             return "bool" if op == "not" else _number(type_of(x, scope, real))
-        case Binary(op, _, _) if op in COMPARISONS or op in LOGICAL:
+        case ast.Binary(op, _, _) if op in ast.COMPARISONS or op in ast.LOGICAL:
             return "bool"
-        case Binary(op, a, b):
+        case ast.Binary(op, a, b):
             both = join(_number(type_of(a, scope, real)), _number(type_of(b, scope, real)))
             needs_real = op == "/" or (op == "**" and not _whole_power(b))
             return real if needs_real and not is_real(both) else both
-        case Cond(_, a, b):
+        case ast.Cond(_, a, b):
             return join(type_of(a, scope, real), type_of(b, scope, real))
-        case Call(func, args, span):
+        case ast.Call(func, args, span):
             return _type_of_call(func, [type_of(a, scope, real) for a in args], real, span)
-        case Quantity(_, _, span):
+        case ast.Quantity(_, _, span):
             raise PrintError("a quantity with a unit reached the printer", span)
 
 
@@ -234,14 +220,14 @@ def _type_of_call(func: str, args: list[Scalar], real: DType, span: Span) -> Sca
     raise PrintError(f"the generated code has no function `{func}`", span)
 
 
-def _whole_power(e: Expr) -> bool:
-    return isinstance(e, Num) and isinstance(e.value, int) and 0 <= e.value <= 62
+def _whole_power(e: ast.Expr) -> bool:
+    return isinstance(e, ast.Num) and isinstance(e.value, int) and 0 <= e.value <= 62
 
 
 # ---------------------------------------------------------------------------------------- expressions
 
 _ATOM, _SIGN, _PRODUCT, _SUM, _COMPARE, _BITAND, _BITOR, _COND = range(15, 7, -1)
-_SLOTS: Final = (Ref("ring_slots"), Ref("slots"))
+_SLOTS: Final = (ast.Ref("ring_slots"), ast.Ref("slots"))
 """Columns with the number of slots of a ring (compiler/passes/model/free_names.py: nothing else has these names); a
 step that runs has a number of at least 1."""
 _C_BINARY: Final = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
@@ -277,16 +263,16 @@ class Printer:
     dialect: Dialect
     used: set[str] = field(default_factory=set)
 
-    def expr(self, e: Expr, scope: Scope, to: Scalar | None = None) -> str:
+    def expr(self, e: ast.Expr, scope: Scope, to: Scalar | None = None) -> str:
         """`e` as C, converted to type `to` (its own type when None)."""
         own = type_of(e, scope, self.dialect.precision)
         return self._as(e, scope, own if to is None else to)[0]
 
-    def test(self, e: Expr, scope: Scope) -> str:
+    def test(self, e: ast.Expr, scope: Scope) -> str:
         """`e` as a C truth value."""
         return self._test(e, scope)[0]
 
-    def operand(self, e: Expr, scope: Scope, to: Scalar) -> str:
+    def operand(self, e: ast.Expr, scope: Scope, to: Scalar) -> str:
         """`e` in type `to`, in parentheses unless it is an atom."""
         return self._inside(self._as(e, scope, to), _ATOM)
 
@@ -300,22 +286,22 @@ class Printer:
     def _inside(text: tuple[str, int], least: int) -> str:
         return text[0] if text[1] >= least else f"({text[0]})"
 
-    def _as(self, e: Expr, scope: Scope, to: Scalar) -> tuple[str, int]:
+    def _as(self, e: ast.Expr, scope: Scope, to: Scalar) -> tuple[str, int]:
         """`e` in type `to`, and the precedence of its outermost operator."""
         if to == "bool":
             return self._test(e, scope)
-        if isinstance(e, Num):
+        if isinstance(e, ast.Num):
             if isinstance(e.value, float) and not is_real(to):
                 return f"({C_TYPES[to]}){literal(e.value, DType.F64)}", _SIGN
             text = literal(e.value, to)
             return text, _SIGN if text.startswith("-") else _ATOM
-        if isinstance(e, Ref) and e.name not in scope and e.name in CONSTANTS:
+        if isinstance(e, ast.Ref) and e.name not in scope and e.name in CONSTANTS:
             return literal(CONSTANTS[e.name], to), _ATOM
         real = self.dialect.precision
         own = type_of(e, scope, real)
-        if isinstance(e, Cond):  # the arms take the type, so that literals in them do
+        if isinstance(e, ast.Cond):  # the arms take the type, so that literals in them do
             return self._select(e.test, e.then, e.orelse, scope, to)
-        if isinstance(e, Call) and e.func == "where" and len(e.args) == 3:
+        if isinstance(e, ast.Call) and e.func == "where" and len(e.args) == 3:
             return self._select(*e.args, scope, to)
         shown = self._own(e, scope, own)
         if own == to or (own == "bool" and to in (DType.I32, DType.U8)):
@@ -324,7 +310,7 @@ class Printer:
             return shown
         return f"({self.dialect.type_name(to)}){self._inside(shown, _SIGN)}", _SIGN
 
-    def _select(self, test: Expr, a: Expr, b: Expr, scope: Scope, to: Scalar) -> tuple[str, int]:
+    def _select(self, test: ast.Expr, a: ast.Expr, b: ast.Expr, scope: Scope, to: Scalar) -> tuple[str, int]:
         parts = [
             self._inside(self._test(test, scope), _COMPARE),
             self._inside(self._as(a, scope, to), _SUM),
@@ -332,24 +318,24 @@ class Printer:
         ]
         return "{} ? {} : {}".format(*parts), _COND
 
-    def _test(self, e: Expr, scope: Scope) -> tuple[str, int]:
+    def _test(self, e: ast.Expr, scope: Scope) -> tuple[str, int]:
         match e:
-            case Bool(value):
+            case ast.Bool(value):
                 return ("1" if value else "0"), _ATOM
-            case Unary("not", x):
+            case ast.Unary("not", x):
                 return "!" + self._inside(self._test(x, scope), _SIGN), _SIGN
-            case Binary("and" | "or" as op, a, b):  # both sides are pure: no branch
+            case ast.Binary("and" | "or" as op, a, b):  # both sides are pure: no branch
                 parts = [self._inside(self._test(x, scope), _SUM) for x in (a, b)]
                 sign, level = ("&", _BITAND) if op == "and" else ("|", _BITOR)
                 return f" {sign} ".join(parts), level
-            case Binary(op, a, b) if op in _C_COMPARE:
+            case ast.Binary(op, a, b) if op in _C_COMPARE:
                 real = self.dialect.precision
                 both = join(type_of(a, scope, real), type_of(b, scope, real))
                 left, right = (self._inside(self._as(x, scope, both), _SUM) for x in (a, b))
                 return f"{left} {op} {right}", _COMPARE
-            case Cond(test, a, b):
+            case ast.Cond(test, a, b):
                 return self._select(test, a, b, scope, "bool")
-            case Call("isnan", (x,)):
+            case ast.Call("isnan", (x,)):
                 t = type_of(x, scope, self.dialect.precision)
                 text = self._inside(self._as(x, scope, t), _SUM)
                 return f"{text} != {text}", _COMPARE
@@ -360,31 +346,31 @@ class Printer:
                     return shown
                 return f"{self._inside(shown, _SUM)} != {literal(0, own)}", _COMPARE
 
-    def _own(self, e: Expr, scope: Scope, t: Scalar) -> tuple[str, int]:
+    def _own(self, e: ast.Expr, scope: Scope, t: Scalar) -> tuple[str, int]:
         """`e` in its own type `t`."""
         match e:
-            case Ref(name, span):
+            case ast.Ref(name, span):
                 if name not in scope:
                     raise PrintError(f"`{name}` has no meaning in this kernel", span)
                 symbol = scope[name]
                 return symbol.text, _ATOM if symbol.tight else _COND
-            case Unary("-", x):
+            case ast.Unary("-", x):
                 return "-" + self._inside(self._as(x, scope, t), _ATOM), _SIGN
-            case Binary(op, a, b) if t != "bool":
+            case ast.Binary(op, a, b) if t != "bool":
                 return self._arithmetic(op, a, b, scope, t)
-            case Call(func, args, span) if func != "isnan":
+            case ast.Call(func, args, span) if func != "isnan":
                 return self._call(func, args, scope, t, span), _ATOM
             case _:
                 return self._test(e, scope)
 
-    def _arithmetic(self, op: str, a: Expr, b: Expr, scope: Scope, t: Scalar) -> tuple[str, int]:
+    def _arithmetic(self, op: str, a: ast.Expr, b: ast.Expr, scope: Scope, t: Scalar) -> tuple[str, int]:
         if op in _C_BINARY:
             level = _C_BINARY[op]
             left = self._inside(self._as(a, scope, t), level)
             # a right operand of equal precedence keeps its parentheses: sums of reals do not reassociate
             right = self._inside(self._as(b, scope, t), level + 1)
             return f"{left} {op} {right}", level
-        if op == "%" and t == DType.I64 and b in _SLOTS and a in (Ref("step"), Ref("step") - 1):
+        if op == "%" and t == DType.I64 and b in _SLOTS and a in (ast.Ref("step"), ast.Ref("step") - 1):
             self.used.add("nl_slot")
             return f"nl_slot({self._as(a, scope, t)[0]}, {self._as(b, scope, t)[0]})", _ATOM
         if op in ("//", "%"):
@@ -393,15 +379,15 @@ class Printer:
             return self.call(name, t, self._as(a, scope, t)[0], self._as(b, scope, t)[0]), _ATOM
         return self._power(a, b, scope, t)
 
-    def _power(self, a: Expr, b: Expr, scope: Scope, t: Scalar) -> tuple[str, int]:
+    def _power(self, a: ast.Expr, b: ast.Expr, scope: Scope, t: Scalar) -> tuple[str, int]:
         base = self._as(a, scope, t)
-        if isinstance(b, Num) and float(b.value) in (0.5, -0.5) and is_real(t):
+        if isinstance(b, ast.Num) and float(b.value) in (0.5, -0.5) and is_real(t):
             root = self.call("sqrt", t, base[0])
             return (root, _ATOM) if b.value > 0 else (f"{literal(1, t)} / {root}", _PRODUCT)
-        whole = isinstance(b, Num) and float(b.value).is_integer()
-        if whole and isinstance(b, Num) and b.value == 0:
+        whole = isinstance(b, ast.Num) and float(b.value).is_integer()
+        if whole and isinstance(b, ast.Num) and b.value == 0:
             return literal(1, t), _ATOM
-        if whole and isinstance(b, Num) and 1 <= abs(b.value) <= _MOST_FACTORS and self._simple(a):
+        if whole and isinstance(b, ast.Num) and 1 <= abs(b.value) <= _MOST_FACTORS and self._simple(a):
             text = " * ".join([self._inside(base, _ATOM)] * int(abs(b.value)))
             if b.value < 0:
                 return f"{literal(1, t)} / ({text})", _PRODUCT
@@ -411,15 +397,15 @@ class Printer:
         return self.call("pow", t, base[0], self._as(b, scope, t)[0]), _ATOM
 
     @staticmethod
-    def _simple(e: Expr) -> bool:
+    def _simple(e: ast.Expr) -> bool:
         """Cheap enough to be duplicated (the compiler eliminates common subexpressions)."""
-        return not any(isinstance(x, Call) and x.func in _RANDOM for x in _walk(e))
+        return not any(isinstance(x, ast.Call) and x.func in _RANDOM for x in _walk(e))
 
-    def _call(self, func: str, args: tuple[Expr, ...], scope: Scope, t: Scalar, span: Span) -> str:
+    def _call(self, func: str, args: tuple[ast.Expr, ...], scope: Scope, t: Scalar, span: Span) -> str:
         real = self.dialect.precision
         if func in _RANDOM:
             at = "(nl_u64)step"
-            if func != "poisson" and len(args) == 4 and isinstance(args[3], Num):  # of a given step
+            if func != "poisson" and len(args) == 4 and isinstance(args[3], ast.Num):  # of a given step
                 at, args = literal(args[3].value, DType.U64), args[:3]
             if len(args) != _RANDOM[func]:
                 raise PrintError(f"`{func}` needs {_RANDOM[func]} arguments here", span)
@@ -454,12 +440,12 @@ def _widens(a: Scalar, b: Scalar) -> bool:
     return a in order and b in order and order.index(a) <= order.index(b)
 
 
-def _walk(e: Expr) -> Iterable[Expr]:
+def _walk(e: ast.Expr) -> Iterable[ast.Expr]:
     stack = [e]
     while stack:
         x = stack.pop()
         yield x
-        stack.extend(children(x))
+        stack.extend(ast.children(x))
 
 
 # ----------------------------------------------------------------------------------------- statements
@@ -512,7 +498,7 @@ def statement_refs(statements: Iterable[l2.Statement]) -> set[str]:
     """Every name that the statements read."""
     found: set[str] = set()
     for s in statements:
-        found |= refs(s.when if isinstance(s, l2.Emit) else s.value)
+        found |= ast.refs(s.when if isinstance(s, l2.Emit) else s.value)
     return found
 
 
@@ -541,7 +527,7 @@ class Body:
         lines: list[Line] = []
         for s in statements:
             value = s.when if isinstance(s, l2.Emit) else s.value
-            lines += self.load(refs(value), changed)
+            lines += self.load(ast.refs(value), changed)
             match s:
                 case l2.Emit():
                     lines += self.emit(s, self.scope)
@@ -568,7 +554,7 @@ class Body:
                 self.scope[name] = Symbol(local, t)
         return lines
 
-    def _assign(self, target: str, value: Expr, span: Span, changed: set[str]) -> Line:
+    def _assign(self, target: str, value: ast.Expr, span: Span, changed: set[str]) -> Line:
         dialect = self.printer.dialect
         element = self.elements.get(target)
         if element is not None and target not in self._written:
@@ -586,7 +572,7 @@ class Body:
         self.scope[target] = Symbol(name, t)
         return Line(f"{dialect.type_name(t)} {name} = {text};", span=span)
 
-    def _add(self, target: str, value: Expr, span: Span, changed: set[str]) -> list[Line]:
+    def _add(self, target: str, value: ast.Expr, span: Span, changed: set[str]) -> list[Line]:
         element = self.elements.get(target)
         if element is None:
             raise PrintError(f"`{target}` is not an array that can be added to", span)

@@ -18,24 +18,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
+import compiler.expr.ast as ast
 from compiler.core.errors import Sink
-from compiler.expr.ast import (
-    COMPARISONS,
-    LOGICAL,
-    Binary,
-    Bool,
-    Call,
-    Cond,
-    Expr,
-    Num,
-    Quantity,
-    Ref,
-    Unary,
-    children,
-    nodes,
-    refs,
-    rewrite,
-)
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.show import shorten
@@ -52,7 +36,7 @@ from compiler.expr.units import (
 _VERBS: Final = {"+": "add", "-": "subtract", "%": "divide", "//": "divide"}
 
 
-def infer_dimension(e: Expr, env: Mapping[str, Dimension | None], sink: Sink) -> Dimension | None:
+def infer_dimension(e: ast.Expr, env: Mapping[str, Dimension | None], sink: Sink) -> Dimension | None:
     """The dimension of `e` (conditions count as dimensionless); None when it may have any, or after
     an error."""
     return _Checker(env, sink).infer(e)
@@ -60,7 +44,7 @@ def infer_dimension(e: Expr, env: Mapping[str, Dimension | None], sink: Sink) ->
 
 def check_assignable(
     expected: Dimension | None,
-    e: Expr,
+    e: ast.Expr,
     env: Mapping[str, Dimension | None],
     sink: Sink,
     what: str,
@@ -81,15 +65,17 @@ def check_assignable(
     return False
 
 
-def erase(e: Expr) -> Expr:
+def erase(e: ast.Expr) -> ast.Expr:
     """`e` with every quantity as a float in canonical units. Raises ValueError for an unknown unit
     and OverflowError for a number beyond float64 (the parser lets neither of a plain size
     through)."""
-    return rewrite(e, lambda x: Num(to_canonical(x.value, x.unit), x.span) if isinstance(x, Quantity) else x)
+    return ast.rewrite(
+        e, lambda x: ast.Num(to_canonical(x.value, x.unit), x.span) if isinstance(x, ast.Quantity) else x
+    )
 
 
-def _assignment_help(e: Expr, expected: Dimension, found: Dimension) -> str | None:
-    if isinstance(e, Quantity):  # that is not to be divided by something: it has the wrong unit
+def _assignment_help(e: ast.Expr, expected: Dimension, found: Dimension) -> str | None:
+    if isinstance(e, ast.Quantity):  # that is not to be divided by something: it has the wrong unit
         unit = "Hz" if expected == FREQUENCY else canonical_name(expected)
         if expected.dimensionless:
             return f"write `{e.value:g}`, without a unit"
@@ -107,27 +93,30 @@ def _assignment_help(e: Expr, expected: Dimension, found: Dimension) -> str | No
     return f"{verb} a {canonical_name(short)} quantity to make it {describe(expected)}"
 
 
-def _bare(e: Expr, found: Dimension) -> bool:
+def _bare(e: ast.Expr, found: Dimension) -> bool:
     """Whether `e` is a constant that was written without a unit."""
-    return found.dimensionless and not _has_unit(e) and refs(e) <= CONSTANTS.keys()
+    return found.dimensionless and not _has_unit(e) and ast.refs(e) <= CONSTANTS.keys()
 
 
-def _has_unit(e: Expr) -> bool:
-    return any(isinstance(x, Quantity) for x in nodes(e))
+def _has_unit(e: ast.Expr) -> bool:
+    return any(isinstance(x, ast.Quantity) for x in ast.nodes(e))
 
 
-def _bare_number(e: Expr, expected: Dimension, why: str, sink: Sink) -> None:
+def _bare_number(e: ast.Expr, expected: Dimension, why: str, sink: Sink) -> None:
     unit = canonical_name(expected)
     if expected.dimensionless:
         help = None
     elif unit.startswith("1/"):
-        text = shorten(e) if isinstance(e, Num) else f"({shorten(e)}) * 1"
+        text = shorten(e) if isinstance(e, ast.Num) else f"({shorten(e)}) * 1"
         help = f"write `{text} Hz`" if unit == "1/ms" else f"divide it by `1 {unit[2:]}`"
-    elif isinstance(e, Num):
+    elif isinstance(e, ast.Num):
         help = f"write `{shorten(e)} {unit}`"
     else:
         help = f"write `({shorten(e)}) * 1 {unit}`"
     sink.error("E0402", f"{why}, but `{shorten(e)}` has no unit", e.span, help)
+
+
+_Part = tuple[ast.Expr, Dimension]
 
 
 class _Checker:
@@ -135,41 +124,41 @@ class _Checker:
         self.env, self.sink = env, sink
         self.known: dict[int, Dimension | None] = {}  # of shared nodes: each is checked once
 
-    def infer(self, e: Expr) -> Dimension | None:
-        if not children(e):
+    def infer(self, e: ast.Expr) -> Dimension | None:
+        if not ast.children(e):
             return self.found(e)
         if id(e) not in self.known:
             self.known[id(e)] = self.found(e)
         return self.known[id(e)]
 
-    def found(self, e: Expr) -> Dimension | None:
+    def found(self, e: ast.Expr) -> Dimension | None:
         match e:
-            case Num(value):
+            case ast.Num(value):
                 return None if value == 0 else DIMENSIONLESS
-            case Bool():
+            case ast.Bool():
                 return DIMENSIONLESS
-            case Quantity():
+            case ast.Quantity():
                 return self.quantity(e)
-            case Ref(name):
+            case ast.Ref(name):
                 return self.env.get(name) if name in self.env or name not in CONSTANTS else DIMENSIONLESS
-            case Unary(_, x):
+            case ast.Unary(_, x):
                 return self.infer(x)
-            case Binary():
+            case ast.Binary():
                 return self.binary(e, e.op, e.left, e.right)
-            case Cond(test, then, orelse):
+            case ast.Cond(test, then, orelse):
                 self.infer(test)
                 return self.common(e, (then, orelse), "choose between")
-            case Call():
+            case ast.Call():
                 return self.call(e)
 
-    def quantity(self, e: Quantity) -> Dimension | None:
+    def quantity(self, e: ast.Quantity) -> Dimension | None:
         known = parse_unit(e.unit)
         if known is None:
             self.sink.error("E0403", f"`{e.unit}` is not a known unit", e.span)
             return None
         return known[0]
 
-    def binary(self, e: Binary, op: str, a: Expr, b: Expr) -> Dimension | None:
+    def binary(self, e: ast.Binary, op: str, a: ast.Expr, b: ast.Expr) -> Dimension | None:
         if op == "**":
             return self.power(e, a, b)
         if op in ("*", "/"):
@@ -177,18 +166,18 @@ class _Checker:
             if left is None or right is None:
                 return None
             return left * right if op == "*" else left / right
-        if op in LOGICAL:
+        if op in ast.LOGICAL:
             self.infer(a)
             self.infer(b)
             return DIMENSIONLESS
-        common = self.common(e, (a, b), "compare" if op in COMPARISONS else _VERBS[op])
-        return DIMENSIONLESS if op in COMPARISONS or op == "//" else common
+        common = self.common(e, (a, b), "compare" if op in ast.COMPARISONS else _VERBS[op])
+        return DIMENSIONLESS if op in ast.COMPARISONS or op == "//" else common
 
-    def factor(self, e: Expr) -> Dimension | None:
+    def factor(self, e: ast.Expr) -> Dimension | None:
         """Dimension of a factor: here a literal 0 is just a number."""
-        return DIMENSIONLESS if isinstance(e, Num) else self.infer(e)
+        return DIMENSIONLESS if isinstance(e, ast.Num) else self.infer(e)
 
-    def common(self, whole: Expr, parts: tuple[Expr, ...], verb: str) -> Dimension | None:
+    def common(self, whole: ast.Expr, parts: tuple[ast.Expr, ...], verb: str) -> Dimension | None:
         """The dimension that all of `parts` share; reports the first that does not fit."""
         found = [self.infer(p) for p in parts]
         known = [(p, d) for p, d in zip(parts, found, strict=True) if d is not None]
@@ -206,11 +195,13 @@ class _Checker:
             return None
         return dimension
 
-    def bare(self, number: Expr, base: Expr, dimension: Dimension) -> None:
+    def bare(self, number: ast.Expr, base: ast.Expr, dimension: Dimension) -> None:
         why = f"`{shorten(base)}` is {describe(dimension)}"
         _bare_number(number, dimension, why, self.sink)
 
-    def mismatch(self, whole: Expr, a: tuple[Expr, Dimension], b: tuple[Expr, Dimension], verb: str) -> None:
+    def mismatch(
+        self, whole: ast.Expr, a: tuple[ast.Expr, Dimension], b: tuple[ast.Expr, Dimension], verb: str
+    ) -> None:
         first, second = sorted((a, b), key=lambda pair: pair[0].span.start)
         (x, dx), (y, dy) = first, second
         left, right = shorten(x), shorten(y)
@@ -222,13 +213,13 @@ class _Checker:
         message = f"cannot {verb} {joined}: `{left}` is {describe(dx)}, `{right}` is {describe(dy)}"
         self.sink.error("E0401", message, whole.span, self.mismatch_help(first, second))
 
-    def mismatch_help(self, a: tuple[Expr, Dimension], b: tuple[Expr, Dimension]) -> str | None:
+    def mismatch_help(self, a: _Part, b: _Part) -> str | None:
         for (x, d), (_, other) in ((a, b), (b, a)):
-            if d.dimensionless and isinstance(x, Ref):
+            if d.dimensionless and isinstance(x, ast.Ref):
                 return f"give `{x.name}` a unit, [{canonical_name(other)}]"
         return None
 
-    def power(self, e: Expr, base: Expr, exponent: Expr) -> Dimension | None:
+    def power(self, e: ast.Expr, base: ast.Expr, exponent: ast.Expr) -> Dimension | None:
         d = self.infer(base)
         power = self.infer(exponent)
         if power is not None and not power.dimensionless:
@@ -239,7 +230,7 @@ class _Checker:
         if d is None or d.dimensionless:
             return d
         value: object = None
-        if not refs(exponent):
+        if not ast.refs(exponent):
             try:
                 value = evaluate(exponent, {})
             except ExprError:
@@ -252,7 +243,7 @@ class _Checker:
             return None
         return d ** (value if isinstance(value, int) else Fraction(value).limit_denominator(1000))
 
-    def call(self, e: Call) -> Dimension | None:
+    def call(self, e: ast.Call) -> Dimension | None:
         known = FUNCTIONS.get(e.func)
         if known is None:  # the file's own function, before it is inlined
             for x in e.args:

@@ -14,22 +14,9 @@ import functools
 from collections.abc import Callable, Collection
 from typing import Final
 
+import compiler.expr.ast as ast
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import (
-    COMPARISONS,
-    LOGICAL,
-    Binary,
-    Call,
-    Cond,
-    Expr,
-    Num,
-    Ref,
-    Unary,
-    children,
-    extent,
-    substitute,
-)
 from compiler.expr.functions import FUNCTIONS, RANDOM
 from compiler.expr.parse import parse_expr
 from compiler.expr.simplify import has_random, simplify
@@ -46,7 +33,7 @@ class NotDifferentiable(Exception):
         self.message, self.span = message, span
 
 
-def diff(e: Expr, name: str) -> Expr:
+def diff(e: ast.Expr, name: str) -> ast.Expr:
     """The partial derivative of `e` by `name`, simplified under the assumption of finite values.
 
     Raises NotDifferentiable (E0305) when a part that depends on `name` also draws random numbers or
@@ -55,7 +42,7 @@ def diff(e: Expr, name: str) -> Expr:
     """
     try:
         result = simplify(_Diff(e, name).of(e), finite=True)
-        size, depth = extent(result)
+        size, depth = ast.extent(result)
     except RecursionError:
         size, depth = 0, _DEEPEST + 1
     if depth > _DEEPEST:
@@ -67,42 +54,42 @@ def diff(e: Expr, name: str) -> Expr:
 
 _DEEPEST: Final = 300  # every stage is recursive
 _LARGEST: Final = 100_000
-_ZERO: Final[Expr] = Num(0)
-_ONE: Final[Expr] = Num(1)
+_ZERO: Final[ast.Expr] = ast.Num(0)
+_ONE: Final[ast.Expr] = ast.Num(1)
 
 
 class _Diff:
     """One derivative by `name`. Shared nodes are differentiated once, and shared in the derivative."""
 
-    def __init__(self, e: Expr, name: str) -> None:
+    def __init__(self, e: ast.Expr, name: str) -> None:
         self.depends = _depending(e, frozenset((name,)))
         self.draws = _drawing(e)
-        self.known: dict[int, Expr] = {}
+        self.known: dict[int, ast.Expr] = {}
 
-    def of(self, e: Expr) -> Expr:
+    def of(self, e: ast.Expr) -> ast.Expr:
         if id(e) not in self.depends:
             return _ZERO
         if id(e) not in self.known:
             self.known[id(e)] = self.slope(e)
         return self.known[id(e)]
 
-    def slope(self, e: Expr) -> Expr:
+    def slope(self, e: ast.Expr) -> ast.Expr:
         match e:
-            case Ref():
+            case ast.Ref():
                 return _ONE
-            case Unary("-", x):
+            case ast.Unary("-", x):
                 return _negative(self.of(x))
-            case Binary(op, _, _) if op in COMPARISONS or op in LOGICAL:
+            case ast.Binary(op, _, _) if op in ast.COMPARISONS or op in ast.LOGICAL:
                 return _ZERO
-            case Binary(op, a, b, span):
+            case ast.Binary(op, a, b, span):
                 if id(e) in self.draws:
                     _refuse_random(e)
                 return _operator(op, (a, b), (self.of(a), self.of(b)), span)
-            case Cond(test, then, orelse, span):
+            case ast.Cond(test, then, orelse, span):
                 if id(test) in self.draws:
                     _refuse_random(e)
                 return _choice(test, self.of(then), self.of(orelse), span)
-            case Call(func, args, span):
+            case ast.Call(func, args, span):
                 if id(e) in self.draws:
                     _refuse_random(e)
                 return _call(func, args, self.of, span)
@@ -110,23 +97,23 @@ class _Diff:
                 return _ZERO
 
 
-def _depending(e: Expr, names: frozenset[str]) -> frozenset[int]:
+def _depending(e: ast.Expr, names: frozenset[str]) -> frozenset[int]:
     """The nodes of `e` that read one of `names`."""
-    return _with_parts(e, lambda x: isinstance(x, Ref) and x.name in names)
+    return _with_parts(e, lambda x: isinstance(x, ast.Ref) and x.name in names)
 
 
-def _drawing(e: Expr) -> frozenset[int]:
+def _drawing(e: ast.Expr) -> frozenset[int]:
     """The nodes of `e` that draw random numbers."""
-    return _with_parts(e, lambda x: isinstance(x, Call) and x.func in RANDOM)
+    return _with_parts(e, lambda x: isinstance(x, ast.Call) and x.func in RANDOM)
 
 
-def _with_parts(e: Expr, holds: Callable[[Expr], bool]) -> frozenset[int]:
+def _with_parts(e: ast.Expr, holds: Callable[[ast.Expr], bool]) -> frozenset[int]:
     """The nodes (by id) of `e` for which, or for a part of which, `holds` is true."""
     found: dict[int, bool] = {}
 
-    def visit(x: Expr) -> bool:
+    def visit(x: ast.Expr) -> bool:
         if id(x) not in found:
-            parts = [visit(k) for k in children(x)]
+            parts = [visit(k) for k in ast.children(x)]
             found[id(x)] = any(parts) or holds(x)
         return found[id(x)]
 
@@ -134,11 +121,11 @@ def _with_parts(e: Expr, holds: Callable[[Expr], bool]) -> frozenset[int]:
     return frozenset(key for key, yes in found.items() if yes)
 
 
-def _refuse_random(e: Expr) -> None:
+def _refuse_random(e: ast.Expr) -> None:
     raise NotDifferentiable("an expression that draws random numbers has no derivative", e.span)
 
 
-def _operator(op: str, parts: tuple[Expr, Expr], slopes: tuple[Expr, Expr], span: Span) -> Expr:
+def _operator(op: str, parts: tuple[ast.Expr, ast.Expr], slopes: tuple[ast.Expr, ast.Expr], span: Span) -> ast.Expr:
     (a, b), (da, db) = parts, slopes
     match op:
         case "+":
@@ -149,38 +136,38 @@ def _operator(op: str, parts: tuple[Expr, Expr], slopes: tuple[Expr, Expr], span
             return _sum(_product(da, b), _product(a, db))
         case "/":
             if db == _ZERO:
-                return Binary("/", da, b, span) if da != _ZERO else _ZERO
+                return ast.Binary("/", da, b, span) if da != _ZERO else _ZERO
             # (a / b)' = (a' - (a / b) b') / b
-            return Binary("/", _difference(da, _product(Binary("/", a, b, span), db)), b, span)
+            return ast.Binary("/", _difference(da, _product(ast.Binary("/", a, b, span), db)), b, span)
         case "//":
             return _ZERO
         case "%":
-            return _difference(da, _product(Binary("//", a, b, span), db))
+            return _difference(da, _product(ast.Binary("//", a, b, span), db))
         case "**":
             return _power(a, b, da, db, span)
     raise AssertionError(op)
 
 
-def _power(a: Expr, b: Expr, da: Expr, db: Expr, span: Span) -> Expr:
-    by_base: Expr = _ZERO
+def _power(a: ast.Expr, b: ast.Expr, da: ast.Expr, db: ast.Expr, span: Span) -> ast.Expr:
+    by_base: ast.Expr = _ZERO
     if da != _ZERO:
-        if isinstance(b, Num):
-            lower: Expr = Num(b.value - 1)
+        if isinstance(b, ast.Num):
+            lower: ast.Expr = ast.Num(b.value - 1)
         else:
             lower = b - _ONE
-        power = a if lower == _ONE else _ONE if lower == _ZERO else Binary("**", a, lower, span)
+        power = a if lower == _ONE else _ONE if lower == _ZERO else ast.Binary("**", a, lower, span)
         by_base = _product(_product(b, power), da)
-    by_exponent: Expr = _ZERO
+    by_exponent: ast.Expr = _ZERO
     if db != _ZERO:
-        slope = _product(Binary("**", a, b, span), Call("log", (a,), span))
-        if not (isinstance(a, Num) and a.value > 0):
+        slope = _product(ast.Binary("**", a, b, span), ast.Call("log", (a,), span))
+        if not (isinstance(a, ast.Num) and a.value > 0):
             # at a = 0 the power is constant in b > 0, but 0 * log(0) is nan
-            slope = Cond(a.eq(_ZERO), _ZERO, slope)
+            slope = ast.Cond(a.eq(_ZERO), _ZERO, slope)
         by_exponent = _product(slope, db)
     return _sum(by_base, by_exponent)
 
 
-def _call(func: str, args: tuple[Expr, ...], slope_of: Callable[[Expr], Expr], span: Span) -> Expr:
+def _call(func: str, args: tuple[ast.Expr, ...], slope_of: Callable[[ast.Expr], ast.Expr], span: Span) -> ast.Expr:
     known = FUNCTIONS.get(func)
     if known is None or not known.accepts(len(args)):
         raise NotDifferentiable(f"the derivative of `{func}` is not known", span)
@@ -192,27 +179,27 @@ def _call(func: str, args: tuple[Expr, ...], slope_of: Callable[[Expr], Expr], s
     if known.derivatives is None:
         raise NotDifferentiable(f"`{func}` has no derivative", span)
     bindings = dict(zip(known.parameters, args, strict=True))
-    total: Expr = _ZERO
+    total: ast.Expr = _ZERO
     for text, slope in zip(known.derivatives, slopes, strict=True):
         if slope != _ZERO:
-            total = _sum(total, _product(substitute(_rule(text), bindings), slope))
+            total = _sum(total, _product(ast.substitute(_rule(text), bindings), slope))
     return total
 
 
-def _extreme(func: str, args: tuple[Expr, ...], slopes: list[Expr], span: Span) -> Expr:
+def _extreme(func: str, args: tuple[ast.Expr, ...], slopes: list[ast.Expr], span: Span) -> ast.Expr:
     value, slope = args[0], slopes[0]
     for x, dx in zip(args[1:], slopes[1:], strict=True):
         if slope != dx:
             wins, loses = (">", "<") if func == "max" else ("<", ">")
-            tie = _product(Num(0.5), _sum(slope, dx))
-            rest = _choice(Binary(loses, value, x, span), dx, tie, span)
-            slope = _choice(Binary(wins, value, x, span), slope, rest, span)
-        value = Call(func, (value, x), span)
+            tie = _product(ast.Num(0.5), _sum(slope, dx))
+            rest = _choice(ast.Binary(loses, value, x, span), dx, tie, span)
+            slope = _choice(ast.Binary(wins, value, x, span), slope, rest, span)
+        value = ast.Call(func, (value, x), span)
     return slope
 
 
 @functools.cache
-def _rule(text: str) -> Expr:
+def _rule(text: str) -> ast.Expr:
     sink = Sink()
     tree = parse_expr(text, NOWHERE, sink, exact=False)
     sink.check()
@@ -220,29 +207,29 @@ def _rule(text: str) -> Expr:
     return tree
 
 
-def _sum(a: Expr, b: Expr) -> Expr:
+def _sum(a: ast.Expr, b: ast.Expr) -> ast.Expr:
     return b if a == _ZERO else a if b == _ZERO else a + b
 
 
-def _difference(a: Expr, b: Expr) -> Expr:
+def _difference(a: ast.Expr, b: ast.Expr) -> ast.Expr:
     return a if b == _ZERO else _negative(b) if a == _ZERO else a - b
 
 
-def _product(a: Expr, b: Expr) -> Expr:
+def _product(a: ast.Expr, b: ast.Expr) -> ast.Expr:
     if _ZERO in (a, b):
         return _ZERO
     return b if a == _ONE else a if b == _ONE else a * b
 
 
-def _negative(a: Expr) -> Expr:
+def _negative(a: ast.Expr) -> ast.Expr:
     return a if a == _ZERO else -a
 
 
-def _choice(test: Expr, a: Expr, b: Expr, span: Span) -> Expr:
-    return a if a == b else Cond(test, a, b, span)
+def _choice(test: ast.Expr, a: ast.Expr, b: ast.Expr, span: Span) -> ast.Expr:
+    return a if a == b else ast.Cond(test, a, b, span)
 
 
-def linear_in(e: Expr, names: Collection[str]) -> tuple[dict[str, Expr], Expr] | None:
+def linear_in(e: ast.Expr, names: Collection[str]) -> tuple[dict[str, ast.Expr], ast.Expr] | None:
     """(coefficients, rest) with e == sum(coefficient[n] * n) + rest, all of them free of `names`;
     None when `e` is not affine in `names` or draws random numbers.
 
@@ -260,34 +247,34 @@ def linear_in(e: Expr, names: Collection[str]) -> tuple[dict[str, Expr], Expr] |
     return {n: c for n, c in tidy.items() if c != _ZERO}, simplify(rest, finite=True)
 
 
-_Linear = tuple[dict[str, Expr], Expr]
+_Linear = tuple[dict[str, ast.Expr], ast.Expr]
 
 
 class _Affine:
     """The coefficients of each node of one expression, computed once per shared node."""
 
-    def __init__(self, e: Expr, names: frozenset[str]) -> None:
+    def __init__(self, e: ast.Expr, names: frozenset[str]) -> None:
         self.depends = _depending(e, names)
         self.known: dict[int, _Linear | None] = {}
 
-    def of(self, e: Expr) -> _Linear | None:
+    def of(self, e: ast.Expr) -> _Linear | None:
         if id(e) not in self.depends:
             return {}, e
         if id(e) not in self.known:
             self.known[id(e)] = self.parts(e)
         return self.known[id(e)]
 
-    def free(self, e: Expr) -> bool:
+    def free(self, e: ast.Expr) -> bool:
         return id(e) not in self.depends
 
-    def parts(self, e: Expr) -> _Linear | None:
+    def parts(self, e: ast.Expr) -> _Linear | None:
         match e:
-            case Ref(name):
+            case ast.Ref(name):
                 return {name: _ONE}, _ZERO
-            case Unary("-", x):
+            case ast.Unary("-", x):
                 inner = self.of(x)
                 return inner and ({n: _negative(c) for n, c in inner[0].items()}, _negative(inner[1]))
-            case Binary("+" | "-", a, b):
+            case ast.Binary("+" | "-", a, b):
                 left, right = self.of(a), self.of(b)
                 if left is None or right is None:
                     return None
@@ -295,19 +282,19 @@ class _Affine:
                 keys = dict.fromkeys((*left[0], *right[0]))
                 sums = {n: join(left[0].get(n, _ZERO), right[0].get(n, _ZERO)) for n in keys}
                 return sums, join(left[1], right[1])
-            case Binary("*", a, b):
+            case ast.Binary("*", a, b):
                 if not self.free(a):
                     a, b = b, a
                 inner = self.of(b)
                 if inner is None or not self.free(a):
                     return None
                 return {n: _product(a, c) for n, c in inner[0].items()}, _product(a, inner[1])
-            case Binary("/", a, b):
+            case ast.Binary("/", a, b):
                 inner = self.of(a)
                 if inner is None or not self.free(b):
                     return None
                 return {n: _quotient(c, b) for n, c in inner[0].items()}, _quotient(inner[1], b)
-            case Cond(test, a, b) | Call("where", (test, a, b)):
+            case ast.Cond(test, a, b) | ast.Call("where", (test, a, b)):
                 left, right = self.of(a), self.of(b)
                 if left is None or right is None or not self.free(test):
                     return None
@@ -318,5 +305,5 @@ class _Affine:
                 return None
 
 
-def _quotient(a: Expr, b: Expr) -> Expr:
+def _quotient(a: ast.Expr, b: ast.Expr) -> ast.Expr:
     return a if a == _ZERO else a / b

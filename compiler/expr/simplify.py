@@ -17,94 +17,80 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from compiler.expr.ast import (
-    Binary,
-    Bool,
-    Call,
-    Cond,
-    Expr,
-    Num,
-    Quantity,
-    Ref,
-    Unary,
-    children,
-    nodes,
-    rewrite,
-    same,
-)
+import compiler.expr.ast as ast
 from compiler.expr.functions import FUNCTIONS, RANDOM
 from compiler.expr.interp import ExprError, evaluate
 
 
-def simplify(e: Expr, *, finite: bool = False) -> Expr:
+def simplify(e: ast.Expr, *, finite: bool = False) -> ast.Expr:
     """`e` with constants folded and identities applied, from the leaves upwards."""
-    return rewrite(e, lambda x: _tidy(x, finite))
+    return ast.rewrite(e, lambda x: _tidy(x, finite))
 
 
-def _tidy(e: Expr, finite: bool) -> Expr:
+def _tidy(e: ast.Expr, finite: bool) -> ast.Expr:
     """`e`, whose children are simplified, simplified."""
-    parts = children(e)
-    if parts and all(isinstance(x, Num | Bool) for x in parts):
+    parts = ast.children(e)
+    if parts and all(isinstance(x, ast.Num | ast.Bool) for x in parts):
         folded = _fold(e)
         if folded is not None:
             return folded
     match e:
-        case Unary():
+        case ast.Unary():
             return _unary(e)
-        case Binary(op, a, b) if op in _IDENTITIES:
+        case ast.Binary(op, a, b) if op in _IDENTITIES:
             return _IDENTITIES[op](e, a, b, finite)
-        case Cond(test, then, orelse):
+        case ast.Cond(test, then, orelse):
             return _choice(e, test, then, orelse)
-        case Call("where", (test, then, orelse)):
+        case ast.Call("where", (test, then, orelse)):
             return _choice(e, test, then, orelse)
     return e
 
 
-def has_random(e: Expr) -> bool:
+def has_random(e: ast.Expr) -> bool:
     """Whether evaluating `e` draws a random number."""
-    return any(isinstance(x, Call) and x.func in RANDOM for x in nodes(e))
+    return any(isinstance(x, ast.Call) and x.func in RANDOM for x in ast.nodes(e))
 
 
-def _fold(e: Expr) -> Expr | None:
+def _fold(e: ast.Expr) -> ast.Expr | None:
     """The value of `e`, whose operands are constants; None when it is not finite."""
-    if isinstance(e, Call) and (e.func in RANDOM or e.func not in FUNCTIONS):
+    if isinstance(e, ast.Call) and (e.func in RANDOM or e.func not in FUNCTIONS):
         return None
     try:
         value = evaluate(e, {})
     except ExprError:
         return None
     if isinstance(value, bool):
-        return Bool(value, e.span)
+        return ast.Bool(value, e.span)
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
-        return Num(value, e.span)
+        return ast.Num(value, e.span)
     return None
 
 
-def _same(a: Expr, b: Expr) -> bool:
+def _same(a: ast.Expr, b: ast.Expr) -> bool:
     """Equal to the sign of zero; repr tells 0.0 from -0.0, equality does not."""
-    return same(a, b, lambda x, y: x == y and repr(x) == repr(y))
+    return ast.same(a, b, lambda x, y: x == y and repr(x) == repr(y))
 
 
-def _is(e: Expr, value: int) -> bool:
-    return isinstance(e, Num) and e.value == value
+def _is(e: ast.Expr, value: int) -> bool:
+    return isinstance(e, ast.Num) and e.value == value
 
 
-def _negative_zero(e: Expr) -> bool:
-    return isinstance(e, Num) and e.value == 0 and math.copysign(1.0, e.value) < 0
+def _negative_zero(e: ast.Expr) -> bool:
+    return isinstance(e, ast.Num) and e.value == 0 and math.copysign(1.0, e.value) < 0
 
 
-def _unary(e: Unary) -> Expr:
+def _unary(e: ast.Unary) -> ast.Expr:
     match e:
-        case Unary(op, Unary(inner, x)) if op == inner:
+        case ast.Unary(op, ast.Unary(inner, x)) if op == inner:
             return x
-        case Unary("-", Quantity(value, unit, span)) if value != 0:
-            return Quantity(-value, unit, span)
+        case ast.Unary("-", ast.Quantity(value, unit, span)) if value != 0:
+            return ast.Quantity(-value, unit, span)
         case _:
             return e
 
 
-def _choice(e: Expr, test: Expr, then: Expr, orelse: Expr) -> Expr:
-    if isinstance(test, Bool):
+def _choice(e: ast.Expr, test: ast.Expr, then: ast.Expr, orelse: ast.Expr) -> ast.Expr:
+    if isinstance(test, ast.Bool):
         taken, dropped = (then, orelse) if test.value else (orelse, then)
         return e if has_random(dropped) else taken
     if _same(then, orelse) and not has_random(e):
@@ -112,77 +98,77 @@ def _choice(e: Expr, test: Expr, then: Expr, orelse: Expr) -> Expr:
     return e
 
 
-def _sum(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
+def _sum(e: ast.Binary, a: ast.Expr, b: ast.Expr, finite: bool) -> ast.Expr:
     if _negative_zero(b) or (finite and _is(b, 0)):
         return a
     if _negative_zero(a) or (finite and _is(a, 0)):
         return b
-    if finite and isinstance(b, Unary) and b.op == "-":
-        return Binary("-", a, b.operand, e.span)
+    if finite and isinstance(b, ast.Unary) and b.op == "-":
+        return ast.Binary("-", a, b.operand, e.span)
     return e
 
 
-def _difference(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
+def _difference(e: ast.Binary, a: ast.Expr, b: ast.Expr, finite: bool) -> ast.Expr:
     if _is(b, 0) and (finite or not _negative_zero(b)):
         return a
     if finite and _is(a, 0):
         return _negated(b, e)
     if finite and a == b and not has_random(a):
-        return Num(0, e.span)
-    if finite and isinstance(b, Unary) and b.op == "-":
-        return Binary("+", a, b.operand, e.span)
+        return ast.Num(0, e.span)
+    if finite and isinstance(b, ast.Unary) and b.op == "-":
+        return ast.Binary("+", a, b.operand, e.span)
     return e
 
 
-def _product(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
+def _product(e: ast.Binary, a: ast.Expr, b: ast.Expr, finite: bool) -> ast.Expr:
     if _is(b, 1):
         return a
     if _is(a, 1):
         return b
     if finite and (_is(a, 0) or _is(b, 0)) and not has_random(e):
-        return Num(0, e.span)
+        return ast.Num(0, e.span)
     if finite and (_is(a, -1) or _is(b, -1)):
         return _negated(b if _is(a, -1) else a, e)
     return e
 
 
-def _quotient(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
+def _quotient(e: ast.Binary, a: ast.Expr, b: ast.Expr, finite: bool) -> ast.Expr:
     if _is(b, 1):
         return a
-    return Num(0, e.span) if finite and _is(a, 0) and not _is(b, 0) and not has_random(b) else e
+    return ast.Num(0, e.span) if finite and _is(a, 0) and not _is(b, 0) and not has_random(b) else e
 
 
-def _power(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
+def _power(e: ast.Binary, a: ast.Expr, b: ast.Expr, finite: bool) -> ast.Expr:
     if _is(b, 1):
         return a
-    return Num(1, e.span) if finite and _is(b, 0) and not has_random(a) else e
+    return ast.Num(1, e.span) if finite and _is(b, 0) and not has_random(a) else e
 
 
-def _negated(x: Expr, whole: Expr) -> Expr:
-    if isinstance(x, Unary) and x.op == "-":
+def _negated(x: ast.Expr, whole: ast.Expr) -> ast.Expr:
+    if isinstance(x, ast.Unary) and x.op == "-":
         return x.operand
-    if isinstance(x, Num):
+    if isinstance(x, ast.Num):
         return replace(x, value=-x.value)
-    return Unary("-", x, whole.span)
+    return ast.Unary("-", x, whole.span)
 
 
-def _logical(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
+def _logical(e: ast.Binary, a: ast.Expr, b: ast.Expr, finite: bool) -> ast.Expr:
     for known, other in ((a, b), (b, a)):
-        if isinstance(known, Bool):
+        if isinstance(known, ast.Bool):
             if known.value == (e.op == "and"):
                 return other if _surely_bool(other) else e
-            return e if has_random(other) else Bool(known.value, e.span)
+            return e if has_random(other) else ast.Bool(known.value, e.span)
     return a if a == b and not has_random(e) else e
 
 
-def _surely_bool(e: Expr) -> bool:
+def _surely_bool(e: ast.Expr) -> bool:
     """Whether `e` is certainly a boolean; a name may hold anything in an untyped tree."""
-    if isinstance(e, Ref):
+    if isinstance(e, ast.Ref):
         return True  # typed before: `and` takes conditions only
-    return not isinstance(e, Num | Quantity)
+    return not isinstance(e, ast.Num | ast.Quantity)
 
 
-_IDENTITIES: Final[Mapping[str, Callable[[Binary, Expr, Expr, bool], Expr]]] = MappingProxyType(
+_IDENTITIES: Final[Mapping[str, Callable[[ast.Binary, ast.Expr, ast.Expr, bool], ast.Expr]]] = MappingProxyType(
     {
         "+": _sum,
         "-": _difference,

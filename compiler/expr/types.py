@@ -15,22 +15,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+import compiler.expr.ast as ast
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
-from compiler.expr.ast import (
-    COMPARISONS,
-    LOGICAL,
-    Binary,
-    Bool,
-    Call,
-    Cond,
-    Expr,
-    Num,
-    Quantity,
-    Ref,
-    Unary,
-    children,
-)
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.expr.show import shorten
 from compiler.expr.units import UNITS
@@ -91,7 +78,7 @@ _NO_FUNCTIONS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def check_types(
-    e: Expr,
+    e: ast.Expr,
     env: Mapping[str, Kind],
     sink: Sink,
     functions: Mapping[str, int] = _NO_FUNCTIONS,
@@ -107,56 +94,56 @@ class _Checker:
         self.env, self.sink, self.functions = env, sink, functions
         self.known: dict[int, Kind | None] = {}  # of shared nodes: each is checked once
 
-    def kind(self, e: Expr) -> Kind | None:
+    def kind(self, e: ast.Expr) -> Kind | None:
         """The kind of `e`, None when a mistake in it has been reported."""
-        if not children(e):
+        if not ast.children(e):
             return self.found(e)
         if id(e) not in self.known:
             self.known[id(e)] = self.found(e)
         return self.known[id(e)]
 
-    def found(self, e: Expr) -> Kind | None:
+    def found(self, e: ast.Expr) -> Kind | None:
         match e:
-            case Num(value):
+            case ast.Num(value):
                 return Kind.INT if isinstance(value, int) else Kind.REAL
-            case Quantity():
+            case ast.Quantity():
                 return Kind.REAL
-            case Bool():
+            case ast.Bool():
                 return Kind.BOOL
-            case Ref():
+            case ast.Ref():
                 return self.name(e)
-            case Unary("not", x):
+            case ast.Unary("not", x):
                 self.condition(x, "`not` needs a condition")
                 return Kind.BOOL
-            case Unary(op, x):
+            case ast.Unary(op, x):
                 return self.number(x, f"`{op}` needs a number")
-            case Binary():
+            case ast.Binary():
                 return self.binary(e, e.op, e.left, e.right)
-            case Cond(test, then, orelse):
+            case ast.Cond(test, then, orelse):
                 self.condition(test, "`if` needs a condition")
                 return self.arms(e, then, orelse)
-            case Call():
+            case ast.Call():
                 return self.call(e)
 
-    def binary(self, e: Binary, op: str, a: Expr, b: Expr) -> Kind | None:
-        if op in LOGICAL:
+    def binary(self, e: ast.Binary, op: str, a: ast.Expr, b: ast.Expr) -> Kind | None:
+        if op in ast.LOGICAL:
             for x in (a, b):
                 self.condition(x, f"`{op}` needs conditions")
             return Kind.BOOL
-        if op in COMPARISONS:
+        if op in ast.COMPARISONS:
             self.comparison(e)
             return Kind.BOOL
-        if op == "*" and isinstance(b, Ref) and (help := self.product_with_unit(a, b.name)) is not None:
+        if op == "*" and isinstance(b, ast.Ref) and (help := self.product_with_unit(a, b.name)) is not None:
             self.sink.error("E0302", f"unknown name `{b.name}`", b.span, help)
             return None
         left, right = (self.number(x, f"`{op}` needs numbers") for x in (a, b))
         if op == "/" or Kind.REAL in (left, right):
             return Kind.REAL
         if op == "**":
-            return left if isinstance(b, Num) and b.value >= 0 else Kind.REAL
+            return left if isinstance(b, ast.Num) and b.value >= 0 else Kind.REAL
         return left and right
 
-    def name(self, e: Ref) -> Kind | None:
+    def name(self, e: ast.Ref) -> Kind | None:
         if e.name in self.env:
             return self.env[e.name]
         if e.name in CONSTANTS:
@@ -172,32 +159,32 @@ class _Checker:
         self.sink.error("E0302", f"unknown name `{e.name}`", e.span, help)
         return None
 
-    def product_with_unit(self, number: Expr, unit: str) -> str | None:
+    def product_with_unit(self, number: ast.Expr, unit: str) -> str | None:
         """What to write instead of `20 * ms`, as other simulators have it; None for any other product."""
         if unit in self.env or unit in CONSTANTS or unit not in UNITS:
             return None
-        value, sign = (number.operand, "-") if isinstance(number, Unary) and number.op == "-" else (number, "")
-        if not isinstance(value, Num):
+        value, sign = (number.operand, "-") if isinstance(number, ast.Unary) and number.op == "-" else (number, "")
+        if not isinstance(value, ast.Num):
             return f"`{unit}` is a unit: multiply by a quantity, `1 {unit}`"
         return f"write `{sign}{value.value:g} {unit}`, without `*`"
 
-    def condition(self, e: Expr, message: str) -> None:
+    def condition(self, e: ast.Expr, message: str) -> None:
         found = self.kind(e)
         if found is not None and found.numeric:
             text = shorten(e)
-            help = f"write `{text} != 0`" if isinstance(e, Ref | Call) else "compare it with something"
+            help = f"write `{text} != 0`" if isinstance(e, ast.Ref | ast.Call) else "compare it with something"
             self.sink.error("E0306", f"{message}; `{text}` is {found.value}", e.span, help)
 
-    def number(self, e: Expr, message: str) -> Kind | None:
+    def number(self, e: ast.Expr, message: str) -> Kind | None:
         found = self.kind(e)
         if found is not Kind.BOOL:
             return found
         text = shorten(e)
-        help = f"write `float({text})`" if isinstance(e, Ref) else f"write `1 if {text} else 0`"
+        help = f"write `float({text})`" if isinstance(e, ast.Ref) else f"write `1 if {text} else 0`"
         self.sink.error("E0306", f"{message}; `{text}` is {found.value}", e.span, help)
         return None
 
-    def comparison(self, e: Binary) -> None:
+    def comparison(self, e: ast.Binary) -> None:
         left, right = self.kind(e.left), self.kind(e.right)
         if left is None or right is None:
             return
@@ -206,7 +193,7 @@ class _Checker:
             texts = f"`{shorten(e.left)}` is {left.value}, `{shorten(e.right)}` is {right.value}"
             self.sink.error("E0306", f"`{e.op}` cannot compare these: {texts}", e.span)
 
-    def arms(self, whole: Expr, a: Expr, b: Expr) -> Kind | None:
+    def arms(self, whole: ast.Expr, a: ast.Expr, b: ast.Expr) -> Kind | None:
         left, right = self.kind(a), self.kind(b)
         if left is None or right is None:
             return left or right
@@ -216,7 +203,7 @@ class _Checker:
             return None
         return left if left is right else Kind.REAL
 
-    def call(self, e: Call) -> Kind | None:
+    def call(self, e: ast.Call) -> Kind | None:
         own = self.functions.get(e.func)
         known = FUNCTIONS.get(e.func)
         if own is None and known is None:
@@ -249,7 +236,7 @@ class _Checker:
             return Kind.INT if all(k is Kind.INT for k in kinds) else Kind.REAL
         return {"int": Kind.INT, "bool": Kind.BOOL}.get(known.kind, Kind.REAL)
 
-    def count(self, e: Call, right: bool, needed: str, help: str | None) -> bool:
+    def count(self, e: ast.Call, right: bool, needed: str, help: str | None) -> bool:
         if not right:
             plural = "" if needed.endswith(" 1") or needed == "1" else "s"
             message = f"`{e.func}` takes {needed} argument{plural}, {len(e.args)} given"
