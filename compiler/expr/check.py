@@ -23,15 +23,7 @@ from compiler.core.errors import Sink
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.show import shorten
-from compiler.expr.units import (
-    DIMENSIONLESS,
-    FREQUENCY,
-    Dimension,
-    canonical_name,
-    describe,
-    parse_unit,
-    to_canonical,
-)
+from compiler.expr.units import DIMENSIONLESS, FREQUENCY, Dimension, canonical_name, describe, parse_unit, to_canonical
 
 _VERBS: Final = {"+": "add", "-": "subtract", "%": "divide", "//": "divide"}
 

@@ -19,18 +19,7 @@ from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import identity
 from compiler.ir.space import along
 from compiler.layers.norm import softmax
-from compiler.layers.shared.context import (
-    HIDDEN,
-    PRODUCT,
-    X0,
-    X1,
-    Context,
-    flag,
-    linear,
-    number,
-    reshape,
-    whole,
-)
+from compiler.layers.shared.context import HIDDEN, PRODUCT, X0, X1, Context, flag, linear, number, reshape, whole
 from compiler.layers.shared.initial import INIT
 from compiler.layers.shared.keys import BIAS, LAYER_REFERENCE, layer
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, article, shown

@@ -20,20 +20,7 @@ from compiler.expr.ast import Num, Ref
 from compiler.expr.keys.kinds import Field
 from compiler.expr.keys.values import COUNT, FRACTION, POSITIVE
 from compiler.ir.level1.builder import identity
-from compiler.layers.shared.context import (
-    PRODUCT,
-    X0,
-    X1,
-    X2,
-    X3,
-    Context,
-    call,
-    flag,
-    number,
-    reshape,
-    weight,
-    whole,
-)
+from compiler.layers.shared.context import PRODUCT, X0, X1, X2, X3, Context, call, flag, number, reshape, weight, whole
 from compiler.layers.shared.keys import AFFINE, AXIS, EPSILON, layer
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, shown
 from compiler.layers.shared.onnx.graph import Writer

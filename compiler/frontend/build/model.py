@@ -22,12 +22,7 @@ from compiler.frontend.build.functions import Functions, build_functions
 from compiler.frontend.build.instances import check_instances, expand_instances
 from compiler.frontend.build.plots import build_plots
 from compiler.frontend.build.projections.projections import build_projections
-from compiler.frontend.build.run import (
-    build_expectations,
-    build_numerics,
-    build_simulate,
-    read_step,
-)
+from compiler.frontend.build.run import build_expectations, build_numerics, build_simulate, read_step
 from compiler.frontend.build.shared.definitions import Definitions
 from compiler.frontend.build.shared.phases import build_phases
 from compiler.frontend.build.shared.scope import Scope

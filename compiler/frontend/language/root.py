@@ -7,19 +7,7 @@ Does not: describe nested blocks.
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import (
-    Block,
-    Choice,
-    Constant,
-    Field,
-    Flag,
-    ListOf,
-    MapOf,
-    Name,
-    OneOf,
-    Option,
-    Text,
-)
+from compiler.expr.keys.kinds import Block, Choice, Constant, Field, Flag, ListOf, MapOf, Name, OneOf, Option, Text
 from compiler.expr.keys.values import QUANTITY
 from compiler.frontend.language.control import PHASES
 from compiler.frontend.language.network import NETWORK

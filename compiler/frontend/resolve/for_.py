@@ -28,12 +28,7 @@ from compiler.core.source import Origin, Span
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.resolve.classes import names_are_templates
 from compiler.frontend.resolve.templates import Loop, Templates, Variable, outward, written
-from compiler.frontend.resolve.values import (
-    ParamValue,
-    exact_span,
-    value_of,
-    whole_number,
-)
+from compiler.frontend.resolve.values import ParamValue, exact_span, value_of, whole_number
 from compiler.frontend.yaml.tree import Entry, Mapping, Scalar, Sequence, kind_of, without
 
 MAX_COPIES: Final = 100_000

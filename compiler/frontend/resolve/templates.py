@@ -27,13 +27,7 @@ from compiler.expr.parse import parse_expr
 from compiler.expr.scan import MAX_LENGTH
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, unit_word
-from compiler.frontend.resolve.values import (
-    ParamValue,
-    exact_span,
-    expression_of,
-    kind_of_value,
-    numbers,
-)
+from compiler.frontend.resolve.values import ParamValue, exact_span, expression_of, kind_of_value, numbers
 from compiler.frontend.yaml.core_schema import Value
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, append_origin
 

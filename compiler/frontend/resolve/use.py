@@ -23,14 +23,7 @@ from compiler.frontend.language import ROOT
 from compiler.frontend.resolve.imports import File, qualified, referred_files
 from compiler.frontend.resolve.merge import child_kind, merge
 from compiler.frontend.schema.other_simulators import in_library
-from compiler.frontend.yaml.tree import (
-    Entry,
-    Mapping,
-    Node,
-    Scalar,
-    with_origin,
-    without,
-)
+from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, with_origin, without
 from compiler.frontend.yaml.yaml12 import load_text, read_source
 
 LIBRARY_KINDS: Final = ("neurons", "currents", "synapses", "optimizers")

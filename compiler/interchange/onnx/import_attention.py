@@ -29,17 +29,7 @@ from compiler.layers.shared.onnx.importer import (
     Setting,
     refused,
 )
-from compiler.layers.shared.onnx.inputs import (
-    Attrs,
-    constant,
-    data,
-    held,
-    hint_of,
-    joined,
-    ranked,
-    repeated,
-    taken,
-)
+from compiler.layers.shared.onnx.inputs import Attrs, constant, data, held, hint_of, joined, ranked, repeated, taken
 
 _REALS = (1, 10, 11, 16)  # onnx.TensorProto: FLOAT, FLOAT16, DOUBLE, BFLOAT16
 _HIDES = -1e4

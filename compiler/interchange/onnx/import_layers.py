@@ -14,12 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.interchange.onnx.import_attention import (
-    import_attention,
-    import_scores,
-    probabilities,
-    product_of,
-)
+from compiler.interchange.onnx.import_attention import import_attention, import_scores, probabilities, product_of
 from compiler.interchange.onnx.import_batch import shape_of
 from compiler.interchange.onnx.import_einsum import import_einsum, product
 from compiler.interchange.onnx.import_maps import ELEMENTWISE, import_elementwise
@@ -40,15 +35,7 @@ from compiler.interchange.onnx.package import onnx_package
 from compiler.layers import KINDS
 from compiler.layers.shared.kind import Reads
 from compiler.layers.shared.onnx.importer import Computed, Importer, Repeated, Scores, Sized, refused
-from compiler.layers.shared.onnx.inputs import (
-    Attrs,
-    axis_of,
-    constant,
-    cut,
-    data,
-    hint_of,
-    repeated,
-)
+from compiler.layers.shared.onnx.inputs import Attrs, axis_of, constant, cut, data, hint_of, repeated
 
 
 def import_node(m: Importer, node: Any) -> None:

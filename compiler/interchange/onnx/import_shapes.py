@@ -23,16 +23,7 @@ from compiler.interchange.onnx.import_batch import (
     wanted_extents,
 )
 from compiler.interchange.onnx.import_maps import ELEMENTWISE
-from compiler.layers.shared.onnx.importer import (
-    MARKS,
-    Array,
-    Batches,
-    Computed,
-    Importer,
-    Repeated,
-    Sized,
-    refused,
-)
+from compiler.layers.shared.onnx.importer import MARKS, Array, Batches, Computed, Importer, Repeated, Sized, refused
 from compiler.layers.shared.onnx.inputs import (
     MOST_PARTS,
     Attrs,

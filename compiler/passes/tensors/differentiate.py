@@ -17,17 +17,7 @@ import compiler.ir.level1.graph as l1
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.source import NOWHERE
-from compiler.expr.ast import (
-    Binary,
-    Call,
-    Cond,
-    Expr,
-    Num,
-    Ref,
-    refs,
-    rewrite,
-    substitute,
-)
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.diff import NotDifferentiable, diff
 from compiler.expr.simplify import simplify
 from compiler.ir.level1.builder import FIRST, GraphBuilder, identity, renumber, used_operands

@@ -23,14 +23,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
 from compiler.core.errors import RunError
-from compiler.runtime.record.growing import (
-    Growing,
-    RecordFile,
-    growing,
-    label_sorting,
-    publish,
-    require,
-)
+from compiler.runtime.record.growing import Growing, RecordFile, growing, label_sorting, publish, require
 
 SONATA_MAGIC: Final = np.uint32(0x0A7A)
 HELD: Final = 1 << 18  # events that are held in memory before they are written

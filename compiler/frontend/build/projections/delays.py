@@ -20,14 +20,7 @@ from compiler.expr.units import TIME
 from compiler.files.array_files import read_array
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.values import (
-    Context,
-    Names,
-    Step,
-    mapping,
-    steps_of,
-    text_of,
-)
+from compiler.frontend.build.shared.values import Context, Names, Step, mapping, steps_of, text_of
 from compiler.frontend.build.spiking.family import Family
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node

@@ -26,13 +26,7 @@ from compiler.frontend.build.projections.delays import Delay, delay_steps, longe
 from compiler.frontend.build.projections.storage import check_values
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.readers import Reader, default_of, members
-from compiler.frontend.build.shared.values import (
-    Context,
-    Names,
-    entries_of,
-    mapping,
-    text_of,
-)
+from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, text_of
 from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.build.spiking.member_values import member_values
 from compiler.frontend.build.spiking.populations import Populations

@@ -30,10 +30,7 @@ from compiler.frontend.build.shared.definition_builder import (
 from compiler.frontend.build.shared.definitions import Definitions, place_of
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.readers import Reader, in_steps
-from compiler.frontend.build.shared.scope import (
-    Wanted,
-    check_expression,
-)
+from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, text_of
 from compiler.frontend.build.spiking.drives import Drives, hide_noise, noise_method, timed_reads, with_noise
 from compiler.frontend.build.spiking.neurons import BuiltNeuron, finished

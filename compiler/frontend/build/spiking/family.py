@@ -23,12 +23,7 @@ from compiler.expr.units import Dimension
 from compiler.frontend.build.shared.initial_values import explain_draws
 from compiler.frontend.build.shared.readers import value_of
 from compiler.frontend.build.shared.scope import Wanted, check_expression
-from compiler.frontend.build.shared.values import (
-    Context,
-    Names,
-    number,
-    out_of_bounds,
-)
+from compiler.frontend.build.shared.values import Context, Names, number, out_of_bounds
 from compiler.frontend.build.spiking.member_values import MemberValue
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.yaml import tree

@@ -30,12 +30,7 @@ from compiler.frontend.build.shared.definition_builder import (
 )
 from compiler.frontend.build.shared.phases import build_handlers, counters
 from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.scope import (
-    Checked,
-    Scope,
-    Wanted,
-    read_statement,
-)
+from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, read_statement
 from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
 from compiler.frontend.build.spiking.drives import noise_method, with_hidden, with_noise
 from compiler.frontend.build.spiking.pools import Pools, explain_absent

@@ -9,15 +9,7 @@ Does not: resolve names of populations, inputs or classes.
 from __future__ import annotations
 
 from compiler.connect import CONNECT
-from compiler.expr.keys.kinds import (
-    Block,
-    Field,
-    Kind,
-    ListOf,
-    MapOf,
-    OneOf,
-    Reference,
-)
+from compiler.expr.keys.kinds import Block, Field, Kind, ListOf, MapOf, OneOf, Reference
 from compiler.expr.keys.values import (
     CLASS_NAMES,
     DELAY,

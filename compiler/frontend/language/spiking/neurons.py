@@ -7,19 +7,7 @@ Does not: check names, dimensions or expressions.
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import (
-    Block,
-    Choice,
-    Expression,
-    Field,
-    Kind,
-    ListOf,
-    MapOf,
-    Name,
-    OneOf,
-    Option,
-    Text,
-)
+from compiler.expr.keys.kinds import Block, Choice, Expression, Field, Kind, ListOf, MapOf, Name, OneOf, Option, Text
 from compiler.expr.keys.values import (
     DESCRIPTION,
     FOR,

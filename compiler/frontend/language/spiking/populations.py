@@ -7,23 +7,8 @@ Does not: check the parameters of a neuron model.
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import (
-    Block,
-    Field,
-    ListOf,
-    MapOf,
-    Reference,
-    Value,
-)
-from compiler.expr.keys.values import (
-    CLASS_NAMES,
-    DEFINITION,
-    DESCRIPTION,
-    FOR,
-    POSITIVE,
-    TEMPLATE_KEY,
-    USE,
-)
+from compiler.expr.keys.kinds import Block, Field, ListOf, MapOf, Reference, Value
+from compiler.expr.keys.values import CLASS_NAMES, DEFINITION, DESCRIPTION, FOR, POSITIVE, TEMPLATE_KEY, USE
 from compiler.frontend.language.control import POOLS
 from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
 

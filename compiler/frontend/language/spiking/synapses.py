@@ -7,28 +7,8 @@ Does not: resolve neurons or projections; check names, dimensions or expressions
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import (
-    Block,
-    Choice,
-    Expression,
-    Field,
-    Flag,
-    ListOf,
-    MapOf,
-    Option,
-    Reference,
-    Statement,
-)
-from compiler.expr.keys.values import (
-    DEFINITION,
-    DESCRIPTION,
-    FOR,
-    QUANTITY,
-    TEMPLATE_KEY,
-    USE,
-    statements,
-    values_map,
-)
+from compiler.expr.keys.kinds import Block, Choice, Expression, Field, Flag, ListOf, MapOf, Option, Reference, Statement
+from compiler.expr.keys.values import DEFINITION, DESCRIPTION, FOR, QUANTITY, TEMPLATE_KEY, USE, statements, values_map
 from compiler.frontend.language.control import SYNAPSE_ON
 from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, STATE
 
