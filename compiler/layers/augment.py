@@ -12,7 +12,7 @@ import math
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.expr.ast import Call, Cond, Expr, Num, Ref, children, with_children
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite
 from compiler.expr.keys.kinds import Choice, Expression, Field, Option, Value
 from compiler.expr.keys.values import COUNT, PART, POSITIVE
 from compiler.ir.level1.builder import axis_dims, identity
@@ -132,10 +132,9 @@ def augment(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
                 return _normal(uniform(), uniform())
             case Call("exponential"):
                 return _exponential(uniform())
-        kids = children(e)
-        return with_children(e, tuple(drawn(k) for k in kids)) if kids else e
+        return e
 
-    body = drawn(layer.function.body)
+    body = rewrite(layer.function.body, drawn, top_down=True, shared=False)
     scalars = tuple((n, float(v)) for n, v in layer.attrs if isinstance(v, int | float))
     return c.graph.map(f"{layer.name}.y", body, operands, like=x, scalars=scalars, span=layer.span)
 

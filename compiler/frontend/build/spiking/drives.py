@@ -20,7 +20,7 @@ from typing import Any, Final
 import compiler.ir.level0.model as l0
 from compiler.core.errors import Sink
 from compiler.core.source import Span
-from compiler.expr.ast import Binary, Expr, Num, Ref, children, refs, substitute, with_children
+from compiler.expr.ast import Binary, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named, reads_through, too_deep
 from compiler.expr.types import Kind
@@ -177,11 +177,10 @@ def _literals_apart(e: Expr) -> tuple[Expr, dict[str, float]]:
             values[name] = float(x.value)
             return Ref(name, x.span)
         if isinstance(x, Binary) and x.op == "**" and isinstance(x.right, Num):
-            return replace(x, left=apart(x.left))
-        kids = children(x)
-        return with_children(x, tuple(apart(k) for k in kids)) if kids else x
+            return replace(x, left=rewrite(x.left, apart, top_down=True, shared=False))
+        return x
 
-    return apart(e), values
+    return rewrite(e, apart, top_down=True, shared=False), values
 
 
 def source_of(
