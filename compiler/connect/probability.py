@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -63,7 +64,7 @@ def fixed_probability_table(p: float) -> npt.NDArray[np.uint32]:
 
 def _table(args: Mapping[str, float | int]) -> Table:
     p = float(args["p"])
-    return f"fixed_probability({p!r})", fixed_probability_table(p)
+    return f"fixed_probability({p!r})", partial(fixed_probability_table, p)
 
 
 FIXED_PROBABILITY = ConnectRule(

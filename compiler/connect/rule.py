@@ -21,7 +21,7 @@ from compiler.expr.keys.kinds import Alternative, Block, Expression
 from compiler.ir.space import DType
 
 Args = tuple[tuple[str, float | int], ...]
-Table = tuple[str, npt.NDArray[np.uint32]]
+Table = tuple[str, Callable[[], npt.NDArray[np.uint32]]]
 Setting = tuple[int, int] | bool
 
 
@@ -131,8 +131,9 @@ class ConnectRule:
     n_post], where a pair is connected at most once.
 
     Kernels that draw read `columns`, integers: arguments, `same` (both ends are one population), and the extents
-    `w_from`, `h_from`, `w_to`, `h_to`; and `table(args)`, a shared array by name. `held`: why the connections of one
-    source cannot be drawn again at its spikes; `ordered`: they are drawn in ascending order, which numbers them."""
+    `w_from`, `h_from`, `w_to`, `h_to`; and `table(args)`: the name of an array that members share, and what makes it.
+    `held`: why the connections of one source cannot be drawn again at its spikes; `ordered`: they are drawn in
+    ascending order, which numbers them."""
 
     keys: Alternative
     form: Form

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -64,7 +65,7 @@ class Synapses(Link):
     arrays: dict[str, BoundArray] = field(default_factory=dict)
     parts: dict[str, int] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Its model path, whether it shares its synapses or not."""
         return own_name(self.projection, self.member)

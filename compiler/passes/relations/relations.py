@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -53,12 +54,12 @@ class Link(Ends):
     post: l1.Instance
     builder: ProgramBuilder
 
-    @property
+    @cached_property
     def stored(self) -> str:
         """The model path of the member whose synapses it uses: its own, or that of another one."""
         return member_name(self.projection, self.member)
 
-    @property
+    @cached_property
     def rule(self) -> ConnectRule:
         return rule_of(self.projection)
 
@@ -356,8 +357,9 @@ def _drawing_of(link: Link) -> Drawing:
         probability = substitute(probability, bindings)
     if link.rule.table is None:
         return Drawing(formals, {}, columns, probability)
-    shared, table = link.rule.table(args)
+    shared, make = link.rule.table(args)
     if shared not in builder.arrays:
+        table = make()
         builder.array(l2.Array(shared, DType.U32, table.shape, Role.CONST), table)
     return Drawing((_array("table", DType.U32, l2.Mode.READ), *formals), {"table": shared}, columns, probability)
 

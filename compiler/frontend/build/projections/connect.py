@@ -124,7 +124,7 @@ def _numbers(rule: ConnectRule, r: Reader, planes: l0.Planes | None, at: Span, f
             if node is None and key.required:
                 return lambda s, t, env: None
             if node is not None:
-                numbers[key.name] = family.real(key.kind, node, f"`{key.name}`")
+                numbers[key.name] = _number(key.kind, node, f"`{key.name}`", family)
     if rule.arguments is as_given and not numbers:
         same = tuple(fixed.items())
         return lambda s, t, env: same
@@ -134,12 +134,15 @@ def _numbers(rule: ConnectRule, r: Reader, planes: l0.Planes | None, at: Span, f
         values = dict(fixed)
         for key, number in numbers.items():
             value = number(env)
-            whole = _whole(key, value, r)
-            if whole is None:
+            if value is None:
                 return None
-            values[key] = whole
+            values[key] = value
         try:
-            args = rule.arguments(Place(built[source], built[target], values, planes))
+            args = (
+                tuple(values.items())
+                if rule.arguments is as_given
+                else rule.arguments(Place(built[source], built[target], values, planes))
+            )
         except Misfit as misfit:
             if misfit.key not in told:
                 told.update(() if misfit.key is None else (misfit.key,))
@@ -150,17 +153,20 @@ def _numbers(rule: ConnectRule, r: Reader, planes: l0.Planes | None, at: Span, f
     return arguments
 
 
-def _whole(key: str, value: float | None, r: Reader) -> float | int | None:
-    """An integer where the key is one; None after an error."""
-    if value is None or not part(r.of(key), Value).integer:
-        return value
-    if value != int(value):
-        message = f"`{key}` must be a whole number; it is {value:g}"
-        node = r.get(key)
-        assert node is not None
-        r.c.sink.error("E0102", message, node.span, "use `round(...)`")
+def _number(kind: Value, node: tree.Node, what: str, family: Family) -> Callable[[dict[str, Any]], float | int | None]:
+    """A number of `kind` for each member, an integer where it is one."""
+    real = family.real(kind, node, what)
+    if not kind.integer:
+        return real
+
+    def whole(env: dict[str, Any]) -> int | None:
+        value = real(env)
+        if value is None or value == int(value):
+            return None if value is None else int(value)
+        family.c.sink.error("E0102", f"{what} must be a whole number; it is {value:g}", node.span, "use `round(...)`")
         return None
-    return int(value)
+
+    return whole
 
 
 def _report(misfit: Misfit, at: Span, r: Reader, family: Family) -> None:
