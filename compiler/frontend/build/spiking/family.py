@@ -45,7 +45,8 @@ class Family:
 
     def members(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Source and target of each member, and what its names are. A family may have 100,000."""
-        sizes = {name: population.size for name, population in self.populations.built.items()}
+        built = self.populations.built  # a model may have 10,000 projections: nothing here is of all populations
+        sizes = {name: built[name].size for name in {*sources, *targets}}
         for source in sources:
             self.c.between()
             rows = [(name, value.row(source)) for name, value in self.values.items()]
