@@ -327,6 +327,38 @@ def test_event_timing(tmp_path: Path, target: str, order: str) -> None:
             np.testing.assert_allclose(result.trace(f"d{d}", "slow", neuron), slow, **EXACT)
 
 
+TESTED = """\
+language: 1
+name: tested
+neurons:
+  relay:
+    state: {seen: 0, last: 0}
+    inputs: {go: {}}
+    update: [last = 0 * last]
+    POOL
+    spike: {when: CONDITION, reset: [seen = seen + go, last = go]}
+populations:
+  source: {neuron: library/neurons/spike_times, size: 2, params: {times: [1 ms, 2 ms, 2 ms], indices: [0, 0, 1]}}
+  relay: {neuron: relay, size: 2}
+projections:
+  go: {from: source, to: relay, connect: {one_to_one: {}}, deliver: {into: go, weight: 2}, delay: 0.5 ms}
+simulate: {dt: 0.1 ms, duration: 5 ms}
+record: [{spikes: {from: relay}}, {trace: {from: relay, variables: [seen, last], members: all}}]
+"""
+
+
+@both
+@pytest.mark.parametrize("condition", ["go > 1", "relay_of > 1", "go > 0 and pool.most > 1"])
+def test_spike_tests_and_resets_read_what_arrived(tmp_path: Path, target: str, condition: str) -> None:
+    """An input without decay that the spike test or the reset reads is what arrived in the step before."""
+    text = TESTED.replace("CONDITION", condition)
+    text = text.replace("POOL", "pool: {reduce: {most: max(go)}}" if "pool" in condition else "let: {relay_of: go}")
+    result = simulate(text, tmp_path, target)
+    assert result.spikes["relay"].tolist() == [[16, 0], [26, 0], [26, 1]]
+    np.testing.assert_array_equal(result.trace("relay", "seen", 0)[[14, 15, 25, 49]], [0, 2, 4, 4])
+    np.testing.assert_array_equal(result.trace("relay", "last", 1)[[24, 25, 26]], [0, 2, 0])
+
+
 CHAIN = """\
 language: 1
 name: chain

@@ -292,10 +292,12 @@ def integrate_odes(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[l1.Cell, Dec
     step += [l0.Set(f"{let.target}_now", after(let.value), let.span) for let in now]
     step += [l0.Set(x.target, _gated(cell, x.target, after(x.value)), x.span) for x in cell.update]
     updated = len(step)
-    # Deliveries of the last step have acted.
-    step += [l0.Set(name, ZERO) for name, tau in cell.inputs if tau is None]
+    acted = [l0.Set(name, ZERO) for name, tau in cell.inputs if tau is None]  # the deliveries of the last step have
+    spiking: list[l0.Set] = []
     if cell.when is not None:
-        step += _spiking(cell, after(cell.when), [replace(x, value=after(x.value)) for x in cell.reset])
+        spiking = _spiking(cell, after(cell.when), [replace(x, value=after(x.value)) for x in cell.reset])
+    tested = {x.target for x in acted} & set().union(*(refs(x.value) for x in spiking))
+    step += [*spiking, *acted] if tested else [*acted, *spiking]
     done = replace(
         cell,
         dynamics=(),
