@@ -635,7 +635,7 @@ def test_running(everything: Model) -> None:
     ]
     assert [(p.kind, dict(p.args)) for p in everything.plots] == [
         ("raster", {"from": ("a", "c1")}),
-        ("trace", {"from": ("a",), "variable": "ge"}),
+        ("trace", {"from": ("a",), "variable": "ge", "spikes": 1}),
         ("training", {}),
     ]
     assert [(e.kind, dict(e.args)) for e in everything.expect] == [

@@ -361,7 +361,7 @@ def test_an_internal_error(netloom, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("compiler.runtime.execute.build_into", broken)
+    monkeypatch.setattr("compiler.runtime.build.build_into", broken)
     done = netloom("build", "tiny.yaml")
     assert done.code == 70
     assert "internal error: ZeroDivisionError: oh" in done.err

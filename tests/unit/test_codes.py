@@ -20,7 +20,7 @@ _CODE = re.compile(r"""["']([EW][0-9]{4})["']""")
 def used() -> set[str]:
     """Every code that stands as a string in the source tree, outside of the catalogue."""
     found: set[str] = set()
-    for folder in ("compiler", "backends"):
+    for folder in ("compiler", "backends", "netloom"):
         for path in (REPOSITORY / folder).rglob("*.py"):
             if path != REPOSITORY / "compiler" / "core" / "catalogue.py":
                 found.update(_CODE.findall(path.read_text("utf-8")))

@@ -80,7 +80,7 @@ def run(
 ) -> int:
     """The last step; no time passes that would ask for a drain."""
     monkeypatch.setattr("compiler.runtime.spiking.simulate.FLUSH_SECONDS", 1e9)
-    parts = cast(Instance, instance), model, [writer], None, cast(Health, healthy or Healthy())
+    parts = cast(Instance, instance), model, [writer], [], cast(Health, healthy or Healthy())
     return simulate(*parts, Stop(), SilentProgress()).step
 
 

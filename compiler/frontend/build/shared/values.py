@@ -21,6 +21,7 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
+from compiler.expr.ast import Bool, Expr, Num, refs, substitute
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import DIMENSIONLESS, FREQUENCY, TIME, Dimension, canonical_name, parse_unit, to_canonical
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
@@ -314,3 +315,12 @@ def items_of(node: Node | None) -> tuple[Node, ...]:
 
 def mapping(node: Node | None) -> tree.Mapping | None:
     return node if isinstance(node, tree.Mapping) else None
+
+
+def with_numbers(e: Expr, numbers: Mapping[str, Any]) -> Expr:
+    """`e` with names that have a number substituted."""
+    known: dict[str, Expr] = {}
+    for name in refs(e) & numbers.keys():
+        value = numbers[name]
+        known[name] = Bool(value) if isinstance(value, bool) else Num(value)
+    return substitute(e, known)

@@ -18,7 +18,7 @@ from compiler.expr.show import show
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, parse_unit
 from compiler.frontend.build.shared.scope import Wanted, check_tree, read_expression
-from compiler.frontend.build.shared.values import Context
+from compiler.frontend.build.shared.values import Context, with_numbers
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml.tree import Node, Scalar
@@ -109,8 +109,6 @@ def build_measured(node: Node, what: str, owners: Owners, c: Context, condition:
 
 def _numbers(e: Expr, c: Context) -> Expr:
     """`e` with the parameters of the model as numbers."""
-    from compiler.frontend.build.synapses.use import with_numbers
-
     return with_numbers(e, {n: v for n, v in c.names.numbers.items() if isinstance(v, int | float)})
 
 

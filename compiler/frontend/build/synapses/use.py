@@ -17,7 +17,7 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
-from compiler.expr.ast import Bool, Expr, Num, Ref, refs, substitute
+from compiler.expr.ast import Ref, refs
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
@@ -25,7 +25,7 @@ from compiler.frontend.build.shared.definition_builder import unknown_setting
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.scope import Wanted, check_expression
-from compiler.frontend.build.shared.values import Names, entries_of
+from compiler.frontend.build.shared.values import Names, entries_of, with_numbers
 from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.build.synapses.checks import end_reads, without_a_dot
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
@@ -177,15 +177,6 @@ class _Reader:
             related = (Related("by this formula", formula.span),)
             c.sink.error("E0308", f"{what} has no value: {error.message}", self.at, None, related)
             return None
-
-
-def with_numbers(e: Expr, numbers: Mapping[str, Any]) -> Expr:
-    """`e` with names that have a number substituted."""
-    known: dict[str, Expr] = {}
-    for name in refs(e) & numbers.keys():
-        value = numbers[name]
-        known[name] = Bool(value) if isinstance(value, bool) else Num(value)
-    return substitute(e, known)
 
 
 def read_settings(
