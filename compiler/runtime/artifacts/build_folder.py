@@ -15,6 +15,7 @@ import platform
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -123,6 +124,18 @@ def _artifact(folder: Path, stamp: Mapping[str, Any]) -> Artifact | None:
 
 def _surroundings(backend: Backend) -> dict[str, str]:
     """The other dependencies of a build: the compiler asked for, and the code of this installation."""
+    return {
+        "machine": platform.node(),  # code may be specific to its processor
+        "target": backend.capabilities.name,
+        "CC": os.environ.get("CC", ""),
+        "installation": _installation(),
+    }
+
+
+@cache
+def _installation() -> str:
+    """What tells one state of this installation's code from another: looked up once in a process, which has loaded it,
+    since it costs as much as a short run."""
     root = Path(__file__).resolve().parents[3]
     newest, files = 0, 0
     for package in ("backends", "compiler"):
@@ -130,9 +143,4 @@ def _surroundings(backend: Backend) -> dict[str, str]:
             if path.suffix in (".py", ".j2", ".h"):
                 newest = max(newest, path.stat().st_mtime_ns)
                 files += 1
-    return {
-        "machine": platform.node(),  # code may be specific to its processor
-        "target": backend.capabilities.name,
-        "CC": os.environ.get("CC", ""),
-        "installation": f"{root} {files} {newest}",
-    }
+    return f"{root} {files} {newest}"
