@@ -132,6 +132,14 @@ def test_a_run_does_not_ask_what_a_sweep_would(tmp_path: Path) -> None:
         planned(tmp_path, "{n: [6, 9], k: [7]}", text=text)
 
 
+def test_choices_that_are_no_words(tmp_path: Path) -> None:
+    """A mistake in `params` is nothing that the check of the values stumbles over."""
+    text = MODEL.replace("choices: [poisson, quiet]", "choices: [poisson, [quiet]]")
+    with pytest.raises(ModelError) as caught:
+        planned(tmp_path, "{cell: [quiet]}", text=text)
+    assert [d.code for d in caught.value.diagnostics] == ["E0205"]
+
+
 def test_no_sweep(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="says no `sweep`") as caught:
         planned(tmp_path)

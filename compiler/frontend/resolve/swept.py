@@ -111,7 +111,7 @@ class _Checker:
         """The words that a parameter may be; None for a number."""
         block = self.declared.get(name) if isinstance(self.declared, Mapping) else None
         listed = block.get("choices") if isinstance(block, Mapping) and name not in self.params else None
-        return [_plain(i).text for i in listed.items] if isinstance(listed, Sequence) else None
+        return [i.text for i in listed.items if isinstance(i, Scalar)] if isinstance(listed, Sequence) else None
 
     def _values(self, values: Settings[str, list[Scalar]], combined: _Combined) -> None:
         for name, scalars in values.items():
