@@ -8,6 +8,7 @@ Does not: end trials that run on workers of a scheduler that was there before.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,7 @@ from compiler.sweep.trial import Job, Row, Trial, row_of, run_trial
 KINDS: Final = ("slurm", "pbs", "ssh")
 PATIENCE: Final = 30.0
 """Seconds in which a scheduler must answer."""
+_SUBMIT: Final = {"slurm": "sbatch", "pbs": "qsub"}
 _EXTRA: Final = "pip install 'netloom[sweep]'"
 
 
@@ -136,6 +138,9 @@ def _started(kind: str, workers: int) -> Any:
         start = lambda: distributed.SSHCluster([hosts[0], *hosts], worker_options=each)  # noqa: E731
     else:
         jobqueue = _package("dask_jobqueue")
+        if shutil.which(_SUBMIT[name]) is None:  # or the trials would wait for workers that never come
+            message = f"the cluster `{name}` cannot be used: there is no command `{_SUBMIT[name]}` here"
+            raise RunError("E0942", message, "start the sweep where jobs are submitted", exit_code=3)
         made = {"slurm": jobqueue.SLURMCluster, "pbs": jobqueue.PBSCluster}[name]
         start = made
     try:

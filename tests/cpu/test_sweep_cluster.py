@@ -121,6 +121,12 @@ def test_clusters_that_cannot_be_used(model: Path, monkeypatch: pytest.MonkeyPat
         with pytest.raises(RunError) as caught:
             netloom.sweep(model, {"n": [3]}, out="s", workers=1, **given)  # type: ignore[arg-type]
         assert caught.value.code == code, given
+    (model.parent / "sbatch").write_text("#!/bin/sh\n")
+    (model.parent / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(model.parent))
+    with pytest.raises(RunError, match=r"jobqueue\.yaml") as caught:  # no cores, no memory
+        netloom.sweep(model, {"n": [3]}, out="s", workers=1, cluster="slurm")
+    assert caught.value.code == "E0942"
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
     monkeypatch.setitem(sys.modules, "distributed", None)
     for given in ({"cluster": "pbs"}, {"scheduler": "tcp://127.0.0.1:9"}):
