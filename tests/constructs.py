@@ -619,6 +619,7 @@ record:
   - synapses: {from: plastic, variables: [w], every: 20 ms}
   - synapses: {from: static, variables: [weight, delay]}
   - histogram: {from: plastic, variable: w, range: [0 mV, 3 mV], bins: 7, every: 20 ms}
+  - table: {every: 20 ms, columns: {v: mean(a.v), span: max(b.g) - min(b.g), w: sum(plastic.w), s: max(a.pool.s)}}
 """
 
 METHODS = {

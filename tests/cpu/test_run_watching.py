@@ -203,7 +203,7 @@ def test_the_best_weights_are_the_weights(variant: Variant, here: Path) -> None:
     )
     assert result.record["summary"]["training"] == {
         "epoch": len(losses), "epochs": 30, "stopped": True, "best": best, "metric": "validation_loss",
-        "value": losses[best - 1], "weights": "best",
+        "value": losses[best - 1], "weights": "best", "asked": False,
     }  # fmt: skip
     assert evaluate(result.folder)["loss"] == losses[best - 1]
     for name, value in load_file(result.folder / "best.safetensors").items():
