@@ -19,6 +19,7 @@ from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.expr.show import shorten
+from compiler.frontend.build.shared.self_names import INSTANCE, PARAMS
 from compiler.ir.level2.synapse_sums import over_instances
 
 Names = tuple[str, ...]
@@ -75,7 +76,7 @@ def expand_instances(model: l0.Model, shared: bool) -> l0.Model:
 
     return replace(
         model,
-        populations=tuple(replace(p, name=copy_name(p.name, k)) for p in model.populations for k in copies),
+        populations=tuple(_population(p, k) for p in model.populations for k in copies),
         projections=tuple(_projection(p, copies, shared) for p in model.projections),
         poisson=tuple(replace(x, population=copy_name(x.population, k)) for x in model.poisson for k in copies),
         drives=tuple(replace(x, population=copy_name(x.population, k)) for x in model.drives for k in copies),
@@ -89,6 +90,13 @@ def expand_instances(model: l0.Model, shared: bool) -> l0.Model:
         plots=tuple(_plot(p, names, all_copies) for p in model.plots),
         expect=tuple(x for e in model.expect for x in _expectation(e, names, copies)),
     )
+
+
+def _population(p: l0.Population, copy: int) -> l0.Population:
+    """The copy, with its number where the equations read it."""
+    number = (PARAMS[INSTANCE], l0.Const(float(copy)))
+    params = tuple(number if name == number[0] else (name, value) for name, value in p.params)
+    return replace(p, name=copy_name(p.name, copy), params=params)
 
 
 def _projection(projection: l0.Projection, copies: range, shared: bool) -> l0.Projection:

@@ -81,7 +81,7 @@ def population_variables(population: l0.Population, program: l2.Merged) -> dict[
     neuron, found = population.neuron, dict[str, Variable]()
     units = {x.name: x.unit for x in neuron.state}
     units |= {x.name: x.unit for x in neuron.inputs}
-    units |= {x.name: x.unit for x in neuron.params}
+    units |= {x.name: x.unit for x in neuron.params if not x.name.startswith("_")}
     units |= {name: "1" for pool in neuron.pools for name in pool.variables}
     constants = dict(population.params)
     for name, unit in units.items():

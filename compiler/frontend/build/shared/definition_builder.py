@@ -36,6 +36,7 @@ from compiler.frontend.build.shared.scope import (
     unsure_of,
     with_value,
 )
+from compiler.frontend.build.shared.self_names import HIDDEN, SELF
 from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
 from compiler.frontend.resolve.values import exact_span
 from compiler.frontend.schema.wording import allowed, count
@@ -88,7 +89,7 @@ class Draft:
         return True
 
     def scope(self, *groups: Mapping[str, Dimension | None]) -> Scope:
-        dimensions: dict[str, Dimension | None] = {}
+        dimensions: dict[str, Dimension | None] = dict(SELF) if self.noun == "neuron" else {}
         for group in groups:
             dimensions.update(group)
         kinds = dict.fromkeys(dimensions, Kind.REAL)
@@ -141,7 +142,7 @@ def build_params(d: Draft) -> tuple[l0.ParamDecl, ...]:
 
 def constant_or_formula(e: Expr, node: Node, d: Draft) -> l0.Value | None:
     """A number where the expression reads only model parameters, else a formula."""
-    if refs(e) & (d.params.keys() | d.states.keys()):
+    if refs(e) & (d.params.keys() | d.states.keys() | HIDDEN):
         return l0.Formula(e, node.span)
     try:
         return l0.Const(evaluate(e, d.c.names.numbers), node.span)

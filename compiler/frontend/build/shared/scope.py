@@ -29,6 +29,7 @@ from compiler.expr.types import Kind, check_types
 from compiler.expr.units import Dimension
 from compiler.frontend.build.shared.delayed import Delayable
 from compiler.frontend.build.shared.random_help import without_draw
+from compiler.frontend.build.shared.self_names import hide
 from compiler.frontend.resolve.values import exact_span, expression_of
 from compiler.frontend.schema.wording import found
 from compiler.frontend.yaml.tree import Node, Scalar
@@ -195,7 +196,7 @@ def _check_names(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checke
         return None
     dimension = infer_dimension(tree, scope.dimensions, Sink())
     try:
-        return Checked(_within_64_bits(erase(tree)), dimension, kind)
+        return Checked(hide(_within_64_bits(erase(tree))), dimension, kind)
     except OverflowError:
         sink.error("E0308", "a number in it is too large", tree.span)
         return None

@@ -27,6 +27,7 @@ from compiler.expr.types import Kind
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
+from compiler.frontend.build.shared.self_names import HIDDEN
 from compiler.frontend.build.shared.values import Context, Names
 from compiler.frontend.yaml.tree import Node, Scalar
 
@@ -95,11 +96,11 @@ def hide_noise(definition: l0.NeuronDef, noise: tuple[str, ...]) -> l0.NeuronDef
 
 
 def with_hidden(d: Draft, definition: l0.NeuronDef, noise: tuple[str, ...]) -> l0.NeuronDef:
-    """The definition with a hidden parameter for each timed array and each noise that it reads."""
-    found = (*timed_reads(d), *noise)
+    """The definition with a hidden parameter for each timed array, noise and place (self_names.py) that it reads."""
+    found = (*(l0.hidden(n) for n in (*timed_reads(d), *noise)), *sorted(d.read & HIDDEN))
     if not found:
         return definition
-    extra = tuple(l0.ParamDecl(l0.hidden(n), "1", l0.Const(0.0), span=definition.span) for n in found)
+    extra = tuple(l0.ParamDecl(n, "1", l0.Const(0.0), span=definition.span) for n in found)
     return replace(hide_noise(definition, noise), params=(*definition.params, *extra))
 
 
@@ -124,7 +125,7 @@ class Drives:
         """The drives into hidden parameters."""
         for p in populations:
             for decl in p.neuron.params:
-                if decl.name != l0.hidden(decl.name.removeprefix("_")):
+                if decl.name != l0.hidden(decl.name.removeprefix("_")) or decl.name in HIDDEN:
                     continue
                 name = decl.name.removeprefix("_")
                 if name not in self._hidden:

@@ -14,6 +14,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
@@ -27,10 +29,12 @@ from compiler.frontend.build.shared.definitions import Definitions, place_of
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.readers import Reader, members
+from compiler.frontend.build.shared.self_names import HIDDEN, param_values
 from compiler.frontend.build.shared.values import Context, Names, Step, listed, mapping, steps_of
 from compiler.frontend.build.spiking.drives import reads_time, source_of
 from compiler.frontend.build.spiking.given_spikes import Repeated, check_spike_times, in_ms
 from compiler.frontend.build.spiking.neurons import BuiltNeuron, build_neuron
+from compiler.frontend.build.spiking.per_neuron import placed_value, reads_place, worked_out
 from compiler.frontend.build.spiking.pools import count_pools
 from compiler.frontend.language.spiking.populations import POPULATIONS_MAP
 from compiler.frontend.yaml import tree
@@ -103,10 +107,10 @@ def _population(name: str, r: Reader, classes: tuple[str, ...], at: Span, out: P
     out.neuron_of[name] = neuron
     before = len(c.sink.items)
     own_params, own_init = mapping(r.get("params")), mapping(r.get("init"))
-    params = _params(name, own_params, neuron, size, at, out)
+    params = _params(name, own_params, neuron, size, shape, at, out)
     if neuron.definition is None:
         return
-    init = _init(name, own_init, neuron, params, size, at, out)
+    init = _init(name, own_init, neuron, params, size, shape, at, out)
     if len(c.sink.items) > before or size is None:
         return
     if neuron.source == "spike_times":
@@ -166,6 +170,7 @@ def _params(
     given: tree.Mapping | None,
     neuron: BuiltNeuron,
     size: int | None,
+    shape: tuple[int, ...],
     at: Span,
     out: Populations,
 ) -> dict[str, l0.Value]:
@@ -188,12 +193,14 @@ def _params(
     for decl in declared:
         entry = None if given is None else given.entry(decl.name)
         value: l0.Value | None = values.get(decl.name, decl.default)
-        if entry is not None:
-            value = _given(decl.name, entry.value, name, neuron, size, out)
+        if decl.name in HIDDEN:
+            value = None if size is None else param_values(frozenset({decl.name}), size, shape)[decl.name]
+        elif entry is not None:
+            value = _given(decl.name, entry.value, name, neuron, size, shape, out)
         elif value is None:
             missing.append(decl.name)
         elif isinstance(value, l0.Formula):
-            value = evaluated(value, values, f"parameter `{decl.name}` of `{name}`", at, c)
+            value = evaluated(value, values, f"parameter `{decl.name}` of `{name}`", at, c, size, shape)
         if value is not None:
             values[decl.name] = value
     if missing:
@@ -206,11 +213,19 @@ def _params(
 
 
 def _given(
-    parameter: str, node: Node, name: str, neuron: BuiltNeuron, size: int | None, out: Populations
+    parameter: str,
+    node: Node,
+    name: str,
+    neuron: BuiltNeuron,
+    size: int | None,
+    shape: tuple[int, ...],
+    out: Populations,
 ) -> l0.Value | None:
     """The value that the population `name` gives to a parameter; an expression of the time becomes a drive."""
     c, dimension, what = out.c, neuron.params[parameter], f"parameter `{parameter}` of `{name}`"
     equations = neuron.source == "equations"
+    if equations and size is not None and reads_place(node):
+        return placed_value(node, what, dimension, c.names, {}, size, shape, c)
     if not (equations and reads_time(node, c)):
         return initial_value(node, c, what, dimension, None, size if equations else None)[0]
     # Without a size, its mistake was reported.
@@ -250,9 +265,20 @@ def _numbers(values: Mapping[str, l0.Value], c: Context) -> dict[str, Any]:
     return env
 
 
-def evaluated(formula: l0.Formula, values: Mapping[str, l0.Value], what: str, at: Span, c: Context) -> l0.Const | None:
-    """A formula over parameters of a population as a number."""
+def evaluated(
+    formula: l0.Formula,
+    values: Mapping[str, l0.Value],
+    what: str,
+    at: Span,
+    c: Context,
+    size: int | None = None,
+    shape: tuple[int, ...] = (),
+) -> l0.Value | None:
+    """A formula over parameters of a population as a number, or as a list where it reads the neuron's place."""
     expr = formula.expr
+    if refs(expr) & HIDDEN and size is not None:
+        arrays = {n: np.array(v.values) for n, v in values.items() if isinstance(v, l0.Listed)}
+        return worked_out(expr, {**_numbers(values, c), **arrays}, what, formula.span, size, shape, c)
     if isinstance(expr, Ref) and isinstance(values.get(expr.name), l0.Const):
         found = values[expr.name]
         assert isinstance(found, l0.Const)
@@ -280,6 +306,7 @@ def _init(
     neuron: BuiltNeuron,
     params: Mapping[str, l0.Value],
     size: int | None,
+    shape: tuple[int, ...],
     at: Span,
     out: Populations,
 ) -> dict[str, l0.Value]:
@@ -302,12 +329,15 @@ def _init(
         entry = None if given is None else given.entry(decl.name)
         what = f"the initial value of `{decl.name}`"
         value: l0.Value | None
-        if entry is not None:
+        if entry is not None and names is not None and size is not None and reads_place(entry.value):
+            known = {**params, **values}
+            value = placed_value(entry.value, what, neuron.states[decl.name], names, known, size, shape, c)
+        elif entry is not None:
             value, _ = initial_value(entry.value, c, what, neuron.states[decl.name], names, size)
             if names is not None and isinstance(value, l0.Const):
                 names = Names(names.scope, {**names.numbers, decl.name: value.value})
         elif isinstance(decl.init, l0.Formula):
-            value = evaluated(decl.init, {**params, **values}, f"{what} of `{name}`", at, c)
+            value = evaluated(decl.init, {**params, **values}, f"{what} of `{name}`", at, c, size, shape)
         else:
             value = decl.init
             if isinstance(value, l0.Listed) and size is not None and len(value.values) != size:

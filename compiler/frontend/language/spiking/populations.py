@@ -76,7 +76,7 @@ POPULATION_VALUES = (
         "init",
         STATE,
         "Initial values of state variables, in place of the model's: one for all neurons, a "
-        "distribution, or one for each neuron, as a list or in a file.",
+        "distribution, or one for each neuron: an expression over `self.i` and other places, a list, or a file.",
         example="init: {v: {uniform: {low: -60 mV, high: -50 mV}}}",
     ),
 )
