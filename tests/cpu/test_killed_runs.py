@@ -163,6 +163,7 @@ def readable(folder: Path) -> None:
         assert np.all(np.diff(file[f"spikes/{a}/timestamps"][:]) >= 0)
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(here: Path) -> None:
     """Processes are killed (SIGKILL), repeatedly: records are equal to those of an uninterrupted run."""
     unbroken = run(rich(here, "", "10 s"), out=here / "unbroken")

@@ -262,6 +262,7 @@ train:
     return float(done.stdout) * 1024 / 1e6
 
 
+@pytest.mark.slow
 def test_memory(here: Path, root: Path) -> None:
     """The bound holds what the program has and what is read meanwhile; a few MB are pages of the part being read."""
     small = peak_mb(here, root, 2, "20 MB")

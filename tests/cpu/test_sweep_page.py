@@ -42,6 +42,7 @@ def test_blocks(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert ("best: rate.exc" in ran.output) is ("search:" in text)
 
 
+@pytest.mark.slow
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those for clusters, with processes in place of the cluster."""
     monkeypatch.chdir(tmp_path)
