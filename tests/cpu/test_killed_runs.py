@@ -187,6 +187,7 @@ def test_killed_many_times(here: Path, seed: int) -> None:
 # ------------------------------------------------------------------- what is left at every moment
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     every=st.integers(1, 45),

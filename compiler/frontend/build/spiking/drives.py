@@ -96,7 +96,7 @@ def hide_noise(definition: l0.NeuronDef, noise: tuple[str, ...]) -> l0.NeuronDef
 
 
 def with_hidden(d: Draft, definition: l0.NeuronDef, noise: tuple[str, ...]) -> l0.NeuronDef:
-    """The definition with a hidden parameter for each timed array, each noise and each place (`self.i`) that it reads."""
+    """The definition with a hidden parameter for each timed array, noise and place (`self.i`) that it reads."""
     found = (*(l0.hidden(n) for n in (*timed_reads(d), *noise)), *sorted(d.read & HIDDEN))
     if not found:
         return definition

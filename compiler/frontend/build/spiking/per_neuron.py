@@ -2,7 +2,7 @@
 
 Assumes: the size and the shape of the population are known.
 Guarantees: a list with one value per neuron, or one number where all are equal by definition (`self.n`).
-Does not: know equations, which read hidden parameters (shared/self_names.py).
+Does not: know equations, which read hidden parameters (frontend/build/shared/self_names.py).
 """
 
 from __future__ import annotations
