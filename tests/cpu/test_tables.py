@@ -120,6 +120,18 @@ def test_a_criterion_ends_a_piece_and_another_goes_on() -> None:
     assert s.ended and s.time == 40
 
 
+def test_a_short_piece_after_one_that_ended_does_not_end() -> None:
+    s = netloom.load(MODEL.replace("EXTRA", ", stop: {when: mean(a.wrong) < 0.5, at: trial.end}")).simulation()
+    s.run("1 s")
+    assert s.ended and s.time == 20
+    s.run("1 ms")  # too short for anything to be due in it
+    assert not s.ended
+    seen: list[float] = []
+    s.every("1 ms", lambda x: seen.append(x.time))
+    s.run("3 ms")
+    assert seen == [22, 23, 24] and not s.ended
+
+
 def test_a_resumed_run_ends_as_one_that_was_not_interrupted(tmp_path: Path) -> None:
     m = model(", stop: {when: mean(a.wrong) < low, at: trial.end, times: 3}, checkpoint: {every: 5 ms, keep: 100}")
     whole = m.run(out=tmp_path / "whole")

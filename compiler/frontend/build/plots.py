@@ -139,6 +139,5 @@ def _dimension(kind: str, r: Reader, args: Args | None, populations: Populations
     neuron = populations.built[names[0]].neuron if isinstance(names, tuple) and names[0] in populations.built else None
     if neuron is None:
         return None
-    units = {x.name: x.unit for x in neuron.state} | {x.name: x.unit for x in neuron.inputs}
-    found = parse_unit(units.get(str(given["variable"]), ""))
+    found = parse_unit(neuron.units.get(str(given["variable"]), ""))
     return None if found is None else found[0]

@@ -180,6 +180,15 @@ class NeuronDef:
     on: tuple[Handler, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
+    @property
+    def units(self) -> dict[str, str]:
+        """The units of what changes while it runs: states, inputs, and variables of pools with their scope."""
+        found = {x.name: x.unit for x in self.state} | {x.name: x.unit for x in self.inputs}
+        for pool in self.pools:
+            found |= {f"{pool.scope}.{x.name}": x.unit for x in pool.reductions}
+            found |= {f"{pool.scope}.{x.name}": x.unit for x in pool.state}
+        return found
+
 
 @dataclass(frozen=True)
 class Population:
@@ -550,6 +559,11 @@ def shift_of(every: int, at: int | None) -> int:
     """Recordings sample at the end of steps n * every - shift after the warm-up, n = 1, 2, ...; with `at`, these are
     the steps k with k % every == at (an event of a phase of `every` steps)."""
     return 0 if at is None or every == 0 else -at % every
+
+
+def next_sample(done: int, every: int, shift: int) -> int:
+    """The first step after `done`, counted from the end of the warm-up, at whose end a sample is taken."""
+    return ((done + shift) // every + 1) * every - shift
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,7 @@ class SynapseWriter(RecordFile):
         if done < self._warmup:
             return self._warmup
         now = done - self._warmup
-        due = (((now + s.shift) // s.every + 1) * s.every - s.shift for s in self._sampled if s.every)
+        due = (l0.next_sample(now, s.every, s.shift) for s in self._sampled if s.every)
         return min([self._last, *(self._warmup + k for k in due)])
 
     def sample(self, instance: Instance, done: int) -> None:

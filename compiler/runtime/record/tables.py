@@ -27,12 +27,6 @@ def due(done: int, every: int, at: int | None) -> bool:
     return done > 0 and (done + l0.shift_of(every, at)) % every == 0
 
 
-def next_due(done: int, every: int, at: int | None) -> int:
-    """The first step after `done` at whose end one is."""
-    shift = l0.shift_of(every, at)
-    return ((done + shift) // every + 1) * every - shift
-
-
 def header(table: l0.RecordTable) -> str:
     columns = ["time", *(["trial"] if table.at is not None else []), *(n for n, _ in table.columns)]
     return ",".join(columns) + "\n"
@@ -70,7 +64,7 @@ class TableWriter:
     def next_sample(self, done: int) -> int:
         """The step after `done` at whose end the next row is due."""
         now = max(done - self._warmup, 0)
-        return self._warmup + min(next_due(now, t.every, t.at) for t in self._tables)
+        return self._warmup + min(l0.next_sample(now, t.every, l0.shift_of(t.every, t.at)) for t in self._tables)
 
     def sample(self, instance: Instance, done: int) -> None:
         """The rows that are due at the end of step `done`, once."""
@@ -108,7 +102,8 @@ class Criterion:
 
     def next_sample(self, done: int) -> int:
         """The step after `done` at whose end it is tested next."""
-        return self._warmup + next_due(max(done - self._warmup, 0), self._stop.every, self._stop.at)
+        every = self._stop.every
+        return self._warmup + l0.next_sample(max(done - self._warmup, 0), every, l0.shift_of(every, self._stop.at))
 
     def met(self, instance: Instance, done: int) -> bool:
         """Whether the run ends with step `done`."""

@@ -79,10 +79,8 @@ def population_variables(population: l0.Population, program: l2.Merged) -> dict[
     """The states, inputs and parameters of a population, and the variables of its pools."""
     arrays = {a.name: a for a in program.arrays}
     neuron, found = population.neuron, dict[str, Variable]()
-    units = {x.name: x.unit for x in neuron.state}
-    units |= {x.name: x.unit for x in neuron.inputs}
-    units |= {x.name: x.unit for x in neuron.params if not x.name.startswith("_")}
-    units |= {name: "1" for pool in neuron.pools for name in pool.variables}
+    own = {n: u for n, u in neuron.units.items() if "." not in n}
+    units = own | {x.name: x.unit for x in neuron.params if not x.name.startswith("_")} | neuron.units
     constants = dict(population.params)
     for name, unit in units.items():
         path = f"{population.name}.{name}"

@@ -102,7 +102,7 @@ def simulate(
     progress.start(model.name, (last - done) * dt)
     cpu, wall = time.process_time(), time.perf_counter()
     block, drained, next_look = 8, True, done + STEPS
-    records, samples = _Records(instance, writers, samplers), _Samples(samplers, criterion)
+    records, samples = _Records(instance, writers, samplers), Samples(samplers, criterion)
     samples.begin(instance, done)
     try:
         while done < last and stop.number is None and not samples.ended:
@@ -115,7 +115,7 @@ def simulate(
             done += ran
             samples.take(instance, done)
             now = time.perf_counter()
-            block = _next_block(block, now - begin, ran == wanted)
+            block = next_block(block, now - begin, ran == wanted)
             saved = checkpoints is not None and done < last and checkpoints.due(done)
             flushed = now >= records.next_flush or saved
             drained = ran < wanted or done == warmup or flushed
@@ -142,7 +142,7 @@ def simulate(
     return SimulationResult(done, cpu, wall, (done - begin_step) * dt, interrupted, samples.ended)
 
 
-def _next_block(block: int, seconds: float, complete: bool) -> int:
+def next_block(block: int, seconds: float, complete: bool) -> int:
     """The steps to ask for next, after `block` of them took `seconds`; `complete`: all of them were done."""
     if complete and seconds < BLOCK_SECONDS:
         return min(2 * block, STEPS)
@@ -154,7 +154,7 @@ def _speed(steps: int, dt: float, begin: float) -> tuple[float, float]:
     return steps * dt, steps * dt / 1000 / max(time.perf_counter() - begin, 1e-9)
 
 
-def _next_stop(done: int, warmup: int, last: int, samples: _Samples, checkpoints: Checkpoints | None) -> int:
+def _next_stop(done: int, warmup: int, last: int, samples: Samples, checkpoints: Checkpoints | None) -> int:
     """The step after `done` at whose end there is something to do, at the latest."""
     stops = [warmup if done < warmup else last, *samples.next(done)]
     if checkpoints is not None and (due := checkpoints.next_step(done)) is not None:
@@ -162,7 +162,7 @@ def _next_stop(done: int, warmup: int, last: int, samples: _Samples, checkpoints
     return min(stops)
 
 
-class _Samples:
+class Samples:
     """What reads the instance at the ends of certain steps. `ended`: the criterion was met."""
 
     def __init__(self, samplers: Sequence[Sampler], criterion: Ends | None) -> None:

@@ -45,7 +45,7 @@ from compiler.runtime.record.continued import copy_up_to
 from compiler.runtime.record.tables import TABLES, Criterion, table_rows
 from compiler.runtime.record.writers import Writers, open_writers
 from compiler.runtime.spiking.quantities import Variable, refused
-from compiler.runtime.spiking.simulate import BLOCK_SECONDS
+from compiler.runtime.spiking.simulate import Samples, next_block
 
 NEVER: Final = 1 << 62
 
@@ -96,8 +96,6 @@ class Stepper:
         self.model = replace(prepared.model, simulate=endless)
         self._health = Health(self.program)
         self._criterion = None if self.simulate.stop is None else Criterion(self.model, self.program)
-        self.ended = False
-        """Whether the model's criterion ended the last piece."""
         self._quick = instance.uninterrupted("step")
 
     def close(self) -> None:
@@ -111,6 +109,7 @@ class Stepper:
         finite). Ctrl-C ends it between two steps."""
         done = self._steps[-1]
         end = done + steps
+        self._samples.ended = False
         if self._quick is not None and steps <= self._block and end < self._next and done >= self.simulate.warmup:
             # One call from C to C, so that a signal cannot come between the steps and their being counted: a piece of
             # a millisecond may take 20 us, and to hold a signal takes 10.
@@ -127,7 +126,6 @@ class Stepper:
     def _advance(self, end: int, held: _Held) -> None:
         run, drained = self.instance.run, False
         del self._steps[:-1]
-        self.ended = False
         while self.done < end and not held.came and not self.ended:
             wanted = min(self._block, end - self.done, self._next - self.done)
             begin = time.perf_counter()
@@ -135,11 +133,7 @@ class Stepper:
             if ran <= 0 and drained:
                 raise RunError("E0906", "the simulation does not advance", exit_code=70)
             self._steps.append(self.done + ran)
-            seconds = time.perf_counter() - begin
-            if seconds > 2 * BLOCK_SECONDS:
-                self._block = max(1, self._block // 2)
-            elif ran == self._block and seconds < BLOCK_SECONDS:
-                self._block = min(2 * self._block, STEPS)
+            self._block = next_block(self._block, time.perf_counter() - begin, ran == self._block)
             drained = ran < wanted
             if drained:
                 self._drain()
@@ -151,10 +145,7 @@ class Stepper:
         done = self.done
         if done == self.simulate.warmup:
             self._drain()
-        for sampler in self._writers.sampled:
-            sampler.sample(self.instance, done)
-        if self._criterion is not None and self._criterion.met(self.instance, done):
-            self.ended = True
+        self._samples.take(self.instance, done)
         if done % STEPS == 0:
             self._health.look_at_step(self.instance, f"by step {done} ({self.time:g} ms)", True)
         self._next = self._next_stop()
@@ -164,14 +155,16 @@ class Stepper:
         stops = [(self.done // STEPS + 1) * STEPS]
         if self.done < self.simulate.warmup:
             stops.append(self.simulate.warmup)
-        stops += [sampler.next_sample(self.done) for sampler in self._writers.sampled]
-        if self._criterion is not None:
-            stops.append(self._criterion.next_sample(self.done))
-        return min(stops)
+        return min([*stops, *self._samples.next(self.done)])
 
     def _drain(self) -> None:
         for writer in self._writers.drained:
             writer.drain(self.instance, keep=self.done > self.simulate.warmup)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model's criterion ended the last piece."""
+        return self._samples.ended
 
     @property
     def done(self) -> int:
@@ -198,9 +191,9 @@ class Stepper:
             self._writers: Writers = open_writers(
                 self._records, self.model, self.program, self.instance, done, rests, opened
             )
+            self._samples = Samples(self._writers.sampled, self._criterion)
             if done >= self.simulate.warmup:
-                for sampler in self._writers.sampled:
-                    sampler.sample(self.instance, done)
+                self._samples.begin(self.instance, done)
             guarded.pop_all()
         self._files = opened
         self._next = self._next_stop()

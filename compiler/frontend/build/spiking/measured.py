@@ -55,12 +55,7 @@ def _all(populations: Populations, projections: tuple[l0.Projection, ...]) -> It
             if variable != "delay":
                 yield f"{p.name}.{variable}", _dimension(synapse_unit(p, variable, built))
     for name, population in populations.built.items():
-        neuron = population.neuron
-        units = {x.name: x.unit for x in neuron.state} | {x.name: x.unit for x in neuron.inputs}
-        for pool in neuron.pools:
-            units |= {f"{pool.scope}.{x.name}": x.unit for x in pool.reductions}
-            units |= {f"{pool.scope}.{x.name}": x.unit for x in pool.state}
-        for variable, unit in units.items():
+        for variable, unit in population.neuron.units.items():
             yield f"{name}.{variable}", _dimension(unit)
 
 
