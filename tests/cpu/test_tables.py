@@ -167,6 +167,20 @@ def test_back_in_time_the_rows_go_too() -> None:
     assert s.ended and s.time == 50
 
 
+def test_the_count_of_the_criterion_goes_along(tmp_path: Path) -> None:
+    """Twice in a row before the checkpoint, or before another value; once more behind it."""
+    m = model(", stop: {when: mean(a.wrong) < low, at: trial.end, times: 3}")
+    s = m.simulation()
+    s.run("45 ms")
+    path, other = s.checkpoint(tmp_path / "at45.safetensors"), m.simulation()
+    other.restore(path)
+    s.set(tau="30 ms")
+    for x in (s, other):
+        x.run("1 s")
+        assert x.ended and x.time == 50
+    assert m.run(resume=path).record["summary"]["ended_ms"] == 50
+
+
 def test_copies_count_together() -> None:
     one, four = model().run(), model(", instances: 4").run()
     np.testing.assert_array_equal(one.table("learning")["err"], four.table("learning")["err"])

@@ -11,16 +11,12 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 import compiler.ir.level0.model as l0
-from backends.protocol import AnyArray
 from compiler.core.errors import RunError
-from compiler.runtime.artifacts.checkpoint import Position, begun_of_checkpoint, save_checkpoint
+from compiler.runtime.artifacts.checkpoint import Position, save_checkpoint
 from compiler.runtime.common.progress import ProgressWithNotes
 from compiler.runtime.common.rates import mean_rates
 from compiler.runtime.health import Health
@@ -30,14 +26,8 @@ from compiler.runtime.record.record_rates import RateWriter
 from compiler.runtime.record.tables import Criterion
 from compiler.runtime.record.writers import open_writers
 from compiler.runtime.session import Outcome, Session
+from compiler.runtime.spiking.begun import Begun, begun, read_begun
 from compiler.runtime.spiking.simulate import simulate
-
-RECORDED_FROM = "from"
-"""In a checkpoint: the step (after the warm-up) before the first one that is in the folder's records."""
-HELD = "stop"
-"""In a checkpoint: how often in a row the criterion of the model was met."""
-RATES = "rates/"
-"""In a checkpoint, before the name of a population: RateWriter.rests."""
 
 
 def run_spiking(session: Session) -> Outcome:
@@ -48,8 +38,8 @@ def run_spiking(session: Session) -> Outcome:
     done = start.step
     health = Health(program)
     with recording(session.folder), ExitStack() as opened:
-        writers = open_writers(session.folder, model, program, session.instance, start.step, start.rates, opened)
-        criterion = None if model.simulate.stop is None else Criterion(model, program, start.held)
+        writers = open_writers(session.folder, model, program, session.instance, start.step, start.begun.rates, opened)
+        criterion = None if model.simulate.stop is None else Criterion(model, program, start.begun.held)
         checkpoints = SpikingCheckpoints(session, start, writers.rates, criterion)
         if start.checkpoint is not None:
             checkpoints.adopt(start.checkpoint)
@@ -69,7 +59,7 @@ def run_spiking(session: Session) -> Outcome:
         )
     checkpoints.write(result.step)
     counts = dict(writers.spikes.counts) if writers.spikes is not None else {}
-    window = start.recorded_from, max(result.step - model.simulate.warmup, 0)
+    window = start.begun.recorded_from, max(result.step - model.simulate.warmup, 0)
     cpu = result.cpu_seconds
     return Outcome(
         mean_rates(model, counts, window),
@@ -93,14 +83,11 @@ def run_spiking(session: Session) -> Outcome:
 
 @dataclass(frozen=True)
 class _Start:
-    """Where a run begins: the step before its first one, its checkpoint, the step (after the warm-up) since which
-    its folder has records, how often in a row the criterion was met, and the incomplete bins of rates."""
+    """Where a run begins: the step before its first one, its checkpoint, and what its records have begun."""
 
     step: int = 0
     checkpoint: Path | None = None
-    recorded_from: int = 0
-    held: int = 0
-    rates: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    begun: Begun = field(default_factory=Begun)
 
 
 def _begin(session: Session) -> _Start:
@@ -118,13 +105,10 @@ def _begin(session: Session) -> _Start:
             "give a longer `--duration`",
             exit_code=2,
         )
-    begun = begun_of_checkpoint(path)
-    rates = {n.removeprefix(RATES): np.asarray(v, np.float64) for n, v in begun.items() if n.startswith(RATES)}
-    held = int(np.asarray(begun[HELD])[0]) if HELD in begun else 0
+    found = read_begun(path)
     if not copy_records(path.parent.parent, session.folder, session.prepared.model, done):
-        return _Start(done, path, max(done - simulate.warmup, 0), held, rates)
-    recorded_from = int(np.asarray(begun[RECORDED_FROM])[0]) if RECORDED_FROM in begun else 0
-    return _Start(done, path, recorded_from, held, rates)
+        found = replace(found, recorded_from=max(done - simulate.warmup, 0))
+    return _Start(done, path, found)
 
 
 # ---------------------------------------------------------------------------------------- checkpoints
@@ -149,7 +133,7 @@ class SpikingCheckpoints:
     def next_step(self, done: int) -> int | None:
         """The first step after `done` at whose end one is due by simulated time."""
         every, warmup = self._wanted.every, self._simulate.warmup
-        return ((done - warmup) // every + 1) * every + warmup if every else None
+        return l0.next_sample(done - warmup, every, 0) + warmup if every else None
 
     def due(self, done: int) -> bool:
         """Whether one is to be written at the end of step `done`."""
@@ -161,11 +145,6 @@ class SpikingCheckpoints:
     def write(self, done: int) -> None:
         """Write the state at the end of step `done`, whose records are on disk, and keep the newest ones."""
         session = self._session
-        begun: dict[str, AnyArray] = {RECORDED_FROM: np.array([self._start.recorded_from], np.int64)}
-        if self._rates is not None:
-            begun |= {f"{RATES}{name}": counts for name, counts in self._rates.rests().items()}
-        if self._criterion is not None:
-            begun[HELD] = np.array([self._criterion.held], np.int64)
         path = self._folder / f"step-{done:010d}.safetensors"
         save_checkpoint(
             path,
@@ -173,7 +152,7 @@ class SpikingCheckpoints:
             session.prepared.lowered.merged,
             Position("spiking", done, session.prepared.seed, session.hash),
             frozen=bool(self._simulate.freeze),
-            begun=begun,
+            begun=begun(self._start.begun.recorded_from, self._rates, self._criterion).arrays(),
         )
         self._kept = [*(p for p in self._kept if p != path), path]
         while len(self._kept) > self._wanted.keep:

@@ -44,6 +44,7 @@ from compiler.runtime.prepare import Prepared, prepare_to_run
 from compiler.runtime.record.continued import copy_up_to
 from compiler.runtime.record.tables import TABLES, Criterion, table_rows
 from compiler.runtime.record.writers import Writers, open_writers
+from compiler.runtime.spiking.begun import begun, read_begun
 from compiler.runtime.spiking.quantities import Variable, refused
 from compiler.runtime.spiking.simulate import Samples, next_block
 
@@ -252,9 +253,9 @@ class Stepper:
             self._drain()
             self._numbers += 1
             self._saved[self._numbers] = self.done
-            rests = {} if self._writers.rates is None else dict(self._writers.rates.rests())
-            held = 0 if self._criterion is None else self._criterion.held
-            return State(self.done, {n: self.instance.read(n) for n in self._kept()}, rests, self._numbers, held)
+            now = begun(0, self._writers.rates, self._criterion)
+            arrays = {n: self.instance.read(n) for n in self._kept()}
+            return State(self.done, arrays, now.rates, self._numbers, now.held)
 
     def _kept(self) -> list[str]:
         own = (v.array.name for v in self._written.values() if v.array is not None)
@@ -272,17 +273,21 @@ class Stepper:
             except (KeyError, ValueError) as error:
                 raise refused(f"the checkpoint does not fit this simulation: {error}") from None
             passed = self._saved.get(state.number) == state.done
-            self._moved(state.done, state.rests, passed)
-            if self._criterion is not None:
-                self._criterion.held = state.held
+            self._moved(state.done, state.rests, passed, state.held)
 
-    def _moved(self, done: int, rests: Mapping[str, npt.NDArray[np.float64]], passed: bool) -> None:
+    def _moved(self, done: int, rests: Mapping[str, npt.NDArray[np.float64]], passed: bool, held: int) -> None:
         before = self._records if passed else None
         self._drain_away()
         self._files.close()
         self._steps = [done]
         self._saved = {n: at for n, at in self._saved.items() if at <= done and passed}
         self._open_records(done, rests, before)
+        self._hold(held)
+
+    def _hold(self, held: int) -> None:
+        """The criterion was met so often in a row."""
+        if self._criterion is not None:
+            self._criterion.held = held
 
     def _drain_away(self) -> None:
         """Empty the buffers of what comes after the state that is restored."""
@@ -293,16 +298,19 @@ class Stepper:
         """Write a checkpoint, as a run does, which `netloom run --resume` reads. Raises RunError (E0930)."""
         position = Position("spiking", self.done, self.prepared.seed, model_hash(self.prepared.model))
         with _Held():
-            save_checkpoint(path, self.instance, self.program, position, frozen=bool(self.simulate.freeze))
+            self._drain()
+            found = begun(max(self.done - self.simulate.warmup, 0), self._writers.rates, self._criterion).arrays()
+            save_checkpoint(path, self.instance, self.program, position, frozen=bool(self.simulate.freeze), begun=found)
 
     def load(self, path: Path) -> None:
         """Go on from a checkpoint file, or the last one of a run directory. Raises RunError (E0909, E0927)."""
         latest = latest_checkpoint(path).path
         position = read_position(latest)
         check_origin(latest, position, "spiking", self.prepared.seed, model_hash(self.prepared.model))
+        found = read_begun(latest)
         with _Held():
             restore_checkpoint(latest, self.instance, self.program, bool(self.simulate.freeze))
-            self._moved(position.step, {}, False)
+            self._moved(position.step, found.rates, False, found.held)
 
     def change(self, settings: Mapping[str, str]) -> None:
         """Other values of parameters, from the next step on. Raises RunError (E0935) for one that changes sizes, time
@@ -333,12 +341,13 @@ class Stepper:
         except (KeyError, ValueError) as error:
             help = "make another simulation: sizes and connections are drawn once"
             raise refused(f"these settings change more than values: {_text(error)}", help) from None
-        rests = {} if self._writers.rates is None else dict(self._writers.rates.rests())
+        now = begun(0, self._writers.rates, self._criterion)
         old, before = self.instance, self._records
         self._files.close()
         self._load(prepared, instance)
         old.close()
-        self._open_records(self.done, rests, before)
+        self._open_records(self.done, now.rates, before)
+        self._hold(now.held)
 
     def _connections(self) -> list[tuple[str, AnyArray]]:
         """The arrays that say which neurons are connected, and with which delays."""
