@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from compiler.core.errors import RunError
 from compiler.runtime.artifacts.results import RunResult as Finished
+from compiler.runtime.artifacts.results import package
 from compiler.runtime.common.arguments import path_of
 from compiler.runtime.common.options import PathArgument
 
@@ -97,7 +98,9 @@ class RunResult(Finished):
         population, variable, member, value), "rates" (time, population, rate), "synapses" (time, projection, pair,
         variable, synapse, value), a recorded table by its name, or "summary" (rates, counts and metrics); without a
         name the first of these that the run has. Raises RunError (E0912; E0939 without pandas)."""
-        frame = _package("pandas", "pandas").DataFrame
+        from compiler.runtime.record.tables import TABLES
+
+        frame = package("pandas", "pandas").DataFrame
         tables: dict[str, tuple[Callable[[], Any], str]] = {
             "history": (self.history, "metrics.jsonl"),
             "spikes": (self._spike_rows, "spikes.h5"),
@@ -106,8 +109,8 @@ class RunResult(Finished):
             "synapses": (self._synapse_rows, "synapses.h5"),
             "summary": (self._summary_rows, "run.json"),
         }
-        for path in sorted((self.folder / "tables").glob("*.csv")):
-            tables.setdefault(path.stem, (partial(self.table, path.stem), f"tables/{path.name}"))
+        for path in sorted((self.folder / TABLES).glob("*.csv")):
+            tables.setdefault(path.stem, (partial(self.table, path.stem), f"{TABLES}/{path.name}"))
         there = [name for name, (_, file) in tables.items() if self._recorded(file)]
         wanted = there[0] if table is None and there else table
         if wanted not in there:
@@ -116,9 +119,7 @@ class RunResult(Finished):
         return frame(tables[wanted][0]())
 
     def _spike_rows(self) -> dict[str, Values]:
-        import h5py
-
-        with h5py.File(self.folder / "spikes.h5") as file:
+        with self._records("spikes.h5") as file:
             names = list(file["spikes"])
         found = {n: self.spikes(n) for n in names}
         return {
@@ -144,18 +145,22 @@ class RunResult(Finished):
         return _columns(("time", "population", "rate"), parts)
 
     def _synapse_rows(self) -> dict[str, Values]:
-        with self._records("synapses.h5") as file:
-            names = list(file)
         parts: list[tuple[Values, ...]] = []
-        for name in names:
-            for pair, s in self.synapses(name).items():
-                for variable, values in s.values.items():
-                    number = values.shape[1]
-                    count = len(s.time) * number
-                    label = (np.full(count, x, object) for x in (name, pair, variable))
-                    row = (np.repeat(s.time, number), *label, np.tile(np.arange(number), len(s.time)))
-                    parts.append((*row, values.reshape(-1)))
+        for name, pair, s in self._all_synapses():
+            for variable, values in s.values.items():
+                number = values.shape[1]
+                count = len(s.time) * number
+                label = (np.full(count, x, object) for x in (name, pair, variable))
+                row = (np.repeat(s.time, number), *label, np.tile(np.arange(number), len(s.time)))
+                parts.append((*row, values.reshape(-1)))
         return _columns(("time", "projection", "pair", "variable", "synapse", "value"), parts)
+
+    def _all_synapses(self) -> Iterator[tuple[str, str, Synapses]]:
+        """(projection, pair, synapses) of everything recorded."""
+        with self._records("synapses.h5") as file:
+            for name in file:
+                for pair, group in file[name].items():
+                    yield name, pair, _synapses(group)
 
     def _summary_rows(self) -> list[dict[str, Any]]:
         rows = [{"name": f"rate.{n}", "value": v, "unit": "Hz"} for n, v in self.rates.items()]
@@ -178,7 +183,7 @@ class RunResult(Finished):
         """An xarray.Dataset with what the run has: traces `exc.v` (exc.time, exc.member), rates `exc.rate` (exc.bin),
         synapses `plastic[a->b].w` (sample, synapse), metrics (epoch); units are attributes. Raises RunError (E0939
         without xarray)."""
-        xarray = _package("xarray", "xarray")
+        xarray = package("xarray", "xarray")
         data: dict[str, Any] = {}
         coordinates: dict[str, Any] = {}
         ms = {"units": "ms"}
@@ -193,15 +198,12 @@ class RunResult(Finished):
                     coordinates[f"{name}.bin"] = (f"{name}.bin", group["time"][:], ms)
                     data[f"{name}.rate"] = (f"{name}.bin", group["rate"][:], {"units": "Hz"})
         if self._recorded("synapses.h5"):
-            with self._records("synapses.h5") as file:
-                names = list(file)
-            for name in names:
-                for pair, s in self.synapses(name).items():
-                    own = f"{name}[{pair}]"
-                    coordinates[f"{own}.time"] = (f"{own}.time", s.time, ms)
-                    for variable, values in s.values.items():
-                        axes = (f"{own}.time", f"{own}.synapse")
-                        data[f"{own}.{variable}"] = (axes, values, {"units": s.units[variable]})
+            for name, pair, s in self._all_synapses():
+                own = f"{name}[{pair}]"
+                coordinates[f"{own}.time"] = (f"{own}.time", s.time, ms)
+                for variable, values in s.values.items():
+                    axes = (f"{own}.time", f"{own}.synapse")
+                    data[f"{own}.{variable}"] = (axes, values, {"units": s.units[variable]})
         if self._recorded("metrics.jsonl"):
             rows = self.history()
             coordinates["epoch"] = ("epoch", [int(r["epoch"]) for r in rows])
@@ -218,7 +220,7 @@ class RunResult(Finished):
         without `from_`, of everything that was recorded; without a kind, the model's first plot, or the raster, traces
         or curves of the training. Raises ModelError for settings that do not fit the run; RunError (E0939 without
         matplotlib, E0912 where there is nothing to draw)."""
-        _package("matplotlib", "plot")
+        package("matplotlib", "plot")
         from compiler.runtime.plots.plots import figure_of, wanted_plots
         from compiler.runtime.plots.style import drawing
 
@@ -295,13 +297,3 @@ def _synapses(group: Any) -> Synapses:
 
 def _columns(names: tuple[str, ...], parts: list[tuple[Values, ...]]) -> dict[str, Values]:
     return {n: np.concatenate([p[k] for p in parts]) if parts else np.zeros(0) for k, n in enumerate(names)}
-
-
-def _package(name: str, extra: str) -> Any:
-    """A package of an extra. Raises RunError (E0939)."""
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ImportError:
-        raise RunError("E0939", f"this needs {name}", f"pip install 'netloom[{extra}]'", exit_code=3) from None

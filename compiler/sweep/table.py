@@ -18,6 +18,7 @@ from typing import Any
 
 from compiler.core.disk import new_file, write_text
 from compiler.core.strict_json import dumps
+from compiler.runtime.artifacts.results import package
 from compiler.sweep.plan import Plan
 from compiler.sweep.trial import Row
 
@@ -45,10 +46,8 @@ class SweepResult:
         return [row.get(name) for row in self.rows]
 
     def to_pandas(self) -> Any:
-        """The table as a pandas.DataFrame (needs pandas)."""
-        from pandas import DataFrame
-
-        return DataFrame(list(self.rows))
+        """The table as a pandas.DataFrame. Raises RunError (E0939 without pandas)."""
+        return package("pandas", "pandas").DataFrame(list(self.rows))
 
 
 def goal_of(row: Row, goal: str) -> float | None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compiler.core.errors import RunError
 from compiler.runtime.artifacts.digest import check_digest
 from compiler.runtime.common.metrics import read_metrics
 from compiler.runtime.expectations import Check
@@ -89,6 +90,16 @@ class RunResult:
     def history(self) -> list[dict[str, float]]:
         """The lines of metrics.jsonl, one per epoch; nan where a number is not defined."""
         return read_metrics(self.folder)
+
+
+def package(name: str, extra: str) -> Any:
+    """A package that shows results, of an extra. Raises RunError (E0939)."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError:
+        raise RunError("E0939", f"this needs {name}", f"pip install 'netloom[{extra}]'", exit_code=3) from None
 
 
 def open_result(folder: Path) -> RunResult:
