@@ -39,6 +39,8 @@ SKEWED = (
     "{exponential: {mean: 2 ms, max: 9 ms, round: nearest}}",
     "{lognormal: {mean: 3 ms, std: 2 ms, min: 1 ms, max: 12 ms, round: nearest}}",
 )
+BY_PLACE = "0.2 * exp(-distance / 2) + 0.01 * (i % 3) * x_j / w_to"
+FAR = "{value: distance * 2.3 ms, round: nearest}"
 DRAWN = "{normal: {mean: 0.3, std: 0.1, min: 0, keep_sign: true}}"
 
 
@@ -135,6 +137,19 @@ CONNECTING = {
                 "1 ms",
                 "s",
             ),
+        ],
+    ),
+    "values by place": connected(
+        GRID,
+        [
+            *stored("all_to_all", "", "auto sparse bitmask procedural", BY_PLACE),
+            *stored("all_to_all", "autapses: false", "auto", BY_PLACE, FAR, "s"),
+            ("one_to_one: {}", BY_PLACE, FAR),
+            *stored("fixed_probability", "p: 0.4", "sparse bitmask procedural", BY_PLACE),
+            *stored("fixed_outdegree", "number: 5", "sparse procedural", BY_PLACE),
+            ("fixed_indegree: {number: 5}", "0.1 * (1 + y_i)", FAR),
+            ("rule: {when: distance < 50 um, spacing: 20 um, periodic: true}", "distance / (100 um)", "2 ms"),
+            ("pairs: {list: [[3, 2], [0, 22], [22, 0], [3, 3], [0, 1]]}", BY_PLACE, FAR),
         ],
     ),
     "pairs": connected(
@@ -464,6 +479,29 @@ def symmetric() -> str:
     return coupled("\n".join(used), synapses, TRIALS)
 
 
+PLACED = """\
+synapses:
+  tuned:
+    params: {gain: 1}
+    state: {w: 0.1 nS, seen: gain}
+    on_pre: [deliver(gain * w), w = 0.9 * w]
+    on_post: [seen = seen + 1]
+  moved: {state: {w: 0 nS}, on_pre: [deliver(w)], on: {trial.minus: [rewire(random() < 0.3)]}}
+"""
+PLACED_USED = """\
+  tuned:
+    from: a
+    to: b
+    connect: {fixed_probability: {p: 0.5}}
+    synapse: tuned
+    params: {gain: 1 + abs(i - j) / n_to}
+    init: {w: 0.2 nS * exp(-abs(i / n_from - j / n_to))}
+    delay: {value: 0.4 ms * j, round: nearest}
+    deliver: {into: g}
+  moved:
+    {from: b, to: a, connect: {fixed_outdegree: {number: 3}}, synapse: moved, init: {w: 0.1 nS * (1 + j)}, deliver: {into: g}}
+"""
+
 MODELS_OF_SYNAPSES = {
     **{f"synapse {name}": of_library(name) for name in LIBRARY},
     "synapses of a file": coupled(OWN, SYNAPSES, TRIALS),
@@ -473,6 +511,7 @@ MODELS_OF_SYNAPSES = {
     "frozen": coupled(OWN, SYNAPSES, TRIALS, ", freeze: learning"),
     "frozen in part": coupled(OWN, SYNAPSES, TRIALS, ", freeze: [family, lazy]"),
     "transposed": symmetric(),
+    "synapses by place": coupled(PLACED_USED.rstrip(), PLACED, TRIALS),
     "learning of copies": coupled(BATCH_USED, BATCH, TRIALS, ", instances: 3, weights: shared", 30),
     "copies": coupled(OWN, SYNAPSES, TRIALS, ", instances: 2", 12),
 }

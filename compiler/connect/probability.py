@@ -113,6 +113,21 @@ def _mean(e: Ends) -> float:
     return float(np.mean(np.clip(np.nan_to_num(found), 0.0, 1.0)))
 
 
+SPACING: Final = Field(
+    "spacing",
+    replace(QUANTITY, low=0, above=True),
+    "The distance between neighbours of the grid, which `distance` is measured in.",
+    default=1,
+    example="spacing: 20 um",
+)
+PERIODIC: Final = Field(
+    "periodic",
+    Flag(),
+    "Whether `distance` is measured on a torus: opposite borders of the grid are neighbours.",
+    default=False,
+    example="periodic: true",
+)
+
 EXPRESSION = ConnectRule(
     rule(
         "rule",
@@ -133,20 +148,8 @@ EXPRESSION = ConnectRule(
             "A condition over the same names: pairs for which it does not hold are not connected.",
             example="when: abs(i - j) < 3",
         ),
-        Field(
-            "spacing",
-            replace(QUANTITY, low=0, above=True),
-            "The distance between neighbours of the grid, which `distance` is measured in.",
-            default=1,
-            example="spacing: 20 um",
-        ),
-        Field(
-            "periodic",
-            Flag(),
-            "Whether `distance` is measured on a torus: opposite borders of the grid are neighbours.",
-            default=False,
-            example="periodic: true",
-        ),
+        SPACING,
+        PERIODIC,
         AUTAPSES,
         at_least_one=("probability", "when"),
         elsewhere=FLAGS

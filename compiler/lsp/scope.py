@@ -16,6 +16,7 @@ from typing import Final
 
 from compiler.core.errors import ModelError, Sink
 from compiler.expr.functions import FUNCTIONS
+from compiler.frontend.build.places.names import MEANINGS
 from compiler.frontend.resolve.imports import File
 from compiler.frontend.resolve.use import LIBRARY_KINDS, LibraryFinder, Uses
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence, from_plain
@@ -122,6 +123,8 @@ class Scope:
                 for end in ("pre", "post"):
                     state = keys_of(node_at((end, "state"), block))
                     found |= {f"{end}.{name}": f"variable of `{end}`" for name in state}
+        if path[:1] == ("projections",):
+            found = {**MEANINGS, **found}
         found |= {n.partition("(")[0]: "function of the file" for n in self.names("functions")}
         found |= dict.fromkeys(self.names("timed"), "timed array")
         loop = node_at((*path[:2], "for"), self.root)

@@ -73,6 +73,11 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
         ["tau_pre", "a_post"],
         ["w"],
     ),
+    "places of both ends": (
+        START + "projections:\n  p:\n    from: exc\n    delay: «»",
+        ["distance", "i", "x_j", "n"],
+        ["tau"],
+    ),
     "recorded variables": (START + "record:\n  - trace: {from: exc, variables: [«»", ["v", "w", "ge"], ["tau"]),
     "an equation's name": (
         START.replace("dynamics: {dv/dt: (v_rest - v) / tau}", "dynamics:\n      «»"),

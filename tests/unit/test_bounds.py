@@ -9,8 +9,8 @@ import pytest
 
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
+from compiler.expr.intervals import ANY, interval
 from compiler.expr.parse import parse_expr
-from compiler.passes.model.bounds import ANY, interval
 from compiler.passes.model.fixed_point_scales import input_quanta
 from tests.numeric.simulated import model_of
 from tests.numeric.synapse_oracle import model_text
@@ -36,6 +36,7 @@ INF = math.inf
         ("2 * sigmoid(unknown) + random()", (0.0, 3.0)),
         ("exp(-p)", (math.exp(-4.0), math.exp(-0.5))),
         ("abs(a) + heaviside(unknown)", (0.0, 4.0)),
+        ("sqrt(p * p)", (0.5, 4.0)),
         ("unknown", ANY),
     ],
 )

@@ -58,8 +58,10 @@ projections:
   near: {from: a, to: a, connect: {rule: {when: distance < 2}}, deliver: {into: g, weight: 1}}
   given: {from: a, to: b, connect: {pairs: {list: [[0, 1]]}}, deliver: {into: g, weight: 1}}
   conv: {from: b, to: b, connect: {conv2d: {kernel: 1}}, deliver: {into: g, weight: 1}}
-  pooled: {from: b, to: c, connect: {avg_pool2d: {size: 2}}, deliver: {into: g, weight: 1}}
-  learned: {from: a, to: b, connect: {fixed_probability: {p: 0.5}}, synapse: plastic, deliver: {into: g}}
+  pooled:
+    {from: b, to: c, connect: {avg_pool2d: {size: 2}}, deliver: {into: g, weight: 1}, space: {spacing: 1}}
+  learned:
+    {from: a, to: b, connect: {fixed_probability: {p: 0.5}}, synapse: plastic, deliver: {into: g}, space: {periodic: false}}
 inputs:
   wave: {to: c, current: {into: g, source: wave}}
 simulate:

@@ -12,7 +12,7 @@ from typing import Final
 
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
-from compiler.ir.level0.values import Const, Distribution, FromFile, Listed, Value
+from compiler.ir.level0.values import Const, Distribution, FromFile, Listed, Placed, Value
 
 
 @dataclass(frozen=True)
@@ -380,9 +380,10 @@ class Member:
     `args`: numbers of the connect rule (p, number, autapses 0/1); `weight` in the input's unit;
     `delay` in whole steps, or (with `delays`) the largest of delays that differ from synapse to synapse:
     `delays` is then their distribution in steps, before rounding to whole steps (min and max among its
-    args), or for rule "pairs" whole steps, one for each as the user ordered them; `pairs`: for rule "pairs" an
-    index into Projection.pair_lists. `like`: source and target of the member of the same family whose synapses
-    (relation, parameters, delays, of static synapses the weights, else what SynapseDef.shared names) this one shares.
+    args), what the places of their ends give in steps, or for rule "pairs" whole steps, one for each as the user
+    ordered them; `pairs`: for rule "pairs" an index into Projection.pair_lists. `like`: source and target of the
+    member of the same family whose synapses (relation, parameters, delays, of static synapses the weights, else what
+    SynapseDef.shared names) this one shares.
     `occupied`: the probability that a place holds a synapse at the start, where synapses are removed and formed.
     """
 
@@ -392,7 +393,7 @@ class Member:
     weight: Final[Value]
     delay: Final[int]
     pairs: Final[int | None] = None
-    delays: Final[Distribution | Listed | None] = None
+    delays: Final[Distribution | Listed | Placed | None] = None
     params: Final[tuple[tuple[str, Value], ...]] = ()
     init: Final[tuple[tuple[str, Value], ...]] = ()
     back_delay: Final[int] = 0

@@ -59,10 +59,23 @@ class Formula:
 
 
 @dataclass(frozen=True)
+class Placed:
+    """Worked out per synapse from the places of its ends: an expression over `i`, `j`, `x_i` ... `c_j` (as rule
+    "expression" reads them; PLACES of level 2) and the names in `numbers` (sizes, extents, params). `low`, `high`:
+    bounds on its values."""
+
+    value: Expr
+    numbers: tuple[tuple[str, float | int], ...]
+    low: float
+    high: float
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Driven:
     """A parameter whose value in each step is the sum of its drives (0 without them)."""
 
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-Value = Const | Distribution | FromFile | Listed | Formula | Driven
+Value = Const | Distribution | FromFile | Listed | Formula | Placed | Driven

@@ -11,109 +11,15 @@ Does not: choose the scale of accumulators (fixed_point_scales).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
-from compiler.expr.functions import CONSTANTS
-from compiler.ir.level2.delayed import DELAYED
+from compiler.expr.intervals import ANY, Env, Interval, hull, interval
 from compiler.passes.model.synapse_names import read_of_neurons
 
-Interval = tuple[float, float]
-Env = Mapping[str, Interval]
-
-ANY: Final[Interval] = (-math.inf, math.inf)
 ROUNDS: Final = 4
 VARIABLES: Final[Interval] = (-100.0, 100.0)
 TRACES: Final[Interval] = (-1.0, 1.0)
-_INSIDE: Final[Mapping[str, Interval]] = {
-    "sigmoid": (0.0, 1.0),
-    "tanh": (-1.0, 1.0),
-    "sin": (-1.0, 1.0),
-    "cos": (-1.0, 1.0),
-    "erf": (-1.0, 1.0),
-    "sign": (-1.0, 1.0),
-    "heaviside": (0.0, 1.0),
-    "random": (0.0, 1.0),
-    "normal": (-10.0, 10.0),
-    "exponential": (0.0, 40.0),
-}
-
-
-def hull(items: Iterable[Interval]) -> Interval:
-    low, high = zip(*items, strict=True)
-    return min(low), max(high)
-
-
-def _times(a: float, b: float) -> float:
-    return 0.0 if a == 0 or b == 0 else a * b
-
-
-def _product(a: Interval, b: Interval) -> Interval:
-    ends = [_times(x, y) for x in a for y in b]
-    return min(ends), max(ends)
-
-
-def interval(e: Expr, env: Env) -> Interval:
-    """An interval that holds the value of `e`."""
-    match e:
-        case Num(value):
-            return float(value), float(value)
-        case Bool(value):
-            return float(value), float(value)
-        case Ref(name):
-            return env.get(name, (CONSTANTS[name],) * 2 if name in CONSTANTS else ANY)
-        case Unary("-", x):
-            low, high = interval(x, env)
-            return -high, -low
-        case Call(func, (x,)) if func == DELAYED:
-            return interval(x, env)
-        case Cond(_, a, b) | Call("where", (_, a, b)):
-            return hull([interval(a, env), interval(b, env)])
-        case Binary(op, a, b):
-            return _binary(op, interval(a, env), interval(b, env), b)
-        case Call(func, args):
-            return _call(func, [interval(a, env) for a in args])
-    return (0.0, 1.0) if isinstance(e, Unary) else ANY  # `not`
-
-
-def _binary(op: str, a: Interval, b: Interval, right: Expr) -> Interval:
-    if op == "+":
-        return a[0] + b[0], a[1] + b[1]
-    if op == "-":
-        return a[0] - b[1], a[1] - b[0]
-    if op == "*":
-        return _product(a, b)
-    if op == "/" and (b[0] > 0 or b[1] < 0):
-        return _product(a, (1 / b[1], 1 / b[0]))
-    if op == "**" and isinstance(right, Num) and right.value == 2:
-        most = max(abs(a[0]), abs(a[1]))
-        return 0.0, _times(most, most)
-    if op in ("<", "<=", ">", ">=", "==", "!=", "and", "or"):
-        return 0.0, 1.0
-    return ANY
-
-
-def _call(func: str, args: list[Interval]) -> Interval:
-    if func in _INSIDE:
-        return _INSIDE[func]
-    match func, args:
-        case "clip", [_, low, high]:
-            return low[0], high[1]
-        case "min", _:
-            return min(a[0] for a in args), min(a[1] for a in args)
-        case "max", _:
-            return max(a[0] for a in args), max(a[1] for a in args)
-        case "relu", [x]:
-            return max(x[0], 0.0), max(x[1], 0.0)
-        case "abs", [x]:
-            return 0.0, max(abs(x[0]), abs(x[1]))
-        case "exp", [x] if x[1] < 700:
-            return (math.exp(x[0]) if x[0] > -700 else 0.0), math.exp(x[1])
-        case "int" | "float" | "round" | "floor" | "ceil", [x]:
-            return x[0] - 1.0, x[1] + 1.0
-    return ANY
 
 
 def _sound(x: Interval) -> Interval:

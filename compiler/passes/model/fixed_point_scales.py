@@ -19,7 +19,8 @@ from typing import Final
 import numpy as np
 
 import compiler.ir.level0.model as l0
-from compiler.passes.model.bounds import ANY, Interval, delivered, interval, scale_at_start
+from compiler.expr.intervals import ANY, Interval, interval
+from compiler.passes.model.bounds import delivered, scale_at_start
 from compiler.passes.program.init_values import read_file
 
 GROWTH: Final = 2.0**4
@@ -42,6 +43,8 @@ def largest_weight(value: l0.Value) -> float:
             return abs(given["mean"]) + 10 * given["std"]
         case l0.Listed(values):
             return max((abs(v) for v in values), default=0.0)
+        case l0.Placed(low=low, high=high):
+            return max(abs(low), abs(high))
         case l0.FromFile():
             return float(np.abs(read_file(value)).max(initial=0.0))
         case _:
@@ -59,6 +62,8 @@ def _interval(value: l0.Value, params: Mapping[str, Interval]) -> Interval:
             return interval(e, params)
         case l0.Listed(values) if values:
             return min(values), max(values)
+        case l0.Placed(low=low, high=high):
+            return low, high
         case _:
             most = largest_weight(value)
             return -most, most

@@ -20,6 +20,7 @@ from compiler.passes.cells.cell_arrays import ring_slots, room_of
 from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
 from compiler.passes.model.free_names import PROPAGATION
 from compiler.passes.program.init_values import drawn
+from compiler.passes.projections.placed_values import placed, scalars
 from compiler.passes.projections.synapse_arrays import delays_of, per_synapse
 from compiler.passes.projections.synapse_rows import EVENT_FORMALS
 from compiler.passes.projections.synapse_schedule import STATIC, Stages
@@ -47,6 +48,9 @@ def _weight(link: Link, found: LoweredRelation) -> _Weight:
         formals = (*(l2.ScalarFormal(f"weight_{n}", real) for n in used), l2.ScalarFormal("weight_key", DType.U64))
         columns = {f"weight_{n}": args[n] for n in used}
         return _Weight(value, formals, columns={**columns, "weight_key": l2.StreamKey(f"{link.stored}.weight")})
+    if isinstance(weight, l0.Placed) and isinstance(found.relation, l2.Procedural | l2.Bitmask):
+        at, numbers = placed(weight, frozenset(f.name for f in found.formals))
+        return _Weight(at, scalars(numbers, real), columns=dict(numbers))
     array = per_synapse(link, "weight", weight, found)
     formal = l2.ArrayFormal("weight", real, l2.Mode.READ, l2.At("syn"))
     return _Weight(Ref("weight"), (formal,), {"weight": array})

@@ -343,6 +343,8 @@ def ages(projection: l0.Projection, member: l0.Member) -> range:
     assert member.delays is not None
     if isinstance(member.delays, l0.Listed):
         low = min(member.delays.values, default=0.0)
+    elif isinstance(member.delays, l0.Placed):
+        low = member.delays.low
     else:
         given = dict(member.delays.args)
         low = given.get("low", given.get("min", 0.0))

@@ -20,6 +20,7 @@ from compiler.expr.interp import evaluate
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import initialise, read_file
+from compiler.passes.projections.placed_values import fill_placed
 from compiler.passes.relations.relations import Link, LoweredRelation
 
 
@@ -47,6 +48,8 @@ def per_synapse(
     array = f"{link.stored}.{variable}"
     if link.member.like is not None and link.has(variable):
         return array
+    if isinstance(value, l0.Placed):
+        return fill_placed(link, array, value, found, unit, whole)
     span = link.projection.span
     return initialise(link.builder, array, value, None, Role.SYNAPSE, unit, size=found.extent, span=span, whole=whole)
 
@@ -60,8 +63,10 @@ def delays_of(link: Link, found: LoweredRelation) -> str:
     return name
 
 
-def _shortest(delays: l0.Distribution | l0.Listed) -> int:
+def _shortest(delays: l0.Distribution | l0.Listed | l0.Placed) -> int:
     """Lower bound on the delays in integer steps, rounded to nearest as they are."""
+    if isinstance(delays, l0.Placed):
+        return int(delays.low)  # one less than the nearest where that is above
     if isinstance(delays, l0.Listed):
         return int(min(delays.values, default=0.0))
     given = dict(delays.args)

@@ -23,6 +23,7 @@ from compiler.ir.level2.synapse_values import stored_by_target
 from compiler.ir.space import DType, Role
 from compiler.passes.model.synapse_names import TAKEN
 from compiler.passes.program.init_values import drawn
+from compiler.passes.projections.placed_values import placed
 from compiler.passes.projections.synapse_rows import Synapses, at_synapses
 from compiler.passes.projections.synapse_schedule import Due
 from compiler.passes.projections.synapse_text import EXISTS, SynapseKernel, text_of
@@ -240,6 +241,10 @@ def _value(value: l0.Value, prefix: str, own: dict[str, Expr], count: list[int])
             return Ref(f"{prefix}start"), {"start": float(number)}
         case l0.Formula(expr):
             return substitute(expr, own), {}
+        case l0.Placed():
+            e, numbers = placed(value, frozenset())
+            of = {n: f"{prefix}{n}" for n in numbers}
+            return substitute(e, {n: Ref(new) for n, new in of.items()}), dict(numbers)
         case l0.Distribution(kind, args):
             e, used = drawn(kind, dict(args), index="syn", prefix=prefix)
             return _numbered(e, count), {n: dict(args)[n] for n in used}

@@ -182,9 +182,10 @@ def _column(name: str) -> l2.ScalarFormal:
 
 
 def _one_for_all(link: Link, *, drawn: bool = False) -> bool:
-    """Whether all synapses have the same values and no state; the weight may be `drawn` by number."""
+    """Whether nothing is held per synapse: the weight may be `drawn` by number, or follow from the places of its
+    ends."""
     weight, params = link.member.weight, link.member.params
-    given = isinstance(weight, l0.Const) or drawn
+    given = isinstance(weight, l0.Const | l0.Placed) or drawn
     return not keeps_state(link.projection) and given and all(isinstance(value, l0.Const) for _, value in params)
 
 

@@ -19,6 +19,7 @@ from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.ast import Expr
 from compiler.expr.keys.kinds import Block, Flag, OneOf, Value
+from compiler.frontend.build.places.names import Space
 from compiler.frontend.build.projections.kernels import Kernels
 from compiler.frontend.build.projections.pairs import Pairs, read_pairs
 from compiler.frontend.build.projections.rule import read_rule
@@ -62,17 +63,22 @@ class Connectivity:
         """The level-0 weight of one member; None after an error."""
         if self.planes is None:
             return value
+        if isinstance(value, l0.Placed):
+            message = "the weights of a kernel are shared by all positions: they cannot follow from places"
+            family.c.sink.error("E0802", message, value.span, "give one number, a distribution, a list or an array")
+            return None
         return self.kernels.weight(value, self.planes, source, target, family)
 
 
-def connectivity(entry: tree.Entry, family: Family) -> Connectivity | None:
-    """The alternative that `connect` chooses; None after an error that makes checking members impossible."""
+def connectivity(entry: tree.Entry, space: Space, family: Family) -> Connectivity | None:
+    """The alternative that `connect` chooses; None after an error that makes checking members impossible. `space`: what
+    `distance` means."""
     at, c = entry.key.span, family.c
     rule = next(x for x in RULES if x.keys.name == entry.name)
     r = Reader(part(CONNECT.by_name[entry.name].kind, Block), mapping(entry.value), c, family.names)
     storage = read_storage(rule, r)
     if rule.expression:
-        whole = read_rule(r, int(r.flag("autapses")), family)
+        whole = read_rule(r, int(r.flag("autapses")), space, family)
         return None if whole is None else Connectivity(rule, at, storage, whole.arguments, whole.probability)
     if rule.form is Form.GIVEN:
         pairs = read_pairs(r)

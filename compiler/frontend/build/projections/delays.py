@@ -16,8 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
+from compiler.core.names import free_name
+from compiler.expr.ast import Call, Ref, refs
 from compiler.expr.units import TIME
 from compiler.files.array_files import read_array
+from compiler.frontend.build.places.names import Space
+from compiler.frontend.build.places.values import placed_value, reads_places
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context, Names, Step, mapping, steps_of, text_of
@@ -28,11 +32,14 @@ from compiler.frontend.yaml.tree import Node
 MAX_DELAY = 1 << 20
 """Steps; the largest number of slots of the ring buffer of pending deliveries."""
 
-Delay = Callable[[dict[str, Any]], "int | l0.Distribution | l0.Listed | None"]
+Delay = Callable[[dict[str, Any]], "int | l0.Distribution | l0.Listed | l0.Placed | None"]
+"""In steps; a Placed value in ms, as its bounds depend on the connections (`placed_steps`)."""
 
 
-def longest(delays: l0.Distribution | l0.Listed) -> int:
+def longest(delays: l0.Distribution | l0.Listed | l0.Placed) -> int:
     """The largest of per-synapse delays, in steps."""
+    if isinstance(delays, l0.Placed):
+        return int(delays.high)
     if isinstance(delays, l0.Listed):
         return int(max(delays.values, default=0.0))
     return math.ceil(dict(delays.args)["high" if delays.kind == "uniform" else "max"])
@@ -130,6 +137,42 @@ def _listed_delays(node: Node, family: Family, step: Step, count: int | None) ->
     return lambda env: whole
 
 
+def _placed_delay(node: Node, space: Space, family: Family) -> Delay:
+    """Delays that follow from the places of both ends, in ms."""
+    block = mapping(node)
+    inner = node if block is None else block.get("value")
+    if block is None or inner is None or text_of(block.get("round")) != "nearest":
+        message = "delays that differ from synapse to synapse are not whole steps"
+        help = f"write `delay: {{value: {text_of(inner)}, round: nearest}}`"
+        family.c.sink.error("E0601", message, node.span, help)
+        return _no_delay
+    return placed_value(inner, "`delay`", TIME, family.names, space, family)
+
+
+def placed_steps(value: l0.Placed, family: Family) -> l0.Placed | None:
+    """Delays in ms with exact bounds as delays in steps, before rounding to the nearest; None after an error."""
+    sink, step = family.c.sink, family.populations.step
+    if step is None:
+        return None
+    if value.low < 0:
+        at_most = "" if math.isfinite(value.low) else ", as far as its expression tells"
+        help = "write `max(0 ms, ...)`" if not at_most else None
+        sink.error("E0106", f"`delay` must not be negative; it can be {value.low:g} ms{at_most}", value.span, help)
+        return None
+    if not value.high / step.dt <= MAX_DELAY:
+        message = (
+            f"`delay` is up to {value.high / step.dt:,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+        )
+        sink.error("E0106", message, value.span, "give the longest delay: `min(..., 20 ms)`")
+        return None
+    most = math.floor(value.high / step.dt + 0.5)
+    names = frozenset({*refs(value.value), *(n for n, _ in value.numbers)})
+    dt, last = free_name("dt", names), free_name("longest", names)
+    steps = Call("min", (value.value / Ref(dt), Ref(last)))  # what rounds up in float32 stays within the ring buffer
+    numbers = tuple(sorted({**dict(value.numbers), dt: step.dt, last: float(most)}.items()))
+    return l0.Placed(steps, numbers, value.low / step.dt, float(most), value.span)
+
+
 def one_by_one(node: Node | None) -> bool:
     """Whether delays are listed per connection: a list or an array."""
     block = mapping(node)
@@ -140,13 +183,15 @@ def _no_delay(env: dict[str, Any]) -> None:
     """Without a time step there are no delays in steps; its error was reported."""
 
 
-def delay_steps(r: Reader, family: Family, count: int | None = None) -> Delay:
+def delay_steps(r: Reader, space: Space, family: Family, count: int | None = None) -> Delay:
     """The delay of each member: integer steps, or per-connection delays: a distribution of steps, or the steps of each
     of `count` listed pairs."""
     node = r.get("delay")
     step, block = family.populations.step, mapping(node)
     if node is not None and one_by_one(node):
         return _no_delay if step is None else _listed_delays(node, family, step, count)
+    if node is not None and reads_places(node if block is None else block.get("value"), family.names.scope):
+        return _placed_delay(node, space, family)
     if block is None or block.get("value") is not None:
         return whole_delay(r, "delay", family)
     if len(block.entries) == 1 and step is not None:

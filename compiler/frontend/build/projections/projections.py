@@ -11,18 +11,28 @@ Does not: sample connections.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import compiler.ir.level0.model as l0
 from compiler.connect import Form
+from compiler.connect.rule import Args
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
+from compiler.frontend.build.places.names import Space, space_of
+from compiler.frontend.build.places.values import Settling, placed_value, reads_places
 from compiler.frontend.build.projections.connect import Connectivity, connectivity
-from compiler.frontend.build.projections.delays import Delay, delay_steps, longest, one_by_one, whole_delay
+from compiler.frontend.build.projections.delays import (
+    Delay,
+    delay_steps,
+    longest,
+    one_by_one,
+    placed_steps,
+    whole_delay,
+)
 from compiler.frontend.build.projections.storage import check_values
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.readers import Reader, default_of, members
@@ -82,6 +92,7 @@ class _Draft:
     fits: bool
     sure: bool
     user: Related
+    space: Space
 
     @property
     def deliver(self) -> tree.Mapping | None:
@@ -106,19 +117,33 @@ def _draft(name: str, r: Reader, at: Span, populations: Populations, names: Name
     values = {} if declared is None else member_values(declared, sources, targets, populations, c)
     kinds = dict.fromkeys(values, Kind.REAL)
     scope = names.scope.extended(kinds, {n: v.dimension for n, v in values.items()})
-    family = Family(name, c, populations, Names(scope, names.numbers), values)
+    placed = any(reads_places(node, scope) for node in _per_synapse(block))
+    family = Family(name, c, populations, Names(scope, names.numbers), values, placed)
+    space = space_of(r, family)
+    if space is None:
+        return None
     reference = block.get("synapse")
     synapse = synapses.find(reference) if isinstance(reference, Scalar) else None
     if isinstance(reference, Scalar) and (synapse is None or synapse.definition is None):
         return None
     user, sure = Related(f"the projection `{name}` uses the synapse here", at), True
     if synapse is not None:
-        dimensions, sure = given_dimensions(block, synapse, family)
+        dimensions, sure = given_dimensions(block, synapse, space, family)
         synapse = synapses.with_dimensions(synapse, dimensions, user) if sure else synapse
     deliver = mapping(block.get("deliver"))
     into = deliver.get("into") if deliver is not None else None
     dimension, fits = (None, synapse is not None) if into is None else _input(into, targets, populations, c)
-    return _Draft(r, block, at, family, sources, targets, synapse, synapses, into, dimension, fits, sure, user)
+    return _Draft(r, block, at, family, sources, targets, synapse, synapses, into, dimension, fits, sure, user, space)
+
+
+def _per_synapse(block: tree.Mapping) -> Iterator[Node | None]:
+    """The values of a projection that may differ from synapse to synapse."""
+    deliver, delay = mapping(block.get("deliver")), block.get("delay")
+    yield None if deliver is None else deliver.get("weight")
+    yield delay
+    yield None if (rounded := mapping(delay)) is None else rounded.get("value")
+    for key in ("params", "init"):
+        yield from (e.value for e in entries_of(block.get(key)))
 
 
 def _projection(
@@ -136,13 +161,13 @@ def _projection(
     connect = mapping(d.block.get("connect"))
     if connect is None or len(connect.entries) != 1 or (d.deliver is None and d.synapse is None):
         return None
-    connection = connectivity(connect.entries[0], d.family)
+    connection = connectivity(connect.entries[0], d.space, d.family)
     values = _values(d, connection)
     if not fits or connection is None or d.sources is None or d.targets is None:
         return None
     if not populations.built.keys() >= {*d.sources, *d.targets}:
         return None
-    members = _members(d.sources, d.targets, connection, values, d.family)
+    members = _members(d, connection, values)
     if d.synapse is not None and not d.sure and len(c.sink.items) == before:  # else a value has a mistake
         _check_synapse(d, d.synapse)
     _check_members(d, connection, members, connect.entries[0].value)
@@ -180,18 +205,22 @@ def _values(d: _Draft, connection: Connectivity | None) -> _Values:
     refused = connection.rule.keys.name if connection is not None and not connection.listed else None
     unpaired = connection is None and one_by_one(r.get("delay"))  # the pairs that they belong to have a mistake
     return _Values(
-        _weight(deliver, d.dimension, family, refused, count) if deliver is not None else lambda env: l0.Const(0.0),
-        read_settings(d.block, d.synapse, family, d.at, count) if d.synapse is not None else lambda env: ((), ()),
-        delay_steps(replace(r, node=None) if unpaired else r, family, count),
+        _weight(deliver, d.dimension, d.space, family, refused, count)
+        if deliver is not None
+        else lambda env: l0.Const(0.0),
+        read_settings(d.block, d.synapse, d.space, family, d.at, count)
+        if d.synapse is not None
+        else lambda env: ((), ()),
+        delay_steps(replace(r, node=None) if unpaired else r, d.space, family, count),
         whole_delay(r, "back_delay", family),
         _occupied(r, d.synapse, family),
     )
 
 
-def _members(
-    sources: tuple[str, ...], targets: tuple[str, ...], connection: Connectivity, values: _Values, family: Family
-) -> list[l0.Member]:
+def _members(d: _Draft, connection: Connectivity, values: _Values) -> list[l0.Member]:
     """The members that exist and have no mistake."""
+    family, sources, targets = d.family, d.sources or (), d.targets or ()
+    settling, refused = Settling(connection.probability, d.space, family), False
     members: list[l0.Member] = []
     lost, told_so_far = False, family.c.sink.items
     arguments, weight, settings_of, delay = connection.arguments, values.weight, values.settings, values.delay
@@ -202,21 +231,44 @@ def _members(
         told = len(told_so_far)
         args = arguments(source, target, env)
         left_out = args is None and len(told_so_far) == told
-        w, own, d = weight(env), settings_of(env), delay(env)
+        w, own, steps = weight(env), settings_of(env), delay(env)
         back, part = back_delay(env), occupied(env)
-        late: l0.Distribution | l0.Listed | None = None
-        if isinstance(d, (l0.Distribution, l0.Listed)):
-            late, d = d, longest(d)
+        if family.placed and args is not None:
+            w, own = _settled(settling, w, own, source, target, args)
+            if isinstance(steps, l0.Placed):
+                exact = settling.settled(steps, "`delay`", source, target, args)
+                steps = None if exact is None or refused else placed_steps(exact, family)
+                refused = steps is None  # reported once, not per member
+        late: l0.Distribution | l0.Listed | l0.Placed | None = None
+        if isinstance(steps, (l0.Distribution, l0.Listed, l0.Placed)):
+            late, steps = steps, longest(steps)
         if args is not None and w is not None:
             w = own_weight(w, source, target, family)
-        if args is None or w is None or d is None or own is None or back is None or part is None:
+        if args is None or w is None or steps is None or own is None or back is None or part is None:
             lost = lost or not left_out  # to a mistake, or to the step's
         elif not empty(args):
-            members.append(l0.Member(source, target, args, w, d, listed_at, late, *own, back, None, part))
+            members.append(l0.Member(source, target, args, w, steps, listed_at, late, *own, back, None, part))
     if connection.rule.form is Form.DIAGONAL and not members and sources == targets and not lost:
         message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
         family.c.sink.error("E0604", message, connection.span, "leave `autapses: false` out")
     return members
+
+
+def _settled(
+    settling: Settling, weight: l0.Value | None, own: Settings | None, source: str, target: str, args: Args
+) -> tuple[l0.Value | None, Settings | None]:
+    """The weight, parameters and states of a member, with the bounds of those that follow from places."""
+
+    def one(value: l0.Value | None, what: str) -> l0.Value | None:
+        return settling.settled(value, what, source, target, args) if isinstance(value, l0.Placed) else value
+
+    weight = one(weight, "`weight`")
+    if own is None:
+        return weight, None
+    params, init = (tuple((n, one(v, f"`{n}`")) for n, v in part) for part in own)
+    if any(v is None for _, v in (*params, *init)):
+        return weight, None
+    return weight, (cast(tuple[tuple[str, l0.Value], ...], params), cast(tuple[tuple[str, l0.Value], ...], init))
 
 
 def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member], rule: Node) -> None:
@@ -315,7 +367,12 @@ def _no_input(into: Scalar, target: str, populations: Populations, c: Context) -
 
 
 def _weight(
-    deliver: tree.Mapping, dimension: Dimension | None, family: Family, rule: str | None, count: int | None
+    deliver: tree.Mapping,
+    dimension: Dimension | None,
+    space: Space,
+    family: Family,
+    rule: str | None,
+    count: int | None,
 ) -> Callable[[_Env], l0.Value | None]:
     """The weight at each member. `rule`: the rule, if it draws connections, which have no order for a list."""
     c, node = family.c, deliver.get("weight")
@@ -323,6 +380,8 @@ def _weight(
         help = "for example `weight: 1.62 mV`"
         c.sink.error("E0103", "`deliver` lacks `weight`", deliver.span, help)
         return lambda env: None
+    if reads_places(node, family.names.scope):
+        return placed_value(node, "`weight`", dimension, family.names, space, family)
     if isinstance(node, Scalar):
         at = family.per_member(node, "`weight`", dimension)
 

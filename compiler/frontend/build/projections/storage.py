@@ -97,7 +97,7 @@ def check_values(
     again = storage == "procedural" and synapse is None and rule.ordered
     for m in members:
         drawn = again and isinstance(m.weight, l0.Distribution)  # regenerated, as the connections are
-        if storage != "toeplitz" and not (isinstance(m.weight, l0.Const) or drawn):
+        if storage != "toeplitz" and not (isinstance(m.weight, l0.Const | l0.Placed) or drawn):
             found = found or ("the weight", weight)
         if m.delays is not None:
             found = found or ("the delay", delay)

@@ -30,6 +30,8 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
 SIZES = {"n_from": Type.INT, "n_to": Type.INT}
+ENDS = "from to"
+"""The names of source and target among a member's values; no name of a user has a space."""
 WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
@@ -42,6 +44,8 @@ class Family:
     populations: Populations
     names: Names
     values: dict[str, MemberValue]
+    placed: bool = False
+    """Whether values follow from the places of both ends: members then have ENDS."""
 
     def members(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Source and target of each member, and what its names are. A family may have 100,000."""
@@ -54,6 +58,8 @@ class Family:
                 env: dict[str, Any] = {"n_from": sizes[source], "n_to": sizes[target]}
                 for name, row in rows:
                     env[name] = row(target)
+                if self.placed:
+                    env[ENDS] = (source, target)
                 yield source, target, env
 
     def per_member(

@@ -21,12 +21,14 @@ from compiler.expr.ast import Ref, refs
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
+from compiler.frontend.build.places.names import Space
+from compiler.frontend.build.places.values import place_numbers, placed_value, reads_places
 from compiler.frontend.build.shared.definition_builder import unknown_setting
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Names, entries_of, with_numbers
-from compiler.frontend.build.spiking.family import SIZES, Family
+from compiler.frontend.build.spiking.family import ENDS, SIZES, Family
 from compiler.frontend.build.synapses.checks import end_reads, without_a_dot
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.yaml import tree
@@ -45,6 +47,7 @@ class _Reader:
     family: Family
     at: Span
     count: int | None
+    space: Space
     params: dict[str, Node] = field(default_factory=dict)
     init: dict[str, Node] = field(default_factory=dict)
     wrong: bool = False
@@ -80,7 +83,7 @@ class _Reader:
             what = f"parameter `{decl.name}` of `{self.family.name}`"
             value: l0.Value | None
             if node is not None:
-                value = self.given(node, what, self.synapse.params[decl.name], names, {})
+                value = self.given(node, what, self.synapse.params[decl.name], names, {}, env)
             elif isinstance(decl.default, l0.Formula):
                 value = self.evaluated(decl.default, what, out)
             else:
@@ -108,9 +111,9 @@ class _Reader:
             value: l0.Value | None
             before = {**params, **out}
             if node is not None:
-                value = self.given(node, what, self.synapse.states[decl.name], self.names(env, before), before)
+                value = self.given(node, what, self.synapse.states[decl.name], self.names(env, before), before, env)
             elif own is not None:
-                value = self.given(own, what, self.synapse.states[decl.name], self.names({}, before), before)
+                value = self.given(own, what, self.synapse.states[decl.name], self.names({}, before), before, env)
             elif isinstance(decl.init, l0.Formula):
                 value = self.evaluated(decl.init, f"{what} of `{self.family.name}`", before)
             else:
@@ -120,7 +123,13 @@ class _Reader:
         return out if len(out) == len(self.definition.state) else None
 
     def given(
-        self, node: Node, what: str, dimension: Dimension | None, names: Names, before: Mapping[str, l0.Value]
+        self,
+        node: Node,
+        what: str,
+        dimension: Dimension | None,
+        names: Names,
+        before: Mapping[str, l0.Value],
+        env: Mapping[str, Any],
     ) -> l0.Value | None:
         """A value set in the model; a formula if it reads per-synapse values `before` it."""
         c = self.family.c
@@ -139,6 +148,8 @@ class _Reader:
             of_the_synapse = any(node is drawn for drawn in self.synapse.drawn.values())
             c.sink.error("E0802", message, node.span, help, (user,) if of_the_synapse else ())
             return None
+        if self.family.placed and reads_places(node, names.scope):
+            return placed_value(node, what, dimension, names, self.space, self.family)(env)
         value, _ = initial_value(node, c, what, dimension, names, self.count, "synapse")
         if isinstance(value, l0.Listed | l0.FromFile) and self.count is None:
             message = f"{what} from a list or a file needs connections that are given one by one"
@@ -180,13 +191,13 @@ class _Reader:
 
 
 def read_settings(
-    block: tree.Mapping, synapse: BuiltSynapse, family: Family, at: Span, count: int | None
+    block: tree.Mapping, synapse: BuiltSynapse, space: Space, family: Family, at: Span, count: int | None
 ) -> Callable[[Mapping[str, Any]], Settings | None]:
     """The values of the synapse's parameters and states for each member; computed once per distinct environment."""
     definition = synapse.definition
     if definition is None:
         return lambda env: None
-    reader = _Reader(synapse, definition, family, at, count)
+    reader = _Reader(synapse, definition, family, at, count, space)
     for key, noun, declared, into in (
         ("params", "parameter", synapse.params, reader.params),
         ("init", "state variable", synapse.states, reader.init),
@@ -198,6 +209,7 @@ def read_settings(
                 reader.wrong = True
                 unknown_setting(entry.key, noun, declared, "synapse", synapse, family.c)
     used = sorted({n for node in (*reader.params.values(), *reader.init.values()) for n in family.mentions(node)})
+    used += [ENDS] if family.placed else []
     for node in reader.init.values():
         both = [n for n in family.mentions(node) if n in synapse.params and n in family.values]
         if both:
@@ -220,14 +232,16 @@ def read_settings(
     return at_member
 
 
-def given_dimensions(block: tree.Mapping, synapse: BuiltSynapse, family: Family) -> tuple[dict[str, Dimension], bool]:
+def given_dimensions(
+    block: tree.Mapping, synapse: BuiltSynapse, space: Space, family: Family
+) -> tuple[dict[str, Dimension], bool]:
     """Dimensions inferred from the projection's values for parameters and states declared without a unit: the
     definition is checked again with them, so that one definition serves inputs of every unit. And whether all of them
     are known: a value with an error may have any."""
     sure = True
     out: dict[str, Dimension] = {}
-    scope = family.names.scope
-    numbers = {**family.names.numbers, **dict.fromkeys((*family.values, *SIZES), 1.0)}
+    scope = space.scope(family.names.scope, family.names.scope.kinds)
+    numbers = {**place_numbers(), **family.names.numbers, **dict.fromkeys((*family.values, *SIZES), 1.0)}
     for key, declared in (("params", synapse.params), ("init", synapse.states)):
         if key == "init":
             own = {n: out.get(n, dimension) for n, dimension in synapse.params.items()}

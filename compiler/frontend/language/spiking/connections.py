@@ -9,6 +9,7 @@ Does not: resolve names of populations, inputs or classes.
 from __future__ import annotations
 
 from compiler.connect import CONNECT
+from compiler.connect.probability import PERIODIC, SPACING
 from compiler.expr.keys.kinds import Block, Field, Kind, ListOf, MapOf, OneOf, Reference
 from compiler.expr.keys.values import (
     CLASS_NAMES,
@@ -186,6 +187,19 @@ PROJECTION_VALUES = (
         "Which input a spike is delivered into, and with which weight. With a `synapse` there is no weight, and "
         "nothing to say here when the synapse names all of its inputs.",
         example="deliver: {into: ge, weight: 1.62 mV}",
+    ),
+    Field(
+        "space",
+        Block(
+            "space",
+            (SPACING, PERIODIC),
+            doc="What `distance` means in `connect: {rule: ...}`, weights, delays, `params` and `init` of the entry.",
+            title="space",
+            example="{spacing: 20 um, periodic: true}",
+        ),
+        "How far apart neurons are: weights, delays, `params` and `init` may read `distance`, `i`, `j`, and the rows "
+        "and columns of both ends (see `connect: {rule: ...}`).",
+        example="space: {spacing: 20 um, periodic: true}",
     ),
     Field(
         "delay",

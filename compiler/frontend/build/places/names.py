@@ -1,0 +1,148 @@
+"""Places of the two ends of a connection: `i`, `j`, rows, columns, channels and `distance` in expressions.
+
+Assumes: populations have been built.
+Guarantees: the names, kinds and dimensions that expressions over places may use, for rules and for values alike;
+`distance` is expanded to the Euclidean distance on the common grid.
+Does not: evaluate them.
+
+Positions: neuron k of a population of shape (channels, height, width) has column x = k % width, row
+y = k // width % height and channel c = k // (height width). Without a shape, a population is one-dimensional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final
+
+import compiler.ir.level0.model as l0
+from compiler.connect.probability import EXPRESSION
+from compiler.core.diagnostics import Related
+from compiler.expr.ast import Call, Expr, Ref, substitute
+from compiler.expr.types import Kind
+from compiler.expr.units import DIMENSIONLESS, LENGTH, Dimension, describe
+from compiler.frontend.build.shared.readers import Reader, default_of, value_of
+from compiler.frontend.build.shared.scope import Scope
+from compiler.frontend.build.shared.values import entries_of, mapping, number_and_dimension, out_of_bounds
+from compiler.frontend.build.spiking.family import Family
+from compiler.frontend.yaml import tree
+
+EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
+WHOLE: Final = ("i", "j", "x_i", "y_i", "c_i", "x_j", "y_j", "c_j", *EXTENTS)
+NAMES: Final = frozenset((*WHOLE, "distance", "spacing"))
+MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{n: f"index of the {e} neuron, from 0" for n, e in (("i", "source"), ("j", "target"))},
+        **{
+            f"{axis}_{index}": f"{place} of the {end} neuron"
+            for index, end in (("i", "source"), ("j", "target"))
+            for axis, place in (("x", "column"), ("y", "row"), ("c", "channel"))
+        },
+        **{f"n_{end}": f"number of {noun} neurons" for end, noun in (("from", "source"), ("to", "target"))},
+        **{
+            f"{size}_{end}": f"{extent} of the {noun} population"
+            for end, noun in (("from", "source"), ("to", "target"))
+            for size, extent in (("w", "width"), ("h", "height"))
+        },
+        "distance": "distance between the places of both neurons, see `space`",
+    }
+)
+"""What each name is, for editors."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """What `distance` means: grid spacing (`unit`: none, or a length), and whether opposite borders are neighbours.
+    `given`: a spacing was written."""
+
+    spacing: float
+    unit: Dimension
+    periodic: bool
+    given: bool
+
+    def scope(self, scope: Scope, but: Mapping[str, object] | None = None) -> Scope:
+        """`scope` with the names of places; those in `but` keep their meaning."""
+        kinds = dict.fromkeys(WHOLE, Kind.INT) | {"distance": Kind.REAL, "spacing": Kind.REAL}
+        dimensions: dict[str, Dimension | None] = dict.fromkeys(WHOLE, DIMENSIONLESS)
+        dimensions |= {"distance": self.unit, "spacing": self.unit}
+        new = [n for n in kinds if but is None or n not in but]
+        return scope.extended({n: kinds[n] for n in new}, {n: dimensions[n] for n in new})
+
+    def expanded(self, e: Expr) -> Expr:
+        """`e` with `distance` written with places, extents and `spacing`."""
+        return substitute(e, {"distance": self.distance})
+
+    @cached_property
+    def distance(self) -> Expr:
+        """The Euclidean distance of the positions of source and target."""
+        root: Expr = Call("sqrt", (self._squared("x", "w_to") + self._squared("y", "h_to"),))
+        return root * Ref("spacing") if self.given else root
+
+    def _squared(self, axis: str, extent: str) -> Expr:
+        apart: Expr = Ref(f"{axis}_i") - Ref(f"{axis}_j")
+        if self.periodic:
+            apart = Call("abs", (apart,))
+            apart = Call("min", (apart, Ref(extent) - apart))
+        return apart * apart
+
+
+def read_space(r: Reader, family: Family) -> Space | None:
+    """The keys `spacing` and `periodic` of a block; None after an error."""
+    node, kind = r.get("spacing"), value_of(r.of("spacing"))
+    periodic = r.flag("periodic")
+    if node is None:
+        return Space(default_of(r.default("spacing")), DIMENSIONLESS, periodic, False)
+    found = number_and_dimension(node, family.c, "`spacing`", None)
+    if found is None:
+        return None
+    value, dimension = found[0], found[1] or DIMENSIONLESS
+    problem = out_of_bounds(value, kind.low, kind.high, above=kind.above)
+    if problem is not None:
+        family.c.sink.error("E0106", f"`spacing` must be {problem}; it is {value:g}", node.span)
+        return None
+    if dimension not in (DIMENSIONLESS, LENGTH):
+        message = f"`spacing` must be a length or a number; this is {describe(dimension)}"
+        family.c.sink.error("E0401", message, node.span, "for example `spacing: 20 um`")
+        return None
+    return Space(float(value), dimension, periodic, True)
+
+
+def space_of(r: Reader, family: Family) -> Space | None:
+    """What `distance` means in an entry of `projections`: its `space`, or the keys of its `rule`; None on errors."""
+    own = r.block("space")
+    rule = next((e for e in entries_of(r.get("connect")) if e.name == EXPRESSION.keys.name), None)
+    if rule is None:
+        return read_space(own, family)
+    of_rule = Reader(EXPRESSION.block, mapping(rule.value), r.c, family.names)
+    twice = next((e for k in ("spacing", "periodic") if (e := of_rule.entry(k)) is not None), None)
+    if own.node is None or twice is None:
+        return read_space(of_rule if own.node is None else own, family)
+    related = (Related("`space` stands here", own.span),)
+    message = f"`{twice.name}` belongs to `space`, which the entry has"
+    r.c.sink.error("E0107", message, twice.key.span, "leave it out here", related)
+    return None
+
+
+def extents(population: l0.Population) -> tuple[int, int]:
+    """Width and height of a population; height is 1 without a shape."""
+    shape = population.shape or (population.size,)
+    return shape[-1], shape[-2] if len(shape) > 1 else 1
+
+
+def check_grids(a: l0.Population, b: l0.Population, node: tree.Node, family: Family) -> bool:
+    """Whether two populations have a common grid, which `distance` at `node` needs; reports it if not, once per pair of
+    extents."""
+    (w, h), (v, g) = extents(a), extents(b)
+    if (w, h) == (v, g):
+        return True
+    message = (
+        f"`distance` needs populations on one grid: `{a.name}` is {h:,} high and {w:,} wide, "
+        f"`{b.name}` is {g:,} high and {v:,} wide"
+    )
+    help = "write it with `x_i / w_from`, `x_j / w_to`, `y_i / h_from` and `y_j / h_to`"
+    places = family.populations.places
+    related = tuple(Related("declared here", places[p]) for p in dict.fromkeys((a.name, b.name)))
+    family.c.sink.error("E0604", message, node.span, help, related)
+    return False
