@@ -499,7 +499,8 @@ PLACED_USED = """\
     delay: {value: 0.4 ms * j, round: nearest}
     deliver: {into: g}
   moved:
-    {from: b, to: a, connect: {fixed_outdegree: {number: 3}}, synapse: moved, init: {w: 0.1 nS * (1 + j)}, deliver: {into: g}}
+    {from: b, to: a, connect: {fixed_outdegree: {number: 3}}, synapse: moved, init: {w: 0.1 nS * (1 + j)},
+     deliver: {into: g}}
 """
 
 MODELS_OF_SYNAPSES = {

@@ -61,7 +61,8 @@ projections:
   pooled:
     {from: b, to: c, connect: {avg_pool2d: {size: 2}}, deliver: {into: g, weight: 1}, space: {spacing: 1}}
   learned:
-    {from: a, to: b, connect: {fixed_probability: {p: 0.5}}, synapse: plastic, deliver: {into: g}, space: {periodic: false}}
+    {from: a, to: b, connect: {fixed_probability: {p: 0.5}}, synapse: plastic, deliver: {into: g},
+     space: {periodic: false}}
 inputs:
   wave: {to: c, current: {into: g, source: wave}}
 simulate:

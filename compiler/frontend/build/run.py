@@ -60,7 +60,7 @@ def build_simulate(
     copies = r.integer("instances")
     freeze = _frozen(block.get("freeze"), projections, named, c)
     checkpoints = _checkpoints(r.block("checkpoint"), step)
-    stop = _stop(r.block("stop"), populations, projections)
+    stop = _stop(r.block("stop"), populations, projections, named)
     if step is None or seed is None or duration is None or warmup is None or copies is None:
         return None
     if warmup + duration > l0.MOST_STEPS:
@@ -70,13 +70,15 @@ def build_simulate(
     return l0.Simulate(step.dt, duration, warmup, seed, freeze, copies, checkpoints, stop, block.span)
 
 
-def _stop(r: Reader, populations: Populations, projections: tuple[l0.Projection, ...]) -> l0.StopWhen | None:
+def _stop(
+    r: Reader, populations: Populations, projections: tuple[l0.Projection, ...], named: tuple[str, ...]
+) -> l0.StopWhen | None:
     """The criterion of `stop`; None without it, and after an error."""
     node, times = r.get("when"), r.integer("times")
     if r.node is None or node is None or times is None:
         return None
     interval = interval_of(r, populations, 0)
-    when = build_measured(node, "`when`", owners_of(populations, projections), r.c, condition=True)
+    when = build_measured(node, "`when`", owners_of(populations, projections, named), r.c, condition=True)
     return None if interval is None or when is None else l0.StopWhen(when, *interval, times, r.span)
 
 

@@ -7,7 +7,7 @@ Does not: evaluate (compiler/runtime/record/measured.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,10 +29,12 @@ OPERATIONS: Final = ("sum", "mean", "min", "max")
 
 @dataclass(frozen=True)
 class Owners:
-    """What may be measured: (population, variable) and (projection, variable) by `owner.variable`, with dimensions."""
+    """What may be measured: (population, variable) and (projection, variable) by `owner.variable`, with dimensions.
+    `broken`: populations and projections with an error."""
 
     dimensions: Mapping[str, Dimension | None]
     populations: frozenset[str]
+    broken: frozenset[str]
 
     def split(self, name: str) -> tuple[str, str]:
         """(owner, variable) of a name."""
@@ -40,10 +42,11 @@ class Owners:
         return owner, variable
 
 
-def owners_of(populations: Populations, projections: tuple[l0.Projection, ...]) -> Owners:
-    """Everything that neurons and synapses hold."""
+def owners_of(populations: Populations, projections: tuple[l0.Projection, ...], declared: Iterable[str]) -> Owners:
+    """Everything that neurons and synapses hold. `declared`: the names of all projections."""
     found = {name: dimension for name, dimension in _all(populations, projections)}
-    return Owners(found, frozenset(populations.built))
+    good = {*populations.built, *(p.name for p in projections)}
+    return Owners(found, frozenset(populations.built), frozenset({*populations.names, *declared} - good))
 
 
 def _all(populations: Populations, projections: tuple[l0.Projection, ...]) -> Iterator[tuple[str, Dimension | None]]:
@@ -70,7 +73,7 @@ def build_measured(node: Node, what: str, owners: Owners, c: Context, condition:
         return None
     names = c.names.scope.extended(dict.fromkeys(owners.dimensions, Kind.REAL), owners.dimensions)
     whole = read_expression(node, names, c.sink)
-    if whole is None:
+    if whole is None or any(owners.split(n)[0] in owners.broken for n in refs(whole)):
         return None
     found: dict[str, tuple[l0.Measure, Dimension | None]] = {}
     before = len(c.sink.items)

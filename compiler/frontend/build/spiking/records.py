@@ -64,7 +64,7 @@ def build_records(
     out = Recorded()
     for kind, r, at in choices(RECORD, node, c):
         if kind == "table":
-            _table(r, at, populations, projections, out)
+            _table(r, at, populations, projections, declared, out)
             continue
         source = r.get("from")
         if kind in ("synapses", "histogram"):
@@ -89,13 +89,18 @@ def build_records(
 
 
 def _table(
-    r: Reader, at: Span, populations: Populations, projections: tuple[l0.Projection, ...], out: Recorded
+    r: Reader,
+    at: Span,
+    populations: Populations,
+    projections: tuple[l0.Projection, ...],
+    declared: tuple[str, ...],
+    out: Recorded,
 ) -> None:
     name, interval = r.word("name"), interval_of(r, populations, 0)
     if name in {t.name for t in out.tables}:
         r.c.sink.error("E0212", f"there are two tables `{name}`", at, "give one of them another `name`")
         return
-    owners = owners_of(populations, projections)
+    owners = owners_of(populations, projections, declared)
     items = entries_of(r.get("columns"))
     columns = [(e.name, build_measured(e.value, f"`{e.name}`", owners, r.c)) for e in items]
     taken = next((n for n, _ in columns if n in TIME_COLUMNS), None)
