@@ -186,6 +186,15 @@ class ConnectRule:
         table = {"table": DType.U32} if self.table is not None else {}
         return {**table, **dict.fromkeys(self.columns, DType.I64)}
 
+    @property
+    def arrays(self) -> bool:
+        """Whether connections have an order before they are drawn, so that values may be lists or arrays."""
+        return self.form is not Form.DRAWN
+
+    def shape(self, pre: int, post: int) -> tuple[int, ...] | None:
+        """The shape of an array with one value for each pair, where that follows from the populations alone."""
+        return {Form.ALL: (pre, post), Form.DIAGONAL: (pre,)}.get(self.form)
+
     def empty(self, args: Args) -> bool:
         """Whether these arguments connect nothing."""
         return bool(self.amount) and dict(args).get(self.amount) == 0

@@ -26,7 +26,14 @@ from compiler.passes.relations.relations import Link, LoweredRelation
 
 def in_stored_order(link: Link, value: l0.Value, found: LoweredRelation) -> l0.Value:
     """A value per synapse in the order in which synapses are numbered: explicit pairs are given in the user's order,
-    convolutions by element of the kernel, copied to every synapse where these do not share it."""
+    convolutions by element of the kernel, copied to every synapse where these do not share it, and all pairs as a
+    matrix, whose diagonal counts for nothing without autapses."""
+    shape = link.rule.shape(link.pre.size, link.post.size)
+    if shape is not None:
+        if not link.hole or not isinstance(value, l0.Listed | l0.FromFile):
+            return value
+        each = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values)
+        return l0.Listed(tuple(each.reshape(shape)[~np.eye(*shape, dtype=np.bool_)].tolist()), value.span)
     stored = found.relation
     numbered = isinstance(stored, l2.Csr) and not stored.shared
     if link.rule.rows is None or not numbered or not isinstance(value, l0.Listed | l0.FromFile):
@@ -51,7 +58,9 @@ def per_synapse(
     if isinstance(value, l0.Placed):
         return fill_placed(link, array, value, found, unit, whole)
     span = link.projection.span
-    return initialise(link.builder, array, value, None, Role.SYNAPSE, unit, size=found.extent, span=span, whole=whole)
+    known = link.rule.shape(link.pre.size, link.post.size) is not None and isinstance(value, l0.Listed | l0.FromFile)
+    size = round(link.rule.count(link)) if known else found.extent
+    return initialise(link.builder, array, value, None, Role.SYNAPSE, unit, size=size, span=span, whole=whole)
 
 
 def delays_of(link: Link, found: LoweredRelation) -> str:

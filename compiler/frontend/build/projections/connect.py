@@ -53,12 +53,6 @@ class Connectivity:
         """The number of values in a list or file, where it is known: one per pair."""
         return None if self.pairs is None else len(self.pairs.pairs)
 
-    @property
-    def listed(self) -> bool:
-        """Whether weights may be a list or a file: for pairs, and for the elements of a kernel (whose `weight` rejects
-        invalid ones)."""
-        return self.pairs is not None or self.planes is not None
-
     def weight(self, value: l0.Value, source: str, target: str, family: Family) -> l0.Value | None:
         """The level-0 weight of one member; None after an error."""
         if self.planes is None:

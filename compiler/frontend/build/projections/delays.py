@@ -22,7 +22,7 @@ from compiler.expr.units import TIME
 from compiler.files.array_files import read_array
 from compiler.frontend.build.places.names import Space
 from compiler.frontend.build.places.values import placed_value, reads_places
-from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context, Names, Step, mapping, steps_of, text_of
 from compiler.frontend.build.spiking.family import Family
@@ -100,12 +100,12 @@ def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, c: Contex
     return l0.Distribution(value.kind, tuple(args.items()), value.span)
 
 
-def _listed_delays(node: Node, family: Family, step: Step, count: int | None) -> Delay:
-    """A delay for each of `count` listed pairs, in their order: the same for each member."""
-    c = family.c
-    if count is None:
+def _listed_delays(node: Node, family: Family, step: Step, given: OneByOne) -> Delay:
+    """A delay for each pair, in their order: the same for each member."""
+    c, count = family.c, given.count
+    if not given.allowed:
         message = "delays from a list or a file need connections that are given one by one"
-        c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`")
+        c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`, or `all_to_all`")
         return lambda env: None
     value = initial_value(node, c, "`delay`", TIME, family.names, count, "connection")[0]
     times: npt.NDArray[np.float64]
@@ -117,13 +117,13 @@ def _listed_delays(node: Node, family: Family, step: Step, count: int | None) ->
         except (OSError, ValueError, TypeError) as error:
             c.sink.error("E0703", f"the array cannot be read: {error}", node.span)
             return lambda env: None
-        if len(times) != count:
+        if count is not None and len(times) != count:
             message = f"`delay` needs {count:,} numbers, one for each connection; the array has {len(times):,}"
             c.sink.error("E0703", message, node.span)
             return lambda env: None
     else:
         return lambda env: None
-    steps = np.zeros(count)
+    steps = np.zeros(len(times))
     for time in np.unique(times).tolist():  # one error is reported, not one per connection
         found = steps_of(time, node.span, c.sink, "each `delay`", step)
         if found is None:
@@ -183,13 +183,13 @@ def _no_delay(env: dict[str, Any]) -> None:
     """Without a time step there are no delays in steps; its error was reported."""
 
 
-def delay_steps(r: Reader, space: Space, family: Family, count: int | None = None) -> Delay:
+def delay_steps(r: Reader, space: Space, family: Family, given: OneByOne) -> Delay:
     """The delay of each member: integer steps, or per-connection delays: a distribution of steps, or the steps of each
-    of `count` listed pairs."""
+    of pairs that are `given` one by one."""
     node = r.get("delay")
     step, block = family.populations.step, mapping(node)
     if node is not None and one_by_one(node):
-        return _no_delay if step is None else _listed_delays(node, family, step, count)
+        return _no_delay if step is None else _listed_delays(node, family, step, given)
     if node is not None and reads_places(node if block is None else block.get("value"), family.names.scope):
         return _placed_delay(node, space, family)
     if block is None or block.get("value") is not None:

@@ -9,11 +9,10 @@ Does not: store anything (Toeplitz, in ir/level2/program.py, defines the connect
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import compiler.ir.level0.model as l0
 from compiler.connect.convolution import layout
-from compiler.frontend.build.shared.data_files import Header, headers
+from compiler.frontend.build.projections.given_values import header_of
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.spiking.family import Family
 
@@ -55,17 +54,9 @@ def _weight(value: l0.Value, planes: l0.Planes, shape: tuple[int, ...], c: Conte
             c.sink.error("E0703", message, value.span)
             return None
         case l0.FromFile(path, array):
-            header = _header(path, array)
+            header = header_of(path, array)
             if header is not None and header.shape not in (shape, (count,)):
                 message = f"the kernel has the shape {list(shape)}, {words}; the array has {list(header.shape)}"
                 c.sink.error("E0703", message, value.span)
                 return None
     return value
-
-
-def _header(path: str, array: str | None) -> Header | None:
-    """The header of an array; None for formats without one (.csv)."""
-    try:
-        return headers(Path(path)).get(array or "")
-    except (OSError, ValueError):
-        return None

@@ -33,8 +33,9 @@ from compiler.frontend.build.projections.delays import (
     placed_steps,
     whole_delay,
 )
+from compiler.frontend.build.projections.given_values import GivenValues
 from compiler.frontend.build.projections.storage import check_values
-from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.readers import Reader, default_of, members
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, text_of
 from compiler.frontend.build.spiking.family import SIZES, Family
@@ -202,16 +203,17 @@ def _values(d: _Draft, connection: Connectivity | None) -> _Values:
     """With a synapse, its statements say what is delivered: the weight is 0."""
     r, family, deliver = d.r, d.family, d.deliver if d.synapse is None else None
     count = None if connection is None else connection.count
-    refused = connection.rule.keys.name if connection is not None and not connection.listed else None
+    given = OneByOne(connection is None or (connection.rule.arrays and connection.planes is None), count)
+    refused = connection.rule.keys.name if connection is not None and not connection.rule.arrays else None
     unpaired = connection is None and one_by_one(r.get("delay"))  # the pairs that they belong to have a mistake
     return _Values(
         _weight(deliver, d.dimension, d.space, family, refused, count)
         if deliver is not None
         else lambda env: l0.Const(0.0),
-        read_settings(d.block, d.synapse, d.space, family, d.at, count)
+        read_settings(d.block, d.synapse, d.space, family, d.at, given)
         if d.synapse is not None
         else lambda env: ((), ()),
-        delay_steps(replace(r, node=None) if unpaired else r, d.space, family, count),
+        delay_steps(replace(r, node=None) if unpaired else r, d.space, family, given),
         whole_delay(r, "back_delay", family),
         _occupied(r, d.synapse, family),
     )
@@ -220,12 +222,13 @@ def _values(d: _Draft, connection: Connectivity | None) -> _Values:
 def _members(d: _Draft, connection: Connectivity, values: _Values) -> list[l0.Member]:
     """The members that exist and have no mistake."""
     family, sources, targets = d.family, d.sources or (), d.targets or ()
-    settling, refused = Settling(connection.probability, d.space, family), False
+    settling, refused, rule = Settling(connection.probability, d.space, family), False, connection.rule
+    given = GivenValues(rule, family)
     members: list[l0.Member] = []
     lost, told_so_far = False, family.c.sink.items
     arguments, weight, settings_of, delay = connection.arguments, values.weight, values.settings, values.delay
     back_delay, occupied, own_weight = values.back_delay, values.occupied, connection.weight
-    empty = connection.rule.empty
+    empty = rule.empty
     listed_at = None if connection.pairs is None else 0
     for source, target, env in family.members(sources, targets):
         told = len(told_so_far)
@@ -233,6 +236,8 @@ def _members(d: _Draft, connection: Connectivity, values: _Values) -> list[l0.Me
         left_out = args is None and len(told_so_far) == told
         w, own, steps = weight(env), settings_of(env), delay(env)
         back, part = back_delay(env), occupied(env)
+        if args is not None:
+            given.check(w, own, steps, source, target)
         if family.placed and args is not None:
             w, own = _settled(settling, w, own, source, target, args)
             if isinstance(steps, l0.Placed):
@@ -248,7 +253,7 @@ def _members(d: _Draft, connection: Connectivity, values: _Values) -> list[l0.Me
             lost = lost or not left_out  # to a mistake, or to the step's
         elif not empty(args):
             members.append(l0.Member(source, target, args, w, steps, listed_at, late, *own, back, None, part))
-    if connection.rule.form is Form.DIAGONAL and not members and sources == targets and not lost:
+    if rule.form is Form.DIAGONAL and not members and sources == targets and not lost:
         message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
         family.c.sink.error("E0604", message, connection.span, "leave `autapses: false` out")
     return members
@@ -412,7 +417,7 @@ def _weight(
             )
             if isinstance(value, l0.FromFile | l0.Listed) and rule is not None:
                 message = f"weights from a list or a file need connections that are given one by one, not `{rule}`"
-                c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`")
+                c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`, or `all_to_all`")
                 value = None
             known[key] = value
         return known[key]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level0.model as l0
@@ -25,6 +26,15 @@ from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
 _Found = tuple[l0.Value | None, Dimension | None]
 _NUMBERS = ("low", "high", "mean", "std", "min", "max")
+
+
+@dataclass(frozen=True)
+class OneByOne:
+    """Whether values of a projection may be given one by one, as lists or arrays. `count`: how many, where that does
+    not depend on the member."""
+
+    allowed: bool
+    count: int | None = None
 
 
 def initial_value(

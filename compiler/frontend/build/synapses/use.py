@@ -24,7 +24,7 @@ from compiler.expr.units import Dimension
 from compiler.frontend.build.places.names import Space
 from compiler.frontend.build.places.values import place_numbers, placed_value, reads_places
 from compiler.frontend.build.shared.definition_builder import unknown_setting
-from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Names, entries_of, with_numbers
@@ -40,13 +40,13 @@ Settings = tuple[tuple[tuple[str, l0.Value], ...], tuple[tuple[str, l0.Value], .
 
 @dataclass
 class _Reader:
-    """The values of one family's synapse. `count`: the number of its synapses, where pairs are listed."""
+    """The values of one family's synapse. `given_each`: whether values may be one for each synapse."""
 
     synapse: BuiltSynapse
     definition: l0.SynapseDef
     family: Family
     at: Span
-    count: int | None
+    given_each: OneByOne
     space: Space
     params: dict[str, Node] = field(default_factory=dict)
     init: dict[str, Node] = field(default_factory=dict)
@@ -150,10 +150,10 @@ class _Reader:
             return None
         if self.family.placed and reads_places(node, names.scope):
             return placed_value(node, what, dimension, names, self.space, self.family)(env)
-        value, _ = initial_value(node, c, what, dimension, names, self.count, "synapse")
-        if isinstance(value, l0.Listed | l0.FromFile) and self.count is None:
+        value, _ = initial_value(node, c, what, dimension, names, self.given_each.count, "synapse")
+        if isinstance(value, l0.Listed | l0.FromFile) and not self.given_each.allowed:
             message = f"{what} from a list or a file needs connections that are given one by one"
-            c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`")
+            c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`, or `all_to_all`")
             return None
         return value
 
@@ -191,13 +191,13 @@ class _Reader:
 
 
 def read_settings(
-    block: tree.Mapping, synapse: BuiltSynapse, space: Space, family: Family, at: Span, count: int | None
+    block: tree.Mapping, synapse: BuiltSynapse, space: Space, family: Family, at: Span, given: OneByOne
 ) -> Callable[[Mapping[str, Any]], Settings | None]:
     """The values of the synapse's parameters and states for each member; computed once per distinct environment."""
     definition = synapse.definition
     if definition is None:
         return lambda env: None
-    reader = _Reader(synapse, definition, family, at, count, space)
+    reader = _Reader(synapse, definition, family, at, given, space)
     for key, noun, declared, into in (
         ("params", "parameter", synapse.params, reader.params),
         ("init", "state variable", synapse.states, reader.init),

@@ -169,7 +169,7 @@ PROJECTION_VALUES = (
         "params",
         SETTINGS,
         "Values for parameters of the synapse model, in place of its defaults: one for all synapses, a "
-        "distribution, or for `pairs` one for each, as a list or in a file. What the model declares without a "
+        "distribution, or for `pairs` and `all_to_all` one for each, as a list or in a file. What the model declares without a "
         "unit takes that of its value here.",
         example="params: {tau_pre: 17 ms}",
     ),
@@ -177,7 +177,7 @@ PROJECTION_VALUES = (
         "init",
         STATE,
         "Initial values of the synapses' state variables, in place of the model's: one for all synapses, a "
-        "distribution, or for `pairs` one for each, as a list or in a file.",
+        "distribution, or for `pairs` and `all_to_all` one for each, as a list or in a file.",
         example="init: {w: {uniform: {low: 0, high: w_max}}}",
     ),
     VALUES,
