@@ -12,10 +12,10 @@ import onnxruntime
 import pytest
 
 from compiler.core.errors import RunError
-from compiler.expr.activations import ACTIVATIONS
 from compiler.frontend.load import load_model
 from compiler.interchange.onnx.export import export_file, to_onnx
 from compiler.interchange.onnx.import_file import import_file
+from compiler.layers.shared.activations import ACTIVATIONS
 from compiler.passes.pipeline.predict import lower_predict
 from compiler.runtime.artifacts.safetensors import learned
 from compiler.runtime.common.options import Options

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from compiler.expr.activations import ACTIVATIONS
+from compiler.layers.shared.activations import ACTIVATIONS
 from tests.torch.grid import Forward, Head, OwnLoss, Weights, product, yaml
 from tests.torch.nets import attention, dense, dot_attention, published_gru, recurrent, wave
 

@@ -18,11 +18,11 @@ import numpy as np
 
 import compiler.ir.level0.model as l0
 from compiler.core.disk import write_bytes
-from compiler.expr.activations import ACTIVATIONS, activation
 from compiler.expr.ast import Ref, substitute
 from compiler.interchange.onnx.package import onnx_package
 from compiler.ir.level2.target import Capabilities
 from compiler.layers import KIND
+from compiler.layers.shared.activations import ACTIVATIONS, activation
 from compiler.layers.shared.onnx.graph import IR_VERSION, OPSET, Node, OnnxGraph, Writer
 from compiler.passes.pipeline.predict import lower_predict
 from compiler.runtime.artifacts.safetensors import Reals, learned

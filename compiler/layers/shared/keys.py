@@ -7,9 +7,9 @@ Does not: describe a kind of layer (the modules beside this one do, one per fami
 
 from __future__ import annotations
 
-from compiler.expr.activations import ACTIVATIONS as ACTIVATION_TEXTS
 from compiler.expr.keys.kinds import Alternative, Block, Field, Flag, ListOf, Name, OneOf, Reference, Value
 from compiler.expr.keys.values import POSITIVE, TEMPLATE_KEY
+from compiler.layers.shared.activations import ACTIVATIONS as ACTIVATION_TEXTS
 
 AXIS = "The axis, from 0, without the batch."
 SHAPE = ListOf(POSITIVE, example="[16, 5, 5]")

@@ -13,10 +13,10 @@ from itertools import islice
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.expr.activations import ACTIVATIONS, activation
 from compiler.expr.ast import substitute
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.layers import KIND
+from compiler.layers.shared.activations import ACTIVATIONS, activation
 from compiler.layers.shared.context import X0, Context
 
 __all__ = ["ACTIVATIONS", "lower_network"]

@@ -169,8 +169,8 @@ PROJECTION_VALUES = (
         "params",
         SETTINGS,
         "Values for parameters of the synapse model, in place of its defaults: one for all synapses, a "
-        "distribution, or for `pairs` and `all_to_all` one for each, as a list or in a file. What the model declares without a "
-        "unit takes that of its value here.",
+        "distribution, or for `pairs` and `all_to_all` one for each, as a list or in a file. What the model declares "
+        "without a unit takes that of its value here.",
         example="params: {tau_pre: 17 ms}",
     ),
     Field(

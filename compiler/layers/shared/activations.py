@@ -2,7 +2,7 @@
 
 Assumes: nothing.
 Guarantees: one entry per name, in the order in which the reference shows them; derivatives follow from the texts
-(diff.py), with PyTorch's values at kinks that the functions in them have.
+(compiler/expr/diff.py), with PyTorch's values at kinks that the functions in them have.
 Does not: take parameters; an activation with other constants is a user function in the file's `functions`.
 """
 
