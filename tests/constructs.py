@@ -44,9 +44,15 @@ FAR = "{value: distance * 2.3 ms, round: nearest}"
 DRAWN = "{normal: {mean: 0.3, std: 0.1, min: 0, keep_sign: true}}"
 
 
-def connected(source: str, entries: Sequence[tuple[str, ...]], target: str | None = None, steps: int = 40) -> str:
+def connected(
+    source: str,
+    entries: Sequence[tuple[str, ...]],
+    target: str | None = None,
+    steps: int = 40,
+    parts: tuple[str, str] | None = None,
+) -> str:
     """A projection for each entry (connect, weight, delay, target): into a population of its own, or, with the target
-    `s`, from the source onto itself."""
+    `s`, from the source onto itself. `parts`: of source and target, which are connected alone."""
     targets, projections = [], []
     for k, entry in enumerate(entries):
         connect, weight, delay, onto = (*entry, *("", "0.3", "0 ms", target or source)[len(entry) :])
@@ -54,7 +60,8 @@ def connected(source: str, entries: Sequence[tuple[str, ...]], target: str | Non
             targets.append(f"  t{k}: {{neuron: cell, {onto}}}")
         to = "s" if onto == "s" else f"t{k}"
         deliver = f"deliver: {{into: g, weight: {weight}}}, delay: {delay}"
-        projections.append(f"  p{k}: {{from: s, to: {to}, connect: {{{connect}}}, {deliver}}}")
+        ends = f"from: s, to: {to}" if parts is None else f'from: "s[{parts[0]}]", to: "{to}[{parts[1]}]"'
+        projections.append(f"  p{k}: {{{ends}, connect: {{{connect}}}, {deliver}}}")
     return CONNECTED.format(source=source, targets="\n".join(targets), projections="\n".join(projections), steps=steps)
 
 
@@ -151,6 +158,20 @@ CONNECTING = {
             ("rule: {when: distance < 50 um, spacing: 20 um, periodic: true}", "distance / (100 um)", "2 ms"),
             ("pairs: {list: [[3, 2], [0, 22], [22, 0], [3, 3], [0, 1]]}", BY_PLACE, FAR),
         ],
+    ),
+    "parts": connected(
+        GRID,
+        [
+            ("all_to_all: {}", BY_PLACE, FAR),
+            ("all_to_all: {autapses: true}", "0.1", "1 ms", "s"),
+            ("one_to_one: {}", BY_PLACE),
+            ("fixed_probability: {p: 0.6}", DRAWN, LATE),
+            ("fixed_indegree: {number: 3}", DRAWN),
+            ("fixed_outdegree: {number: 4, multapses: false}", "0.2"),
+            ("fixed_total: {number: 30}", "0.2", "2 ms"),
+            ("rule: {probability: 1 if x_i == x_j else 0.5}", BY_PLACE),
+        ],
+        parts=("x < 3 and y > 0", "2, 7..12, 19..20"),
     ),
     "pairs": connected(
         LINE,

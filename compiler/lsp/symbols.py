@@ -154,10 +154,11 @@ class Symbols:
                     yield Occurrence(Symbol(file, ("network", "layers", node.text)), node.span, True)
                     return
                 case Reference(to):
-                    found = self._reference(to, node.text, at.path, file)
+                    text = node.text.partition("[")[0].rstrip()  # of a part of a population
+                    found = self._reference(to, text, at.path, file)
                     if found is not None:
-                        begin = max(node.text.rfind("#"), node.text.rfind("/")) + 1
-                        yield Occurrence(found, within(node, begin, len(node.text)))
+                        begin = max(text.rfind("#"), text.rfind("/")) + 1
+                        yield Occurrence(found, within(node, begin, len(text)))
                         return
                 case Pattern("a variable"):
                     yield from _named(self._reference("variable", node.text, at.path, file), node.span)

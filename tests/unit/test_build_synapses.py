@@ -563,7 +563,7 @@ TRACED = (
         (
             TRACED,
             ", params: {q: [1, 2]}",
-            "E0802 parameter `q` of `p` from a list or a file needs connections that are given one by one",
+            "E0703 `q` needs 3 x 2 numbers, one for each pair of a source and a target; the list has 2",
         ),
         (
             TRACED,

@@ -290,6 +290,11 @@ POPULATION_REFERENCE = Reference("population", "exc", TEMPLATE_KEY, ("all",))
 POPULATIONS: Kind = OneOf((POPULATION_REFERENCE, ListOf(POPULATION_REFERENCE, low=1, example="[exc, inh]")))
 """One population, several, `all`, or the members of a class."""
 
+_PARTS = Reference("population", "exc", rf"^{TEMPLATE_NAME}(?:\s*\[[^\[\]]*\]\s*)?$", ("all",))
+
+POPULATION_PARTS: Kind = OneOf((_PARTS, ListOf(_PARTS, low=1, example="[exc, inh]")))
+"""As POPULATIONS, or parts of populations: `exc[0..399]`, `exc[x < w / 2]`."""
+
 NAMES: Kind = ListOf(Name("v"), low=1, example="[v, ge]")
 
 

@@ -224,6 +224,17 @@ def _unclosed_bracket(file: SourceFile, at: int, start: Span, sink: Sink) -> Non
         return
     here = Span(file, at, min(at + 1, len(file.text)))
     related = (Related(f"the `{bracket}` is here", start),)
-    help = f"a comma or the closing `{closing}` is missing before this place"
+    part = re.compile(r"\w+\s*\[[^\[\]\n]*\]").match(file.text, _word_start(file.text, at))
+    if file.text[at] == "[" and part is not None:
+        help = f"inside of brackets this is put in quotes: `'{part[0]}'`"
+    else:
+        help = f"a comma or the closing `{closing}` is missing before this place"
     message = f"expected `,` or `{closing}` here"
     sink.error("E0022", message, here, help, related)
+
+
+def _word_start(text: str, at: int) -> int:
+    """Where the word that ends before `at` begins."""
+    while at > 0 and (text[at - 1].isalnum() or text[at - 1] in "_ "):
+        at -= 1
+    return at + len(text[at:]) - len(text[at:].lstrip())

@@ -6,9 +6,9 @@ Assumes, guarantees: compiler/ir/level0/model.py, which shows these names to eve
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
@@ -372,6 +372,38 @@ class Planes:
     shared: bool = False
 
 
+@dataclass(frozen=True)
+class Subset:
+    """A part of a population: ascending runs of indices, each (first, last)."""
+
+    runs: tuple[tuple[int, int], ...]
+
+    @property
+    def size(self) -> int:
+        return sum(last - first + 1 for first, last in self.runs)
+
+    def overlaps(self, other: Subset) -> bool:
+        return any(a[0] <= b[1] and b[0] <= a[1] for a in self.runs for b in other.runs)
+
+
+Parts = tuple[Subset | None, Subset | None]
+"""Of source and target; None: all."""
+
+
+def as_drawn(parts: Parts, source: Any, target: Any) -> tuple[Any, Any]:
+    """Source and target (dataclasses with a name, a size and a shape) as a rule sees them: a part has neurons 0, 1, ...
+    and no shape. Parts of one population are equal, or have no neuron in common (or autapses are allowed), and so count
+    as two."""
+    pre, post = parts
+    if pre != post:
+        target = replace(target, name=f"{target.name} (part)")
+    if pre is not None:
+        source = replace(source, size=pre.size, shape=())
+    if post is not None:
+        target = replace(target, size=post.size, shape=())
+    return source, target
+
+
 # Frozen by `Final`, as spans are (compiler/core/source.py): a family may have 100,000.
 @dataclass(slots=True, unsafe_hash=True)
 class Member:
@@ -385,6 +417,7 @@ class Member:
     member of the same family whose synapses (relation, parameters, delays, of static synapses the weights, else what
     SynapseDef.shared names) this one shares.
     `occupied`: the probability that a place holds a synapse at the start, where synapses are removed and formed.
+    `parts`: the neurons of source and target that the rule connects (None: all). The rule counts these alone.
     """
 
     source: Final[str]
@@ -399,6 +432,7 @@ class Member:
     back_delay: Final[int] = 0
     like: Final[tuple[str, str] | None] = None
     occupied: Final[float] = 1.0
+    parts: Final[Parts] = (None, None)
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,10 @@ def in_stored_order(link: Link, value: l0.Value, found: LoweredRelation) -> l0.V
     """A value per synapse in the order in which synapses are numbered: explicit pairs are given in the user's order,
     convolutions by element of the kernel, copied to every synapse where these do not share it, and all pairs as a
     matrix, whose diagonal counts for nothing without autapses."""
-    shape = link.rule.shape(link.pre.size, link.post.size)
+    pre, post = l0.as_drawn(link.member.parts, link.pre, link.post)
+    shape = link.rule.shape(pre.size, post.size)
     if shape is not None:
-        if not link.hole or not isinstance(value, l0.Listed | l0.FromFile):
+        if not replace(link, pre=pre, post=post).hole or not isinstance(value, l0.Listed | l0.FromFile):
             return value
         each = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values)
         return l0.Listed(tuple(each.reshape(shape)[~np.eye(*shape, dtype=np.bool_)].tolist()), value.span)
@@ -59,7 +60,8 @@ def per_synapse(
         return fill_placed(link, array, value, found, unit, whole)
     span = link.projection.span
     known = link.rule.shape(link.pre.size, link.post.size) is not None and isinstance(value, l0.Listed | l0.FromFile)
-    size = round(link.rule.count(link)) if known else found.extent
+    pre, post = l0.as_drawn(link.member.parts, link.pre, link.post)
+    size = round(link.rule.count(replace(link, pre=pre, post=post))) if known else found.extent
     return initialise(link.builder, array, value, None, Role.SYNAPSE, unit, size=size, span=span, whole=whole)
 
 

@@ -22,7 +22,7 @@ from compiler.connect.convolution import elements, planes_of
 from compiler.core.source import NOWHERE, Span
 from compiler.ir.level2.synapse_values import own_name
 from compiler.layers import DENSE, KIND
-from compiler.passes.relations.relations import keeps_state, storage_of
+from compiler.passes.relations.relations import PART, keeps_state, storage_of
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ def _counted(family: l0.Projection, populations: Mapping[str, l0.Population]) ->
     known: dict[object, float] = {}  # members of a family have few distinct numbers
     for m in family.members:
         pre, post = populations[m.source], populations[m.target]
-        key = (m.args, m.pairs, pre.size, post.size, pre.shape, post.shape, pre is post)
+        key = (m.args, m.pairs, pre.size, post.size, pre.shape, post.shape, pre is post, m.parts)
         count = known.get(key)
         if count is None:
-            count = known[key] = rule_of(family).count(Ends(family, m, pre, post))
+            count = known[key] = rule_of(family).count(Ends(family, m, *l0.as_drawn(m.parts, pre, post)))
         yield m, count
 
 
@@ -69,7 +69,8 @@ def value_counts(model: l0.Model) -> dict[str, float]:
 def expected_sizes(model: l0.Model, merged: l2.Merged) -> dict[str, int]:
     """Expected elements of every array of random size, rounded up: the argument `sizes` of `place`."""
     counts = {name: math.ceil(count) for name, count in synapse_counts(model).items()}
-    return {a.name: counts.get(a.size_from.rpartition(".")[0], 0) for a in merged.arrays if a.size_from is not None}
+    owners = {a.name: a.size_from.rpartition(".")[0] for a in merged.arrays if a.size_from is not None}
+    return {name: counts.get(owner.removesuffix(PART), 0) for name, owner in owners.items()}
 
 
 _NAMED: Final = 8

@@ -122,6 +122,8 @@ def storage_of(projection: l0.Projection) -> str:
     storage = rule.implied_storage(projection.storage)
     if storage != "auto":
         return storage
+    if any(m.parts != (None, None) for m in projection.members):
+        return "sparse"
     if rule.form is Form.WINDOWS:
         return "sparse" if keeps_state(projection) else "toeplitz"
     return {Form.ALL: "dense", Form.DIAGONAL: "one_to_one"}.get(rule.form, "sparse")
@@ -261,9 +263,15 @@ def _toeplitz(link: Link) -> LoweredRelation:
 def _sparse(link: Link, by: str) -> LoweredRelation:
     projection = link.projection
     shared = link.rule.form is Form.WINDOWS and not keeps_state(projection)
+    in_part = link.member.parts != (None, None)
     if not link.has("row"):
-        _draw_rows(link) if link.rule.rows is None else _host_rows(link, shared)
-    extent: int | l2.SizeOf = l2.SizeOf(f"{link.stored}.row")
+        if in_part:
+            draw_part(link)
+        elif link.rule.rows is None:
+            draw_rows(link)
+        else:
+            _host_rows(link, shared)
+    extent: int | l2.SizeOf = l2.SizeOf(f"{link.stored}{PART if in_part else ''}.row")
     if shared:
         extent = elements(planes_of(link))
     elif link.rule.rows is not None:
@@ -365,7 +373,7 @@ def _drawing_of(link: Link) -> Drawing:
     return Drawing((_array("table", DType.U32, l2.Mode.READ), *formals), {"table": shared}, columns, probability)
 
 
-def _draw_rows(link: Link) -> None:
+def draw_rows(link: Link) -> None:
     """Makes `<stored>.row` and `<stored>.col`: count, scan, fill."""
     row, span = f"{link.stored}.row", link.projection.span
     link.filled("row", DType.I64, (link.pre.size + 1,))
@@ -373,6 +381,61 @@ def _draw_rows(link: Link) -> None:
     drawing = _drawing_of(link)
     drawing.count(link)
     drawing.stage(link, "fill", _STORED[0], _array("col", DType.I32, l2.Mode.WRITE))
+
+
+# ------------------------------------------------------------------------------------------ parts of populations
+
+PART: Final = ".part"
+"""What the names of the arrays of a part's own relation begin with, after the projection's."""
+
+
+@dataclass(frozen=True)
+class _PartLink(Link):
+    """A member between parts of populations, whose neurons are numbered from 0."""
+
+    @cached_property
+    def stored(self) -> str:
+        return f"{member_name(self.projection, self.member)}{PART}"
+
+
+def draw_part(link: Link) -> None:
+    """Makes `<stored>.row` and `<stored>.col` from the relation of the parts, which is drawn first; synapses keep their
+    numbers, as parts are ascending."""
+    pre, post = l0.as_drawn(link.member.parts, link.pre, link.post)
+    part = _PartLink(link.projection, link.member, pre, post, link.builder)
+    draw_rows(part)
+    span = link.projection.span
+    link.filled("row", DType.I64, (link.pre.size + 1,))
+    link.builder.array(
+        l2.Array(f"{link.stored}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=f"{part.stored}.row", span=span)
+    )
+    sources, targets = (
+        np.arange(whole.size) if runs is None else np.concatenate([np.arange(a, b + 1) for a, b in runs.runs])
+        for runs, whole in zip(link.member.parts, (link.pre, link.post), strict=True)
+    )
+    # Row pointers of all sources: entry i is that of the number of sources of the part below i.
+    link.given("rank", DType.I32, np.searchsorted(sources, np.arange(link.pre.size + 1)))
+    link.given("each", DType.I64, np.arange(link.pre.size + 2))
+    link.given("targets", DType.I32, targets)
+    pointers = {"row": f"{link.stored}.each", "col": f"{link.stored}.rank", "whole": f"{part.stored}.row"}
+    _gathered(link, "row", DType.I64, pointers, link.pre.size + 1)
+    ends = {"row": f"{part.stored}.row", "col": f"{part.stored}.col", "whole": f"{link.stored}.targets"}
+    _gathered(link, "col", DType.I32, ends, pre.size)
+
+
+def _gathered(link: Link, made: str, dtype: DType, arrays: Mapping[str, str], n: int) -> None:
+    """`<stored>.<made>`[t] = whole[col[t]] for every element t of a relation with `n` rows."""
+    formals = (
+        *_CSR[:2],
+        l2.ArrayFormal("whole", dtype, l2.Mode.READ, l2.At("post")),
+        l2.ArrayFormal("made", dtype, l2.Mode.WRITE, l2.At("syn")),
+        l2.ScalarFormal("n", DType.I64),
+    )
+    body = l2.Propagate(l2.Every("n"), l2.Csr("row", "col"), (l2.Assign("made", Ref("whole")),))
+    key, title, span = ("part", made), f"{link.stored}: {made} of all neurons", link.projection.span
+    bound = {**arrays, "made": f"{link.stored}.{made}"}
+    row = link.builder.row(key, title, l2.Kind.PROPAGATE, formals, body, bound, {"n": n}, link.stored, span)
+    link.builder.launch("init", key, row, row + 1)
 
 
 # ------------------------------------------------------------------------------------------ given by the host

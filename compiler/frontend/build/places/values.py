@@ -131,11 +131,15 @@ class Settling:
     family: Family
     known: dict[object, l0.Placed | None] = field(default_factory=dict)
 
+    def _masked(self, a: l0.Population, b: l0.Population) -> bool:
+        """Whether some pairs of the two populations are never connected, besides those of a neuron with itself."""
+        return self.probability is not None or self.family.parts(a.name, b.name) != (None, None)
+
     def settled(self, value: l0.Placed, what: str, source: str, target: str, args: Any) -> l0.Placed | None:
         """`value` with bounds over the pairs that may be connected; None where it is not finite for one of them."""
         a, b = (self.family.populations.built[p] for p in (source, target))
         hole = source == target and not dict(args).get("autapses", 1)
-        key = (value, what, a.size, b.size, extents(a), extents(b), hole, args)
+        key = (value, what, a.size, b.size, extents(a), extents(b), hole, args, self.family.parts(source, target))
         if key not in self.known:
             self.known[key] = self._settled(value, what, a, b, hole, dict(args))
         return self.known[key]
@@ -145,13 +149,13 @@ class Settling:
     ) -> l0.Placed | None:
         probability, c = self.probability, self.family.c
         low, high, seen = math.inf, -math.inf, False
-        for pairs in _chunks(value, a, b, probability is not None, self.space):
+        for pairs in _chunks(value, a, b, self._masked(a, b), self.space):
             i, j = pairs["i"], pairs["j"]
             numbers = self._worked_out(value.value, {**dict(value.numbers), **pairs}, value, what, c)
             if numbers is None:
                 return None
             numbers = np.broadcast_to(numbers, np.broadcast_shapes(i.shape, j.shape))
-            counted = np.broadcast_to(i != j if hole else np.bool_(True), numbers.shape)
+            counted = np.broadcast_to((i != j if hole else np.bool_(True)) & self._inside(i, j, a, b), numbers.shape)
             if probability is not None:
                 with np.errstate(all="ignore"):
                     p = evaluate(probability, {**args, "n_from": a.size, "n_to": b.size, **pairs})
@@ -168,6 +172,16 @@ class Settling:
                 seen, found = True, numbers[counted]
                 low, high = min(low, float(found.min())), max(high, float(found.max()))
         return replace(value, low=low, high=high) if seen else value
+
+    def _inside(
+        self, i: npt.NDArray[np.int64], j: npt.NDArray[np.int64], a: l0.Population, b: l0.Population
+    ) -> npt.NDArray[np.bool_] | np.bool_:
+        """Which pairs belong to the parts that are meant."""
+        inside: npt.NDArray[np.bool_] | np.bool_ = np.bool_(True)
+        for part, k in zip(self.family.parts(a.name, b.name), (i, j), strict=True):
+            if part is not None:
+                inside = inside & np.any([(first <= k) & (k <= last) for first, last in part.runs], axis=0)
+        return inside
 
     def _worked_out(
         self, e: Expr, env: Mapping[str, Any], value: l0.Placed, what: str, c: Context

@@ -37,13 +37,14 @@ out."""
 @dataclass
 class Connectivity:
     """The connectivity of one family. `storage`, `probability`, `planes`: as in Projection (ir/level0/model.py);
-    `span`: of the rule's name."""
+    `condition`: the probability is a truth value; `span`: of the rule's name."""
 
     rule: ConnectRule
     span: Span
     storage: str
     arguments: Arguments
     probability: Expr | None = None
+    condition: bool = False
     planes: l0.Planes | None = None
     pairs: Pairs | None = None
     kernels: Kernels = field(default_factory=Kernels)
@@ -73,7 +74,11 @@ def connectivity(entry: tree.Entry, space: Space, family: Family) -> Connectivit
     storage = read_storage(rule, r)
     if rule.expression:
         whole = read_rule(r, int(r.flag("autapses")), space, family)
-        return None if whole is None else Connectivity(rule, at, storage, whole.arguments, whole.probability)
+        return (
+            None
+            if whole is None
+            else Connectivity(rule, at, storage, whole.arguments, whole.probability, r.get("probability") is None)
+        )
     if rule.form is Form.GIVEN:
         pairs = read_pairs(r)
         if pairs is None:
@@ -112,7 +117,6 @@ def _settings(r: Reader) -> dict[str, Setting] | None:
 
 def _numbers(rule: ConnectRule, r: Reader, planes: l0.Planes | None, at: Span, family: Family) -> Arguments:
     """Numbers and flags of the rule; what is wrong with a number is reported for the first member that has it."""
-    built = family.populations.built
     fixed: dict[str, float | int] = {}
     numbers: dict[str, Callable[[dict[str, Any]], float | None]] = {}
     for key in r.kind.fields:
@@ -141,7 +145,7 @@ def _numbers(rule: ConnectRule, r: Reader, planes: l0.Planes | None, at: Span, f
             args = (
                 tuple(values.items())
                 if rule.arguments is as_given
-                else rule.arguments(Place(built[source], built[target], values, planes))
+                else rule.arguments(Place(*family.drawn(source, target), values, planes))
             )
         except Misfit as misfit:
             if misfit.key not in told:

@@ -29,8 +29,8 @@ class GivenValues:
 
     def check(self, weight: l0.Value | None, own: Settings | None, delays: object, source: str, target: str) -> None:
         """E0703 where a list or an array does not have a value for each pair of the two populations."""
-        a, b = (self.family.populations.built[p].size for p in (source, target))
-        shape = self.rule.shape(a, b)
+        a, b = self.family.drawn(source, target)
+        shape = self.rule.shape(a.size, b.size)
         for what, value in _listed(weight, own, delays) if shape is not None else ():
             key = (id(value), shape)
             if shape is None or key in self.known:

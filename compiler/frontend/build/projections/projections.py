@@ -23,6 +23,7 @@ from compiler.core.source import Span
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
 from compiler.frontend.build.places.names import Space, space_of
+from compiler.frontend.build.places.subsets import select_parts
 from compiler.frontend.build.places.values import Settling, placed_value, reads_places
 from compiler.frontend.build.projections.connect import Connectivity, connectivity
 from compiler.frontend.build.projections.delays import (
@@ -34,6 +35,7 @@ from compiler.frontend.build.projections.delays import (
     whole_delay,
 )
 from compiler.frontend.build.projections.given_values import GivenValues
+from compiler.frontend.build.projections.parts import check_parts, within_parts
 from compiler.frontend.build.projections.storage import check_values
 from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.readers import Reader, default_of, members
@@ -41,7 +43,6 @@ from compiler.frontend.build.shared.values import Context, Names, entries_of, ma
 from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.build.spiking.member_values import member_values
 from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.build.spiking.select import select
 from compiler.frontend.build.synapses.fits import check_delays, check_delivery, check_reads, check_rewired, check_spikes
 from compiler.frontend.build.synapses.statements import Ends
 from compiler.frontend.build.synapses.synapses import BuiltSynapse, Synapses
@@ -108,8 +109,8 @@ def _draft(name: str, r: Reader, at: Span, populations: Populations, names: Name
     """What stands at both ends, the synapse and the input; None where nothing else can be checked."""
     c, block = r.c, r.node
     assert block is not None
-    sources = select(block.get("from"), populations, c)
-    targets = select(block.get("to"), populations, c)
+    sources, parts_from = select_parts(block.get("from"), populations, names, c)
+    targets, parts_to = select_parts(block.get("to"), populations, names, c)
     if len(sources or ()) * len(targets or ()) > MAX_COPIES:
         message = f"`{name}` connects {len(sources or ()):,} x {len(targets or ()):,} populations; at most "
         c.sink.error("E0208", f"{message}{MAX_COPIES:,} pairs of them are allowed", at)
@@ -119,7 +120,7 @@ def _draft(name: str, r: Reader, at: Span, populations: Populations, names: Name
     kinds = dict.fromkeys(values, Kind.REAL)
     scope = names.scope.extended(kinds, {n: v.dimension for n, v in values.items()})
     placed = any(reads_places(node, scope) for node in _per_synapse(block))
-    family = Family(name, c, populations, Names(scope, names.numbers), values, placed)
+    family = Family(name, c, populations, Names(scope, names.numbers), values, placed, parts_from, parts_to)
     space = space_of(r, family)
     if space is None:
         return None
@@ -163,6 +164,8 @@ def _projection(
     if connect is None or len(connect.entries) != 1 or (d.deliver is None and d.synapse is None):
         return None
     connection = connectivity(connect.entries[0], d.space, d.family)
+    if connection is not None:
+        connection = within_parts(connection, d.family, d.at)
     values = _values(d, connection)
     if not fits or connection is None or d.sources is None or d.targets is None:
         return None
@@ -252,7 +255,23 @@ def _members(d: _Draft, connection: Connectivity, values: _Values) -> list[l0.Me
         if args is None or w is None or steps is None or own is None or back is None or part is None:
             lost = lost or not left_out  # to a mistake, or to the step's
         elif not empty(args):
-            members.append(l0.Member(source, target, args, w, steps, listed_at, late, *own, back, None, part))
+            parts = (None, None) if rule.expression else family.parts(source, target)
+            members.append(
+                l0.Member(
+                    source,
+                    target,
+                    args,
+                    w,
+                    steps,
+                    listed_at,
+                    late,
+                    *own,
+                    back,
+                    None,
+                    part,
+                    parts,
+                )
+            )
     if rule.form is Form.DIAGONAL and not members and sources == targets and not lost:
         message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
         family.c.sink.error("E0604", message, connection.span, "leave `autapses: false` out")
@@ -279,6 +298,7 @@ def _settled(
 def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member], rule: Node) -> None:
     """What the synapse and the storage ask of the members."""
     c, definition, deliver = d.family.c, d.definition, d.deliver
+    check_parts(connection, definition, members, d.family, d.at)
     if definition is not None:
         check_delays(d.block, definition, members, d.family)
         check_reads(definition, text_of(d.into), members, d.user, c)

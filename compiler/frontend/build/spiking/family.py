@@ -9,11 +9,12 @@ Does not: interpret the numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+import compiler.ir.level0.model as l0
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import refs
 from compiler.expr.interp import ExprError, evaluate
@@ -46,16 +47,30 @@ class Family:
     values: dict[str, MemberValue]
     placed: bool = False
     """Whether values follow from the places of both ends: members then have ENDS."""
+    parts_from: Mapping[str, l0.Subset] = field(default_factory=dict)
+    parts_to: Mapping[str, l0.Subset] = field(default_factory=dict)
+    """The parts of sources and targets that are meant, where that is not all."""
+
+    def parts(self, source: str, target: str) -> tuple[l0.Subset | None, l0.Subset | None]:
+        """The parts of both ends of a member; None: all neurons."""
+        return self.parts_from.get(source), self.parts_to.get(target)
+
+    def drawn(self, source: str, target: str) -> tuple[l0.Population, l0.Population]:
+        """Source and target as a rule sees them (l0.as_drawn)."""
+        built = self.populations.built
+        return l0.as_drawn(self.parts(source, target), built[source], built[target])
 
     def members(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Source and target of each member, and what its names are. A family may have 100,000."""
         built = self.populations.built  # a model may have 10,000 projections: nothing here is of all populations
         sizes = {name: built[name].size for name in {*sources, *targets}}
+        size_from = sizes | {n: part.size for n, part in self.parts_from.items()}
+        size_to = sizes | {n: part.size for n, part in self.parts_to.items()}
         for source in sources:
             self.c.between()
             rows = [(name, value.row(source)) for name, value in self.values.items()]
             for target in targets:
-                env: dict[str, Any] = {"n_from": sizes[source], "n_to": sizes[target]}
+                env: dict[str, Any] = {"n_from": size_from[source], "n_to": size_to[target]}
                 for name, row in rows:
                     env[name] = row(target)
                 if self.placed:

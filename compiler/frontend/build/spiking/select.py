@@ -20,7 +20,7 @@ def select(node: Node | None, populations: Populations, c: Context) -> tuple[str
     found: dict[str, None] = {}
     wrong = node is None
     for item in items_of(node):
-        names = _one(item, populations, c) if isinstance(item, Scalar) else None
+        names = select_one(item, populations, c) if isinstance(item, Scalar) else None
         if names is None:
             wrong = True
         else:
@@ -28,7 +28,8 @@ def select(node: Node | None, populations: Populations, c: Context) -> tuple[str
     return None if wrong else tuple(found)
 
 
-def _one(item: Scalar, populations: Populations, c: Context) -> tuple[str, ...] | None:
+def select_one(item: Scalar, populations: Populations, c: Context) -> tuple[str, ...] | None:
+    """The populations that one name means; None after an error."""
     text = item.text
     if text == "all":
         return tuple(populations.names)

@@ -97,6 +97,8 @@ def _pairs(p: l0.Projection, other: l0.Projection) -> Wrong | None:
     if p.rule != other.rule or not rule_of(p).reversible:
         message = f"`{other.name}` ({other.rule}) may not have the pairs of `{p.name}` ({p.rule}), the other way round"
         return "E0802", message, "both are `all_to_all`, or `one_to_one`, or `pairs` that are given"
+    if any(m.parts != (None, None) for m in (*p.members, *other.members)):
+        return "E0802", f"`{p.name}` and `{other.name}` must connect whole populations for `transpose`", None
     theirs = {(m.source, m.target): m for m in other.members}
     for m in p.members:
         back = theirs.get((m.target, m.source))

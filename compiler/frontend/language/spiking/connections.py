@@ -19,6 +19,7 @@ from compiler.expr.keys.values import (
     FOR,
     FRACTION,
     INITIAL,
+    POPULATION_PARTS,
     POPULATIONS,
     QUANTITY,
     RATE,
@@ -235,15 +236,17 @@ PROJECTION = Block(
         DESCRIPTION,
         Field(
             "from",
-            POPULATIONS,
-            "The source: a population, a list, `all`, or a class. Several make a family with one member per pair.",
+            POPULATION_PARTS,
+            "The source: a population, a list, `all`, or a class. Several make a family with one member per pair. A "
+            "part of a population is `exc[0..399]`, `exc[0, 3, 7]` or `exc[x < w / 2]`, a condition over index `i`, "
+            "column `x`, row `y` and channel `c` of its neurons, their number `n`, its width `w` and height `h`.",
             required=True,
             example="from: exc",
         ),
         Field(
             "to",
-            POPULATIONS,
-            "The target: a population, a list, `all`, or a class.",
+            POPULATION_PARTS,
+            "The target: a population, a list, `all`, or a class, or a part of a population.",
             required=True,
             example="to: [exc, inh]",
         ),

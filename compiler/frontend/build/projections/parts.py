@@ -1,0 +1,74 @@
+"""Projections between parts of populations.
+
+Assumes: the ends, the rule and the members of a family are known.
+Guarantees: what cannot be drawn between parts is refused; of an expression rule, the condition says which neurons are
+meant, and the members have all.
+Does not: draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import compiler.ir.level0.model as l0
+from compiler.connect import Form
+from compiler.core.source import Span
+from compiler.expr.ast import Bool, Cond, Expr, Num, Ref, refs, substitute
+from compiler.frontend.build.projections.connect import Connectivity
+from compiler.frontend.build.spiking.family import Family
+
+MOST_RUNS: Final = 64
+"""Runs of indices in the condition of an expression rule."""
+
+
+def check_parts(
+    connection: Connectivity, synapse: l0.SynapseDef | None, members: list[l0.Member], family: Family, at: Span
+) -> None:
+    """E0611 and E0802 for what parts of populations cannot have."""
+    rule, sink = connection.rule, family.c.sink
+    some = next((m for m in members if m.parts != (None, None)), None)
+    if some is None:
+        return
+    if rule.form in (Form.GIVEN, Form.WINDOWS):
+        message = f"`{rule.keys.name}` says itself which neurons it connects, so that no part can be chosen"
+        sink.error("E0802", message, at, "name whole populations")
+    elif connection.storage not in ("auto", "sparse"):
+        message = f"connections of parts are stored one by one, but the storage here is `{connection.storage}`"
+        sink.error("E0611", message, connection.span, "use `storage: sparse` or leave it out")
+    elif synapse is not None and synapse.rewired is not None:
+        message = f"`{synapse.name}` forms synapses with any neuron of a population, so that no part can be chosen"
+        sink.error("E0802", message, at, "give the part a population of its own")
+    for m in members:
+        one, two = m.parts
+        if m.source != m.target or one == two or dict(m.args).get("autapses", 1) or rule.expression:
+            continue
+        if one is None or two is None or one.overlaps(two):
+            message = f"parts of `{m.source}` have neurons in common, which `autapses: false` cannot tell apart"
+            sink.error("E0802", message, at, "use `rule: {when: i != j}`, or parts that are equal or distinct")
+            return
+
+
+def within_parts(connection: Connectivity, family: Family, at: Span) -> Connectivity | None:
+    """The connectivity of an expression rule under the condition that `i` and `j` are in the parts; None on errors."""
+    parts = (*family.parts_from.values(), *family.parts_to.values())
+    if connection.probability is None or not parts:
+        return connection
+    several = max(len(family.parts_from), len(family.parts_to)) > 1
+    if several or sum(len(p.runs) for p in parts) > MOST_RUNS:
+        what = "several populations have parts" if several else f"the part has more than {MOST_RUNS} runs of indices"
+        message = f"{what}, for which an expression cannot decide"
+        help = "write an entry for each of them" if several else "write the condition as `when`, with `x_i` or `x_j`"
+        family.c.sink.error("E0802", message, at, help)
+        return None
+    inside: Expr = Bool(True)
+    sizes: dict[str, Expr] = {}
+    for index, end, found in (("i", "from", family.parts_from), ("j", "to", family.parts_to)):
+        for part in found.values():
+            one_of: Expr = Bool(False)
+            for first, last in part.runs:
+                one_of = one_of | ((Ref(index) >= first) & (Ref(index) <= last))
+            inside = inside & one_of
+            sizes[f"n_{end}"] = Num(part.size)
+    p = substitute(connection.probability, {n: e for n, e in sizes.items() if n in refs(connection.probability)})
+    return replace(connection, probability=inside & p if connection.condition else Cond(inside, p, Num(0.0)))
