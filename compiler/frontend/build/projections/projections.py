@@ -23,7 +23,6 @@ from compiler.core.source import Span
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
 from compiler.frontend.build.places.names import Space, space_of
-from compiler.frontend.build.places.subsets import select_parts
 from compiler.frontend.build.places.values import Settling, placed_value, reads_places
 from compiler.frontend.build.projections.connect import Connectivity, connectivity
 from compiler.frontend.build.projections.delays import (
@@ -43,6 +42,7 @@ from compiler.frontend.build.shared.values import Context, Names, entries_of, ma
 from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.build.spiking.member_values import member_values
 from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.spiking.select import select_parts
 from compiler.frontend.build.synapses.fits import check_delays, check_delivery, check_reads, check_rewired, check_spikes
 from compiler.frontend.build.synapses.statements import Ends
 from compiler.frontend.build.synapses.synapses import BuiltSynapse, Synapses

@@ -32,7 +32,7 @@ from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.readers import Reader, in_steps
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, text_of
-from compiler.frontend.build.spiking.drives import Drives, hide_noise, noise_method, timed_reads, with_noise
+from compiler.frontend.build.spiking.drives import Drives, hide_noise, noise_method, restricted, timed_reads, with_noise
 from compiler.frontend.build.spiking.neurons import BuiltNeuron, finished
 from compiler.frontend.build.spiking.populations import Populations, evaluated
 from compiler.frontend.build.spiking.timed import values_of
@@ -193,9 +193,16 @@ def target_dimension(into: Scalar, neuron: BuiltNeuron, target: str, c: Context)
 
 
 def drive(
-    name: str, block: tree.Mapping, target: str, populations: Populations, currents: Currents, names: Names, at: Span
+    name: str,
+    block: tree.Mapping,
+    target: str,
+    part: l0.Subset | None,
+    populations: Populations,
+    currents: Currents,
+    names: Names,
+    at: Span,
 ) -> None:
-    """The drive of `current: {into: ..., source: ..., params: {...}}` into one population."""
+    """The drive of `current: {into: ..., source: ..., params: {...}}` into one population, or a `part` of it."""
     into, reference = block.get("into"), block.get("source")
     if not isinstance(into, Scalar) or not isinstance(reference, Scalar):
         return
@@ -212,7 +219,7 @@ def drive(
     if given is not None and not _known(given, built, currents.c):
         return
     if built.array:
-        _array_drive(name, given, built, target, populations, currents, into, dimension, at)
+        _array_drive(name, given, built, target, part, populations, currents, into, dimension, at)
         return
     assert built.source is not None
     params = _params(given, built, target, population.size, currents.c, names, block.span)
@@ -228,7 +235,7 @@ def drive(
             return
         init.append((state.name, value))
     made = l0.Drive(name, target, into.text, built.source, tuple(params.items()), tuple(init), at)
-    currents.drives.add(made, population.size)
+    currents.drives.add(restricted(made, part, population), population.size)
 
 
 def _known(given: tree.Mapping, built: BuiltCurrent, c: Context) -> bool:
@@ -277,6 +284,7 @@ def _array_drive(
     given: tree.Mapping | None,
     built: BuiltCurrent,
     target: str,
+    part: l0.Subset | None,
     populations: Populations,
     currents: Currents,
     into: Scalar,
@@ -307,4 +315,6 @@ def _array_drive(
         currents.drives.timed[array] = l0.TimedArray(array, values, rows, columns, every, False, unit, at)
     neuron = l0.NeuronDef(built.name, (), (), (), (), (), (), None, l0.Method.AUTO, span=built.span)
     source = l0.SourceDef(neuron, Ref(l0.hidden(array)), (array,), (), built.span)
-    currents.drives.add(l0.Drive(name, target, into.text, source, span=at), populations.built[target].size)
+    population = populations.built[target]
+    whole = l0.Drive(name, target, into.text, source, span=at)
+    currents.drives.add(restricted(whole, part, population), population.size)

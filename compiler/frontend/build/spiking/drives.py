@@ -20,14 +20,14 @@ from typing import Any, Final
 import compiler.ir.level0.model as l0
 from compiler.core.errors import Sink
 from compiler.core.source import Span
-from compiler.expr.ast import Binary, Expr, Num, Ref, refs, rewrite, substitute
+from compiler.expr.ast import Binary, Bool, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named, reads_through, too_deep
 from compiler.expr.types import Kind
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
-from compiler.frontend.build.shared.self_names import HIDDEN
+from compiler.frontend.build.shared.self_names import HIDDEN, PARAMS, SELF, param_values
 from compiler.frontend.build.shared.values import Context, Names
 from compiler.frontend.yaml.tree import Node, Scalar
 
@@ -185,11 +185,18 @@ def _literals_apart(e: Expr) -> tuple[Expr, dict[str, float]]:
 
 
 def source_of(
-    name: str, node: Node, what: str, dimension: Dimension | None, c: Context, names: Names
+    name: str,
+    node: Node,
+    what: str,
+    dimension: Dimension | None,
+    c: Context,
+    names: Names,
+    size: int,
+    shape: tuple[int, ...],
 ) -> tuple[l0.SourceDef, tuple[tuple[str, l0.Value], ...]] | None:
-    """An expression of time as a source, and the values of its parameters (those of `names` that are not model
-    parameters); None after an error."""
-    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME}
+    """An expression of time, and of places of neurons, as a source, and the values of its parameters (those of `names`
+    that are not model parameters) for a population of that size and shape; None after an error."""
+    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **SELF}
     scope = names.scope.extended(dict.fromkeys(times, Kind.REAL), times)
     found = check_expression(node, scope, Wanted(what, dimension), c.sink)
     if found is None:
@@ -200,10 +207,28 @@ def source_of(
     model_params = tuple(n for n in c.names.numbers if n in used and names.numbers[n] is c.names.numbers[n])
     own: dict[str, Any] = {n: names.numbers[n] for n in sorted(used) if n in names.numbers and n not in model_params}
     own |= literals
-    decls = tuple(l0.ParamDecl(n, "1", None) for n in own)
+    places = param_values(frozenset(used & HIDDEN), size, shape)
+    decls = tuple(l0.ParamDecl(n, "1", None) for n in (*own, *places))
     neuron = l0.NeuronDef(
         name, decls, (), (), (), (), (), None, l0.Method.AUTO, model_params=model_params, span=node.span
     )
     timed = tuple(n for n in c.names.scope.timed if l0.hidden(n) in used)
-    values = tuple((n, l0.Const(float(v))) for n, v in own.items())
+    values = (*((n, l0.Const(float(v))) for n, v in own.items()), *places.items())
     return l0.SourceDef(neuron, substitute(expr, flags), timed, (), node.span), values
+
+
+def restricted(drive: l0.Drive, part: l0.Subset | None, population: l0.Population) -> l0.Drive:
+    """A drive of the neurons of a part alone: 0 for the others."""
+    if part is None:
+        return drive
+    index = PARAMS["self.i"]
+    inside: Expr = Bool(False)
+    for first, last in part.runs:
+        inside = inside | ((Ref(index) >= first) & (Ref(index) <= last))
+    neuron, source = drive.source.neuron, drive.source
+    params = drive.params
+    if index not in {p.name for p in neuron.params}:
+        neuron = replace(neuron, params=(*neuron.params, l0.ParamDecl(index, "1", None)))
+        params = (*params, *param_values(frozenset({index}), population.size, population.shape).items())
+    held = replace(source, neuron=neuron, value=Cond(inside, source.value, Num(0.0)))
+    return replace(drive, source=held, params=params)

@@ -20,10 +20,11 @@ from compiler.expr.units import FREQUENCY
 from compiler.frontend.build.shared.readers import Reader, members
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, number, out_of_bounds, shown
 from compiler.frontend.build.spiking.currents import Currents, drive, target_dimension
-from compiler.frontend.build.spiking.drives import reads_time, source_of
+from compiler.frontend.build.spiking.drives import reads_time, restricted, source_of
 from compiler.frontend.build.spiking.member_values import member_values
+from compiler.frontend.build.spiking.per_neuron import reads_place
 from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.build.spiking.select import select
+from compiler.frontend.build.spiking.select import select_parts
 from compiler.frontend.language.spiking.connections import INPUTS_MAP
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
@@ -45,7 +46,7 @@ def build_inputs(
     """The Poisson inputs of the file; constant currents are added to the populations' parameters, others are drives."""
     out: list[l0.PoissonInput] = []
     for name, r, at in members(INPUTS_MAP, node, c):
-        targets = select(r.get("to"), populations, c)
+        targets, parts = select_parts(r.get("to"), populations, c.names, c)
         declared = mapping(r.get("values"))
         if not _by_target(declared, c):
             continue
@@ -63,10 +64,10 @@ def build_inputs(
             current = mapping(r.get("current"))
             poisson = replace(r, names=names).block("poisson")
             if poisson.node is not None:
-                made = _poisson(name, poisson, target, populations, at)
+                made = _poisson(name, poisson, target, parts.get(target), populations, at)
                 out += [] if made is None else [made]
             if current is not None:
-                _current(name, current, target, populations, currents, names, at)
+                _current(name, current, target, parts.get(target), populations, currents, names, at)
             if len(c.sink.items) > before:
                 break  # the same error would be reported for every target
     return tuple(out)
@@ -102,7 +103,9 @@ def _missing(
     c.sink.error("E0201", message, into.span, help, (Related("the neuron is declared here", neuron.span),))
 
 
-def _poisson(name: str, r: Reader, target: str, populations: Populations, at: Span) -> l0.PoissonInput | None:
+def _poisson(
+    name: str, r: Reader, target: str, part: l0.Subset | None, populations: Populations, at: Span
+) -> l0.PoissonInput | None:
     c, into, rate_node = r.c, r.get("into"), r.get("rate")
     if not isinstance(into, Scalar) or rate_node is None:
         return None
@@ -111,12 +114,14 @@ def _poisson(name: str, r: Reader, target: str, populations: Populations, at: Sp
         _missing("input", into, target, tuple(inputs), populations, c)
         return None
     dimension = inputs[into.text]
-    if reads_time(rate_node, c):
-        made = source_of(name, rate_node, "`rate`", FREQUENCY, c, r.names or c.names)
+    population = populations.built[target]
+    if reads_time(rate_node, c) or reads_place(rate_node):
+        names = r.names or c.names
+        made = source_of(name, rate_node, "`rate`", FREQUENCY, c, names, population.size, population.shape)
         size = r.real("weight", dimension=dimension)
         if made is None or size is None:
             return None
-        changing = l0.Drive(name, target, into.text, made[0], made[1], span=at)
+        changing = restricted(l0.Drive(name, target, into.text, made[0], made[1], span=at), part, population)
         return l0.PoissonInput(name, target, into.text, 0.0, size, changing, at)
     rate, weight = r.real("rate"), r.real("weight", dimension=dimension)
     if rate is None or weight is None:
@@ -126,6 +131,10 @@ def _poisson(name: str, r: Reader, target: str, populations: Populations, at: Sp
         message = f"`rate` is {shown(rate, FREQUENCY)}: more events in a step of {step.dt:g} ms than can be drawn"
         c.sink.error("E0106", message, rate_node.span, f"at most {MAX_EVENTS:,} can")
         return None
+    if part is not None:
+        given: tuple[tuple[str, l0.Value], ...] = (("amplitude", l0.Const(rate, rate_node.span)),)
+        drive_of_part = restricted(l0.Drive(name, target, into.text, CONSTANT, given, span=at), part, population)
+        return l0.PoissonInput(name, target, into.text, 0.0, weight, drive_of_part, at)
     return l0.PoissonInput(name, target, into.text, rate, weight, None, at)
 
 
@@ -133,6 +142,7 @@ def _current(
     name: str,
     block: tree.Mapping,
     target: str,
+    part: l0.Subset | None,
     populations: Populations,
     currents: Currents,
     names: Names,
@@ -148,14 +158,19 @@ def _current(
         _missing("parameter or input", into, target, (*neuron.params, *held), populations, c)
         return
     if node is None:
-        drive(name, block, target, populations, currents, names, at)
+        drive(name, block, target, part, populations, currents, names, at)
         return
     dimension = neuron.params.get(into.text, neuron.inputs.get(into.text))
-    if reads_time(node, c):
+    if reads_time(node, c) or reads_place(node):
         possible, _ = target_dimension(into, neuron, target, c)
-        made = source_of(name, node, "`amplitude`", dimension, c, names) if possible else None
+        made = (
+            source_of(name, node, "`amplitude`", dimension, c, names, population.size, population.shape)
+            if possible
+            else None
+        )
         if made is not None:
-            currents.drives.add(l0.Drive(name, target, into.text, made[0], made[1], span=at), population.size)
+            whole = l0.Drive(name, target, into.text, made[0], made[1], span=at)
+            currents.drives.add(restricted(whole, part, population), population.size)
         return
     amplitude = number(node, c, "`amplitude`", dimension, names)
     if amplitude is None:
@@ -166,9 +181,10 @@ def _current(
         return
     params = dict(population.params)
     before = params.get(into.text)
-    if isinstance(before, l0.Const):
+    if isinstance(before, l0.Const) and part is None:
         params[into.text] = l0.Const(before.value + amplitude, node.span)
         populations.built[target] = replace(population, params=tuple(params.items()))
     elif target_dimension(into, neuron, target, c)[0]:
         given: tuple[tuple[str, l0.Value], ...] = (("amplitude", l0.Const(float(amplitude), node.span)),)
-        currents.drives.add(l0.Drive(name, target, into.text, CONSTANT, given, span=at), population.size)
+        whole = l0.Drive(name, target, into.text, CONSTANT, given, span=at)
+        currents.drives.add(restricted(whole, part, population), population.size)

@@ -224,12 +224,13 @@ def _given(
     """The value that the population `name` gives to a parameter; an expression of the time becomes a drive."""
     c, dimension, what = out.c, neuron.params[parameter], f"parameter `{parameter}` of `{name}`"
     equations = neuron.source == "equations"
-    if equations and size is not None and reads_place(node):
+    changes = equations and reads_time(node, c)
+    if equations and size is not None and reads_place(node) and not changes:
         return placed_value(node, what, dimension, c.names, {}, size, shape, c)
-    if not (equations and reads_time(node, c)):
+    if not changes:
         return initial_value(node, c, what, dimension, None, size if equations else None)[0]
     # Without a size, its mistake was reported.
-    made = None if size is None else source_of(parameter, node, what, dimension, c, c.names)
+    made = None if size is None else source_of(parameter, node, what, dimension, c, c.names, size, shape)
     if made is None:
         return None
     out.drives.append(l0.Drive(f"{name}.{parameter}", name, parameter, made[0], made[1], (), node.span))

@@ -300,8 +300,9 @@ STIMULUS = Block(
         DESCRIPTION,
         Field(
             "to",
-            POPULATIONS,
-            "The target: a population, a list, `all`, or a class.",
+            POPULATION_PARTS,
+            "The target: a population, a list, `all`, or a class, or a part of a population, `exc[0..99]`: the others "
+            "get nothing.",
             required=True,
             example="to: all",
         ),
@@ -314,8 +315,8 @@ STIMULUS = Block(
                     Field(
                         "rate",
                         RATE,
-                        "The rate of the train of each neuron; it may read `t` and timed arrays, which then have their "
-                        "value at the start of each step.",
+                        "The rate of the train of each neuron; it may read `t`, timed arrays (which then have their "
+                        "value at the start of each step) and the place of the neuron, `self.i` and others.",
                         required=True,
                         example="rate: 8 Hz",
                     ),
