@@ -581,6 +581,49 @@ record:
 """
 
 
+OTHERS = """\
+language: 1
+name: others
+neurons:
+  cell:
+    params: {gain: 0.7}
+    others: {driver: {x: 1, y: mV, pool.m: 1, population.s: 1}, boss: {level: 1}}
+    state: {x: {uniform: {low: 0, high: 1}}, y: 0 mV, kept: 0, seen: 0}
+    inputs: {g: {decay: 4 ms}}
+    pool:
+      reduce: {m: mean(x + driver.x), most: max(x * boss.level)}
+      state: {f: 0.1}
+      update: [f = 0.9 * f + 0.01 * driver.pool.m + 0.01 * boss.level]
+      on: {trial.end: [f = 0.5 * f + 0.1 * driver.pool.m]}
+    population:
+      reduce: {top: max(x)}
+      state: {s: 0.2}
+      update: [s = 0.5 * s + 0.1 * top + 0.1 * driver.population.s]
+    dynamics: {dy/dt: (driver.y - y + (g + driver.population.s) * 1 mV) / (20 ms)}
+    update: [x = 0.5 * x + 0.4 * driver.x + 0.1 * random(), seen = driver.pool.m - pool.f]
+    spike: {when: x > 0.6 + 0.01 * driver.pool.m, reset: [x = 0.1 * driver.x], refractory: 2 ms}
+    on: {trial.start: [kept = driver.x + driver.pool.m], trial.end: [kept = kept + driver.population.s]}
+  chief: {state: {level: 1}, others: {below: {pool.m: 1}}, update: [level = 0.5 * level + 0.1 * below.pool.m]}
+  own: {state: {m: 0.3}, pool: {reduce: {m: mean(m)}}, update: [m = 0.9 * m + 0.1 * random()], on: {trial.end: [m = 0]}}
+phases: {trial: {every: 7 ms, events: {start: 0 ms, end: 7 ms}}}
+populations:
+  c: {neuron: cell, size: 36, pools: 3, others: {driver: b, boss: chief}, init: {y: 4 mV}}
+  a: {neuron: cell, size: 36, pools: 3, others: {driver: a, boss: chief}}
+  b: {neuron: cell, size: 36, pools: 3, params: {gain: 0.3}, others: {driver: a, boss: chief}}
+  left: {neuron: cell, size: 36, pools: 3, others: {driver: right, boss: chief}}
+  right: {neuron: cell, size: 36, pools: 3, others: {driver: left, boss: chief}}
+  chief: {neuron: chief, size: 1, others: {below: own}}
+  own: {neuron: own, size: 30}
+projections:
+  p: {from: [a, b], to: [a, c], connect: {fixed_probability: {p: 0.2}}, deliver: {into: g, weight: 0.1}, delay: 2 ms}
+simulate: {dt: 1 ms, duration: 40 ms, warmup: 5 ms, seed: 9MORE}
+record:
+  - spikes: {from: [a, b, c, left, right]}
+  - trace: {from: [a, b, c, left, right], variables: [x, y, kept, seen, pool.f, pool.m, population.s], members: 0..2}
+  - trace: {from: chief, variables: [level]}
+"""
+
+
 def control(weight: str, more: str = "") -> str:
     return CONTROL.replace("WEIGHT", weight).replace("MORE", more)
 
@@ -754,6 +797,8 @@ CONSTRUCTS: dict[str, str] = {
     **MODELS_OF_SYNAPSES,
     "control": control("0.1"),
     "control, copies": control("{uniform: {low: 0, high: 0.2}}", ", instances: 3, weights: shared"),
+    "others": OTHERS.replace("MORE", ""),
+    "others, copies": OTHERS.replace("MORE", ", instances: 2"),
     "drives": CURRENTS,
     "methods": methods(),
     "neurons of the library": neurons_of_the_library(),

@@ -24,7 +24,7 @@ from compiler.lsp.outline import Path
 from compiler.lsp.places import node_at
 
 DEFINITIONS: Final = LIBRARY_KINDS
-PARTS: Final = ("params", "state", "inputs", "let")
+PARTS: Final = ("params", "state", "inputs", "let", "others")
 """What a definition declares names in."""
 
 _GIVEN: Final = {
@@ -118,6 +118,8 @@ class Scope:
             found |= dict.fromkeys(_GIVEN[collection], "given")
             for part in PARTS:
                 found |= dict.fromkeys(keys_of(block.get(part)), WHAT[part])
+            for other in keys_of(block.get("others")):
+                found |= {f"{other}.{name}": f"of `{other}`" for name in keys_of(node_at(("others", other), block))}
             if collection == "synapses":
                 found["deliver"] = "adds to an input"
                 for end in ("pre", "post"):
@@ -139,6 +141,10 @@ class Scope:
                 return _declared(self.neuron(block), "params" if part == "params" else "state")
             case ("projections", _, "params" | "init" as part):
                 return _declared(self.synapse(block), "params" if part == "params" else "state")
+            case ("populations" | "classes", _, "others"):
+                return _declared(self.neuron(block), "others")
+            case ("projections", _, "others"):
+                return _declared(self.synapse(block), "others")
             case ("inputs", _, "current", "params"):
                 source = node_at(("current", "source"), block)
                 found = self.definition("currents", source.text) if isinstance(source, Scalar) else None
@@ -230,7 +236,13 @@ class Scope:
         return found
 
 
-WHAT: Final = {"params": "parameter", "state": "state variable", "inputs": "input", "let": "named expression"}
+WHAT: Final = {
+    "params": "parameter",
+    "state": "state variable",
+    "inputs": "input",
+    "let": "named expression",
+    "others": "another population",
+}
 
 
 def keys_of(node: Node | None) -> tuple[str, ...]:

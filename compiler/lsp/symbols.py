@@ -128,6 +128,11 @@ class Symbols:
             case ("populations" | "classes", _, "params" | "init" as part, _):
                 block = node_at(path[:2], root)
                 return self._of_neuron(block, ("params",) if part == "params" else ("state",), name, file)
+            case ("populations" | "classes", _, "others", _):
+                return self._of_neuron(node_at(path[:2], root), ("others",), name, file)
+            case ("projections", _, "others", _):
+                synapse = texts_of(node_at((*path[:2], "synapse"), root))
+                return self._in(self.definition("synapses", synapse[0], file) if synapse else None, ("others",), name)
             case ("projections", _, "params" | "init" as part, _):
                 synapse = texts_of(node_at((*path[:2], "synapse"), root))
                 where = self.definition("synapses", synapse[0], file) if synapse else None

@@ -11,7 +11,7 @@ Does not: check the neuron's own equations (model.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import compiler.ir.level0.model as l0
@@ -28,8 +28,10 @@ def counter_names(phases: Iterable[l0.PhaseDef]) -> set[str]:
 
 
 def shared_names(neuron: l0.NeuronDef, phases: Iterable[l0.PhaseDef]) -> set[str]:
-    """What equations of the neuron read beside its own names: variables of pools and counters of phases."""
-    return counter_names(phases) | {v for pool in neuron.pools for v in pool.variables}
+    """What equations of the neuron read beside its own names: variables of pools and of other populations, and counters
+    of phases."""
+    others = {name for other in neuron.others for name in other.dotted}
+    return counter_names(phases) | {v for pool in neuron.pools for v in pool.variables} | others
 
 
 def phase_violations(phases: tuple[l0.PhaseDef, ...]) -> Iterator[str]:
@@ -98,9 +100,32 @@ def _reads(used: set[str], known: set[str], where: str) -> Iterator[str]:
         yield f"{where} reads `{name}`, which is not known there"
 
 
-def population_violations(p: l0.Population) -> Iterator[str]:
+def population_violations(p: l0.Population, populations: Mapping[str, l0.Population]) -> Iterator[str]:
     if p.pools < 1 or p.size % p.pools:
         yield f"{p.size} neurons are in {p.pools} pools"
     states = [f"{pool.scope}.{s.name}" for pool in p.neuron.pools for s in pool.state]
     if sorted(n for n, _ in p.pool_init) != sorted(states):
         yield f"the states of its pools are {states}, with values for {[n for n, _ in p.pool_init]}"
+    yield from other_violations(p.neuron.others, p.others, populations)
+    for other in p.neuron.others:
+        read = populations.get(dict(p.others).get(other.name, ""))
+        for variable, _ in other.reads if read is not None else ():
+            if read is not None and read.count(variable) not in (1, p.count(variable)):
+                yield f"`{other.name}.{variable}` is {read.count(variable)} numbers"
+
+
+def other_violations(
+    declared: tuple[l0.OtherDecl, ...], bound: tuple[tuple[str, str], ...], populations: Mapping[str, l0.Population]
+) -> Iterator[str]:
+    """Breaches where a population or a projection chooses the populations that its definition reads."""
+    if sorted(name for name, _ in bound) != sorted(other.name for other in declared):
+        yield f"it reads {[other.name for other in declared]}, with populations for {[name for name, _ in bound]}"
+        return
+    for other in declared:
+        read = populations.get(dict(bound)[other.name])
+        if read is None:
+            yield f"`{other.name}` is a population that does not exist"
+            continue
+        for variable, _ in other.reads:
+            if variable not in read.neuron.units:
+                yield f"`{other.name}.{variable}` does not exist"

@@ -202,7 +202,7 @@ def cell_violations(cell: l1.Cell) -> list[str]:
     found += (f"`{name}` is not a state" for name in unknown)
     if cell.step and cell.dynamics:
         found.append("there is a step, but dynamics are left")
-    shared = [v for p in cell.pools for v in p.variables]
+    shared = [v for p in cell.pools for v in p.variables] + [r.name for r in cell.others]
     columns = {c.every for c in cell.counters}
     fixed = {*cell.params, *derived, *shared, *columns, "t", "dt", "step", "warmup_steps"}
     known = {*names, *shared, *columns, "t", "dt", "step", "warmup_steps"}

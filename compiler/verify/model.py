@@ -57,14 +57,14 @@ def model_violations(model: l0.Model) -> list[str]:
     found += phase_violations(model.phases)
     seen: set[int] = set()
     params = {p.name for p in model.params}
+    populations, counters = {p.name: p for p in model.populations}, counter_names(model.phases)
     for p in model.populations:
         if id(p.neuron) not in seen:
             seen.add(id(p.neuron))
             shared = shared_names(p.neuron, model.phases)
             found += (f"neuron {p.neuron.name}: {v}" for v in _neuron(p.neuron, params, shared))
             found += (f"neuron {p.neuron.name}: {v}" for v in control_violations(p.neuron, model.phases))
-        found += (f"population {p.name}: {v}" for v in (*_population(p), *population_violations(p)))
-    populations, counters = {p.name: p for p in model.populations}, counter_names(model.phases)
+        found += (f"population {p.name}: {v}" for v in (*_population(p), *population_violations(p, populations)))
     for projection in model.projections:
         own = use_violations(projection, populations, params, counters)
         found += (f"projection {projection.name}: {v}" for v in (*_projection(projection, populations), *own))

@@ -23,6 +23,7 @@ neurons:
     params: {tau: 20 ms, v_rest: -65 mV}
     state: {v: v_rest, w: 0}
     inputs: {ge: {unit: mV, decay: tau}, gi: {unit: mV}}
+    others: {driver: {burst: 1, pool.gi: 1}}
     dynamics: {dv/dt: (v_rest - v) / tau}
   other: {use: library/neurons/adex}
 classes: {cortical: {neuron: cell}}
@@ -56,6 +57,13 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
         ["v"],
     ),
     "parameters of the library": (START + "  new: {neuron: adex, params: {C«»", ["C_m", "V_T"], ["tau"]),
+    "other populations of the neuron": (START + "  new: {neuron: cell, others: {«»", ["driver"], ["v"]),
+    "populations to read": (START + "  new: {neuron: cell, others: {driver: «»", ["exc", "far"], ["cell"]),
+    "variables of another population": (
+        START.replace("dynamics: {dv", "update: [w = driver.«»]\n    dynamics: {dv"),
+        ["driver.burst", "driver.pool.gi"],
+        [],
+    ),
     "state of the neuron": (START + "  new: {neuron: cell, init: {«»", ["v", "w"], ["tau", "ge"]),
     "state through use": (START + "  new: {neuron: other, init: {«»", ["v", "w"], ["a"]),
     "neurons": (START + "  new: {neuron: «»", ["cell", "other", "library/neurons/lif"], ["exc"]),

@@ -96,7 +96,12 @@ def _population(p: l0.Population, copy: int) -> l0.Population:
     """The copy, with its number where the equations read it."""
     number = (PARAMS[INSTANCE], l0.Const(float(copy)))
     params = tuple(number if name == number[0] else (name, value) for name, value in p.params)
-    return replace(p, name=copy_name(p.name, copy), params=params)
+    return replace(p, name=copy_name(p.name, copy), params=params, others=_others(p.others, copy))
+
+
+def _others(others: tuple[tuple[str, str], ...], copy: int) -> tuple[tuple[str, str], ...]:
+    """The populations that are read, within the copy."""
+    return tuple((name, copy_name(population, copy)) for name, population in others)
 
 
 def _projection(projection: l0.Projection, copies: range, shared: bool) -> l0.Projection:

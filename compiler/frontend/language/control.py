@@ -11,6 +11,7 @@ from compiler.expr.keys.kinds import (
     NAME,
     Block,
     Choice,
+    Constant,
     Expression,
     Field,
     ListOf,
@@ -18,9 +19,10 @@ from compiler.expr.keys.kinds import (
     OneOf,
     Option,
     Reference,
+    Text,
     Value,
 )
-from compiler.expr.keys.values import DESCRIPTION, FOR, POSITIVE_TIME, QUANTITY, TIME, USE, statements
+from compiler.expr.keys.values import DESCRIPTION, FOR, POSITIVE_TIME, QUANTITY, TEMPLATE_KEY, TIME, USE, statements
 
 _ACTIONS = statements(shown="[v = v_rest]", low=1)
 
@@ -120,6 +122,51 @@ POOLS = Field(
     "The number of pools: equal parts of the population, of neurons that follow each other.",
     default=1,
     example="pools: 4",
+)
+
+_READ = MapOf(
+    "variable",
+    OneOf((Text("a unit", "mV"), Constant(1))),
+    key=rf"^(?:(?:pool|population)\.)?{NAME}$",
+    key_example="burst",
+    low=1,
+    example="{burst: 1, pool.act: 1}",
+)
+
+OTHERS = Field(
+    "others",
+    MapOf(
+        "population that is read",
+        _READ,
+        key_example="driver",
+        example="{driver: {burst: 1, pool.act: 1}}",
+    ),
+    "Other populations that the equations read, by names of their own, with the variables that are read and their "
+    "units: `driver.burst` is a state of the neuron with the same index, or of the only neuron, at the end of the step "
+    "before; `driver.pool.act` a variable of a pool, of this step. Which population that is, the populations of the "
+    "neuron say: `others: {driver: V1}`.",
+    example="others: {driver: {burst: 1, pool.act: 1}}",
+)
+
+SYNAPSE_OTHERS = Field(
+    "others",
+    MapOf(
+        "population that is read",
+        _READ,
+        key_example="dopamine",
+        example="{dopamine: {level: 1}}",
+    ),
+    "Other populations that all synapses read, by names of their own, with the variables that are read and their "
+    "units: `dopamine.level` is a state of a population of one neuron, or a variable of the pool of any, after the "
+    "neurons' part of the step. Which population that is, the projection says: `others: {dopamine: VTA}`.",
+    example="others: {dopamine: {level: 1}}",
+)
+
+CHOSEN_OTHERS = Field(
+    "others",
+    MapOf("population that is read", Reference("population", "V1", TEMPLATE_KEY), key_example="driver"),
+    "The populations that the neuron or synapse model reads, by the names that it has for them.",
+    example="others: {driver: V1}",
 )
 
 PHASE = Block(

@@ -159,10 +159,30 @@ class PoolDef:
 
 
 @dataclass(frozen=True)
+class OtherDecl:
+    """Another population that a definition reads as `<name>.<variable>`, chosen where the definition is used (a
+    population, a projection). `reads`: its variables with their units: states and inputs, of pools with the scope
+    (`pool.gi`)."""
+
+    name: str
+    reads: tuple[tuple[str, str], ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def dotted(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}.{variable}" for variable, _ in self.reads)
+
+
+@dataclass(frozen=True)
 class NeuronDef:
     """A neuron model. Expressions may use: own params, state, inputs, lets, `t` and `dt` (ms), model params
     (listed in `model_params`), functions (already inlined), random(),
-    variables of `pools`, counters of phases. `pools`: "population" before "pool".
+    variables of `pools`, of `others`, counters of phases. `pools`: "population" before "pool".
+
+    Variables of another population's neurons are those at the end of the step before. Its neuron i is read by neuron
+    i, or its only one by all. Variables of its pools are those of this step, and in `on`, or where the two populations
+    wait for each other, of the step before; pool p is read by the neurons and equations of pool p, or the only one by
+    all.
     `source`: "equations", or "spike_times" (params: file arrays times [ms], indices)."""
 
     name: str
@@ -178,6 +198,7 @@ class NeuronDef:
     model_params: tuple[str, ...] = ()
     pools: tuple[PoolDef, ...] = ()
     on: tuple[Handler, ...] = ()
+    others: tuple[OtherDecl, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
@@ -193,7 +214,8 @@ class NeuronDef:
 @dataclass(frozen=True)
 class Population:
     """`params` and `init` give a value for every declared param and state (defaults filled in). `pools`: number of
-    equal parts, which divides `size`; `pool_init`: values of the pools' states, by `<scope>.<name>`."""
+    equal parts, which divides `size`; `pool_init`: values of the pools' states, by `<scope>.<name>`; `others`: the
+    population of each name in `neuron.others`."""
 
     name: str
     neuron: NeuronDef
@@ -204,7 +226,13 @@ class Population:
     shape: tuple[int, ...] = ()  # row-major; () without one
     pools: int = 1
     pool_init: tuple[tuple[str, Const], ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    def count(self, variable: str) -> int:
+        """How many numbers a variable of it has: one per neuron, or per pool (`pool.gi`)."""
+        scope, dot, _ = variable.partition(".")
+        return self.size if not dot else self.pools if scope == "pool" else 1
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,17 @@ class Counter:
 
 
 @dataclass(frozen=True)
+class OtherRead:
+    """`variable` of the population that an instance names `other`, read as `name`. `how`: "each" (of the neuron with
+    the same index), "pool" (of the pool with the same number), "one" (it has one element)."""
+
+    name: str
+    other: str
+    variable: str
+    how: str
+
+
+@dataclass(frozen=True)
 class PoolCell:
     """A PoolDef with names that are valid at level 2. `several`: a population has more than one, so that a neuron
     locates its pool by an index; otherwise there is one element."""
@@ -111,6 +122,7 @@ class Cell:
     pools: tuple[PoolCell, ...] = ()
     on: tuple[AtEvent, ...] = ()
     counters: tuple[Counter, ...] = ()
+    others: tuple[OtherRead, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     """Names that the compiler uses too, as they stand here and as the user chose them (free_names)."""
     span: Span = field(default=NOWHERE, compare=False, repr=False)
@@ -136,6 +148,7 @@ class Instance:
     pool_init: tuple[tuple[str, l0.Const], ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     shape: tuple[int, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()  # name -> population
 
 
 # ------------------------------------------------------------------------------------------------ tensors

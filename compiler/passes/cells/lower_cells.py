@@ -4,15 +4,16 @@ Assumes: integrate_odes has run; dt in ms.
 Guarantees: one kernel per part of a cell's step (split_cells; without pools and events it is one) with one row per
 population; scalar params are columns, per-neuron params are arrays. Spike emission is part of the kernel. Deliveries
 are added to the input itself or to an array that the first neuron kernel adds to it (see Deliveries). Events of phases
-are separate launches, in the steps at which they occur.
+are separate launches, in the steps at which they occur. Where populations read each other, step_order has the order.
 Does not: connect anything (lower_projections), reduce (lower_pools).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +35,13 @@ from compiler.passes.cells.cell_arrays import (
     ring_formals,
 )
 from compiler.passes.cells.cell_columns import column_values
-from compiler.passes.cells.lower_pools import POOL_INDEX, pool_arrays, pool_rows, shared_formals
+from compiler.passes.cells.lower_pools import POOL_INDEX, PoolLowering, pool_arrays, shared_formals
 from compiler.passes.cells.lower_spike_times import lower_spike_times
+from compiler.passes.cells.step_order import Piece, Pieces, Row, names_in, run_in_order
 from compiler.passes.model.lower_model import SpikingGraph
 from compiler.passes.model.split_cells import Part, Split, split_cell
 from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.decisions import Decision
 from compiler.passes.program.init_values import initialise
 
 __all__ = ["Deliveries", "array_name", "delivered_name", "lower_cells"]
@@ -117,6 +120,7 @@ def _body(at: _Lowering, part: Part) -> tuple[l0.Set, ...]:
             fold.append(l0.Set(f"{name}_delivered", Num(0)))
     used = set().union(*(refs(s.value) for s in part.statements))
     several = {v for p in at.cell.pools if p.several for v in p.variables}
+    several |= {r.name for r in at.cell.others if r.how == "pool"}
     return (*((POOL_INDEX,) if used & several else ()), *fold, *part.statements)
 
 
@@ -133,8 +137,10 @@ def lower_cells(
     dt: float,
     units: Mapping[tuple[str, str], str],
     deliveries: Deliveries,
+    decisions: list[Decision],
 ) -> None:
     """Arrays, initial values and neuron kernels of all populations. `units`: (population, variable) -> unit."""
+    ordered, found = any(cell.others for cell in graph.cells), list[Pieces]()
     for number, cell in enumerate(graph.cells):
         group = [g for g in graph.instances if g.cell == number]
         if group[0].source != "equations":
@@ -149,23 +155,39 @@ def lower_cells(
         values = column_values(cell, group, dt, arrays)
         bound = [_arrays(builder, at, split, instance, units, deliveries) for instance in group]
         columns = [_columns(at, instance, values, row, deliveries, graph.phases) for row, instance in enumerate(group)]
-        rows = list(zip(group, bound, columns, strict=True))
-        for part in split.start:
-            _launch(builder, at, number, part, rows, graph.phases)
-        for pool in split.pools:
-            pool_rows(builder, cell, arrays, number, pool, rows, graph.phases, start=True)
-        _launch(builder, at, number, split.first, rows, graph.phases)
-        for pool in split.pools:
-            pool_rows(builder, cell, arrays, number, pool, rows, graph.phases)
-        if split.second is not None:
-            _launch(builder, at, number, split.second, rows, graph.phases)
-        for part in split.end:
-            _launch(builder, at, number, part, rows, graph.phases)
-        for pool in split.pools:
-            pool_rows(builder, cell, arrays, number, pool, rows, graph.phases, end=True)
+        rows = tuple(zip(group, bound, columns, strict=True))
+        pieces = Pieces(cell, tuple(_pieces(builder, at, number, split, graph.phases)), rows)
+        if ordered:
+            found.append(pieces)
+        else:
+            for piece in pieces.pieces:
+                piece.run(rows, True)
+    if ordered:
+        run_in_order(builder, found, decisions)
 
 
-Row = tuple[l1.Instance, dict[str, str], dict[str, l2.ColumnValue]]
+def _pieces(
+    builder: ProgramBuilder, at: _Lowering, number: int, split: Split, phases: Mapping[str, l0.PhaseDef]
+) -> Iterator[Piece]:
+    """The kernels of a step."""
+
+    def neurons(stage: str, part: Part) -> Piece:
+        return Piece(stage, names_in(part.statements), partial(_launch, builder, at, number, part, phases))
+
+    pools = PoolLowering(builder, at.cell, at.arrays, number)
+    for part in split.start:
+        yield neurons("start", part)
+    for pool in split.pools:
+        yield from pools.events(pool, phases, True)
+    yield neurons("neurons", split.first)
+    for pool in split.pools:
+        yield from pools.pieces(pool)
+    if split.second is not None:
+        yield neurons("neurons", split.second)
+    for part in split.end:
+        yield neurons("end", part)
+    for pool in split.pools:
+        yield from pools.events(pool, phases, False)
 
 
 def _launch(
@@ -173,8 +195,9 @@ def _launch(
     at: _Lowering,
     number: int,
     part: Part,
-    rows: Sequence[Row],
     phases: Mapping[str, l0.PhaseDef],
+    rows: Sequence[Row],
+    join: bool,
 ) -> None:
     """The rows of one part, one per population."""
     body = _body(at, part)
@@ -194,7 +217,7 @@ def _launch(
             instance.name,
             at.cell.span,
         )
-        builder.launch("step", key, row, row + 1, every, offset)
+        builder.launch("step", key, row, row + 1, every, offset, join)
 
 
 def due(part: Part, phases: Mapping[str, l0.PhaseDef]) -> tuple[int, int]:

@@ -9,7 +9,9 @@ Does not: schedule pools within the step (split_cells).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -22,11 +24,10 @@ from compiler.core.errors import ModelError
 from compiler.expr.ast import Call, Cond, Expr, Ref, refs
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, N, array_name
+from compiler.passes.cells.step_order import Piece, Row, names_in
 from compiler.passes.model.split_cells import Part, PoolPart, ReductionPart
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import initialise
-
-Row = tuple[l1.Instance, dict[str, str], dict[str, l2.ColumnValue]]
 
 POOL_INDEX: Final = l0.Set("pool_index", Ref("pool_of"))
 """The pool of a neuron, before anything of it is read."""
@@ -41,14 +42,21 @@ _EXACT: Final = 1 << 24
 
 
 def shared_formals(cell: l1.Cell, used: set[str], real: DType) -> list[l2.Formal]:
-    """Formals through which a kernel over neurons reads variables of pools."""
+    """Formals through which a kernel over neurons reads variables of pools and of other populations."""
     out: list[l2.Formal] = []
     if "pool_of" in used:
         out.append(l2.ArrayFormal("pool_of", DType.I32, l2.Mode.READ, l2.ELEMENT))
     for pool in cell.pools:
         access: l2.Access = OF_POOL if pool.several else l2.SCALAR
         out += [l2.ArrayFormal(v, real, l2.Mode.READ, access) for v in pool.variables if v in used]
-    return out
+    ways: dict[str, l2.Access] = {"each": l2.ELEMENT, "one": l2.SCALAR, "pool": OF_POOL}
+    return out + [l2.ArrayFormal(r.name, real, l2.Mode.READ, ways[r.how]) for r in cell.others if r.name in used]
+
+
+def _of_others(cell: l1.Cell, used: set[str], real: DType) -> list[l2.Formal]:
+    """Formals through which a kernel over pools, or over their members, reads variables of other populations."""
+    ways: dict[str, l2.Access] = {"each": MEMBER, "one": l2.SCALAR, "pool": l2.ELEMENT}
+    return [l2.ArrayFormal(r.name, real, l2.Mode.READ, ways[r.how]) for r in cell.others if r.name in used]
 
 
 def _count(pool: l1.PoolCell, instance: l1.Instance) -> int:
@@ -89,34 +97,38 @@ def pool_arrays(
     return bound
 
 
-def pool_rows(
-    builder: ProgramBuilder,
-    cell: l1.Cell,
-    arrays: tuple[str, ...],
-    number: int,
-    part: PoolPart,
-    rows: Sequence[Row],
-    phases: Mapping[str, l0.PhaseDef],
-    start: bool = False,
-    end: bool = False,
-) -> None:
-    """The rows of one scope: its reductions and update, or its events at the start or the end of a step."""
-    pool = part.pool
-    if start or end:
+@dataclass(frozen=True)
+class PoolLowering:
+    """A cell while its pools are lowered: its number, and its params that are arrays."""
+
+    builder: ProgramBuilder
+    cell: l1.Cell
+    arrays: tuple[str, ...]
+    number: int
+
+    def pieces(self, part: PoolPart) -> Iterator[Piece]:
+        """The kernels of one scope in each step: its reductions and its update."""
+        pool = part.pool
+        for r in part.reductions:
+            for stage in ("largest", "") if r.op == "argmax" else ("",):
+                run = partial(_reduce, self.builder, self.cell, self.arrays, self.number, pool, r, stage)
+                yield Piece("pools", frozenset(refs(r.term)), run)
+        if part.update is not None:
+            yield self._map(pool, part.update, "pools", 1, 0)
+
+    def events(self, part: PoolPart, phases: Mapping[str, l0.PhaseDef], start: bool) -> Iterator[Piece]:
+        """The kernels of its events at the start or the end of a step."""
         for event in part.events:
             assert event.when is not None
             if event.when[2] == start:
                 phase, name, first = event.when
                 every = phases[phase].every
                 offset = (1 if first else dict(phases[phase].events)[name]) % every
-                _map(builder, cell, arrays, number, pool, event, rows, every, offset)
-        return
-    for reduction in part.reductions:
-        if reduction.op == "argmax":
-            _reduce(builder, cell, arrays, number, pool, reduction, "largest", rows)
-        _reduce(builder, cell, arrays, number, pool, reduction, "", rows)
-    if part.update is not None:
-        _map(builder, cell, arrays, number, pool, part.update, rows)
+                yield self._map(part.pool, event, "start" if start else "end", every, offset)
+
+    def _map(self, pool: l1.PoolCell, part: Part, stage: str, every: int, offset: int) -> Piece:
+        run = partial(_map, self.builder, self.cell, self.arrays, self.number, pool, part, every, offset)
+        return Piece(stage, names_in(part.statements), run)
 
 
 def _own(pool: l1.PoolCell, cell: l1.Cell, used: set[str], real: DType, written: set[str]) -> list[l2.Formal]:
@@ -147,6 +159,7 @@ def _reduce(
     r: ReductionPart,
     stage: str,
     rows: Sequence[Row],
+    join: bool,
 ) -> None:
     real = builder.precision
     term: Expr = r.term
@@ -165,6 +178,7 @@ def _reduce(
         l2.ArrayFormal(n, DType.I32 if n in cell.int_state else real, l2.Mode.READ, MEMBER) for n in (*read, *kept)
     ]
     formals += _own(pool, cell, used - {r.name}, real, set())
+    formals += _of_others(cell, used, real)
     formals += [l2.ArrayFormal("largest", real, l2.Mode.READ, l2.ELEMENT)] if "largest" in used else []
     formals += [l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT), N, MEMBERS, *_columns(cell, arrays, used, real)]
     nest = l2.Nest(POOLED, (), combine, term, "acc", (l2.Assign("out", result),))
@@ -184,7 +198,7 @@ def _reduce(
             f"{instance.name}.{cell.shown(r.name)}",
             pool.span,
         )
-        builder.launch("step", key, row, row + 1)
+        builder.launch("step", key, row, row + 1, join=join)
 
 
 def _map(
@@ -194,9 +208,10 @@ def _map(
     number: int,
     pool: l1.PoolCell,
     part: Part,
+    every: int,
+    offset: int,
     rows: Sequence[Row],
-    every: int = 1,
-    offset: int = 0,
+    join: bool,
 ) -> None:
     real = builder.precision
     used = set().union(*(refs(s.value) for s in part.statements))
@@ -208,7 +223,8 @@ def _map(
         message = f"the equations of the {pool.scope} of `{cell.name}` read `{user}`"
         help = f"it differs from neuron to neuron; reduce it: `reduce: {{...: mean({user})}}`"
         raise ModelError([Diagnostic("E0802", message, part.statements[0].span, help)])
-    formals = [*_own(pool, cell, used, real, written), N, *_columns(cell, arrays, used, real)]
+    shared = [*_own(pool, cell, used, real, written), *_of_others(cell, used, real)]
+    formals = [*shared, N, *_columns(cell, arrays, used, real)]
     formals += [l2.ScalarFormal("key", DType.U64)] if "key" in used else []
     nest = l2.Nest(FLAT, tuple(l2.Assign(s.target, s.value, s.span) for s in part.statements))
     key = ("pool", number, part.label)
@@ -225,4 +241,4 @@ def _map(
             instance.name,
             pool.span,
         )
-        builder.launch("step", key, row, row + 1, every, offset)
+        builder.launch("step", key, row, row + 1, every, offset, join)

@@ -8,7 +8,7 @@ Does not: place pools in the step (split_cells does).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import compiler.ir.level0.model as l0
@@ -26,6 +26,7 @@ class Control:
     pools: tuple[l1.PoolCell, ...] = ()
     on: tuple[l1.AtEvent, ...] = ()
     counters: tuple[l1.Counter, ...] = ()
+    others: tuple[l1.OtherRead, ...] = ()
     shown: tuple[tuple[str, str], ...] = ()
 
 
@@ -40,7 +41,8 @@ def _equations(neuron: l0.NeuronDef) -> Iterable[Expr]:
 def _plain_names(
     neuron: l0.NeuronDef, phases: tuple[l0.PhaseDef, ...]
 ) -> tuple[dict[str, str], tuple[l1.Counter, ...]]:
-    """The plain name of every dotted one of pools and of phases that are read, and the counters of these."""
+    """The plain name of every dotted one of pools, and of phases and other populations that are read, and the counters
+    of phases."""
     used = names_read(neuron.pools, neuron.on).union(*(refs(e) for e in _equations(neuron)))
     taken = set(names_of(neuron)) | RESERVED
     plain: dict[str, str] = {}
@@ -54,6 +56,8 @@ def _plain_names(
     targets = [s.target for p in neuron.pools for s in (*p.update, *(s for h in p.on for s in h.actions))]
     for dotted in dict.fromkeys((*variables, *targets)):
         claim(dotted, dotted.replace(".", "_"))
+    for dotted in (name for other in neuron.others for name in other.dotted if name in used):
+        claim(dotted, dotted.replace(".", "_"))
     counters: list[l1.Counter] = []
     for phase in phases:
         wanted = [x for x in ("count", "step") if f"{phase.name}.{x}" in used]
@@ -63,8 +67,11 @@ def _plain_names(
     return plain, tuple(counters)
 
 
-def plain_control(neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ...]) -> tuple[l0.NeuronDef, Control]:
-    """The definition with plain names in its equations, and its control parts. `several`: it has several pools."""
+def plain_control(
+    neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ...], how: Mapping[str, str]
+) -> tuple[l0.NeuronDef, Control]:
+    """The definition with plain names in its equations, and its control parts. `several`: it has several pools; `how`:
+    variables of other populations are read (l1.OtherRead)."""
     plain, counters = _plain_names(neuron, phases)
     if not plain and not neuron.on:
         return neuron, Control()
@@ -101,4 +108,10 @@ def plain_control(neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef
         spike=spike,
     )
     shown = tuple((plain[v], v) for p in neuron.pools for v in p.variables)
-    return made, Control(tuple(map(pool_cell, neuron.pools)), at_events(neuron.on), counters, shown)
+    others = tuple(
+        l1.OtherRead(plain[dotted], other.name, variable, how[dotted])
+        for other in neuron.others
+        for dotted, (variable, _) in zip(other.dotted, other.reads, strict=True)
+        if dotted in plain
+    )
+    return made, Control(tuple(map(pool_cell, neuron.pools)), at_events(neuron.on), counters, others, shown)

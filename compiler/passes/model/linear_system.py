@@ -2,9 +2,9 @@
 
 Assumes: ODEs with lets substituted; params in `arrays` differ from neuron to neuron.
 Guarantees: `linear_system` finds x' = A x + b over states, decaying inputs and quantities that are constant during a
-step (inputs without decay, states without an equation, per-neuron params that are added, variables of pools);
-`exact_plan` steps it by columns of the matrix exponential (Rotter & Diesmann 1999), with a second set for the terms
-that continue while a state is clamped.
+step (inputs without decay, states without an equation, per-neuron params that are added, variables of pools and of
+other populations); `exact_plan` steps it by columns of the matrix exponential (Rotter & Diesmann 1999), with a second
+set for the terms that continue while a state is clamped.
 Does not: compute the exponentials (lower_cells does, per row).
 """
 
@@ -67,7 +67,7 @@ def linear_system(cell: l1.Cell, odes: tuple[l0.Ode, ...], arrays: tuple[str, ..
     still = [name for name, tau in cell.inputs if tau is None]
     still += [s for s in cell.state if s not in moving]
     still += list(arrays)
-    still += [v for p in cell.pools for v in p.variables]
+    still += [v for p in cell.pools for v in p.variables] + [r.name for r in cell.others]
     names = (*moving, *still)
     matrix: list[tuple[Expr, ...]] = []
     offset: list[Expr] = []

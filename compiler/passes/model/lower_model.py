@@ -1,8 +1,9 @@
 """lower_model: populations of level 0 become instances of cells (level 1).
 
 Assumes: a legal Model with a `simulate` block when there are populations.
-Guarantees: populations that share a neuron definition and the same split of its params into scalars and
-per-neuron arrays share one Cell, numbered by first appearance; each instance knows its largest outgoing delay.
+Guarantees: populations that share a neuron definition, the same split of its params into scalars and per-neuron arrays
+and the way in which they read other populations share one Cell, numbered by first appearance; each instance knows its
+largest outgoing delay.
 Does not: choose integrators (integrate_odes) or arrays and kernels (lower_cells).
 """
 
@@ -36,9 +37,19 @@ def _array_params(population: l0.Population) -> tuple[str, ...]:
     return tuple(name for name, value in population.params if not isinstance(value, l0.Const))
 
 
-def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ...]) -> l1.Cell:
+def _reads(population: l0.Population, populations: Mapping[str, l0.Population]) -> dict[str, str]:
+    """How the variables of other populations are read (l1.OtherRead)."""
+    found: dict[str, str] = {}
+    for other in population.neuron.others:
+        read = populations[dict(population.others)[other.name]]
+        for dotted, (variable, _) in zip(other.dotted, other.reads, strict=True):
+            found[dotted] = "one" if read.count(variable) == 1 else "pool" if "." in variable else "each"
+    return found
+
+
+def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ...], how: Mapping[str, str]) -> l1.Cell:
     free, renamed = free_names(definition)
-    neuron, control = plain_control(free, several, phases)
+    neuron, control = plain_control(free, several, phases, how)
     spike = neuron.spike
     return l1.Cell(
         name=neuron.name,
@@ -56,6 +67,7 @@ def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ..
         pools=control.pools,
         on=control.on,
         counters=control.counters,
+        others=control.others,
         renamed=(*((new, old) for old, new in renamed.items()), *control.shown),
         span=neuron.span,
     )
@@ -67,15 +79,17 @@ def lower_model(model: l0.Model) -> SpikingGraph:
     model_values = {p.name: l0.Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
     cells: list[l1.Cell] = []
     arrays: list[tuple[str, ...]] = []
-    known: dict[tuple[int, tuple[str, ...], tuple[str, ...], bool], int] = {}
+    known: dict[tuple[int, tuple[str, ...], tuple[str, ...], bool, tuple[tuple[str, str], ...]], int] = {}
+    populations = {p.name: p for p in model.populations}
     instances: list[l1.Instance] = []
     for population in model.populations:
         neuron = population.neuron
         ringed = tuple(i.name for i in neuron.inputs if (population.name, i.name) in rings)
-        key = (id(neuron), _array_params(population), ringed, population.pools > 1)
+        how = _reads(population, populations)
+        key = (id(neuron), _array_params(population), ringed, population.pools > 1, tuple(how.items()))
         if key not in known:
             known[key] = len(cells)
-            cells.append(_cell(neuron, population.pools > 1, model.phases))
+            cells.append(_cell(neuron, population.pools > 1, model.phases, how))
             free = {old: new for new, old in cells[-1].renamed}
             arrays.append(tuple(free.get(name, name) for name in key[1]))
         emits = neuron.spike is not None or neuron.source != "equations"
@@ -93,6 +107,7 @@ def lower_model(model: l0.Model) -> SpikingGraph:
                 population.pool_init,
                 population.span,
                 population.shape,
+                population.others,
             )
         )
     return SpikingGraph(tuple(cells), tuple(instances), tuple(arrays), rings, {p.name: p for p in model.phases})

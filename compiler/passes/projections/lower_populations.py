@@ -37,7 +37,7 @@ def lower_populations(
     deliveries = Deliveries(fixed_point, input_quanta(model) if fixed_point else {}, graph.rings)
     lower_timed(builder, model)
     lower_drives(builder, model, decisions)
-    lower_cells(builder, graph, model.simulate.dt, units_of(model), deliveries)
+    lower_cells(builder, graph, model.simulate.dt, units_of(model), deliveries, decisions)
     instances = {i.name: i for i in graph.instances}
     record_spikes(builder, model, instances)
     record_rates(builder, model, instances)

@@ -61,6 +61,7 @@ class Draft:
     params: dict[str, Dimension | None] = field(default_factory=dict)
     states: dict[str, Dimension | None] = field(default_factory=dict)
     inputs: dict[str, Dimension | None] = field(default_factory=dict)
+    others: dict[str, Dimension | None] = field(default_factory=dict)  # variables of other populations
     locals: Locals = field(default_factory=dict)
     places: dict[str, Span] = field(default_factory=dict)
     nouns: dict[str, str] = field(default_factory=dict)

@@ -28,6 +28,7 @@ from compiler.frontend.build.shared.definition_builder import (
     unit_dimension,
     unit_name,
 )
+from compiler.frontend.build.shared.others import build_others, explain_undeclared
 from compiler.frontend.build.shared.phases import build_handlers, counters
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, read_statement
@@ -67,7 +68,8 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     params = build_params(d)
     state = build_states(d)
     inputs = _inputs(d)
-    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **counters(c)}
+    others = build_others(d)
+    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **counters(c), **d.others}
     scope = d.scope(d.params, d.states, d.inputs, times)
     pools = Pools(d)
     if pools.read_by(e.value for e in entries_of(node.get("let"))):
@@ -84,6 +86,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {})
     method = noise_method(d, dynamics, lets, noise, l0.Method(Reader(NEURON, node, c).word("method")))
     explain_absent(d, before)
+    explain_undeclared(d, before)
     if source != "equations":
         _only_source(d, source)
     definition: l0.NeuronDef | None = None
@@ -103,6 +106,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
                 source,
                 pools=tuple(pools.defs),
                 on=on,
+                others=others,
                 span=at,
             ),
         )
@@ -225,7 +229,8 @@ def _states_in(when: Expr, d: Draft, definitions: tuple[l0.Set, ...]) -> tuple[s
 
 
 def _only_source(d: Draft, source: str) -> None:
-    for key in ("state", "inputs", "let", "dynamics", "update", "spike", "method", "pool", "population", "on"):
+    own = ("state", "inputs", "let", "dynamics", "update", "spike", "method", "pool", "population", "others", "on")
+    for key in own:
         entry = d.node.entry(key)
         if entry is not None:
             message = f"a neuron with `source: {source}` has no equations, so no `{key}`"
@@ -269,5 +274,6 @@ def finished(d: Draft, n: l0.NeuronDef) -> l0.NeuronDef:
         model_params,
         tuple(rewritten_pool(p, put) for p in n.pools),
         tuple(rewritten_handler(h, put) for h in n.on),
+        n.others,
         n.span,
     )

@@ -93,6 +93,7 @@ class Pools:
             "t": TIME,
             "dt": TIME,
             **counters(c),
+            **self.d.others,
             **{n: dim for n, dim in self.dimensions.items() if not n.startswith(f"{scope_name}.")},
             **own,
         }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
 from compiler.frontend.build.shared.definition_builder import unknown_setting
 from compiler.frontend.build.shared.definitions import Definitions, place_of
 from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.frontend.build.shared.others import User, bind_others, check_numbers
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.readers import Reader, members
 from compiler.frontend.build.shared.self_names import HIDDEN, param_values
@@ -87,7 +88,22 @@ def build_populations(root: tree.Mapping, c: Context, neurons: Definitions, step
         for k in classes:
             out.classes.setdefault(k, []).append(name)
         _population(name, r, classes, at, out)
+    _bind(root, out)
     return out
+
+
+def _bind(root: tree.Mapping, out: Populations) -> None:
+    """The populations that each one reads, once all are known."""
+    c = out.c
+    for name, r, at in members(POPULATIONS_MAP, root.get("populations"), c):
+        neuron, p = out.neuron_of.get(name), out.built.get(name)
+        if neuron is None or neuron.definition is None or (r.get("others") is None and not neuron.definition.others):
+            continue
+        user = User(name, at, r.get("others"), "neuron", neuron.name, neuron.span)
+        bound = bind_others(user, neuron.definition.others, out.built, out.names, c)
+        if bound is not None and p is not None:
+            out.built[name] = replace(p, others=bound)
+            check_numbers(out.built[name], out.built, at, c)
 
 
 def _population(name: str, r: Reader, classes: tuple[str, ...], at: Span, out: Populations) -> None:

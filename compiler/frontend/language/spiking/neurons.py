@@ -21,7 +21,7 @@ from compiler.expr.keys.values import (
     statements,
     values_map,
 )
-from compiler.frontend.language.control import ON, POOL, POPULATION_POOL
+from compiler.frontend.language.control import ON, OTHERS, POOL, POPULATION_POOL
 
 PARAMS: Kind = MapOf("parameter", OneOf((QUANTITY, PARAMETER)), example="{tau_m: 20 ms}")
 """Parameters of a definition, with their defaults."""
@@ -225,6 +225,7 @@ NEURON = Block(
         ),
         POOL,
         POPULATION_POOL,
+        OTHERS,
         ON,
         Field(
             "source",

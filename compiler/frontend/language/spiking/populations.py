@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from compiler.expr.keys.kinds import Block, Field, ListOf, MapOf, Reference, Value
 from compiler.expr.keys.values import CLASS_NAMES, DEFINITION, DESCRIPTION, FOR, POSITIVE, TEMPLATE_KEY, USE
-from compiler.frontend.language.control import POOLS
+from compiler.frontend.language.control import CHOSEN_OTHERS, POOLS
 from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
 
 LIBRARY_NEURONS = (
@@ -64,6 +64,7 @@ POPULATION_VALUES = (
         example="shape: [1, 64, 64]",
     ),
     POOLS,
+    CHOSEN_OTHERS,
     Field(
         "params",
         SETTINGS,
