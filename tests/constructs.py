@@ -624,6 +624,72 @@ record:
 """
 
 
+OTHER_SYNAPSES = """\
+language: 1
+name: modulated
+neurons:
+  cell:
+    state: {x: {uniform: {low: 0, high: 1}}}
+    inputs: {g: {decay: 4 ms}}
+    pool: {reduce: {m: mean(x)}}
+    update: [x = 0.9 * x + 0.1 * g + 0.2 * random() - 0.1 * pool.m]
+    spike: {when: x > 0.8, reset: [x = 0]}
+  chief: {state: {level: 1}, others: {below: {pool.m: 1}}, update: [level = 0.9 * level + 0.2 * below.pool.m]}
+synapses:
+  kick:
+    others: {chief: {level: 1}}
+    params: {w: 0.1}
+    on_pre: [deliver(w * (chief.level + post.pool.m))]
+  learned:
+    others: {chief: {level: 1}}
+    params: {w_max: 1, tau: 20 ms}
+    state: {w: {uniform: {low: 0, high: w_max}}, c: 0}
+    pre: {state: {y: 0}, dynamics: {dy/dt: -y / tau}, on_spike: [y = y + 0.1]}
+    dynamics: {dc/dt: -c / tau}
+    event_driven: true
+    let: {gain: chief.level * w}
+    on_pre: [deliver(gain), c = c + post.pool.m]
+    on_post: [c = c + pre.y, "w = clip(w + 0.1 * c * chief.level, 0, w_max)"]
+  every:
+    others: {chief: {level: 1}}
+    state: {w: 0.1, n: 0}
+    dynamics: {dw/dt: (0.1 * chief.level - w) / (30 ms)}
+    update: [deliver(0.01 * w * (pre.pool.m - post.x)), n = n + chief.level * mean_post(w)]
+    events: {high: {of: post, when: post.x > chief.level + post.pool.m, do: [n = n + 10]}}
+    on: {trial.end: [w = w * chief.level / (0.1 + sum_post(w))]}
+phases: {trial: {every: 9 ms, events: {end: 9 ms}}}
+populations:
+  a: {neuron: cell, shape: [2, 5, 5]}
+  b: {neuron: cell, shape: [2, 3, 3], pools: 3}
+  top: {neuron: chief, size: 1, others: {below: a}}
+projections:
+PROJECTIONSsimulate: {dt: 1 ms, duration: 20 ms, seed: 5MORE}
+record:
+  - spikes: {from: [a, b]}
+  - trace: {from: [a, b], variables: [x, g], members: 0..8}
+  - trace: {from: top, variables: [level]}
+"""
+
+
+def modulated(more: str = "") -> str:
+    """Every storage, and every occasion at which synapses read other populations."""
+    kicked = {
+        "conv": "conv2d: {kernel: 3}",
+        "rows": "conv2d: {kernel: 3, storage: sparse}",
+        **{s: f"fixed_probability: {{p: 0.3, storage: {s}}}" for s in ("sparse", "bitmask", "procedural")},
+        **{f"all_{s}": f"all_to_all: {{storage: {s}}}" for s in ("dense", "bitmask", "procedural")},
+    }
+    shape = "from: a, to: b, deliver: {into: g}, others: {chief: top}"
+    lines = [f"  {n}: {{{shape}, synapse: kick, connect: {{{c}}}}}\n" for n, c in kicked.items()]
+    drawn = "connect: {fixed_probability: {p: 0.3}}"
+    late = "delay: {uniform: {low: 0 ms, high: 5 ms, round: nearest}}"
+    lines.append(f"  late: {{{shape}, synapse: kick, {drawn}, {late}}}\n")
+    lines.append(f"  learned: {{{shape}, synapse: learned, {drawn}, delay: 2 ms}}\n")
+    lines.append(f"  every: {{{shape}, synapse: every, {drawn}}}\n")
+    lines.append(f"  back: {{{shape.replace('from: a, to: b', 'from: b, to: a')}, synapse: learned, {drawn}}}\n")
+    return OTHER_SYNAPSES.replace("PROJECTIONS", "".join(lines)).replace("MORE", more)
+
+
 def control(weight: str, more: str = "") -> str:
     return CONTROL.replace("WEIGHT", weight).replace("MORE", more)
 
@@ -797,8 +863,8 @@ CONSTRUCTS: dict[str, str] = {
     **MODELS_OF_SYNAPSES,
     "control": control("0.1"),
     "control, copies": control("{uniform: {low: 0, high: 0.2}}", ", instances: 3, weights: shared"),
-    "others": OTHERS.replace("MORE", ""),
-    "others, copies": OTHERS.replace("MORE", ", instances: 2"),
+    "others": OTHERS.replace("MORE", ", instances: 2"),
+    "others, synapses": modulated(),
     "drives": CURRENTS,
     "methods": methods(),
     "neurons of the library": neurons_of_the_library(),

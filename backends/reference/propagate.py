@@ -31,6 +31,8 @@ class Synapses:
         self.evaluate = Evaluator(self.read, row.real, step)
 
     def place(self, formal: l2.ArrayFormal) -> Any:
+        if formal.access == l2.SCALAR:
+            return self.row.checked(formal.name, np.zeros_like(self.at["syn"]))
         if not isinstance(formal.access, l2.At):
             raise InterpretError(f"{self.row.label}: `{formal.name}` has no element at a synapse")
         place = self.at[formal.access.end]

@@ -143,6 +143,8 @@ class _Code:
     def element(self, formal: l2.ArrayFormal, where: str) -> Iterator[str]:
         """Whether the element of `formal` is reachable here."""
         access = formal.access
+        if self.in_propagation and access == l2.SCALAR and formal.mode is l2.Mode.READ:
+            return
         if isinstance(access, l2.ByName) or isinstance(access, l2.At) != self.in_propagation:
             yield f"{where} uses `{formal.name}`, which has no element there"
         if isinstance(access, l2.Strided):

@@ -20,6 +20,7 @@ from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.inline import named
 from compiler.ir.level2.delayed import read_delayed
+from compiler.verify.control import other_violations
 from compiler.verify.violations import distinct, reads
 
 _SPIKE_TIMES = ("last_spike", "previous_spike")
@@ -46,6 +47,7 @@ def synapse_violations(
         yield from (f"`{end}.{name}` is two things" for name in own if name in theirs)
         dotted |= {f"{end}.{n}" for n in (*theirs, *own)}
     yield from _formulas(s.state, {*fixed, *states})
+    fixed |= {name for other in s.others for name in other.dotted}
     known = {*fixed, *states, *dotted}
     kept = {f"{end}.{x.name}" for end, (_, neuron) in ends.items() for xs in (neuron.state, neuron.inputs) for x in xs}
     for name in sorted(set[str]().union(*(read_delayed(e) for e in s.values)) - kept):
@@ -91,7 +93,7 @@ def _event(
 
 
 def _variables(neuron: l0.NeuronDef) -> set[str]:
-    return {x.name for group in (neuron.params, neuron.state, neuron.inputs) for x in group}
+    return {*(p.name for p in neuron.params), *neuron.units}
 
 
 def _end(block: l0.EndDef, fixed: set[str]) -> Iterator[str]:
@@ -187,6 +189,7 @@ def use_violations(
         if [n for n, _ in member.init] != states:
             yield f"{where} has initial values for {[n for n, _ in member.init]}, not {states}"
         yield from _member_values(member, s, where)
+        yield from (f"{where} {v}" for v in other_violations(s.others, member.others, populations))
         if not 0 <= member.occupied <= 1:
             yield f"{where} has {member.occupied} of its places occupied"
         if member.back_delay < 0:

@@ -49,7 +49,10 @@ def elements(k: Kernel, at: Mapping[str, str], now: Mapping[str, str]) -> dict[s
 
 
 def _of_event(f: l2.ArrayFormal, by: str, arrays: AbstractSet[str]) -> bool:
-    """Whether all synapses of an event read the same element: that of its neuron, also of a past step."""
+    """Whether all synapses of an event read the same element: that of its neuron, also of a past step, or the only
+    one."""
+    if f.access == l2.SCALAR:
+        return f.mode is l2.Mode.READ
     if not isinstance(f.access, l2.At) or f.access.end != by or f.mode is not l2.Mode.READ:
         return False
     return f.access.ring is None or f.access.ring[0] not in arrays

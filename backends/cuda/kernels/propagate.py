@@ -141,6 +141,8 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Function]:
         scope.setdefault(end, Symbol(text, DType.I64))
     places = _elements(k, scope, at, own, held)
     of_source = {n for n, e in places.elements.items() if e.place.endswith(f"[{own}]") and e.mode is l2.Mode.READ}
+    once = (f for f in k.template.formals if isinstance(f, l2.ArrayFormal) and f.access == l2.SCALAR)
+    of_source |= {f.name for f in once if f.mode is l2.Mode.READ}
     used = statement_refs(p.statements)
     source = cprint.Body(k.printer, scope, places.elements, namer)
     before = source.load((of_source | places.past) & used)

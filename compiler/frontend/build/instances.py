@@ -111,7 +111,9 @@ def _projection(projection: l0.Projection, copies: range, shared: bool) -> l0.Pr
 
 def _member(m: l0.Member, copy: int, shared: bool) -> l0.Member:
     like = (copy_name(m.source, 0), copy_name(m.target, 0)) if shared and copy > 0 else None
-    return replace(m, source=copy_name(m.source, copy), target=copy_name(m.target, copy), like=like)
+    return replace(
+        m, source=copy_name(m.source, copy), target=copy_name(m.target, copy), like=like, others=_others(m.others, copy)
+    )
 
 
 def _measured(m: l0.Measured, all_copies: Callable[[Names], Names]) -> l0.Measured:

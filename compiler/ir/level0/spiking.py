@@ -322,11 +322,12 @@ class SynapseHandler:
 @dataclass(frozen=True)
 class SynapseDef:
     """A synapse model. Names in expressions: own params, state and lets; `pre.x` and `post.x`: a state of `pre:` or
-    `post:`, or else a state, input or param of the source (target) neuron; `pre.last_spike`, `pre.previous_spike` and
-    post's: times [ms] of the last spike before this one that reached the synapse, and of the one before it (-1e9 when
-    there was none); `trial.count`, `trial.step` of phases; `t`, `dt` [ms]; model params; random(). With a delay of d
-    steps, `delayed(pre.v)` in step k is what `pre.v`, a state or an input of the source, is in step k - d (before step
-    1: what it began with); `delayed(post.v)` that of the target, by the back delay.
+    `post:`, or else a state, input or param of the source (target) neuron, or a variable of its pools (`post.pool.x`);
+    `pre.last_spike`, `pre.previous_spike` and post's: times [ms] of the last spike before this one that reached the
+    synapse, and of the one before it (-1e9 when there was none); variables of `others`; `trial.count`, `trial.step` of
+    phases; `t`, `dt` [ms]; model params; random(). With a delay of d steps, `delayed(pre.v)` in step k is what `pre.v`,
+    a state or an input of the source, is in step k - d (before step 1: what it began with); `delayed(post.v)` that of
+    the target, by the back delay.
 
     Order within step k, in whole steps, never by comparing times: neurons (dynamics, spikes) | `pre`/`post` dynamics
     and update, then synapses' dynamics and update (unless event-driven) | for sources whose spike of step k - delay
@@ -341,6 +342,9 @@ class SynapseDef:
     `update` and `on` alone assign to them, with values that do not differ between instances: sums over instances
     (`mean_instances(dw)`) are such values. Such a statement runs once, when the synapses of all instances are done with
     those before it.
+
+    `others`: `<name>.<variable>` is that of one neuron, or of one pool, which all synapses of a projection read as they
+    read a neuron's.
 
     `rewired`: what its Rewire statements keep (None: there are none); `vacancies`: they remove or form synapses. Both
     stay as they are when synapses are frozen.
@@ -364,6 +368,7 @@ class SynapseDef:
     shared: tuple[str, ...] | None = None
     rewired: str | None = None
     vacancies: bool = False
+    others: tuple[OtherDecl, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
@@ -446,6 +451,7 @@ class Member:
     SynapseDef.shared names) this one shares.
     `occupied`: the probability that a place holds a synapse at the start, where synapses are removed and formed.
     `parts`: the neurons of source and target that the rule connects (None: all). The rule counts these alone.
+    `others`: the population of each name in SynapseDef.others.
     """
 
     source: Final[str]
@@ -461,6 +467,7 @@ class Member:
     like: Final[tuple[str, str] | None] = None
     occupied: Final[float] = 1.0
     parts: Final[Parts] = (None, None)
+    others: Final[tuple[tuple[str, str], ...]] = ()
 
 
 @dataclass(frozen=True)

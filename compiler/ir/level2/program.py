@@ -352,9 +352,9 @@ class Propagate:
 
     `by` says which end the events belong to: "pre" (a spike reaches the synapses of its source) or "post" (the synapses
     of its target; a stored relation is then the transposed one: `row` over targets, `col` the sources). Array formals
-    are accessed At("pre"), At("post") and At("syn") whatever `by` is; `pre`, `post` and `syn` are integers in the
-    statements. Random calls use (key column, `syn`, draw). Statements write what is At("syn"), and add to
-    ACCUMULATE formals at either end; the synapses of one launch are distinct.
+    are accessed At("pre"), At("post") and At("syn") whatever `by` is, and SCALAR ones are read; `pre`, `post` and `syn`
+    are integers in the statements. Random calls use (key column, `syn`, draw). Statements write what is At("syn"), and
+    add to ACCUMULATE formals at either end; the synapses of one launch are distinct.
 
     `gather`: the synapses of one neuron run one after the other in every backend, neurons side by side; so statements
     may also write what is At(`by`), and sums over the synapses of a neuron have the relation's order everywhere.

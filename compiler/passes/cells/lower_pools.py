@@ -59,6 +59,27 @@ def _of_others(cell: l1.Cell, used: set[str], real: DType) -> list[l2.Formal]:
     return [l2.ArrayFormal(r.name, real, l2.Mode.READ, ways[r.how]) for r in cell.others if r.name in used]
 
 
+def per_neuron(builder: ProgramBuilder, instance: l1.Instance, variable: str) -> str:
+    """The array of a variable of several pools (by its name at level 0) with one element per neuron, copied once all
+    neurons are done with their step; returns its name."""
+    array, index = array_name(instance.name, variable), array_name(instance.name, "pool_of.index")
+    name, real, key = f"{array}.each", builder.precision, "each"
+    if name in builder.arrays:
+        return name
+    builder.array(l2.Array(name, real, (instance.size,), Role.WORK, span=instance.span))
+    formals: tuple[l2.Formal, ...] = (
+        l2.ArrayFormal("pool_of", DType.I32, l2.Mode.READ, l2.ELEMENT),
+        l2.ArrayFormal("x", real, l2.Mode.READ, OF_POOL),
+        l2.ArrayFormal("each", real, l2.Mode.WRITE, l2.ELEMENT),
+        N,
+    )
+    nest = l2.Nest(FLAT, (l2.Assign(POOL_INDEX.target, POOL_INDEX.value), l2.Assign("each", Ref("x"))))
+    bound, what = {"pool_of": index, "x": array, "each": name}, f"{instance.name}: {variable} of each neuron"
+    row = builder.row(key, what, l2.Kind.MAP, formals, nest, bound, {"n": instance.size}, name, instance.span)
+    builder.launch("step", key, row, row + 1)
+    return name
+
+
 def _count(pool: l1.PoolCell, instance: l1.Instance) -> int:
     return instance.pools if pool.scope == "pool" else 1
 

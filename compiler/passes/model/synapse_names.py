@@ -41,8 +41,9 @@ TAKEN: Final = (
 
 @dataclass(frozen=True)
 class External:
-    """`end`.`variable`: a trace, a variable of the neuron, or the time of a spike. `delayed`: a past value of a
-    variable of the neuron, `delay` (of post: `back_delay`) before now."""
+    """`end`.`variable`: a trace, a variable of the neuron or of its pool, the time of a spike, or a variable of another
+    population that `end` names. `delayed`: a past value of a variable of the neuron, `delay` (of post: `back_delay`)
+    before now."""
 
     end: str
     variable: str
@@ -128,6 +129,7 @@ def _names(synapse: l0.SynapseDef) -> _Names:
     expressions = list(synapse.expressions)
     dotted = _dotted(set().union(*(read_now(e) for e in expressions)))
     wanted = {(end, variable) for end, variable in dotted if end in _ENDS}
+    wanted |= dotted & {(o.name, variable) for o in synapse.others for variable, _ in o.reads}
     wanted |= {(end, s.name) for end, block in blocks.items() for s in block.state}
     wanted |= {(end, "last_spike") for end, variable in wanted if variable == "previous_spike"}
     made: list[str] = []
@@ -136,7 +138,7 @@ def _names(synapse: l0.SynapseDef) -> _Names:
         made.append(free_name(name, TAKEN | {*own, *made}))
         return made[-1]
 
-    flat = {(end, variable): claim(f"{end}_{variable}") for end, variable in sorted(wanted)}
+    flat = {(end, variable): claim(f"{end}_{variable}".replace(".", "_")) for end, variable in sorted(wanted)}
     late = sorted(_dotted(set().union(*(read_delayed(e) for e in expressions))))
     past = {(end, variable): claim(f"{end}_{variable}_past") for end, variable in late}
     every = {phase: claim(f"{phase}_every") for phase in sorted({phase for phase, _ in dotted - wanted})}

@@ -37,9 +37,9 @@ SLOTS = 2  # of the list of a condition: that of this step, and one that is clea
 
 @dataclass(frozen=True)
 class BoundArray:
-    """The array of a flat name: an element per neuron of an end ("pre", "post") or per synapse ("syn"). `slots`: it is
-    a ring buffer of that many (state_history), and the element is that of the step in which an event that arrives now
-    was emitted."""
+    """The array of a flat name: an element per neuron of an end ("pre", "post"), per synapse ("syn"), or one ("one").
+    `slots`: it is a ring buffer of that many (state_history), and the element is that of the step in which an event
+    that arrives now was emitted."""
 
     array: str
     dtype: DType
@@ -264,7 +264,7 @@ def at_synapses(
     size = "n_pre" if by == "pre" else "n_post"
     text = _apart(s, text, found)
     formals = (*(EVENT_FORMALS if happening is not None else ()), *found.formals)
-    access: dict[str, l2.Access] = {end: l2.At(end) for end in ("pre", "post", "syn")}
+    access: dict[str, l2.Access] = {"one": l2.SCALAR, **{end: l2.At(end) for end in ("pre", "post", "syn")}}
     bound = dict(found.arrays)
     if happening is not None:
         bound |= {"spikes": happening.spikes, "spike_count": happening.count}
@@ -303,7 +303,7 @@ def _apart(s: Synapses, text: SynapseKernel, found: LoweredRelation) -> SynapseK
 def at_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, happening: EventSource) -> None:
     """The statements run once for each neuron of `end` with an event: a relation of each with itself."""
     bound = {"spikes": happening.spikes, "spike_count": happening.count}
-    signature = _signature(s, text, EVENT_FORMALS, bound, {end: l2.At("syn")})
+    signature = _signature(s, text, EVENT_FORMALS, bound, {end: l2.At("syn"), "one": l2.SCALAR})
     events = _events(s, happening, signature)
     _row(s, stage, text, l2.Kind.PROPAGATE, signature, l2.Propagate(events, l2.OneToOne(), text.statements))
 
@@ -311,7 +311,7 @@ def at_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, happening
 def at_all_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, event: str | None = None) -> None:
     """The statements run for every neuron of `end`; with `event`, those for which the local `happens` holds become
     its list (`condition_arrays`)."""
-    signature = _signature(s, text, (), {}, {end: l2.ELEMENT})
+    signature = _signature(s, text, (), {}, {end: l2.ELEMENT, "one": l2.SCALAR})
     statements = text.statements
     if "past_slots" in signature.columns:
         slot = (Ref("step") + Ref("past_shift")) % Ref("past_slots")

@@ -16,8 +16,9 @@ import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Num, Ref
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.lower_cells import array_name
+from compiler.passes.cells.lower_pools import per_neuron
 from compiler.passes.cells.state_history import past_name
-from compiler.passes.model.synapse_names import TIMES
+from compiler.passes.model.synapse_names import TIMES, External
 from compiler.passes.program.init_values import initialise
 from compiler.passes.projections.synapse_arrays import delays_of, from_formula, per_synapse
 from compiler.passes.projections.synapse_rows import SLOTS, BoundArray, Synapses
@@ -128,6 +129,10 @@ def _neurons(s: Synapses) -> None:
     for name, external in s.flat.externals.items():
         if name in s.arrays:
             continue
+        other = dict(s.member.others).get(external.end)
+        if other is not None or "." in external.variable:
+            s.arrays[name] = _shared(s, other or s.instance(external.end).name, external)
+            continue
         instance = s.instance(external.end)
         if external.delayed:
             ring = s.builder.arrays[past_name(instance.name, external.variable)]
@@ -140,6 +145,14 @@ def _neurons(s: Synapses) -> None:
         else:
             assert array is not None, f"{s.name}: `{instance.name}` has no `{external.variable}`"
             s.arrays[name] = BoundArray(array.name, array.dtype, external.end)
+
+
+def _shared(s: Synapses, population: str, external: External) -> BoundArray:
+    """A variable of one neuron or pool for all synapses, or a copy per neuron where its pools differ."""
+    array = s.builder.arrays[array_name(population, external.variable)]
+    if array.shape[0] == 1:
+        return BoundArray(array.name, array.dtype, "one")
+    return BoundArray(per_neuron(s.builder, s.instance(external.end), external.variable), array.dtype, external.end)
 
 
 def condition_arrays(s: Synapses, event: str, end: str) -> None:

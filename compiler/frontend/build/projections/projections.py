@@ -37,6 +37,7 @@ from compiler.frontend.build.projections.given_values import GivenValues
 from compiler.frontend.build.projections.parts import check_parts, within_parts
 from compiler.frontend.build.projections.storage import check_values
 from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
+from compiler.frontend.build.shared.others import User, bind_others, check_one
 from compiler.frontend.build.shared.readers import Reader, default_of, members
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, text_of
 from compiler.frontend.build.spiking.family import SIZES, Family
@@ -171,7 +172,10 @@ def _projection(
         return None
     if not populations.built.keys() >= {*d.sources, *d.targets}:
         return None
-    members = _members(d, connection, values)
+    others = _others(d, populations)
+    if others is None:
+        return None
+    members = _members(d, connection, values, others)
     if d.synapse is not None and not d.sure and len(c.sink.items) == before:  # else a value has a mistake
         _check_synapse(d, d.synapse)
     _check_members(d, connection, members, connect.entries[0].value)
@@ -222,7 +226,9 @@ def _values(d: _Draft, connection: Connectivity | None) -> _Values:
     )
 
 
-def _members(d: _Draft, connection: Connectivity, values: _Values) -> list[l0.Member]:
+def _members(
+    d: _Draft, connection: Connectivity, values: _Values, others: tuple[tuple[str, str], ...]
+) -> list[l0.Member]:
     """The members that exist and have no mistake."""
     family, sources, targets = d.family, d.sources or (), d.targets or ()
     settling, refused, rule = Settling(connection.probability, d.space, family), False, connection.rule
@@ -270,6 +276,7 @@ def _members(d: _Draft, connection: Connectivity, values: _Values) -> list[l0.Me
                     None,
                     part,
                     parts,
+                    others,
                 )
             )
     if rule.form is Form.DIAGONAL and not members and sources == targets and not lost:
@@ -293,6 +300,21 @@ def _settled(
     if any(v is None for _, v in (*params, *init)):
         return weight, None
     return weight, (cast(tuple[tuple[str, l0.Value], ...], params), cast(tuple[tuple[str, l0.Value], ...], init))
+
+
+def _others(d: _Draft, populations: Populations) -> tuple[tuple[str, str], ...] | None:
+    """The populations that the synapse reads; None after an error."""
+    given, synapse = d.block.entry("others"), d.synapse
+    if synapse is None or synapse.definition is None:
+        if given is not None:
+            message = f"`{d.family.name}` has no `synapse` that could read other populations"
+            d.family.c.sink.error("E0108", message, given.key.span, "leave `others` out, or name a `synapse`")
+            return None
+        return ()
+    declared = synapse.definition.others
+    user = User(d.family.name, d.at, d.block.get("others"), "synapse", synapse.name, synapse.span)
+    bound = bind_others(user, declared, populations.built, populations.names, d.family.c)
+    return bound if bound is not None and check_one(bound, declared, populations.built, d.at, d.family.c) else None
 
 
 def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member], rule: Node) -> None:

@@ -57,7 +57,8 @@ def explain_undeclared(d: Draft, start: int) -> None:
     for i, item in enumerate(d.c.sink.items[start:], start):
         found = _UNKNOWN.match(item.message)
         if found is not None and found[1] in declared:
-            help = did_you_mean(f"{found[1]}.{found[2]}", d.others)
+            name = f"{found[1]}.{found[2]}"
+            help = did_you_mean(name, d.others) if name not in d.others else "what is held per neuron does not read it"
             help = help or f"declare it, with its unit: `others: {{{found[1]}: {{{found[2]}: ...}}}}`"
             d.c.sink.items[i] = replace(item, help=help)
 
@@ -93,6 +94,8 @@ def bind_others(
     bound: list[tuple[str, str]] = []
     for other in declared:
         chosen = given.get(other.name)
+        if chosen is None and len(c.sink.items) > before:
+            continue  # it may be meant by the name that is unknown
         if chosen is None:
             message = f"`{user.name}` does not say which population {user.noun} `{user.of}` reads as `{other.name}`"
             related = (Related("declared here", other.span),)
@@ -169,3 +172,26 @@ def _check_pools(p: l0.Population, read: l0.Population, other: l0.OtherDecl, c: 
             ):
                 message = f"what is computed over all of `{p.name}` reads `{name}`, which has a value for each pool"
                 c.sink.error("E0802", message, pool.span, "read it under `pool`, or in `update` of the neuron")
+
+
+def check_one(
+    bound: tuple[tuple[str, str], ...],
+    declared: Sequence[l0.OtherDecl],
+    populations: Mapping[str, l0.Population],
+    at: Span,
+    c: Context,
+) -> bool:
+    """Whether what synapses read is one number for all of them; E0604 where it is not."""
+    chosen = dict(bound)
+    for other in declared:
+        read = populations[chosen[other.name]]
+        for variable, _ in other.reads:
+            if (has := read.count(variable)) == 1:
+                continue
+            what = "pools" if "." in variable else "neurons"
+            message = f"`{read.name}`, which all synapses here read as `{other.name}`, has {has:,} {what}"
+            help = "a population of one neuron, or of one pool, has one value for all; of their own neurons, "
+            help += f"synapses read `pre.{variable}` and `post.{variable}`"
+            c.sink.error("E0604", message, at, help, (Related("declared here", other.span),))
+            return False
+    return True

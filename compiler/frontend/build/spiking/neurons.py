@@ -57,7 +57,7 @@ class BuiltNeuron:
     refractory: Span | None = None
     nearest: bool = False
     origins: dict[str, Span] = field(default_factory=dict)  # spans of the defaults of params
-    shared: tuple[str, ...] = ()  # variables of its pools
+    shared: dict[str, Dimension | None] = field(default_factory=dict)  # variables of its pools
 
 
 def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNeuron:
@@ -132,7 +132,7 @@ def _built(d: Draft, definition: l0.NeuronDef | None, source: str, at: Span, poo
         None if refractory is None else refractory.span,
         definition is not None and definition.spike is not None and definition.spike.round_refractory,
         d.origins,
-        tuple(pools.dimensions),
+        dict(pools.dimensions),
     )
 
 

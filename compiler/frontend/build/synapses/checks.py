@@ -32,7 +32,7 @@ def check_event(when: Expr, end: str, at: Span, d: SynapseDraft) -> bool:
         where, dot, variable = name.partition(".")
         help: str | None = f"it is tested once per {side} neuron, in every step; move the test into `do`"
         if dot and where not in ENDS:
-            continue  # a counter of a phase
+            continue  # a counter of a phase, or of another population
         if dot and where != end:
             other = "target" if end == "pre" else "source"
             message = f"the condition is about the {side} neuron, but `{name}` is of the {other}"

@@ -28,7 +28,7 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
 NO_RANDOM: Final = "random numbers can be drawn in `on_pre`, `on_post`, `update` and `events` only"
-_OF_AN_END = re.compile(r"\b(pre|post)\.([A-Za-z]\w*)", re.ASCII)
+_OF_AN_END = re.compile(r"\b(pre|post)\.((?:(?:pool|population)\.)?[A-Za-z]\w*)", re.ASCII)
 
 
 def build_end(d: SynapseDraft, end: str) -> l0.EndDef | None:
@@ -60,7 +60,7 @@ def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dime
     if neuron is None:
         dimensions = {f"{end}.{n}": None for e, n in mentions(d.node) if e == end}
     else:
-        for group in (neuron.params, neuron.states, neuron.inputs):
+        for group in (neuron.params, neuron.states, neuron.inputs, neuron.shared):
             dimensions.update({f"{end}.{n}": dimension for n, dimension in group.items()})
         _clashes(d, end, neuron)
     dimensions.update({f"{end}.{n}": TIME for n in SPIKE_TIMES})
@@ -78,6 +78,8 @@ def delayable(d: SynapseDraft) -> Delayable:
             dimensions.update({f"{end}.{n}": None for e, n in mentions(d.node) if e == end})
         else:
             others.update({f"{end}.{n}": "a parameter is read without `delayed`" for n in neuron.params})
+            copy = "copy it into a state of the neuron, `update: [x = {}]`, and read that"
+            others.update({f"{end}.{n}": copy.format(n) for n in neuron.shared})
             dimensions.update({f"{end}.{n}": x for group in (neuron.states, neuron.inputs) for n, x in group.items()})
         late = "delay" if end == "pre" else "back_delay"
         help = f"it follows the spikes as they arrive, which is after the `{late}`: read it without `delayed`"

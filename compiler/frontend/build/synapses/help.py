@@ -17,8 +17,7 @@ from compiler.frontend.build.shared.values import mapping
 from compiler.frontend.build.synapses.statements import SynapseDraft
 
 _SUFFIXED = re.compile(r"unknown name `(\w+?)_(pre|post)`")
-_UNKNOWN = re.compile(r"unknown name `(pre|post)\.(\w+)`")
-_POOLED = re.compile(r"unknown name `(pre|post)\.(pool|population)\b")
+_UNKNOWN = re.compile(r"unknown name `(pre|post)\.([\w.]+)`")
 _AUGMENTED = re.compile(r"`(\w+?)_(pre|post)` has no value yet")
 _WITHOUT_UNIT = re.compile(r"what is delivered.* is .*\[(\S+)\], but .* is a number without a unit")
 
@@ -67,12 +66,6 @@ def _explained(found: Diagnostic, d: SynapseDraft) -> Diagnostic:
     if augmented is not None:
         what = f"`deliver(..., {augmented[2]}.{augmented[1]})`"
         return replace(found, help=f"to add to an input of the {side_of(augmented[2])} neuron, write {what}")
-    pooled = _POOLED.match(found.message)
-    if pooled is not None:
-        end = pooled[1]
-        copy = "`update: [x = pool.x]`"
-        help = f"a synapse reads no pool: copy what it needs into a state of the neuron, {copy}, and read `{end}.x`"
-        return replace(found, help=help)
     if unknown is None:
         return found
     end, name = unknown[1], unknown[2]

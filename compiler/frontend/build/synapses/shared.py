@@ -91,6 +91,6 @@ def _read_alone(e: Expr) -> set[str]:
 
 
 def _of_one(name: str, d: SynapseDraft) -> bool:
-    """Whether `name` is a state of the synapse, or of one of its neurons."""
+    """Whether `name` is a state of the synapse, of one of its neurons, or of another population."""
     end, dot, _ = name.partition(".")
-    return name in d.states or (dot != "" and end in ENDS)
+    return name in d.states or (dot != "" and end in ENDS) or name in d.others

@@ -27,6 +27,7 @@ from compiler.frontend.build.shared.definition_builder import (
     note_unread,
 )
 from compiler.frontend.build.shared.definitions import Definitions, place_of
+from compiler.frontend.build.shared.others import build_others, explain_undeclared
 from compiler.frontend.build.shared.phases import counters, find_handlers
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.scope import Scope, Wanted
@@ -152,6 +153,7 @@ def build_synapse(
         if c.names.scope.timed:
             check_timed(made, d)
     explain(c.sink, before, d)
+    explain_undeclared(d, before)
     definition: l0.SynapseDef | None = None
     if not _wrong(c.sink, before):
         definition = _finished(d, made)
@@ -168,9 +170,10 @@ def _definition(d: SynapseDraft, at: Span) -> l0.SynapseDef:
     """All parts of the definition; those that have mistakes (reported) are left out."""
     node, c = d.node, d.c
     params = build_params(d)
+    others = build_others(d)
     blocks = {end: build_end(d, end) for end in ENDS}
     state = build_states(d, lambda value, what: drawn_value(d, params, value, what))
-    scope = d.scope(d.params, d.states, {"t": TIME, "dt": TIME}, counters(c))
+    scope = d.scope(d.params, d.states, {"t": TIME, "dt": TIME}, counters(c), d.others)
     for end in ENDS:
         scope = scope.extended(*names_of(d, end))
     scope = replace(scope, delayed=delayable(d))
@@ -201,6 +204,7 @@ def _definition(d: SynapseDraft, at: Span) -> l0.SynapseDef:
         d.shared,
         d.keep[0] if d.keep is not None else "outdegree" if d.vacancies else None,
         d.vacancies,
+        others,
         at,
     )
 

@@ -28,6 +28,7 @@ from compiler.expr.keys.values import (
     USE,
     WHOLE_TIME,
 )
+from compiler.frontend.language.control import CHOSEN_OTHERS
 from compiler.frontend.language.spiking.currents import CURRENT_INPUT
 from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
 from compiler.frontend.language.spiking.synapses import SYNAPSE_REFERENCE
@@ -218,6 +219,7 @@ PROJECTION_VALUES = (
         default="0 ms",
         example="back_delay: 1 ms",
     ),
+    CHOSEN_OTHERS,
     Field(
         "occupied",
         FRACTION,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from compiler.expr.keys.kinds import Block, Choice, Expression, Field, Flag, ListOf, MapOf, Option, Reference, Statement
 from compiler.expr.keys.values import DEFINITION, DESCRIPTION, FOR, QUANTITY, TEMPLATE_KEY, USE, statements, values_map
-from compiler.frontend.language.control import SYNAPSE_ON
+from compiler.frontend.language.control import SYNAPSE_ON, SYNAPSE_OTHERS
 from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, STATE
 
 LIBRARY_SYNAPSES = (
@@ -260,6 +260,7 @@ SYNAPSE = Block(
             "Spike-like events with conditions of their own, in order.",
             example="events: {release: {of: pre, when: pre.v > v_release, do: [deliver(w)]}}",
         ),
+        SYNAPSE_OTHERS,
         SYNAPSE_ON,
         Field(
             "shared",
