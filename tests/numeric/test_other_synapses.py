@@ -122,3 +122,62 @@ def test_mistakes(old: str, new: str, code: str) -> None:
     whole = text("pools: 2")
     assert old in whole
     assert code in [d.code for d in netloom.load(whole.replace(old, new)).check()]
+
+
+MOVING = """language: 1
+name: moving
+params: {tau_r: {value: 5 ms}, on: {value: true, type: bool}}
+neurons:
+  unit: {state: {k: 0}, update: [k = k + 1], spike: {when: k > 1.5, reset: [k = 0]}}
+synapses:
+  s:
+    params: {rate: 0.1, other: 1, drop: 0.5}
+    state: {w: 0, v: 0, c: 1}
+    pre: {state: {y: 0}, on_spike: [y = y + rate]}
+    let: {both: rate * other}
+    dynamics: {dc/dt: -c / (10 ms)}
+    update: [w = w + both]
+    on_post: [v = v + pre.y]
+    events: {late: {of: post, when: rate > 0.5, do: [v = v + 100]}}
+populations: {a: {neuron: unit, size: 3}}
+phases: {trial: {every: 3 ms}}
+projections:
+  p: {from: a, to: a, connect: {one_to_one: {}}, synapse: s, params: {rate: exp(-t / tau_r)}}
+  q: {from: a, to: a, connect: {one_to_one: {}}, synapse: s, params: {rate: 0.3 / (1 + trial.count), other: 2}}
+  r: {from: a, to: a, connect: {one_to_one: {}}, synapse: s, params: {rate: "0.1 if on and t < 3.5 ms else 0.2"}}
+simulate: {dt: 1 ms, duration: 7 ms}
+numerics: {precision: float64}
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_parameters_that_change(target: str) -> None:
+    """An expression of the time, or of trials, in place of a number: wherever the synapse reads the parameter."""
+    s = netloom.load(MOVING).simulation(target=target)
+    s.run("4 ms")
+    s.run("3 ms")
+    k = np.arange(1, 8)
+    rates = {"p": np.exp(-k / 5), "q": 0.3 / (1 + (k - 1) // 3), "r": np.where(k < 3.5, 0.1, 0.2)}
+    for name, rate in rates.items():
+        other = 2 if name == "q" else 1
+        np.testing.assert_allclose(s.projections[name].w, np.full(3, (rate * other).sum()), rtol=1e-12)
+        spikes = k % 2 == 0
+        v = np.cumsum(rate * spikes)[spikes].sum() + 100 * (rate > 0.5).sum()
+        np.testing.assert_allclose(s.projections[name].v, np.full(3, v), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("exp(-t / tau_r)", "exp(-t)", "E0401"),
+        ("exp(-t / tau_r)", "t", "E0401"),
+        ("exp(-t / tau_r)", "other * t / tau_r", "E0302"),
+        ("other: 1, drop: 0.5", "other: 2 * rate, drop: 0.5", "E0802"),
+        ("state: {w: 0,", "state: {w: rate,", "E0802"),
+        ("-c / (10 ms)", "-c * rate / (10 ms)}\n    event_driven: true\n    on_pre: [c = c + 1", "E0802"),
+    ],
+)
+def test_mistakes_of_parameters_that_change(old: str, new: str, code: str) -> None:
+    assert old in MOVING
+    text = MOVING.replace(old, new).replace("c = c + 1}", "c = c + 1]")
+    assert code in [d.code for d in netloom.load(text).check()]

@@ -45,6 +45,7 @@ from compiler.frontend.build.spiking.member_values import member_values
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.select import select_parts
 from compiler.frontend.build.synapses.fits import check_delays, check_delivery, check_reads, check_rewired, check_spikes
+from compiler.frontend.build.synapses.moving import moving_params, with_moving
 from compiler.frontend.build.synapses.statements import Ends
 from compiler.frontend.build.synapses.synapses import BuiltSynapse, Synapses
 from compiler.frontend.build.synapses.transpose import check_transposes
@@ -131,8 +132,12 @@ def _draft(name: str, r: Reader, at: Span, populations: Populations, names: Name
         return None
     user, sure = Related(f"the projection `{name}` uses the synapse here", at), True
     if synapse is not None:
-        dimensions, sure = given_dimensions(block, synapse, space, family)
+        moving = moving_params(block, synapse, c)
+        dimensions, sure = given_dimensions(block, synapse, space, family, moving)
         synapse = synapses.with_dimensions(synapse, dimensions, user) if sure else synapse
+        synapse = with_moving(synapse, moving, name, synapses.moved, c)
+        if synapse is None:
+            return None
     deliver = mapping(block.get("deliver"))
     into = deliver.get("into") if deliver is not None else None
     dimension, fits = (None, synapse is not None) if into is None else _input(into, targets, populations, c)

@@ -37,6 +37,7 @@ from compiler.frontend.build.synapses.drawn import drawn_value
 from compiler.frontend.build.synapses.ends import NO_RANDOM, build_end, delayable, names_of
 from compiler.frontend.build.synapses.formed import check_formed
 from compiler.frontend.build.synapses.help import explain
+from compiler.frontend.build.synapses.rewritten import rewritten_synapse
 from compiler.frontend.build.synapses.shared import check_shared, shared_states
 from compiler.frontend.build.synapses.statements import ENDS, Ends, SynapseDraft, build_actions
 from compiler.frontend.language.spiking.synapses import SYNAPSE
@@ -50,7 +51,8 @@ _NOTHING: Mapping[str, Dimension] = MappingProxyType({})
 class BuiltSynapse:
     """A definition with the data for checking projections. `definition` is None after an error. `drawn`: random
     initial values by state; they may read parameters. `delivers`: spans of deliveries into the projection's input.
-    `given`: dimensions inferred from a projection's values for names declared without a unit."""
+    `given`: dimensions inferred from a projection's values for names declared without a unit; `moving`: parameters that
+    a projection gives as expressions of the time, which the definition reads in their place."""
 
     name: str
     node: tree.Mapping
@@ -62,6 +64,7 @@ class BuiltSynapse:
     delivers: tuple[Span, ...]
     span: Span
     given: Mapping[str, Dimension] = field(default_factory=dict)
+    moving: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -73,6 +76,8 @@ class Synapses:
     _built: dict[int, tuple[tree.Mapping, BuiltSynapse]] = field(default_factory=dict)
     _adapted: dict[tuple[object, ...], BuiltSynapse] = field(default_factory=dict)
     _checked: dict[tuple[object, ...], bool] = field(default_factory=dict)
+    moved: dict[object, BuiltSynapse] = field(default_factory=dict)
+    """With expressions of the time in place of parameters (moving.py)."""
     _told: set[tuple[str, str, Span | None]] = field(default_factory=set)
 
     def build_own(self) -> None:
@@ -247,35 +252,4 @@ def _finished(d: SynapseDraft, s: l0.SynapseDef) -> l0.SynapseDef:
     if not flags:
         return replace(s, model_params=model_params)
 
-    def put(e: Expr) -> Expr:
-        return substitute(e, flags)
-
-    def sets(items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
-        return tuple(replace(i, value=put(i.value)) for i in items)
-
-    def actions(items: tuple[l0.Action, ...]) -> tuple[l0.Action, ...]:
-        return tuple(i if isinstance(i, l0.Transpose) else _put(i, put(i.value)) for i in items)
-
-    def odes(items: tuple[l0.Ode, ...]) -> tuple[l0.Ode, ...]:
-        return tuple(replace(o, rhs=put(o.rhs)) for o in items)
-
-    def end(e: l0.EndDef | None) -> l0.EndDef | None:
-        return e and replace(e, dynamics=odes(e.dynamics), update=sets(e.update), on_spike=sets(e.on_spike))
-
-    return replace(
-        s,
-        lets=sets(s.lets),
-        pre=end(s.pre),
-        post=end(s.post),
-        dynamics=odes(s.dynamics),
-        update=actions(s.update),
-        on_pre=actions(s.on_pre),
-        on_post=actions(s.on_post),
-        events=tuple(replace(e, when=put(e.when), actions=actions(e.actions)) for e in s.events),
-        on=tuple(replace(h, actions=actions(h.actions)) for h in s.on),
-        model_params=model_params,
-    )
-
-
-def _put(action: l0.Set | l0.Send | l0.Rewire, value: Expr) -> l0.Action:
-    return replace(action, value=value)
+    return replace(rewritten_synapse(s, lambda e: substitute(e, flags)), model_params=model_params)

@@ -9,7 +9,7 @@ Does not: check the definition's expressions (synapses.py), or compatibility (fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -203,6 +203,8 @@ def read_settings(
         ("init", "state variable", synapse.states, reader.init),
     ):
         for entry in entries_of(block.get(key)):
+            if entry.name in synapse.moving:
+                continue
             if entry.name in declared:
                 into[entry.name] = entry.value
             else:
@@ -233,7 +235,7 @@ def read_settings(
 
 
 def given_dimensions(
-    block: tree.Mapping, synapse: BuiltSynapse, space: Space, family: Family
+    block: tree.Mapping, synapse: BuiltSynapse, space: Space, family: Family, moving: Collection[str]
 ) -> tuple[dict[str, Dimension], bool]:
     """Dimensions inferred from the projection's values for parameters and states declared without a unit: the
     definition is checked again with them, so that one definition serves inputs of every unit. And whether all of them
@@ -248,6 +250,8 @@ def given_dimensions(
             scope = scope.extended(dict.fromkeys(own, Kind.REAL), own)
             numbers.update(dict.fromkeys(own, 1.0))
         for entry in entries_of(block.get(key)):
+            if key == "params" and entry.name in moving:
+                continue
             dimension = declared.get(entry.name)
             sure = sure and entry.name in declared
             if dimension is None or not dimension.dimensionless:

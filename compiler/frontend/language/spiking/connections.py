@@ -172,7 +172,8 @@ PROJECTION_VALUES = (
         SETTINGS,
         "Values for parameters of the synapse model, in place of its defaults: one for all synapses, a "
         "distribution, or for `pairs` and `all_to_all` one for each, as a list or in a file. What the model declares "
-        "without a unit takes that of its value here.",
+        "without a unit takes that of its value here. An expression of the time `t`, or of counters of phases "
+        "(`trial.count`), stands wherever the synapse reads the parameter.",
         example="params: {tau_pre: 17 ms}",
     ),
     Field(
