@@ -32,6 +32,7 @@ RUNS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "stdp": ("histogram", {}),
     "pooled_inhibition": ("raster", {}),
     "izhikevich_patterns": ("trace", {}),
+    "distal_reward": ("evolution", {"duration": "100 s"}),
     "spiking_conv": ("maps", {}),
     "resnet20": ("training", {}),
     "vgg": ("training", {}),
