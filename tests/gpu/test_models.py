@@ -37,6 +37,7 @@ OTHERS: dict[str, tuple[dict[str, str], int]] = {
     "izhikevich_patterns": ({}, 4000),
     "pooled_inhibition": ({}, 200),
     "ring_10k": ({"n": "50"}, 1000),
+    "distal_reward": ({}, 1000),
     "multi_area_structure": ({}, 300),
 }
 """Settings and steps of the other spiking models."""

@@ -41,6 +41,7 @@ SPIKING = (
     "stdp",
     "izhikevich_patterns",
     "pooled_inhibition",
+    "distal_reward",
     "spiking_conv",
 )
 LARGE = (*SPIKING, pytest.param("multi_area_structure", marks=pytest.mark.slow))
