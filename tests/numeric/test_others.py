@@ -108,6 +108,14 @@ def test_several_pools(target: str, tmp_path: Path) -> None:
     check(simulate(text, tmp_path, target), 2)
 
 
+def test_circles_are_reported(tmp_path: Path) -> None:
+    """Populations whose pools wait for each other are named by `netloom explain`."""
+    text = RING.replace("POOLS", "").replace("EXTRA", "").replace("driver: a, boss", "driver: b, boss", 1)
+    model = model_of(text, tmp_path)
+    decisions = lower(model, backend("cpu").capabilities).decisions
+    assert sorted(d.subject for d in decisions if d.pass_name == "step_order") == ["a", "b"]
+
+
 def test_pieces_copies_and_checkpoints() -> None:
     text = RING.replace("POOLS", "").replace("EXTRA", ", instances: 2")
     s = netloom.load(text).simulation()
