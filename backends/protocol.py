@@ -83,7 +83,13 @@ class Backend(Protocol):
         """The whole text, a function of the templates alone: equal for any number and values of rows."""
         ...
 
-    def build(self, program: l2.Merged, folder: Path, options: Mapping[str, str]) -> Artifact: ...
+    def compile(self, program: l2.Merged, options: Mapping[str, str]) -> Artifact:
+        """Compile, or find in the cache; like the text, it depends on the templates and options alone."""
+        ...
+
+    def build(self, program: l2.Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
+        """Compile, and write a folder with everything that was made."""
+        ...
 
     def load(self, artifact: Artifact, program: l2.Merged, seed: int) -> Instance:
         """Allocates, writes tables and constants, and runs the connecting and init phases."""

@@ -62,7 +62,8 @@ class Model:
 
     def _options(self, target: str, given: Mapping[str, Any]) -> Options:
         fields = {"build_dir": Path(self._temporary.name) / "build", **given}
-        return replace(checked({"target": target, "set": self.settings, **fields}), folder=self.folder)
+        chosen = checked({"target": target, "set": self.settings, **fields})
+        return replace(chosen, folder=self.folder, keep_build="build_dir" in given)
 
     # ----------------------------------------------------------------------------------- before a run
 

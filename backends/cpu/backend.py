@@ -13,7 +13,7 @@ from pathlib import Path
 import compiler.ir.level2.program as l2
 from backends.c_family.source_map import fixed_order
 from backends.cpu.emit.build import compile_text
-from backends.cpu.emit.emit import emit
+from backends.cpu.emit.emit import Emitted, emit
 from backends.cpu.export.export_folder import write_folder
 from backends.cpu.kernels.skeletons import environment
 from backends.cpu.run.load import CpuInstance, load
@@ -35,14 +35,19 @@ class CpuBackend:
     def emit(self, program: l2.Merged) -> str:
         return emit(program).text
 
+    def compile(self, program: l2.Merged, options: Mapping[str, str]) -> Artifact:
+        return _compiled(program, emit(program), options)
+
     def build(self, program: l2.Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
         """Compile (or find in the cache) and write the folder that export/export_folder.py describes."""
         emitted = emit(program)
-        artifact = compile_text(
-            emitted, program.name, fixed_order(program), options.get("portable", "") not in ("", "0")
-        )
+        artifact = _compiled(program, emitted, options)
         write_folder(folder, program, emitted, artifact, int(options.get("seed", "1")))
         return artifact
 
     def load(self, artifact: Artifact, program: l2.Merged, seed: int) -> CpuInstance:
         return load(artifact, program, seed)
+
+
+def _compiled(program: l2.Merged, emitted: Emitted, options: Mapping[str, str]) -> Artifact:
+    return compile_text(emitted, program.name, fixed_order(program), options.get("portable", "") not in ("", "0"))

@@ -3,12 +3,14 @@
 Assumes: a legal Program or Merged; constants in physical layout.
 Guarantees: an Instance after backends/protocol.py with every array as a separate numpy vector (no shared memory, so
 that faults of memory planning elsewhere show). Denormals are kept.
-Does not: compile; `build` writes the templates as text.
+Does not: compile; what it makes is the text of the templates.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -116,12 +118,17 @@ class ReferenceBackend:
     def emit(self, program: l2.Merged) -> str:
         return "\n\n".join(print_ir(t) for t in program.templates) + "\n"
 
-    def build(self, program: l2.Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
+    def compile(self, program: l2.Merged, options: Mapping[str, str]) -> Artifact:
+        """Nothing is compiled, and no file loaded."""
         text = self.emit(program)
-        path = folder / "program.ir"
-        write_text(path, text, "the text of a build")
         key = sha256(text.encode()).hexdigest()
-        return Artifact(text, path, key, False, f"numpy {np.__version__}", (), 0.0)
+        return Artifact(text, Path(os.devnull), key, False, f"numpy {np.__version__}", (), 0.0)
+
+    def build(self, program: l2.Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
+        made = self.compile(program, options)
+        path = folder / "program.ir"
+        write_text(path, made.text, "the text of a build")
+        return replace(made, binary=path)
 
     def load(self, artifact: Artifact, program: l2.Merged, seed: int) -> ReferenceInstance:
         return ReferenceInstance(program, seed)

@@ -28,7 +28,6 @@ from compiler.core.errors import RunError
 from compiler.core.render import render
 from compiler.core.version import VERSION
 from compiler.frontend.load import data_folder
-from compiler.runtime.artifacts.build_folder import Built
 from compiler.runtime.artifacts.checkpoint import (
     Position,
     check_origin,
@@ -67,14 +66,12 @@ def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
         prepared = prepare_to_run(path, options, times)
         resumed, passed_over = _resumed(prepared, options)
         given = initial_weights(prepared.model, learned(prepared.lowered.tensors), options)
-        built = build_prepared(prepared, options, times)
-        head = _head(prepared, options, built.artifact, started) | {
-            "warnings": [*_texts(prepared.warnings), *passed_over]
-        }
+        artifact = build_prepared(prepared, options, times)
+        head = _head(prepared, options, artifact, started) | {"warnings": [*_texts(prepared.warnings), *passed_over]}
         folder = open_run_folder(prepared.model.name, options.runs_dir, options.out)
         folder.record |= head
         folder.record["model"]["from_run"] = _way(folder.final, options.folder or data_folder(prepared.path))
-        result = _recorded(_Job(prepared, options, progress, times, resumed, given, built, folder))
+        result = _recorded(_Job(prepared, options, progress, times, resumed, given, artifact, folder))
         return _with_plots(result, prepared.model, folder, times) if options.plots else result
 
 
@@ -89,7 +86,7 @@ class _Job:
     times: Times
     resumed: tuple[Position, Path] | None
     weights: Mapping[str, Reals] | None
-    built: Built
+    artifact: Artifact
     folder: RunFolder
 
 
@@ -131,7 +128,7 @@ def _run(job: _Job) -> RunResult:
     folder.write_record()
     _write_model(prepared, job.options, folder.path)
     with times.part("init"):
-        instance = prepared.backend.load(job.built.artifact, program, prepared.seed)
+        instance = prepared.backend.load(job.artifact, program, prepared.seed)
     folder.record["device"] = machine(prepared.backend)
     try:
         if resumed is not None:

@@ -10,7 +10,6 @@ Does not: choose the trials (plan.py, search.py) or run one (trial.py).
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -125,7 +124,6 @@ def run_sweep(plan: Plan, options: Options, folder: Path, start: int | Start, sh
             interrupted = _drive(source, job, start, state)
         finally:
             shown.finish()
-            shutil.rmtree(folder / "build", ignore_errors=True)
             rows = state.write()
         goal = None if plan.search is None else plan.search.goal
         return SweepResult(folder, rows, state.ran, interrupted, goal, best_of(rows, plan))

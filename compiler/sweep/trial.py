@@ -9,9 +9,7 @@ Does not: choose trials or processes.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -59,8 +57,7 @@ def run_trial(job: Job, trial: Trial, watch: Watch | None = None) -> dict[str, A
         shutil.rmtree(out, ignore_errors=True)
     begin = time.process_time()
     settings = {**job.fixed, **trial.settings}
-    built = job.folder / "build" / f"{socket.gethostname()}-{os.getpid()}"  # processes do not wait for each other
-    chosen = replace(job.options, set=settings, out=out, plots=False, build_dir=built)
+    chosen = replace(job.options, set=settings, out=out, plots=False, keep_build=False)
     if trial.seed is not None:
         chosen = replace(chosen, seed=trial.seed)
     try:

@@ -10,13 +10,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import compiler.ir.level2.program as l2
 import netloom
+from backends.cpu.backend import CpuBackend
+from backends.protocol import Artifact
 from compiler.core.disk import only_one
 from compiler.runtime.common.options import Options
 from compiler.sweep import pool as running
@@ -57,6 +61,25 @@ def test_trials_are_runs_and_only_missing_ones_run(model: Path) -> None:
         table = list(csv.DictReader(stream))
     assert [float(r["rate.a"]) for r in table] == more.column("rate.a") and len(table) == 12
     assert len({r["trial"] for r in table}) == 12 and not (model.parent / "s" / "build").exists()
+
+
+def test_trials_of_a_process_compile_once(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    compile = CpuBackend.compile
+
+    def counted(self: CpuBackend, program: l2.Merged, options: dict[str, str]) -> Artifact:
+        made.append(program.name)
+        return compile(self, program, options)
+
+    monkeypatch.setattr(CpuBackend, "compile", counted)
+    monkeypatch.setattr("compiler.runtime.build._KNOWN", {})
+    job = Job(model, Options(), model.parent / "s")
+    rows = [run_trial(job, Trial({"n": n}, k, f"{n}-{k}")) for n in ("20", "30") for k in (1, 2)]
+    assert made == ["small"] and len({row["spikes.a"] for row in rows}) > 1
+    built = netloom.run(model, set={"n": "30"}, seed=2, out="alone", plots=False)
+    assert built.counts["a"] == rows[3]["spikes.a"] and made == ["small"] and Path("build/small").is_dir()
+    run_trial(replace(job, options=Options(order="bitwise")), Trial({"n": "30"}, 2, "other"))
+    assert made == ["small", "small"]
 
 
 def test_a_trial_that_fails_is_a_row(model: Path) -> None:

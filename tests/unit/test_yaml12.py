@@ -483,3 +483,12 @@ def test_large_files_load() -> None:
     last = populations.entries[-1]
     assert isinstance(last, Entry)
     assert to_plain(last.value) == {"neuron": "lif", "size": 5, "params": {"tau": "11.999 ms"}}
+
+
+def test_a_text_that_is_read_again_says_the_same() -> None:
+    text = "a: 1\na: 2\n"
+    first, second, other = Sink(), Sink(), Sink()
+    trees = [load_text(SourceFile(name, text), sink) for name, sink in (("x", first), ("x", second), ("y", other))]
+    assert trees[0] is trees[1] is not trees[2]
+    assert first.items == second.items and [d.code for d in second.items] == ["E0008"]
+    assert [d.span.file.path for s in (second, other) for d in s.items if d.span] == ["x", "y"]

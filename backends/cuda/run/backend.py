@@ -14,7 +14,7 @@ from pathlib import Path
 import compiler.ir.level2.program as l2
 from backends.c_family.source_map import fixed_order
 from backends.cuda.emit.compile import compile_text, default_arch
-from backends.cuda.emit.emit import emit
+from backends.cuda.emit.emit import Emitted, emit
 from backends.cuda.kernels.contract import strategies
 from backends.cuda.run.cuda_graphs import ExecutionMode
 from backends.cuda.run.load import APART, CudaInstance
@@ -43,12 +43,14 @@ class CudaBackend:
     def emit(self, program: l2.Merged) -> str:
         return emit(program).text
 
+    def compile(self, program: l2.Merged, options: Mapping[str, str]) -> Artifact:
+        return self._compiled(program, emit(program), options)
+
     def build(self, program: l2.Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
         """Compile (or find in the cache) and write <name>.cu, .cubin, .ptx (of parts: <name>_<part>.cubin, .ptx) and
         manifest.json."""
         emitted = emit(program)
-        arch = options.get("arch") or default_arch(self.device)
-        artifact = compile_text(emitted, program.name, fixed_order(program), arch)
+        artifact = self._compiled(program, emitted, options)
         write_text(folder / f"{program.name}.cu", emitted.text, "generated code")
         names = [f"{program.name}_{part.name}" for part in emitted.parts] or [program.name]
         for name, binary in zip(names, (artifact.binary, *artifact.beside), strict=True):
@@ -61,3 +63,7 @@ class CudaBackend:
 
     def load(self, artifact: Artifact, program: l2.Merged, seed: int) -> CudaInstance:
         return CudaInstance(artifact, program, seed, self.device, self.check, self.way)
+
+    def _compiled(self, program: l2.Merged, emitted: Emitted, options: Mapping[str, str]) -> Artifact:
+        arch = options.get("arch") or default_arch(self.device)
+        return compile_text(emitted, program.name, fixed_order(program), arch)

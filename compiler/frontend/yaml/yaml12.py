@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.gc_pause import no_garbage_collection
 from compiler.core.source import SourceFile, Span
@@ -36,6 +37,8 @@ from compiler.frontend.yaml.errors import explain_syntax_error, refused_characte
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence
 
 MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_KEPT: Final = 1 << 16
+"""Characters of the largest text whose tree is kept."""
 MAX_DEPTH: Final = 100
 MAX_ALIASED_NODES: Final = 1_000_000
 
@@ -105,8 +108,24 @@ def load_text(file: SourceFile, sink: Sink) -> Node | None:
     """The tree of a file's text; None when its syntax is broken or it is empty.
 
     Recoverable errors (a duplicate key, a tag, ...) are also added to `sink`, but the tree is returned, so that later
-    stages can report more in the same run.
+    stages can report more in the same run. A text that is read again, by the next trial of a sweep or for the copy of
+    the model beside the results, is not parsed again.
     """
+    if len(file.text) > MAX_KEPT:
+        return _loaded(file, sink)
+    root, items = _kept(file.path, file.text)
+    sink.items += items
+    return root
+
+
+@lru_cache(maxsize=4)
+def _kept(path: str, text: str) -> tuple[Node | None, tuple[Diagnostic, ...]]:
+    """The tree of a text, and what there is to say about it."""
+    sink = Sink()
+    return _loaded(SourceFile(path, text), sink), tuple(sink.items)
+
+
+def _loaded(file: SourceFile, sink: Sink) -> Node | None:
     text = file.text
     if len(text) > MAX_BYTES:
         _too_large(Span(file, 0, 0), sink)

@@ -45,7 +45,7 @@ class Built:
 def build_into(parent: Path, program: l2.Merged, backend: Backend, options: Mapping[str, str]) -> Built:
     """Build `program` into `parent/<name>`. Raises BackendError, RunError (E0911, E0930)."""
     folder = parent / program.name
-    digest = program_digest(program, {**options, **_surroundings(backend)})
+    digest = program_digest(program, {**options, **surroundings(backend)})
     known = _stamp(folder)
     if known is not None and known.get("digest") == digest and (artifact := _artifact(folder, known)) is not None:
         return Built(folder, artifact, False)
@@ -122,7 +122,7 @@ def _artifact(folder: Path, stamp: Mapping[str, Any]) -> Artifact | None:
     return Artifact("", binary, stamp["key"], False, stamp["compiler"], tuple(stamp["flags"]), 0.0, tuple(beside))
 
 
-def _surroundings(backend: Backend) -> dict[str, str]:
+def surroundings(backend: Backend) -> dict[str, str]:
     """The other dependencies of a build: the compiler asked for, and the code of this installation."""
     return {
         "machine": platform.node(),  # code may be specific to its processor

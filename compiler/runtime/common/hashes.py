@@ -74,6 +74,13 @@ def model_hash(model: l0.Model) -> str:
     return h.hexdigest()
 
 
+def text_digest(program: l2.Merged, options: Mapping[str, str]) -> str:
+    """Hexadecimal digest of what the text of a merged program depends on, and of the build options."""
+    head = repr((program.name, program.precision.value, program.order.value, sorted(options.items())))
+    lines = [head, *(f"{t.digest} {t.name} {_place(t)}" for t in program.templates)]
+    return hashlib.blake2b("\0".join(lines).encode(), digest_size=20).hexdigest()
+
+
 def program_digest(program: l2.Merged, options: Mapping[str, str]) -> str:
     """Hexadecimal digest of a merged program and of the build options."""
     h = hashlib.blake2b(digest_size=20)
@@ -81,9 +88,7 @@ def program_digest(program: l2.Merged, options: Mapping[str, str]) -> str:
     def add(text: str) -> None:
         h.update(text.encode() + b"\0")
 
-    add(repr((program.name, program.precision.value, program.order.value, sorted(options.items()))))
-    for template in program.templates:
-        add(f"{template.digest} {template.name} {_place(template)}")
+    add(text_digest(program, options))
     for rows in program.tables:
         for formal, names in rows.arrays.items():
             add(formal + "=" + "\n".join(names))

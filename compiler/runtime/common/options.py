@@ -90,6 +90,8 @@ class Options:
     portable: Annotated[bool, Option("Code that runs on other machines of this kind, too.", flag)] = False
     verify: Annotated[bool, Option("Check every level of the IR after each pass.", flag)] = False
     build_dir: Annotated[Path, Option("Where build folders are made.", path_of)] = Path("build")
+    keep_build: bool = True
+    """Whether a run makes a build folder; trials of sweeps, and models in Python that name none, compile without."""
     runs_dir: Annotated[Path, Option("Where run directories are made.", path_of)] = Path("runs")
     out: Annotated[Path | None, Option("The run directory itself.", path_or_none)] = None
     resume: Annotated[Path | None, _RESUME] = None

@@ -84,8 +84,8 @@ class Stepper:
         prepared = prepare_to_run(self._path, options, Times())
         if prepared.model.simulate is None:
             raise refused("the model has no `simulate`: there is nothing to step", "`fit` trains a network")
-        built = build_prepared(prepared, options, Times())
-        return prepared, prepared.backend.load(built.artifact, prepared.lowered.merged, prepared.seed)
+        artifact = build_prepared(prepared, options, Times())
+        return prepared, prepared.backend.load(artifact, prepared.lowered.merged, prepared.seed)
 
     def _load(self, prepared: Prepared, instance: Instance) -> None:
         assert prepared.model.simulate is not None
