@@ -11,7 +11,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
+
+import numpy as np
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
@@ -20,6 +22,7 @@ from compiler.core.errors import RunError
 
 COLORS: Final = ("#3465a4", "#cc3b3b", "#3c8d40", "#b8860b", "#75507b", "#2e8b8b", "#8b5a2b", "#555753")
 UM_PER_INCH: Final = 25400.0
+DPI: Final = 150
 DRAWING: Final = threading.Lock()
 """Held while one thread draws: matplotlib has one style for the process."""
 
@@ -101,10 +104,33 @@ def save_figure(figure: Any, path: Path, what: str = "a plot") -> None:
     dated = {"svg": "Date", "pdf": "CreationDate"}
     metadata = {dated[suffix]: None} if suffix in dated else None
     dpi = matplotlib.rcParams["savefig.dpi"]
-    options: Any = {"pil_kwargs": {"compress_level": 3}} if suffix == "png" else {}  # a third of the time of level 6
+    _lay_out(figure, DPI if dpi == "figure" else dpi)
     with new_file(path, what) as stream:
-        figure.savefig(stream, format=suffix, dpi=150 if dpi == "figure" else dpi, metadata=metadata, **options)
-    figure.set_layout_engine("none")  # the next file has the same layout, half of whose time is finding it
+        if suffix == "png":
+            _write_png(figure, stream)
+        else:
+            figure.savefig(stream, format=suffix, dpi=figure.dpi, metadata=metadata)
+
+
+def _lay_out(figure: Any, dpi: float) -> None:
+    """Find the layout of a figure, once for all of its files: it takes as long as drawing one, and a figure that has
+    an engine for it is drawn once more for each file."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        figure.dpi = dpi
+        engine.execute(figure)
+        figure.set_layout_engine(None)
+
+
+def _write_png(figure: Any, stream: IO[bytes]) -> None:
+    """An image without transparency, which takes a third less time than with it; level 3 a third of the time of 6."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    pixels.save(stream, format="png", compress_level=3, dpi=(figure.dpi, figure.dpi))
 
 
 def labelled(name: str, unit: str) -> str:
