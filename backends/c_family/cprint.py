@@ -21,7 +21,7 @@ import numpy as np
 import compiler.expr.ast as ast
 import compiler.ir.level2.program as l2
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.functions import CONSTANTS
+from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.ir.space import DType
 
 Scalar = DType | Literal["bool"]
@@ -159,11 +159,6 @@ def _number(t: Scalar) -> Scalar:
     return DType.I32 if t in ("bool", DType.U8) else t
 
 
-_REAL_NAMES: Final = """
-    exp log log10 log2 expm1 log1p exprel sqrt sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid softplus
-    erf"""
-_REAL_FUNCTIONS: Final = frozenset(_REAL_NAMES.split())
-_KEEPS_INTEGERS: Final = frozenset({"abs", "sign", "floor", "ceil", "round", "relu", "clip", "min", "max"})
 _RANDOM: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4}
 _MOST_FACTORS: Final = 8  # the largest integer power that is expanded into products
 
@@ -200,9 +195,10 @@ def type_of(e: ast.Expr, scope: Scope, real: DType) -> Scalar:
 def _type_of_call(func: str, args: list[Scalar], real: DType, span: Span) -> Scalar:
     if func == "where":
         return join(args[1], args[2])
-    if func in _REAL_FUNCTIONS:
+    machine = FUNCTIONS[func].machine if func in FUNCTIONS else "own"
+    if machine == "real":
         return DType.F64 if DType.F64 in args else real
-    if func in _KEEPS_INTEGERS:
+    if machine in ("same", "whole"):
         both = _number(args[0])
         for t in args[1:]:
             both = join(both, _number(t))
@@ -428,7 +424,7 @@ class Printer:
         if func == "heaviside":
             own = type_of(args[0], scope, real)
             return f"({self._inside(self._as(args[0], scope, own), _SUM)} >= {literal(0, own)})"
-        if func in ("floor", "ceil", "round") and not is_real(t):
+        if FUNCTIONS[func].machine == "whole" and not is_real(t):
             return f"({self._as(args[0], scope, t)[0]})"
         t = DType.I64 if t in (DType.U32, DType.U64) else t
         return self.call(func, t, *(self._as(a, scope, t)[0] for a in args))

@@ -19,6 +19,7 @@ import numpy as np
 from backends.reference import philox
 from backends.reference.elementary import FUNCTIONS, maximum, minimum
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
+from compiler.expr.functions import FUNCTIONS as KNOWN
 
 Value = Any
 """A numpy array or scalar (float32, float64, int64 or bool), or a Python number: a literal without
@@ -27,33 +28,6 @@ a type yet."""
 Read = Callable[[str], Value]
 
 _LARGEST_PRODUCT: Final = 8  # x ** k up to this k is expanded into products
-_REAL_FUNCTIONS: Final = frozenset(
-    [
-        "exp",
-        "log",
-        "log10",
-        "log2",
-        "expm1",
-        "log1p",
-        "exprel",
-        "sqrt",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "atan2",
-        "sinh",
-        "cosh",
-        "tanh",
-        "sigmoid",
-        "softplus",
-        "erf",
-    ]
-)
-_KEEPS_INTEGERS: Final = frozenset({"abs", "sign", "floor", "ceil", "round", "clip"})
-_WHOLE_ALREADY: Final = frozenset({"floor", "ceil", "round"})
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
     {
         "<": np.less,
@@ -201,13 +175,14 @@ class Evaluator:
             return cast(args[0], _INT)
         if func == "float":
             return cast(args[0], self.real if both == _INT else both)
-        if func in _WHOLE_ALREADY and both == _INT:
+        known = KNOWN.get(func)
+        if known is None or known.machine == "own":
+            raise TypeError(f"a kernel cannot call `{func}`")
+        if known.machine == "whole" and both == _INT:
             return cast(args[0], both)
-        if func in _REAL_FUNCTIONS or func in _KEEPS_INTEGERS:
-            if both == _INT and func in _REAL_FUNCTIONS:
-                both = self.real
-            return FUNCTIONS[func](*(cast(x, both) for x in args))
-        raise TypeError(f"a kernel cannot call `{func}`")
+        if known.machine == "real" and both == _INT:
+            both = self.real
+        return FUNCTIONS[func](*(cast(x, both) for x in args))
 
     def draw(self, func: str, args: list[Value]) -> Any:
         """A random call: key column, integer index, number of the draw (and, for poisson, the

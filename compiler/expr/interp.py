@@ -211,8 +211,9 @@ class _Evaluator:
             return x if x.dtype.kind in "iu" else np.trunc(self.real(x)).astype(np.int64)
         if func == "clip":
             return self.on_arrays("min", [self.on_arrays("max", values[:2]), values[2]])
-        if func in _KEEPS_INTEGERS and values[0].dtype.kind in "iu":
-            return _ARRAY_INTEGER[func](values[0])
+        machine = FUNCTIONS[func].machine
+        if machine in ("same", "whole") and values[0].dtype.kind in "iu":
+            return values[0] if machine == "whole" else _ARRAY[func](values[0])
         return _ARRAY[func](*(self.floating(v) for v in values))
 
 
@@ -332,17 +333,6 @@ def _softplus_array(x: Any) -> Any:
     return np.maximum(x, x.dtype.type(0)) + np.log1p(np.exp(-np.abs(x)))
 
 
-_KEEPS_INTEGERS: Final = frozenset({"abs", "sign", "floor", "ceil", "round", "relu"})
-_ARRAY_INTEGER: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
-    {
-        "abs": np.abs,
-        "sign": np.sign,
-        "floor": lambda x: x,
-        "ceil": lambda x: x,
-        "round": lambda x: x,
-        "relu": lambda x: np.maximum(x, 0),
-    }
-)
 _ARRAY: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {name: getattr(np, name) for name in _SAME_IN_NUMPY}
     | {

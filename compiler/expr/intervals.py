@@ -13,24 +13,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
-from compiler.expr.functions import CONSTANTS
+from compiler.expr.functions import CONSTANTS, FUNCTIONS
 
 Interval = tuple[float, float]
 Env = Mapping[str, Interval]
 
 ANY: Final[Interval] = (-math.inf, math.inf)
-_INSIDE: Final[Mapping[str, Interval]] = {
-    "sigmoid": (0.0, 1.0),
-    "tanh": (-1.0, 1.0),
-    "sin": (-1.0, 1.0),
-    "cos": (-1.0, 1.0),
-    "erf": (-1.0, 1.0),
-    "sign": (-1.0, 1.0),
-    "heaviside": (0.0, 1.0),
-    "random": (0.0, 1.0),
-    "normal": (-10.0, 10.0),
-    "exponential": (0.0, 40.0),
-}
 
 
 def hull(items: Iterable[Interval]) -> Interval:
@@ -88,8 +76,9 @@ def _binary(op: str, a: Interval, b: Interval, right: Expr) -> Interval:
 
 
 def _call(func: str, args: list[Interval]) -> Interval:
-    if func in _INSIDE:
-        return _INSIDE[func]
+    known = FUNCTIONS.get(func)
+    if known is not None and known.bounds is not None:
+        return known.bounds
     match func, args:
         case "clip", [_, low, high]:
             return low[0], high[1]
