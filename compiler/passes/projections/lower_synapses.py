@@ -12,7 +12,6 @@ Does not: lower static synapses (lower_static).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,6 +28,7 @@ from compiler.passes.model.synapse_names import Flat, flatten
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.passes.projections import synapse_schedule as stage
+from compiler.passes.projections.synapse_arrays import shortest
 from compiler.passes.projections.synapse_rewire import rewire
 from compiler.passes.projections.synapse_rows import (
     SLOTS,
@@ -341,14 +341,7 @@ def _delay(s: Synapses, end: str) -> int:
 def ages(projection: l0.Projection, member: l0.Member) -> range:
     """The delays in steps that synapses of one projection can have. Raises ModelError E0802 when they are too many."""
     assert member.delays is not None
-    if isinstance(member.delays, l0.Listed):
-        low = min(member.delays.values, default=0.0)
-    elif isinstance(member.delays, l0.Placed):
-        low = member.delays.low
-    else:
-        given = dict(member.delays.args)
-        low = given.get("low", given.get("min", 0.0))
-    found = range(max(0, math.floor(low)), member.delay + 1)
+    found = range(shortest(member.delays), member.delay + 1)
     if len(found) > MOST_AGES:
         assert projection.synapse is not None
         what = f"its synapse `{projection.synapse.name}` runs statements when spikes arrive"

@@ -15,7 +15,7 @@ from compiler.core.names import free_name
 from compiler.expr.ast import Call, Expr, Ref, refs, substitute
 from compiler.ir.space import DType, Role
 from compiler.passes.model.free_names import PROPAGATION
-from compiler.passes.relations.relations import Link, LoweredRelation, relation_of
+from compiler.passes.relations.relations import Link, LoweredRelation
 
 
 def placed(value: l0.Placed, taken: frozenset[str]) -> tuple[Expr, dict[str, float | int]]:
@@ -43,27 +43,26 @@ def scalars(columns: dict[str, float | int], real: DType) -> tuple[l2.ScalarForm
 def fill_placed(
     link: Link, array: str, value: l0.Placed, found: LoweredRelation, unit: str, whole: DType | None
 ) -> str:
-    """The array with one element per synapse, filled in the init phase; returns its name. With `whole` the elements are
-    integers of that type, rounded to nearest."""
+    """The array with one element per synapse, filled in the init phase; returns its name. `found`: by the sources. With
+    `whole` the elements are integers of that type, rounded to nearest."""
     builder, real, extent = link.builder, link.builder.precision, found.extent
     shape, size_from = ((-1,), extent.array) if isinstance(extent, l2.SizeOf) else ((extent,), None)
     builder.array(l2.Array(array, whole or real, shape, Role.SYNAPSE, None, size_from, unit, value.span))
-    by_source = relation_of(link)
-    theirs = frozenset(f.name for f in by_source.formals)
+    theirs = frozenset(f.name for f in found.formals)
     target = free_name("value", theirs)
     e, numbers = placed(value, theirs | {target})
     if whole is not None:
         e = Call("int", (Call("round", (e,)),))
-    columns: dict[str, l2.ColumnValue] = {**by_source.columns, **numbers, "n_pre": link.pre.size}
+    columns: dict[str, l2.ColumnValue] = {**found.columns, **numbers, "n_pre": link.pre.size}
     formals: tuple[l2.Formal, ...] = (
-        *by_source.formals,
+        *found.formals,
         l2.ArrayFormal(target, whole or real, l2.Mode.WRITE, l2.At("syn")),
         *scalars(numbers, real),
         *(() if "n_pre" in theirs else (l2.ScalarFormal("n_pre", DType.I64),)),
     )
-    body = l2.Propagate(l2.Every("n_pre"), by_source.relation, (l2.Assign(target, e, value.span),))
+    body = l2.Propagate(l2.Every("n_pre"), found.relation, (l2.Assign(target, e, value.span),))
     key = builder.key(("placed", formals, body))
-    arrays, title = {**by_source.arrays, target: array}, f"{array}: initial value (by place)"
+    arrays, title = {**found.arrays, target: array}, f"{array}: initial value (by place)"
     row = builder.row(key, title, l2.Kind.PROPAGATE, formals, body, arrays, columns, link.stored, value.span)
     builder.launch("init", key, row, row + 1)
     return array

@@ -70,18 +70,20 @@ def delays_of(link: Link, found: LoweredRelation) -> str:
     delays = link.member.delays
     assert delays is not None
     name = per_synapse(link, "delay", delays, found, whole=DType.U8 if link.member.delay < 256 else DType.I32)
-    link.builder.arrays[name] = replace(link.builder.arrays[name], least=_shortest(delays))
+    link.builder.arrays[name] = replace(link.builder.arrays[name], least=shortest(delays))
     return name
 
 
-def _shortest(delays: l0.Distribution | l0.Listed | l0.Placed) -> int:
-    """Lower bound on the delays in integer steps, rounded to nearest as they are."""
+def shortest(delays: l0.Distribution | l0.Listed | l0.Placed) -> int:
+    """Lower bound on the delays in integer steps, rounded to nearest as they are, halves to the even one, in either
+    precision."""
     if isinstance(delays, l0.Placed):
-        return int(delays.low)  # one less than the nearest where that is above
+        return max(0, int(delays.low))  # one less than the nearest where that is above: it may be a difference
     if isinstance(delays, l0.Listed):
-        return int(min(delays.values, default=0.0))
-    given = dict(delays.args)
-    return int(given.get("low" if delays.kind == "uniform" else "min", 0.0) + 0.5)
+        low = min(delays.values, default=0.0)
+    else:
+        low = dict(delays.args).get("low" if delays.kind == "uniform" else "min", 0.0)
+    return max(0, min(round(low), round(float(np.float32(low)))))
 
 
 def from_formula(
