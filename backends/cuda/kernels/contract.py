@@ -18,6 +18,7 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, scaled
 from backends.c_family.cprint import Line, PrintError, Symbol
 from backends.cuda.kernels import direct
+from backends.cuda.kernels.direct import access_of
 from backends.cuda.kernels.kernel import BLOCK, Function, with_end
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.skeletons import render
@@ -37,15 +38,9 @@ def strategies() -> frozenset[str]:
     return PRODUCTS | direct.STRATEGIES
 
 
-def _access(template: l2.Template, formal: str) -> l2.Strided:
-    access = next(f.access for f in template.formals if f.name == formal and isinstance(f, l2.ArrayFormal))
-    assert isinstance(access, l2.Strided)
-    return access
-
-
 def sides_of(template: l2.Template, nest: l2.Nest) -> Sides:
     """Which dims of a product are batch, M, N and K."""
-    used = [frozenset(d for a in _access(template, x).axes for d, _ in a.terms) for x in ("x0", "x1")]
+    used = [frozenset(d for a in access_of(template, x).axes for d, _ in a.terms) for x in ("x0", "x1")]
     par, red = (tuple(d.name for d in nest.dims if (d.kind is l2.DimKind.RED) == summed) for summed in (False, True))
     found = sides(par, red, (used[0], used[1]))
     if found is None:
@@ -63,7 +58,7 @@ def _guarded(access: l2.Strided) -> list[l2.Axis]:
 def _guards(template: l2.Template, contract: l2.Contract) -> tuple[int, int]:
     """Numbers of guarded indices of the row operand and of the column operand."""
     rows = sides_of(template, contract.nest).rows
-    first, second = (len(_guarded(_access(template, f"x{x}"))) for x in (rows, 1 - rows))
+    first, second = (len(_guarded(access_of(template, f"x{x}"))) for x in (rows, 1 - rows))
     return first, second
 
 
@@ -228,7 +223,7 @@ class _Printer:
         self.sides = sides_of(k.template, contract.nest)
 
     def _access(self, formal: str) -> l2.Strided:
-        return _access(self.k.template, formal)
+        return access_of(self.k.template, formal)
 
     def _number(self, value: int | str) -> str:
         return str(value) if isinstance(value, int) else self.k.scope[value].text

@@ -56,7 +56,8 @@ class Roles:
     col: Line2
 
 
-def _access(template: l2.Template, formal: str) -> l2.Strided:
+def access_of(template: l2.Template, formal: str) -> l2.Strided:
+    """How a nest walks through an operand."""
     access = next(f.access for f in template.formals if f.name == formal and isinstance(f, l2.ArrayFormal))
     assert isinstance(access, l2.Strided)
     return access
@@ -67,7 +68,7 @@ def roles(template: l2.Template, contract: l2.Contract) -> Roles:
     image, other = (f"x{dict(contract.literals)['image']}", f"x{1 - dict(contract.literals)['image']}")
     kinds = {d.name: d.kind for d in contract.nest.dims}
     forward = contract.strategy == direct_conv.NAME
-    windowed = [a for a in _access(template, image).axes if len(a.terms) == 2]
+    windowed = [a for a in access_of(template, image).axes if len(a.terms) == 2]
     if len(windowed) != 2:
         raise PrintError("the image has not two windowed axes", template.span)
     lines = []
@@ -77,8 +78,8 @@ def roles(template: l2.Template, contract: l2.Contract) -> Roles:
             (d1, c1), (d2, c2) = (d2, c2), (d1, c1)
         lines.append(Line2(d1, d2, c1, c2, axis))
     row, col = lines
-    plain = [d for a in _access(template, image).axes if len(a.terms) == 1 for d, _ in a.terms]
-    others = {d for a in _access(template, other).axes for d, _ in a.terms}
+    plain = [d for a in access_of(template, image).axes if len(a.terms) == 1 for d, _ in a.terms]
+    others = {d for a in access_of(template, other).axes for d, _ in a.terms}
     c = next(d for d in plain if (kinds[d] is l2.DimKind.RED) == forward)
     n = next(d for d in plain if d != c)
     o = next(d for d in others if d not in {n, c, row.out, row.window, col.out, col.window})
@@ -114,7 +115,7 @@ class _Printer:
         return f"({self.k.extent(self.dims[x.window].extent)} - 1)"
 
     def _stride(self, formal: str, dim: str) -> str:
-        return next(self._number(a.stride) for a in _access(self.k.template, formal).axes if a.terms == ((dim, 1),))
+        return next(self._number(a.stride) for a in access_of(self.k.template, formal).axes if a.terms == ((dim, 1),))
 
     def _seen(self, x: Line2) -> str:
         """The extent of the image along an axis."""

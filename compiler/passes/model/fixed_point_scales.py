@@ -28,45 +28,38 @@ GROWTH: Final = 2.0**4
 
 
 def largest_weight(value: l0.Value) -> float:
-    """A bound on |weight| for the choice of fixed-point quanta (normal: ten standard deviations)."""
-    match value:
-        case l0.Const(number):
-            return abs(float(number))
-        case l0.Distribution(kind, args):
-            given = dict(args)
-            if kind == "uniform":
-                return max(abs(given["low"]), abs(given["high"]))
-            if kind == "exponential":
-                return 40 * abs(given["mean"])
-            if kind == "lognormal":
-                return math.exp(given["mean"] + 10 * given["std"])
-            return abs(given["mean"]) + 10 * given["std"]
-        case l0.Listed(values):
-            return max((abs(v) for v in values), default=0.0)
-        case l0.Placed(low=low, high=high):
-            return max(abs(low), abs(high))
-        case l0.FromFile():
-            return float(np.abs(read_file(value)).max(initial=0.0))
-        case _:
-            raise AssertionError(value)
+    """A bound on |weight| for the choice of fixed-point quanta."""
+    return max(abs(end) for end in _interval(value, {}))
 
 
 def _interval(value: l0.Value, params: Mapping[str, Interval]) -> Interval:
-    """The interval of an initial value."""
+    """The interval of a weight or an initial value (normal: ten standard deviations)."""
     match value:
         case l0.Const(number):
             return float(number), float(number)
         case l0.Distribution("uniform", args):
             return dict(args)["low"], dict(args)["high"]
+        case l0.Distribution(kind, args):
+            most = _largest_draw(kind, dict(args))
         case l0.Formula(e):
             return interval(e, params)
-        case l0.Listed(values) if values:
-            return min(values), max(values)
+        case l0.Listed(values):
+            return min(values, default=0.0), max(values, default=0.0)
         case l0.Placed(low=low, high=high):
             return low, high
+        case l0.FromFile():
+            most = float(np.abs(read_file(value)).max(initial=0.0))
         case _:
-            most = largest_weight(value)
-            return -most, most
+            raise AssertionError(value)
+    return -most, most
+
+
+def _largest_draw(kind: str, given: Mapping[str, float]) -> float:
+    if kind == "exponential":
+        return 40 * abs(given["mean"])
+    if kind == "lognormal":
+        return math.exp(given["mean"] + 10 * given["std"])
+    return abs(given["mean"]) + 10 * given["std"]
 
 
 def _sent(projection: l0.Projection, member: l0.Member) -> dict[tuple[str, str], float]:
