@@ -302,3 +302,17 @@ def test_pooled_inhibition_is_sparse(tmp_path: Path, root: Path) -> None:
         assert np.allclose(pools["g_inh"][k], 1.8 * (pools["ffi"][k] + feedback), rtol=1e-4, atol=1e-5)
     free = simulate(model, tmp_path, settings={"layer_size": "200", "gi": "0"})
     assert len(free.spikes["layer"]) > 4 * len(result.spikes["layer"]) > 400
+
+
+@both
+def test_pools_without_reductions(tmp_path: Path, target: str) -> None:
+    cell = """\
+    params: {g: 2}
+    state: {v: 0}
+    pool: {state: {k: 1, n: 0}, update: [n = n + k], on: {trial.start: [k = k + g]}}
+    update: [v = v + pool.n]
+"""
+    phases = "phases: {trial: {every: 2 ms, events: {start: 0 ms}}}\n"
+    found = simulate(phases + text(cell, "  a: {neuron: cell, size: 4, pools: 2}", "v", "a"), tmp_path, target)
+    k = 3 + 2 * (np.arange(STEPS) // 2)
+    np.testing.assert_allclose(found.traces["a", "v"], np.cumsum(np.cumsum(k))[:, None] + np.zeros(4))

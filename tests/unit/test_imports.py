@@ -197,3 +197,20 @@ simulate: {dt: 1 ms, duration: 50 ms}
     assert [[s.target for s in p.update] for p in neuron.pools] == [["pool.g"]]
     assert [s.target for s in neuron.spike.reset] == ["v", "k"]
     assert [[s.target for s in h.actions] for h in neuron.on] == [["k", "v"]]
+
+
+def test_parts_may_leave_nothing_of_an_event(tmp_path: Path) -> None:
+    text = """language: 1
+neurons:
+  base:
+    state: {v: 0, k: 0}
+    update: [v = v + 0.1]
+    spike: {when: v > 1, reset: [v = 0]}
+    on: {trial.start: [{count: [k = k + 1]}, {more: []}], trial.end: [v = 0]}
+  still: {use: base, on: {trial.start: {count: []}}}
+populations: {a: {neuron: still, size: 3}}
+phases: {trial: {every: 10 ms, events: {start: 0 ms, end: 10 ms}}}
+simulate: {dt: 1 ms, duration: 50 ms}
+"""
+    neuron = load_model(written(tmp_path / "m.yaml", text)).populations[0].neuron
+    assert [(h.event, [s.target for s in h.actions]) for h in neuron.on] == [("end", ["v"])]

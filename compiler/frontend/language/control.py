@@ -66,7 +66,6 @@ _REDUCE = Field(
     MapOf("reduction", Expression("mean(ge)"), key_example="ge_mean", low=1, example="{ge_mean: mean(ge)}"),
     "What is computed over the neurons, by name: `sum`, `mean`, `min` or `max` of an expression, or `argmax` of a "
     "variable (the index of the first neuron where it is largest). In order; each may read those before it.",
-    required=True,
     example="reduce: {ge_mean: mean(ge), ge_max: max(ge)}",
 )
 

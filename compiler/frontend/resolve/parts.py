@@ -62,10 +62,16 @@ def flattened(block: Mapping, sink: Sink) -> Mapping:
 
 
 def _handlers(block: Mapping, sink: Sink) -> Mapping:
-    """Statement lists by event, or blocks with such lists."""
+    """Statement lists by event, or blocks with such lists; without lists all of whose parts are empty."""
     new = [Entry(e.key, _handler(e, sink)) for e in block.entries]
-    same = all(a.value is b.value for a, b in zip(new, block.entries, strict=True))
-    return block if same else with_entries(block, new)
+    if all(a.value is b.value for a, b in zip(new, block.entries, strict=True)):
+        return block
+    emptied = [_is_empty(a.value) and a.value is not b.value for a, b in zip(new, block.entries, strict=True)]
+    return with_entries(block, [e for e, gone in zip(new, emptied, strict=True) if not gone])
+
+
+def _is_empty(value: Node) -> bool:
+    return isinstance(value, Sequence) and not value.items
 
 
 def _handler(entry: Entry, sink: Sink) -> Node:
