@@ -98,6 +98,10 @@ bench-build: $(RUN_STAMP) ## Build cuba, and a ring of 10 and of 10,000 populati
 bench-stepping: $(RUN_STAMP) ## Simulate in 1,000 pieces from Python, and in one
 	$(BIN)/python benchmarks/bench_stepping.py $(ARGS)
 
+.PHONY: bench-axon
+bench-axon: $(RUN_STAMP) ## Learn ra25 over ten seeds, and time bench_lvis
+	$(BIN)/python benchmarks/bench_axon.py $(ARGS)
+
 .PHONY: bench-lsp
 bench-lsp: $(DEV_STAMP) ## Type in an editor: from a change to its diagnostics
 	$(BIN)/python -m benchmarks.bench_lsp $(ARGS)

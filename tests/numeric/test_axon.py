@@ -8,6 +8,11 @@ import numpy as np
 import pytest
 
 import netloom
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit
+from backends.cuda.run.backend import CudaBackend
+from compiler.frontend.load import load_model
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.axon import (
     ACTIVITY,
     INHIBITED,
@@ -173,3 +178,9 @@ def test_ra25(root: Path) -> None:
     model = netloom.load(root / "models" / "axon" / "ra25.yaml")
     epochs = [len(model.run(seed=seed).table("learning")["trial"]) for seed in range(1, 11)]
     assert np.median(epochs) <= 40, epochs
+
+
+@pytest.mark.nvrtc
+def test_cuda_text_compiles(root: Path) -> None:
+    model = load_model(root / "models" / "axon" / "ra25.yaml", {})
+    compile_text(emit(lower(model, CudaBackend().capabilities, True).merged), "ra25", False, "sm_90")

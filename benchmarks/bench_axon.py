@@ -1,0 +1,58 @@
+"""Axon's models on one thread: epochs and CPU seconds an epoch of ra25 over seeds, CPU seconds a trial of bench_lvis.
+
+python benchmarks/bench_axon.py [--seeds 10] [--trials 5]
+
+A trial of bench_lvis is 200 cycles of 47,204 neurons and what 32,448,512 synapses learn at its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import netloom
+
+MODELS = Path(__file__).resolve().parents[1] / "models" / "axon"
+
+
+def associator(seeds: int) -> None:
+    model = netloom.load(MODELS / "ra25.yaml")
+    model.run(duration="1 ms")  # compiles
+    epochs, seconds = [], 0.0
+    for seed in range(1, seeds + 1):
+        s = model.simulation(seed=seed)
+        begin = time.process_time()
+        s.run("500 s")
+        seconds += time.process_time() - begin
+        epochs.append(len(s.table("learning")["trial"]))
+    print(f"ra25: {epochs} epochs, median {statistics.median(epochs)}; {seconds / sum(epochs):.4f} CPU s an epoch")
+
+
+def vision(trials: int) -> None:
+    s = netloom.load(MODELS / "bench_lvis.yaml").simulation()
+    s.run("200 ms")
+    cycles, learning = [], []
+    for _ in range(trials):
+        begin = time.process_time()
+        s.run("199 ms")
+        between = time.process_time()
+        s.run("1 ms")
+        cycles.append(between - begin)
+        learning.append(time.process_time() - between)
+    a, b = statistics.median(cycles), statistics.median(learning)
+    print(f"bench_lvis: {a:.3f} CPU s for 199 cycles, {b:.3f} for the last one with learning, {a + b:.3f} a trial")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--trials", type=int, default=5)
+    given = parser.parse_args()
+    associator(given.seeds)
+    vision(given.trials)
+
+
+if __name__ == "__main__":
+    main()
