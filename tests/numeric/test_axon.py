@@ -180,6 +180,18 @@ def test_ra25(root: Path) -> None:
     assert np.median(epochs) <= 40, epochs
 
 
+@pytest.mark.slow
+def test_bench_lvis_has_the_sizes_of_axons(root: Path) -> None:
+    """One of its four pathways: 11,776 of 47,104 neurons beside the output layer, 8,112,128 of 32,448,512 synapses."""
+    s = netloom.load(root / "models" / "axon" / "bench_lvis.yaml", set={"pathways": 1}).simulation()
+    s.run(steps=1)
+    assert sum(len(s[n].vm) for n in s) == 11776 + 100
+    names = ("V1_V2", "V2_V4", "V4_V2", "V1_V4", "V4_TE", "TE_V4", "TE_Output", "Output_TE")
+    assert sum(len(s.projections[f"{n}_0"].source) for n in names) == 8112128
+    windows = np.bincount(s.projections["V1_V2_0"].target)
+    assert windows.min() == windows.max() == 400
+
+
 @pytest.mark.nvrtc
 def test_cuda_text_compiles(root: Path) -> None:
     model = load_model(root / "models" / "axon" / "ra25.yaml", {})
