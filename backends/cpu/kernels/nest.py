@@ -37,6 +37,7 @@ from compiler.ir.space import DType
 
 KEEP = Line("#pragma GCC unroll 1")  # gcc unrolls short loops before it vectorises
 PARTS = 32  # partial accumulators of a contiguous sum: two 64-byte vectors of float
+WIDE = 24  # arrays of a map from which on events are flagged in integers of the size of its values
 IDENTITY = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 
 
@@ -234,7 +235,9 @@ class NestPrinter:
     # --------------------------------------------------------------------------------------- events
 
     def _emitting(self, emits: Sequence[l2.Emit]) -> list[Line]:
-        """A flat map in chunks: vector code writes a byte per element, a scan appends the indices."""
+        """A flat map in chunks: vector code writes a byte per element, a scan appends the indices. Where there are many
+        values, it writes flags of their size first: with bytes beside them gcc vectorises by 64 elements, whose values
+        do not fit into registers."""
         n = self.nest
         if len(self.loops) != 1 or self.loops[0].kind is not l2.DimKind.PAR or n.combine:
             raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
@@ -246,10 +249,13 @@ class NestPrinter:
         self.scope |= draws.scope
         emits = [s for s in n.prologue if isinstance(s, l2.Emit)]
         flags = {id(s): namer.fresh("fired") for s in emits}
+        wide = {k: namer.fresh("flags") for k in flags} if len(self.elements) >= WIDE else {}
         counts = {id(s): namer.fresh("events") for s in emits}
 
         def flag(s: l2.Emit, scope: Scope) -> list[Line]:
             test = self.k.printer.test(s.when, scope)
+            if wide:
+                return [Line(f"{wide[id(s)]}[{v} - {base}] = {test};", span=s.span)]
             return [Line(f"{flags[id(s)]}[{v} - {base}] = (nl_u8)({test});", span=s.span)]
 
         body = Body(self.k.printer, dict(self.scope), self.elements, namer, flag)
@@ -267,6 +273,11 @@ class NestPrinter:
                 Line(f"nl_u8 {fired}[NL_CHUNK] __attribute__((aligned(64)));"),
                 Line(f"nl_i32 {events} = 0;"),
             ]
+            if wide:
+                held, j = wide[id(s)], namer.fresh("j")
+                head.append(Line(f"nl_i32 {held}[NL_CHUNK] __attribute__((aligned(64)));"))
+                loop = f"for (nl_i64 {j} = 0; {j} < {end} - {base}; {j}++)"
+                tail.append(Line(f"{loop} {fired}[{j}] = (nl_u8){held}[{j}];", 1))
             place = f"{listed} + {slot} * {_atom(extent)}"
             tail.append(Line(f"{events} = nl_append({place}, {events}, {fired}, {base}, {end});", 1))
             last.append(Line(f"{self.k.pointers[s.count]}[{slot}] = {events};"))
