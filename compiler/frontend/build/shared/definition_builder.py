@@ -31,6 +31,7 @@ from compiler.frontend.build.shared.scope import (
     Wanted,
     check_expression,
     check_tree,
+    is_taken,
     no_value_yet,
     read_statement,
     unsure_of,
@@ -292,7 +293,7 @@ def build_update(
             continue
         target, at = statement.target, statement.target_span
         known = target in states or target in d.locals
-        if not known and (target in d.places or target in scope.kinds or "." in target or target in TIMES):
+        if not known and (target in d.places or is_taken(scope, target, node) or "." in target or target in TIMES):
             not_assignable(d, target, at, scope)
             continue
         if not known and statement.op != "=":

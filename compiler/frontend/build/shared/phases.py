@@ -18,7 +18,7 @@ from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import TIMES, Draft, Locals, assigned, wanted_of, with_local
 from compiler.frontend.build.shared.readers import in_steps, members
-from compiler.frontend.build.shared.scope import Scope, no_value_yet, read_statement, unsure_of
+from compiler.frontend.build.shared.scope import Scope, is_taken, no_value_yet, read_statement, unsure_of
 from compiler.frontend.build.shared.values import Context, Step, entries_of, listed, shown
 from compiler.frontend.language.control import PHASES
 from compiler.frontend.schema.wording import allowed
@@ -120,7 +120,7 @@ def build_actions(
             continue
         target, at = statement.target, statement.target_span
         known = target in targets or target in found_locals
-        if not known and (target in scope.kinds or "." in target or target in TIMES):
+        if not known and (is_taken(scope, target, node) or "." in target or target in TIMES):
             place = scope.places.get(target)
             related = () if place is None else (Related("declared here", place),)
             near = did_you_mean(target, targets)

@@ -87,6 +87,13 @@ class Scope:
         )
 
 
+def is_taken(scope: Scope, name: str, node: Node) -> bool:
+    """Whether a name at `node` has a meaning: one that is declared in another file than `node` may be used for a local,
+    as definitions do not know the parameters of the models that use them."""
+    place = scope.places.get(name)
+    return name in scope.kinds and (place is None or place.file.path == node.span.file.path)
+
+
 def with_value(scope: Scope, name: str, found: Checked | None, at: Span) -> Scope:
     """`scope` with a name bound to the value `found`; None: the value has an error."""
     if found is None:

@@ -12,8 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import compiler.ir.level0.model as l0
+from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Num, Ref, refs, substitute
+from compiler.expr.inline import reads_through
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import (
     Draft,
@@ -84,6 +86,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
         dynamics = build_dynamics(d, pools.extended(noisy))
     spike = _spike(d, inner, lets, update)
     on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {})
+    _check_emptied(d, inputs, lets, on)
     method = noise_method(d, dynamics, lets, noise, l0.Method(Reader(NEURON, node, c).word("method")))
     explain_absent(d, before)
     explain_undeclared(d, before)
@@ -114,6 +117,24 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
         if source == "equations":
             note_unread(d, params, "neuron")
     return _built(d, definition, source, at, pools)
+
+
+def _check_emptied(
+    d: Draft, inputs: tuple[l0.InputDecl, ...], lets: tuple[l0.Set, ...], on: tuple[l0.Handler, ...]
+) -> None:
+    """E0802 where an event after a step reads an input without decay: it is empty then."""
+    held = {i.name for i in inputs if i.decay is None}
+    known = [(let.target, let.value) for let in lets]
+    at = {(p.name, event): steps for p in d.c.phases for event, steps in p.events}
+    for handler in on:
+        given: set[str] = set()
+        for action in handler.actions if at[handler.phase, handler.event] > 0 else ():
+            read = sorted(reads_through(action.value, known) & held - given)
+            if read:
+                message = f"`{read[0]}` is empty at `{handler.phase}.{handler.event}`: it has no `decay` and has acted"
+                help = f"keep it in a state: `update: [last = {read[0]}]`"
+                d.c.sink.error("E0802", message, action.span, help, (Related("declared here", d.places[read[0]]),))
+            given.add(action.target)
 
 
 def _built(d: Draft, definition: l0.NeuronDef | None, source: str, at: Span, pools: Pools) -> BuiltNeuron:
@@ -245,7 +266,9 @@ def _only_source(d: Draft, source: str) -> None:
 def finished(d: Draft, n: l0.NeuronDef) -> l0.NeuronDef:
     """`n` with the model parameters that it reads; Booleans among them are numbers at run time, so `flag` is read as
     `flag != 0`."""
-    own = d.places.keys() | d.locals.keys()
+    handlers = (*n.on, *(h for pool in n.pools for h in pool.on))
+    own = d.places.keys() | d.locals.keys() | {a.target for h in handlers for a in h.actions}
+    own |= {s.target for pool in n.pools for s in pool.update}
     numbers = d.c.names.numbers
     model_params = tuple(p for p in numbers if p in d.read and p not in own)
     flags: dict[str, Expr] = {p: Ref(p).ne(0.0) for p in model_params if isinstance(numbers[p], bool)}

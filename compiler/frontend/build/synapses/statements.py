@@ -30,6 +30,7 @@ from compiler.frontend.build.shared.scope import (
     Scope,
     Wanted,
     check_tree,
+    is_taken,
     no_value_yet,
     read_action,
     read_statement,
@@ -162,7 +163,7 @@ def _set(d: SynapseDraft, statement: Assign, node: Node, taken: Taken, names: _L
     if not known and "." in target:
         _not_of_the_synapse(d, target, at)
         return None
-    if not known and (target in d.places or target in scope.kinds):
+    if not known and (target in d.places or is_taken(scope, target, node)):
         not_assignable(d, target, at, scope)
         return None
     if not known and statement.op != "=":

@@ -247,7 +247,8 @@ def _finished(d: SynapseDraft, s: l0.SynapseDef) -> l0.SynapseDef:
     """`s` with the model parameters that it reads; Booleans among them are numbers at run time, so `flag`
     is read as `flag != 0`."""
     numbers = d.c.names.numbers
-    model_params = tuple(p for p in numbers if p in d.read and p not in d.places)
+    local = {a.target for a in s.actions if isinstance(a, l0.Set)}  # of another file, with the name of a parameter
+    model_params = tuple(p for p in numbers if p in d.read and p not in d.places and p not in local)
     flags: dict[str, Expr] = {p: Ref(p).ne(0.0) for p in model_params if isinstance(numbers[p], bool)}
     if not flags:
         return replace(s, model_params=model_params)
