@@ -48,7 +48,7 @@ from compiler.frontend.build.synapses.fits import check_delays, check_delivery, 
 from compiler.frontend.build.synapses.moving import moving_params, with_moving
 from compiler.frontend.build.synapses.statements import Ends
 from compiler.frontend.build.synapses.synapses import BuiltSynapse, Synapses
-from compiler.frontend.build.synapses.transpose import check_transposes
+from compiler.frontend.build.synapses.transpose import check_transposes, mirrored
 from compiler.frontend.build.synapses.use import Settings, given_dimensions, read_settings
 from compiler.frontend.language.spiking.connections import PROJECTIONS_MAP
 from compiler.frontend.resolve.for_ import MAX_COPIES
@@ -65,11 +65,13 @@ def build_projections(
     shared = c.names.scope.extended(SIZES, sizes)
     names = Names(shared, c.names.numbers)
     out: list[l0.Projection] = []
+    named = tuple(e.name for e in entries_of(node))
     for name, r, at in members(PROJECTIONS_MAP, node, c):
         built = _projection(name, r, at, populations, names, synapses)
         if built is not None:
-            out.append(built)
-    check_transposes(tuple(out), tuple(e.name for e in entries_of(node)), c)
+            mirror = r.get("mirror")
+            out.append(mirrored(built, mirror if isinstance(mirror, Scalar) else None, named, c))
+    check_transposes(tuple(out), named, c)
     return tuple(out)
 
 

@@ -8,12 +8,47 @@ Does not: copy anything (passes/projections/synapse_transpose.py).
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 import compiler.ir.level0.model as l0
 from compiler.connect import Form, rule_of
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.expr.units import describe, parse_unit
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml.tree import Scalar
+
+MIRROR: Final = "mirror"
+"""The projection that the key `mirror` of a projection names, in `transpose(mirror.w)`."""
+
+
+def mirrored(p: l0.Projection, mirror: Scalar | None, named: tuple[str, ...], c: Context) -> l0.Projection:
+    """`p` with the projection that it names as its `mirror` in the statements of its synapse."""
+    synapse = p.synapse
+    if synapse is None:
+        return p  # refused: `mirror` needs a synapse
+    used = [a for h in synapse.on for a in h.actions if isinstance(a, l0.Transpose) and a.projection == MIRROR]
+    related = (Related(f"the synapse `{synapse.name}` is declared here", synapse.span),)
+    if mirror is None:
+        if used and MIRROR not in named:
+            message = f"`{p.name}` does not say which projection is the `mirror` of its synapse"
+            c.sink.error("E0103", message, p.span, f"write `mirror: {next(iter(named), 'forward')}`", related)
+        return p
+    if not used:
+        message = f"`mirror` has no effect: nothing in the synapse `{synapse.name}` reads `transpose(mirror. ...)`"
+        c.sink.error("E0108", message, mirror.span, "leave it out", related)
+        return p
+    if mirror.text not in named:
+        help = did_you_mean(mirror.text, named) or allowed("they are", named)
+        c.sink.error("E0201", f"there is no projection `{mirror.text}`", mirror.span, help)
+        return p
+
+    def of_mirror(action: l0.Action) -> l0.Action:
+        return replace(action, projection=mirror.text) if action in used else action
+
+    on = tuple(replace(h, actions=tuple(of_mirror(a) for a in h.actions)) for h in synapse.on)
+    return replace(p, synapse=replace(synapse, on=on))
 
 
 def check_transposes(projections: tuple[l0.Projection, ...], named: tuple[str, ...], c: Context) -> None:
@@ -36,7 +71,7 @@ def _check(
 ) -> None:
     user = Related(f"the projection `{p.name}` uses the synapse here", p.span)
     if other is None:
-        if action.projection not in named:
+        if action.projection not in (*named, MIRROR):  # a mirror that is not named has its own error
             help = did_you_mean(action.projection, named) or allowed("they are", named)
             c.sink.error("E0201", f"there is no projection `{action.projection}`", action.span, help)
         return

@@ -222,6 +222,13 @@ PROJECTION_VALUES = (
     ),
     CHOSEN_OTHERS,
     Field(
+        "mirror",
+        Reference("projection", "forward", TEMPLATE_KEY),
+        "The projection that connects the same neurons the other way round: its variables are what the synapse reads "
+        "as `transpose(mirror.w)`.",
+        example="mirror: forward",
+    ),
+    Field(
         "occupied",
         FRACTION,
         "Where the synapse says `remove(...)` or `form(...)`: the probability that a place holds a synapse at the "
@@ -290,7 +297,13 @@ PROJECTION = Block(
         ),
     },
     at_least_one=("deliver", "synapse"),
-    needs=(("params", ("synapse",)), ("init", ("synapse",)), ("back_delay", ("synapse",)), ("occupied", ("synapse",))),
+    needs=(
+        ("params", ("synapse",)),
+        ("init", ("synapse",)),
+        ("back_delay", ("synapse",)),
+        ("occupied", ("synapse",)),
+        ("mirror", ("synapse",)),
+    ),
     open_with=("use", "classes"),
     example="{from: exc, to: inh, connect: {...}, deliver: {...}}",
 )
