@@ -702,13 +702,16 @@ timed:
   ramp: {values: [0.0, 3.0, 1.0], every: 9 ms, unit: mV, interpolate: true}
   columns: {values: {file: given.npz, array: currents}, every: 5 ms, unit: pA}
   rates: {values: [20 Hz, 300 Hz], every: 15 ms, interpolate: true}
+  in_turn: {values: [0 pA, 40 pA, 90 pA], each: trial}
+  shuffled: {values: {file: given.npz, array: currents}, each: trial, order: shuffled, unit: pA}
+phases: {trial: {every: 4 ms, events: {end: 4 ms}}}
 neurons:
   cell:
     params: {tau: 10 ms, R: 0.1 GOhm, I_e: 20 pA, sigma: 1 mV}
     state: {v: 0 mV, w: 0 mV}
     inputs: {i: {unit: pA}, jump: {unit: mV}}
     dynamics:
-      dv/dt: (R * (I_e + i + steps(t) + columns(t, i)) - v - w + ramp(t)) / tau + sigma * sqrt(2 / tau) * xi
+      dv/dt: (R * (I_e + i + steps(t) + columns(t, i) + in_turn(t) + shuffled(t, i)) - v - w + ramp(t)) / tau + sigma * sqrt(2 / tau) * xi
       dw/dt: (0.2 * v - w) / (3 * tau) + 0.1 * sigma * sqrt(2 / tau) * xi_slow
     update: [v = v + jump]
     spike: {when: v > 12 mV, reset: [v = 0 mV], refractory: {time: 2 ms, hold: [v]}}

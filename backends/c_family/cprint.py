@@ -160,6 +160,7 @@ def _number(t: Scalar) -> Scalar:
 
 
 _RANDOM: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4}
+SHUFFLED: Final = "shuffled"
 _MOST_FACTORS: Final = 8  # the largest integer power that is expanded into products
 
 
@@ -213,6 +214,8 @@ def _type_of_call(func: str, args: list[Scalar], real: DType, span: Span) -> Sca
         return "bool"
     if func in _RANDOM:
         return real
+    if func == SHUFFLED:
+        return DType.I64
     raise PrintError(f"the generated code has no function `{func}`", span)
 
 
@@ -410,6 +413,10 @@ class Printer:
             )
             rest = [self._as(a, scope, real)[0] for a in args[3:]]
             return self.call(func, real, key, index, at, draw, *rest)
+        if func == SHUFFLED:
+            self.used.add("nl__shuffled_once")
+            whole = ", ".join(self._as(a, scope, DType.U64)[0] for a in args)
+            return f"(nl_i64)nl__shuffled_once({whole})"
         if func in ("min", "max"):
             text = self._as(args[0], scope, t)[0]
             for a in args[1:]:

@@ -157,7 +157,7 @@ class Evaluator:
         return np.power(x, y) if both == _INT else FUNCTIONS["pow"](x, y)
 
     def call(self, func: str, args: list[Value]) -> Any:
-        if func in ("uniform", "normal", "exponential", "poisson"):
+        if func in ("uniform", "normal", "exponential", "poisson", "shuffled"):
             return self.draw(func, args)
         both = self.joined(*args)
         if func in ("min", "max"):
@@ -186,7 +186,9 @@ class Evaluator:
 
     def draw(self, func: str, args: list[Value]) -> Any:
         """A random call: key column, integer index, number of the draw (and, for poisson, the
-        mean)."""
+        mean); or key column, number of the permutation, number of places, place."""
+        if func == "shuffled":
+            return philox.shuffled(int(args[0]), args[1], int(args[2]), args[3])
         key, index, draw = int(args[0]), np.asarray(args[1], np.int64), int(args[2])
         if func == "poisson":
             index, mean = np.broadcast_arrays(index, cast(args[3], self.real))

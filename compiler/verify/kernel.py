@@ -30,7 +30,7 @@ from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.ir.space import DType
 from compiler.verify.violations import distinct
 
-DRAWS: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4}
+DRAWS: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4, "shuffled": 4}
 ENDS: Final = frozenset({"pre", "post", "syn"})
 _INTEGERS: Final = frozenset({DType.I64})
 _RING: Final = {"list": DType.I32, "count": DType.I32, "slots": DType.I64}

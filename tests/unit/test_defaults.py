@@ -40,6 +40,7 @@ currents:
   wave: {params: {a: 1}, value: a * sin(t / (1 ms))}
 timed:
   drive: {values: [0, 1], every: 1 ms}
+  shown: {values: [0, 1], each: trial}
 phases:
   trial: {every: 10 ms, events: {start: 0 ms}}
 classes:

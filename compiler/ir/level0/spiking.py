@@ -511,7 +511,9 @@ class PoissonInput:
 class TimedArray:
     """Values for times: row r (from 0) holds in steps r * every + 1 .. (r + 1) * every, the last row from then on.
     `interpolate`: in between, linear from a row to the next, taken at the start of the step. `columns` 0: one number
-    for all; else one for each neuron of a population of that size, `values` row by row."""
+    for all; else one for each neuron of a population of that size, `values` row by row.
+    `phase`: of a trial of the phase each (`every` steps), and over again after the last row; `shuffled`: in another
+    order in each pass through the rows, the same for all arrays of the phase with that number of rows."""
 
     name: str
     values: Listed | FromFile
@@ -520,6 +522,8 @@ class TimedArray:
     every: int  # steps
     interpolate: bool = False
     unit: str = "1"
+    phase: str | None = None
+    shuffled: bool = False
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

@@ -228,6 +228,7 @@ class Nest:
     `combine`: "add" | "max" | "min". Random calls at this level: Call("uniform" | "normal" | "exponential", (key
     column, integer index expression, Num draw)) and Call("poisson", (key, index, draw, lambda)). With a fourth
     argument, a Num, the first three draw what they draw in that step (0: in phase init), not in the one that runs.
+    Call("shuffled", (key column, p, n, k)) is place k of permutation number p of 0 .. n - 1, integers.
     """
 
     dims: tuple[Dim, ...]

@@ -34,6 +34,7 @@ from compiler.passes.program.decisions import Decision
 from compiler.passes.program.init_values import initialise, read_file
 
 VALUE = l0.hidden("value")
+NEVER = 1 << 40  # longer than any run: what is due once
 
 
 def timed_name(name: str) -> str:
@@ -68,8 +69,47 @@ def lower_timed(builder: ProgramBuilder, model: l0.Model) -> None:
         builder.array(array, data.astype(builder.precision.numpy))
 
 
+def _order_name(array: l0.TimedArray, copy: int) -> str:
+    """The number of the row of this trial, for all shuffled arrays of a phase with as many rows, in one instance."""
+    return f"timed.{array.phase}.{array.rows}.{copy}"
+
+
+def _copy_of(model: l0.Model, population: str) -> int:
+    """The instance of the network that a population belongs to."""
+    assert model.simulate is not None
+    return int(population.rpartition("_")[2]) if model.simulate.instances > 1 else 0
+
+
+def lower_orders(builder: ProgramBuilder, model: l0.Model) -> None:
+    """The row of each trial of shuffled arrays: place `trial % rows` of permutation `trial // rows` (a swap-or-not
+    network, as for draws without replacement), worked out once, when the trial begins."""
+    assert model.simulate is not None
+    kinds = {(a.phase, a.rows): a for a in model.timed if a.shuffled}
+    trial = BEFORE // Ref("every")
+    place = Call("shuffled", (Ref("key"), trial // Ref("rows"), Ref("rows"), trial % Ref("rows")))
+    formals: tuple[l2.Formal, ...] = (
+        l2.ArrayFormal("row", DType.I64, l2.Mode.WRITE, l2.ELEMENT),
+        l2.ScalarFormal("n", DType.I64),
+        l2.ScalarFormal("every", DType.I64),
+        l2.ScalarFormal("rows", DType.I64),
+        l2.ScalarFormal("key", DType.U64),
+    )
+    nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("row", place),))
+    for array in kinds.values():
+        for copy in range(model.simulate.instances):
+            name = builder.array(l2.Array(_order_name(array, copy), DType.I64, (1,), Role.STATE, span=array.span))
+            columns: dict[str, l2.ColumnValue] = {"n": 1, "every": array.every, "rows": array.rows}
+            columns["key"] = l2.StreamKey(f"{name}/order")
+            key = ("order of trials",)
+            what = f"{name}: row of the trial of {array.phase}"
+            row = builder.row(key, what, l2.Kind.MAP, formals, nest, {"row": name}, columns, name, array.span)
+            builder.launch("step", key, row, row + 1, array.every, 1 % array.every)
+            if builder.warmup % array.every:  # the first trial has begun before the run
+                builder.launch("step", key, row, row + 1, NEVER, (1 - builder.warmup) % NEVER)
+
+
 def _timed_reads(
-    names: Mapping[str, str], model: l0.Model, real: DType
+    names: Mapping[str, str], model: l0.Model, real: DType, copy: int
 ) -> tuple[list[l0.Set], list[l2.Formal], dict[str, str], dict[str, l2.ColumnValue], tuple[object, ...]]:
     """Locals that hold the values of timed arrays in this step. `names`: array -> local."""
     body: list[l0.Set] = []
@@ -82,9 +122,16 @@ def _timed_reads(
     for name, local in names.items():
         array = arrays[name]
         every, last, row = f"{local}_timed_every", f"{local}_timed_last", f"{local}_timed_row"
-        columns |= {every: array.every, last: array.rows - 1}
-        formals += [l2.ScalarFormal(every, DType.I64), l2.ScalarFormal(last, DType.I64)]
-        body.append(l0.Set(row, Call("min", (before // Ref(every), Ref(last)))))
+        if array.shuffled:
+            formals.append(l2.ArrayFormal(f"{row}_now", DType.I64, l2.Mode.READ, l2.SCALAR))
+            bound[f"{row}_now"] = _order_name(array, copy)
+            body.append(l0.Set(row, Ref(f"{row}_now")))
+        else:
+            columns |= {every: array.every, last: array.rows - (array.phase is None)}
+            formals += [l2.ScalarFormal(every, DType.I64), l2.ScalarFormal(last, DType.I64)]
+            cycle = BEFORE // Ref(every) % Ref(last)
+            held = Call("min", (before // Ref(every), Ref(last)))
+            body.append(l0.Set(row, cycle if array.phase is not None else held))
         ends = [(row, f"{local}_timed")]
         value: Expr = Ref(f"{local}_timed")
         if array.interpolate:
@@ -99,7 +146,7 @@ def _timed_reads(
             formals.append(l2.ArrayFormal(formal, real, l2.Mode.READ, l2.Strided(axes)))
             bound[formal] = timed_name(name)
         body.append(l0.Set(local, value))
-        shape.append((array.columns > 0, array.interpolate))
+        shape.append((array.columns > 0, array.interpolate, array.phase is not None, array.shuffled))
     return body, formals, bound, columns, tuple(shape)
 
 
@@ -156,7 +203,7 @@ def lower_source(
     given = tuple(p for p in cell.params if cell.shown(p) in spread)
     done, decision = integrate_odes(cell, (*given, *locals_.values()))
     timed = {name: locals_[l0.hidden(name)] for name in source.timed}
-    body, formals, bound, columns, shape = _timed_reads(timed, model, real)
+    body, formals, bound, columns, shape = _timed_reads(timed, model, real, _copy_of(model, population.name))
     for name in source.noise:
         scaled = Call("normal", ()) / Call("sqrt", (Ref("dt"),))
         body.append(l0.Set(locals_[l0.hidden(name)], scaled))
@@ -238,6 +285,7 @@ def with_driven(model: l0.Model) -> l0.Model:
 
 def lower_drives(builder: ProgramBuilder, model: l0.Model, decisions: list[Decision]) -> None:
     """One row per drive, in the order of the model, ahead of all other work of a step. Adds to `decisions`."""
+    lower_orders(builder, model)
     populations = {p.name: p for p in model.populations}
     begun: set[tuple[str, str]] = set()
     done: set[tuple[str, str]] = set()

@@ -312,7 +312,7 @@ def _array_drive(
         if every is None:
             return
         values, rows, columns, _ = found
-        currents.drives.timed[array] = l0.TimedArray(array, values, rows, columns, every, False, unit, at)
+        currents.drives.timed[array] = l0.TimedArray(array, values, rows, columns, every, False, unit, span=at)
     neuron = l0.NeuronDef(built.name, (), (), (), (), (), (), None, l0.Method.AUTO, span=built.span)
     source = l0.SourceDef(neuron, Ref(l0.hidden(array)), (array,), (), built.span)
     population = populations.built[target]

@@ -12,6 +12,7 @@ import math
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
+from compiler.core.diagnostics import did_you_mean
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, parse_unit
 from compiler.frontend.build.shared.data_files import check_array, read_array
@@ -21,6 +22,7 @@ from compiler.frontend.build.shared.scope import TimedName
 from compiler.frontend.build.shared.values import Context, Names, Step, mapping, number_and_dimension, text_of
 from compiler.frontend.build.spiking.drives import NOISE
 from compiler.frontend.language.spiking.currents import TIMED
+from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
@@ -48,13 +50,28 @@ def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[l0.Ti
             continue
         values, rows, columns, dimension = found
         known[name] = TimedName(name, dimension, columns > 0)
+        phase = _phase(r.get("each"), c)
         every = None if step is None else r.steps("every", step, f"`every` of `{name}`")
+        if phase is not None:
+            every = phase.every
         if every is not None:
-            unit = canonical_name(dimension)
-            out.append(l0.TimedArray(name, values, rows, columns, every, r.flag("interpolate"), unit, at))
+            unit, shuffled = canonical_name(dimension), r.word("order") == "shuffled"
+            named, smooth = None if phase is None else phase.name, r.flag("interpolate")
+            out.append(l0.TimedArray(name, values, rows, columns, every, smooth, unit, named, shuffled, at))
     if known:
         c.names = Names(replace(scope, timed=known), c.names.numbers)
     return tuple(out)
+
+
+def _phase(node: Node | None, c: Context) -> l0.PhaseDef | None:
+    """The phase whose trials take a value each; None without one, and after an error."""
+    if not isinstance(node, Scalar):
+        return None
+    phases = {p.name: p for p in c.phases}
+    if node.text not in phases:
+        help = did_you_mean(node.text, phases) or (allowed("there are", phases) if phases else "declare it in `phases`")
+        c.sink.error("E0201", f"there is no phase `{node.text}`", node.span, help)
+    return phases.get(node.text)
 
 
 def values_of(

@@ -60,8 +60,27 @@ TIMED_ARRAY = Block(
             "every",
             POSITIVE_TIME,
             "How long each value holds; a whole number of steps. The last one holds to the end.",
-            required=True,
             example="every: 10 ms",
+        ),
+        Field(
+            "each",
+            Reference("phase", "trial"),
+            "In place of `every`: the phase whose trials take one value (or row) each, over again after the last one.",
+            example="each: trial",
+        ),
+        Field(
+            "order",
+            Choice(
+                "order",
+                (
+                    Option("sequential", "As they stand."),
+                    Option("shuffled", "In another random order in each pass through them."),
+                ),
+            ),
+            "The order of the trials' values. All arrays of a phase with as many rows have the same; each instance of "
+            "the network has its own.",
+            default="sequential",
+            example="order: shuffled",
         ),
         Field(
             "unit",
@@ -77,10 +96,12 @@ TIMED_ARRAY = Block(
             example="interpolate: true",
         ),
     ),
-    doc="A value for each time, read as `name(t)`, or with a column for each neuron as `name(t, i)`, in equations of "
-    "neurons and currents, in the rate of a Poisson input and in a population's `params`. In step k, everywhere in it, "
-    "it is the value at (k-1) dt.",
+    doc="A value for each time, or for each trial of a phase, read as `name(t)`, or with a column for each neuron as "
+    "`name(t, i)`, in equations of neurons and currents, in the rate of a Poisson input and in a population's "
+    "`params`. In step k, everywhere in it, it is the value at (k-1) dt.",
     title="timed_array",
+    one_of=(("every", "each"),),
+    needs=(("order", ("each",)), ("interpolate", ("every",))),
     elsewhere={"dt": "`every`", "file": "`values: {file: ...}`", "times": "`every`", "units": "`unit`"},
     example="{values: [0 pA, 100 pA], every: 10 ms}",
 )
