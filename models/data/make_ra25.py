@@ -4,8 +4,8 @@ Assumes: nothing.
 Guarantees: the same bytes on every run: raw output of Philox, which numpy promises to keep.
 Does not: hold the patterns of emer/axon: these are others of the same kind.
 
-Arrays: `input` and `output` uint8 (2500, 25), the patterns of 100 epochs one after the other: 25 pairs, 6 of 25 units
-active, any two patterns of a side at least 6 units apart; each epoch has them in an order of its own.
+Arrays: `input` and `output` uint8 (25, 25): 25 pairs, 6 of 25 units active, any two patterns of a side at least 6 units
+apart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from fixed_npz import write_npz
 
-PAIRS, UNITS, ACTIVE, APART, EPOCHS = 25, 25, 6, 6, 100
+PAIRS, UNITS, ACTIVE, APART = 25, 25, 6, 6
 RAW = np.random.Philox(key=25)
 
 
@@ -37,8 +37,7 @@ def patterns() -> npt.NDArray[np.uint8]:
 
 def main() -> None:
     shown, wanted = patterns(), patterns()
-    order = np.concatenate([shuffled(PAIRS) for _ in range(EPOCHS)])
-    write_npz(Path(__file__).with_name("ra25.npz"), {"input": shown[order], "output": wanted[order]})
+    write_npz(Path(__file__).with_name("ra25.npz"), {"input": shown, "output": wanted})
 
 
 if __name__ == "__main__":
