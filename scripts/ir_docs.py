@@ -83,7 +83,7 @@ LEVELS = (
 A typed mirror of the file. Names are bound, expressions are parsed and checked for units; numbers are in canonical
 units (ms, mV, pA, nS, pF, GOhm, um, mM). Nothing has an effect: it is what was said.
 """,
-        ("level0.model", "level0.values", "level0.spiking", "level0.tensors"),
+        ("level0.model", "level0.values", "level0.spiking", "level0.synapses", "level0.tensors"),
         ("model", "control", "synapses"),
     ),
     Level(

@@ -710,8 +710,9 @@ neurons:
     params: {tau: 10 ms, R: 0.1 GOhm, I_e: 20 pA, sigma: 1 mV}
     state: {v: 0 mV, w: 0 mV}
     inputs: {i: {unit: pA}, jump: {unit: mV}}
+    let: {given: "steps(t) + columns(t, i) + in_turn(t) + shuffled(t, i)"}
     dynamics:
-      dv/dt: (R * (I_e + i + steps(t) + columns(t, i) + in_turn(t) + shuffled(t, i)) - v - w + ramp(t)) / tau + sigma * sqrt(2 / tau) * xi
+      dv/dt: (R * (I_e + i + given) - v - w + ramp(t)) / tau + sigma * sqrt(2 / tau) * xi
       dw/dt: (0.2 * v - w) / (3 * tau) + 0.1 * sigma * sqrt(2 / tau) * xi_slow
     update: [v = v + jump]
     spike: {when: v > 12 mV, reset: [v = 0 mV], refractory: {time: 2 ms, hold: [v]}}

@@ -52,6 +52,7 @@ MODULES: Final = (
     "compiler.ir.level0.model",
     "compiler.ir.level0.values",
     "compiler.ir.level0.spiking",
+    "compiler.ir.level0.synapses",
     "compiler.ir.level0.tensors",
     "compiler.ir.level1.graph",
     "compiler.ir.level2.program",

@@ -16,6 +16,7 @@ from compiler.core.source import NOWHERE, Span
 # This module is the face of level 0: `import compiler.ir.level0.model as l0` gives all of its nodes.
 # ruff: noqa: F403, F405
 from compiler.ir.level0.spiking import *
+from compiler.ir.level0.synapses import *
 from compiler.ir.level0.tensors import *
 from compiler.ir.level0.values import *
 
