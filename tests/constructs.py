@@ -716,6 +716,11 @@ neurons:
       dw/dt: (0.2 * v - w) / (3 * tau) + 0.1 * sigma * sqrt(2 / tau) * xi_slow
     update: [v = v + jump]
     spike: {when: v > 12 mV, reset: [v = 0 mV], refractory: {time: 2 ms, hold: [v]}}
+  plateau:
+    params: {tau: 10 ms, I_e: 220 pA}
+    state: {v: 0 mV, w: 0}
+    dynamics: {dv/dt: (0.1 GOhm * I_e * (1 - w) - v) / tau, dw/dt: -w / (8 ms)}
+    spike: {when: v > 12 mV, reset: [w = w + 2], refractory: {while: v > 9 mV}}
 currents:
   own:
     params: {slope: 2 pA/ms, tau: 5 ms}
@@ -730,6 +735,7 @@ populations:
   given: {neuron: spike_times, size: 4, params: {file: given.npz, times: times, indices: indices}}
   listed: {neuron: spike_times, size: 2, params: {times: [1 ms, 2 ms, 2 ms], indices: [1, 0, 1]}}
   chance: {neuron: poisson, size: 4, params: {rate: rates(t)}}
+  lasting: {neuron: plateau, size: 3, params: {I_e: 200 pA + 40 pA * self.i}}
   waves: {neuron: inhomogeneous_poisson, size: 4, params: {rate: 100 Hz, amplitude: 90 Hz}}
 projections:
   kicks: {from: [given, chance, waves], to: [p, q], connect: {one_to_one: {}}, deliver: {into: jump, weight: 3 mV}}

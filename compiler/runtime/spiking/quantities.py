@@ -80,7 +80,8 @@ def population_variables(population: l0.Population, program: l2.Merged) -> dict[
     arrays = {a.name: a for a in program.arrays}
     neuron, found = population.neuron, dict[str, Variable]()
     own = {n: u for n, u in neuron.units.items() if "." not in n}
-    units = own | {x.name: x.unit for x in neuron.params if not x.name.startswith("_")} | neuron.units
+    every = own | {x.name: x.unit for x in neuron.params} | neuron.units
+    units = {n: u for n, u in every.items() if not n.startswith("_")}  # no user's name begins so
     constants = dict(population.params)
     for name, unit in units.items():
         path = f"{population.name}.{name}"

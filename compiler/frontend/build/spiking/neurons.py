@@ -9,12 +9,13 @@ Does not: choose integrators, or check the values of populations (build_populati
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
-from compiler.expr.ast import Expr, Num, Ref, refs, substitute
+from compiler.expr.ast import Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.inline import reads_through
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import (
@@ -85,6 +86,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
         scope = pools.extended(scope)
         dynamics = build_dynamics(d, pools.extended(noisy))
     spike = _spike(d, inner, lets, update)
+    spike, state, update = _with_condition(d, inner, spike, state, update)
     on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {})
     _check_emptied(d, inputs, lets, on)
     method = noise_method(d, dynamics, lets, noise, l0.Method(Reader(NEURON, node, c).word("method")))
@@ -209,6 +211,28 @@ def _spike(d: Draft, scope: Scope, lets: tuple[l0.Set, ...], update: tuple[l0.Se
     if refractory is not None and hold is None:
         hold = _states_in(when.expr, d, (*lets, *update))
     return l0.Spike(when.expr, tuple(reset), refractory, hold or (), nearest, block.span)
+
+
+AFTER_SPIKE: Final = l0.hidden("after_spike")
+"""Whether the refractory period that a condition ends goes on."""
+
+
+def _with_condition(
+    d: Draft, scope: Scope, spike: l0.Spike | None, state: tuple[l0.StateDecl, ...], update: tuple[l0.Set, ...]
+) -> tuple[l0.Spike | None, tuple[l0.StateDecl, ...], tuple[l0.Set, ...]]:
+    """`refractory: {while: ...}` as a state that a spike sets, and that keeps it from another one."""
+    block = mapping(d.node.get("spike"))
+    period = mapping(block.get("refractory")) if block is not None else None
+    node = period.get("while") if period is not None else None
+    if node is None:
+        return spike, state, update
+    found = d.check(node, scope, Wanted("`while`", None, True))
+    if found is None or spike is None:
+        return spike, state, update
+    on, goes_on = Ref(AFTER_SPIKE), l0.Set(AFTER_SPIKE, Num(1.0), spike.span)
+    lasting = l0.Set(AFTER_SPIKE, Cond(on.ne(0.0) & found.expr, Num(1.0), Num(0.0)), node.span)
+    held = replace(spike, when=on.eq(0.0) & spike.when, reset=(*spike.reset, goes_on))
+    return held, (*state, l0.StateDecl(AFTER_SPIKE, "1", l0.Const(0.0), node.span)), (*update, lasting)
 
 
 def _refractory(d: Draft, block: tree.Mapping) -> tuple[Expr | None, tuple[str, ...] | None, bool]:

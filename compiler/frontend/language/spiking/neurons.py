@@ -101,8 +101,14 @@ _REFRACTORY: Kind = OneOf(
                     "time",
                     TIME,
                     "How long the period lasts; a whole number of steps.",
-                    required=True,
                     example="time: 2 ms",
+                ),
+                Field(
+                    "while",
+                    Expression("v > -40 mV"),
+                    "In place of a time, the condition that lets it go on: it ends when the condition does not hold "
+                    "after `update`. Nothing is held.",
+                    example="while: v > -40 mV",
                 ),
                 Field(
                     "hold",
@@ -114,6 +120,8 @@ _REFRACTORY: Kind = OneOf(
                 ROUND,
             ),
             title="refractory",
+            one_of=(("time", "while"),),
+            needs=(("hold", ("time",)), ("round", ("time",))),
             example="{time: 2 ms, hold: [v]}",
         ),
     )
@@ -140,7 +148,7 @@ SPIKE = Block(
             _REFRACTORY,
             "For this long after a spike the held state does not change and no spike is emitted; "
             "inputs keep decaying. A time, or `{time: ..., hold: [...]}` to say which variables "
-            "are held.",
+            "are held, or a condition, `{while: v > -40 mV}`, as long as which no further spike is emitted.",
             default="0 ms",
             example="refractory: 2 ms",
         ),
