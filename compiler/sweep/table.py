@@ -18,6 +18,7 @@ from typing import Any
 
 from compiler.core.disk import new_file, write_text
 from compiler.core.strict_json import dumps
+from compiler.files.parquet_files import parquet_bytes
 from compiler.runtime.artifacts.results import package
 from compiler.sweep.plan import Plan
 from compiler.sweep.trial import Row
@@ -84,11 +85,6 @@ def write_table(folder: Path, plan: Plan, rows: Sequence[Row]) -> None:
 
 
 def _write_parquet(path: Path, rows: Sequence[Row], columns: list[str]) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
-    table = pyarrow.table({name: [row.get(name) for row in rows] for name in columns})
-    sink = io.BytesIO()
-    parquet.write_table(table, sink)
-    with new_file(path, "the table of the sweep", sink.tell()) as stream:
-        stream.write(sink.getvalue())
+    content = parquet_bytes({name: [row.get(name) for row in rows] for name in columns})
+    with new_file(path, "the table of the sweep", len(content)) as stream:
+        stream.write(content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import netloom
+from compiler.core.errors import RunError
 
 MODEL = """language: 1
 name: tabled
@@ -204,3 +206,20 @@ def test_as_tables_elsewhere() -> None:
     assert result.to_pandas("learning").time.tolist() == [10, 20]
     with pytest.raises(KeyError):
         result.table("other")
+
+
+def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same numbers, bit for bit; asked for before anything runs."""
+    from pyarrow import parquet
+
+    text = MODEL.replace("EXTRA", "").replace("at: trial.end\n", "at: trial.end\n      format: parquet\n")
+    found = netloom.load(text).run(out=tmp_path / "r")
+    read = parquet.read_table(tmp_path / "r" / "tables" / "learning.parquet").to_pydict()
+    table = found.table("learning")
+    assert list(read) == list(table)
+    for name, values in table.items():
+        np.testing.assert_array_equal(read[name], values)
+    assert not (tmp_path / "r" / "tables" / "table.parquet").exists()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(RunError, match="this needs pyarrow"):
+        netloom.load(text).run(out=tmp_path / "without")

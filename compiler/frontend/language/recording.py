@@ -13,6 +13,7 @@ from compiler.expr.keys.kinds import (
     NAME,
     Alternative,
     Block,
+    Choice,
     Expression,
     Field,
     Kind,
@@ -21,6 +22,7 @@ from compiler.expr.keys.kinds import (
     Name,
     OneKey,
     OneOf,
+    Option,
     Pattern,
     Reference,
 )
@@ -259,6 +261,19 @@ RECORD = ListOf(
                         ),
                         _EVERY_ROW,
                         _AT,
+                        Field(
+                            "format",
+                            Choice(
+                                "format",
+                                (
+                                    Option("csv", "Text, which grows row by row."),
+                                    Option("parquet", "That, and `tables/NAME.parquet` when the run ends."),
+                                ),
+                            ),
+                            "The format of the file. Parquet needs pyarrow (extra `parquet`).",
+                            default="csv",
+                            example="format: parquet",
+                        ),
                     ),
                     title="record_table",
                     one_of=(("every", "at"),),

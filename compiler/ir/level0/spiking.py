@@ -432,12 +432,14 @@ class RecordSynapses:
 
 @dataclass(frozen=True)
 class RecordTable:
-    """A row of numbers at the end of every `every`-th step after the warm-up. `columns`: (name, what)."""
+    """A row of numbers at the end of every `every`-th step after the warm-up. `columns`: (name, what); `parquet`:
+    written as Parquet, too, when the run ends."""
 
     name: str
     columns: tuple[tuple[str, Measured], ...]
     every: int
     at: int | None = None  # shift_of
+    parquet: bool = False
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

@@ -15,7 +15,9 @@ from typing import Final
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.core.disk import append_text, make_folder, write_text
+from compiler.core.disk import append_text, make_folder, new_file, write_text
+from compiler.files.parquet_files import PARQUET, parquet_bytes
+from compiler.runtime.artifacts.results import package
 from compiler.runtime.record.measured import Reader
 
 TABLES: Final = "tables"
@@ -43,6 +45,8 @@ class TableWriter:
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
         self._waiting: dict[str, list[str]] = {t.name: [] for t in model.tables}
         self.last: dict[str, float] = {}
+        if any(t.parquet for t in model.tables):
+            package("pyarrow", "parquet")
         if model.tables:
             make_folder(self._folder, "a table")
         for table in model.tables:
@@ -88,7 +92,16 @@ class TableWriter:
                 rows.clear()
 
     sync = flush
-    close = flush
+
+    def close(self) -> None:
+        """Write the rows that wait, and what is not text. Raises RunError (E0930)."""
+        self.flush()
+        for table in self._tables:
+            if table.parquet:
+                path = self._path(table)
+                content = parquet_bytes(table_rows(path))
+                with new_file(path.with_suffix(PARQUET), "a table", len(content)) as stream:
+                    stream.write(content)
 
 
 class Criterion:

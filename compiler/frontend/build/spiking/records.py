@@ -112,7 +112,7 @@ def _table(
     if interval is None or interval[0] == 0 or len(known) != len(columns):
         out.refused.add("table")
         return
-    out.tables.append(l0.RecordTable(name, known, *interval, at))
+    out.tables.append(l0.RecordTable(name, known, *interval, r.word("format") == "parquet", at))
 
 
 TIME_COLUMNS: Final = ("time", "trial")
