@@ -179,6 +179,15 @@ def _distribution(title: str, quantity: Value, *, rounding: bool) -> OneKey:
             },
         )
 
+    def end(name: str, doc: str) -> Field:
+        return Field(name, quantity, doc, required=True, example=f"{name}: {q}")
+
+    permutation = Alternative(
+        "permutation",
+        block("permutation", (end("low", "The lowest value."), end("high", "The highest value."))),
+        "Of neurons: values spread evenly from `low` to `high`, each once, in a random order.",
+        example="{permutation: {low: 0.5, high: 2}}",
+    )
     return OneKey(
         title.replace("_", " "),
         (
@@ -220,6 +229,7 @@ def _distribution(title: str, quantity: Value, *, rounding: bool) -> OneKey:
                 "`min` and `max` bound it.",
                 example=f"{{lognormal: {{mean: {q}, std: {q}{late}}}}}",
             ),
+            *(() if rounding else (permutation,)),
         ),
         title=title,
         doc="A value that is drawn anew for each element, from a stream of its own.",

@@ -24,7 +24,7 @@ class Distribution:
     """Drawn per element. kind and args (canonical numbers):
     uniform: low, high; normal: mean, std (relative_std is resolved to std), optional keep_sign (0/1: values of the
     wrong sign become 0); exponential: mean; lognormal: mean, std (of the value's log). All but uniform: optional min,
-    max, to which values are clipped.
+    max, to which values are clipped. permutation: low, high: evenly spread values in a random order (of neurons).
     """
 
     kind: str

@@ -76,6 +76,10 @@ def drawn(
         case "uniform":
             span = column("high") - column("low")
             return column("low") + span * call("uniform"), ("low", "high")
+        case "permutation":
+            place = Call("float", (Call("shuffled", (Ref(key), Num(0), Ref("n"), Ref(index))),))
+            steps = Call("float", (Call("max", (Ref("n") - 1, Num(1))),))
+            return column("low") + (column("high") - column("low")) * (place / steps), ("low", "high")
         case "exponential":
             x: Expr = column("mean") * call("exponential")
             columns: tuple[str, ...] = ("mean",)

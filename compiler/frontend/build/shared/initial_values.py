@@ -64,7 +64,7 @@ def initial_value(
         case tree.Mapping():
             if node.get("file") is not None:
                 return from_file(node, c, what, count, each), dimension or DIMENSIONLESS
-            return _distribution(node, c, what, dimension, names)
+            return _distribution(node, c, what, dimension, names, each)
 
 
 def explain_draws(sink: Sink, before: int, node: Node, dimension: Dimension | None, more: str = "") -> None:
@@ -121,12 +121,15 @@ def from_file(
 
 
 def _distribution(
-    node: tree.Mapping, c: Context, what: str, dimension: Dimension | None, names: Names | None
+    node: tree.Mapping, c: Context, what: str, dimension: Dimension | None, names: Names | None, each: str
 ) -> _Found:
     one = chosen(DISTRIBUTION, node, c, names)
     if one is None:
         return None, dimension
     kind, r, at = one
+    if kind == "permutation" and each != "neuron":
+        c.sink.error("E0802", f"{what} cannot be a permutation, which is one of neurons", at, "use `uniform`")
+        return None, dimension
     args, dimension, wrong = _arguments(r, what, dimension)
     if "relative_std" in r and r.get("relative_std") is not None:
         share = r.real("relative_std")
@@ -173,7 +176,7 @@ def _complete(kind: str, args: Mapping[str, float], r: Reader, what: str) -> boo
         r.c.sink.error("E0106", message, r.span if node is None else node.span)
         return False
 
-    if kind == "uniform" and args["low"] > args["high"]:
+    if kind in ("uniform", "permutation") and args["low"] > args["high"]:
         return fail("high", f"`high` of {what} is below `low`")
     if args.get("min", -math.inf) > args.get("max", math.inf):
         return fail("max", f"`max` of {what} is below `min`")
