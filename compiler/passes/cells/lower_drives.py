@@ -101,7 +101,7 @@ def lower_orders(builder: ProgramBuilder, model: l0.Model) -> None:
             columns: dict[str, l2.ColumnValue] = {"n": 1, "every": array.every, "rows": array.rows}
             columns["key"] = l2.StreamKey(f"{name}/order")
             key = ("order of trials",)
-            what = f"{name}: row of the trial of {array.phase}"
+            what = f"{name}: the row of this trial"
             row = builder.row(key, what, l2.Kind.MAP, formals, nest, {"row": name}, columns, name, array.span)
             builder.launch("step", key, row, row + 1, array.every, 1 % array.every)
             if builder.warmup % array.every:  # the first trial has begun before the run
