@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import netloom
 from tests.numeric.axon import ACTIVITY, INHIBITED, check_activity, check_learning, testnet, trace
 
 pytestmark = pytest.mark.gpu
@@ -34,3 +35,11 @@ def test_bits_of_the_cpu(root: Path) -> None:
         for variable in ("act", "g_e", "g_i", "learn_ca_d"):
             a, b = (trace(r, f"hidden_{k}", variable) for r in (cpu, cuda))
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", ["rl_rw", "rl_td"])
+def test_bits_of_dopamine(root: Path, name: str) -> None:
+    model = netloom.load(root / "models" / "axon" / f"{name}.yaml")
+    cpu, cuda = (model.run(target, duration="4 s", order="bitwise").table("trials") for target in ("cpu", "cuda"))
+    for column in ("prediction", "dopamine"):
+        np.testing.assert_array_equal(cpu[column], cuda[column])

@@ -38,7 +38,7 @@ neurons:
     state: {vm: 0, vm_dend: 0, isi: 0, isi_avg: 0, inet_seen: 0}
     population: {update: []}
     update:
-      gather: [ge_raw = ge_raw + more(t), ge_syn = ge_syn + ge_raw - 1 / 5 * ge_syn]
+      gather: [ge_raw = ge_raw + more(t), gi_raw = 0]
       inhibition: [dend_gi = 0]
       nmda: [nmda_ca = 0]
       vgcc: []
@@ -193,6 +193,7 @@ def test_bench_lvis_has_the_sizes_of_axons(root: Path) -> None:
 
 
 @pytest.mark.nvrtc
-def test_cuda_text_compiles(root: Path) -> None:
-    model = load_model(root / "models" / "axon" / "ra25.yaml", {})
-    compile_text(emit(lower(model, CudaBackend().capabilities, True).merged), "ra25", False, "sm_90")
+@pytest.mark.parametrize("name", ["ra25", "rl_rw", "rl_td"])
+def test_cuda_text_compiles(root: Path, name: str) -> None:
+    model = load_model(root / "models" / "axon" / f"{name}.yaml", {})
+    compile_text(emit(lower(model, CudaBackend().capabilities, True).merged), name, False, "sm_90")

@@ -1,5 +1,6 @@
 """Learning by a global signal that synapses read: Rescorla and Wagner (1972), temporal differences (Sutton and Barto
-1990; Schultz, Dayan and Montague 1997), and models/distal_reward.yaml (Izhikevich 2007)."""
+1990; Schultz, Dayan and Montague 1997), both in Axon too (models/axon/rl_*.yaml), and models/distal_reward.yaml
+(Izhikevich 2007)."""
 
 from __future__ import annotations
 
@@ -133,3 +134,74 @@ def test_distal_reward(root: Path, tmp_path: Path) -> None:
     assert s.projections["rewarded"].w[0] > 3.9
     others = s.projections["exc_exc"].w
     assert others.mean() < 0.8 and (others > 3).mean() < 0.05
+
+
+def learned_in_trials(root: Path, name: str, target: str, trials: int) -> list[tuple[float, float]]:
+    """Dopamine at the end of each trial of a model of Axon's, and how much a weight has changed. The weights after
+    a trial are those before it and what Axon's equations make of dopamine and of the input's calcium."""
+    s = netloom.load(root / "models" / "axon" / f"{name}.yaml").simulation(target=target)
+    weights, before, found = np.zeros((60, 2)), np.zeros(60), []
+    for _ in range(trials):
+        s.run("200 ms")
+        da, act, ge = float(s["DA"].da[0]), np.asarray(s["Pred"].act), np.asarray(s["Pred"].g_e)
+        sign = np.array([1, -1])
+        sender = before if name == "rl_td" else np.asarray(s["Input"].ca_p, float)
+        change = 0.1 * da * np.outer(sender, sign)
+        beyond = np.sign(ge - act) * sign * np.sign(da) > 0  # where a bound is reached, weights do not go further
+        expected = np.maximum(weights + np.where(beyond, 0, change), 0)
+        weights_now = np.asarray(s.projections["Input_Pred"].wt, float).reshape(60, 2)
+        np.testing.assert_allclose(weights_now, expected, atol=1e-6)
+        found.append((da, float(np.abs(weights_now - weights).max())))
+        weights, before = weights_now, np.asarray(s["Input"].ca_d, float)
+    return found
+
+
+@pytest.mark.parametrize(("target", "trials"), [("cpu", 30), pytest.param("reference", 5, marks=pytest.mark.slow)])
+def test_axon_rescorla_wagner_learns(root: Path, target: str, trials: int) -> None:
+    found = learned_in_trials(root, "rl_rw", target, trials)
+    assert found[0][0] == 1 and found[0][1] > 0.01  # a first reward
+    if target == "cpu":
+        rewarded = [change for da, change in found if da > 0.01]
+        assert rewarded[-1] == 0  # the prediction has reached its bound
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("reference", marks=pytest.mark.slow)])
+def test_axon_temporal_differences_learn(root: Path, target: str) -> None:
+    """In the first sequence dopamine is the reward; one trial before, what dopamine meets of the cue learns."""
+    found = learned_in_trials(root, "rl_td", target, 16)
+    np.testing.assert_allclose([da for da, _ in found], [0] * 15 + [1], atol=1e-3)
+    assert found[15][1] > 0.01 and max(change for _, change in found[:15]) < 1e-3
+
+
+def trials_of(root: Path, name: str, seed: int) -> dict[str, np.ndarray]:
+    table = netloom.load(root / "models" / "axon" / f"{name}.yaml").run(seed=seed).table("trials")
+    return {column: np.asarray(values) for column, values in table.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_axon_dopamine_is_blocked(root: Path, seed: int) -> None:
+    """Waelti, Dickinson and Schultz (2001, Nature 412:43): dopamine neurons are depressed where the reward of the
+    control Y is omitted, and not after the blocked X. Reward that is predicted causes none, one that is not, 1."""
+    found = trials_of(root, "rl_rw", seed)
+    dopamine, k = found["dopamine"], np.arange(110)
+    a, y = (found["control"] == kind for kind in (0, 1))
+    pretraining, pairing, test = k < 50, (k >= 50) & (k < 100), k >= 100
+    assert dopamine[pretraining & a][0] == 1 and abs(dopamine[pretraining & a][-1]) < 0.1
+    assert np.abs(dopamine[pairing & a]).max() < 0.2 and dopamine[pairing & y][0] == pytest.approx(1, abs=0.05)
+    assert dopamine[test & y][0] == pytest.approx(-0.5, abs=0.1)
+    assert np.abs(dopamine[test & a]).max() < 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_axon_dopamine_moves_from_reward_to_cue(root: Path, seed: int) -> None:
+    """Schultz, Dayan and Montague (1997), figure 1: before learning dopamine is at the reward, after it at the cue,
+    discounted five times; it dips at the time of a reward that is omitted."""
+    found = {column: values.reshape(100, 20) for column, values in trials_of(root, "rl_td", seed).items()}
+    dopamine, came = found["dopamine"], found["reward"][:, 15] > 0
+    assert dopamine[came][0, 15] == pytest.approx(1, abs=0.01) and abs(dopamine[0, 10]) < 0.01
+    late = np.arange(100) >= 20
+    assert np.median(dopamine[late & came, 10]) == pytest.approx(0.9**5, abs=0.06)
+    assert np.median(dopamine[late & came, 15]) == pytest.approx(0, abs=0.05)
+    assert np.median(dopamine[late & ~came, 15]) == pytest.approx(-1, abs=0.05)
