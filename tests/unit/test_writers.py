@@ -22,7 +22,6 @@ OURS = {
     "compiler/runtime/inference/predict.py": {"savez"},  # into a stream of new_file, as the plots
     "compiler/runtime/plots/style.py": {"savefig"},
     "compiler/runtime/common/signals.py": {"getpid"},
-    "compiler/sweep/trial.py": {"getpid"},  # of a folder's name
     "compiler/frontend/schema/json_schema.py": {"mkdir", "write_text"},  # written by developers into a checkout
     "compiler/frontend/schema/reference_docs.py": {"mkdir", "write_text"},
 }
