@@ -32,7 +32,7 @@ _COMMENT: Final = re.compile(r"(?:^|[ \t])#")
 @dataclass
 class _Open:
     """A collection under construction. `indent`: its column; -1 in flow style. `end`: behind the bracket that closes
-    it."""
+    it. `bare`: the map of one pair that an item of a list in flow style is without braces, `[key: value]`."""
 
     is_map: bool
     indent: int
@@ -40,6 +40,7 @@ class _Open:
     keys: list[Scalar] = field(default_factory=list)
     values: list[_Open | Scalar | None] = field(default_factory=list)
     end: int = 0
+    bare: bool = False
 
     def put(self, value: _Open | Scalar) -> None:
         if self.values and self.values[-1] is None:
@@ -214,13 +215,14 @@ class _Scanner:
             if c in "{[":
                 self.open(c == "{", at)
             elif c in "}]":
+                self.end_pair()
                 self.flow.pop().end = at + 1
                 if not self.flow:
                     self.loose = None
                     return at + 1
             elif c == ",":
                 self.comma()
-            elif c == ":" and self.flow[-1].is_map:
+            elif c == ":" and (self.flow[-1].is_map or self.begin_pair()):
                 pass
             elif c == "\n":
                 ahead = _NEXT.match(text, at)
@@ -253,7 +255,23 @@ class _Scanner:
             top.values.append(None)
         return top
 
+    def begin_pair(self) -> bool:
+        """At a colon in a list: what stands before it becomes the key of a map of one pair."""
+        top = self.flow[-1]
+        key = top.values[-1] if top.values else None
+        if not isinstance(key, Scalar):
+            return False
+        pair = _Open(True, -1, key.span.start, [key], [None], bare=True)
+        top.values[-1] = pair
+        self.flow.append(pair)
+        return True
+
+    def end_pair(self) -> None:
+        if self.flow[-1].bare:
+            self.flow.pop()
+
     def comma(self) -> None:
+        self.end_pair()
         top = self.flow[-1]
         if top.is_map:
             top.keys.append(Scalar("", "", True, self.span(0, 0)))

@@ -52,7 +52,7 @@ def start(here: Path, root: Path, *words: str, **environment: str) -> subprocess
     return subprocess.Popen(
         [sys.executable, "-m", "compiler.cli", *words],
         cwd=here,
-        env={**os.environ, "PYTHONPATH": str(root), **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]), **environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

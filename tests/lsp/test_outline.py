@@ -67,6 +67,9 @@ CASES = {
     "a: [x, y": (("a", 1), "either", "y"),
     "a: [x, ": (("a", 1), "either", ""),
     "a: [{b: 1}, {": (("a", 1), "key", ""),
+    "a: [b: ": (("a", 0, "b"), "value", ""),
+    "a: [b: [x, y": (("a", 0, "b", 1), "either", "y"),
+    "a: [b: 1, ": (("a", 1), "either", ""),
     "layers:\n  - ": (("layers", 0), "either", ""),
     "layers:\n  - dense:\n      units: 3\n  - co": (("layers", 1), "either", "co"),
     "layers:\n- dense: {u": (("layers", 0, "dense"), "key", "u"),
@@ -75,6 +78,14 @@ CASES = {
     "a: {b: 1, # see\n    c": (("a",), "key", "c"),
     "a: {b: 1}\nx: 'q": (("x",), "value", "q"),
 }
+
+
+@pytest.mark.parametrize("text", ["a: [b: 1, c: [2, d: {e: 3}], f]\n", "a: {b: [c: x y, 'd': 2]}\n"])
+def test_pairs_in_lists(text: str) -> None:
+    file = SourceFile("m.yaml", text)
+    good, found = load_text(file, Sink()), outline(file)
+    assert isinstance(good, Mapping)
+    assert to_plain(found) == to_plain(good)
 
 
 @pytest.mark.parametrize("text", CASES)
