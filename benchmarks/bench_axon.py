@@ -2,7 +2,8 @@
 
 python benchmarks/bench_axon.py [--seeds 10] [--trials 5] [--target cpu]
 
-With `--target cuda` only bench_lvis runs, and seconds are those of the clock. A trial of bench_lvis is 200 cycles of 47,204 neurons and what 32,448,512 synapses learn at its end.
+With `--target cuda` only bench_lvis runs, and seconds are those of the clock. A trial of bench_lvis is 200 cycles of
+47,204 neurons and what 32,448,512 synapses learn at its end.
 """
 
 from __future__ import annotations
