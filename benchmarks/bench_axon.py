@@ -1,4 +1,4 @@
-"""Axon's models on one thread: epochs and CPU seconds an epoch of ra25 over seeds, CPU seconds a trial of bench_lvis.
+"""Axon's models on one thread: epochs of ra25 over seeds and CPU seconds for each, CPU seconds a trial of bench_lvis.
 
 python benchmarks/bench_axon.py [--seeds 10] [--trials 5] [--target cpu]
 
@@ -18,8 +18,8 @@ import netloom
 MODELS = Path(__file__).resolve().parents[1] / "models" / "axon"
 
 
-def associator(seeds: int) -> None:
-    model = netloom.load(MODELS / "ra25.yaml")
+def associator(seeds: int, instances: int, learning_rate: float) -> None:
+    model = netloom.load(MODELS / "ra25.yaml", set={"instances": instances, "learning_rate": learning_rate})
     model.run(duration="1 ms")  # compiles
     epochs, seconds = [], 0.0
     for seed in range(1, seeds + 1):
@@ -28,7 +28,8 @@ def associator(seeds: int) -> None:
         s.run("500 s")
         seconds += time.process_time() - begin
         epochs.append(len(s.table("learning")["trial"]))
-    print(f"ra25: {epochs} epochs, median {statistics.median(epochs)}; {seconds / sum(epochs):.4f} CPU s an epoch")
+    what = "epochs" if instances == 1 else f"rounds of {instances} instances"
+    print(f"ra25: {epochs} {what}, median {statistics.median(epochs)}; {seconds / sum(epochs):.4f} CPU s for each")
 
 
 def vision(trials: int, target: str) -> None:
@@ -54,7 +55,8 @@ def main() -> None:
     parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu")
     given = parser.parse_args()
     if given.target == "cpu":
-        associator(given.seeds)
+        associator(given.seeds, 1, 0.06)
+        associator(given.seeds, 4, 0.08)
     vision(given.trials, given.target)
 
 

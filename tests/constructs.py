@@ -581,6 +581,32 @@ record:
 """
 
 
+SUMMED = """language: 1
+name: summed
+phases: {trial: {every: 5 ms, events: {start: 0 ms, minus: 2 ms, plus: 5 ms}}}
+neurons:
+  unit:
+    params: {gain: 0.7}
+    state: {x: {uniform: {low: 0, high: 1}}, top: 0, seen: 0, held: {permutation: {low: 1, high: 4}}}
+    pool: {reduce: {x_mean: mean(x)}}
+    shared: [held]
+    update: [x = x + 0.1 * random()]
+    spike: {when: x > 0.6, reset: [x = 0]}
+    on:
+      trial.minus:
+        - seen = mean_instances(x - pool.x_mean)
+        - held = held + gain * sum_instances(x * x)
+      trial.plus: [top = max_instances(x) - min_instances(x), x = 0.5 * x]
+populations:
+  a: {neuron: unit, size: 70, pools: 2}
+  b: {neuron: unit, size: 33, params: {gain: 0.1}}
+simulate: {dt: 1 ms, duration: 40 ms, seed: 3, instances: 3}
+record:
+  - spikes: {from: [a, b]}
+  - trace: {from: a, variables: [x, seen, held, top]}
+  - trace: {from: b, variables: [x, held]}
+"""
+
 OTHERS = """\
 language: 1
 name: others
@@ -875,6 +901,7 @@ CONSTRUCTS: dict[str, str] = {
     "control, copies": control("{uniform: {low: 0, high: 0.2}}", ", instances: 3, weights: shared"),
     "others": OTHERS.replace("MORE", ", instances: 2"),
     "others, synapses": modulated(),
+    "sums over instances of neurons": SUMMED,
     "drives": CURRENTS,
     "methods": methods(),
     "neurons of the library": neurons_of_the_library(),

@@ -58,6 +58,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "transpose": "`w = transpose(forward.w)` stands in `on` of a synapse",
         **{
             f"{op}_{end}": "sums over synapses stand in `update` and `on` of a synapse"
+            + (", sums over instances in `on` of a neuron, too" if end == "instances" else "")
             for op in ("sum", "mean", "max", "min")
             for end in ("pre", "post", "instances")
         },

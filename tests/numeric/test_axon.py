@@ -147,6 +147,7 @@ def test_instances_are_networks_of_their_own(root: Path, target: str) -> None:
 def test_initial_state(root: Path, target: str) -> None:
     """What InitWeights states of weights, and of the activity that neurons aim at (TestSaveWeights)."""
     s = netloom.load(root / "models" / "axon" / "testnet.yaml").simulation(target=target)
+    s.run(steps=1)
     assert sorted(s["hidden"].trg_avg) == [0.5, 1, 1.5, 2]
     close(s["hidden"].act_avg, 0.1 * s["hidden"].trg_avg)
 

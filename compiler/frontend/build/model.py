@@ -19,7 +19,7 @@ from compiler.expr.keys.kinds import Block
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension, canonical_name
 from compiler.frontend.build.functions import Functions, build_functions
-from compiler.frontend.build.instances import check_instances, expand_instances
+from compiler.frontend.build.instances.expand import check_instances, expand_instances
 from compiler.frontend.build.plots import build_plots
 from compiler.frontend.build.projections.projections import build_projections
 from compiler.frontend.build.run import build_expectations, build_numerics, build_simulate, read_step
@@ -105,10 +105,11 @@ def build_model(
         phases=c.phases,
         span=root.span,
     )
-    if simulate_block is None or model.simulate is None or model.simulate.instances == 1:
+    if simulate_block is None or model.simulate is None:
         return model
     shared = text_of(simulate_block.get("weights")) == "shared"
-    check_instances(model, shared, simulate_block.span, sink)
+    if model.simulate.instances > 1:
+        check_instances(model, shared, simulate_block.span, sink)
     return None if any(d.severity is Severity.ERROR for d in sink.items) else expand_instances(model, shared)
 
 

@@ -182,7 +182,8 @@ class NeuronDef:
     i, or its only one by all. Variables of its pools are those of this step, and in `on`, or where the two populations
     wait for each other, of the step before; pool p is read by the neurons and equations of pool p, or the only one by
     all.
-    `source`: "equations", or "spike_times" (params: file arrays times [ms], indices)."""
+    `source`: "equations", or "spike_times" (params: file arrays times [ms], indices). `shared`: states with the same
+    value in all instances of the network."""
 
     name: str
     params: tuple[ParamDecl, ...]
@@ -198,6 +199,7 @@ class NeuronDef:
     pools: tuple[PoolDef, ...] = ()
     on: tuple[Handler, ...] = ()
     others: tuple[OtherDecl, ...] = ()
+    shared: tuple[str, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
@@ -356,8 +358,8 @@ MOST_STEPS: Final = (1 << 31) - 1
 class Simulate:
     """dt in ms; duration and warmup in whole steps. `freeze`: projections whose synapses keep what they have learned
     (passes/model/freeze_learning.py). `instances`: independent copies of the network that run side by side; the
-    frontend has expanded them (frontend/build/instances.py): populations `exc_0`, `exc_1`, ... `checkpoints`: None
-    without any but the one at the end. `stop`: what may end the run before `steps`."""
+    frontend has expanded them (frontend/build/instances/expand.py): populations `exc_0`, `exc_1`, ... `checkpoints`:
+    None without any but the one at the end. `stop`: what may end the run before `steps`."""
 
     dt: float
     steps: int

@@ -25,10 +25,12 @@ class Distribution:
     uniform: low, high; normal: mean, std (relative_std is resolved to std), optional keep_sign (0/1: values of the
     wrong sign become 0); exponential: mean; lognormal: mean, std (of the value's log). All but uniform: optional min,
     max, to which values are clipped. permutation: low, high: evenly spread values in a random order (of neurons).
+    `stream`: the name of the stream of draws, where it is not that of the array.
     """
 
     kind: str
     args: tuple[tuple[str, float], ...]
+    stream: str = ""
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

@@ -22,6 +22,10 @@ SUMS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 the projection onto the same target, `sum_instances(w)` that over the same synapse in all instances of the network."""
 
 
+OVER_INSTANCES: Final = frozenset(name for name, (_, end) in SUMS.items() if end == INSTANCES)
+"""Those over instances, which statements of neurons have too."""
+
+
 def has_sums(e: Expr) -> bool:
     """Whether `e` reads other synapses."""
     return not calls(e).isdisjoint(SUMS)
@@ -29,6 +33,6 @@ def has_sums(e: Expr) -> bool:
 
 def over_instances(e: Expr) -> Call | None:
     """The first sum over instances in `e`."""
-    if isinstance(e, Call) and SUMS.get(e.func, ("", ""))[1] == INSTANCES:
+    if isinstance(e, Call) and e.func in OVER_INSTANCES:
         return e
     return next((found for k in children(e) if (found := over_instances(k)) is not None), None)

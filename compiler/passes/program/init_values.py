@@ -163,7 +163,7 @@ def initialise(
             formals = (out, n, l2.ScalarFormal("value", real))
             columns["value"] = float(number)
             body: Expr = Ref("value")
-        case l0.Distribution(kind, args):
+        case l0.Distribution(kind, args, own):
             given = dict(args)
             body, used = drawn(kind, given)
             key = ("draw", kind, stored, *used, bool(given.get("keep_sign")))
@@ -171,7 +171,7 @@ def initialise(
                 body = Call("int", (Call("round", (body,)),))
             label = kind
             formals = (out, n, l2.ScalarFormal("key", DType.U64), *(l2.ScalarFormal(c, real) for c in used))
-            columns["key"] = l2.StreamKey(stream or name)
+            columns["key"] = l2.StreamKey(stream or own or name)
             columns.update({c: given[c] for c in used})
         case _:
             raise AssertionError(value)

@@ -97,7 +97,7 @@ def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, c: Contex
         message = f"{longest} {args[high]:,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
         wrong(high, message, help)
         return None
-    return l0.Distribution(value.kind, tuple(args.items()), value.span)
+    return l0.Distribution(value.kind, tuple(args.items()), span=value.span)
 
 
 def _listed_delays(node: Node, family: Family, step: Step, given: OneByOne) -> Delay:

@@ -143,7 +143,7 @@ def _distribution(
         return None, dimension
     if kind == "lognormal":
         args = _of_logarithm(args)
-    return l0.Distribution(kind, tuple(args.items()), at), dimension or DIMENSIONLESS
+    return l0.Distribution(kind, tuple(args.items()), span=at), dimension or DIMENSIONLESS
 
 
 def _arguments(r: Reader, what: str, dimension: Dimension | None) -> tuple[dict[str, float], Dimension | None, bool]:

@@ -8,17 +8,26 @@ Does not: depend on neurons or pools (callers pass scopes and targets).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeVar
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.expr.parse import Assign
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import TIMES, Draft, Locals, assigned, wanted_of, with_local
 from compiler.frontend.build.shared.readers import in_steps, members
-from compiler.frontend.build.shared.scope import Scope, is_taken, no_value_yet, read_statement, unsure_of
+from compiler.frontend.build.shared.scope import (
+    Checked,
+    Scope,
+    Wanted,
+    is_taken,
+    no_value_yet,
+    read_statement,
+    unsure_of,
+)
 from compiler.frontend.build.shared.values import Context, Step, entries_of, listed, shown
 from compiler.frontend.language.control import PHASES
 from compiler.frontend.schema.wording import allowed
@@ -60,11 +69,26 @@ def counters(c: Context) -> dict[str, Dimension | None]:
     return {f"{p.name}.{x}": DIMENSIONLESS for p in c.phases for x in COUNTERS}
 
 
+Assigner = Callable[[Draft, Assign, Scope, Wanted, Node, Collection[str]], Checked | None]
+"""The new value of a statement's target, in a scope with the local names of the statements before; None: an error."""
+
+
+def _plainly(
+    d: Draft, statement: Assign, scope: Scope, wanted: Wanted, node: Node, _: Collection[str]
+) -> Checked | None:
+    return assigned(d, statement, scope, wanted, node)
+
+
 def build_handlers(
-    d: Draft, node: Node | None, scope: Scope, targets: Mapping[str, Dimension | None], own: Mapping[str, str]
+    d: Draft,
+    node: Node | None,
+    scope: Scope,
+    targets: Mapping[str, Dimension | None],
+    own: Mapping[str, str],
+    assigner: Assigner = _plainly,
 ) -> tuple[l0.Handler, ...]:
     """`on: {trial.start: [...]}` in `scope`. `own`: names in this block -> names in the model."""
-    return find_handlers(node, d.c, lambda items: build_actions(d, items, scope, targets, own), l0.Handler)
+    return find_handlers(node, d.c, lambda items: build_actions(d, items, scope, targets, own, assigner), l0.Handler)
 
 
 def find_handlers(
@@ -106,7 +130,12 @@ def find_event(node: tree.Scalar, c: Context) -> tuple[l0.PhaseDef, str] | None:
 
 
 def build_actions(
-    d: Draft, items: tuple[Node, ...], scope: Scope, targets: Mapping[str, Dimension | None], own: Mapping[str, str]
+    d: Draft,
+    items: tuple[Node, ...],
+    scope: Scope,
+    targets: Mapping[str, Dimension | None],
+    own: Mapping[str, str],
+    assigner: Assigner = _plainly,
 ) -> tuple[l0.Set, ...]:
     """Assignments to `targets` and to locals, in order, each reading the latest values."""
     out: list[l0.Set] = []
@@ -130,7 +159,8 @@ def build_actions(
         if not known and statement.op != "=":
             no_value_yet(statement, scope, d.c.sink)
             continue
-        found = assigned(d, statement, scope, wanted_of(target, targets, found_locals), node)
+        wanted = wanted_of(target, targets, found_locals)
+        found = assigner(d, statement, scope, wanted, node, found_locals.keys())
         if not known:
             names[target] = prefix + target
             scope = with_local(scope, found_locals, target, found, at)

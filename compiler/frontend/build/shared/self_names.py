@@ -3,7 +3,7 @@
 Assumes: a population of known size and shape, numbered row by row, channel after channel (docs/connectivity.md).
 Guarantees: checked expressions read them as hidden parameters (level 0 has no other names for them), so that every
 target has them as values per neuron; what is the same for all neurons is one number.
-Does not: know copies (frontend/build/instances.py gives each its number).
+Does not: know copies (frontend/build/instances/expand.py gives each its number).
 """
 
 from __future__ import annotations
@@ -33,6 +33,14 @@ def hide(e: Expr) -> Expr:
     if not refs(e) & PARAMS.keys():
         return e
     return rewrite(e, lambda x: Ref(PARAMS[x.name], x.span) if isinstance(x, Ref) and x.name in PARAMS else x)
+
+
+_WRITTEN: Final = {hidden: name for name, hidden in PARAMS.items()}
+
+
+def as_written(e: Expr) -> Expr:
+    """`e` with the names that users write, for messages."""
+    return rewrite(e, lambda x: Ref(_WRITTEN[x.name], x.span) if isinstance(x, Ref) and x.name in _WRITTEN else x)
 
 
 def place_values(size: int, shape: tuple[int, ...]) -> dict[str, np.ndarray | float]:

@@ -18,6 +18,8 @@ from compiler.core.source import Span
 from compiler.expr.ast import Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.inline import reads_through
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
+from compiler.frontend.build.instances.neurons import assigned_at_event, check_shared_states
+from compiler.frontend.build.instances.shared import shared_states
 from compiler.frontend.build.shared.definition_builder import (
     Draft,
     assigned,
@@ -87,7 +89,8 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
         dynamics = build_dynamics(d, pools.extended(noisy))
     spike = _spike(d, inner, lets, update)
     spike, state, update = _with_condition(d, inner, spike, state, update)
-    on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {})
+    on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {}, assigned_at_event)
+    shared = shared_states(d) or ()
     _check_emptied(d, inputs, lets, on)
     method = noise_method(d, dynamics, lets, noise, l0.Method(Reader(NEURON, node, c).word("method")))
     explain_absent(d, before)
@@ -112,9 +115,11 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
                 pools=tuple(pools.defs),
                 on=on,
                 others=others,
+                shared=shared,
                 span=at,
             ),
         )
+        check_shared_states(definition, d)
         definition = with_hidden(d, definition, noise)
         if source == "equations":
             note_unread(d, params, "neuron")
@@ -274,7 +279,20 @@ def _states_in(when: Expr, d: Draft, definitions: tuple[l0.Set, ...]) -> tuple[s
 
 
 def _only_source(d: Draft, source: str) -> None:
-    own = ("state", "inputs", "let", "dynamics", "update", "spike", "method", "pool", "population", "others", "on")
+    own = (
+        "state",
+        "inputs",
+        "let",
+        "dynamics",
+        "update",
+        "spike",
+        "method",
+        "pool",
+        "population",
+        "others",
+        "on",
+        "shared",
+    )
     for key in own:
         entry = d.node.entry(key)
         if entry is not None:
@@ -322,5 +340,6 @@ def finished(d: Draft, n: l0.NeuronDef) -> l0.NeuronDef:
         tuple(rewritten_pool(p, put) for p in n.pools),
         tuple(rewritten_handler(h, put) for h in n.on),
         n.others,
+        n.shared,
         n.span,
     )

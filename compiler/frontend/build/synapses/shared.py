@@ -3,37 +3,20 @@
 Assumes: a checked SynapseDef.
 Guarantees: shared states have no equations, and are assigned to in `update` and `on` only, with values that are equal
 in all instances: per-instance values appear only inside reductions over instances (`mean_instances(dw)`). Does not:
-know the number of instances (frontend/build/instances.py).
+know the number of instances (frontend/build/instances/expand.py).
 """
 
 from __future__ import annotations
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Related
 from compiler.core.source import Span
-from compiler.expr.ast import Call, Expr, children, refs
-from compiler.frontend.build.shared.values import items_of, text_of
+from compiler.expr.ast import refs
+from compiler.frontend.build.instances.shared import read_alone
 from compiler.frontend.build.synapses.checks import with_lets
 from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft
-from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
-from compiler.ir.level2.synapse_sums import INSTANCES, SUMS
-
-
-def shared_states(d: SynapseDraft) -> tuple[str, ...] | None:
-    """The states listed in `shared`; None without the key."""
-    node = d.node.get("shared")
-    if node is None:
-        return None
-    out: list[str] = []
-    for item in items_of(node):
-        name = text_of(item)
-        if name in d.states:
-            out.append(name)
-            continue
-        help = did_you_mean(name, d.states) or (allowed("they are", d.states) if d.states else "it has no `state`")
-        d.c.sink.error("E0201", f"synapse `{d.name}` has no state variable `{name}`", item.span, help)
-    return tuple(dict.fromkeys(out))
+from compiler.ir.level2.synapse_sums import INSTANCES
 
 
 def check_shared(s: l0.SynapseDef, d: SynapseDraft) -> None:
@@ -66,7 +49,7 @@ def check_shared(s: l0.SynapseDef, d: SynapseDraft) -> None:
         if not isinstance(action, l0.Set) or action.target not in shared:
             continue
         whole = with_lets(action.value, s.lets, f"`{action.target}`", d.c.sink)
-        alone = _read_alone(whole) if whole is not None else ()
+        alone = read_alone(whole) if whole is not None else ()
         differs = sorted(n for n in alone if n not in shared and _of_one(n, d))
         if differs:
             name = differs[0]
@@ -80,14 +63,6 @@ def _key_of(node: tree.Mapping, state: str, otherwise: Span) -> Span:
     block = node.get("dynamics")
     entries = block.entries if isinstance(block, tree.Mapping) else ()
     return next((e.key.span for e in entries if e.key.text == f"d{state}/dt"), otherwise)
-
-
-def _read_alone(e: Expr) -> set[str]:
-    """The names read outside of reductions over instances."""
-    if isinstance(e, Call) and SUMS.get(e.func, ("", ""))[1] == INSTANCES:
-        return set()
-    kids = children(e)
-    return set().union(*(_read_alone(k) for k in kids)) if kids else refs(e)
 
 
 def _of_one(name: str, d: SynapseDraft) -> bool:

@@ -17,6 +17,7 @@ from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref, calls, refs
 from compiler.expr.parse import Assign, Do
 from compiler.expr.units import Dimension
+from compiler.frontend.build.instances.sums import Taken, has_own_sums, take_sums
 from compiler.frontend.build.shared.definition_builder import (
     Draft,
     Locals,
@@ -37,7 +38,6 @@ from compiler.frontend.build.shared.scope import (
     unsure_of,
 )
 from compiler.frontend.build.spiking.neurons import BuiltNeuron
-from compiler.frontend.build.synapses.sums import Taken, has_own_sums, take_sums
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml.tree import Node
 

@@ -19,6 +19,7 @@ from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.units import TIME, Dimension
+from compiler.frontend.build.instances.shared import shared_states
 from compiler.frontend.build.shared.definition_builder import (
     build_dynamics,
     build_lets,
@@ -38,7 +39,7 @@ from compiler.frontend.build.synapses.ends import NO_RANDOM, build_end, delayabl
 from compiler.frontend.build.synapses.formed import check_formed
 from compiler.frontend.build.synapses.help import explain
 from compiler.frontend.build.synapses.rewritten import rewritten_synapse
-from compiler.frontend.build.synapses.shared import check_shared, shared_states
+from compiler.frontend.build.synapses.shared import check_shared
 from compiler.frontend.build.synapses.statements import ENDS, Ends, SynapseDraft, build_actions
 from compiler.frontend.language.spiking.synapses import SYNAPSE
 from compiler.frontend.yaml import tree

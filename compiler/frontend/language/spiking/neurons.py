@@ -7,7 +7,20 @@ Does not: check names, dimensions or expressions.
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Block, Choice, Expression, Field, Kind, ListOf, MapOf, Name, OneOf, Option, Text
+from compiler.expr.keys.kinds import (
+    Block,
+    Choice,
+    Expression,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Name,
+    OneOf,
+    Option,
+    Reference,
+    Text,
+)
 from compiler.expr.keys.values import (
     DESCRIPTION,
     FOR,
@@ -235,6 +248,14 @@ NEURON = Block(
         POPULATION_POOL,
         OTHERS,
         ON,
+        Field(
+            "shared",
+            ListOf(Reference("state variable", "target"), example="[target]"),
+            "The variables that have one value in all instances of the network (`simulate: {instances: 8}`), beside "
+            "shared weights: initial values are drawn once, and events of `on` alone assign to them, what is equal in "
+            "all instances: `target = target + sum_instances(change)`.",
+            example="shared: [target]",
+        ),
         Field(
             "source",
             Choice(

@@ -5,8 +5,9 @@ Guarantees: population `exc` becomes `exc_0`, `exc_1`, ... (the rows of the same
 same), and so does every reference to it: projections within each copy, inputs, records, plots, expectations. Random
 streams are named by population, so that each copy has its own. With shared weights every copy's projections use the
 synapses of the first: static projections share everything, others connections, parameters and the states listed in the
-synapse's `shared`.
-Does not: connect copies with each other.
+synapse's `shared`. Sums over instances in neurons read the copies as other populations, in their order; states that
+neurons share begin with the draws of the first copy, and what is assigned to them is equal in all.
+Does not: let copies differ in what they share.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.expr.show import shorten
+from compiler.frontend.build.instances.neurons import check_drawn
+from compiler.frontend.build.instances.summed import instance_of, summed_over
 from compiler.frontend.build.shared.self_names import INSTANCE, PARAMS
 from compiler.ir.level2.synapse_sums import over_instances
 
@@ -40,6 +43,8 @@ def check_instances(model: l0.Model, shared: bool, at: Span, sink: Sink) -> None
                 message = f"the copies of `{p.name}` are called `{copy_name(p.name, copy)}`, which is a population too"
                 sink.error("E0212", message, other.span, "choose another name", (Related("there are copies", at),))
                 return
+    for p in model.populations:
+        check_drawn(p, at, sink)
     for projection in model.projections:
         if projection.synapse is not None:
             _check_synapse(projection, projection.synapse, shared, at, sink)
@@ -66,6 +71,9 @@ def _check_synapse(projection: l0.Projection, synapse: l0.SynapseDef, shared: bo
 
 def expand_instances(model: l0.Model, shared: bool) -> l0.Model:
     """The model with `simulate.instances` copies of its spiking network."""
+    if model.simulate is None:
+        return model
+    model = _summing(model, model.simulate.instances)
     if model.simulate is None or model.simulate.instances == 1:
         return model
     copies = range(model.simulate.instances)
@@ -92,16 +100,39 @@ def expand_instances(model: l0.Model, shared: bool) -> l0.Model:
     )
 
 
+def _summing(model: l0.Model, copies: int) -> l0.Model:
+    """The model with sums over instances in neurons as sums over other populations, which `_others` tells apart."""
+    made: dict[int, l0.NeuronDef] = {}
+
+    def neuron(n: l0.NeuronDef) -> l0.NeuronDef:
+        if id(n) not in made:
+            made[id(n)] = summed_over(n, copies)
+        return made[id(n)]
+
+    def population(p: l0.Population) -> l0.Population:
+        n = neuron(p.neuron)
+        new = n.others[len(p.neuron.others) :]
+        return p if n is p.neuron else replace(p, neuron=n, others=(*p.others, *((o.name, p.name) for o in new)))
+
+    return replace(model, populations=tuple(map(population, model.populations)))
+
+
 def _population(p: l0.Population, copy: int) -> l0.Population:
     """The copy, with its number where the equations read it."""
     number = (PARAMS[INSTANCE], l0.Const(float(copy)))
     params = tuple(number if name == number[0] else (name, value) for name, value in p.params)
-    return replace(p, name=copy_name(p.name, copy), params=params, others=_others(p.others, copy))
+    init = tuple((n, _drawn_once(p.name, n, v) if n in p.neuron.shared else v) for n, v in p.init)
+    return replace(p, name=copy_name(p.name, copy), params=params, init=init, others=_others(p.others, copy))
+
+
+def _drawn_once(population: str, name: str, value: l0.Value) -> l0.Value:
+    """The initial value of a shared state, drawn as that of the first copy."""
+    return replace(value, stream=f"{copy_name(population, 0)}.{name}") if isinstance(value, l0.Distribution) else value
 
 
 def _others(others: tuple[tuple[str, str], ...], copy: int) -> tuple[tuple[str, str], ...]:
-    """The populations that are read, within the copy."""
-    return tuple((name, copy_name(population, copy)) for name, population in others)
+    """The populations that are read: within the copy, but for those that stand for a given one."""
+    return tuple((name, copy_name(population, instance_of(name, copy))) for name, population in others)
 
 
 def _projection(projection: l0.Projection, copies: range, shared: bool) -> l0.Projection:

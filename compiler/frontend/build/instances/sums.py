@@ -1,14 +1,14 @@
-"""Sums over synapses in statements: `w = w * total / sum_post(w)`.
+"""Sums in statements, over synapses and over instances of the network: `w = w * total / sum_post(w)`.
 
 Assumes: a parsed value of a statement, and the scope at the beginning of its list.
 Guarantees: the summand is checked on its own; the value is checked with the sum replaced by a name of the same
 dimension.
-Does not: decide where sums are allowed (statements.py).
+Does not: decide where sums are allowed (frontend/build/synapses/statements.py, frontend/build/instances/neurons.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Container
 from dataclasses import dataclass, replace
 
 from compiler.core.source import Span
@@ -48,36 +48,38 @@ class Taken:
         return substitute(e, known)
 
 
-def has_own_sums(e: Expr, scope: Scope) -> bool:
-    """Whether `e` calls a sum that is not a function of the file with that name."""
-    return bool(calls(e) & SUMS.keys() - scope.functions.keys())
+def has_own_sums(e: Expr, scope: Scope, functions: Collection[str] = SUMS) -> bool:
+    """Whether `e` calls a sum, by one of `functions`, that is not a function of the file with that name."""
+    return bool(calls(e) & set(functions) - scope.functions.keys())
 
 
-def take_sums(e: Expr, span: Span, scope: Scope, local: Mapping[str, object], d: Draft) -> tuple[Expr, Taken]:
-    """`e` with each sum replaced by a name, inner ones first. `scope`: that of a sum, without the list's `local`
-    names."""
+def take_sums(
+    e: Expr, span: Span, scope: Scope, local: Container[str], d: Draft, functions: Container[str] = SUMS
+) -> tuple[Expr, Taken]:
+    """`e` with each sum, by one of `functions`, replaced by a name, inner ones first. `scope`: that of a sum, without
+    the list's `local` names."""
     taken = Taken({}, {})
 
     def walk(x: Expr) -> Expr:
         kids = tuple(walk(k) for k in children(x))
         x = with_children(x, kids) if kids else x
-        if not isinstance(x, Call) or x.func not in SUMS or x.func in scope.functions:
+        if not isinstance(x, Call) or x.func not in functions or x.func in scope.functions:
             return x
         return _one(x, span, scope, local, d, taken)
 
     return walk(e), taken
 
 
-def _one(x: Call, span: Span, scope: Scope, local: Mapping[str, object], d: Draft, taken: Taken) -> Expr:
+def _one(x: Call, span: Span, scope: Scope, local: Container[str], d: Draft, taken: Taken) -> Expr:
     sink = d.c.sink
     if len(x.args) != 1:
         message = f"`{x.func}` takes 1 argument, {len(x.args)} given"
         sink.error("E0304", message, x.span, f"for example `{x.func}(w)`")
         taken.wrong = True
         return x
-    mine = sorted(refs(x.args[0]) & local.keys())
+    mine = sorted(n for n in refs(x.args[0]) if n in local)
     if mine:
-        message = f"`{mine[0]}` belongs to these statements: other synapses have no such value that could be summed"
+        message = f"`{mine[0]}` belongs to these statements: the others have no such value that could be summed"
         help = "write its expression inside of the sum, or declare it under `state`"
         sink.error("E0302", message, x.args[0].span, help)
         taken.wrong = True
