@@ -243,7 +243,7 @@ MUTANTS = (
     ),
     Mutant(
         "pairs that follow from positions are not stored",
-        ("compiler.passes.relations.relations:storage_of",),
+        ("compiler.passes.projections.lower_projections:storage_of",),
         _stored,
         (f"{TEXTS}::test_pairs_that_follow_from_positions_are_not_stored",),
     ),

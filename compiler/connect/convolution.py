@@ -90,6 +90,12 @@ class Extents:
     depthwise: bool = False
     shared: bool = False
 
+    @property
+    def elements(self) -> int:
+        """How many elements the kernel has."""
+        window = self.kernel[0] * self.kernel[1]
+        return window if self.shared else self.in_c * window * (1 if self.depthwise else self.out_c)
+
 
 def _shape(population: Neurons) -> tuple[int, int, int]:
     """(channels, height, width) of a population: leading extents that are not given are 1."""
@@ -111,14 +117,6 @@ def planes_of(e: Ends) -> Extents:
         planes.depthwise or planes.shared,
         planes.shared,
     )
-
-
-def elements(at: Extents) -> int:
-    """How many elements the kernel has."""
-    kh, kw = at.kernel
-    if at.shared:
-        return kh * kw
-    return at.in_c * kh * kw * (1 if at.depthwise else at.out_c)
 
 
 def _rows(e: Ends) -> Rows:
@@ -149,7 +147,7 @@ def _rows(e: Ends) -> Rows:
     order = np.lexsort((post, pre))
     row = np.zeros(len(source) + 1, np.int64)
     row[1:] = np.cumsum(np.bincount(pre, minlength=len(source)))
-    return Rows(row, post[order].astype(np.int32), elements(at), kind[order])
+    return Rows(row, post[order].astype(np.int32), at.elements, kind[order])
 
 
 def overlaps(before: int, behind: int, kernel: int, stride: int, padding: int) -> int:

@@ -9,7 +9,8 @@ Guarantees: every breach is named.
   populations  a positive size; exactly one value for each declared param, initial values for
                declared states
   projections  members join existing populations through an input of the target; delays are whole
-               and >= 0; lists of pairs are there and stay inside both populations; synapses: verify/synapses.py
+               and >= 0; lists of pairs are there and stay inside both populations; the storage can hold what synapses
+               have of their own; synapses: verify/synapses.py
   drives       go into parameters or inputs without decay, have a value for each name of their source; timed arrays
                exist, have rows and whole steps
   records      populations, variables and members exist
@@ -28,6 +29,7 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.connect import RULE, Form
+from compiler.connect.storage import misfit
 from compiler.verify.control import (
     control_violations,
     counter_names,
@@ -140,6 +142,8 @@ def _projection(projection: l0.Projection, populations: dict[str, l0.Population]
     rule = RULE.get(projection.rule)
     if rule is None or projection.storage not in STORAGE:
         yield f"the rule is `{projection.rule}`, the storage `{projection.storage}`"
+    elif (wrong := misfit(projection)) is not None:
+        yield wrong
     if (projection.planes is not None) != (rule is not None and rule.form is Form.WINDOWS):
         yield f"the rule `{projection.rule}` has planes, or lacks them"
     if (projection.probability is not None) != (rule is not None and rule.expression):

@@ -401,6 +401,18 @@ def test_a_legal_model_has_no_violations() -> None:
         ("Member(a, a", "Member(a, b", "joins a population that does not exist"),
         ("pairs, g, ", "pairs, h, ", "delivers into `h`, which is not an input"),
         ("pairs, g, ", "ring, g, ", "the rule is `ring`"),
+        ("[3, 0]]])", "[0, 3]]], storage=bitmask)", "one bit cannot hold a pair twice"),
+        (
+            "pairs=0)], [[[0, 3], [3, 0]]])",
+            "pairs=0)], [[[0, 3]]], storage=procedural)",
+            "`pairs` cannot be drawn again",
+        ),
+        ("[3, 0]]])", "[3, 0]]], storage=toeplitz)", "only convolutions are stored as `toeplitz`"),
+        (
+            "Const(1.0), 1, pairs=0)], [[[0, 3], [3, 0]]])",
+            "Listed([1.0, 2.0]), 1, pairs=0)], [[[0, 3], [3, 0]]], storage=bitmask)",
+            "synapses have values of their own, but the storage is `bitmask`",
+        ),
         ("pairs, g, ", "all_to_all, g, ", "does not fit the rule `all_to_all`"),
         ("[3, 0]]]", "[4, 0]]]", "has a pair outside its populations"),
         ("Const(1.0), 1,", "Const(1.0), -1,", "has a delay of -1 steps"),

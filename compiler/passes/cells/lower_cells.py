@@ -217,7 +217,7 @@ def _launch(
             instance.name,
             at.cell.span,
         )
-        builder.launch("step", key, row, row + 1, every, offset, join)
+        row.launch("step", every, offset, join)
 
 
 def due(part: Part, phases: Mapping[str, l0.PhaseDef]) -> tuple[int, int]:

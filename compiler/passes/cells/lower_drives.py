@@ -103,9 +103,9 @@ def lower_orders(builder: ProgramBuilder, model: l0.Model) -> None:
             key = ("order of trials",)
             what = f"{name}: the row of this trial"
             row = builder.row(key, what, l2.Kind.MAP, formals, nest, {"row": name}, columns, name, array.span)
-            builder.launch("step", key, row, row + 1, array.every, 1 % array.every)
+            row.launch("step", array.every, 1 % array.every)
             if builder.warmup % array.every:  # the first trial has begun before the run
-                builder.launch("step", key, row, row + 1, NEVER, (1 - builder.warmup) % NEVER)
+                row.launch("step", NEVER, (1 - builder.warmup) % NEVER)
 
 
 def _timed_reads(
@@ -321,4 +321,4 @@ def lower_drives(builder: ProgramBuilder, model: l0.Model, decisions: list[Decis
             path,
             drive.span,
         )
-        builder.launch("step", key, row, row + 1, join=False)
+        row.launch("step", join=False)

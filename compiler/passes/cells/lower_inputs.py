@@ -87,7 +87,7 @@ def _changing(builder: ProgramBuilder, model: l0.Model, item: l0.PoissonInput, r
         path,
         item.span,
     )
-    builder.launch("step", key, row, row + 1, join=False)
+    row.launch("step", join=False)
 
 
 def lower_inputs(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
@@ -137,4 +137,4 @@ def lower_inputs(builder: ProgramBuilder, model: l0.Model, instances: Mapping[st
             f"{item.name}[{item.population}]",
             item.span,
         )
-        builder.launch("step", key, row, row + 1, join=False)
+        row.launch("step", join=False)

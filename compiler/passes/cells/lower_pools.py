@@ -76,7 +76,7 @@ def per_neuron(builder: ProgramBuilder, instance: l1.Instance, variable: str) ->
     nest = l2.Nest(FLAT, (l2.Assign(POOL_INDEX.target, POOL_INDEX.value), l2.Assign("each", Ref("x"))))
     bound, what = {"pool_of": index, "x": array, "each": name}, f"{instance.name}: {variable} of each neuron"
     row = builder.row(key, what, l2.Kind.MAP, formals, nest, bound, {"n": instance.size}, name, instance.span)
-    builder.launch("step", key, row, row + 1)
+    row.launch("step")
     return name
 
 
@@ -219,7 +219,7 @@ def _reduce(
             f"{instance.name}.{cell.shown(r.name)}",
             pool.span,
         )
-        builder.launch("step", key, row, row + 1, join=join)
+        row.launch("step", join=join)
 
 
 def _map(
@@ -262,4 +262,4 @@ def _map(
             instance.name,
             pool.span,
         )
-        builder.launch("step", key, row, row + 1, every, offset, join)
+        row.launch("step", every, offset, join)

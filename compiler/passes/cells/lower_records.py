@@ -65,7 +65,7 @@ def record_spikes(builder: ProgramBuilder, model: l0.Model, instances: Mapping[s
                 population,
                 record.span,
             )
-            builder.launch("step", "record spikes", row, row + 1)
+            row.launch("step")
 
 
 RATE_STEPS = 1 << 14  # of one buffer of spike counts
@@ -100,7 +100,7 @@ def record_rates(builder: ProgramBuilder, model: l0.Model, instances: Mapping[st
             record.population,
             record.span,
         )
-        builder.launch("step", "record rate", row, row + 1)
+        row.launch("step")
 
 
 def record_traces(
@@ -172,4 +172,4 @@ def _record_trace(
     formals += [l2.ScalarFormal(c, DType.I64) for c in ("ring_slots", "n")] if slots else []
     key, label, body = ("record trace", through, slots > 0), f"{path}: record trace", l2.RecordTrace(value)
     row = builder.row(key, label, l2.Kind.RECORD, tuple(formals), body, bound, columns, path, record.span)
-    builder.launch("step", key, row, row + 1, record.every, (record.at or 0) % record.every)
+    row.launch("step", record.every, (record.at or 0) % record.every)

@@ -86,4 +86,4 @@ def lower_spike_times(builder: ProgramBuilder, instance: l1.Instance, dt: float)
         name,
         span,
     )
-    builder.launch("step", "spike_times", row, row + 1)
+    row.launch("step")

@@ -82,4 +82,4 @@ def keep_past(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, 
                 name,
                 instance.span,
             )
-            builder.launch(phase, key, row, row + 1)
+            row.launch(phase)

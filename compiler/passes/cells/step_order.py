@@ -191,7 +191,7 @@ def _copy(
         builder.array(l2.Array(name, real, (count,), Role.WORK, span=instance.span))
         what, bound = f"{population}: {variable} of the step before", {"x": array, "before": name}
         row = builder.row("before", what, l2.Kind.MAP, formals, nest, bound, {"n": count}, name, instance.span)
-        builder.launch("step", "before", row, row + 1)
+        row.launch("step")
 
 
 def names_in(statements: Sequence[l0.Set]) -> frozenset[str]:

@@ -122,4 +122,4 @@ def emit_row(
     values: dict[str, l2.ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
     key = p.builder.key((kind, formals, body))
     row = p.builder.row(key, label, kind, formals, body, bound, values, path, span, p.rank(path))
-    p.builder.launch(p.graph.phase, key, row, row + 1, every, join=False)
+    row.launch(p.graph.phase, every, join=False)

@@ -36,6 +36,27 @@ class _Collected:
     rank: int = 0
 
 
+@dataclass(frozen=True)
+class Row:
+    """Row `number` of the kernel `key`."""
+
+    builder: ProgramBuilder
+    key: object
+    number: int
+
+    def launch(self, phase: str, every: int = 1, offset: int = 0, join: bool = True) -> None:
+        """Adds the row to a phase, in the steps k after the warm-up with k % every == offset (and in the warm-up, where
+        these are 0 and below). `join`: it is independent of adjacent launches of the same kernel, so that one launch
+        may run both; without it, merge joins launches that it proves independent."""
+        b, lo = self.builder, self.number
+        offset = (offset + b.warmup) % every if phase == "step" else offset
+        items = b.phases.setdefault(phase, [])
+        if join and items and items[-1][0] == self.key and items[-1][2] == lo and items[-1][3:] == (every, offset):
+            items[-1] = (self.key, items[-1][1], lo + 1, every, offset)
+        else:
+            items.append((self.key, lo, lo + 1, every, offset))
+
+
 @dataclass
 class ProgramBuilder:
     """Mutable while lowering; `finish` gives the Program."""
@@ -47,9 +68,10 @@ class ProgramBuilder:
     """Steps of the phase "step" before time 0."""
     arrays: dict[str, l2.Array] = field(default_factory=dict)
     constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
+    phases: dict[str, list[tuple[object, int, int, int, int]]] = field(default_factory=dict)
+    """Rows [lo, hi) of the kernel with a key, in the steps k with k % every == offset."""
     _keys: dict[object, int] = field(default_factory=dict)
     _kernels: dict[object, _Collected] = field(default_factory=dict)
-    _phases: dict[str, list[tuple[object, int, int, int, int]]] = field(default_factory=dict)
 
     def array(self, array: l2.Array, contents: npt.NDArray[np.generic] | None = None) -> str:
         """Adds an array (with initial contents from the host); returns its name."""
@@ -74,8 +96,8 @@ class ProgramBuilder:
         path: str,
         span: Span = NOWHERE,
         rank: int = 0,
-    ) -> int:
-        """Adds one row to the kernel `key`; returns its row number.
+    ) -> Row:
+        """Adds one row to the kernel `key`.
 
         The kernel is named after its row of lowest `rank`: the first in the order of the model, not in the order of
         execution, so that a deeper network (whose gradients begin at the last layer) has the same text. A kernel that
@@ -102,20 +124,7 @@ class ProgramBuilder:
         for formal, values in entry.scalars.items():
             values.append(self.warmup if formal == WARMUP else scalars[formal])
         entry.paths.append(path)
-        return len(entry.paths) - 1
-
-    def launch(
-        self, phase: str, key: object, lo: int, hi: int, every: int = 1, offset: int = 0, join: bool = True
-    ) -> None:
-        """Adds rows [lo, hi) of kernel `key` to a phase, in the steps k after the warm-up with k % every == offset (and
-        in the warm-up, where these are 0 and below). `join`: they are independent of adjacent launches of the same
-        kernel, so that one launch may run both; without it, merge joins launches that it proves independent."""
-        offset = (offset + self.warmup) % every if phase == "step" else offset
-        items = self._phases.setdefault(phase, [])
-        if join and items and items[-1][0] == key and items[-1][2] == lo and items[-1][3:] == (every, offset):
-            items[-1] = (key, items[-1][1], hi, every, offset)
-        else:
-            items.append((key, lo, hi, every, offset))
+        return Row(self, key, len(entry.paths) - 1)
 
     def finish(self) -> l2.Program:
         number = {key: i for i, key in enumerate(self._kernels)}
@@ -142,7 +151,7 @@ class ProgramBuilder:
                 name,
                 tuple(l2.KernelLaunch(number[key], lo, hi, every, offset) for key, lo, hi, every, offset in items),
             )
-            for name, items in self._phases.items()
+            for name, items in self.phases.items()
         )
         return l2.Program(
             self.name,

@@ -177,5 +177,5 @@ def initialise(
             raise AssertionError(value)
     nest, label = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", body),)), f"{name}: initial value ({label})"
     row = builder.row(key, label, l2.Kind.MAP, formals, nest, {"x": name}, columns, name, where)
-    builder.launch("init", key, row, row + 1)
+    row.launch("init")
     return name

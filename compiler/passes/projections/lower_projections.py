@@ -14,17 +14,15 @@ from collections.abc import Mapping
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.connect import rule_of
+from compiler.connect.storage import shares_elements, storage_of
 from compiler.ir.level2.synapse_values import member_name
-from compiler.passes.cells.cell_arrays import ring_slots
 from compiler.passes.cells.lower_cells import Deliveries
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.passes.projections.lower_static import lower_static
 from compiler.passes.projections.lower_synapses import SynapseLowering
 from compiler.passes.projections.synapse_schedule import Stages
-from compiler.passes.relations.relations import Link
-
-__all__ = ["lower_projections", "member_name", "ring_slots"]
+from compiler.passes.relations.stored_rows import Link
 
 
 def lower_projections(
@@ -41,15 +39,16 @@ def lower_projections(
     phases, families = {p.name: p for p in model.phases}, {p.name: p for p in model.projections}
     synapses = SynapseLowering(builder, stages, deliveries, model.simulate.dt, numbers, decisions, phases, families)
     for projection in model.projections:
+        held = (storage_of(projection), shares_elements(projection))
         plastic = () if projection.synapse is None else projection.members
         copies, done = Counter(member_name(projection, m) for m in plastic), Counter[str]()
         for member in projection.members:
             if rule_of(projection).empty(member.args):
                 continue
-            link = Link(projection, member, instances[member.source], instances[member.target], builder)
+            link = Link(projection, member, instances[member.source], instances[member.target], builder, *held)
             if projection.synapse is None:
                 lower_static(link, deliveries, stages)
             else:
                 synapses.lower(link, done[link.stored], copies[link.stored])
                 done[link.stored] += 1
-    stages.launch(builder)
+    stages.launch()

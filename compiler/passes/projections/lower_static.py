@@ -24,7 +24,8 @@ from compiler.passes.projections.placed_values import placed, scalars
 from compiler.passes.projections.synapse_arrays import delays_of, per_synapse
 from compiler.passes.projections.synapse_rows import EVENT_FORMALS
 from compiler.passes.projections.synapse_schedule import STATIC, Stages
-from compiler.passes.relations.relations import Link, LoweredRelation, relation_of
+from compiler.passes.relations.relations import LoweredRelation, relation_of
+from compiler.passes.relations.stored_rows import Link
 
 
 @dataclass(frozen=True)
@@ -95,4 +96,4 @@ def lower_static(link: Link, deliveries: Deliveries, stages: Stages) -> None:
         key, title, l2.Kind.PROPAGATE, tuple(formals), body, arrays, columns, link.stored, projection.span
     )
     # All in the order of the model, as families of one kernel may stand apart in it.
-    stages.add(STATIC, key, row, group=STATIC)
+    stages.add(STATIC, row, group=STATIC)

@@ -45,7 +45,7 @@ from compiler.passes.projections.synapse_sums import Segment, gather, segments
 from compiler.passes.projections.synapse_text import SynapseKernel, statements_of, text_of, touches
 from compiler.passes.projections.synapse_transpose import transpose
 from compiler.passes.projections.synapse_values import bind_names, condition_arrays, steps_array
-from compiler.passes.relations.relations import Link
+from compiler.passes.relations.stored_rows import Link
 
 MOST_AGES: Final = 256
 """Different delays of the synapses of one projection, when they have statements."""
@@ -76,7 +76,7 @@ class SynapseLowering:
             self._flat[id(synapse)] = (synapse, flatten(synapse))
         flat = self._flat[id(synapse)][1]
         number = self._families.setdefault((id(synapse), link.projection.into), len(self._families))
-        given = (link.projection, link.member, link.pre, link.post, link.builder)
+        given = (link.projection, link.member, link.pre, link.post, link.builder, link.storage, link.shared)
         s = Synapses(*given, self.stages, self.deliveries, flat, number, copy, copies, self._cache)
         _check(s)
         s.numbers.update((every, self.phases[phase].every) for every, phase in flat.every.items())

@@ -15,7 +15,8 @@ from compiler.core.names import free_name
 from compiler.expr.ast import Call, Expr, Ref, refs, substitute
 from compiler.ir.space import DType, Role
 from compiler.passes.model.free_names import PROPAGATION
-from compiler.passes.relations.relations import Link, LoweredRelation
+from compiler.passes.relations.relations import LoweredRelation
+from compiler.passes.relations.stored_rows import Link
 
 
 def placed(value: l0.Placed, taken: frozenset[str]) -> tuple[Expr, dict[str, float | int]]:
@@ -64,5 +65,5 @@ def fill_placed(
     key = builder.key(("placed", formals, body))
     arrays, title = {**found.arrays, target: array}, f"{array}: initial value (by place)"
     row = builder.row(key, title, l2.Kind.PROPAGATE, formals, body, arrays, columns, link.stored, value.span)
-    builder.launch("init", key, row, row + 1)
+    row.launch("init")
     return array

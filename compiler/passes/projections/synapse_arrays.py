@@ -21,7 +21,8 @@ from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import initialise, read_file
 from compiler.passes.projections.placed_values import fill_placed
-from compiler.passes.relations.relations import Link, LoweredRelation
+from compiler.passes.relations.relations import LoweredRelation
+from compiler.passes.relations.stored_rows import Link
 
 
 def in_stored_order(link: Link, value: l0.Value, found: LoweredRelation) -> l0.Value:
@@ -129,5 +130,5 @@ def from_formula(
         name,
         formula.span,
     )
-    builder.launch("init", key, row, row + 1)
+    row.launch("init")
     return name

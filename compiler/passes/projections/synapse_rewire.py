@@ -122,7 +122,7 @@ def _row(
 ) -> None:
     span = s.projection.span
     row = s.builder.row(key, f"{s.name}: {what}", kind, formals, body, arrays, columns, s.name, span)
-    s.stages.add(stage, key, row, due=due, part=part)
+    s.stages.add(stage, row, due=due, part=part)
 
 
 def _drawn_ends(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:

@@ -28,7 +28,8 @@ from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_
 from compiler.passes.model.synapse_names import Flat
 from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
 from compiler.passes.projections.synapse_text import Sending, SynapseKernel, apart
-from compiler.passes.relations.relations import Link, LoweredRelation, relation_of
+from compiler.passes.relations.relations import LoweredRelation, relation_of
+from compiler.passes.relations.stored_rows import Link
 
 Cache = dict[object, Any]
 PAST = l2.Strided((l2.Axis((("past_slot", 1),), stride="n"), l2.Axis((("i", 1),))))
@@ -242,7 +243,7 @@ def _row(
         s.name,
         s.flat.definition.span,
     )
-    s.stages.add(stage, key, row, join, due=due, part=part)
+    s.stages.add(stage, row, join, due=due, part=part)
 
 
 def at_synapses(

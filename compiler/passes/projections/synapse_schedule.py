@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.build_program import Row
 
 ENDS: Final = "pre and post, every step"
 UPDATE: Final = "synapses, every step"
@@ -41,26 +41,25 @@ EVERY_STEP: Final[Due] = (1, 0)
 class Stages:
     """Mutable while families are lowered; `launch` ends it."""
 
-    _rows: dict[tuple[str, int], dict[object, list[tuple[object, int, bool, Due]]]] = field(default_factory=dict)
+    _rows: dict[tuple[str, int], dict[object, list[tuple[Row, bool, Due]]]] = field(default_factory=dict)
 
     def add(
         self,
         stage: str,
-        key: object,
-        row: int,
+        row: Row,
         join: bool = True,
         group: object = None,
         due: Due = EVERY_STEP,
         part: int = 0,
     ) -> None:
-        """Row `row` of kernel `key` runs in `stage`, beside those of its `group` (default: of its key), in the steps
+        """`row` runs in `stage`, beside those of its `group` (default: of its kernel), in the steps
         that are `due`; the parts of a stage run in order."""
         rows = self._rows.setdefault((stage, part), {})
-        rows.setdefault(key if group is None else group, []).append((key, row, join, due))
+        rows.setdefault(row.key if group is None else group, []).append((row, join, due))
 
-    def launch(self, builder: ProgramBuilder) -> None:
+    def launch(self) -> None:
         """Adds everything to the phase "step"."""
         for place in sorted(self._rows, key=lambda at: (ORDER.index(at[0]), at[1])):
             for group in self._rows[place].values():
-                for key, row, join, (every, offset) in group:
-                    builder.launch("step", key, row, row + 1, every, offset, join)
+                for row, join, (every, offset) in group:
+                    row.launch("step", every, offset, join)

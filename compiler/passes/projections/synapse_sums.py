@@ -146,7 +146,7 @@ def _started(
         array,
         span,
     )
-    s.stages.add(stage, key, row, due=due, part=part)
+    s.stages.add(stage, row, due=due, part=part)
     return held
 
 

@@ -41,7 +41,7 @@ def transpose(s: Synapses, other: l0.Projection, stage: str, one: l0.Transpose, 
     key = ("transpose", s.projection.rule)
     name = f"{s.name}: {one.target} from the transpose of {one.projection}.{one.variable}"
     row = s.builder.row(key, name, l2.Kind.MAP, (*both, *formals), body, bound, columns, s.name, one.span)
-    s.stages.add(stage, key, row, due=due, part=part + 1)
+    s.stages.add(stage, row, due=due, part=part + 1)
     return part + 2
 
 

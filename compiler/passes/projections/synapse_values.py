@@ -22,7 +22,8 @@ from compiler.passes.model.synapse_names import TIMES, External
 from compiler.passes.program.init_values import initialise
 from compiler.passes.projections.synapse_arrays import delays_of, from_formula, per_synapse
 from compiler.passes.projections.synapse_rows import SLOTS, BoundArray, Synapses
-from compiler.passes.relations.relations import Link, LoweredRelation
+from compiler.passes.relations.relations import LoweredRelation
+from compiler.passes.relations.stored_rows import Link
 
 
 def bind_names(s: Synapses, found: LoweredRelation, model_numbers: dict[str, float], dt: float) -> None:
@@ -91,7 +92,7 @@ def _occupied(s: Synapses, extent: int | l2.SizeOf) -> BoundArray:
     nest, span = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("exists", value),)), s.projection.span
     what, bound = f"{s.name}: occupied places", {"exists": held.array}
     row = s.builder.row(("occupied",), what, l2.Kind.MAP, formals, nest, bound, columns, s.name, span)
-    s.builder.launch("init", ("occupied",), row, row + 1)
+    row.launch("init")
     return held
 
 

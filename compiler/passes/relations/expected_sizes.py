@@ -18,11 +18,12 @@ from typing import Final
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.connect import Ends, rule_of
-from compiler.connect.convolution import elements, planes_of
+from compiler.connect.convolution import planes_of
+from compiler.connect.storage import shares_elements, storage_of
 from compiler.core.source import NOWHERE, Span
 from compiler.ir.level2.synapse_values import own_name
 from compiler.layers import DENSE, KIND
-from compiler.passes.relations.relations import PART, keeps_state, storage_of
+from compiler.passes.relations.stored_rows import PART
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,11 @@ def value_counts(model: l0.Model) -> dict[str, float]:
     populations = {p.name: p for p in model.populations}
     counts = synapse_counts(model)
     for f in model.projections:
-        if f.planes is None or keeps_state(f):
+        if not shares_elements(f):
             continue
         for m in f.members:
             at = planes_of(Ends(f, m, populations[m.source], populations[m.target]))
-            counts[own_name(f, m)] = elements(at)
+            counts[own_name(f, m)] = at.elements
     return counts
 
 

@@ -17,10 +17,10 @@ from typing import Final
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.connect import rule_of
+from compiler.connect.storage import shares_elements
 from compiler.core.source import Span
 from compiler.ir.level2.synapse_values import own_name
 from compiler.passes.relations.expected_sizes import expected_sizes, synapse_counts, value_counts
-from compiler.passes.relations.relations import keeps_state
 from compiler.runtime.common.arrays import persistent_arrays
 
 SPIKE_RATE: Final = 10.0
@@ -112,7 +112,7 @@ def _synapses(model: l0.Model) -> list[Written]:
     places = {h.projection: h.span for h in model.histograms} | {r.projection: r.span for r in model.synapses}
     for name, span in places.items():
         family = families[name]
-        if family.planes is not None and not keeps_state(family):
+        if shares_elements(family):
             continue  # its values belong to elements of a kernel, which have no ends
         count = sum(math.ceil(counts[own_name(family, m)]) for m in family.members)
         ends = 8 if _moves(family) else 16

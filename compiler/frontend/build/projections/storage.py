@@ -12,12 +12,11 @@ from collections.abc import Iterable
 
 import compiler.ir.level0.model as l0
 from compiler.connect import ConnectRule, Form
-from compiler.expr.simplify import has_random
+from compiler.connect.storage import UNSTORED, at_targets, draws, sums_over
 from compiler.frontend.build.projections.pairs import Pairs
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level2.synapse_sums import has_sums
 
 
 def read_storage(rule: ConnectRule, r: Reader) -> str:
@@ -71,28 +70,22 @@ def check_values(
 ) -> None:
     """E0611 for per-connection values, and for statements that find connections by target, where the storage supports
     neither. `given`: the weight, the delay, the synapse and the storage in the file."""
-    if storage not in ("bitmask", "procedural", "toeplitz"):
+    if storage not in UNSTORED:
         return
     weight, delay, model, written = given
     asked = written.text if isinstance(written, Scalar) else storage
     found: tuple[str, Node | None] | None = None
     if synapse is not None:
-        if any(has_sums(e) for e in l0.values_of(synapse.actions)):
-            what = f"connections stored as `{asked}` are not found by their targets"
-            message = f"{what}, but `{synapse.name}` sums over them"
-            c.sink.error("E0611", message, None if model is None else model.span, "use `storage: sparse`")
+        post, what = at_targets(synapse), f"connections stored as `{asked}` are not found by their targets"
+        wrong = None
+        if sums_over(synapse):
+            wrong = f"{what}, but `{synapse.name}` sums over them"
+        elif not synapse.state and post is not None:
+            wrong = f"{what}, but `{post}` of `{synapse.name}` runs at spikes of a target"
+        if wrong is not None:
+            c.sink.error("E0611", wrong, None if model is None else model.span, "use `storage: sparse`")
             return
-        values = (*l0.values_of(synapse.actions), *(x.value for x in synapse.lets))
-        draws = storage != "procedural" and any(has_random(e) for e in values)
-        post = (
-            "`on_post`" if synapse.on_post else next((f"`{e.name}`" for e in synapse.events if e.end == "post"), None)
-        )
-        if not synapse.state and post is not None:
-            what = f"connections stored as `{asked}` are not found by their targets"
-            message = f"{what}, but {post} of `{synapse.name}` runs at spikes of a target"
-            c.sink.error("E0611", message, None if model is None else model.span, "use `storage: sparse`")
-            return
-        if synapse.state or post is not None or draws:
+        if synapse.state or post is not None or (storage != "procedural" and draws(synapse)):
             found = f"the synapse `{synapse.name}`", model
     again = storage == "procedural" and synapse is None and rule.ordered
     for m in members:

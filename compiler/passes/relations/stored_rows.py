@@ -1,0 +1,342 @@
+"""stored_rows: the arrays of a relation: rows by source and by target (CSR), and masks.
+
+Assumes: a rule (compiler/connect) says what its kernels read and what the host knows of its connections.
+Guarantees: arrays are made once, drawn on the device or given by the host. Tables are integers, so that every backend
+compares integers and draws the same network. The numbering of synapses is the same in every storage; rows are ascending
+by target.
+Does not: say how kernels read them (relations).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
+from compiler.connect import ConnectRule, Ends, Form, rule_of
+from compiler.core.names import free_name
+from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.ir.level2.synapse_values import member_name, stored_by_target
+from compiler.ir.space import DType, Role
+from compiler.passes.program.build_program import ProgramBuilder
+
+_EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
+_TAKEN: Final = frozenset(
+    {"i", "j", "row", "col", "n_pre", "n_post", "key", "autapses", "same", "step", *l2.PLACES, *_EXTENTS}
+    | {"skip", "k", "first", "many", "hit", "xs", "ys", "cs", "x", "y", "c", "t", "word", "probability", "source"}
+    | {"bits", "words", "target", "table", "number", "multapses", "at", "pool", "draw", "run", "real", "nl_me"}
+)
+"""Formals of an expression rule, and what its text calls its own variables."""
+
+Columns = dict[str, l2.ColumnValue]
+
+
+@dataclass(frozen=True)
+class Link(Ends):
+    """One member while its relation is lowered. `storage`: of the family, `shared`: its synapses share elements of a
+    kernel; `part`: what follows the projection's name in the names of arrays."""
+
+    pre: l1.Instance
+    post: l1.Instance
+    builder: ProgramBuilder
+    storage: str
+    shared: bool
+    part: str = field(default="", kw_only=True)
+
+    @cached_property
+    def stored(self) -> str:
+        """The model path of the member whose synapses it uses: its own, or that of another one."""
+        return f"{member_name(self.projection, self.member)}{self.part}"
+
+    @property
+    def in_part(self) -> bool:
+        """Whether one of its ends is a part of a population."""
+        return self.member.parts != (None, None)
+
+    @property
+    def by_target(self) -> bool:
+        """Whether synapses are numbered target by target."""
+        return stored_by_target(self.projection)
+
+    @cached_property
+    def rule(self) -> ConnectRule:
+        return rule_of(self.projection)
+
+    def has(self, part: str) -> bool:
+        """Whether the array `<stored>.<part>` has been made."""
+        return f"{self.stored}.{part}" in self.builder.arrays
+
+    def given(self, part: str, dtype: DType, contents: npt.NDArray[np.generic]) -> None:
+        """Makes `<stored>.<part>` from the host: of one element at least."""
+        data = (contents if len(contents) else np.zeros(1)).astype(dtype.numpy)
+        self.builder.array(self._constant(part, dtype, data.shape), data)
+
+    def filled(self, part: str, dtype: DType, shape: tuple[int, ...]) -> None:
+        """Makes `<stored>.<part>`, which kernels fill in before the run."""
+        self.builder.array(self._constant(part, dtype, shape))
+
+    def _constant(self, part: str, dtype: DType, shape: tuple[int, ...]) -> l2.Array:
+        return l2.Array(f"{self.stored}.{part}", dtype, shape, Role.CONST, span=self.projection.span)
+
+    def kernel(
+        self,
+        phase: str,
+        rule: str,
+        stage: str,
+        formals: tuple[l2.Formal, ...],
+        columns: Columns,
+        *,
+        what: str = "",
+        arrays: Mapping[str, str] = MappingProxyType({}),
+        probability: Expr | None = None,
+        given: tuple[object, ...] = (),
+        join: bool = True,
+    ) -> None:
+        """One row of the kernel that runs a stage. Formals are bound to `<stored>.<formal>`, or to what `arrays` says;
+        `given`: what tells kernels of one rule and stage apart."""
+        key = ("connect", rule, stage, *given)
+        bound = {f.name: f"{self.stored}.{f.name}" for f in formals} | dict(arrays)
+        body, span = l2.Connect(rule, stage, probability), self.projection.span
+        name = f"{self.stored}: {stage} synapses{what}"
+        row = self.builder.row(key, name, l2.Kind.CONNECT, formals, body, bound, columns, self.stored, span)
+        row.launch(phase, join=join)
+
+
+CSR: Final = (
+    l2.ArrayFormal("row", DType.I64, l2.Mode.READ, l2.ByName()),
+    l2.ArrayFormal("col", DType.I32, l2.Mode.READ, l2.ByName()),
+    l2.ArrayFormal("index", DType.I32, l2.Mode.READ, l2.ByName()),
+)
+
+
+def make_rows(link: Link, by: str) -> None:
+    """Makes `<stored>.row` and `<stored>.col`, and what a walk from the end `by` needs beside them."""
+    if not link.has("row"):
+        if link.in_part:
+            _draw_part(link)
+        elif link.rule.rows is None:
+            _draw_rows(link)
+        else:
+            _host_rows(link)
+    if link.by_target:
+        _number_by_target(link)
+    elif by == "post":
+        _transpose(link)
+
+
+def make_pointers(link: Link) -> Drawing:
+    """Makes `<stored>.row` alone, for connections that are drawn again at every event, as the result says."""
+    drawing = _drawing_of(link)
+    if not link.has("row"):
+        link.filled("row", DType.I64, (link.pre.size + 1,))
+        drawing.count(link)
+    return drawing
+
+
+def make_mask(link: Link) -> None:
+    """Makes `<stored>.words`, the bits of Bitmask: drawn in place, or as a constant for deterministic rules."""
+    if link.has("words"):
+        return
+    shape = (link.pre.size, -(-link.post.size // 32))
+    if link.rule.bits is None:
+        link.filled("words", DType.U32, shape)
+        _drawing_of(link).stage(link, "mask", _array("words", DType.U32, l2.Mode.UPDATE))
+        return
+    bits = np.zeros((link.pre.size, 32 * shape[1]), np.bool_)
+    bits[:, : link.post.size] = link.rule.bits(link)
+    link.given("words", DType.U32, np.packbits(bits, axis=1, bitorder="little").view("<u4"))
+
+
+# ------------------------------------------------------------------------------------------ drawn on the device
+
+
+def _array(name: str, dtype: DType, mode: l2.Mode) -> l2.ArrayFormal:
+    return l2.ArrayFormal(name, dtype, mode, l2.ByName())
+
+
+_ROW: Final = _array("row", DType.I64, l2.Mode.UPDATE)
+_N_PRE: Final = l2.ScalarFormal("n_pre", DType.I64)
+_SIZES: Final[tuple[l2.Formal, ...]] = (_N_PRE, l2.ScalarFormal("n_post", DType.I64))
+_STORED: Final[tuple[l2.Formal, ...]] = (_array("row", DType.I64, l2.Mode.READ), _array("col", DType.I32, l2.Mode.READ))
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The signature of every kernel that draws a relation: formals, the arrays that they are bound to, columns, and the
+    expression of an expression rule."""
+
+    formals: tuple[l2.Formal, ...]
+    arrays: Mapping[str, str]
+    columns: Columns
+    probability: Expr | None
+
+    def stage(self, link: Link, stage: str, *made: l2.Formal) -> None:
+        """A kernel that makes something; its phase has its name, but for masks."""
+        rule, phase = link.projection.rule, "init" if stage == "mask" else stage
+        given = () if self.probability is None else (self.probability, self.formals)
+        formals, what = (*made, *self.formals), f" ({rule})"
+        link.kernel(
+            phase,
+            rule,
+            stage,
+            formals,
+            self.columns,
+            what=what,
+            arrays=self.arrays,
+            probability=self.probability,
+            given=given,
+        )
+
+    def count(self, link: Link) -> None:
+        """Fills in row pointers."""
+        self.stage(link, "count", _ROW)
+        link.kernel("scan", "any", "scan", (_ROW, _N_PRE), {"n_pre": link.pre.size})
+
+
+def _drawing_of(link: Link) -> Drawing:
+    """The Drawing of one projection, of a rule whose connections are drawn or computed."""
+    args, builder = link.args, link.builder
+    known: Columns = {"autapses": 1, "multapses": 1, "same": int(link.pre.name == link.post.name)}
+    known |= {"w_from": link.pre.size, "h_from": 1, "w_to": link.post.size, "h_to": 1, **args}
+    columns: Columns = {"n_pre": link.pre.size, "n_post": link.post.size, "key": l2.StreamKey(f"{link.stored}/connect")}
+    columns |= {c: known[c] for c in link.rule.columns}
+    formals: tuple[l2.Formal, ...] = (*_SIZES, l2.ScalarFormal("key", DType.U64))
+    formals += tuple(l2.ScalarFormal(c, DType.I64) for c in link.rule.columns)
+    probability = link.projection.probability
+    if probability is not None:
+        # What the user named may not collide with formals, or with what the text calls its own variables.
+        bindings: dict[str, Expr] = {"n_from": Ref("n_pre"), "n_to": Ref("n_post")}
+        taken = _TAKEN
+        for name in sorted((refs(probability) & args.keys()) - {*_EXTENTS, "autapses"}):
+            new = free_name(name, taken)
+            taken |= {new}
+            bindings[name], columns[new] = Ref(new), args[name]
+            dtype = DType.I64 if isinstance(args[name], int) else builder.precision
+            formals = (*formals, l2.ScalarFormal(new, dtype))
+        probability = substitute(probability, bindings)
+    if link.rule.table is None:
+        return Drawing(formals, {}, columns, probability)
+    shared, make = link.rule.table(args)
+    if shared not in builder.arrays:
+        table = make()
+        builder.array(l2.Array(shared, DType.U32, table.shape, Role.CONST), table)
+    return Drawing((_array("table", DType.U32, l2.Mode.READ), *formals), {"table": shared}, columns, probability)
+
+
+def _draw_rows(link: Link) -> None:
+    """Count, scan, fill."""
+    row, span = f"{link.stored}.row", link.projection.span
+    link.filled("row", DType.I64, (link.pre.size + 1,))
+    link.builder.array(l2.Array(f"{link.stored}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=row, span=span))
+    drawing = _drawing_of(link)
+    drawing.count(link)
+    drawing.stage(link, "fill", _STORED[0], _array("col", DType.I32, l2.Mode.WRITE))
+
+
+# ------------------------------------------------------------------------------------------ parts of populations
+
+PART: Final = ".part"
+"""What the names of the arrays of a part's own relation begin with, after the projection's."""
+
+
+def _draw_part(link: Link) -> None:
+    """Makes `<stored>.row` and `<stored>.col` from the relation of the parts, which is drawn first; synapses keep their
+    numbers, as parts are ascending."""
+    pre, post = l0.as_drawn(link.member.parts, link.pre, link.post)
+    part = Link(link.projection, link.member, pre, post, link.builder, link.storage, link.shared, part=PART)
+    _draw_rows(part)
+    span = link.projection.span
+    link.filled("row", DType.I64, (link.pre.size + 1,))
+    link.builder.array(
+        l2.Array(f"{link.stored}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=f"{part.stored}.row", span=span)
+    )
+    sources, targets = (
+        np.arange(whole.size) if runs is None else np.concatenate([np.arange(a, b + 1) for a, b in runs.runs])
+        for runs, whole in zip(link.member.parts, (link.pre, link.post), strict=True)
+    )
+    # Row pointers of all sources: entry i is that of the number of sources of the part below i.
+    link.given("rank", DType.I32, np.searchsorted(sources, np.arange(link.pre.size + 1)))
+    link.given("each", DType.I64, np.arange(link.pre.size + 2))
+    link.given("targets", DType.I32, targets)
+    pointers = {"row": f"{link.stored}.each", "col": f"{link.stored}.rank", "whole": f"{part.stored}.row"}
+    _gathered(link, "row", DType.I64, pointers, link.pre.size + 1)
+    ends = {"row": f"{part.stored}.row", "col": f"{part.stored}.col", "whole": f"{link.stored}.targets"}
+    _gathered(link, "col", DType.I32, ends, pre.size)
+
+
+def _gathered(link: Link, made: str, dtype: DType, arrays: Mapping[str, str], n: int) -> None:
+    """`<stored>.<made>`[t] = whole[col[t]] for every element t of a relation with `n` rows."""
+    formals = (
+        *CSR[:2],
+        l2.ArrayFormal("whole", dtype, l2.Mode.READ, l2.At("post")),
+        l2.ArrayFormal("made", dtype, l2.Mode.WRITE, l2.At("syn")),
+        l2.ScalarFormal("n", DType.I64),
+    )
+    body = l2.Propagate(l2.Every("n"), l2.Csr("row", "col"), (l2.Assign("made", Ref("whole")),))
+    key, title, span = ("part", made), f"{link.stored}: {made} of all neurons", link.projection.span
+    bound = {**arrays, "made": f"{link.stored}.{made}"}
+    row = link.builder.row(key, title, l2.Kind.PROPAGATE, formals, body, bound, {"n": n}, link.stored, span)
+    row.launch("init")
+
+
+# ------------------------------------------------------------------------------------------ given by the host
+
+
+def _host_rows(link: Link) -> None:
+    """Row pointers and targets, as constants; with `shared`, the element that each synapse shares with others."""
+    assert link.rule.rows is not None
+    rows = link.rule.rows(link)
+    if link.rule.form is Form.GIVEN and (rows.order[1:] < rows.order[:-1]).any():
+        link.given("order", DType.I32, rows.order)
+    link.given("row", DType.I64, rows.row)
+    link.given("col", DType.I32, rows.col)
+    if link.shared:
+        link.given("element", DType.I32, rows.order)
+
+
+# ------------------------------------------------------------------------------------------ by target
+
+_FILL: Final[tuple[l2.Formal, ...]] = (
+    *_STORED,
+    _array("to_row", DType.I64, l2.Mode.READ),
+    *(_array(part, DType.I32, l2.Mode.WRITE) for part in ("to_col", "to_index")),
+    *_SIZES,
+)
+
+
+def _transpose(link: Link, index: str = "to_index") -> None:
+    """Makes `<stored>.to_row`, `<stored>.to_col` and `<stored>.<index>`, the transposed relation; the rows have been
+    filled before."""
+    if link.has("to_row"):
+        return
+    link.filled("to_row", DType.I64, (link.post.size + 1,))
+    stored = link.builder.arrays[f"{link.stored}.col"]
+    for part in ("to_col", index):
+        link.builder.array(replace(stored, name=f"{link.stored}.{part}", role=Role.SYNAPSE))
+    sizes: Columns = {"n_pre": link.pre.size, "n_post": link.post.size}
+    counts = (*_STORED, _array("to_row", DType.I64, l2.Mode.UPDATE), *_SIZES)
+    scanned, filled = {"row": f"{link.stored}.to_row"}, {"to_index": f"{link.stored}.{index}"}
+    by = " by target"
+    link.kernel("init", "transpose", "count", counts, sizes, what=by)
+    link.kernel("init", "any", "scan", (_ROW, _N_PRE), {"n_pre": link.post.size}, what=by, arrays=scanned)
+    link.kernel("init", "transpose", "fill", _FILL, sizes, what=by, arrays=filled)
+
+
+def _number_by_target(link: Link) -> None:
+    """Makes `<stored>.to_row` and `<stored>.to_col`, whose order numbers the synapses, and `<stored>.index`, the
+    numbers of synapses in the rows by source."""
+    if link.has("to_row"):
+        return
+    _transpose(link, "index")
+    arrays = {"row": "to_row", "col": "to_col", "to_row": "row", "to_col": "col", "to_index": "index"}
+    bound = {formal: f"{link.stored}.{array}" for formal, array in arrays.items()}
+    columns: Columns = {"n_pre": link.post.size, "n_post": link.pre.size}
+    link.kernel("init", "transpose", "fill", _FILL, columns, what=" by source", arrays=bound, join=False)
