@@ -178,6 +178,21 @@ synapses:
         np.testing.assert_allclose(weights(result, variable=name), values, rtol=1e-12, err_msg=name)
 
 
+@both
+def test_a_parameter_may_have_a_name_of_the_clock(tmp_path: Path, target: str) -> None:
+    """`step` of the user stays apart from the integer step in the time since a spike."""
+    since = """\
+synapses:
+  since:
+    params: {step: 2}
+    state: {x: 0}
+    on_post: [x = step * (t - pre.last_spike) / (1 ms)]
+"""
+    projections = "  plastic: {from: s, to: t, connect: {all_to_all: {}}, synapse: since}\n"
+    result = simulate(model_text([(10, 0)], [(13, 0)], (1, 1), projections, since, 20), tmp_path, target)
+    np.testing.assert_allclose(weights(result, variable="x"), [2 * 0.3], rtol=1e-12)
+
+
 def test_times_stay_exact_in_float32(tmp_path: Path) -> None:
     """`t - pre.last_spike` after many steps is a whole number of steps times dt."""
     since = """\

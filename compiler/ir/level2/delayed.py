@@ -7,7 +7,6 @@ Does not: store past state (passes/cells/state_history.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from compiler.expr.ast import Call, Expr, Num, Ref, nodes, refs, rewrite
@@ -31,8 +30,3 @@ def read_delayed(e: Expr) -> set[str]:
 def read_now(e: Expr) -> set[str]:
     """The names with undelayed reads in `e`."""
     return refs(rewrite(e, lambda x: x if delayed_name(x) is None else Num(0), top_down=True))
-
-
-def put_delayed(e: Expr, new: Mapping[str, Expr]) -> Expr:
-    """`e` with delayed reads of a name replaced by its entry in `new`."""
-    return rewrite(e, lambda x: x if (name := delayed_name(x)) is None else new[name], top_down=True)

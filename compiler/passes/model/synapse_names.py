@@ -17,8 +17,8 @@ from typing import Final
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
-from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, refs, rewrite, substitute
-from compiler.ir.level2.delayed import put_delayed, read_delayed, read_now
+from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, refs, rewrite
+from compiler.ir.level2.delayed import delayed_name, read_delayed, read_now
 from compiler.passes.model.free_names import PROPAGATION, RESERVED, renamed
 from compiler.passes.program.clock import counter, time_of
 
@@ -84,17 +84,10 @@ def read_of_neurons(synapse: l0.SynapseDef) -> set[tuple[str, str]]:
     return {(end, variable) for end, variable in found if end in _ENDS}
 
 
-def _since(e: Expr, held: Mapping[str, str]) -> Expr:
-    """`t - pre.last_spike` as an integer number of steps times dt."""
-
-    def since(x: Expr) -> Expr:
-        match x:
-            case Binary("-", Ref("t"), Ref(name)) if name in held:
-                step = Ref(held[name])
-                return Cond(step > 0, (Ref("step") - step) * Ref("dt"), Ref("t") - NEVER)
-        return x
-
-    return rewrite(e, since, top_down=True)
+def _since(held: str) -> Expr:
+    """`t` less the time [ms] of a spike whose step is held: an integer number of steps times dt."""
+    step = Ref(held)
+    return Cond(step > 0, (Ref("step") - step) * Ref("dt"), Ref("t") - NEVER)
 
 
 def _time(held: str) -> Expr:
@@ -169,8 +162,19 @@ class _Flattening:
         return self.new.get(old, old)
 
     def expr(self, e: Expr, bound: Mapping[str, Expr] | None = None, at_end: bool = True) -> Expr:
-        e = put_delayed(e, self.delayed) if self.delayed else e
-        return substitute(_since(e, self.held) if at_end and self.held else e, bound or self.bindings)
+        """`e` with flat names. `at_end`: at the end of the step, from which the time since a spike is exact."""
+        bound = self.bindings if bound is None else bound
+
+        def flat(x: Expr) -> Expr:
+            match x:
+                case Ref(name):
+                    return bound.get(name, x)
+                case Binary("-", Ref("t"), Ref(name)) if at_end and name in self.held:
+                    return _since(self.held[name])
+            late = delayed_name(x)
+            return x if late is None else self.delayed[late]
+
+        return rewrite(e, flat, top_down=True)
 
     def sets(self, items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
         return tuple(l0.Set(self.name(s.target), self.expr(s.value), s.span) for s in items)

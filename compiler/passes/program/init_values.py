@@ -140,6 +140,11 @@ def initialise(
     stored = whole or real
     extent: int | l2.SizeOf = size if size is not None else instance.size if instance is not None else 0
     where = span or (instance.span if instance is not None else value.span)
+    given: npt.NDArray[np.generic] | None = None
+    if isinstance(value, l0.Formula):
+        value = _computed(name, value, instance)
+    elif isinstance(value, l0.FromFile | l0.Listed):
+        given = _given(name, value, extent).astype(stored.numpy)
     if name not in builder.arrays:
         shape = (-1,) if isinstance(extent, l2.SizeOf) else (extent,)
         size_from = extent.array if isinstance(extent, l2.SizeOf) else None
@@ -147,10 +152,8 @@ def initialise(
         builder.array(l2.Array(name, stored, shape, role, None, size_from, unit, where))
     if isinstance(value, l0.Driven):  # written in each step before it is read (lower_drives)
         return name
-    if isinstance(value, l0.Formula):
-        value = _computed(name, value, instance)
-    if isinstance(value, l0.FromFile | l0.Listed):
-        builder.constants[name] = _given(name, value, extent).astype(stored.numpy)
+    if given is not None:
+        builder.constants[name] = given
         return name
     out = l2.ArrayFormal("x", stored, l2.Mode.WRITE, l2.ELEMENT)
     n = l2.ScalarFormal("n", DType.I64)
@@ -164,15 +167,15 @@ def initialise(
             columns["value"] = float(number)
             body: Expr = Ref("value")
         case l0.Distribution(kind, args, own):
-            given = dict(args)
-            body, used = drawn(kind, given)
-            key = ("draw", kind, stored, *used, bool(given.get("keep_sign")))
+            numbers = dict(args)
+            body, used = drawn(kind, numbers)
+            key = ("draw", kind, stored, *used, bool(numbers.get("keep_sign")))
             if whole is not None:
                 body = Call("int", (Call("round", (body,)),))
             label = kind
             formals = (out, n, l2.ScalarFormal("key", DType.U64), *(l2.ScalarFormal(c, real) for c in used))
             columns["key"] = l2.StreamKey(stream or own or name)
-            columns.update({c: given[c] for c in used})
+            columns.update({c: numbers[c] for c in used})
         case _:
             raise AssertionError(value)
     nest, label = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", body),)), f"{name}: initial value ({label})"

@@ -1,31 +1,63 @@
-"""synapse_arrays: arrays with one element per synapse, and their initial contents.
+"""synapse_arrays: values of synapses: arrays with one element each, their initial contents, and expressions.
 
 Assumes: the relation of the projection exists (relation_of).
 Guarantees: values drawn per synapse are counter-based, indexed in storage order (row by row, targets ascending); values
-given for explicit pairs are permuted from the user's order to storage order.
-Does not: lower statements of synapses.
+given for explicit pairs are permuted from the user's order to storage order. Values that follow from the places of both
+ends fill an array once, by walking the relation from its sources in the init phase, or are an expression of the
+statements that run at a synapse, where nothing is stored; positions are integer arithmetic on `pre` and `post`.
+Does not: lower statements of synapses, or bound values (the frontend does).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
-from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.core.names import free_name
+from compiler.expr.ast import Call, Expr, Ref, refs, substitute
 from compiler.expr.interp import evaluate
 from compiler.ir.space import DType, Role
+from compiler.passes.model.free_names import PROPAGATION
 from compiler.passes.program.build_program import ProgramBuilder
-from compiler.passes.program.init_values import initialise, read_file
-from compiler.passes.projections.placed_values import fill_placed
+from compiler.passes.program.init_values import drawn, initialise, read_file
 from compiler.passes.relations.relations import LoweredRelation
 from compiler.passes.relations.stored_rows import Link
 
 
-def in_stored_order(link: Link, value: l0.Value, found: LoweredRelation) -> l0.Value:
+@dataclass(frozen=True)
+class Weight:
+    """What a synapse delivers: its `value`, and the formals of that with what they are bound to."""
+
+    value: Expr
+    formals: tuple[l2.Formal, ...]
+    arrays: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, l2.ColumnValue] = field(default_factory=dict)
+
+
+def weight_of(link: Link, found: LoweredRelation) -> Weight:
+    """One number is a column, others are an array, or what would be stored is drawn by number at every event."""
+    real, weight = link.builder.precision, link.member.weight
+    if isinstance(weight, l0.Const):
+        return Weight(Ref("weight"), (l2.ScalarFormal("weight", real),), columns={"weight": float(weight.value)})
+    if isinstance(weight, l0.Distribution) and isinstance(found.relation, l2.Procedural):
+        args = dict(weight.args)
+        value, used = drawn(weight.kind, args, "weight_key", "syn", "weight_", step=0)
+        formals = (*(l2.ScalarFormal(f"weight_{n}", real) for n in used), l2.ScalarFormal("weight_key", DType.U64))
+        columns = {f"weight_{n}": args[n] for n in used}
+        return Weight(value, formals, columns={**columns, "weight_key": l2.StreamKey(f"{link.stored}.weight")})
+    if isinstance(weight, l0.Placed) and isinstance(found.relation, l2.Procedural | l2.Bitmask):
+        at, numbers = placed(weight, frozenset(f.name for f in found.formals))
+        return Weight(at, _scalars(numbers, real), columns=dict(numbers))
+    array = per_synapse(link, "weight", weight, found)
+    formal = l2.ArrayFormal("weight", real, l2.Mode.READ, l2.At("syn"))
+    return Weight(Ref("weight"), (formal,), {"weight": array})
+
+
+def _in_stored_order(link: Link, value: l0.Value, found: LoweredRelation) -> l0.Value:
     """A value per synapse in the order in which synapses are numbered: explicit pairs are given in the user's order,
     convolutions by element of the kernel, copied to every synapse where these do not share it, and all pairs as a
     matrix, whose diagonal counts for nothing without autapses."""
@@ -53,12 +85,12 @@ def per_synapse(
     whole: DType | None = None,
 ) -> str:
     """The array `<stored>.<variable>` with one element per synapse; returns its name."""
-    value = in_stored_order(link, value, found)
+    value = _in_stored_order(link, value, found)
     array = f"{link.stored}.{variable}"
     if link.member.like is not None and link.has(variable):
         return array
     if isinstance(value, l0.Placed):
-        return fill_placed(link, array, value, found, unit, whole)
+        return _fill_placed(link, array, value, found, unit, whole)
     span = link.projection.span
     known = link.rule.shape(link.pre.size, link.post.size) is not None and isinstance(value, l0.Listed | l0.FromFile)
     pre, post = l0.as_drawn(link.member.parts, link.pre, link.post)
@@ -85,6 +117,56 @@ def shortest(delays: l0.Distribution | l0.Listed | l0.Placed) -> int:
     else:
         low = dict(delays.args).get("low" if delays.kind == "uniform" else "min", 0.0)
     return max(0, min(round(low), round(float(np.float32(low)))))
+
+
+def placed(value: l0.Placed, taken: frozenset[str]) -> tuple[Expr, dict[str, float | int]]:
+    """The value at a synapse, as an expression over `pre`, `post` and columns, with these. `taken`: names in use."""
+    used = {*taken, *PROPAGATION}
+    names: dict[str, Expr] = {}
+    columns: dict[str, float | int] = {}
+    for name, number in value.numbers:
+        new = free_name(name, frozenset(used))
+        used.add(new)
+        names[name], columns[new] = Ref(new), number
+    for index, end, k in (("i", "from", Ref("pre")), ("j", "to", Ref("post"))):
+        w, h = names.get(f"w_{end}", Ref("")), names.get(f"h_{end}", Ref(""))
+        places: dict[str, Expr] = {index: k, f"x_{index}": k % w, f"y_{index}": k // w % h, f"c_{index}": k // (w * h)}
+        names |= {n: e for n, e in places.items() if n not in names}
+    read = refs(value.value)
+    return substitute(value.value, {n: e for n, e in names.items() if n in read}), columns
+
+
+def _scalars(columns: dict[str, float | int], real: DType) -> tuple[l2.ScalarFormal, ...]:
+    """Formals of the columns of a placed value."""
+    return tuple(l2.ScalarFormal(n, DType.I64 if isinstance(x, int) else real) for n, x in columns.items())
+
+
+def _fill_placed(
+    link: Link, array: str, value: l0.Placed, found: LoweredRelation, unit: str, whole: DType | None
+) -> str:
+    """The array with one element per synapse, filled in the init phase; returns its name. `found`: by the sources. With
+    `whole` the elements are integers of that type, rounded to nearest."""
+    builder, real, extent = link.builder, link.builder.precision, found.extent
+    shape, size_from = ((-1,), extent.array) if isinstance(extent, l2.SizeOf) else ((extent,), None)
+    builder.array(l2.Array(array, whole or real, shape, Role.SYNAPSE, None, size_from, unit, value.span))
+    theirs = frozenset(f.name for f in found.formals)
+    target = free_name("value", theirs)
+    e, numbers = placed(value, theirs | {target})
+    if whole is not None:
+        e = Call("int", (Call("round", (e,)),))
+    columns: dict[str, l2.ColumnValue] = {**found.columns, **numbers, "n_pre": link.pre.size}
+    formals: tuple[l2.Formal, ...] = (
+        *found.formals,
+        l2.ArrayFormal(target, whole or real, l2.Mode.WRITE, l2.At("syn")),
+        *_scalars(numbers, real),
+        *(() if "n_pre" in theirs else (l2.ScalarFormal("n_pre", DType.I64),)),
+    )
+    body = l2.Propagate(l2.Every("n_pre"), found.relation, (l2.Assign(target, e, value.span),))
+    key = builder.key(("placed", formals, body))
+    arrays, title = {**found.arrays, target: array}, f"{array}: initial value (by place)"
+    row = builder.row(key, title, l2.Kind.PROPAGATE, formals, body, arrays, columns, link.stored, value.span)
+    row.launch("init")
+    return array
 
 
 def from_formula(

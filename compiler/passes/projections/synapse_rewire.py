@@ -23,7 +23,7 @@ from compiler.ir.level2.synapse_values import stored_by_target
 from compiler.ir.space import DType, Role
 from compiler.passes.model.synapse_names import TAKEN
 from compiler.passes.program.init_values import drawn
-from compiler.passes.projections.placed_values import placed
+from compiler.passes.projections.synapse_arrays import placed
 from compiler.passes.projections.synapse_rows import Synapses, at_synapses
 from compiler.passes.projections.synapse_schedule import Due
 from compiler.passes.projections.synapse_text import EXISTS, SynapseKernel, text_of

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
-from compiler.connect.convolution import planes_of
+from compiler.connect.convolution import Extents, planes_of
 from compiler.connect.storage import UNSTORED
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.ir.space import DType
-from compiler.passes.relations.stored_rows import CSR, PART, Link, make_mask, make_pointers, make_rows
+from compiler.passes.relations.stored_rows import CSR, PART, Drawing, Link, make_arrays
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class LoweredRelation:
 def relation_of(link: Link, by: str = "pre") -> LoweredRelation:
     """The relation of one projection, walked from the end `by`. Makes its stored arrays on first use, also the
     transposed rows when they are walked by target."""
-    pre, post = link.pre, link.post
+    pre, post, drawing = link.pre, link.post, make_arrays(link, by)
+    planes = planes_of(link) if link.projection.planes is not None else None
     assert by == "pre" or link.storage not in UNSTORED, f"{link.stored}: `{link.storage}` finds no synapses of targets"
     match link.storage:
         case "dense":
@@ -46,13 +47,17 @@ def relation_of(link: Link, by: str = "pre") -> LoweredRelation:
         case "one_to_one":
             return LoweredRelation(l2.OneToOne(), (), {}, {}, min(pre.size, post.size))
         case "toeplitz":
-            return _toeplitz(link)
+            assert planes is not None
+            columns = {name: int(getattr(planes, name)) for name in l2.PLANES}
+            toeplitz = l2.Toeplitz(planes.kernel, planes.stride, planes.depthwise, planes.shared)
+            return LoweredRelation(toeplitz, tuple(_column(n) for n in l2.PLANES), {}, columns, planes.elements)
         case "sparse":
-            return _sparse(link, by)
+            return _sparse(link, by, planes)
         case "bitmask":
             return _bitmask(link)
         case "procedural":
-            return _procedural(link)
+            assert drawing is not None
+            return _procedural(link, drawing)
     raise AssertionError(link.storage)
 
 
@@ -60,18 +65,10 @@ def _column(name: str) -> l2.ScalarFormal:
     return l2.ScalarFormal(name, DType.I64)
 
 
-def _toeplitz(link: Link) -> LoweredRelation:
-    at = planes_of(link)
-    columns = {name: int(getattr(at, name)) for name in l2.PLANES}
-    relation = l2.Toeplitz(at.kernel, at.stride, at.depthwise, at.shared)
-    return LoweredRelation(relation, tuple(_column(n) for n in l2.PLANES), {}, columns, at.elements)
-
-
-def _sparse(link: Link, by: str) -> LoweredRelation:
-    make_rows(link, by)
+def _sparse(link: Link, by: str, planes: Extents | None) -> LoweredRelation:
     extent: int | l2.SizeOf = l2.SizeOf(f"{link.stored}{PART if link.in_part else ''}.row")
-    if link.shared:
-        extent = planes_of(link).elements
+    if link.shared and planes is not None:
+        extent = planes.elements
     elif link.rule.rows is not None:
         extent = int(link.builder.arrays[f"{link.stored}.col"].shape[0])
     if by == "post":
@@ -86,14 +83,13 @@ def _sparse(link: Link, by: str) -> LoweredRelation:
 
 
 def _bitmask(link: Link) -> LoweredRelation:
-    make_mask(link)
     words = l2.ArrayFormal("words", DType.U32, l2.Mode.READ, l2.ByName())
     bound, columns = {"words": f"{link.stored}.words"}, {"n_post": link.post.size}
     return LoweredRelation(l2.Bitmask("words", "n_post"), (words, _column("n_post")), bound, columns, 0)
 
 
-def _procedural(link: Link) -> LoweredRelation:
-    drawing, pointers = make_pointers(link), f"{link.stored}.row"
+def _procedural(link: Link, drawing: Drawing) -> LoweredRelation:
+    pointers = f"{link.stored}.row"
     # The names that an expression reads must not collide with those of the projection's own formals.
     by_name = {"n_pre", "n_post", *link.rule.formals}
     new = {f.name: f"connect_{f.name}" for f in drawing.formals if f.name not in by_name}

@@ -26,7 +26,7 @@ from compiler.core.names import free_name
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.level2.synapse_values import member_name, stored_by_target
 from compiler.ir.space import DType, Role
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.build_program import ProgramBuilder, Row
 
 _EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
 _TAKEN: Final = frozenset(
@@ -102,12 +102,24 @@ class Link(Ends):
     ) -> None:
         """One row of the kernel that runs a stage. Formals are bound to `<stored>.<formal>`, or to what `arrays` says;
         `given`: what tells kernels of one rule and stage apart."""
-        key = ("connect", rule, stage, *given)
+        key, body = ("connect", rule, stage, *given), l2.Connect(rule, stage, probability)
         bound = {f.name: f"{self.stored}.{f.name}" for f in formals} | dict(arrays)
-        body, span = l2.Connect(rule, stage, probability), self.projection.span
-        name = f"{self.stored}: {stage} synapses{what}"
-        row = self.builder.row(key, name, l2.Kind.CONNECT, formals, body, bound, columns, self.stored, span)
+        row = self.own_row(key, f"{stage} synapses{what}", l2.Kind.CONNECT, formals, body, bound, columns)
         row.launch(phase, join=join)
+
+    def own_row(
+        self,
+        key: object,
+        title: str,
+        kind: l2.Kind,
+        formals: tuple[l2.Formal, ...],
+        body: l2.Body,
+        arrays: Mapping[str, str],
+        columns: Mapping[str, l2.ColumnValue],
+    ) -> Row:
+        """One row of any kernel, at the path and in the place of the projection."""
+        name, span = f"{self.stored}: {title}", self.projection.span
+        return self.builder.row(key, name, kind, formals, body, arrays, columns, self.stored, span)
 
 
 CSR: Final = (
@@ -117,7 +129,20 @@ CSR: Final = (
 )
 
 
-def make_rows(link: Link, by: str) -> None:
+def make_arrays(link: Link, by: str) -> Drawing | None:
+    """Makes the arrays that a walk from the end `by` reads, on first use. The result: how connections are drawn again
+    at every event."""
+    match link.storage:
+        case "sparse":
+            _rows(link, by)
+        case "bitmask" if not link.has("words"):
+            _mask(link)
+        case "procedural":
+            return _pointers(link)
+    return None
+
+
+def _rows(link: Link, by: str) -> None:
     """Makes `<stored>.row` and `<stored>.col`, and what a walk from the end `by` needs beside them."""
     if not link.has("row"):
         if link.in_part:
@@ -132,7 +157,7 @@ def make_rows(link: Link, by: str) -> None:
         _transpose(link)
 
 
-def make_pointers(link: Link) -> Drawing:
+def _pointers(link: Link) -> Drawing:
     """Makes `<stored>.row` alone, for connections that are drawn again at every event, as the result says."""
     drawing = _drawing_of(link)
     if not link.has("row"):
@@ -141,10 +166,8 @@ def make_pointers(link: Link) -> Drawing:
     return drawing
 
 
-def make_mask(link: Link) -> None:
+def _mask(link: Link) -> None:
     """Makes `<stored>.words`, the bits of Bitmask: drawn in place, or as a constant for deterministic rules."""
-    if link.has("words"):
-        return
     shape = (link.pre.size, -(-link.post.size // 32))
     if link.rule.bits is None:
         link.filled("words", DType.U32, shape)
@@ -281,10 +304,8 @@ def _gathered(link: Link, made: str, dtype: DType, arrays: Mapping[str, str], n:
         l2.ScalarFormal("n", DType.I64),
     )
     body = l2.Propagate(l2.Every("n"), l2.Csr("row", "col"), (l2.Assign("made", Ref("whole")),))
-    key, title, span = ("part", made), f"{link.stored}: {made} of all neurons", link.projection.span
-    bound = {**arrays, "made": f"{link.stored}.{made}"}
-    row = link.builder.row(key, title, l2.Kind.PROPAGATE, formals, body, bound, {"n": n}, link.stored, span)
-    row.launch("init")
+    key, title, bound = ("part", made), f"{made} of all neurons", {**arrays, "made": f"{link.stored}.{made}"}
+    link.own_row(key, title, l2.Kind.PROPAGATE, formals, body, bound, {"n": n}).launch("init")
 
 
 # ------------------------------------------------------------------------------------------ given by the host

@@ -4,7 +4,7 @@ Assumes: populations have been built; names of the model, of the family and of t
 Guarantees: a Placed value of level 0 per member, with numbers for all names but places, and with bounds: exact where
 there are at most 2^22 pairs, or where the value follows from one end or from `distance` alone; else by interval
 analysis. A value that is not finite for a pair that may be connected is an error.
-Does not: evaluate it per synapse (passes/projections/placed_values.py).
+Does not: evaluate it per synapse (passes/projections/synapse_arrays.py).
 """
 
 from __future__ import annotations
