@@ -11,15 +11,17 @@ Does not: flush denormals to zero (generated code does, so values below 1e-38 ma
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
 from backends.reference import philox
-from backends.reference.elementary import FUNCTIONS, maximum, minimum
+from backends.reference.elementary import FUNCTIONS, maximum
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
 from compiler.expr.functions import FUNCTIONS as KNOWN
+from compiler.expr.interp import OPERATORS
 
 Value = Any
 """A numpy array or scalar (float32, float64, int64 or bool), or a Python number: a literal without
@@ -28,24 +30,15 @@ a type yet."""
 Read = Callable[[str], Value]
 
 _LARGEST_PRODUCT: Final = 8  # x ** k up to this k is expanded into products
-_COMPARE: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
-    {
-        "<": np.less,
-        "<=": np.less_equal,
-        ">": np.greater,
-        ">=": np.greater_equal,
-        "==": np.equal,
-        "!=": np.not_equal,
-    }
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
+    {op: arrays for op, (_, arrays) in OPERATORS.items()} | {"//": FUNCTIONS["floordiv"], "%": FUNCTIONS["mod"]}
 )
-_ARITHMETIC: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
+_CALLS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {
-        "+": np.add,
-        "-": np.subtract,
-        "*": np.multiply,
-        "/": np.true_divide,
-        "//": FUNCTIONS["floordiv"],
-        "%": FUNCTIONS["mod"],
+        **FUNCTIONS,
+        "relu": lambda x: maximum(x, x.dtype.type(0)),
+        "heaviside": lambda x: np.greater_equal(x, x.dtype.type(0)).astype(np.int64),
+        "isnan": np.isnan,
     }
 )
 _INT: Final[np.dtype[Any]] = np.dtype(np.int64)
@@ -126,11 +119,9 @@ class Evaluator:
 
     def binary(self, op: str, a: Value, b: Value) -> Any:
         both = self.joined(a, b)
-        if op in _COMPARE:
-            return _COMPARE[op](cast(a, both), cast(b, both))
         if op == "/" and both == _INT:
             both = self.real
-        return _ARITHMETIC[op](cast(a, both), cast(b, both))
+        return _OPERATORS[op](cast(a, both), cast(b, both))
 
     def select(self, test: Any, a: Value, b: Value) -> Any:
         if all(isinstance(x, bool) or getattr(x, "dtype", None) == np.bool_ for x in (a, b)):
@@ -159,30 +150,18 @@ class Evaluator:
     def call(self, func: str, args: list[Value]) -> Any:
         if func in ("uniform", "normal", "exponential", "poisson", "shuffled"):
             return self.draw(func, args)
-        both = self.joined(*args)
-        if func in ("min", "max"):
-            result = cast(args[0], both)
-            for x in args[1:]:
-                result = (minimum if func == "min" else maximum)(result, cast(x, both))
-            return result
-        if func == "relu":
-            return maximum(cast(args[0], both), both.type(0))
-        if func == "heaviside":
-            return np.greater_equal(cast(args[0], both), both.type(0)).astype(np.int64)
-        if func == "isnan":
-            return np.isnan(args[0]) if is_real(args[0]) else np.zeros(np.shape(args[0]), np.bool_)
-        if func == "int":
-            return cast(args[0], _INT)
-        if func == "float":
-            return cast(args[0], self.real if both == _INT else both)
-        known = KNOWN.get(func)
-        if known is None or known.machine == "own":
+        both, known = self.joined(*args), KNOWN.get(func)
+        if known is None:
             raise TypeError(f"a kernel cannot call `{func}`")
+        if known.kind in ("cast_int", "cast_real"):
+            to = _INT if known.kind == "cast_int" else self.real if both == _INT else both
+            return cast(args[0], to)
         if known.machine == "whole" and both == _INT:
             return cast(args[0], both)
         if known.machine == "real" and both == _INT:
             both = self.real
-        return FUNCTIONS[func](*(cast(x, both) for x in args))
+        values = [cast(x, both) for x in args]
+        return reduce(_CALLS[func], values) if known.most is None else _CALLS[func](*values)
 
     def draw(self, func: str, args: list[Value]) -> Any:
         """A random call: key column, integer index, number of the draw (and, for poisson, the

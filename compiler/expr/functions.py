@@ -1,10 +1,10 @@
-"""The functions that an expression may call, as data: one frozen row each.
+"""The functions that an expression may call: one frozen row each.
 
 Assumes: nothing.
-Guarantees: every property of a function that a stage needs (arity, kinds, dimensions, machine types, bounds,
+Guarantees: every property of a function that a stage needs (arity, kinds, dimensions, machine types, values, bounds,
 derivative, expansion into simpler functions, randomness) stands in its row; stages hold no lists of function names of
 their own.
-Does not: parse the texts in the rows (diff.py and inline.py do, once), or compute (interp.py does).
+Does not: parse the texts in the rows (diff.py and inline.py do, once), or choose types (interp.py does).
 
 Dimension rules
   "pure"     arguments and result are numbers without a unit
@@ -21,6 +21,8 @@ Machine types of a call in a kernel (`machine`; of most functions it follows fro
   "same"     that of the arguments
   "whole"    as "same", and an integer is its own value
   "own"      the stages know: random functions, casts, tests, `heaviside`
+Values (`numbers`, `arrays`): of Python numbers, and of numpy arrays of one type; without mention those of `math` and
+`numpy` of the same name.
 Derivatives are texts in the names of `parameters`, one per parameter; `None` means that diff.py
 knows the rule (min, max, where), or, for a random function, that there is none. Where a function
 has a kink, the value is PyTorch's.
@@ -29,14 +31,18 @@ has a kink, the value is PyTorch's.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
+
+import numpy as np
 
 DimensionRule = Literal["pure", "same", "ratio", "any", "sqrt", "select"]
 KindRule = Literal["real", "int", "bool", "same", "select", "cast_real", "cast_int"]
 MachineRule = Literal["real", "same", "whole", "own"]
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,10 @@ class Function:
     random: bool
     doc: str
     machine: MachineRule
-    bounds: tuple[float, float] | None
-    """Of all values, whatever the arguments."""
+    numbers: Callable[..., Any] | None
+    arrays: Callable[..., Any] | None
+    bounds: Interval | Callable[..., Interval] | None
+    """Of all values, whatever the arguments, or as a function of the intervals of these."""
 
     def accepts(self, count: int) -> bool:
         """Whether a call with `count` arguments is complete."""
@@ -73,7 +81,9 @@ def _row(
     variadic: bool = False,
     random: bool = False,
     machine: MachineRule | None = None,
-    bounds: tuple[float, float] | None = None,
+    numbers: Callable[..., Any] | None = None,
+    arrays: Callable[..., Any] | None = None,
+    bounds: Interval | Callable[..., Interval] | None = None,
 ) -> Function:
     name, _, rest = signature.partition("(")
     parameters = tuple(p.strip() for p in rest.rstrip(")").split(",") if p.strip())
@@ -81,17 +91,72 @@ def _row(
     most = None if variadic else count
     if machine is None:
         machine = "own" if random or kind not in ("real", "same") else kind
-    return Function(
-        name, parameters, count, most, dimension, kind, derivatives, definition, random, doc, machine, bounds
-    )
+    if not random:
+        numbers, arrays = numbers or getattr(math, name, None), arrays or getattr(np, name, None)
+    texts = (derivatives, definition, random, doc)
+    return Function(name, parameters, count, most, dimension, kind, *texts, machine, numbers, arrays, bounds)
 
+
+# ------------------------------------------------------------------------------------------ values
+
+
+def _exp(x: float) -> float:
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
+def _min(*values: Any) -> Any:
+    """The smallest; nan when any value is nan, as with arrays (Python's min depends on the order)."""
+    return next((v for v in values if v != v), min(values))
+
+
+def _max(*values: Any) -> Any:
+    return next((v for v in values if v != v), max(values))
+
+
+def _softplus(x: float) -> float:
+    return float(_max(x, 0.0)) + math.log1p(math.exp(-abs(x)))
+
+
+def _positive(x: Any) -> Any:
+    return np.maximum(x, x.dtype.type(0))
+
+
+def _erf(x: Any) -> Any:
+    from scipy.special import erf  # slow to import, rarely needed
+
+    return erf(x)
+
+
+# ------------------------------------------------------------------------------------------ bounds
+
+
+def _lows_and_highs(choose: Callable[..., float]) -> Callable[..., Interval]:
+    """Of a function that is monotone in each argument."""
+    return lambda *args: (choose(*(low for low, _ in args)), choose(*(high for _, high in args)))
+
+
+def _exp_bounds(x: Interval) -> Interval:
+    if x[1] >= 700:
+        return -math.inf, math.inf
+    return (math.exp(x[0]) if x[0] > -700 else 0.0), math.exp(x[1])
+
+
+def _nearby(x: Interval) -> Interval:
+    """Of a function that changes a number by less than 1."""
+    return x[0] - 1.0, x[1] + 1.0
+
+
+# ------------------------------------------------------------------------------------------ rows
 
 _LN2 = repr(math.log(2.0))
 _LN10 = repr(math.log(10.0))
 _TWO_OVER_SQRT_PI = repr(2.0 / math.sqrt(math.pi))
 
 _ROWS: Final = (
-    _row("exp(x)", "exponential", ("exp(x)",)),
+    _row("exp(x)", "exponential", ("exp(x)",), bounds=_exp_bounds),
     _row("log(x)", "natural logarithm", ("1 / x",)),
     _row("log10(x)", "logarithm to base 10", (f"1 / (x * {_LN10})",)),
     _row("log2(x)", "logarithm to base 2", (f"1 / (x * {_LN2})",)),
@@ -103,9 +168,25 @@ _ROWS: Final = (
         # Taylor series where the difference cancels; its first omitted term is x**4 / 144
         ("(exp(x) - exprel(x)) / x if abs(x) > 1e-3 else 0.5 + x / 3 + x * x / 8 + x * x * x / 30",),
         definition="1 if x == 0 else expm1(x) / x",
+        numbers=lambda x: math.expm1(x) / x if x != 0 else 1.0,
+        arrays=lambda x: np.where(x == 0, x.dtype.type(1), np.expm1(x) / x),
     ),
-    _row("sqrt(x)", "square root", ("0.5 / sqrt(x)",), dimension="sqrt"),
-    _row("abs(x)", "absolute value", ("sign(x)",), dimension="same", kind="same"),
+    _row(
+        "sqrt(x)",
+        "square root",
+        ("0.5 / sqrt(x)",),
+        dimension="sqrt",
+        bounds=_lows_and_highs(lambda x: math.sqrt(max(x, 0.0))),
+    ),
+    _row(
+        "abs(x)",
+        "absolute value",
+        ("sign(x)",),
+        dimension="same",
+        kind="same",
+        numbers=abs,
+        bounds=lambda x: (0.0, max(abs(x[0]), abs(x[1]))),
+    ),
     _row(
         "sign(x)",
         "-1, 0 or 1",
@@ -114,13 +195,41 @@ _ROWS: Final = (
         kind="int",
         definition="1 if x > 0 else (-1 if x < 0 else x * 0)",
         machine="same",
+        numbers=lambda x: 1 if x > 0 else -1 if x < 0 else x * 0,
         bounds=(-1.0, 1.0),
     ),
-    _row("floor(x)", "largest whole number that is not above x", ("0",), kind="int", machine="whole"),
-    _row("ceil(x)", "smallest whole number that is not below x", ("0",), kind="int", machine="whole"),
-    _row("round(x)", "nearest whole number, halves to the even one", ("0",), kind="int", machine="whole"),
-    _row("min(x, y)", "the smallest argument", dimension="same", kind="same", variadic=True),
-    _row("max(x, y)", "the largest argument", dimension="same", kind="same", variadic=True),
+    _row("floor(x)", "largest whole number that is not above x", ("0",), kind="int", machine="whole", bounds=_nearby),
+    _row("ceil(x)", "smallest whole number that is not below x", ("0",), kind="int", machine="whole", bounds=_nearby),
+    _row(
+        "round(x)",
+        "nearest whole number, halves to the even one",
+        ("0",),
+        kind="int",
+        machine="whole",
+        numbers=round,
+        arrays=np.rint,
+        bounds=_nearby,
+    ),
+    _row(
+        "min(x, y)",
+        "the smallest argument",
+        dimension="same",
+        kind="same",
+        variadic=True,
+        numbers=_min,
+        arrays=lambda *values: reduce(np.minimum, values),
+        bounds=_lows_and_highs(lambda *x: min(x)),
+    ),
+    _row(
+        "max(x, y)",
+        "the largest argument",
+        dimension="same",
+        kind="same",
+        variadic=True,
+        numbers=_max,
+        arrays=lambda *values: reduce(np.maximum, values),
+        bounds=_lows_and_highs(lambda *x: max(x)),
+    ),
     _row(
         "clip(x, lo, hi)",
         "x held between lo and hi",
@@ -132,18 +241,22 @@ _ROWS: Final = (
         dimension="same",
         kind="same",
         definition="min(max(x, lo), hi)",
+        numbers=lambda x, lo, hi: _min(_max(x, lo), hi),
+        arrays=lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
+        bounds=lambda x, lo, hi: (min(lo[0], hi[0]), hi[1]),
     ),
     _row("sin(x)", "sine of an angle in radians", ("cos(x)",), bounds=(-1.0, 1.0)),
     _row("cos(x)", "cosine of an angle in radians", ("-sin(x)",), bounds=(-1.0, 1.0)),
     _row("tan(x)", "tangent of an angle in radians", ("1 + tan(x) ** 2",)),
-    _row("asin(x)", "inverse sine", ("1 / sqrt(1 - x * x)",)),
-    _row("acos(x)", "inverse cosine", ("-1 / sqrt(1 - x * x)",)),
-    _row("atan(x)", "inverse tangent", ("1 / (1 + x * x)",)),
+    _row("asin(x)", "inverse sine", ("1 / sqrt(1 - x * x)",), arrays=np.arcsin),
+    _row("acos(x)", "inverse cosine", ("-1 / sqrt(1 - x * x)",), arrays=np.arccos),
+    _row("atan(x)", "inverse tangent", ("1 / (1 + x * x)",), arrays=np.arctan),
     _row(
         "atan2(y, x)",
         "angle of the point (x, y)",
         ("x / (x * x + y * y)", "-y / (x * x + y * y)"),
         dimension="ratio",
+        arrays=np.arctan2,
     ),
     _row("sinh(x)", "hyperbolic sine", ("cosh(x)",)),
     _row("cosh(x)", "hyperbolic cosine", ("sinh(x)",)),
@@ -152,8 +265,10 @@ _ROWS: Final = (
         "sigmoid(x)",
         "1 / (1 + exp(-x))",
         ("sigmoid(x) * (1 - sigmoid(x))",),
-        bounds=(0.0, 1.0),
         definition="1 / (1 + exp(-x))",
+        numbers=lambda x: 1.0 / (1.0 + _exp(-x)),
+        arrays=lambda x: x.dtype.type(1) / (x.dtype.type(1) + np.exp(-x)),
+        bounds=(0.0, 1.0),
     ),
     _row(
         "relu(x)",
@@ -162,14 +277,19 @@ _ROWS: Final = (
         dimension="same",
         kind="same",
         definition="max(x, 0)",
+        numbers=lambda x: _max(x, 0),
+        arrays=_positive,
+        bounds=_lows_and_highs(lambda x: max(x, 0.0)),
     ),
     _row(
         "softplus(x)",
         "log(1 + exp(x))",
         ("sigmoid(x)",),
         definition="max(x, 0) + log1p(exp(-abs(x)))",
+        numbers=_softplus,
+        arrays=lambda x: _positive(x) + np.log1p(np.exp(-np.abs(x))),
     ),
-    _row("erf(x)", "error function", (f"{_TWO_OVER_SQRT_PI} * exp(-x * x)",), bounds=(-1.0, 1.0)),
+    _row("erf(x)", "error function", (f"{_TWO_OVER_SQRT_PI} * exp(-x * x)",), arrays=_erf, bounds=(-1.0, 1.0)),
     _row(
         "heaviside(x)",
         "1 where x >= 0, else 0",
@@ -177,11 +297,30 @@ _ROWS: Final = (
         dimension="any",
         kind="int",
         definition="1 if x >= 0 else 0",
+        numbers=lambda x: 1 if x >= 0 else 0,
+        arrays=lambda x: np.where(x >= 0, x.dtype.type(1), x.dtype.type(0)),
         bounds=(0.0, 1.0),
     ),
     _row("where(c, a, b)", "a where c holds, else b", dimension="select", kind="select"),
-    _row("int(x)", "x without its fraction (towards 0)", ("0",), kind="cast_int"),
-    _row("float(x)", "x as a real number", ("1",), dimension="same", kind="cast_real"),
+    _row(
+        "int(x)",
+        "x without its fraction (towards 0)",
+        ("0",),
+        kind="cast_int",
+        numbers=int,
+        arrays=lambda x: np.trunc(x).astype(np.int64),
+        bounds=_nearby,
+    ),
+    _row(
+        "float(x)",
+        "x as a real number",
+        ("1",),
+        dimension="same",
+        kind="cast_real",
+        numbers=float,
+        arrays=lambda x: x,
+        bounds=_nearby,
+    ),
     _row("isnan(x)", "whether x is not a number", ("0",), dimension="any", kind="bool"),
     _row("random()", "uniform in [0, 1)", random=True, bounds=(0.0, 1.0)),
     _row("normal()", "standard normal", random=True, bounds=(-10.0, 10.0)),

@@ -12,6 +12,7 @@ Does not: draw random numbers or evaluate the file's own functions; `call` does 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -20,7 +21,7 @@ import numpy as np
 
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
-from compiler.expr.functions import CONSTANTS, FUNCTIONS
+from compiler.expr.functions import CONSTANTS, FUNCTIONS, Function
 from compiler.expr.units import to_canonical
 
 CallHook = Callable[[str, tuple[Any, ...]], Any]
@@ -138,7 +139,7 @@ class _Evaluator:
             try:
                 if op == "**":
                     _check_power(a, b, span)
-                result = self.guard(lambda: _PYTHON[op](a, b), span)
+                result = self.guard(lambda: OPERATORS[op][0](a, b), span)
             except ExprError:
                 if not self.ieee:
                     raise
@@ -157,9 +158,9 @@ class _Evaluator:
                 a, b = self.real(a), self.real(b)
         with np.errstate(all="ignore"):
             try:
-                return _NUMPY[op](a, b)
+                return OPERATORS[op][1](a, b)
             except OverflowError:  # a Python integer beyond the array's integer type
-                return _NUMPY[op](self.real(a), self.real(b))
+                return OPERATORS[op][1](self.real(a), self.real(b))
 
     def select(self, test: Any, then: Expr, orelse: Expr, span: Span) -> Any:
         if not _is_numpy(test):
@@ -189,32 +190,27 @@ class _Evaluator:
         values = [self(a) for a in args]
         if any(_is_numpy(v) for v in values):
             with np.errstate(all="ignore"):
-                return self.on_arrays(func, values)
+                return self.on_arrays(known, values)
+        numbers = known.numbers
+        assert numbers is not None
         try:
-            return self.guard(lambda: _SCALAR[func](*values), span)
+            return self.guard(lambda: numbers(*values), span)
         except ExprError:
             if not self.ieee:
                 raise
         with np.errstate(all="ignore"):
-            return float(self.on_arrays(func, [np.float64(v) for v in values]))
+            return float(self.on_arrays(known, [np.float64(v) for v in values]))
 
-    def on_arrays(self, func: str, values: list[Any]) -> Any:
-        if func in ("min", "max"):
-            if len({_kind(v) for v in values}) > 1:
-                values = [self.real(v) for v in values]
-            result = values[0]
-            for v in values[1:]:
-                result = np.minimum(result, v) if func == "min" else np.maximum(result, v)
-            return result
-        if func == "int":
-            x = values[0]
-            return x if x.dtype.kind in "iu" else np.trunc(self.real(x)).astype(np.int64)
-        if func == "clip":
-            return self.on_arrays("min", [self.on_arrays("max", values[:2]), values[2]])
-        machine = FUNCTIONS[func].machine
-        if machine in ("same", "whole") and values[0].dtype.kind in "iu":
-            return values[0] if machine == "whole" else _ARRAY[func](values[0])
-        return _ARRAY[func](*(self.floating(v) for v in values))
+    def on_arrays(self, known: Function, values: list[Any]) -> Any:
+        assert known.arrays is not None
+        if {_kind(v) for v in values} == {"i"}:
+            if known.machine == "whole" or known.kind == "cast_int":
+                return values[0]
+        elif known.machine == "same":
+            values = [self.real(v) for v in values]
+        if known.machine != "same":
+            values = [self.floating(v) for v in values]
+        return known.arrays(*values)
 
 
 def _kind(x: Any) -> str:
@@ -235,118 +231,21 @@ def _check_power(a: Any, b: Any, span: Span) -> None:
         raise ExprError("the result is too large for 64 bits", span)
 
 
-_PYTHON: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
+OPERATORS: Final[Mapping[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]]] = MappingProxyType(
     {
-        "+": lambda a, b: a + b,
-        "-": lambda a, b: a - b,
-        "*": lambda a, b: a * b,
-        "/": lambda a, b: a / b,
-        "//": lambda a, b: a // b,
-        "%": lambda a, b: a % b,
-        "**": lambda a, b: a**b,
-        "<": lambda a, b: a < b,
-        "<=": lambda a, b: a <= b,
-        ">": lambda a, b: a > b,
-        ">=": lambda a, b: a >= b,
-        "==": lambda a, b: a == b,
-        "!=": lambda a, b: a != b,
+        "+": (operator.add, np.add),
+        "-": (operator.sub, np.subtract),
+        "*": (operator.mul, np.multiply),
+        "/": (operator.truediv, np.true_divide),
+        "//": (operator.floordiv, np.floor_divide),
+        "%": (operator.mod, np.remainder),
+        "**": (operator.pow, np.power),
+        "<": (operator.lt, np.less),
+        "<=": (operator.le, np.less_equal),
+        ">": (operator.gt, np.greater),
+        ">=": (operator.ge, np.greater_equal),
+        "==": (operator.eq, np.equal),
+        "!=": (operator.ne, np.not_equal),
     }
 )
-
-_NUMPY: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
-    {
-        "+": np.add,
-        "-": np.subtract,
-        "*": np.multiply,
-        "/": np.true_divide,
-        "//": np.floor_divide,
-        "%": np.remainder,
-        "**": np.power,
-        "<": np.less,
-        "<=": np.less_equal,
-        ">": np.greater,
-        ">=": np.greater_equal,
-        "==": np.equal,
-        "!=": np.not_equal,
-    }
-)
-
-
-def _exp(x: float) -> float:
-    try:
-        return math.exp(x)
-    except OverflowError:
-        return math.inf
-
-
-def _sign(x: Any) -> int | float:
-    return 1 if x > 0 else -1 if x < 0 else x * 0
-
-
-def _min(*values: Any) -> Any:
-    """The smallest; nan when any value is nan, as with arrays (Python's min depends on the order)."""
-    return next((v for v in values if v != v), min(values))
-
-
-def _max(*values: Any) -> Any:
-    return next((v for v in values if v != v), max(values))
-
-
-def _softplus(x: float) -> float:
-    return float(_max(x, 0.0)) + math.log1p(math.exp(-abs(x)))
-
-
-_SAME_IN_BOTH: Final = (
-    *("exp", "log", "log10", "log2", "expm1", "log1p", "sqrt", "floor", "ceil"),
-    *("sin", "cos", "tan", "sinh", "cosh", "tanh", "isnan"),
-)
-_SAME_IN_MATH: Final = (*_SAME_IN_BOTH, "asin", "acos", "atan", "atan2", "erf")
-_SAME_IN_NUMPY: Final = (*_SAME_IN_BOTH, "abs", "sign")
-
-_SCALAR: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
-    {name: getattr(math, name) for name in _SAME_IN_MATH}
-    | {
-        "exprel": lambda x: math.expm1(x) / x if x != 0 else 1.0,
-        "abs": abs,
-        "sign": _sign,
-        "round": round,
-        "min": _min,
-        "max": _max,
-        "clip": lambda x, lo, hi: _min(_max(x, lo), hi),
-        "sigmoid": lambda x: 1.0 / (1.0 + _exp(-x)),
-        "relu": lambda x: _max(x, 0),
-        "softplus": _softplus,
-        "heaviside": lambda x: 1 if x >= 0 else 0,
-        "int": int,
-        "float": float,
-    }
-)
-
-
-def _erf(x: Any) -> Any:
-    from scipy.special import erf  # slow to import, rarely needed
-
-    return erf(x)
-
-
-def _softplus_array(x: Any) -> Any:
-    return np.maximum(x, x.dtype.type(0)) + np.log1p(np.exp(-np.abs(x)))
-
-
-_ARRAY: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
-    {name: getattr(np, name) for name in _SAME_IN_NUMPY}
-    | {
-        "round": np.rint,
-        "asin": np.arcsin,
-        "acos": np.arccos,
-        "atan": np.arctan,
-        "atan2": np.arctan2,
-        "exprel": lambda x: np.where(x == 0, x.dtype.type(1), np.expm1(x) / x),
-        "sigmoid": lambda x: x.dtype.type(1) / (x.dtype.type(1) + np.exp(-x)),
-        "relu": lambda x: np.maximum(x, x.dtype.type(0)),
-        "softplus": _softplus_array,
-        "erf": _erf,
-        "heaviside": lambda x: np.where(x >= 0, x.dtype.type(1), x.dtype.type(0)),
-        "float": lambda x: x,
-    }
-)
+"""On Python numbers, and on arrays."""

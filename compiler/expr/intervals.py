@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
-from compiler.expr.functions import CONSTANTS, FUNCTIONS
+from compiler.expr.functions import CONSTANTS, FUNCTIONS, Interval
 
-Interval = tuple[float, float]
 Env = Mapping[str, Interval]
 
 ANY: Final[Interval] = (-math.inf, math.inf)
@@ -53,8 +52,9 @@ def interval(e: Expr, env: Env) -> Interval:
             return hull([interval(a, env), interval(b, env)])
         case Binary(op, a, b):
             return _binary(op, interval(a, env), interval(b, env), b)
-        case Call(func, args):
-            return _call(func, [interval(a, env) for a in args])
+        case Call(func, args) if func in FUNCTIONS:
+            bounds = FUNCTIONS[func].bounds
+            return bounds(*(interval(a, env) for a in args)) if callable(bounds) else bounds or ANY
     return (0.0, 1.0) if isinstance(e, Unary) else ANY  # `not`
 
 
@@ -72,28 +72,4 @@ def _binary(op: str, a: Interval, b: Interval, right: Expr) -> Interval:
         return 0.0, _times(most, most)
     if op in ("<", "<=", ">", ">=", "==", "!=", "and", "or"):
         return 0.0, 1.0
-    return ANY
-
-
-def _call(func: str, args: list[Interval]) -> Interval:
-    known = FUNCTIONS.get(func)
-    if known is not None and known.bounds is not None:
-        return known.bounds
-    match func, args:
-        case "clip", [_, low, high]:
-            return low[0], high[1]
-        case "min", _:
-            return min(a[0] for a in args), min(a[1] for a in args)
-        case "max", _:
-            return max(a[0] for a in args), max(a[1] for a in args)
-        case "relu", [x]:
-            return max(x[0], 0.0), max(x[1], 0.0)
-        case "abs", [x]:
-            return 0.0, max(abs(x[0]), abs(x[1]))
-        case "sqrt", [x]:
-            return math.sqrt(max(x[0], 0.0)), math.sqrt(max(x[1], 0.0))
-        case "exp", [x] if x[1] < 700:
-            return (math.exp(x[0]) if x[0] > -700 else 0.0), math.exp(x[1])
-        case "int" | "float" | "round" | "floor" | "ceil", [x]:
-            return x[0] - 1.0, x[1] + 1.0
     return ANY

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
+from compiler.expr.ast import Call, Ref
+from compiler.expr.functions import FUNCTIONS
+from compiler.expr.interp import evaluate
 from compiler.expr.intervals import ANY, interval
 from compiler.expr.parse import parse_expr
 from compiler.passes.model.fixed_point_scales import input_quanta
@@ -44,6 +48,21 @@ def test_intervals(text: str, expected: tuple[float, float]) -> None:
     tree = parse_expr(text, NOWHERE, Sink(), units=False, exact=False)
     assert tree is not None
     assert interval(tree, ENV) == expected
+
+
+@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS.values() if f.numbers is not None])
+def test_every_value_of_a_function_is_within_its_bounds(name: str) -> None:
+    known, rng = FUNCTIONS[name], np.random.default_rng(1)
+    names = [f"x{k}" for k in range(known.least)]
+    tree = Call(name, tuple(map(Ref, names)))
+    for size in (0.1, 3.0, 50.0, 2000.0):
+        for _ in range(50):
+            ends = np.sort(rng.uniform(-size, size, (len(names), 2)), axis=1)
+            low, high = interval(tree, {n: (float(a), float(b)) for n, (a, b) in zip(names, ends, strict=True)})
+            points = rng.uniform(ends[:, 0], ends[:, 1], (20, len(names)))
+            values = evaluate(tree, dict(zip(names, points.T, strict=True)))
+            known_values = values[~np.isnan(values)]
+            assert np.all((low <= known_values) & (known_values <= high)), (name, ends)
 
 
 @pytest.mark.parametrize(

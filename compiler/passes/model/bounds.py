@@ -14,7 +14,8 @@ import math
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.expr.intervals import ANY, Env, Interval, hull, interval
+from compiler.expr.functions import Interval
+from compiler.expr.intervals import ANY, Env, hull, interval
 from compiler.passes.model.synapse_names import read_of_neurons
 
 ROUNDS: Final = 4

@@ -19,7 +19,8 @@ from typing import Final
 import numpy as np
 
 import compiler.ir.level0.model as l0
-from compiler.expr.intervals import ANY, Interval, interval
+from compiler.expr.functions import Interval
+from compiler.expr.intervals import ANY, interval
 from compiler.passes.model.bounds import delivered, scale_at_start
 from compiler.passes.program.init_values import read_file
 

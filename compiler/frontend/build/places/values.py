@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import Expr, Ref, refs, rewrite, substitute
-from compiler.expr.functions import CONSTANTS
+from compiler.expr.functions import CONSTANTS, Interval
 from compiler.expr.interp import ExprError, evaluate
-from compiler.expr.intervals import ANY, Interval, interval
+from compiler.expr.intervals import ANY, interval
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
 from compiler.frontend.build.places.names import EXTENTS, NAMES, Space, check_grids, extents
