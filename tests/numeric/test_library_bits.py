@@ -57,6 +57,7 @@ def test_cpu_and_reference_agree_bit_for_bit(tmp_path: Path, precision: str) -> 
     agree(tmp_path, precision)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quickly_compiled")  # stays for what comes after it
 def test_they_agree_with_little_optimization(tmp_path: Path) -> None:
     agree(tmp_path, "float32")

@@ -364,7 +364,9 @@ def test_many_gradients_of_a_matrix_are_added_in_few_rounds(tmp_path: Path) -> N
     ("a", "b"),
     [
         (Network("gru", 5, 9, batch=8), Network("gru", 100, 31, batch=640)),
-        (Network("lstm", 5, 9, layers=2, batch=8), Network("lstm", 200, 17, layers=2)),
+        pytest.param(
+            Network("lstm", 5, 9, layers=2, batch=8), Network("lstm", 200, 17, layers=2), marks=pytest.mark.slow
+        ),
     ],
     ids=str,
 )

@@ -24,7 +24,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("spiking", "mlp")])  # those: tests/unit/test_cli.py
+@pytest.mark.parametrize(  # the other two: tests/unit/test_cli.py
+    "kind", [pytest.param(k, marks=[pytest.mark.slow] * (k == "text")) for k in KINDS if k not in ("spiking", "mlp")]
+)
 def test_starters_run(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     write_model(Path(f"new/{kind}.yaml"), kind)
     assert f"run it with: netloom run new/{kind}.yaml" in capsys.readouterr().out

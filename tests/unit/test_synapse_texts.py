@@ -22,7 +22,7 @@ def merged(text: str, folder: Path, target: str) -> Merged:
     return lower(model_of(text, folder), backend(target).capabilities, verify=True).merged
 
 
-@pytest.mark.parametrize("order", ["reproducible", "bitwise"])
+@pytest.mark.parametrize("order", ["reproducible", pytest.param("bitwise", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("target", "emit"), [("cpu", emit_c), ("cuda", emit_cuda)])
 def test_ten_and_a_thousand_give_one_text(
     tmp_path: Path, order: str, target: str, emit: Callable[[Merged], object]
