@@ -25,8 +25,9 @@ from compiler.frontend.build.goal import check_goal
 from compiler.frontend.build.model import build_model, only_definitions
 from compiler.frontend.resolve.choices import choose
 from compiler.frontend.resolve.params import resolve_params
-from compiler.frontend.resolve.resolve import LibraryFinder, Resolved, resolve
+from compiler.frontend.resolve.resolve import Resolved, resolve
 from compiler.frontend.resolve.swept import check_sweep
+from compiler.frontend.resolve.use import LibraryFinder
 from compiler.frontend.schema.validate import validate
 from compiler.frontend.schema.wording import found
 from compiler.frontend.yaml import tree

@@ -25,8 +25,6 @@ from compiler.sweep.show import Shown
 from compiler.sweep.table import SweepResult, best_of, write_table
 from compiler.sweep.trial import TRIALS, Job, Row, Trial, finished_row, row_of
 
-__all__ = ["SweepResult", "run_sweep"]
-
 LOOK: Final = 0.1
 """Seconds between two looks whether the first trial has been compiled."""
 

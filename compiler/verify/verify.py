@@ -16,23 +16,7 @@ from compiler.verify.graph import cell_violations, graph_violations
 from compiler.verify.kernel import code_violations
 from compiler.verify.model import model_violations
 from compiler.verify.program import merged_violations, program_violations
-from compiler.verify.violations import InternalError, check
-
-__all__ = [
-    "InternalError",
-    "cell_violations",
-    "code_violations",
-    "graph_violations",
-    "merged_violations",
-    "model_violations",
-    "program_violations",
-    "verify_cell",
-    "verify_graph",
-    "verify_kernel",
-    "verify_merged",
-    "verify_model",
-    "verify_program",
-]
+from compiler.verify.violations import check
 
 
 def verify_model(model: l0.Model) -> None:

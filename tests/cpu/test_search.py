@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import netloom
 from compiler.cli.app import app
-from compiler.sweep.run import SweepResult
+from compiler.sweep.table import SweepResult
 
 SPIKING = """language: 1
 name: small

@@ -14,7 +14,6 @@ from compiler.core.errors import ModelError, Sink
 from compiler.core.render import render
 from compiler.expr.ast import Binary, Num, Ref, refs
 from compiler.expr.show import show
-from compiler.frontend.language.network import ACTIVATIONS
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import (
     Const,
@@ -29,7 +28,8 @@ from compiler.ir.level0.model import (
     Population,
     Projection,
 )
-from compiler.passes.layers.lower_network import ACTIVATIONS as LOWERED_ACTIVATIONS
+from compiler.layers.shared.activations import ACTIVATIONS as LOWERED_ACTIVATIONS
+from compiler.layers.shared.keys import ACTIVATIONS
 from compiler.verify.model import model_violations
 
 ROOT = Path(__file__).parents[2]

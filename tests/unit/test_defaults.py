@@ -14,7 +14,8 @@ from compiler.core.source import SourceFile
 from compiler.expr.keys.kinds import Block, Field, Kind, Later, ListOf, MapOf, OneKey, OneOf
 from compiler.frontend.build.model import build_model
 from compiler.frontend.language import ROOT
-from compiler.frontend.resolve.resolve import LibraryFinder, resolve
+from compiler.frontend.resolve.resolve import resolve
+from compiler.frontend.resolve.use import LibraryFinder
 from compiler.frontend.schema.validate import validate
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Sequence, from_plain, with_entry
 from compiler.frontend.yaml.yaml12 import load_text

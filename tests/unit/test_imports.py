@@ -9,7 +9,7 @@ import pytest
 
 from compiler.core.errors import ModelError
 from compiler.frontend.load import load_model
-from compiler.frontend.resolve.resolve import LibraryFinder
+from compiler.frontend.resolve.use import LibraryFinder
 from compiler.ir.level0.model import Model
 from compiler.runtime.artifacts.expanded import expanded_yaml
 from compiler.runtime.common.hashes import model_hash

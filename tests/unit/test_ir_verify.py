@@ -11,21 +11,11 @@ import pytest
 from compiler.ir.level2.program import KernelLaunch, Launch, Program
 from compiler.ir.text import parse_ir
 from compiler.passes.program.merge import merge
-from compiler.verify.verify import (
-    InternalError,
-    cell_violations,
-    graph_violations,
-    merged_violations,
-    model_violations,
-    program_violations,
-    verify_cell,
-    verify_graph,
-    verify_kernel,
-    verify_merged,
-    verify_model,
-    verify_program,
-)
-from compiler.verify.violations import repeated
+from compiler.verify.graph import cell_violations, graph_violations
+from compiler.verify.model import model_violations
+from compiler.verify.program import merged_violations, program_violations
+from compiler.verify.verify import verify_cell, verify_graph, verify_kernel, verify_merged, verify_model, verify_program
+from compiler.verify.violations import InternalError, repeated
 
 PROGRAM = """
 Program(test, f32, reproducible,

@@ -16,7 +16,8 @@ from compiler.core.resources import library_path, schema_path
 from compiler.core.source import SourceFile
 from compiler.expr.units import parse_unit
 from compiler.frontend.load import load_model
-from compiler.frontend.resolve.resolve import LibraryFinder, Resolved, resolve
+from compiler.frontend.resolve.resolve import Resolved, resolve
+from compiler.frontend.resolve.use import LibraryFinder
 from compiler.frontend.resolve.values import value_of
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, from_plain, to_plain
 from compiler.frontend.yaml.yaml12 import load_file, load_text

@@ -36,7 +36,7 @@ from compiler.frontend.schema import reference_docs as docs
 from compiler.frontend.schema.validate import validate, validate_kind
 from compiler.frontend.yaml.tree import Mapping, from_plain, to_plain
 from compiler.frontend.yaml.yaml12 import load_file, load_text
-from compiler.passes.layers.lower_network import ACTIVATIONS
+from compiler.layers.shared.activations import ACTIVATIONS
 
 CHECKOUT = Path(__file__).parents[2]
 MODELS = sorted((CHECKOUT / "models").glob("*.yaml"))

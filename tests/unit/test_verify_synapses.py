@@ -9,7 +9,7 @@ import pytest
 
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model, Projection
-from compiler.verify.verify import model_violations
+from compiler.verify.model import model_violations
 
 TEXT = """\
 language: 1

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
+from backends.c_family.access import Kernel
 from backends.c_family.cprint import Line, Symbol
-from backends.cpu.kernels.kernel import Kernel
 from compiler.expr.ast import Call, Expr, Num, Ref, calls, rewrite
 from compiler.ir.space import DType
 

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
+from backends.c_family.access import Kernel, mentioned
 from backends.c_family.cprint import Line, indent
-from backends.cpu.kernels.kernel import Kernel, columns, mentioned, opened
+from backends.cpu.kernels.kernel import columns, opened
 from backends.cpu.kernels.synapse_loops import Ends
 
 

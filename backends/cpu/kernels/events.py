@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 import compiler.ir.level2.program as l2
+from backends.c_family.access import Kernel
 from backends.c_family.connect_template_args import formal_names, given, lines_of, names_again
 from backends.c_family.cprint import Line, indent
 from backends.c_family.record_trace import sample_of
-from backends.cpu.kernels.kernel import Kernel
 from backends.cpu.kernels.skeletons import render
 
 _DEGREES: Final = ("nl__draw", "nl__shuffle_rounds", "nl__shuffled")

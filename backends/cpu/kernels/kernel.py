@@ -12,32 +12,10 @@ from collections.abc import Iterable, Sequence
 import compiler.ir.level2.program as l2
 from backends.c_family.access import (
     Kernel,
-    axis_index,
-    axis_inside,
-    inside,
     mentioned,
-    offset,
-    open_kernel,
-    row_struct,
-    scaled,
 )
 from backends.c_family.cprint import C_TYPES, Line, indent
 from compiler.ir.space import DType
-
-__all__ = [
-    "Kernel",
-    "axis_index",
-    "axis_inside",
-    "columns",
-    "function",
-    "inside",
-    "mentioned",
-    "offset",
-    "open_kernel",
-    "opened",
-    "row_struct",
-    "scaled",
-]
 
 
 def columns(k: Kernel, names: Iterable[str]) -> list[Line]:

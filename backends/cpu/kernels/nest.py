@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
+from backends.c_family.access import Kernel, axis_index, axis_inside, scaled
 from backends.c_family.cprint import (
     Body,
     Element,
@@ -31,7 +32,6 @@ from backends.c_family.cprint import (
     type_of,
 )
 from backends.cpu.kernels.batched_rng import DRAWS, drawn_in_chunks, has_draws, rewritten
-from backends.cpu.kernels.kernel import Kernel, axis_index, axis_inside, scaled
 from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
 

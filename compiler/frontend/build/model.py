@@ -42,9 +42,9 @@ from compiler.frontend.language.spiking.currents import CURRENT
 from compiler.frontend.language.spiking.neurons import NEURON
 from compiler.frontend.language.spiking.synapses import SYNAPSE
 from compiler.frontend.language.training.training import OPTIMIZER
-from compiler.frontend.resolve.resolve import ParamValue, Resolved
+from compiler.frontend.resolve.resolve import Resolved
 from compiler.frontend.resolve.use import Uses
-from compiler.frontend.resolve.values import kind_of_value
+from compiler.frontend.resolve.values import ParamValue, kind_of_value
 from compiler.frontend.schema.wording import quoted
 from compiler.frontend.yaml import tree
 

@@ -25,9 +25,7 @@ from compiler.expr.keys.kinds import (
 )
 from compiler.expr.keys.values import DESCRIPTION, NUMBER, POSITIVE
 from compiler.layers import KINDS
-from compiler.layers.shared.keys import ACTIVATIONS, LAYER_REFERENCE, SHAPE
-
-__all__ = ["ACTIVATIONS", "LAYER", "LAYERS", "LAYER_REFERENCE", "NETWORK"]
+from compiler.layers.shared.keys import LAYER_REFERENCE, SHAPE
 
 
 def _layers() -> Kind:

@@ -28,8 +28,6 @@ from compiler.frontend.resolve.use import COLLECTIONS, LibraryFinder, Uses, reso
 from compiler.frontend.resolve.values import ParamValue
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, with_entries, with_entry, with_origin
 
-__all__ = ["LibraryFinder", "ParamValue", "Resolved", "resolve"]
-
 
 @dataclass(frozen=True)
 class Resolved:

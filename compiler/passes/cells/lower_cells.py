@@ -44,8 +44,6 @@ from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.init_values import initialise
 
-__all__ = ["Deliveries", "array_name", "delivered_name", "lower_cells"]
-
 
 @dataclass(frozen=True)
 class _Lowering:

@@ -20,7 +20,7 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
 from compiler.ir.space import DType
-from compiler.passes.cells.lower_cells import array_name
+from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.lower_drives import lower_source
 from compiler.passes.program.build_program import ProgramBuilder
 

@@ -18,8 +18,7 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import ring_slots, room_of
-from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
+from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots, room_of
 from compiler.passes.program.build_program import ProgramBuilder
 
 SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron spikes once

@@ -16,10 +16,8 @@ import compiler.ir.level1.graph as l1
 from compiler.expr.ast import substitute
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.layers import KIND
-from compiler.layers.shared.activations import ACTIVATIONS, activation
+from compiler.layers.shared.activations import activation
 from compiler.layers.shared.context import X0, Context
-
-__all__ = ["ACTIVATIONS", "lower_network"]
 
 
 def _activated(c: Context, layer: l0.Layer, y: l1.Tensor) -> l1.Tensor:

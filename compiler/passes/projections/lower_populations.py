@@ -10,7 +10,8 @@ from __future__ import annotations
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.ir.space import DType
-from compiler.passes.cells.lower_cells import Deliveries, lower_cells
+from compiler.passes.cells.cell_arrays import Deliveries
+from compiler.passes.cells.lower_cells import lower_cells
 from compiler.passes.cells.lower_drives import lower_drives, lower_timed
 from compiler.passes.cells.lower_inputs import lower_inputs
 from compiler.passes.cells.lower_records import record_rates, record_spikes, record_traces

@@ -16,7 +16,7 @@ import compiler.ir.level1.graph as l1
 from compiler.connect import rule_of
 from compiler.connect.storage import shares_elements, storage_of
 from compiler.ir.level2.synapse_values import member_name
-from compiler.passes.cells.lower_cells import Deliveries
+from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.passes.projections.lower_static import lower_static

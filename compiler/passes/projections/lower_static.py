@@ -12,8 +12,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
 from compiler.expr.ast import Call, Ref
 from compiler.ir.space import DType
-from compiler.passes.cells.cell_arrays import ring_slots, room_of
-from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
+from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots, room_of
 from compiler.passes.model.free_names import PROPAGATION
 from compiler.passes.projections.synapse_arrays import delays_of, weight_of
 from compiler.passes.projections.synapse_rows import EVENT_FORMALS

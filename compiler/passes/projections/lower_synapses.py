@@ -22,7 +22,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.expr.ast import Ref, refs
-from compiler.passes.cells.lower_cells import Deliveries
+from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.model.integrate_odes import integrate_odes
 from compiler.passes.model.synapse_names import Flat, flatten
 from compiler.passes.program.build_program import ProgramBuilder

@@ -23,8 +23,7 @@ from compiler.expr.ast import Ref
 from compiler.expr.interp import evaluate
 from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.space import DType
-from compiler.passes.cells.cell_arrays import ring_slots, room_of
-from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
+from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots, room_of
 from compiler.passes.model.synapse_names import Flat
 from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
 from compiler.passes.projections.synapse_text import Sending, SynapseKernel, apart

@@ -15,7 +15,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Num, Ref
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.lower_cells import array_name
+from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.lower_pools import per_neuron
 from compiler.passes.cells.state_history import past_name
 from compiler.passes.model.synapse_names import TIMES, External

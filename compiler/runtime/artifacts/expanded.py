@@ -18,7 +18,9 @@ from compiler.expr.units import canonical_name
 from compiler.frontend.load import data_folder
 from compiler.frontend.resolve.choices import choose
 from compiler.frontend.resolve.imports import with_functions
-from compiler.frontend.resolve.resolve import LibraryFinder, ParamValue, resolve
+from compiler.frontend.resolve.resolve import resolve
+from compiler.frontend.resolve.use import LibraryFinder
+from compiler.frontend.resolve.values import ParamValue
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, scalar, with_entry, without
 from compiler.frontend.yaml.yaml12 import load_file
 

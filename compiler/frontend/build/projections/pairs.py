@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.source import Span
-from compiler.files.array_files import HDF5
-from compiler.frontend.build.shared.data_files import Header, arrays_of, locate, pick, read_array
+from compiler.files.array_files import HDF5, Header, read_array
+from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
 from compiler.frontend.build.shared.readers import Reader, integer
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.spiking.populations import Populations

@@ -13,12 +13,10 @@ from pathlib import Path
 
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.source import Span
-from compiler.files.array_files import HDF5, Header, headers, read_array
+from compiler.files.array_files import HDF5, Header, headers
 from compiler.files.guard import special
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.yaml.tree import Node, Scalar
-
-__all__ = ["Header", "arrays_of", "check_array", "headers", "locate", "pick", "read_array"]
 
 
 def locate(file: Scalar, c: Context, folder: bool = False) -> Path | None:

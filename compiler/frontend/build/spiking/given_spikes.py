@@ -25,8 +25,7 @@ from compiler.core.source import Span
 from compiler.expr.ast import refs, substitute
 from compiler.expr.simplify import has_random
 from compiler.expr.units import TIME, parse_unit
-from compiler.files.array_files import HDF5, hdf5_text
-from compiler.frontend.build.shared.data_files import read_array
+from compiler.files.array_files import HDF5, hdf5_text, read_array
 from compiler.frontend.build.shared.values import Step, multiple, whole_steps
 
 

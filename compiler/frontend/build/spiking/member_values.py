@@ -17,7 +17,7 @@ import numpy as np
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
-from compiler.frontend.build.shared.data_files import read_array
+from compiler.files.array_files import read_array
 from compiler.frontend.build.shared.initial_values import from_file
 from compiler.frontend.build.shared.values import Context, mapping, number_and_dimension
 from compiler.frontend.build.spiking.populations import Populations

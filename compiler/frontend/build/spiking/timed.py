@@ -15,7 +15,8 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, parse_unit
-from compiler.frontend.build.shared.data_files import check_array, read_array
+from compiler.files.array_files import read_array
+from compiler.frontend.build.shared.data_files import check_array
 from compiler.frontend.build.shared.definition_builder import unit_dimension
 from compiler.frontend.build.shared.readers import members
 from compiler.frontend.build.shared.scope import TimedName

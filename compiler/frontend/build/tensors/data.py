@@ -14,15 +14,17 @@ from pathlib import Path
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
+from compiler.files.array_files import Header
 from compiler.files.data_source import place_of
 from compiler.files.sample_help import sample_help
-from compiler.frontend.build.shared.data_files import Header, arrays_of, locate, pick
+from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
 from compiler.frontend.build.shared.readers import Reader, real
 from compiler.frontend.build.shared.values import Context, entries_of, items_of, mapping
-from compiler.frontend.build.tensors.network import Built, shown
+from compiler.frontend.build.tensors.network import Built
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.layers.shared.kind import shown
 
 Found = tuple[str, Header, Span]
 """The key of an array in `Data.arrays`, its header (samples are axis 0), its span."""

@@ -17,17 +17,18 @@ from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.keys.kinds import OneKey
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
+from compiler.files.array_files import Header
 from compiler.files.data_source import sample_parts
-from compiler.frontend.build.shared.data_files import Header
 from compiler.frontend.build.shared.readers import Reader, blocks, chosen, integer, part
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context
-from compiler.frontend.build.tensors.network import Built, shown
+from compiler.frontend.build.tensors.network import Built
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.layers import KIND
 from compiler.layers.elementwise import broadcast
+from compiler.layers.shared.kind import shown
 from compiler.losses import LOSS, LOSS_KIND, METRIC, Answers, LossKind, metric_of
 
 

@@ -32,8 +32,6 @@ from compiler.layers.elementwise import broadcast
 from compiler.layers.shared.keys import ACTIVATIONS, SHAPE
 from compiler.layers.shared.kind import LayerKind, Shape, article, shown
 
-__all__ = ["Built", "build_network", "check_use", "has_weights", "shown"]
-
 
 @dataclass
 class Built:
