@@ -164,6 +164,37 @@ def describe(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> str:
     return f"{kind} {where}, {what}"
 
 
+def array_type(k: Kernel, f: l2.ArrayFormal) -> str:
+    """The type of an element, as a kernel sees it."""
+    t = k.dialect.type_name(f.dtype)
+    return f"const {t}" if f.mode is l2.Mode.READ else t
+
+
+def scalar_type(k: Kernel, f: l2.ScalarFormal, real: str) -> str:
+    """The type of a column in the row: `real` ("": its own), and integers of 64 bits."""
+    if f.dtype.is_real:
+        return real or k.dialect.type_name(f.dtype)
+    return "nl_u64" if f.dtype == DType.U64 else "nl_i64"
+
+
+def columns(k: Kernel, names: Iterable[str], real: str, pointer: Callable[[l2.ArrayFormal, str], str]) -> list[Line]:
+    """Loads of the columns `names` (formals) of the row into constants, in the order of the formals. `real`: as in
+    `scalar_type`; `pointer`: the declaration for the field of an array."""
+    wanted = set(names)
+    lines = []
+    for f in k.template.formals:
+        if f.name not in wanted:
+            continue
+        source = f"self->{k.fields[f.name]}"
+        if isinstance(f, l2.ScalarFormal):
+            t = k.dialect.type_name(f.dtype)
+            cast = "" if t == scalar_type(k, f, real) else f"({t})"
+            lines.append(Line(f"const {t} {k.scope[f.name].text} = {cast}{source};"))
+        else:
+            lines.append(Line(pointer(f, source)))
+    return lines
+
+
 def row_struct(k: Kernel) -> list[Line]:
     """The C structure of one row, in the order of the formals."""
     lines = [Line("typedef struct {")]
@@ -171,8 +202,7 @@ def row_struct(k: Kernel) -> list[Line]:
         if isinstance(f, l2.ArrayFormal):
             lines.append(Line(f"nl_u64 {k.fields[f.name]}; /* {describe(k, f)} */", 1))
         else:
-            t = "double" if f.dtype.is_real else "nl_u64" if f.dtype == DType.U64 else "nl_i64"
-            lines.append(Line(f"{t} {k.fields[f.name]};", 1))
+            lines.append(Line(f"{scalar_type(k, f, 'double')} {k.fields[f.name]};", 1))
     if not k.template.formals:
         lines.append(Line("nl_u64 unused;", 1))
     lines.append(Line(f"}} {k.row_type};"))

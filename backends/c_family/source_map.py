@@ -1,7 +1,8 @@
 """Source map of emitted text: marks in its lines, which are removed when the text is complete.
 
 Assumes: lines of backends/c_family/cprint.py.
-Guarantees: `unmarked` gives the text as the user sees it, and the model's span of each line (from 1) that has one.
+Guarantees: `unmarked` gives the text as the user sees it, and the span in the model of each line (from 1) that has one,
+which `refused` names.
 Does not: render skeletons.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import compiler.ir.level2.program as l2
 from backends.c_family.cprint import Line
+from backends.protocol import BackendError
 from compiler.core.source import NOWHERE, Span
 
 _MARK = re.compile("\x01(\\d+)\x02")
@@ -65,3 +67,17 @@ def heading(template: l2.Template) -> list[Line]:
 def fixed_order(program: l2.Merged) -> bool:
     """Whether a*b+c must stay two operations (no contraction to FMA)."""
     return program.order is l2.Order.BITWISE or any(t.order is l2.Order.BITWISE for t in program.templates)
+
+
+def refused(compiler: str, said: str, error: str, spans: Mapping[int, Span]) -> BackendError:
+    """E0902: what the `compiler` said about a text, and the model line of the first line of it that has one; `error`:
+    the pattern of an error, whose group 1 is the line."""
+    known = (spans.get(int(match[1])) for match in re.finditer(error, said))
+    span = next((s for s in known if s), None)
+    where, shown = "" if span is None else f"; it comes from {span}", "\n".join(said.strip().split("\n")[:12])
+    return BackendError(
+        "E0902",
+        f"{compiler} refused the generated code{where}:\n{shown}",
+        "this is a fault of the code generator unless the compiler's installation is broken: please report it",
+        exit_code=4,
+    )

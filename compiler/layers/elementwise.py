@@ -44,29 +44,17 @@ def _write_combined(op: str, w: Writer, layer: l0.Layer) -> str:
     return y
 
 
-ADD = LayerKind(
-    layer(
-        "add",
-        "The sum of several layers of one shape, elementwise: a residual connection.",
-        inputs=several("The layers that are added."),
-        example="{inputs: [a, b]}",
-    ),
-    _one_shape,
-    partial(_combined, "+"),
-    partial(_write_combined, "Add"),
-    moves=True,
+def _combining(name: str, doc: str, word: str, op: str, onnx: str) -> LayerKind:
+    inputs = several(f"The layers that are {word}.")
+    keys = layer(name, doc, inputs=inputs, example="{inputs: [a, b]}")
+    return LayerKind(keys, _one_shape, partial(_combined, op), partial(_write_combined, onnx), moves=True)
+
+
+ADD = _combining(
+    "add", "The sum of several layers of one shape, elementwise: a residual connection.", "added", "+", "Add"
 )
-MULTIPLY = LayerKind(
-    layer(
-        "multiply",
-        "The product of several layers of one shape, elementwise: a gate.",
-        inputs=several("The layers that are multiplied."),
-        example="{inputs: [a, b]}",
-    ),
-    _one_shape,
-    partial(_combined, "*"),
-    partial(_write_combined, "Mul"),
-    moves=True,
+MULTIPLY = _combining(
+    "multiply", "The product of several layers of one shape, elementwise: a gate.", "multiplied", "*", "Mul"
 )
 
 # ---------------------------------------------------------------------------------- trained factors

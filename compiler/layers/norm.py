@@ -374,27 +374,11 @@ def _read_softmax(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compu
     return m.layer(kind, hint_of(node), [x], {"axis": axis}, x.shape).at(x)
 
 
-SOFTMAX = LayerKind(
-    layer(
-        "softmax",
-        "Positive numbers whose sum along an axis is 1: exp(x) / sum(exp(x)).",
-        Field("axis", COUNT, AXIS + " Without it, the last.", example="axis: 0"),
-        elsewhere={"dim": "`axis`"},
-    ),
-    _softmax_shape,
-    softmax,
-    _write_softmax,
-    {"Softmax": _read_softmax},
-)
-LOG_SOFTMAX = LayerKind(
-    layer(
-        "log_softmax",
-        "The logarithm of a softmax, computed without rounding to 0.",
-        Field("axis", COUNT, AXIS + " Without it, the last.", example="axis: 0"),
-        elsewhere={"dim": "`axis`"},
-    ),
-    _softmax_shape,
-    softmax,
-    _write_softmax,
-    {"LogSoftmax": _read_softmax},
-)
+def _softmax(name: str, doc: str, onnx: str) -> LayerKind:
+    axis = Field("axis", COUNT, AXIS + " Without it, the last.", example="axis: 0")
+    keys = layer(name, doc, axis, elsewhere={"dim": "`axis`"})
+    return LayerKind(keys, _softmax_shape, softmax, _write_softmax, {onnx: _read_softmax})
+
+
+SOFTMAX = _softmax("softmax", "Positive numbers whose sum along an axis is 1: exp(x) / sum(exp(x)).", "Softmax")
+LOG_SOFTMAX = _softmax("log_softmax", "The logarithm of a softmax, computed without rounding to 0.", "LogSoftmax")

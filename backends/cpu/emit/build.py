@@ -29,6 +29,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from backends.c_family.source_map import refused
 from backends.cache import without_comments
 from backends.cpu.emit.emit import Emitted
 from backends.protocol import Artifact, BackendError
@@ -181,18 +182,8 @@ def _failure(
     """The compiler's error, and the model line of the C line, if any; E0930 where it could not write."""
     for number, texts in _NO_ROOM.items():
         if any(text in said for text in texts):
-            error = OSError(number, os.strerror(number))
+            full = OSError(number, os.strerror(number))
             help = f"compilers also write to {tempfile.gettempdir()} (TMPDIR)"
-            return unwritable(error, folder, "compiled code", help=help)
-    shown = "\n".join(said.strip().split("\n")[:12])
-    where = ""
-    for match in re.finditer(rf"{re.escape(source)}:(\d+):\d+: (?:fatal )?error", said):
-        if span := spans.get(int(match[1])):
-            where = f"; it comes from {span}"
-            break
-    return BackendError(
-        "E0902",
-        f"the C compiler {compiler.command[0]} refused the generated code{where}:\n{shown}",
-        "this is a fault of the code generator unless the compiler's installation is broken: please report it",
-        exit_code=4,
-    )
+            return unwritable(full, folder, "compiled code", help=help)
+    error = rf"{re.escape(source)}:(\d+):\d+: (?:fatal )?error"
+    return refused(f"the C compiler {compiler.command[0]}", said, error, spans)

@@ -10,35 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import (
-    Kernel,
-    mentioned,
-)
-from backends.c_family.cprint import C_TYPES, Line, indent
-from compiler.ir.space import DType
+from backends.c_family import access
+from backends.c_family.access import Kernel, array_type, mentioned
+from backends.c_family.cprint import Line, indent
 
 
 def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
-    """Loads of the columns `names` (formals) of the current row into constants, in the order of the formals."""
-    wanted = set(names)
-    lines = []
-    for f in k.template.formals:
-        if f.name not in wanted:
-            continue
-        source = f"self->{k.fields[f.name]}"
-        if isinstance(f, l2.ScalarFormal):
-            t = k.dialect.type_name(f.dtype)
-            stored = "double" if f.dtype.is_real else "nl_u64" if f.dtype == DType.U64 else "nl_i64"
-            cast = "" if t == stored else f"({t})"
-            lines.append(Line(f"const {t} {k.scope[f.name].text} = {cast}{source};"))
-        else:
-            t = C_TYPES[f.dtype] if f.dtype != k.dialect.precision else k.dialect.real
-            const = "const " if f.mode is l2.Mode.READ else ""
-            # both ends of a projection may be one array: no `restrict` on pointers of At-accesses
-            alone = "" if isinstance(f.access, l2.At) else "restrict "
-            pointer = f"{const}{t} *{alone}const {k.pointers[f.name]}"
-            lines.append(Line(f"{pointer} = nl_at(ctx, {source});"))
-    return lines
+    """As access.columns, with pointers into the arenas."""
+
+    def pointer(f: l2.ArrayFormal, source: str) -> str:
+        # both ends of a projection may be one array: no `restrict` on pointers of At-accesses
+        alone = "" if isinstance(f.access, l2.At) else "restrict "
+        return f"{array_type(k, f)} *{alone}const {k.pointers[f.name]} = nl_at(ctx, {source});"
+
+    return access.columns(k, names, "double", pointer)
 
 
 def opened(k: Kernel, body: Sequence[Line]) -> list[Line]:

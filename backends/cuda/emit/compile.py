@@ -24,6 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from backends.c_family.source_map import refused
 from backends.cache import without_comments
 from backends.cuda.device.driver import Driver
 from backends.cuda.emit.emit import Emitted
@@ -251,18 +252,8 @@ def _failure(said: str, source: str, spans: Mapping[int, Span], compiler: Compil
             "name another one with --arch, or install a newer CUDA toolkit",
             exit_code=3,
         )
-    shown = "\n".join(said.strip().split("\n")[:12])
-    where = ""
-    for match in re.finditer(rf"{re.escape(source)}\((\d+)\): (?:catastrophic )?error", said):
-        if span := spans.get(int(match[1])):
-            where = f"; it comes from {span}"
-            break
-    return BackendError(
-        "E0902",
-        f"the CUDA compiler refused the generated code{where}:\n{shown}",
-        "this is a fault of the code generator unless the compiler's installation is broken: please report it",
-        exit_code=4,
-    )
+    error = rf"{re.escape(source)}\((\d+)\): (?:catastrophic )?error"
+    return refused("the CUDA compiler", said, error, spans)
 
 
 # -------------------------------------------------------------------------------------------- doctor

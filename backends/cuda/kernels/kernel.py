@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, describe, mentioned
-from backends.c_family.cprint import C_TYPES, Line, indent
+from backends.c_family import access
+from backends.c_family.access import Kernel, array_type, describe, mentioned, scalar_type
+from backends.c_family.cprint import Line, indent
 from compiler.ir.space import DType
 
 BLOCK: Final = 256
@@ -54,26 +55,14 @@ def with_end(text: str, end: Sequence[Line]) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _array_type(k: Kernel, f: l2.ArrayFormal) -> str:
-    t = C_TYPES[f.dtype] if f.dtype != k.dialect.precision else k.dialect.real
-    return f"const {t}" if f.mode is l2.Mode.READ else t
-
-
-def _scalar_type(k: Kernel, f: l2.ScalarFormal) -> str:
-    """The type in the row: reals of the program's precision, integers of 64 bits."""
-    if f.dtype.is_real:
-        return k.dialect.type_name(f.dtype)
-    return "nl_u64" if f.dtype == DType.U64 else "nl_i64"
-
-
 def row_struct(k: Kernel) -> list[Line]:
     """The structure of one row, in the order of the formals, 8 bytes each."""
     lines = [Line(f"struct {k.row_type} {{")]
     for f in k.template.formals:
         if isinstance(f, l2.ArrayFormal):
-            lines.append(Line(f"{_array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */", 1))
+            lines.append(Line(f"{array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */", 1))
         else:
-            t = _scalar_type(k, f)
+            t = scalar_type(k, f, "")
             narrow = "alignas(8) " if f.dtype == DType.F32 else ""
             lines.append(Line(f"{narrow}{t} {k.fields[f.name]};", 1))
     if not k.template.formals:
@@ -83,24 +72,15 @@ def row_struct(k: Kernel) -> list[Line]:
 
 
 def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
-    """Loads of the columns `names` (formals) of the row into constants, in the order of the formals."""
-    wanted = set(names)
-    lines = []
-    for f in k.template.formals:
-        if f.name not in wanted:
-            continue
-        source = f"self->{k.fields[f.name]}"
-        if isinstance(f, l2.ScalarFormal):
-            t, stored = k.dialect.type_name(f.dtype), _scalar_type(k, f)
-            cast = "" if t == stored else f"({t})"
-            lines.append(Line(f"const {t} {k.scope[f.name].text} = {cast}{source};"))
-        else:
-            # both ends of a projection may be one array: no `restrict` on pointers of At-accesses
-            alone = (
-                "" if isinstance(f.access, l2.At) and f.mode is not l2.Mode.READ else f"{k.dialect.restrict} ".lstrip()
-            )
-            lines.append(Line(f"{_array_type(k, f)} *{alone}const {k.pointers[f.name]} = nl_global({source});"))
-    return lines
+    """As access.columns, with pointers of the device."""
+
+    def pointer(f: l2.ArrayFormal, source: str) -> str:
+        # both ends of a projection may be one array: no `restrict` on pointers of At-accesses
+        shared = isinstance(f.access, l2.At) and f.mode is not l2.Mode.READ
+        alone = "" if shared else f"{k.dialect.restrict} ".lstrip()
+        return f"{array_type(k, f)} *{alone}const {k.pointers[f.name]} = nl_global({source});"
+
+    return access.columns(k, names, "", pointer)
 
 
 def function(k: Kernel, made: Function, whole: bool = True) -> list[Line]:

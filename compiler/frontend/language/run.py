@@ -162,6 +162,7 @@ SIMULATE = Block(
     example="{dt: 0.1 ms, duration: 1 s}",
 )
 
+_OF = Field("of", POPULATIONS, "The population, with recorded spikes.", required=True, example="of: exc")
 _AT_LEAST = Field("at_least", NUMBER, "The smallest value that is good.", example="at_least: 0.96")
 _AT_MOST = Field("at_most", NUMBER, "The largest value that is good.", example="at_most: 0.1")
 
@@ -176,13 +177,7 @@ EXPECT = ListOf(
                 Block(
                     "expectation",
                     (
-                        Field(
-                            "of",
-                            POPULATIONS,
-                            "The population, with recorded spikes.",
-                            required=True,
-                            example="of: exc",
-                        ),
+                        _OF,
                         Field(
                             "between",
                             ListOf(replace(QUANTITY, dimension=FREQUENCY), low=2, high=2, example="[3 Hz, 12 Hz]"),
@@ -228,13 +223,7 @@ EXPECT = ListOf(
                 Block(
                     "expectation",
                     (
-                        Field(
-                            "of",
-                            POPULATIONS,
-                            "The population, with recorded spikes.",
-                            required=True,
-                            example="of: exc",
-                        ),
+                        _OF,
                         Field("count", _SPIKES, "The exact number of spikes.", example="count: 42"),
                         Field(
                             "at_least",
