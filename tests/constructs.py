@@ -716,6 +716,58 @@ def modulated(more: str = "") -> str:
     return OTHER_SYNAPSES.replace("PROJECTIONS", "".join(lines)).replace("MORE", more)
 
 
+CLEARED = """\
+language: 1
+name: cleared
+neurons:
+  cell:
+    inputs: {g: {decay: 4 ms}, h: {}}
+    state: {v: {uniform: {low: 0, high: 1}}, seen: 0}
+    update: [v = 0.9 * v + g + h + 0.2 * random(), seen = 0.5 * seen + h]
+    spike: {when: v > 1, reset: [v = 0]}
+synapses:
+  learned:
+    state: {w: 0.1, c: 0}
+    pre: {state: {x: 0}, on_spike: [x = 0.5 * x + 0.1]}
+    dynamics: {dc/dt: -c / (20 ms)}
+    event_driven: true
+    on_pre: [c = c + 0.1, deliver(w + 0.1 * post.h)]
+    on_post: [w = w + 0.01 * c + 0.1 * pre.x, c = c + 0.01 * (t - pre.last_spike) / (1 ms)]
+  mended: {state: {w: 0.2}, on_pre: [deliver(w), w = 0.9 * w], on: {trial.mid: [remove(w < 0.1), form(random() < 0.5)]}}
+phases: {trial: {every: 7 ms, events: {start: 0 ms, mid: 3 ms}}, wide: {every: 11 ms, events: {end: 11 ms}}}
+populations:
+  a: {neuron: cell, size: 30}
+  b: {neuron: cell, size: 20}
+projections:
+PROJECTIONSsimulate: {dt: 1 ms, duration: 30 ms, warmup: 9 ms, seed: 4MORE}
+record:
+  - spikes: {from: [a, b]}
+  - trace: {from: [a, b], variables: [v, g, h, seen], members: 0..9}
+"""
+
+
+def cleared(more: str = "") -> str:
+    """Every storage, statements, delays of one projection and of each synapse, and inputs with and without rings."""
+    late = "{uniform: {low: 0 ms, high: 5 ms, round: nearest}}"
+    forms = {s: f"fixed_probability: {{p: 0.2, storage: {s}}}" for s in ("sparse", "bitmask", "procedural")}
+    forms |= {"all": "all_to_all: {}", "one": "one_to_one: {}"}
+    static = "from: [a, b], to: b, deliver: {into: INTO, weight: 0.1}, clear: trial.start"
+    lines = [
+        f"  {n}_{into}: {{{static.replace('INTO', into)}, connect: {{{c}}}, delay: 4 ms}}\n"
+        for n, c in forms.items()
+        if n != "one"
+        for into in "gh"
+    ]
+    shape = "from: a, to: b, deliver: {into: g}, connect: {fixed_probability: {p: 0.3}}"
+    weighted = "from: a, to: b, deliver: {into: g, weight: 0.1}, connect: {fixed_probability: {p: 0.3}}"
+    lines.append(f"  drawn: {{{weighted}, delay: {late}, clear: wide.end}}\n")
+    lines.append(f"  beside: {{{weighted}, delay: {late}}}\n")
+    lines.append(f"  learned: {{{shape}, synapse: learned, delay: 5 ms, back_delay: 3 ms, clear: trial.mid}}\n")
+    lines.append(f"  kept: {{{shape}, synapse: learned, delay: 5 ms}}\n")
+    lines.append(f"  mended: {{{shape}, synapse: mended, occupied: 0.5, delay: {late}, clear: trial.mid}}\n")
+    return CLEARED.replace("PROJECTIONS", "".join(lines)).replace("MORE", more)
+
+
 def control(weight: str, more: str = "") -> str:
     return CONTROL.replace("WEIGHT", weight).replace("MORE", more)
 
@@ -902,6 +954,7 @@ CONSTRUCTS: dict[str, str] = {
     "others": OTHERS.replace("MORE", ", instances: 2"),
     "others, synapses": modulated(),
     "sums over instances of neurons": SUMMED,
+    "cleared": cleared(", instances: 2"),
     "drives": CURRENTS,
     "methods": methods(),
     "neurons of the library": neurons_of_the_library(),

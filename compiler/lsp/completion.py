@@ -106,6 +106,9 @@ def _values(cursor: Cursor, kinds: tuple[spec.Kind, ...], scope: Scope, word: st
             case spec.Pattern("a variable"):
                 for name, detail in scope.references("variable", cursor.path).items():
                     yield Offer(name, name, cursor.start, "name", detail)
+            case spec.Pattern("an event"):
+                for name, detail in scope.events.items():
+                    yield Offer(name, name, cursor.start, "name", detail)
             case spec.Expression() | spec.Statement() | spec.Value():
                 yield from _in_expression(kind, cursor, scope, word, at)
             case spec.ListOf() if cursor.mode == "either" and not cursor.flow:

@@ -109,6 +109,11 @@ class Scope:
         found = self.definition(str(path[0]), path[1]) or node_at(path[:2], self.root)
         return (str(path[0]), found) if isinstance(found, Mapping) else None
 
+    @property
+    def events(self) -> dict[str, str]:
+        """The events of phases."""
+        return {f"{p}.{e}": "event" for p in self.names("phases") for e in self.names("phases", p, "events")}
+
     def in_expressions(self, path: Path) -> dict[str, str]:
         """The names that an expression at `path` may read, and what each of them is."""
         found = {name: "parameter of the model" for name in self.names("params")}
@@ -153,6 +158,8 @@ class Scope:
                 owner = self.owner(path)
                 states = keys_of(node_at((*inner, "state"), owner[1])) if owner is not None else ()
                 return {f"d{name}/dt": "differential equation" for name in states}
+            case ("neurons" | "synapses", _, *_, "on"):
+                return self.events
             case ("train", "optimizer", str(name)):
                 return _declared(self.definition("optimizers", name), "params")
             case ("train", "data", "inputs" | "scale" | "mean" | "std"):

@@ -152,6 +152,8 @@ def _projection(projection: l0.Projection, populations: dict[str, l0.Population]
         given = {name for member in projection.members[:1] for name, _ in member.args}
         if projection.members:
             yield from reads(projection.probability, given | PLACES, "the rule")
+    if projection.clear is not None and not 0 <= projection.clear[1] < projection.clear[0]:
+        yield f"it is cleared at step {projection.clear[1]} of {projection.clear[0]}"
     for i, member in enumerate(projection.members):
         where = f"member {i} ({member.source} -> {member.target})"
         source, target = populations.get(member.source), populations.get(member.target)

@@ -32,6 +32,7 @@ populations:
   inh: {classes: [cortical], size: 10}
   far: {neuron: library/neurons/adex, size: 10}
 """
+PHASES = "language: 1\nphases: {trial: {every: 5 ms, events: {start: 0 ms, end: 5 ms}}}\n"
 NETWORK = """language: 1
 network:
   inputs: {image: {shape: [3]}, label: {shape: [], dtype: int32}}
@@ -57,6 +58,8 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
         ["v"],
     ),
     "parameters of the library": (START + "  new: {neuron: adex, params: {C«»", ["C_m", "V_T"], ["tau"]),
+    "events of a projection": (PHASES + "projections: {p: {clear: «»", ["trial.start", "trial.end"], ["trial"]),
+    "events of a neuron": (PHASES + "neurons: {other: {on: {«»", ["trial.start", "trial.end"], ["trial"]),
     "other populations of the neuron": (START + "  new: {neuron: cell, others: {«»", ["driver"], ["v"]),
     "populations to read": (START + "  new: {neuron: cell, others: {driver: «»", ["exc", "far"], ["cell"]),
     "variables of another population": (

@@ -29,6 +29,7 @@ from compiler.expr.keys.kinds import (
 from compiler.expr.keys.values import (
     COUNT,
     DURATION,
+    EVENT,
     NAMES,
     POPULATIONS,
     POSITIVE,
@@ -56,7 +57,7 @@ _EVERY_ROW = Field(
 )
 _AT = Field(
     "at",
-    Pattern("an event", rf"^{NAME}\.{NAME}$", "trial.plus"),
+    EVENT,
     "An event of `phases`, in place of `every`: one sample per trial, at the end of the step that ends then, after "
     "everything that happens in it; of an event at 0 ms, when the trial before has ended.",
     example="at: trial.plus",
@@ -163,7 +164,7 @@ RECORD = ListOf(
                         ),
                         Field(
                             "at",
-                            Pattern("an event", rf"^{NAME}\.{NAME}$", "trial.end"),
+                            EVENT,
                             "An event of `phases`, in place of `every`: a bin ends there in each trial and lasts as "
                             "long as one; with the end of the trial, it is the mean rate in each trial.",
                             example="at: trial.end",

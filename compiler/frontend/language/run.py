@@ -19,12 +19,12 @@ from compiler.expr.keys.kinds import (
     ListOf,
     OneKey,
     Option,
-    Pattern,
     Reference,
 )
 from compiler.expr.keys.values import (
     COUNT,
     DURATION,
+    EVENT,
     NUMBER,
     POPULATIONS,
     POSITIVE,
@@ -92,7 +92,7 @@ STOP = Field(
             Field("every", POSITIVE_TIME, "The time between two tests, a whole number of steps.", example="every: 1 s"),
             Field(
                 "at",
-                Pattern("an event", rf"^{NAME}\.{NAME}$", "trial.end"),
+                EVENT,
                 "An event of `phases`, in place of `every`: one test per trial, after everything that happens then.",
                 example="at: trial.end",
             ),

@@ -258,7 +258,8 @@ class Projection:
 
     rule: the name of a ConnectRule (compiler/connect). `probability`: of rule "expression", over `i`, `j`, `n_from`,
     `n_to`, params and the coordinates of both ends. storage: auto | sparse | dense | bitmask | procedural | toeplitz.
-    `planes`: of conv2d and avg_pool2d.
+    `planes`: of conv2d and avg_pool2d. `clear`: (every, at): what is on its way along the synapses, in either
+    direction, is forgotten at the end of the steps k after the warm-up with k % every == at (and so in the warm-up).
     """
 
     name: str
@@ -270,4 +271,5 @@ class Projection:
     storage: str = "auto"
     probability: Expr | None = None
     planes: Planes | None = None
+    clear: tuple[int, int] | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)

@@ -4,8 +4,8 @@ Assumes: a legal model.
 Guarantees: per population the longest delay, in steps, with which its events are read (delays of its projections, back
 delays of projections onto it, where synapses react to them), which its ring buffer of events must hold; and inputs with
 a separate ring buffer of deliveries. These are the inputs of static synapses with individual delays, which deliver at
-emission (as all deliveries into such an input do), and inputs that synapses read: deliveries of a step must not be
-visible in it.
+emission (as all deliveries into such an input do, but those of projections that are cleared, whose spikes wait at their
+source), and inputs that synapses read: deliveries of a step must not be visible in it.
 Does not: make arrays (lower_cells).
 """
 
@@ -63,10 +63,12 @@ def delays_and_rings(model: l0.Model) -> tuple[dict[str, int], dict[tuple[str, s
     """(population -> steps that its events are kept for, (population, input) -> slots of its ring buffer)."""
     longest: dict[str, int] = {}
     rings = dict.fromkeys(sorted(_read_inputs(model)), 1)
-    static = [(m, (m.target, p.into)) for p in model.projections if p.synapse is None for m in p.members]
-    ringed = {key for member, key in static if member.delays is not None} | rings.keys()
-    for member, target in static:
-        if target in ringed:  # projections with a uniform delay use the ring buffer, too
+    static = [
+        (p.clear is not None, m, (m.target, p.into)) for p in model.projections if p.synapse is None for m in p.members
+    ]
+    ringed = {key for cleared, member, key in static if member.delays is not None and not cleared} | rings.keys()
+    for cleared, member, target in static:
+        if target in ringed and not cleared:  # projections with a uniform delay use the ring buffer, too
             rings[target] = max(rings.get(target, 1), _longest(member, model.numerics.precision) + 1)
         else:
             longest[member.source] = max(longest.get(member.source, 0), member.delay)

@@ -13,22 +13,19 @@ Does not: lower static synapses (lower_static).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError
-from compiler.expr.ast import Ref, refs
+from compiler.expr.ast import Cond, Expr, Ref, refs
 from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.model.integrate_odes import integrate_odes
 from compiler.passes.model.synapse_names import Flat, flatten
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.passes.projections import synapse_schedule as stage
-from compiler.passes.projections.synapse_arrays import shortest
+from compiler.passes.projections.clearing import REMAINS, ages, clear_columns, waits
 from compiler.passes.projections.synapse_rewire import rewire
 from compiler.passes.projections.synapse_rows import (
     SLOTS,
@@ -47,9 +44,6 @@ from compiler.passes.projections.synapse_transpose import transpose
 from compiler.passes.projections.synapse_values import bind_names, condition_arrays, steps_array
 from compiler.passes.relations.stored_rows import Link
 
-MOST_AGES: Final = 256
-"""Different delays of the synapses of one projection, when they have statements."""
-
 
 @dataclass
 class SynapseLowering:
@@ -64,7 +58,7 @@ class SynapseLowering:
     phases: Mapping[str, l0.PhaseDef] = field(default_factory=dict)
     projections: Mapping[str, l0.Projection] = field(default_factory=dict)
     _flat: dict[int, tuple[l0.SynapseDef, Flat]] = field(default_factory=dict)
-    _families: dict[tuple[int, str], int] = field(default_factory=dict)
+    _families: dict[tuple[int, str, bool], int] = field(default_factory=dict)
     _cache: Cache = field(default_factory=dict)
 
     def lower(self, link: Link, copy: int, copies: int) -> None:
@@ -75,11 +69,13 @@ class SynapseLowering:
         if id(synapse) not in self._flat:
             self._flat[id(synapse)] = (synapse, flatten(synapse))
         flat = self._flat[id(synapse)][1]
-        number = self._families.setdefault((id(synapse), link.projection.into), len(self._families))
+        family = (id(synapse), link.projection.into, waits(link.projection))
+        number = self._families.setdefault(family, len(self._families))
         given = (link.projection, link.member, link.pre, link.post, link.builder, link.storage, link.shared)
         s = Synapses(*given, self.stages, self.deliveries, flat, number, copy, copies, self._cache)
         _check(s)
         s.numbers.update((every, self.phases[phase].every) for every, phase in flat.every.items())
+        s.numbers.update(clear_columns(link.projection))
         found = s.found()
         bind_names(s, found, dict(self.model_numbers), self.dt)
         updated_at = _event_driven(s, found.extent)
@@ -239,7 +235,7 @@ class SynapseLowering:
         if not actions:
             return
         aged = s.member.delays is not None
-        text = self._once(s, ("on_pre", updated_at), lambda: _text(s, "on_pre", actions, updated_at, aged=aged))
+        text = self._once(s, ("on_pre", updated_at), lambda: _text(s, "on_pre", actions, updated_at, arriving(s, aged)))
         found = s.found()
         if not aged:
             at_synapses(s, stage.ON_PRE, text, found, "pre", spikes_of(s.pre, s.member.delay))
@@ -251,7 +247,7 @@ class SynapseLowering:
         actions = s.flat.definition.on_post
         if not actions:
             return
-        text = self._once(s, ("on_post", updated_at), lambda: _text(s, "on_post", actions, updated_at))
+        text = self._once(s, ("on_post", updated_at), lambda: _text(s, "on_post", actions, updated_at, arriving(s)))
         found = s.found("post")
         at_synapses(s, stage.ON_POST, text, found, "post", spikes_of(s.post, s.member.back_delay))
 
@@ -269,6 +265,11 @@ class SynapseLowering:
         at_synapses(s, stage.EVENTS, text, found, event.end, happening)
 
 
+def arriving(s: Synapses, aged: bool = False) -> tuple[Expr, ...]:
+    """What must hold for an event to reach a synapse; `aged`: that the delay of the synapse is the event's age."""
+    return (*((Ref("delays").eq(Ref("age")),) if aged else ()), *((REMAINS,) if waits(s.projection) else ()))
+
+
 def _kinds(s: Synapses) -> tuple[str, ...]:
     """The names that are arrays in this member, which determine how equations are integrated."""
     return tuple(s.arrays)
@@ -279,7 +280,7 @@ def _text(
     what: str,
     actions: tuple[l0.Action, ...],
     updated_at: str | None = None,
-    aged: bool = False,
+    tests: tuple[Expr, ...] = (),
     before: list[l0.Set] | tuple[()] = (),
     derived: tuple[l1.DerivedScalar | l1.Propagator, ...] = (),
 ) -> SynapseKernel:
@@ -290,7 +291,7 @@ def _text(
         s.projection.into,
         s.deliveries.fixed_point,
         updated_at=updated_at,
-        aged=aged,
+        tests=tests,
         before=before,
         derived=derived,
     )
@@ -329,6 +330,8 @@ def _after_spike(s: Synapses, end: str, updated_at: str | None) -> None:
         return
     key = ("text", s.number, "after", end, updated_at)
     if key not in s.cache:
+        for test in arriving(s):
+            sets = [replace(x, value=Cond(test, x.value, Ref(x.target))) for x in sets]
         s.cache[key] = SynapseKernel(f"{end} spike", statements_of(sets, "syn"))
     where = stage.PRE_SPIKE if end == "pre" else stage.POST_SPIKE
     at_neurons(s, where, s.cache[key], end, spikes_of(s.instance(end), _delay(s, end)))
@@ -336,19 +339,6 @@ def _after_spike(s: Synapses, end: str, updated_at: str | None) -> None:
 
 def _delay(s: Synapses, end: str) -> int:
     return s.member.delay if end == "pre" else s.member.back_delay
-
-
-def ages(projection: l0.Projection, member: l0.Member) -> range:
-    """The delays in steps that synapses of one projection can have. Raises ModelError E0802 when they are too many."""
-    assert member.delays is not None
-    found = range(shortest(member.delays), member.delay + 1)
-    if len(found) > MOST_AGES:
-        assert projection.synapse is not None
-        what = f"its synapse `{projection.synapse.name}` runs statements when spikes arrive"
-        message = f"the delays of `{projection.name}` differ by up to {len(found) - 1} steps, and {what}"
-        help = f"then they may differ by {MOST_AGES - 1} steps at most: narrow the distribution"
-        raise ModelError([Diagnostic("E0802", message, member.delays.span, help)])
-    return found
 
 
 def _check(s: Synapses) -> None:

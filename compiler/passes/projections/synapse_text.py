@@ -5,12 +5,14 @@ Guarantees: named expressions are evaluated once, before the first statement of 
 draws at (step, synapse); `t` is the end of the step. Deliveries are additions to one formal per end and input.
 Event-driven states are updated first: with ds/dt = a s + b, s += (a s + b) T exprel(a T), T the time since the last
 update (s exp(a T) where b is 0), which is exact. With per-synapse delays, statements act only on synapses whose delay
-is the age of the event; where slots may be vacant, on synapses that exist.
+is the age of the event; in projections that are cleared, at events that are not forgotten; where slots may be vacant,
+on synapses that exist.
 Does not: bind names (synapse_rows).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -167,22 +169,20 @@ def text_of(
     fixed_point: bool,
     *,
     updated_at: str | None = None,
-    aged: bool = False,
+    tests: Sequence[Expr] = (),
     before: Sequence[l0.Set] = (),
     derived: tuple[l1.DerivedScalar | l1.Propagator, ...] = (),
     vacant: bool = False,
 ) -> SynapseKernel:
     """The statements of one occasion. `into`: the input of a delivery that names none; `updated_at`: where the step of
-    the last update of event-driven states is stored; `aged`: only at synapses with `delays` == `age`; `before`: the
-    dynamics of this step; `vacant`: they run at vacant slots, too."""
-    tests: list[Expr] = [Ref("delays").eq(Ref("age"))] if aged else []
-    if flat.definition.vacancies and not vacant:
-        tests.append(EXISTS)
+    the last update of event-driven states is stored; `tests`: only at synapses where they hold; `before`: the dynamics
+    of this step; `vacant`: they run at vacant slots, too."""
+    tests = (*tests, *((EXISTS,) if flat.definition.vacancies and not vacant else ()))
     taken = {*TAKEN, *flat.shown, *flat.externals, *(x.target for x in flat.definition.lets)}
     taken |= {a.target for a in actions if isinstance(a, l0.Set)}
     w = _Writer({*flat.states, "updated", "exists"}, taken, bool(tests), fixed_point)
     if tests:
-        w.out.append(l2.Assign("due", tests[0] if len(tests) == 1 else tests[0] & tests[1]))
+        w.out.append(l2.Assign("due", functools.reduce(lambda a, b: a & b, tests)))
     for s in before:
         w.assign(s, s.value)
     if updated_at is not None and touches(flat, actions):

@@ -38,13 +38,21 @@ from compiler.frontend.build.projections.parts import check_parts, within_parts
 from compiler.frontend.build.projections.storage import check_values
 from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.others import User, bind_others, check_one
+from compiler.frontend.build.shared.phases import find_moment
 from compiler.frontend.build.shared.readers import Reader, default_of, members
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, text_of
 from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.build.spiking.member_values import member_values
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.select import select_parts
-from compiler.frontend.build.synapses.fits import check_delays, check_delivery, check_reads, check_rewired, check_spikes
+from compiler.frontend.build.synapses.fits import (
+    check_clear,
+    check_delays,
+    check_delivery,
+    check_reads,
+    check_rewired,
+    check_spikes,
+)
 from compiler.frontend.build.synapses.moving import moving_params, with_moving
 from compiler.frontend.build.synapses.statements import Ends
 from compiler.frontend.build.synapses.synapses import BuiltSynapse, Synapses
@@ -186,6 +194,8 @@ def _projection(
     if d.synapse is not None and not d.sure and len(c.sink.items) == before:  # else a value has a mistake
         _check_synapse(d, d.synapse)
     _check_members(d, connection, members, connect.entries[0].value)
+    clear = r.get("clear")
+    cleared = find_moment(clear, c) if isinstance(clear, Scalar) else None
     if len(c.sink.items) > before:
         return None
     return l0.Projection(
@@ -198,6 +208,7 @@ def _projection(
         connection.storage,
         connection.probability,
         connection.planes,
+        cleared,
         span=at,
     )
 
@@ -330,6 +341,7 @@ def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member]
     check_parts(connection, definition, members, d.family, d.at)
     if definition is not None:
         check_delays(d.block, definition, members, d.family)
+        check_clear(d.block, definition, c)
         check_reads(definition, text_of(d.into), members, d.user, c)
         check_rewired(definition, connection.rule, connection.storage, connection.span, c)
     storage = settings.get("storage") if (settings := mapping(rule)) is not None else None

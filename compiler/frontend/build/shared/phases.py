@@ -129,6 +129,15 @@ def find_event(node: tree.Scalar, c: Context) -> tuple[l0.PhaseDef, str] | None:
     return phase, event
 
 
+def find_moment(node: tree.Scalar, c: Context) -> tuple[int, int] | None:
+    """The steps k % every == at that end at an event, as (every, at); None after an error."""
+    found = find_event(node, c)
+    if found is None:
+        return None
+    phase, event = found
+    return phase.every, dict(phase.events)[event] % phase.every
+
+
 def build_actions(
     d: Draft,
     items: tuple[Node, ...],

@@ -15,7 +15,7 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.units import parse_unit
-from compiler.frontend.build.shared.phases import find_event
+from compiler.frontend.build.shared.phases import find_moment
 from compiler.frontend.build.shared.readers import Reader, choices, in_steps
 from compiler.frontend.build.shared.values import Context, entries_of, items_of, number, text_of
 from compiler.frontend.build.spiking.measured import build_measured, owners_of
@@ -190,11 +190,7 @@ def interval_of(r: Reader, populations: Populations, otherwise: int) -> tuple[in
         c.sink.error("E0108", "`every` and `at` cannot stand together", at.span, help)
         return None
     if isinstance(at, Scalar):
-        found = find_event(at, c)
-        if found is None:
-            return None
-        phase, event = found
-        return phase.every, dict(phase.events)[event] % phase.every
+        return find_moment(at, c)
     if every is None or populations.step is None:
         return otherwise, None
     width = r.steps("every", populations.step)

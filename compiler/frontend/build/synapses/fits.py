@@ -9,13 +9,16 @@ Does not: check expressions or values.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import compiler.ir.level0.model as l0
 from compiler.connect import RULES, ConnectRule, Form
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
+from compiler.expr.inline import reads_through
 from compiler.frontend.build.shared.values import Context, mapping
 from compiler.frontend.build.spiking.family import Family
-from compiler.frontend.build.synapses.checks import held_per_neuron, reads_delayed, takes_spikes
+from compiler.frontend.build.synapses.checks import held_per_neuron, pairs_of, reads_delayed, takes_spikes
 from compiler.frontend.build.synapses.statements import ENDS
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.schema.wording import allowed
@@ -106,6 +109,34 @@ def check_delays(block: tree.Mapping, s: l0.SynapseDef, members: list[l0.Member]
         message = f"`back_delay` has no effect: nothing in the synapse `{s.name}` waits for spikes of the target"
         related = (Related("the synapse is declared here", s.span),)
         sink.error("E0108", message, back.key.span, "leave it out, or write `on_post`", related)
+
+
+def _unprompted(s: l0.SynapseDef) -> Iterator[tuple[l0.Action, ...]]:
+    """The statements that wait for no spike."""
+    yield s.update
+    yield from (e.actions for e in s.events)
+    yield from (h.actions for h in s.on)
+
+
+def check_clear(block: tree.Mapping, s: l0.SynapseDef, c: Context) -> None:
+    """`clear` of a synapse that waits for no spikes, or reads what is on its way without them."""
+    clear, related = block.entry("clear"), (Related("the synapse is declared here", s.span),)
+    if clear is None:
+        return
+    if not any(takes_spikes(s, end) for end in ENDS):
+        message = f"`clear` has no effect: nothing in the synapse `{s.name}` waits for spikes"
+        c.sink.error("E0108", message, clear.key.span, "leave `clear` out", related)
+        return
+    pairs = pairs_of(s.lets)
+    always = (*(o.rhs for o in s.dynamics), *(e.when for e in s.events))
+    always += tuple(v for actions in _unprompted(s) for v in l0.values_of(actions))
+    seen = set().union(*(reads_through(e, pairs) for e in always))
+    for value in (*always, *(let.value for let in s.lets if let.target in seen)):
+        for name in sorted(read_delayed(value)):
+            message = f"`clear` forgets spikes, but the synapse `{s.name}` reads `delayed({name})` without one"
+            help = "leave `clear` out, or read it in `on_pre` or `on_post`"
+            c.sink.error("E0802", message, clear.key.span, help, related)
+            return
 
 
 def check_reads(s: l0.SynapseDef, into: str, members: list[l0.Member], user: Related, c: Context) -> None:

@@ -15,6 +15,7 @@ from compiler.expr.keys.values import (
     CLASS_NAMES,
     DELAY,
     DESCRIPTION,
+    EVENT,
     FILE_ARRAY,
     FOR,
     FRACTION,
@@ -219,6 +220,13 @@ PROJECTION_VALUES = (
         "what was so long ago as `delayed(post.v)`.",
         default="0 ms",
         example="back_delay: 1 ms",
+    ),
+    Field(
+        "clear",
+        EVENT,
+        "An event of `phases` at which what is on its way is forgotten: spikes with a `delay` or a `back_delay` that "
+        "were emitted before it and have not arrived.",
+        example="clear: trial.start",
     ),
     CHOSEN_OTHERS,
     Field(
