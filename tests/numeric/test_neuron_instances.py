@@ -46,7 +46,7 @@ def simulation(folder: Path, text: str, target: str) -> netloom.Simulation:
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("copies", [1, COPIES])
+@pytest.mark.parametrize("copies", [1, COPIES, 13])
 def test_sums_are_of_the_step_before(tmp_path: Path, copies: int, target: str) -> None:
     s = simulation(tmp_path, TEXT.replace("COPIES", str(copies)), target)
     s.run("5 ms")

@@ -21,7 +21,7 @@ from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.expr.show import shorten
 from compiler.frontend.build.instances.neurons import check_drawn
-from compiler.frontend.build.instances.summed import instance_of, summed_over
+from compiler.frontend.build.instances.summed import check_size, instance_of, summed_over
 from compiler.frontend.build.shared.self_names import INSTANCE, PARAMS
 from compiler.ir.level2.synapse_sums import over_instances
 
@@ -45,6 +45,8 @@ def check_instances(model: l0.Model, shared: bool, at: Span, sink: Sink) -> None
                 return
     for p in model.populations:
         check_drawn(p, at, sink)
+    for neuron in {id(p.neuron): p.neuron for p in model.populations}.values():
+        check_size(neuron, model.simulate.instances, sink)
     for projection in model.projections:
         if projection.synapse is not None:
             _check_synapse(projection, projection.synapse, shared, at, sink)
