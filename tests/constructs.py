@@ -242,6 +242,7 @@ def write_files(folder: Path) -> None:
         currents=rng.normal(size=(5, 4)),
         times=np.arange(1, 41, 2).astype(float),
         indices=np.arange(20) % 4,
+        table=10 * np.linspace(-1, 1, 17) ** 2,
     )
     rows = "".join(f"{i},{j},{w}\n" for i, j, w in zip(sources, targets, weights, strict=True))
     (folder / "pairs.csv").write_text("from,to,weight\n" + rows, encoding="utf-8")
@@ -775,6 +776,10 @@ def control(weight: str, more: str = "") -> str:
 CURRENTS = """\
 language: 1
 name: drives
+tables:
+  bent: {values: [0.1, 0.4, 2.5, 1, 0.2], from: -10 mV, to: 30 mV}
+  drawn: {values: {file: given.npz, array: table}, from: 0, to: 1, unit: pA}
+functions: {doubled(x): 2 * bent(x)}
 timed:
   steps: {values: [0 pA, 200 pA, -50 pA], every: 7 ms}
   ramp: {values: [0.0, 3.0, 1.0], every: 9 ms, unit: mV, interpolate: true}
@@ -788,7 +793,8 @@ neurons:
     params: {tau: 10 ms, R: 0.1 GOhm, I_e: 20 pA, sigma: 1 mV}
     state: {v: 0 mV, w: 0 mV}
     inputs: {i: {unit: pA}, jump: {unit: mV}}
-    let: {given: "steps(t) + columns(t, i) + in_turn(t) + shuffled(t, i)"}
+    pool: {reduce: {m: mean(bent(v)), most: max(v)}, state: {f: 0}, update: [f = 0.5 * f + bent(most)]}
+    let: {given: "steps(t) + columns(t, i) + in_turn(t) + shuffled(t, i) + drawn(0.1 * bent(w) + 0.01 * pool.f)"}
     dynamics:
       dv/dt: (R * (I_e + i + given) - v - w + ramp(t)) / tau + sigma * sqrt(2 / tau) * xi
       dw/dt: (0.2 * v - w) / (3 * tau) + 0.1 * sigma * sqrt(2 / tau) * xi_slow
@@ -805,8 +811,13 @@ currents:
     state: {x: {uniform: {low: 0, high: 3}}}
     let: {y: 1 + x}
     dynamics: {dx/dt: -x / tau + sqrt(1 / tau) * xi}
-    value: slope * t * y
+    value: slope * t * y * bent(x * 10 mV)
     update: [x = x + 0.01 * normal()]
+synapses:
+  looked_up:
+    state: {w: 1 mV, n: 0}
+    on_pre: [deliver(w * bent(post.v)), n = n + 1]
+    update: [w = 0.9 * w + 0.1 * doubled(pre.v - post.v) * 1 mV]
 populations:
   p: {neuron: cell, size: 4}
   q: {neuron: cell, size: 4, params: {I_e: 30 pA * (1 + sin(t / (4 ms))), tau: {uniform: {low: 8 ms, high: 12 ms}}}}
@@ -817,6 +828,7 @@ populations:
   waves: {neuron: inhomogeneous_poisson, size: 4, params: {rate: 100 Hz, amplitude: 90 Hz}}
 projections:
   kicks: {from: [given, chance, waves], to: [p, q], connect: {one_to_one: {}}, deliver: {into: jump, weight: 3 mV}}
+  looked_up: {from: p, to: q, connect: {all_to_all: {}}, synapse: looked_up, deliver: {into: jump}, delay: 1 ms}
   kicks_too: {from: listed, to: p, connect: {all_to_all: {}}, deliver: {into: jump, weight: 1 mV}, delay: 1 ms}
 inputs:
   still: {to: [p, q], current: {into: i, amplitude: 10 pA}}
@@ -833,7 +845,7 @@ inputs:
     to: q
     current: {into: i, source: sine, params: {amplitude: {uniform: {low: 0 pA, high: 50 pA}}, frequency: 90 Hz}}
   pulse: {to: p, current: {into: i, source: step, params: {amplitude: 90 pA, start: 10 ms, stop: 20 ms}}}
-  rain: {to: [p, q], poisson: {rate: 50 Hz + rates(t), into: jump, weight: 1 mV}}
+  rain: {to: [p, q], poisson: {rate: doubled(9 mV) * 20 Hz + rates(t), into: jump, weight: 1 mV}}
 simulate: {dt: 0.5 ms, duration: 30 ms, seed: 3}
 record:
   - spikes: {from: all}

@@ -67,6 +67,8 @@ def open_kernel(template: l2.Template, dialect: Dialect, used: set[str]) -> Kern
             scope[f.name] = Symbol(namer(f.name), f.dtype)
         else:
             pointers[f.name] = namer.beside(f.name, "p")
+            if isinstance(f.access, l2.ByName) and f.dtype.is_real:
+                scope[f.name] = Symbol(pointers[f.name], f.dtype)  # as an argument of a lookup
     return Kernel(
         template,
         Printer(dialect, used),

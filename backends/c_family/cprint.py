@@ -21,7 +21,7 @@ import numpy as np
 import compiler.expr.ast as ast
 import compiler.ir.level2.program as l2
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.functions import CONSTANTS, FUNCTIONS
+from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP
 from compiler.ir.space import DType
 
 Scalar = DType | Literal["bool"]
@@ -212,7 +212,7 @@ def _type_of_call(func: str, args: list[Scalar], real: DType, span: Span) -> Sca
         return DType.I32
     if func == "isnan":
         return "bool"
-    if func in _RANDOM:
+    if func in _RANDOM or func == LOOKUP:
         return real
     if func == SHUFFLED:
         return DType.I64
@@ -413,6 +413,8 @@ class Printer:
             )
             rest = [self._as(a, scope, real)[0] for a in args[3:]]
             return self.call(func, real, key, index, at, draw, *rest)
+        if func == LOOKUP:
+            return self.call(func, t, *(self._as(a, scope, t)[0] for a in args))
         if func == SHUFFLED:
             self.used.add("nl__shuffled_once")
             whole = ", ".join(self._as(a, scope, DType.U64)[0] for a in args)

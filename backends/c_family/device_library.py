@@ -49,9 +49,9 @@ def _branch(text: str, cuda: bool) -> str:
 
 @cache
 def snippets(cuda: bool = False) -> tuple[Snippet, ...]:
-    """All functions of math.h, then of philox.h and rings.h."""
+    """All functions of math.h, then of philox.h, rings.h and tables.h."""
     found: list[Snippet] = []
-    for text in (source("math"), source("philox"), source("rings")):
+    for text in (source("math"), source("philox"), source("rings"), source("tables")):
         comment: list[str] = []
         body: list[str] = []
         in_comment = False

@@ -1,8 +1,9 @@
 """Run-time library in C that the C and the CUDA backend include in their emitted text.
 
 Assumes: the texts are package data beside this file.
-Guarantees: `source(name)` gives the text of `math.h` (elementary functions), `philox.h` (random numbers, which needs
-`math.h` before it) or `rings.h` (slots of steps), the same in a checkout and in an installed wheel.
+Guarantees: `source(name)` gives the text of `math.h` (elementary functions), `philox.h` (random numbers), `rings.h`
+(slots of steps) or `tables.h` (lookup tables; it and philox.h need `math.h` before them), the same in a checkout and in
+an installed wheel.
 Does not: compile them, or offer a folder for an include path: a file named math.h there would hide
 the system's.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Literal
 
-TextName = Literal["math", "philox", "rings"]
+TextName = Literal["math", "philox", "rings", "tables"]
 
 
 def source(name: TextName) -> str:

@@ -18,9 +18,10 @@ from typing import Any, Final
 import numpy as np
 
 from backends.reference import philox
-from backends.reference.elementary import FUNCTIONS, maximum
+from backends.reference.elementary import FUNCTIONS, maximum, minimum
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
 from compiler.expr.functions import FUNCTIONS as KNOWN
+from compiler.expr.functions import LOOKUP
 from compiler.expr.interp import OPERATORS
 
 Value = Any
@@ -62,6 +63,16 @@ def cast(x: Value, dtype: np.dtype[Any]) -> Any:
 
 def _typed(x: Value, dtype: np.dtype[Any]) -> Any:
     return x if isinstance(x, np.ndarray | np.generic) else dtype.type(x)
+
+
+def lookup(table: Any, x: Any) -> Any:
+    """A value between those of a table (compiler/passes/program/lookups.py)."""
+    u = np.asarray(minimum(maximum((x - table[0]) * table[1], table.dtype.type(0)), table[2]))
+    k = np.where(np.isnan(u), 0, np.floor(u))
+    at = k.astype(np.int64)
+    a, b = table[3 + at], table[3 + np.minimum(at + 1, len(table) - 4)]
+    found: Any = a + (u - k.astype(table.dtype)) * (b - a)
+    return found
 
 
 class Evaluator:
@@ -150,6 +161,8 @@ class Evaluator:
     def call(self, func: str, args: list[Value]) -> Any:
         if func in ("uniform", "normal", "exponential", "poisson", "shuffled"):
             return self.draw(func, args)
+        if func == LOOKUP:
+            return lookup(args[0], cast(args[1], self.real))
         both, known = self.joined(*args), KNOWN.get(func)
         if known is None:
             raise TypeError(f"a kernel cannot call `{func}`")

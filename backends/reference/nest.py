@@ -62,6 +62,8 @@ class Points:
         if name in self.values:
             return self.values[name]
         if name in self.row.array_formals:
+            if isinstance(self.row.array_formals[name].access, l2.ByName):
+                return self.row.arrays[name]
             value = self.load(self.row.array_formals[name])
             # loads inside a reduction may depend on its index: they last for one block
             (self.block if self.block else self.values)[name] = value

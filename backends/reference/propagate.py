@@ -48,6 +48,8 @@ class Synapses:
         if name in self.locals:
             return self.locals[name]
         formal = self.row.array_formals.get(name)
+        if formal is not None and isinstance(formal.access, l2.ByName):
+            return self.row.arrays[name]
         if formal is not None:
             return loaded(self.row.arrays[name][self.place(formal)])
         return self.row.scalars[name] if name in self.row.scalars else CONSTANTS[name]

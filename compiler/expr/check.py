@@ -20,7 +20,7 @@ from typing import Final
 
 import compiler.expr.ast as ast
 from compiler.core.errors import Sink
-from compiler.expr.functions import CONSTANTS, FUNCTIONS
+from compiler.expr.functions import CONSTANTS, FUNCTIONS, called_table
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.show import shorten
 from compiler.expr.units import DIMENSIONLESS, FREQUENCY, Dimension, canonical_name, describe, parse_unit, to_canonical
@@ -237,21 +237,22 @@ class _Checker:
 
     def call(self, e: ast.Call) -> Dimension | None:
         known = FUNCTIONS.get(e.func)
-        if known is None:  # the file's own function, before it is inlined
+        if known is None and called_table(e.func) is None:  # the file's own function, before it is inlined
             for x in e.args:
                 self.infer(x)
             return None
-        if known.dimension == "select":
+        dimension = "pure" if known is None else known.dimension
+        if dimension == "select":
             self.infer(e.args[0])
             return self.common(e, e.args[1:], "choose between")
-        if known.dimension in ("same", "ratio"):
+        if dimension in ("same", "ratio"):
             common = self.common(e, e.args, "compare")
-            return common if known.dimension == "same" else DIMENSIONLESS
-        if known.dimension == "any":
+            return common if dimension == "same" else DIMENSIONLESS
+        if dimension == "any":
             for x in e.args:
                 self.infer(x)
             return DIMENSIONLESS
-        if known.dimension == "sqrt":
+        if dimension == "sqrt":
             d = self.infer(e.args[0])
             return None if d is None else d ** Fraction(1, 2)
         for x in e.args:

@@ -337,3 +337,17 @@ CONSTANTS: Final[Mapping[str, float]] = MappingProxyType({"pi": math.pi, "e": ma
 RANDOM: Final = frozenset(f.name for f in _ROWS if f.random)
 """Functions that draw a random number at each evaluation: never folded, shared or
 differentiated."""
+
+LOOKUP: Final = "lookup"
+"""What kernels call: lookup(table, x)."""
+
+
+def table_call(name: str) -> str:
+    """The function that expressions call for a table of the model, of a number without a unit: no user's name begins
+    so."""
+    return f"_{name}"
+
+
+def called_table(func: str) -> str | None:
+    """The table that a function reads; None of any other function."""
+    return func[1:] if func[:1] == "_" and func[1:].isidentifier() else None

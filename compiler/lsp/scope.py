@@ -134,6 +134,7 @@ class Scope:
             found = {**MEANINGS, **found}
         found |= {n.partition("(")[0]: "function of the file" for n in self.names("functions")}
         found |= dict.fromkeys(self.names("timed"), "timed array")
+        found |= dict.fromkeys(self.names("tables"), "lookup table")
         loop = node_at((*path[:2], "for"), self.root)
         found |= dict.fromkeys(keys_of(loop), "loop variable")
         return found | {name: f.doc for name, f in FUNCTIONS.items() if name not in found}

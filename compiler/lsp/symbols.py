@@ -22,7 +22,9 @@ from compiler.lsp.places import Visited, node_at, walk
 from compiler.lsp.scope import DEFINITIONS, PARTS, keys_of, texts_of
 from compiler.lsp.texts import Texts
 
-_DECLARING: Final = frozenset({*DEFINITIONS, "params", "functions", "timed", "classes", "populations", "projections"})
+_READ: Final = ("params", "functions", "timed", "tables")
+"""What every expression of a file may name."""
+_DECLARING: Final = frozenset({*DEFINITIONS, *_READ, "classes", "populations", "projections"})
 _WORDS: Final = re.compile(
     r"(?P<number>\d[\w.]*(?:[eE][-+]?\d+)?(?:\s+[^\W\d]\w*)?)|(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)?)", re.ASCII
 )
@@ -193,7 +195,7 @@ class Symbols:
                 found = self.member(file, str(path[0]), str(path[1]), part, name)
                 if found is not None:
                     return found
-        for top in ("params", "functions", "timed"):
+        for top in _READ:
             found = self._declared(file, (top, name))
             if found is not None:
                 return found

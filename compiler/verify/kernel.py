@@ -26,7 +26,7 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from compiler.connect import RULE
 from compiler.expr.ast import Call, Expr, Num, Quantity, Ref, children
-from compiler.expr.functions import CONSTANTS, FUNCTIONS
+from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP
 from compiler.ir.space import DType
 from compiler.verify.violations import distinct
 
@@ -110,6 +110,12 @@ class _Code:
                     yield from self.read(name, where)
                 case Quantity():
                     yield f"{where} holds a quantity"
+                case Call(func, (Ref(table), argument)) if func == LOOKUP:
+                    formal = self.arrays.get(table)
+                    if formal is None or formal.mode is not l2.Mode.READ or formal.access != l2.ByName():
+                        yield f"{where} looks up `{table}`, which is no table"
+                    stack.append(argument)
+                    continue
                 case Call(func, args):
                     known = FUNCTIONS.get(func)
                     if func in DRAWS and (known is None or known.random):

@@ -211,6 +211,10 @@ def _drives(model: l0.Model, populations: dict[str, l0.Population], params: set[
     for array in model.timed:
         if array.rows < 1 or array.every < 1:
             yield f"the timed array `{array.name}` has {array.rows} rows, one every {array.every} steps"
+    yield from distinct("lookup table", [x.name for x in model.lookups])
+    for table in model.lookups:
+        if table.rows < 2 or not table.low < table.high:
+            yield f"the lookup table `{table.name}` has {table.rows} values from {table.low} to {table.high}"
     seen: set[int] = set()
     for drive in (*model.drives, *(i.changing for i in model.poisson if i.changing is not None)):
         where, source = f"drive {drive.name}", drive.source

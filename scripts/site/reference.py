@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 TOPICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "file": ("The file, parameters and classes", ("The file", "params", "classes")),
-    "neurons": ("Neurons, currents and timed arrays", ("neurons", "currents", "timed")),
+    "neurons": ("Neurons, currents, timed arrays and tables", ("neurons", "currents", "timed", "tables")),
     "synapses": ("Synapses", ("synapses",)),
     "networks": ("Populations, projections, inputs", ("populations", "projections", "inputs")),
     "layers": ("Networks of layers", ("network",)),

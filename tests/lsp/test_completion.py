@@ -60,6 +60,11 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
     "parameters of the library": (START + "  new: {neuron: adex, params: {C«»", ["C_m", "V_T"], ["tau"]),
     "events of a projection": (PHASES + "projections: {p: {clear: «»", ["trial.start", "trial.end"], ["trial"]),
     "events of a neuron": (PHASES + "neurons: {other: {on: {«»", ["trial.start", "trial.end"], ["trial"]),
+    "lookup tables": (
+        "language: 1\ntables: {gain: {}}\nneurons: {cell: {state: {v: 0}, update: [v = «»",
+        ["gain", "v", "exp"],
+        [],
+    ),
     "other populations of the neuron": (START + "  new: {neuron: cell, others: {«»", ["driver"], ["v"]),
     "populations to read": (START + "  new: {neuron: cell, others: {driver: «»", ["exc", "far"], ["cell"]),
     "variables of another population": (

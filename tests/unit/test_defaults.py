@@ -42,6 +42,8 @@ currents:
 timed:
   drive: {values: [0, 1], every: 1 ms}
   shown: {values: [0, 1], each: trial}
+tables:
+  gain: {values: [0, 1], from: 0, to: 2}
 phases:
   trial: {every: 10 ms, events: {start: 0 ms}}
 classes:

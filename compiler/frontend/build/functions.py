@@ -102,8 +102,9 @@ def _draft(node: Node | None, prefix: str, drafts: dict[str, _Draft], out: Funct
             continue
         places[name] = entry.key.span
         out.known[prefix + name] = None
-        if name in FUNCTIONS:
-            message = f"`{name}` is a built-in function and cannot be declared anew"
+        if name in FUNCTIONS or prefix + name in c.names.scope.tables:
+            kind = "a built-in function" if name in FUNCTIONS else "a lookup table"
+            message = f"`{name}` is {kind} and cannot be declared anew"
             c.sink.error("E0107", message, entry.key.span, "choose another name")
             continue
         reserved = [a for a in args if keyword.iskeyword(a)]
@@ -119,9 +120,10 @@ def _draft(node: Node | None, prefix: str, drafts: dict[str, _Draft], out: Funct
 
 
 def _check(drafts: dict[str, _Draft], out: Functions, c: Context) -> None:
-    definitions = {d.name: Definition(d.name, d.args, d.body) for d in drafts.values()}
-    arities = {d.name: len(d.args) for d in drafts.values()}
-    broken = {n for n in out.known if n not in drafts}
+    known = c.names.scope
+    definitions = {**known.functions, **{d.name: Definition(d.name, d.args, d.body) for d in drafts.values()}}
+    arities = {**known.arities, **{d.name: len(d.args) for d in drafts.values()}}
+    broken = {n for n in out.known if n not in drafts} | known.broken
     arities.update(dict.fromkeys(broken, -1))
     base = replace(c.names.scope, functions=definitions, arities=arities)
     called = {d.name: calls(d.body) & (drafts.keys() | broken) for d in drafts.values()}
@@ -138,7 +140,7 @@ def _check(drafts: dict[str, _Draft], out: Functions, c: Context) -> None:
             continue
         scope = base.extended(dict.fromkeys(d.args, Kind.REAL), dict.fromkeys(d.args))
         why = "random numbers cannot be drawn in a function; draw them in `update`"
-        checked = check_tree(d.body, d.node.span, scope, Wanted(f"`{d.name}`", random=why), sinks[d.name])
+        checked = check_tree(d.body, d.node.span, scope, Wanted(f"`{d.name}`", random=why, body=True), sinks[d.name])
         if checked is None:
             broken.add(d.name)
             continue

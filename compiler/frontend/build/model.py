@@ -35,6 +35,7 @@ from compiler.frontend.build.spiking.populations import Populations, build_popul
 from compiler.frontend.build.spiking.records import build_records
 from compiler.frontend.build.spiking.timed import build_timed
 from compiler.frontend.build.synapses.synapses import Synapses
+from compiler.frontend.build.tables import build_tables
 from compiler.frontend.build.tensors.network import Built, build_network, check_use
 from compiler.frontend.build.tensors.optimizer import check_others
 from compiler.frontend.build.tensors.train import build_train
@@ -63,6 +64,7 @@ def build_model(
     work. None after an error."""
     root = _check_parts(resolved.root, sink)
     c = Context(sink, _names(resolved.params), folder, unread=unread, between=between)
+    lookups = build_tables(root.get("tables"), c)
     functions = build_functions(root.get("functions"), resolved.uses.imported(), c)
     simulate_block = mapping(root.get("simulate"))
     step = read_step(simulate_block, c)
@@ -103,13 +105,19 @@ def build_model(
         drives=tuple(drives.found),
         timed=tuple(drives.timed.values()),
         phases=c.phases,
+        lookups=lookups,
         span=root.span,
     )
-    if simulate_block is None or model.simulate is None:
+    return model if simulate_block is None else _with_copies(model, simulate_block, sink)
+
+
+def _with_copies(model: l0.Model, simulate: tree.Mapping, sink: Sink) -> l0.Model | None:
+    """The model with its instances; None after an error."""
+    if model.simulate is None:
         return model
-    shared = text_of(simulate_block.get("weights")) == "shared"
+    shared = text_of(simulate.get("weights")) == "shared"
     if model.simulate.instances > 1:
-        check_instances(model, shared, simulate_block.span, sink)
+        check_instances(model, shared, simulate.span, sink)
     return None if any(d.severity is Severity.ERROR for d in sink.items) else expand_instances(model, shared)
 
 
@@ -176,7 +184,7 @@ def _param(p: ParamValue) -> l0.ModelParam:
 
 
 _DEFINITIONS = ("functions", "neurons", "synapses", "currents", "optimizers", "phases", "classes", "projections")
-_OF_MODELS = ("populations", "inputs", "network", "train", "simulate", "record", "plots", "expect", "timed")
+_OF_MODELS = ("populations", "inputs", "network", "train", "simulate", "record", "plots", "expect", "timed", "tables")
 
 
 def only_definitions(root: tree.Mapping) -> bool:

@@ -16,7 +16,7 @@ from compiler.frontend.language.recording import RECORD
 from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE
 from compiler.frontend.language.spiking.classes import CLASSES
 from compiler.frontend.language.spiking.connections import INPUTS_MAP, PROJECTIONS_MAP
-from compiler.frontend.language.spiking.currents import CURRENTS, TIMED
+from compiler.frontend.language.spiking.currents import CURRENTS, TABLES, TIMED
 from compiler.frontend.language.spiking.neurons import NEURONS
 from compiler.frontend.language.spiking.populations import POPULATIONS_MAP
 from compiler.frontend.language.spiking.synapses import SYNAPSES
@@ -115,6 +115,12 @@ ROOT = Block(
             FUNCTIONS,
             "Functions of the file, for use in any expression; they are differentiated where that is needed.",
             example="functions: {swish(x): x / (1 + exp(-x))}",
+        ),
+        Field(
+            "tables",
+            TABLES,
+            "Lookup tables, by name: functions that are given by their values, called as `name(x)`.",
+            example="tables: {gain: {values: [0, 0.2, 1], from: 0, to: 2}}",
         ),
         Field(
             "neurons",

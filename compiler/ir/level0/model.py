@@ -88,4 +88,5 @@ class Model:
     histograms: tuple[RecordHistogram, ...] = ()
     tables: tuple[RecordTable, ...] = ()
     phases: tuple[PhaseDef, ...] = ()
+    lookups: tuple[LookupTable, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)

@@ -270,6 +270,20 @@ class TimedArray:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
+@dataclass(frozen=True)
+class LookupTable:
+    """Values at `rows` arguments from `low` to `high`, evenly spaced (canonical units); linear in between, the first
+    and the last value outside. Expressions call it as `table_call(name)` of a number without a unit."""
+
+    name: str
+    values: Listed | FromFile
+    rows: int
+    low: float
+    high: float
+    unit: str = "1"
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
 def hidden(name: str) -> str:
     """What expressions call the value of a timed array or of white noise in this step: no user's name begins so."""
     return f"_{name}"

@@ -32,6 +32,7 @@ from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.clock import BEFORE, STEP_START
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.init_values import initialise, read_file
+from compiler.passes.program.lookups import table_array
 
 VALUE = l0.hidden("value")
 NEVER = 1 << 40  # longer than any run: what is due once
@@ -67,6 +68,18 @@ def lower_timed(builder: ProgramBuilder, model: l0.Model) -> None:
         shape = (item.rows, item.columns) if item.columns else (item.rows,)
         array = l2.Array(timed_name(item.name), builder.precision, shape, Role.CONST, unit=item.unit, span=item.span)
         builder.array(array, data.astype(builder.precision.numpy))
+
+
+def lower_lookups(builder: ProgramBuilder, model: l0.Model) -> None:
+    """The lookup tables of the model as constants."""
+    for table in model.lookups:
+        given, last = table.values, table.rows - 1
+        values = read_file(given) if isinstance(given, l0.FromFile) else np.array(given.values, np.float64)
+        head = [table.low, last / (table.high - table.low), last]
+        data = np.concatenate([head, values.ravel()]).astype(builder.precision.numpy)
+        name, shape = table_array(table.name), data.shape
+        builder.array(l2.Array(name, builder.precision, shape, Role.CONST, unit=table.unit, span=table.span), data)
+    builder.lookups = frozenset(x.name for x in model.lookups)
 
 
 def _order_name(array: l0.TimedArray, copy: int) -> str:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.expr.ast import Cond, Expr, Num, Ref, refs
+from compiler.expr.ast import Cond, Expr, Num, Ref, calls, refs
 from compiler.expr.diff import linear_in
+from compiler.expr.functions import called_table
 from compiler.expr.simplify import has_random, simplify
 
 ZERO = Num(0.0)
@@ -79,7 +80,7 @@ def linear_system(cell: l1.Cell, odes: tuple[l0.Ode, ...], arrays: tuple[str, ..
         coefficients, constant = affine
         terms = tuple(simplify(coefficients.get(n, ZERO)) for n in names)
         constant = simplify(constant)
-        if any(refs(e) & barred or has_random(e) for e in (*terms, constant)):
+        if any(refs(e) & barred or has_random(e) or _reads_table(e) for e in (*terms, constant)):
             return None
         matrix.append(terms)
         offset.append(constant)
@@ -93,6 +94,11 @@ def linear_system(cell: l1.Cell, odes: tuple[l0.Ode, ...], arrays: tuple[str, ..
         matrix.append(tuple(ZERO for _ in names))
         offset.append(ZERO)
     return Linear(names, tuple(matrix), tuple(offset), len(moving))
+
+
+def _reads_table(e: Expr) -> bool:
+    """Whether `e` reads a lookup table, which is no column."""
+    return any(called_table(f) for f in calls(e))
 
 
 def _reach(system: Linear) -> list[list[bool]]:

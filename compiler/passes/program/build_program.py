@@ -19,6 +19,7 @@ from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import refs
 from compiler.ir.space import DType
 from compiler.passes.program.clock import WARMUP
+from compiler.passes.program.lookups import with_tables
 
 Column = npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[l2.ColumnValue, ...]
 
@@ -34,6 +35,7 @@ class _Collected:
     scalars: dict[str, list[l2.ColumnValue]]
     paths: list[str] = field(default_factory=list)
     rank: int = 0
+    tables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class ProgramBuilder:
     order: l2.Order
     warmup: int = 0
     """Steps of the phase "step" before time 0."""
+    lookups: frozenset[str] = frozenset()
+    """Lookup tables of the model."""
     arrays: dict[str, l2.Array] = field(default_factory=dict)
     constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     phases: dict[str, list[tuple[object, int, int, int, int]]] = field(default_factory=dict)
@@ -101,10 +105,13 @@ class ProgramBuilder:
 
         The kernel is named after its row of lowest `rank`: the first in the order of the model, not in the order of
         execution, so that a deeper network (whose gradients begin at the last layer) has the same text. A kernel that
-        reads the clock gets its column.
+        reads the clock gets its column, one that reads lookup tables their arrays.
         """
         entry = self._kernels.get(key)
         if entry is None:
+            tables: Mapping[str, str] = {}
+            if self.lookups:
+                formals, body, tables = with_tables(formals, body, self.precision)
             if _reads_clock(body):
                 formals = (*formals, l2.ScalarFormal(WARMUP, DType.I64))
             entry = self._kernels[key] = _Collected(
@@ -116,11 +123,12 @@ class ProgramBuilder:
                 {f.name: [] for f in formals if isinstance(f, l2.ArrayFormal)},
                 {f.name: [] for f in formals if isinstance(f, l2.ScalarFormal)},
                 rank=rank,
+                tables=tables,
             )
         if rank < entry.rank:
             entry.name, entry.span, entry.rank = name, span, rank
         for formal, bound in entry.arrays.items():
-            bound.append(arrays[formal])
+            bound.append(entry.tables[formal] if formal in entry.tables else arrays[formal])
         for formal, values in entry.scalars.items():
             values.append(self.warmup if formal == WARMUP else scalars[formal])
         entry.paths.append(path)

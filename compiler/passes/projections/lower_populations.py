@@ -12,7 +12,7 @@ import compiler.ir.level2.program as l2
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.cells.lower_cells import lower_cells
-from compiler.passes.cells.lower_drives import lower_drives, lower_timed
+from compiler.passes.cells.lower_drives import lower_drives, lower_lookups, lower_timed
 from compiler.passes.cells.lower_inputs import lower_inputs
 from compiler.passes.cells.lower_records import record_rates, record_spikes, record_traces
 from compiler.passes.cells.state_history import keep_past
@@ -37,6 +37,7 @@ def lower_populations(
     builder = ProgramBuilder(model.name, precision, order, model.simulate.warmup)
     deliveries = Deliveries(fixed_point, input_quanta(model) if fixed_point else {}, graph.rings)
     lower_timed(builder, model)
+    lower_lookups(builder, model)
     lower_drives(builder, model, decisions)
     lower_cells(builder, graph, model.simulate.dt, units_of(model), deliveries, decisions)
     instances = {i.name: i for i in graph.instances}

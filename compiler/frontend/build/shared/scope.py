@@ -19,14 +19,15 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Call, Expr, Num, Ref, calls, children, refs, rewrite, with_children
+from compiler.expr.ast import Binary, Call, Expr, Num, Ref, calls, children, nodes, refs, rewrite, with_children
 from compiler.expr.check import check_assignable, erase, infer_dimension
-from compiler.expr.functions import FUNCTIONS
+from compiler.expr.functions import FUNCTIONS, called_table
 from compiler.expr.inline import Definition, inline
 from compiler.expr.parse import Assign, Do, Statement, parse_statement
+from compiler.expr.show import shorten
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
-from compiler.expr.units import Dimension
+from compiler.expr.units import Dimension, describe
 from compiler.frontend.build.shared.delayed import Delayable
 from compiler.frontend.build.shared.random_help import without_draw
 from compiler.frontend.build.shared.self_names import hide
@@ -58,7 +59,8 @@ class Scope:
     """The names visible to an expression, with their kinds and dimensions (None: unknown, after an error). `broken`:
     functions with an error; `unsure`: names of unknown kind for the same reason. `places`: spans of their
     declarations; `delayed`: valid arguments of `delayed`; `foreign`: by file, the names in `functions` of the functions
-    that expressions of that file see."""
+    that expressions of that file see; `tables`: the dimensions
+    of the arguments of lookup tables, which are functions, too."""
 
     kinds: Mapping[str, Kind]
     dimensions: Mapping[str, Dimension | None]
@@ -70,6 +72,7 @@ class Scope:
     delayed: Delayable | None = None
     unsure: frozenset[str] = frozenset()
     foreign: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    tables: Mapping[str, Dimension] = field(default_factory=dict)
 
     def extended(
         self,
@@ -115,12 +118,14 @@ class Checked:
 @dataclass(frozen=True)
 class Wanted:
     """The expected type of an expression: `what` names it in messages ("`dv/dt`"); `dimension` None: any; `condition`:
-    True for a condition, False for a number, None for either; `random`: whether draws are allowed, or else why not."""
+    True for a condition, False for a number, None for either; `random`: whether draws are allowed, or else why not;
+    `body`: it is the body of a function, and checked again where that is called."""
 
     what: str
     dimension: Dimension | None = None
     condition: bool | None = False
     random: str | None = "random numbers cannot stand here"
+    body: bool = False
 
 
 def check_expression(node: Node, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
@@ -195,18 +200,53 @@ def _check_names(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checke
     if wanted.condition is not None and wanted.condition == kind.numeric:
         _wrong_kind(tree, kind, wanted, sink)
         return None
-    if wanted.random is not None and has_random(tree):
-        at = _first_random(tree) or tree.span
-        sink.error("E0309", f"{wanted.what}: {wanted.random}", at)
+    if _misused(tree, scope, wanted, sink):
         return None
     if not check_assignable(wanted.dimension, tree, scope.dimensions, sink, wanted.what):
         return None
     dimension = infer_dimension(tree, scope.dimensions, Sink())
     try:
-        return Checked(hide(_within_64_bits(erase(tree))), dimension, kind)
+        erased = hide(_within_64_bits(erase(tree)))
+        return Checked(_without_ones(erased) if scope.tables else erased, dimension, kind)
     except OverflowError:
         sink.error("E0308", "a number in it is too large", tree.span)
         return None
+
+
+def _without_ones(e: Expr) -> Expr:
+    """`e` without the units, now 1, of arguments and values of lookup tables."""
+
+    def plain(x: Expr) -> Expr:
+        match x:
+            case Call(func, (Binary("/", a, Num(1.0)),)) if called_table(func) is not None:
+                return replace(x, args=(a,))
+            case Binary("*", Call(func) as call, Num(1.0)) if called_table(func) is not None:
+                return call
+        return x
+
+    return rewrite(e, plain)
+
+
+def _misused(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> bool:
+    """Reports draws and lookup tables where they cannot stand, and tables of another unit."""
+    if wanted.random is not None and has_random(tree):
+        sink.error("E0309", f"{wanted.what}: {wanted.random}", _first_random(tree) or tree.span)
+        return True
+    read = [x for x in nodes(tree) if isinstance(x, Call) and called_table(x.func)] if scope.tables else []
+    for call in read:
+        name = call.func[1:]
+        of, argument = scope.tables[name], call.args[0]
+        given = argument.left if isinstance(argument, Binary) and not of.dimensionless else argument
+        dimension = infer_dimension(given, scope.dimensions, Sink())
+        if dimension is not None and dimension != of:
+            message = f"the table `{name}` takes {describe(of)}, but `{shorten(given)}` is {describe(dimension)}"
+            sink.error("E0401", message, given.span)
+            return True
+    if read and "t" not in scope.kinds and not wanted.body:
+        help = "tables are read in equations and statements, in currents and in rates of Poisson inputs"
+        sink.error("E0312", f"the table `{read[0].func[1:]}` cannot be read here", tree.span, help)
+        return True
+    return False
 
 
 def _read_timed(e: Expr, scope: Scope, sink: Sink) -> Expr | None:

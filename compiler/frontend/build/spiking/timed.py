@@ -36,6 +36,7 @@ def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[l0.Ti
     for name, r, at in members(TIMED, node, c):
         if name in FUNCTIONS or name in scope.arities:
             kind = "a built-in function" if name in FUNCTIONS else "a function of the file"
+            kind = "a lookup table" if name in scope.tables else kind
             c.sink.error("E0107", f"`{name}` is {kind} and cannot name a timed array", at, "choose another name")
             continue
         if NOISE.fullmatch(name):

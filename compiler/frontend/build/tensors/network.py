@@ -15,6 +15,7 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Ref, calls, refs, substitute
+from compiler.expr.functions import called_table
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.build.functions import Functions
@@ -443,6 +444,11 @@ def _activation(r: _Reader, settings: tree.Mapping, kind: LayerKind) -> tuple[st
             message = f"`{name}` gives the same for every `{function.args[0]}`; an activation must depend on it"
             related = (Related("the function is declared here", function.span),)
             r.c.sink.error("E0802", message, node.span, None, related)
+            return None, None
+        if function is not None and any(called_table(f) for f in calls(function.body)):
+            message = f"`{name}` reads a lookup table, which a network of layers cannot"
+            related = (Related("the function is declared here", function.span),)
+            r.c.sink.error("E0802", message, node.span, "write it as an expression of its argument", related)
             return None, None
         return name, None if function is None else r.functions.closed(name)
     if name in ACTIVATIONS:

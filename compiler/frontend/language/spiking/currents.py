@@ -213,4 +213,34 @@ CURRENT_INPUT = Block(
 )
 
 TIMED = MapOf("timed array", TIMED_ARRAY, key_example="drive", example="{drive: {values: [0 pA, 1 pA], every: 1 ms}}")
+LOOKUP_TABLE = Block(
+    "lookup table",
+    (
+        Field(
+            "values",
+            OneOf((ListOf(QUANTITY, low=2, example="[0, 0.2, 1]"), FILE_ARRAY)),
+            "The values at evenly spaced arguments, the first at `from`, the last at `to`: a list, or an array with "
+            "one axis in a file.",
+            required=True,
+            example="values: [0, 0.2, 1]",
+        ),
+        Field("from", QUANTITY, "The argument of the first value.", required=True, example="from: -80 mV"),
+        Field("to", QUANTITY, "The argument of the last value.", required=True, example="to: 40 mV"),
+        Field("unit", Text("a unit", "1/ms"), "The unit of bare numbers and of arrays in files.", example="unit: 1/ms"),
+    ),
+    doc="A function of one number, given by its values and linear between them, called as `name(x)` in equations and "
+    "statements of neurons and synapses, in currents and in rates of Poisson inputs. Below `from` it has its first "
+    "value, above `to` its last.",
+    title="lookup_table",
+    elsewhere={
+        "file": "`values: {file: ...}`",
+        "array": "`values: {file: ..., array: ...}`",
+        "units": "`unit`",
+        "low": "`from`",
+        "high": "`to`",
+        "range": "`from` and `to`",
+    },
+    example="{values: [0, 0.2, 1], from: 0, to: 2}",
+)
+TABLES = MapOf("lookup table", LOOKUP_TABLE, key_example="gain", example="{gain: {values: [0, 1], from: 0, to: 2}}")
 CURRENTS = MapOf("current", CURRENT, TEMPLATE_KEY, "wave")

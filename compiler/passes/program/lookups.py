@@ -1,0 +1,77 @@
+"""lookups: lookup tables become constant arrays, and calls of them `lookup(array, x)` in kernels.
+
+Assumes: expressions call a table as `table_call(name)`, of a number without a unit.
+Guarantees: a table is one array `table.<name>`: the argument of its first value, values per unit of the argument, the
+place of the last value, and the values; so that kernels that differ in their tables alone share their text.
+lookup(table, x) is, in this order, u = (x - table[0]) * table[1], held between 0 and table[2]; k = floor(u); and
+a + (u - k) * (b - a), a and b being the values k and k + 1 (or the last). x that is not a number gives itself.
+Does not: check names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import compiler.ir.level2.program as l2
+from compiler.core.names import free_name
+from compiler.expr.ast import Call, Expr, Ref, calls, refs, rewrite
+from compiler.expr.functions import LOOKUP, called_table
+from compiler.ir.space import DType
+
+
+def table_array(name: str) -> str:
+    """The constant array of a lookup table."""
+    return f"table.{name}"
+
+
+def with_tables(
+    formals: tuple[l2.Formal, ...], body: l2.Body, real: DType
+) -> tuple[tuple[l2.Formal, ...], l2.Body, dict[str, str]]:
+    """The formals and the body of a kernel with an array for each table that it reads, and these by formal."""
+    if not isinstance(body, l2.Nest | l2.Propagate):
+        return formals, body, {}
+    expressions = tuple(_expressions(body))
+    tables = sorted({name for e in expressions for f in calls(e) if (name := called_table(f)) is not None})
+    if not tables:
+        return formals, body, {}
+    taken = {f.name for f in formals}.union(_names(body), *(refs(e) for e in expressions))
+    bound: dict[str, str] = {}
+    for name in tables:
+        bound[name] = free_name(f"{name}_table", frozenset({*taken, *bound.values()}))
+
+    def read(x: Expr) -> Expr:
+        name = called_table(x.func) if isinstance(x, Call) else None
+        return x if name is None or not isinstance(x, Call) else Call(LOOKUP, (Ref(bound[name]), *x.args), x.span)
+
+    more = (l2.ArrayFormal(formal, real, l2.Mode.READ, l2.ByName()) for formal in bound.values())
+    arrays = {formal: table_array(name) for name, formal in bound.items()}
+    return (*formals, *more), _rewritten(body, lambda e: rewrite(e, read)), arrays
+
+
+def _statements(body: l2.Nest | l2.Propagate) -> tuple[l2.Statement, ...]:
+    return body.statements if isinstance(body, l2.Propagate) else (*body.prologue, *body.epilogue)
+
+
+def _expressions(body: l2.Nest | l2.Propagate) -> Iterator[Expr]:
+    yield from (s.when if isinstance(s, l2.Emit) else s.value for s in _statements(body))
+    if isinstance(body, l2.Nest) and body.term is not None:
+        yield body.term
+
+
+def _names(body: l2.Nest | l2.Propagate) -> set[str]:
+    own = {s.target for s in _statements(body) if not isinstance(s, l2.Emit)}
+    return own if isinstance(body, l2.Propagate) else {*own, body.acc, *(d.name for d in body.dims)}
+
+
+def _rewritten(body: l2.Nest | l2.Propagate, new: Callable[[Expr], Expr]) -> l2.Body:
+    def all_of(statements: tuple[l2.Statement, ...]) -> tuple[l2.Statement, ...]:
+        return tuple(
+            replace(s, when=new(s.when)) if isinstance(s, l2.Emit) else replace(s, value=new(s.value))
+            for s in statements
+        )
+
+    if isinstance(body, l2.Propagate):
+        return replace(body, statements=all_of(body.statements))
+    term = None if body.term is None else new(body.term)
+    return replace(body, prologue=all_of(body.prologue), epilogue=all_of(body.epilogue), term=term)
