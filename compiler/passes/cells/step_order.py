@@ -145,8 +145,9 @@ class _Order:
         return {
             (p, r.variable): None
             for key in self.keys
+            for names in (self._names(key),)
             for r, p in self._others(key)
-            if self._names(key)[r.name] == before_name(p, r.variable)
+            if names[r.name] == before_name(p, r.variable)
         }
 
     def sorted(self) -> list[Key]:

@@ -40,8 +40,9 @@ def _array_params(population: l0.Population) -> tuple[str, ...]:
 def _reads(population: l0.Population, populations: Mapping[str, l0.Population]) -> dict[str, str]:
     """How the variables of other populations are read (l1.OtherRead)."""
     found: dict[str, str] = {}
+    chosen = dict(population.others)
     for other in population.neuron.others:
-        read = populations[dict(population.others)[other.name]]
+        read = populations[chosen[other.name]]
         for dotted, (variable, _) in zip(other.dotted, other.reads, strict=True):
             found[dotted] = "one" if read.count(variable) == 1 else "pool" if "." in variable else "each"
     return found
