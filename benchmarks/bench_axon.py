@@ -56,7 +56,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.target == "cpu":
         associator(given.seeds, 1, 0.06)
-        associator(given.seeds, 4, 0.08)
+        associator(given.seeds, 4, 0.1)
     vision(given.trials, given.target)
 
 
