@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import netloom
+from compiler.frontend.load import load_model
+from tests.construct_runs import lowered
 
 pytestmark = pytest.mark.usefixtures("cc")
 
@@ -96,3 +98,24 @@ simulate: {{dt: 1 ms, duration: 2 ms}}
             np.float32(values[0] + 0.5 * (values[1] - values[0])),
         ]
         np.testing.assert_array_equal(np.asarray(s["a"].y, np.float32), np.array(expected, np.float32))
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_values_are_data(tmp_path: Path, target: str) -> None:
+    text = """language: 1
+tables:
+  f: {values: [0, 1], from: 0, to: 1}
+  g: {values: [1, 2], from: 0, to: 1}
+neurons: {one: {state: {x: 0}, update: [x = f(x)]}, two: {state: {x: 0}, update: [x = g(x)]}}
+populations: {a: {neuron: one, size: 12}, b: {neuron: two, size: 5}}
+simulate: {dt: 1 ms, duration: 2 ms}
+"""
+    path = tmp_path / "model.yaml"
+    digests = []
+    for new in (text, text.replace("[0, 1], from: 0", "[0, 1, 4, 9, 16], from: -3")):
+        path.write_text(new, encoding="utf-8")
+        program = lowered(load_model(path), target)
+        digests.append([t.digest for t in program.templates])
+        arrays = [r.arrays["f_table"] for r in program.tables if "f_table" in r.arrays]
+        assert arrays == [("table.f", "table.g")]  # one kernel
+    assert digests[0] == digests[1]
