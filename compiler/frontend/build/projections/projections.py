@@ -324,7 +324,7 @@ def _others(d: _Draft, populations: Populations) -> tuple[tuple[str, str], ...] 
     """The populations that the synapse reads; None after an error."""
     given, synapse = d.block.entry("others"), d.synapse
     if synapse is None or synapse.definition is None:
-        if given is not None:
+        if given is not None and d.deliver is not None and "weight" in d.deliver:  # else it lacks one or the other
             message = f"`{d.family.name}` has no `synapse` that could read other populations"
             d.family.c.sink.error("E0108", message, given.key.span, "leave `others` out, or name a `synapse`")
             return None
