@@ -248,6 +248,12 @@ MUTANTS = (
         (f"{TEXTS}::test_pairs_that_follow_from_positions_are_not_stored",),
     ),
     Mutant(
+        "synapses of a stored convolution share values",
+        ("compiler.passes.projections.lower_projections:shares_elements",),
+        _always(False),
+        (f"{TEXTS}::test_synapses_of_a_stored_convolution_share_its_elements",),
+    ),
+    Mutant(
         "expressions are simplified",
         ("compiler.expr.simplify:simplify",),
         _argument(0),
@@ -272,6 +278,12 @@ MUTANTS = (
     Mutant("batched_rng of synapses", (f"{_EVENTS}:drawn_in_rows",), _no_draws_of_synapses, (SYNAPSES,)),
     Mutant("values of an event are computed once", (f"{_EVENTS}:once_per_event",), _each_time, (SYNAPSES,)),
     _text("batched_rng", "backends.cpu.kernels.nest:drawn_in_chunks", _no_draws, "stdp-cpu-nl_words("),
+    Mutant(
+        "flags of events as wide as values",
+        ("backends.cpu.kernels.nest:WIDE",),
+        lambda _: 1 << 30,
+        ("tests/cpu/test_wide_flags.py",),
+    ),
     _text("two_per_thread", "backends.cuda.kernels.nest:in_pairs", _one_point, "cuba-cuda-nl_two"),
     _text("waves", "backends.cuda.emit.emit:resident_templates", _always(()), "cuba-cuda-nl_wave"),
     Mutant(

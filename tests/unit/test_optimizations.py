@@ -131,3 +131,25 @@ def test_pairs_that_follow_from_positions_are_not_stored(tmp_path: Path, rule: s
     (tmp_path / "model.yaml").write_text(POSITIONS.replace("RULE", rule), encoding="utf-8")
     found = lower(load_model(tmp_path / "model.yaml"), backend("cpu").capabilities).merged
     assert {type(t.body.relation) for t in found.templates if isinstance(t.body, Propagate)} == {relation}
+
+
+CONVOLUTION = """\
+language: 1
+name: convolution
+neurons:
+  cell: {state: {v: 0}, inputs: {g: {}}, update: [v = 0.9 * v + g], spike: {when: v > 1, reset: [v = 0]}}
+populations: {a: {neuron: cell, shape: [1, 8, 8]}, b: {neuron: cell, shape: [2, 6, 6]}}
+projections:
+  stored:
+    from: a
+    to: b
+    connect: {conv2d: {kernel: [3, 3], storage: sparse}}
+    deliver: {into: g, weight: {uniform: {low: 0, high: 1}}}
+simulate: {dt: 1 ms, duration: 5 ms, seed: 1}
+"""
+
+
+def test_synapses_of_a_stored_convolution_share_its_elements(tmp_path: Path) -> None:
+    (tmp_path / "model.yaml").write_text(CONVOLUTION, encoding="utf-8")
+    found = lower(load_model(tmp_path / "model.yaml"), backend("cpu").capabilities).merged
+    assert {a.name: a.shape for a in found.arrays}["stored[a->b].weight"] == (2 * 1 * 3 * 3,)
