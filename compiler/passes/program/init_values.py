@@ -141,10 +141,10 @@ def initialise(
     extent: int | l2.SizeOf = size if size is not None else instance.size if instance is not None else 0
     where = span or (instance.span if instance is not None else value.span)
     given: npt.NDArray[np.generic] | None = None
-    if isinstance(value, l0.Formula):
-        value = _computed(name, value, instance)
-    elif isinstance(value, l0.FromFile | l0.Listed):
+    if isinstance(value, l0.FromFile | l0.Listed):
         given = _given(name, value, extent).astype(stored.numpy)
+    elif isinstance(value, l0.Formula):
+        value = _computed(name, value, instance)
     if name not in builder.arrays:
         shape = (-1,) if isinstance(extent, l2.SizeOf) else (extent,)
         size_from = extent.array if isinstance(extent, l2.SizeOf) else None

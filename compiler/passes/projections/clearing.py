@@ -1,4 +1,4 @@
-"""clearing: projections that forget what is on its way at an event of a phase, and delays that are waited for.
+"""clearing: projections that forget what is on its way at an event of a phase.
 
 Assumes: the lists of the spikes of both ends are kept for as long as the delays (insert_delays).
 Guarantees: a spike arrives unless the event lies between its emission and its arrival. That follows from the clock, so
@@ -12,17 +12,11 @@ from __future__ import annotations
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError
 from compiler.expr.ast import Ref
 from compiler.passes.program.clock import BEFORE
-from compiler.passes.projections.synapse_arrays import shortest
 
 REMAINS: Final = ((BEFORE - Ref("cleared_at")) % Ref("cleared_every")) >= Ref("delay")
 """Whether an event that arrives `delay` steps after it was emitted has not been forgotten."""
-
-MOST_AGES: Final = 256
-"""Different delays of the synapses of one projection, when their spikes wait at the source."""
 
 
 def waits(projection: l0.Projection) -> bool:
@@ -33,16 +27,3 @@ def waits(projection: l0.Projection) -> bool:
 def clear_columns(projection: l0.Projection) -> dict[str, int]:
     """What REMAINS reads beside the delay."""
     return {} if projection.clear is None else dict(zip(("cleared_every", "cleared_at"), projection.clear, strict=True))
-
-
-def ages(projection: l0.Projection, member: l0.Member) -> range:
-    """The delays in steps that synapses of one projection can have. Raises ModelError E0802 when they are too many."""
-    assert member.delays is not None
-    found = range(shortest(member.delays), member.delay + 1)
-    if len(found) > MOST_AGES:
-        synapse = projection.synapse
-        what = f"its synapse `{synapse.name}` runs statements when spikes arrive" if synapse else "it has `clear`"
-        message = f"the delays of `{projection.name}` differ by up to {len(found) - 1} steps, and {what}"
-        help = f"then they may differ by {MOST_AGES - 1} steps at most: narrow the distribution"
-        raise ModelError([Diagnostic("E0802", message, member.delays.span, help)])
-    return found

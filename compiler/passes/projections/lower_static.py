@@ -15,8 +15,8 @@ from compiler.expr.ast import Call, Cond, Num, Ref
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots, room_of
 from compiler.passes.model.free_names import PROPAGATION
-from compiler.passes.projections.clearing import REMAINS, ages, clear_columns, waits
-from compiler.passes.projections.synapse_arrays import Weight, delays_of, weight_of
+from compiler.passes.projections.clearing import REMAINS, clear_columns, waits
+from compiler.passes.projections.synapse_arrays import Weight, ages, delays_of, weight_of
 from compiler.passes.projections.synapse_rows import EVENT_FORMALS
 from compiler.passes.projections.synapse_schedule import STATIC, Stages
 from compiler.passes.relations.relations import LoweredRelation, relation_of

@@ -25,7 +25,8 @@ from compiler.passes.model.synapse_names import Flat, flatten
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.passes.projections import synapse_schedule as stage
-from compiler.passes.projections.clearing import REMAINS, ages, clear_columns, waits
+from compiler.passes.projections.clearing import REMAINS, clear_columns, waits
+from compiler.passes.projections.synapse_arrays import ages
 from compiler.passes.projections.synapse_rewire import rewire
 from compiler.passes.projections.synapse_rows import (
     SLOTS,

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import ModelError
 from compiler.core.names import free_name
 from compiler.expr.ast import Call, Expr, Ref, refs, substitute
 from compiler.expr.interp import evaluate
@@ -26,6 +29,9 @@ from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import drawn, initialise, read_file
 from compiler.passes.relations.relations import LoweredRelation
 from compiler.passes.relations.stored_rows import Link
+
+MOST_AGES: Final = 256
+"""Different delays of the synapses of one projection, when their spikes wait at the source."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,19 @@ def shortest(delays: l0.Distribution | l0.Listed | l0.Placed) -> int:
     else:
         low = dict(delays.args).get("low" if delays.kind == "uniform" else "min", 0.0)
     return max(0, min(round(low), round(float(np.float32(low)))))
+
+
+def ages(projection: l0.Projection, member: l0.Member) -> range:
+    """The delays in steps that synapses of one projection can have. Raises ModelError E0802 when they are too many."""
+    assert member.delays is not None
+    found = range(shortest(member.delays), member.delay + 1)
+    if len(found) > MOST_AGES:
+        synapse = projection.synapse
+        what = f"its synapse `{synapse.name}` runs statements when spikes arrive" if synapse else "it has `clear`"
+        message = f"the delays of `{projection.name}` differ by up to {len(found) - 1} steps, and {what}"
+        help = f"then they may differ by {MOST_AGES - 1} steps at most: narrow the distribution"
+        raise ModelError([Diagnostic("E0802", message, member.delays.span, help)])
+    return found
 
 
 def placed(value: l0.Placed, taken: frozenset[str]) -> tuple[Expr, dict[str, float | int]]:
