@@ -91,12 +91,12 @@ def per_synapse(
     whole: DType | None = None,
 ) -> str:
     """The array `<stored>.<variable>` with one element per synapse; returns its name."""
-    value = _in_stored_order(link, value, found)
     array = f"{link.stored}.{variable}"
     if link.member.like is not None and link.has(variable):
         return array
     if isinstance(value, l0.Placed):
         return _fill_placed(link, array, value, found, unit, whole)
+    value = _in_stored_order(link, value, found)
     span = link.projection.span
     known = link.rule.shape(link.pre.size, link.post.size) is not None and isinstance(value, l0.Listed | l0.FromFile)
     pre, post = l0.as_drawn(link.member.parts, link.pre, link.post)
