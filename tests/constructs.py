@@ -392,6 +392,31 @@ LATE_READS_USED = """\
   one: {from: a, to: a, connect: {one_to_one: {}}, synapse: of_each,
         delay: {uniform: {low: 0 ms, high: 6 ms, round: nearest}}}
 """
+EVENTFUL = """\
+synapses:
+  eventful:
+    state: {s: 0, at: 0 ms}
+    on_pre: [at = pre.last_up]
+    events:
+      up: {of: pre, when: pre.v > -57 mV and t - pre.last_up > 3 ms, do: [s = s + 1, "deliver(0.1 * (1 + s) * (1 nS))"],
+           delayed: true}
+      down: {of: post, when: post.v < -58 mV and t - post.last_spike > 2 ms, do: [at = at + post.previous_down],
+             delayed: true}
+  released:
+    params: {w: 0.3 nS}
+    events: {up: {of: pre, when: pre.v > -56 mV, do: [deliver(w)], delayed: true}}
+"""
+EVENTFUL_USED = """\
+  family: {from: [a, b], to: [a, b], connect: {fixed_probability: {p: 0.4}}, synapse: eventful, deliver: {into: g},
+           delay: k * 1 ms, back_delay: k * 0.5 ms, values: {k: {by_pair: [[0, 2], [9, 4]]}}}
+  dense: {from: a, to: b, connect: {all_to_all: {}}, synapse: released, deliver: {into: g}, delay: 2 ms}
+  bits: {from: a, to: b, connect: {fixed_probability: {p: 0.5, storage: bitmask}}, synapse: released,
+         deliver: {into: g}, delay: 3 ms}
+  again: {from: a, to: b, connect: {fixed_probability: {p: 0.5, storage: procedural}}, synapse: released,
+          deliver: {into: g}, delay: 4 ms}
+  each: {from: a, to: b, connect: {fixed_indegree: {number: 3}}, synapse: released, deliver: {into: g},
+         delay: {uniform: {low: 0 ms, high: 6 ms, round: nearest}}}
+"""
 TRIALS = "phases: {trial: {every: 8 ms, events: {start: 0 ms, minus: 5 ms, plus: 8 ms}}}"
 TOGETHER = """\
 synapses:
@@ -531,6 +556,8 @@ MODELS_OF_SYNAPSES = {
     "synapses, given spikes": everything("NUMERICS", 3),
     "sums and new synapses": coupled(TOGETHER_USED, TOGETHER, TRIALS),
     "delayed reads": coupled(LATE_READS_USED, LATE_READS, TRIALS),
+    "events": coupled(EVENTFUL_USED, EVENTFUL),
+    "events, frozen": coupled(EVENTFUL_USED, EVENTFUL, "", ", freeze: learning"),
     "frozen": coupled(OWN, SYNAPSES, TRIALS, ", freeze: learning"),
     "frozen in part": coupled(OWN, SYNAPSES, TRIALS, ", freeze: [family, lazy]"),
     "transposed": symmetric(),

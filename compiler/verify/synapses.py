@@ -23,8 +23,6 @@ from compiler.ir.level2.delayed import read_delayed
 from compiler.verify.control import other_violations
 from compiler.verify.violations import distinct, reads
 
-_SPIKE_TIMES = ("last_spike", "previous_spike")
-
 
 def synapse_violations(
     s: l0.SynapseDef, model_params: set[str], counters: set[str], source: l0.NeuronDef, target: l0.NeuronDef
@@ -40,7 +38,7 @@ def synapse_violations(
     ends = {"pre": (s.pre, source), "post": (s.post, target)}
     dotted: set[str] = set()
     for end, (block, neuron) in ends.items():
-        theirs = {*_variables(neuron), *_SPIKE_TIMES}
+        theirs = {*_variables(neuron), *s.times(end)}
         own = [x.name for x in block.state] if block is not None else []
         if block is not None:
             yield from (f"{end}: {v}" for v in _end(block, fixed))
@@ -67,7 +65,7 @@ def synapse_violations(
     ):
         yield from (f"{where}: {v}" for v in _actions(actions, known, assignable, source, target))
     for event in s.events:
-        yield from _event(event, ends, fixed)
+        yield from _event(event, ends, fixed, s.times(event.end))
     if s.event_driven:
         yield from _event_driven(s)
 
@@ -81,14 +79,17 @@ def _rewirings(s: l0.SynapseDef) -> Iterator[str]:
 
 
 def _event(
-    event: l0.SynapseEvent, ends: Mapping[str, tuple[l0.EndDef | None, l0.NeuronDef]], fixed: set[str]
+    event: l0.SynapseEvent,
+    ends: Mapping[str, tuple[l0.EndDef | None, l0.NeuronDef]],
+    fixed: set[str],
+    times: tuple[str, ...],
 ) -> Iterator[str]:
     if event.end not in ends:
         yield f"event {event.name} is of `{event.end}`"
         return
     block, neuron = ends[event.end]
     traces = () if block is None else block.state
-    own = {f"{event.end}.{n}" for n in (*_variables(neuron), *(x.name for x in traces))}
+    own = {f"{event.end}.{n}" for n in (*_variables(neuron), *times, *(x.name for x in traces))}
     yield from reads(event.when, fixed | own, f"the condition of {event.name}")
 
 
@@ -178,7 +179,7 @@ def use_violations(
     if (p.into != "") != any(x.into is None for x in sends(s)):
         yield f"the input is `{p.into}`, which does not fit what the synapse {s.name} delivers"
     read = set[str]().union(*(refs(v) for v in s.values))
-    held = s.pre is not None or any(f"pre.{n}" in read for n in _SPIKE_TIMES)
+    held = s.pre is not None or any(f"pre.{n}" in read for n in _late_times(s))
     tested = any(name.startswith("pre.") for e in s.events for name in read_delayed(e.when))
     params, states = [x.name for x in s.params], [x.name for x in s.state]
     seen: set[tuple[int, int]] = set()
@@ -204,6 +205,12 @@ def use_violations(
         seen.add((id(source.neuron), id(target.neuron)))
         found = synapse_violations(s, model_params, counters, source.neuron, target.neuron)
         yield from (f"synapse {s.name} ({member.source} -> {member.target}): {v}" for v in found)
+
+
+def _late_times(s: l0.SynapseDef) -> tuple[str, ...]:
+    """The times of what reaches synapses with the delay."""
+    late = (l0.SPIKE, *(e.name for e in s.events if e.end == "pre" and e.delayed))
+    return tuple(time for event in late for time in l0.times_of(event))
 
 
 def _per_neuron(s: l0.SynapseDef) -> set[str]:

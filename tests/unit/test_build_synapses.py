@@ -486,8 +486,12 @@ def test_values_are_worked_out_once_for_64000_members(tmp_path: Path, monkeypatc
             "E0302 the condition is about one neuron, but `w` differs from synapse to synapse",
         ),
         (
-            "{events: {e: {of: pre, when: t - pre.last_spike > 5 ms, do: [deliver(1)]}}}",
-            "E0801 `pre.last_spike` in the condition of an event is not supported yet",
+            "{events: {e: {of: pre, when: t - post.last_spike > 5 ms, do: [deliver(1)]}}}",
+            "E0302 the condition is about the source neuron, but `post.last_spike` is of the target",
+        ),
+        (
+            "{events: {e: {of: pre, when: pre.v > 0 mV, do: [pre.last_e = t]}}}",
+            "E0310 `pre.last_e` is the time of an event `e` and cannot be assigned to here",
         ),
         (
             "{events: {e: {of: pre, when: pre.v, do: [deliver(1)]}}}",

@@ -53,6 +53,14 @@ class Transpose:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
+SPIKE: Final = "spike"
+
+
+def times_of(event: str) -> tuple[str, str]:
+    """The names of the times of an event (or SPIKE) after `pre.` and `post.`: of the last, and of the one before."""
+    return f"last_{event}", f"previous_{event}"
+
+
 Action = Set | Send | Rewire | Transpose
 """A statement of a synapse. Set's target: a state of the synapse or a local."""
 
@@ -79,12 +87,14 @@ class EndDef:
 class SynapseEvent:
     """A spike-like event with a condition of its own: in each step, for every neuron of `end` ("pre" | "post") for
     which `when` holds (after the neurons' step; names without a dot are params of the synapse, `pre.v` or `post.v`
-    are that neuron's or of its block), the actions run at its synapses, after `on_pre` and `on_post`."""
+    are that neuron's or of its block), the actions run at its synapses, after `on_pre` and `on_post`. `delayed`: they
+    run when a spike of that step would arrive, the delay (of "post": the back delay) later."""
 
     name: str
     end: str
     when: Expr
     actions: tuple[Action, ...]
+    delayed: bool = False
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -104,10 +114,11 @@ class SynapseDef:
     """A synapse model. Names in expressions: own params, state and lets; `pre.x` and `post.x`: a state of `pre:` or
     `post:`, or else a state, input or param of the source (target) neuron, or a variable of its pools (`post.pool.x`);
     `pre.last_spike`, `pre.previous_spike` and post's: times [ms] of the last spike before this one that reached the
-    synapse, and of the one before it (-1e9 when there was none); variables of `others`; `trial.count`, `trial.step` of
-    phases; `t`, `dt` [ms]; model params; random(). With a delay of d steps, `delayed(pre.v)` in step k is what `pre.v`,
-    a state or an input of the source, is in step k - d (before step 1: what it began with); `delayed(post.v)` that of
-    the target, by the back delay.
+    synapse, and of the one before it (-1e9 when there was none); `pre.last_<event>` and `pre.previous_<event>`
+    likewise, of events of that end (`times`); variables of `others`; `trial.count`, `trial.step` of phases; `t`, `dt`
+    [ms]; model params; random(). With a delay of d steps, `delayed(pre.v)` in step k is what `pre.v`, a state or an
+    input of the source, is in step k - d (before step 1: what it began with); `delayed(post.v)` that of the target, by
+    the back delay.
 
     Order within step k, in whole steps, never by comparing times: neurons (dynamics, spikes) | `pre`/`post` dynamics
     and update, then synapses' dynamics and update (unless event-driven) | for sources whose spike of step k - delay
@@ -150,6 +161,10 @@ class SynapseDef:
     vacancies: bool = False
     others: tuple[OtherDecl, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    def times(self, end: str) -> tuple[str, ...]:
+        """The names of all times of an end."""
+        return tuple(t for e in (SPIKE, *(e.name for e in self.events if e.end == end)) for t in times_of(e))
 
     @property
     def actions(self) -> tuple[Action, ...]:

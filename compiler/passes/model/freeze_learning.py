@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
+from compiler.expr.ast import refs
 
 
 def freeze_learning(model: l0.Model) -> l0.Model:
@@ -47,7 +48,7 @@ def frozen_synapse(synapse: l0.SynapseDef) -> l0.SynapseDef:
         )
         return kept if any(isinstance(a, l0.Send) for a in kept) else ()
 
-    return replace(
+    frozen = replace(
         synapse,
         pre=_still(synapse.pre),
         post=_still(synapse.post),
@@ -55,10 +56,16 @@ def frozen_synapse(synapse: l0.SynapseDef) -> l0.SynapseDef:
         update=actions(synapse.update),
         on_pre=actions(synapse.on_pre),
         on_post=actions(synapse.on_post),
-        events=tuple(replace(e, actions=kept) for e in synapse.events if (kept := actions(e.actions))),
+        events=tuple(replace(e, actions=actions(e.actions)) for e in synapse.events),
         on=tuple(replace(h, actions=kept) for h in synapse.on if (kept := actions(h.actions))),
         event_driven=False,
     )
+    read = set[str]().union(*(refs(e) for e in frozen.expressions))
+
+    def timed(e: l0.SynapseEvent) -> bool:
+        return any(f"{e.end}.{time}" in read for time in l0.times_of(e.name))
+
+    return replace(frozen, events=tuple(e for e in frozen.events if e.actions or timed(e)))
 
 
 def _still(end: l0.EndDef | None) -> l0.EndDef | None:

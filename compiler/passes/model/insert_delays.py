@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 import compiler.ir.level0.model as l0
-from compiler.passes.model.synapse_names import TIMES, read_of_neurons
+from compiler.passes.model.synapse_names import read_of_neurons
 
 
 def _read_inputs(model: l0.Model) -> set[tuple[str, str]]:
@@ -46,7 +46,9 @@ def _waits(synapse: l0.SynapseDef, end: str) -> bool:
     """Whether spikes of an end have an effect."""
     block, statements = (synapse.pre, synapse.on_pre) if end == "pre" else (synapse.post, synapse.on_post)
     of_a_block = block is not None and bool(block.on_spike)
-    return bool(statements) or of_a_block or any((end, time) in read_of_neurons(synapse) for time in TIMES)
+    return (
+        bool(statements) or of_a_block or any((end, time) in read_of_neurons(synapse) for time in l0.times_of(l0.SPIKE))
+    )
 
 
 def _longest(member: l0.Member, precision: str) -> int:

@@ -22,7 +22,6 @@ from compiler.ir.level2.delayed import delayed_name, read_delayed, read_now
 from compiler.passes.model.free_names import PROPAGATION, RESERVED, renamed
 from compiler.passes.program.clock import counter, time_of
 
-TIMES: Final = ("last_spike", "previous_spike")
 _ENDS: Final = ("pre", "post")
 NEVER: Final = -1e9
 """Time of a spike that never was [ms]."""
@@ -68,10 +67,11 @@ class Flat:
     def end(self, end: str) -> l0.EndDef | None:
         return self.definition.pre if end == "pre" else self.definition.post
 
-    def times(self, end: str) -> tuple[str, ...]:
-        """Which times of spikes of an end are read."""
+    def times(self, end: str, event: str = l0.SPIKE) -> tuple[str, ...]:
+        """Which times of an event of an end are read."""
         read = {x.variable for x in self.externals.values() if x.end == end and not x.delayed}
-        return tuple(v for v in TIMES if v in read or (v == "last_spike" and "previous_spike" in read))
+        last, previous = l0.times_of(event)
+        return tuple(v for v in (last, previous) if v in read or (v == last and previous in read))
 
 
 def _dotted(names: set[str]) -> set[tuple[str, str]]:
@@ -99,7 +99,8 @@ def _time(held: str) -> Expr:
 class _Names:
     """Flat names. `own`: everything the definition declares; `new`: those of them that change; `flat`, `past`: (end,
     variable) -> name, read now or with the delay; `every`: phase -> the column of its period; `local`: (end, target) ->
-    name of an undeclared target of assignment in a block of an end."""
+    name of an undeclared target of assignment in a block of an end; `times`: (end, variable) of all times of
+    events."""
 
     own: Sequence[str]
     new: Mapping[str, str]
@@ -108,6 +109,7 @@ class _Names:
     every: Mapping[str, str]
     local: Mapping[tuple[str, str], str]
     counters: set[tuple[str, str]]
+    times: set[tuple[str, str]]
 
 
 def _blocks(synapse: l0.SynapseDef) -> dict[str, l0.EndDef]:
@@ -124,7 +126,9 @@ def _names(synapse: l0.SynapseDef) -> _Names:
     wanted = {(end, variable) for end, variable in dotted if end in _ENDS}
     wanted |= dotted & {(o.name, variable) for o in synapse.others for variable, _ in o.reads}
     wanted |= {(end, s.name) for end, block in blocks.items() for s in block.state}
-    wanted |= {(end, "last_spike") for end, variable in wanted if variable == "previous_spike"}
+    times = {(end, name) for end in _ENDS for name in synapse.times(end)}
+    before = {(end, name.removeprefix("previous_")) for end, name in wanted & times if name.startswith("previous_")}
+    wanted |= {(end, l0.times_of(event)[0]) for end, event in before}
     made: list[str] = []
 
     def claim(name: str) -> str:
@@ -143,7 +147,7 @@ def _names(synapse: l0.SynapseDef) -> _Names:
     new = renamed([*own, *made], TAKEN)
     changed = [{key: new.get(name, name) for key, name in x.items()} for x in (flat, past, local)]
     every = {phase: new.get(name, name) for phase, name in every.items()}
-    return _Names(own, new, changed[0], changed[1], every, changed[2], dotted - wanted)
+    return _Names(own, new, changed[0], changed[1], every, changed[2], dotted - wanted, times)
 
 
 class _Flattening:
@@ -151,7 +155,7 @@ class _Flattening:
 
     def __init__(self, names: _Names) -> None:
         self.names, self.new = names, names.new
-        self.held = {f"{end}.{v}": name for (end, v), name in names.flat.items() if v in TIMES}
+        self.held = {f"{end}.{v}": name for (end, v), name in names.flat.items() if (end, v) in names.times}
         self.bindings: dict[str, Expr] = {name: Ref(self.name(name)) for name in names.own}
         self.bindings |= {f"{end}.{v}": Ref(name) for (end, v), name in names.flat.items()}
         self.bindings |= {user: _time(name) for user, name in self.held.items()}
@@ -224,9 +228,7 @@ def flatten(synapse: l0.SynapseDef) -> Flat:
         update=f.actions(synapse.update),
         on_pre=f.actions(synapse.on_pre),
         on_post=f.actions(synapse.on_post),
-        events=tuple(
-            l0.SynapseEvent(e.name, e.end, f.expr(e.when), f.actions(e.actions), e.span) for e in synapse.events
-        ),
+        events=tuple(replace(e, when=f.expr(e.when), actions=f.actions(e.actions)) for e in synapse.events),
         on=tuple(replace(h, actions=f.actions(h.actions)) for h in synapse.on),
         model_params=tuple(f.name(p) for p in synapse.model_params),
         shared=None if synapse.shared is None else tuple(f.name(n) for n in synapse.shared),

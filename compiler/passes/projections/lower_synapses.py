@@ -4,9 +4,9 @@ Assumes: lower_cells has made the populations' arrays and event rings, with slot
 frontend has rejected impossible models (statements at spikes of neurons that never spike, traces that read per-synapse
 values, `pre:` variables beside per-synapse delays).
 Guarantees: the order of SynapseDef: traces and synapses advance by a step, then on_pre, `pre: on_spike`, on_post,
-`post: on_spike`, events. A trace is a map over the neurons of its end, its jump a kernel over the events alone;
-event-driven states cost nothing between events. Per-synapse delays are exact: one launch per possible delay runs on_pre
-where the synapse's delay is the event's age.
+`post: on_spike`, events, their times. A trace is a map over the neurons of its end, its jump a kernel over the events
+alone; event-driven states cost nothing between events. Per-synapse delays are exact: one launch per possible delay runs
+on_pre where the synapse's delay is the event's age.
 Does not: lower static synapses (lower_static).
 """
 
@@ -253,22 +253,44 @@ class SynapseLowering:
         at_synapses(s, stage.ON_POST, text, found, "post", spikes_of(s.post, s.member.back_delay))
 
     def _event(self, s: Synapses, event: l0.SynapseEvent, updated_at: str | None) -> None:
-        condition_arrays(s, event.name, event.end)
-        what = f"condition of {event.name}"
-        when = l0.Set("happens", event.when, event.span)
-        condition = self._once(s, ("when", event.name), lambda: SynapseKernel(what, statements_of([when], "i")))
-        at_all_neurons(s, stage.CONDITIONS, condition, event.end, event.name)
-        key = ("event", event.name, updated_at)
-        text = self._once(s, key, lambda: _text(s, f"event {event.name}", event.actions, updated_at))
-        found = s.found(event.end)
+        late = _delay(s, event.end) if event.delayed else 0
         array = f"{s.name}.{event.name}"
-        happening = EventSource(f"{array}.spikes", f"{array}.spike_count", SLOTS, 0)
-        at_synapses(s, stage.EVENTS, text, found, event.end, happening)
+        happening = EventSource(f"{array}.spikes", f"{array}.spike_count", late + SLOTS, late)
+        condition_arrays(s, event.name, event.end, happening.slots)
+        named = f"condition of {event.name}"
+        when = l0.Set("happens", event.when, event.span)
+        condition = self._once(s, ("when", event.name), lambda: SynapseKernel(named, statements_of([when], "i")))
+        at_all_neurons(s, stage.CONDITIONS, condition, event.end, happening)
+        if event.actions:
+            self._arrivals(s, event, happening, updated_at)
+        sets = _times(s, event.end, event.name)
+        if sets:
+            what, sets = f"times of {event.name}", _if(arriving(s) if event.delayed else (), sets)
+            times = self._once(s, ("times", event.name), lambda: SynapseKernel(what, statements_of(sets, "syn")))
+            at_neurons(s, stage.EVENT_TIMES, times, event.end, happening)
+
+    def _arrivals(self, s: Synapses, event: l0.SynapseEvent, happening: EventSource, updated_at: str | None) -> None:
+        """What an event does at synapses."""
+        aged = event.delayed and event.end == "pre" and s.member.delays is not None
+        key, what = ("event", event.name, updated_at), f"event {event.name}"
+        tests = arriving(s, aged) if event.delayed else ()
+        text = self._once(s, key, lambda: _text(s, what, event.actions, updated_at, tests))
+        found = s.found(event.end)
+        for age in ages(s.projection, s.member) if aged else (None,):
+            source = happening if age is None else replace(happening, delay=age)
+            at_synapses(s, stage.EVENTS, text, found, event.end, source, age)
 
 
 def arriving(s: Synapses, aged: bool = False) -> tuple[Expr, ...]:
     """What must hold for an event to reach a synapse; `aged`: that the delay of the synapse is the event's age."""
     return (*((Ref("delays").eq(Ref("age")),) if aged else ()), *((REMAINS,) if waits(s.projection) else ()))
+
+
+def _if(tests: tuple[Expr, ...], sets: list[l0.Set]) -> list[l0.Set]:
+    """Statements that change something where all tests hold."""
+    for test in tests:
+        sets = [replace(x, value=Cond(test, x.value, Ref(x.target))) for x in sets]
+    return sets
 
 
 def _kinds(s: Synapses) -> tuple[str, ...]:
@@ -319,23 +341,24 @@ def _after_spike(s: Synapses, end: str, updated_at: str | None) -> None:
     """Effects of a spike on its own neuron: `on_spike`, the times of spikes, the update step of event-driven states."""
     block = s.flat.end(end)
     sets = list(block.on_spike) if block is not None else []
-    held = {x.variable: name for name, x in s.flat.externals.items() if x.end == end}
-    times = s.flat.times(end)
-    if "previous_spike" in times:
-        sets.append(l0.Set(held["previous_spike"], Ref(held["last_spike"])))
-    if "last_spike" in times:
-        sets.append(l0.Set(held["last_spike"], Ref("step")))
+    sets += _times(s, end, l0.SPIKE)
     if updated_at == end:
         sets.append(l0.Set("updated", Ref("step")))
     if not sets:
         return
     key = ("text", s.number, "after", end, updated_at)
     if key not in s.cache:
-        for test in arriving(s):
-            sets = [replace(x, value=Cond(test, x.value, Ref(x.target))) for x in sets]
-        s.cache[key] = SynapseKernel(f"{end} spike", statements_of(sets, "syn"))
+        s.cache[key] = SynapseKernel(f"{end} spike", statements_of(_if(arriving(s), sets), "syn"))
     where = stage.PRE_SPIKE if end == "pre" else stage.POST_SPIKE
     at_neurons(s, where, s.cache[key], end, spikes_of(s.instance(end), _delay(s, end)))
+
+
+def _times(s: Synapses, end: str, event: str) -> list[l0.Set]:
+    """What keeps the steps of an event of an end, as far as they are read."""
+    held = {x.variable: name for name, x in s.flat.externals.items() if x.end == end}
+    times, (last, previous) = s.flat.times(end, event), l0.times_of(event)
+    before = [l0.Set(held[previous], Ref(held[last]))] if previous in times else []
+    return [*before, *([l0.Set(held[last], Ref("step"))] if times else [])]
 
 
 def _delay(s: Synapses, end: str) -> int:

@@ -32,7 +32,7 @@ from compiler.passes.relations.stored_rows import Link
 
 Cache = dict[object, Any]
 PAST = l2.Strided((l2.Axis((("past_slot", 1),), stride="n"), l2.Axis((("i", 1),))))
-SLOTS = 2  # of the list of a condition: that of this step, and one that is cleared meanwhile
+SLOTS = 2  # of the lists of a condition without delay: that of this step, and one that is cleared meanwhile
 
 
 @dataclass(frozen=True)
@@ -308,20 +308,22 @@ def at_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, happening
     _row(s, stage, text, l2.Kind.PROPAGATE, signature, l2.Propagate(events, l2.OneToOne(), text.statements))
 
 
-def at_all_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, event: str | None = None) -> None:
-    """The statements run for every neuron of `end`; with `event`, those for which the local `happens` holds become
-    its list (`condition_arrays`)."""
+def at_all_neurons(
+    s: Synapses, stage: str, text: SynapseKernel, end: str, happening: EventSource | None = None
+) -> None:
+    """The statements run for every neuron of `end`; with `happening`, those for which the local `happens` holds become
+    its list of this step (`condition_arrays`)."""
     signature = _signature(s, text, (), {}, {end: l2.ELEMENT, "one": l2.SCALAR})
     statements = text.statements
     if "past_slots" in signature.columns:
         slot = (Ref("step") + Ref("past_shift")) % Ref("past_slots")
         statements = (l2.Assign("past_slot", slot), *statements)
-    if event is not None:
+    if happening is not None:
         signature.formals += [
             l2.ArrayFormal(f, DType.I32, l2.Mode.WRITE, l2.ByName()) for f in ("spikes", "spike_count")
         ]
-        signature.bound |= {f: f"{s.name}.{event}.{f}" for f in ("spikes", "spike_count")}
-        signature.column("slots", SLOTS)
+        signature.bound |= {"spikes": happening.spikes, "spike_count": happening.count}
+        signature.column("slots", happening.slots)
         statements = (*statements, l2.Emit("spikes", "spike_count", "slots", Ref("happens"), s.projection.span))
     signature.column("n", s.instance(end).size)
     _row(s, stage, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), statements))

@@ -22,13 +22,14 @@ ON_POST: Final = "on_post"
 POST_SPIKE: Final = "post: on_spike"
 CONDITIONS: Final = "conditions of events"
 EVENTS: Final = "events"
+EVENT_TIMES: Final = "times of events"
 
 START: Final = "events of phases, at the start of a trial"
 START_TRANSPOSED: Final = "from the first transpose on, at the start of a trial"
 END: Final = "events of phases, later"
 END_TRANSPOSED: Final = "from the first transpose on, later"
 
-_AT_SPIKES: Final = (ON_PRE, PRE_SPIKE, ON_POST, POST_SPIKE, CONDITIONS, EVENTS)
+_AT_SPIKES: Final = (ON_PRE, PRE_SPIKE, ON_POST, POST_SPIKE, CONDITIONS, EVENTS, EVENT_TIMES)
 ORDER: Final = (START, START_TRANSPOSED, ENDS, UPDATE, STATIC, *_AT_SPIKES, END, END_TRANSPOSED)
 
 

@@ -18,10 +18,10 @@ from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.lower_pools import per_neuron
 from compiler.passes.cells.state_history import past_name
-from compiler.passes.model.synapse_names import TIMES, External
+from compiler.passes.model.synapse_names import External
 from compiler.passes.program.init_values import initialise
 from compiler.passes.projections.synapse_arrays import delays_of, from_formula, per_synapse
-from compiler.passes.projections.synapse_rows import SLOTS, BoundArray, Synapses
+from compiler.passes.projections.synapse_rows import BoundArray, Synapses
 from compiler.passes.relations.relations import LoweredRelation
 from compiler.passes.relations.stored_rows import Link
 
@@ -113,7 +113,7 @@ def _traces(s: Synapses, known: dict[str, float]) -> None:
                     span = s.projection.span
                     initialise(s.builder, array, value, None, Role.STATE, units[name].unit, instance.size, span)
                 s.arrays[name] = BoundArray(array, s.builder.precision, end)
-            elif external.variable in TIMES:
+            elif external.variable in s.flat.definition.times(end):
                 s.arrays[name] = steps_array(s, array, end, instance.size)
 
 
@@ -156,9 +156,9 @@ def _shared(s: Synapses, population: str, external: External) -> BoundArray:
     return BoundArray(per_neuron(s.builder, s.instance(external.end), external.variable), array.dtype, external.end)
 
 
-def condition_arrays(s: Synapses, event: str, end: str) -> None:
-    """The list of the neurons for which the condition of an event holds."""
+def condition_arrays(s: Synapses, event: str, end: str, slots: int) -> None:
+    """The lists of the neurons for which the condition of an event holds, of the last steps."""
     n = s.instance(end).size
     span = s.projection.span
-    s.builder.array(l2.Array(f"{s.name}.{event}.spikes", DType.I32, (SLOTS, n), Role.EVENT, span=span))
-    s.builder.array(l2.Array(f"{s.name}.{event}.spike_count", DType.I32, (SLOTS,), Role.EVENT, span=span))
+    s.builder.array(l2.Array(f"{s.name}.{event}.spikes", DType.I32, (slots, n), Role.EVENT, span=span))
+    s.builder.array(l2.Array(f"{s.name}.{event}.spike_count", DType.I32, (slots,), Role.EVENT, span=span))

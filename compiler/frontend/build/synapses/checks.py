@@ -18,7 +18,7 @@ from compiler.expr.ast import Ref as Name
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.inline import named, reads_through, too_large
-from compiler.frontend.build.synapses.statements import ENDS, SPIKE_TIMES, SynapseDraft
+from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft
 from compiler.frontend.yaml import tree
 from compiler.ir.level2.delayed import read_delayed
 
@@ -29,7 +29,7 @@ def check_event(when: Expr, end: str, at: Span, d: SynapseDraft) -> bool:
     for ref in _refs_in_order(when):
         name = ref.name
         span = at if ref.span is NOWHERE else ref.span
-        where, dot, variable = name.partition(".")
+        where, dot, _ = name.partition(".")
         help: str | None = f"it is tested once per {side} neuron, in every step; move the test into `do`"
         if dot and where not in ENDS:
             continue  # a counter of a phase, or of another population
@@ -37,12 +37,6 @@ def check_event(when: Expr, end: str, at: Span, d: SynapseDraft) -> bool:
             other = "target" if end == "pre" else "source"
             message = f"the condition is about the {side} neuron, but `{name}` is of the {other}"
             help = f"write `of: {where}`"
-        elif dot and variable in SPIKE_TIMES:
-            message = f"`{name}` in the condition of an event is not supported yet"
-            d.c.sink.error(
-                "E0801", message, span, f"hold it as a variable: `{end}: {{state: ..., on_spike: [last = t]}}`"
-            )
-            return False
         elif not dot and name in d.states:
             message = f"the condition is about one neuron, but `{name}` differs from synapse to synapse"
         else:
@@ -157,13 +151,19 @@ def takes_spikes(s: l0.SynapseDef, end: str) -> bool:
     """Whether spikes of that end have an effect: run statements, change a trace, or are read as times."""
     block, statements = (s.pre, s.on_pre) if end == "pre" else (s.post, s.on_post)
     of_a_block = block is not None and bool(block.on_spike)
-    return bool(statements) or of_a_block or any(f"{end}.{n}" in reads(s) for n in SPIKE_TIMES)
+    return bool(statements) or of_a_block or any(f"{end}.{n}" in reads(s) for n in l0.times_of(l0.SPIKE))
+
+
+def delayed_events(s: l0.SynapseDef, end: str) -> tuple[l0.SynapseEvent, ...]:
+    """The events of that end whose statements run with the delay."""
+    return tuple(e for e in s.events if e.end == end and e.delayed)
 
 
 def held_per_neuron(s: l0.SynapseDef, end: str) -> bool:
-    """Whether the synapse has per-neuron variables of that end that depend on the arrival of its spikes."""
+    """Whether the synapse has per-neuron variables of that end that depend on the arrival of its spikes and events."""
     block = s.pre if end == "pre" else s.post
-    return block is not None or any(f"{end}.{n}" in reads(s) for n in SPIKE_TIMES)
+    late = (l0.SPIKE, *(e.name for e in delayed_events(s, end)))
+    return block is not None or any(f"{end}.{n}" in reads(s) for e in late for n in l0.times_of(e))
 
 
 def without_a_dot(e: Expr) -> set[str]:

@@ -23,7 +23,7 @@ from compiler.frontend.build.shared.delayed import Delayable
 from compiler.frontend.build.shared.phases import counters
 from compiler.frontend.build.shared.values import entries_of, listed, mapping
 from compiler.frontend.build.spiking.neurons import BuiltNeuron
-from compiler.frontend.build.synapses.statements import ENDS, SPIKE_TIMES, SynapseDraft, build_own
+from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft, build_own, what_time
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
@@ -40,8 +40,8 @@ def build_end(d: SynapseDraft, end: str) -> l0.EndDef | None:
     own.places, own.nouns, own.read = dict(d.places), dict(d.nouns), d.read
     state = build_states(own)
     for entry in entries_of(block.get("state")):
-        if entry.name in SPIKE_TIMES:
-            message = f"`{end}.{entry.name}` is the time of a spike and cannot name a variable"
+        if entry.name in d.times[end]:
+            message = f"`{end}.{entry.name}` is {what_time(entry.name)} and cannot name a variable"
             d.c.sink.error("E0107", message, entry.key.span)
     d.traces[end] = own.states
     d.places.update({f"{end}.{n}": own.places[n] for n in own.states})
@@ -63,7 +63,7 @@ def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dime
         for group in (neuron.params, neuron.states, neuron.inputs, neuron.shared):
             dimensions.update({f"{end}.{n}": dimension for n, dimension in group.items()})
         _clashes(d, end, neuron)
-    dimensions.update({f"{end}.{n}": TIME for n in SPIKE_TIMES})
+    dimensions.update({f"{end}.{n}": TIME for n in d.times[end]})
     dimensions.update({f"{end}.{n}": dimension for n, dimension in d.traces[end].items()})
     return dict.fromkeys(dimensions, Kind.REAL), dimensions, {n: d.places[n] for n in dimensions if n in d.places}
 
@@ -83,12 +83,13 @@ def delayable(d: SynapseDraft) -> Delayable:
             dimensions.update({f"{end}.{n}": x for group in (neuron.states, neuron.inputs) for n, x in group.items()})
         late = "delay" if end == "pre" else "back_delay"
         help = f"it follows the spikes as they arrive, which is after the `{late}`: read it without `delayed`"
-        others.update({f"{end}.{n}": help for n in (*d.traces[end], *SPIKE_TIMES)})
+        others.update({f"{end}.{n}": help for n in (*d.traces[end], *d.times[end])})
     return Delayable(dimensions, others)
 
 
 def _clashes(d: SynapseDraft, end: str, neuron: BuiltNeuron) -> None:
-    """E0212 for a variable of `pre:` that the neuron also declares, and for a neuron's own `last_spike`."""
+    """E0212 for a variable of `pre:` that the neuron also declares, and for a neuron's own
+    `last_spike` and the like."""
     side = "source" if end == "pre" else "target"
     for name in d.traces[end]:
         if name in neuron.places:
@@ -96,9 +97,9 @@ def _clashes(d: SynapseDraft, end: str, neuron: BuiltNeuron) -> None:
             related = (Related("declared here", neuron.places[name]),)
             d.c.sink.error("E0212", message, d.places[f"{end}.{name}"], "choose another name", related)
     read = {n for e, n in mentions(d.node) if e == end}
-    for name in SPIKE_TIMES:
+    for name in d.times[end]:
         if name in neuron.places and name in read:
-            message = f"`{end}.{name}` is the time of a spike, and the {side} neuron has a variable of that name"
+            message = f"`{end}.{name}` is {what_time(name)}, and the {side} neuron has a variable of that name"
             related = (Related("declared here", neuron.places[name]),)
             d.c.sink.error("E0212", message, d.node.span, "rename the variable of the neuron", related)
 

@@ -18,7 +18,13 @@ from compiler.core.source import Span
 from compiler.expr.inline import reads_through
 from compiler.frontend.build.shared.values import Context, mapping
 from compiler.frontend.build.spiking.family import Family
-from compiler.frontend.build.synapses.checks import held_per_neuron, pairs_of, reads_delayed, takes_spikes
+from compiler.frontend.build.synapses.checks import (
+    delayed_events,
+    held_per_neuron,
+    pairs_of,
+    reads_delayed,
+    takes_spikes,
+)
 from compiler.frontend.build.synapses.statements import ENDS
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.schema.wording import allowed
@@ -87,10 +93,12 @@ def check_delays(block: tree.Mapping, s: l0.SynapseDef, members: list[l0.Member]
     """Delays without effect on the synapse, and per-synapse delays of variables stored per neuron."""
     sink = family.c.sink
     delay, back = block.entry("delay"), block.entry("back_delay")
-    used = {end: takes_spikes(s, end) or reads_delayed(s, end) for end in ENDS}
+    used = {end: takes_spikes(s, end) or reads_delayed(s, end) or bool(delayed_events(s, end)) for end in ENDS}
     if delay is not None and not used["pre"] and any(m.delay or m.delays for m in members):
         message = f"`delay` is that of spikes, and the synapse `{s.name}` has no statements for those of the source"
         help = "what is read of the source with the delay is written `delayed(pre.v)`"
+        if any(e.end == "pre" for e in s.events):
+            help += "; an event whose statements run after the delay has `delayed: true`"
         sink.error("E0802", message, delay.key.span, help, (Related("the synapse is declared here", s.span),))
     elif delay is not None and held_per_neuron(s, "pre") and any(m.delays is not None for m in members):
         message = f"`delay` differs from synapse to synapse, but `{s.name}` holds variables once per source neuron"
@@ -112,9 +120,9 @@ def check_delays(block: tree.Mapping, s: l0.SynapseDef, members: list[l0.Member]
 
 
 def _unprompted(s: l0.SynapseDef) -> Iterator[tuple[l0.Action, ...]]:
-    """The statements that wait for no spike."""
+    """The statements that wait for no spike, and for no event that comes late."""
     yield s.update
-    yield from (e.actions for e in s.events)
+    yield from (e.actions for e in s.events if not e.delayed)
     yield from (h.actions for h in s.on)
 
 
@@ -123,7 +131,7 @@ def check_clear(block: tree.Mapping, s: l0.SynapseDef, c: Context) -> None:
     clear, related = block.entry("clear"), (Related("the synapse is declared here", s.span),)
     if clear is None:
         return
-    if not any(takes_spikes(s, end) for end in ENDS):
+    if not any(takes_spikes(s, end) or delayed_events(s, end) for end in ENDS):
         message = f"`clear` has no effect: nothing in the synapse `{s.name}` waits for spikes"
         c.sink.error("E0108", message, clear.key.span, "leave `clear` out", related)
         return

@@ -42,7 +42,6 @@ from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml.tree import Node
 
 ENDS: Final = ("pre", "post")
-SPIKE_TIMES: Final = ("last_spike", "previous_spike")
 DEGREES: Final = ("outdegree", "indegree")
 REWIRING: Final = ("rewire", "remove", "form")
 
@@ -64,7 +63,8 @@ class Ends:
 class SynapseDraft(Draft):
     """A synapse under construction. `traces`: the variables of `pre:` and `post:`; `deliveries`: spans that deliver
     into the projection's input; `shared`: states shared between instances (None: unspecified); `keep`: the degree
-    conserved by the first `rewire`, and its span; `vacancies`: synapses are removed or formed."""
+    conserved by the first `rewire`, and its span; `vacancies`: synapses are removed or formed; `times`: the times of
+    spikes and events of each end."""
 
     ends: Ends = field(default_factory=Ends)
     traces: dict[str, dict[str, Dimension | None]] = field(default_factory=lambda: {"pre": {}, "post": {}})
@@ -72,6 +72,7 @@ class SynapseDraft(Draft):
     shared: tuple[str, ...] | None = None
     keep: tuple[str, Span] | None = None
     vacancies: bool = False
+    times: dict[str, tuple[str, ...]] = field(default_factory=lambda: dict.fromkeys(ENDS, l0.times_of(l0.SPIKE)))
 
 
 def build_actions(
@@ -267,13 +268,19 @@ def _not_of_the_synapse(d: SynapseDraft, target: str, at: Span) -> None:
         return
     if name in d.traces[end]:
         what, help = "held once per neuron", f"write `{end}: {{on_spike: [{name} = ...]}}`"
-    elif name in SPIKE_TIMES:
-        what, help = "the time of a spike", "a time of your own is a state: `state: {last: -1000 ms}`"
+    elif name in d.times[end]:
+        what, help = what_time(name), "a time of your own is a state: `state: {last: -1000 ms}`"
     else:
         what = "a variable of the neuron"
         help = f"deliver into one of its inputs, `deliver(..., {end}.name)`"
     message = f"`{target}` is {what} and cannot be assigned to here"
     d.c.sink.error("E0310", message, at, help)
+
+
+def what_time(name: str) -> str:
+    """What a time such as `last_spike` is of."""
+    event = name.partition("_")[2]
+    return "the time of a spike" if event == l0.SPIKE else f"the time of an event `{event}`"
 
 
 # ------------------------------------------------------------------------------------- deliveries

@@ -41,7 +41,7 @@ from compiler.frontend.build.synapses.help import explain
 from compiler.frontend.build.synapses.rewritten import rewritten_synapse
 from compiler.frontend.build.synapses.shared import check_shared
 from compiler.frontend.build.synapses.statements import ENDS, Ends, SynapseDraft, build_actions
-from compiler.frontend.language.spiking.synapses import SYNAPSE
+from compiler.frontend.language.spiking.synapses import SYNAPSE, SYNAPSE_EVENT
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
@@ -177,6 +177,10 @@ def _definition(d: SynapseDraft, at: Span) -> l0.SynapseDef:
     node, c = d.node, d.c
     params = build_params(d)
     others = build_others(d)
+    for entry in entries_of(node.get("events")):
+        of = mapping(entry.value)
+        if of is not None and (end := text_of(of.get("of"))) in ENDS and entry.name != l0.SPIKE:
+            d.times[end] += l0.times_of(entry.name)
     blocks = {end: build_end(d, end) for end in ENDS}
     state = build_states(d, lambda value, what: drawn_value(d, params, value, what))
     scope = d.scope(d.params, d.states, {"t": TIME, "dt": TIME}, counters(c), d.others)
@@ -226,11 +230,15 @@ def _events(d: SynapseDraft, scope: Scope, lets: tuple[l0.Set, ...]) -> tuple[l0
         if node is None or end not in ENDS:
             continue
         when = d.check(node, scope, Wanted("`when`", None, True, None))
+        if entry.name == l0.SPIKE:
+            message = f"`{entry.name}` is the spike of a neuron and cannot name another event"
+            d.c.sink.error("E0107", message, entry.key.span, "choose another name")
         if when is None:
             continue
         condition = with_lets(when.expr, lets, "`when`", d.c.sink)
         if condition is not None and check_event(condition, end, node.span, d):
-            out.append(l0.SynapseEvent(entry.name, end, condition, actions, entry.key.span))
+            delayed = Reader(SYNAPSE_EVENT, block, d.c).flag("delayed")
+            out.append(l0.SynapseEvent(entry.name, end, condition, actions, delayed, entry.key.span))
     return tuple(out)
 
 

@@ -85,7 +85,7 @@ _TRACE = Block(
     example="{state: {x: 0}, dynamics: {dx/dt: -x / tau}}",
 )
 
-_EVENT = Block(
+SYNAPSE_EVENT = Block(
     "synapse event",
     (
         Field(
@@ -118,6 +118,14 @@ _EVENT = Block(
             required=True,
             example="do: [deliver(w * (pre.v - v_release))]",
         ),
+        Field(
+            "delayed",
+            Flag(),
+            "`do` runs `delay` after the condition held (`of: post`: `back_delay`), as a spike would arrive. The times "
+            "of an event `release`, `pre.last_release` and `pre.previous_release`, are those at which `do` ran.",
+            default=False,
+            example="delayed: true",
+        ),
     ),
     doc="A spike-like event with a condition of its own.",
     title="synapse_event",
@@ -130,6 +138,7 @@ _EVENT = Block(
         "code": "`do`",
         "statements": "`do`",
         "event_threshold_condition_code": "`when`",
+        "delay": "`delayed: true`, and `delay` of the projection",
     },
     example="{of: pre, when: pre.v > v_release, do: [deliver(w)]}",
 )
@@ -256,7 +265,7 @@ SYNAPSE = Block(
         ),
         Field(
             "events",
-            MapOf("event", _EVENT, example="{release: {of: pre, when: pre.v > v_release, do: [deliver(w)]}}"),
+            MapOf("event", SYNAPSE_EVENT, example="{release: {of: pre, when: pre.v > v_release, do: [deliver(w)]}}"),
             "Spike-like events with conditions of their own, in order.",
             example="events: {release: {of: pre, when: pre.v > v_release, do: [deliver(w)]}}",
         ),
