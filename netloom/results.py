@@ -81,6 +81,31 @@ class RunResult(Finished):
         with self._records("synapses.h5") as file:
             return {pair: _synapses(group) for pair, group in file[projection].items()}
 
+    def events(self, projection: str, event: str) -> dict[str, tuple[Floats, npt.NDArray[np.int64]]]:
+        """(times in ms, neurons) of a recorded event of synapses, by pair of populations (`exc->inh`). Raises
+        KeyError."""
+        found = {}
+        with self._records("events.h5") as file:
+            for name, group in file["spikes"].items():
+                owner, _, rest = name.partition("[")
+                pair, _, happened = rest.rpartition("].")
+                if (owner, happened) == (projection, event):
+                    found[pair] = group["timestamps"][:], group["node_ids"][:].astype(np.int64)
+        if not found:
+            raise KeyError(f"this run recorded no event `{event}` of `{projection}`")
+        return found
+
+    def _event_rows(self) -> dict[str, Values]:
+        parts: list[tuple[Values, ...]] = []
+        with self._records("events.h5") as file:
+            for name, group in file["spikes"].items():
+                owner, _, rest = name.partition("[")
+                pair, _, event = rest.rpartition("].")
+                times = group["timestamps"][:]
+                label = (np.full(len(times), x, object) for x in (owner, pair, event))
+                parts.append((times, *label, group["node_ids"][:].astype(np.int64)))
+        return _columns(("time", "projection", "pair", "event", "neuron"), parts)
+
     def _records(self, name: str) -> Any:
         import h5py
 
@@ -94,7 +119,8 @@ class RunResult(Finished):
     # -------------------------------------------------------------------------------------- tables
 
     def to_pandas(self, table: str | None = None) -> Any:
-        """A pandas.DataFrame: "history" (a row per epoch), "spikes" (time, population, neuron), "traces" (time,
+        """A pandas.DataFrame: "history" (a row per epoch), "spikes" (time, population, neuron), "events" (time,
+        projection, pair, event, neuron), "traces" (time,
         population, variable, member, value), "rates" (time, population, rate), "synapses" (time, projection, pair,
         variable, synapse, value), a recorded table by its name, or "summary" (rates, counts and metrics); without a
         name the first of these that the run has. Raises RunError (E0912; E0939 without pandas)."""
@@ -104,6 +130,7 @@ class RunResult(Finished):
         tables: dict[str, tuple[Callable[[], Any], str]] = {
             "history": (self.history, "metrics.jsonl"),
             "spikes": (self._spike_rows, "spikes.h5"),
+            "events": (self._event_rows, "events.h5"),
             "traces": (self._trace_rows, "traces.h5"),
             "rates": (self._rate_rows, "rates.h5"),
             "synapses": (self._synapse_rows, "synapses.h5"),

@@ -178,6 +178,11 @@ class ProjectionView(_Variables):
     def target(self) -> Indices:
         return self._ends(1)
 
+    def events(self, event: str) -> tuple[Floats, Indices]:
+        """(times in ms, neurons) recorded so far of an event of the synapses, by time, then neuron. Raises RunError
+        (E0935) where the model does not record them."""
+        return self._stepper.events(self._name, event)
+
     def _ends(self, which: int) -> Indices:
         ends = self._synapses.read_ends(self._stepper.instance)
         if ends is None:

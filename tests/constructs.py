@@ -890,8 +890,15 @@ neurons:
     pool: {reduce: {m: mean(v)}, state: {s: 0 mV}, update: [s = 0.9 * s + 0.1 * m]}
     dynamics: {dv/dt: (rest - v + g + 8 mV) / tau}
     spike: {when: v > -52 mV, reset: [v = rest], refractory: 2 ms}
+synapses:
+  watching:
+    events:
+      high: {of: pre, when: pre.v > -54 mV, do: ["deliver(0.1 mV)"], delayed: true}
+      low: {of: post, when: post.v < -58 mV, do: ["deliver(0.1 mV)"]}
 populations: {a: {neuron: cell, size: 30, pools: 3}, b: {neuron: cell, size: 20}}
 projections:
+  watching: {from: b, to: [a, b], connect: {fixed_probability: {p: 0.2}}, synapse: watching, deliver: {into: g},
+             delay: 3 ms}
   static:
     from: a
     to: [a, b]
@@ -913,6 +920,7 @@ record:
   - trace: {from: a, variables: [v, g, pool.s], members: 0..9, every: 2 ms, between: [5 ms, 45 ms]}
   - trace: {from: b, variables: [v], members: all, every: 5 ms}
   - rate: {from: [a, b], every: 5 ms}
+  - events: {from: watching, events: [high, low]}
   - synapses: {from: plastic, variables: [w], every: 20 ms}
   - synapses: {from: static, variables: [weight, delay]}
   - histogram: {from: plastic, variable: w, range: [0 mV, 3 mV], bins: 7, every: 20 ms}

@@ -188,6 +188,10 @@ def _records(model: l0.Model, populations: dict[str, l0.Population]) -> Iterator
         for name in record.populations:
             if name not in populations:
                 yield f"spikes of `{name}` are recorded, which is not a population"
+    events = {p.name: {e.name for e in p.synapse.events} for p in model.projections if p.synapse is not None}
+    for happening in model.events:
+        for name in set(happening.events) - events.get(happening.projection, set()):
+            yield f"the event `{name}` of `{happening.projection}` is recorded, which does not exist"
     for trace in model.traces:
         p = populations.get(trace.population)
         if p is None:

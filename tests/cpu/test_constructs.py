@@ -36,7 +36,7 @@ def test_files_of_a_run_hold_the_same(tmp_path: Path) -> None:
     for target in ("cpu", "reference"):
         run(path, target, out=tmp_path / target, build_dir=tmp_path / f"build-{target}")
         stored[target] = stored_results(tmp_path / target)
-    assert {n.split("/")[0] for n in stored["cpu"]} == {"spikes", "traces", "rates", "synapses"}
+    assert {n.split("/")[0] for n in stored["cpu"]} == {"spikes", "events", "traces", "rates", "synapses"}
     assert stored["cpu"].keys() == stored["reference"].keys()
     for name, values in stored["cpu"].items():
         np.testing.assert_array_equal(values, stored["reference"][name], err_msg=name)

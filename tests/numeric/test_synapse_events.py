@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import netloom
 from tests.numeric.simulated import Array, model_of, start
 
 pytestmark = pytest.mark.usefixtures("cc")
@@ -117,3 +118,39 @@ def test_delays_that_differ(tmp_path: Path, target: str, delay: str) -> None:
         np.testing.assert_array_equal(found["p[a->b].at_pre"][k], at)
         np.testing.assert_array_equal(found["p[a->b].seen"][k], seen)
         np.testing.assert_array_equal(found["p[a->b].gap"][k], gap)
+
+
+RECORDED = """record:
+  - trace: {from: a, variables: [v], members: all}
+  - events: {from: p, events: [high, low], between: [5 ms, 30 ms]}
+"""
+
+
+@both
+def test_recorded(tmp_path: Path, target: str) -> None:
+    """The steps in which conditions hold, not those in which events arrive; in pieces as in one run, and frozen."""
+    text = TEXT.replace("DO_PRE", DO_PRE).replace("DO_POST", DO_POST).replace("DELAY", "3 ms")
+    text = text.replace(" and t - pre.last_high > REST", "")
+    path = tmp_path / "model.yaml"
+    path.write_text(text + RECORDED, encoding="utf-8")
+    result = netloom.run(path, target, out=tmp_path / "run", build_dir=tmp_path / "build")
+    times, v = result.traces("a", "v")
+    steps, neurons = np.nonzero(v > np.float32(0.4))
+    kept = (times[steps] > 5) & (times[steps] <= 30)
+    found = result.events("p", "high")
+    assert found.keys() == {"a->b"} and 30 < kept.sum() < 120
+    np.testing.assert_array_equal(found["a->b"], (times[steps][kept], neurons[kept]))
+    table = result.to_pandas("events")
+    assert set(table.columns) == {"time", "projection", "pair", "event", "neuron"}
+    assert sorted(set(table["event"])) == ["high", "low"]
+    s = netloom.load(path).simulation(target=target)
+    for _ in range(8):
+        s.run("5 ms")
+    for event in ("high", "low"):
+        np.testing.assert_array_equal(s.projections["p"].events(event), result.events("p", event)["a->b"])
+    frozen = netloom.run(path, target, freeze="learning", out=tmp_path / "frozen", build_dir=tmp_path / "build")
+    np.testing.assert_array_equal(frozen.events("p", "high")["a->b"], found["a->b"])
+    with pytest.raises(KeyError):
+        result.events("p", "now")
+    with pytest.raises(netloom.NetloomError, match="does not record the events `now`"):
+        s.projections["p"].events("now")

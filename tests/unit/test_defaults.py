@@ -36,7 +36,9 @@ neurons:
     update: [v = v + g + pool.level]
     spike: {when: v > 1, reset: [v = 0]}
 synapses:
-  plastic: {state: {w: 0.5}, dynamics: {dw/dt: -w / (1 s)}, on_pre: [deliver(w)], on: {trial.start: [remove(w < 0.1)]}}
+  plastic:
+    {state: {w: 0.5}, dynamics: {dw/dt: -w / (1 s)}, on_pre: [deliver(w)], on: {trial.start: [remove(w < 0.1)]},
+     events: {high: {of: pre, when: pre.v > 0.5, do: [w = w + 0.1]}}}
 currents:
   wave: {params: {a: 1}, value: a * sin(t / (1 ms))}
 timed:
@@ -74,6 +76,7 @@ simulate:
 record:
   - spikes: {from: b}
   - trace: {from: a, variables: [v]}
+  - events: {from: learned, events: [high]}
   - synapses: {from: learned, variables: [w]}
   - histogram: {from: all, variable: weight, range: [0, 1]}
   - table: {columns: {v: mean(a.v)}, every: 1 ms}

@@ -96,6 +96,7 @@ def build_model(
         rates=tuple(recorded.rates),
         histograms=tuple(recorded.histograms),
         tables=tuple(recorded.tables),
+        events=tuple(recorded.events),
         network=built.network,
         train=train,
         plots=plots,

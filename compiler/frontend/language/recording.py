@@ -179,6 +179,29 @@ RECORD = ListOf(
                 example="{rate: {from: [exc, inh], every: 10 ms}}",
             ),
             Alternative(
+                "events",
+                Block(
+                    "recording",
+                    (
+                        _PROJECTION,
+                        Field(
+                            "events",
+                            NAMES,
+                            "Events of the synapse, by name.",
+                            required=True,
+                            example="events: [release]",
+                        ),
+                        _BETWEEN,
+                    ),
+                    title="record_events",
+                    elsewhere={"event": "`events: [...]`", "of": "`from`", "projection": "`from`"},
+                    example="{from: plastic, events: [release]}",
+                ),
+                "Events of synapses with conditions of their own, written to `events.h5`: which neurons they were of, "
+                "and when the condition held.",
+                example="{events: {from: plastic, events: [release]}}",
+            ),
+            Alternative(
                 "synapses",
                 Block(
                     "recording",

@@ -447,6 +447,17 @@ class RecordSynapses:
 
 
 @dataclass(frozen=True)
+class RecordEvents:
+    """The neurons for which the condition of an event of a projection's synapses holds, each in its step k; `between`
+    as of RecordSpikes."""
+
+    projection: str
+    events: tuple[str, ...]
+    between: tuple[int, int] | None = None
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class RecordTable:
     """A row of numbers at the end of every `every`-th step after the warm-up. `columns`: (name, what); `parquet`:
     written as Parquet, too, when the run ends."""

@@ -7,7 +7,7 @@ Does not: read the values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import compiler.ir.level0.model as l0
 
@@ -49,6 +49,21 @@ def variable_array(projection: l0.Projection, member: l0.Member, variable: str) 
     synapse = projection.synapse
     own = synapse is not None and variable not in (synapse.shared or ())
     return f"{own_name(projection, member) if own else member_name(projection, member)}.{variable}"
+
+
+def event_name(projection: l0.Projection, member: l0.Member, event: str) -> str:
+    """Model path of an event of the synapses; the arrays of its lists begin with it."""
+    return f"{own_name(projection, member)}.{event}"
+
+
+def recorded_events(model: l0.Model, record: l0.RecordEvents) -> Iterator[tuple[str, str]]:
+    """(model path, population of the neurons) of every event that a record asks for."""
+    family = next(p for p in model.projections if p.name == record.projection)
+    assert family.synapse is not None
+    ends = {e.name: e.end for e in family.synapse.events}
+    for m in family.members:
+        for event in record.events:
+            yield event_name(family, m, event), m.source if ends[event] == "pre" else m.target
 
 
 def stored_by_target(projection: l0.Projection) -> bool:

@@ -2,8 +2,9 @@
 
 Assumes: lower_cells has made rings and arrays.
 Guarantees: recording only reads the model's arrays; a trace of an input that is accumulated in fixed point includes the
-deliveries of the step that ends. Buffers: `<population>.spikes.record` (i32 pairs of step and id),
-`<population>.<variable>.record` (samples x members) with their `.used` counters.
+deliveries of the step that ends. Buffers: `<population>.spikes.record` (i32 pairs of step and id; of events of synapses
+`<projection>[a->b].<event>.spikes.record`), `<population>.<variable>.record` (samples x members) with their `.used`
+counters.
 Does not: drain the buffers.
 """
 
@@ -16,9 +17,11 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref
+from compiler.ir.level2.synapse_values import recorded_events
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots, room_of
+from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots
 from compiler.passes.program.build_program import ProgramBuilder
 
 SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron spikes once
@@ -30,41 +33,47 @@ def record_spikes(builder: ProgramBuilder, model: l0.Model, instances: Mapping[s
     done: set[str] = set()
     for record in model.spikes:
         for population in record.populations:
-            if population in done:
-                continue
-            done.add(population)
-            instance = instances[population]
-            room = room_of(builder, f"{population}.spikes")
-            capacity = max(SPIKE_STEPS * instance.size, 4 * room, 4096)
-            buffer, used = f"{population}.spikes.record", f"{population}.spikes.record.used"
-            builder.array(l2.Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=record.span))
-            builder.array(l2.Array(used, DType.I64, (1,), Role.RECORD, span=record.span))
-            formals: tuple[l2.Formal, ...] = (
-                l2.ArrayFormal("list", DType.I32, l2.Mode.READ, l2.ByName()),
-                l2.ArrayFormal("count", DType.I32, l2.Mode.READ, l2.ByName()),
-                l2.ArrayFormal("buffer", DType.I32, l2.Mode.UPDATE, l2.ByName()),
-                l2.ArrayFormal("used", DType.I64, l2.Mode.UPDATE, l2.ByName()),
-                l2.ScalarFormal("slots", DType.I64),
-                l2.ScalarFormal("capacity", DType.I64),
-                l2.ScalarFormal("n", DType.I64),
-            )
-            row = builder.row(
-                "record spikes",
-                f"{population}: record spikes",
-                l2.Kind.RECORD,
-                formals,
-                l2.RecordEvents(),
-                {
-                    "list": f"{population}.spikes",
-                    "count": f"{population}.spike_count",
-                    "buffer": buffer,
-                    "used": used,
-                },
-                {"slots": instance.slots, "capacity": capacity, "n": room},
-                population,
-                record.span,
-            )
-            row.launch("step")
+            if population not in done:
+                done.add(population)
+                instance = instances[population]
+                _record_events(builder, population, instance.size, record.span)
+
+
+def record_events(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
+    """The same for events of synapses, run after their conditions."""
+    for record in model.events:
+        for name, population in recorded_events(model, record):
+            _record_events(builder, name, instances[population].size, record.span)
+
+
+def _record_events(builder: ProgramBuilder, name: str, size: int, span: Span) -> None:
+    """The row and the buffer of the lists `<name>.spikes`, of a population of `size` or of an event of its neurons."""
+    slots, room = builder.arrays[f"{name}.spikes"].shape
+    capacity = max(SPIKE_STEPS * size, 4 * room, 4096)
+    buffer, used = f"{name}.spikes.record", f"{name}.spikes.record.used"
+    builder.array(l2.Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=span))
+    builder.array(l2.Array(used, DType.I64, (1,), Role.RECORD, span=span))
+    formals: tuple[l2.Formal, ...] = (
+        l2.ArrayFormal("list", DType.I32, l2.Mode.READ, l2.ByName()),
+        l2.ArrayFormal("count", DType.I32, l2.Mode.READ, l2.ByName()),
+        l2.ArrayFormal("buffer", DType.I32, l2.Mode.UPDATE, l2.ByName()),
+        l2.ArrayFormal("used", DType.I64, l2.Mode.UPDATE, l2.ByName()),
+        l2.ScalarFormal("slots", DType.I64),
+        l2.ScalarFormal("capacity", DType.I64),
+        l2.ScalarFormal("n", DType.I64),
+    )
+    row = builder.row(
+        "record spikes",
+        f"{name}: record spikes",
+        l2.Kind.RECORD,
+        formals,
+        l2.RecordEvents(),
+        {"list": f"{name}.spikes", "count": f"{name}.spike_count", "buffer": buffer, "used": used},
+        {"slots": slots, "capacity": capacity, "n": room},
+        name,
+        span,
+    )
+    row.launch("step")
 
 
 RATE_STEPS = 1 << 14  # of one buffer of spike counts

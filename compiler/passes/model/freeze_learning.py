@@ -20,24 +20,27 @@ def freeze_learning(model: l0.Model) -> l0.Model:
     if model.simulate is None or not model.simulate.freeze:
         return model
     named = set(model.simulate.freeze)
-    known: dict[int, l0.SynapseDef] = {}
+    recorded = {r.projection: frozenset(r.events) for r in model.events}
+    known: dict[tuple[int, frozenset[str]], l0.SynapseDef] = {}
 
-    def frozen(synapse: l0.SynapseDef) -> l0.SynapseDef:
-        if id(synapse) not in known:
-            known[id(synapse)] = frozen_synapse(synapse)
-        return known[id(synapse)]
+    def frozen(synapse: l0.SynapseDef, kept: frozenset[str]) -> l0.SynapseDef:
+        if (id(synapse), kept) not in known:
+            known[id(synapse), kept] = frozen_synapse(synapse, kept)
+        return known[id(synapse), kept]
 
     return replace(
         model,
         projections=tuple(
-            replace(p, synapse=frozen(p.synapse)) if p.name in named and p.synapse is not None else p
+            replace(p, synapse=frozen(p.synapse, recorded.get(p.name, frozenset())))
+            if p.name in named and p.synapse is not None
+            else p
             for p in model.projections
         ),
     )
 
 
-def frozen_synapse(synapse: l0.SynapseDef) -> l0.SynapseDef:
-    """A synapse model that only delivers."""
+def frozen_synapse(synapse: l0.SynapseDef, recorded: frozenset[str] = frozenset()) -> l0.SynapseDef:
+    """A synapse model that only delivers; events that are `recorded`, or whose times are read, still happen."""
     state = {s.name for s in synapse.state}
 
     def actions(items: tuple[l0.Action, ...]) -> tuple[l0.Action, ...]:
@@ -62,10 +65,10 @@ def frozen_synapse(synapse: l0.SynapseDef) -> l0.SynapseDef:
     )
     read = set[str]().union(*(refs(e) for e in frozen.expressions))
 
-    def timed(e: l0.SynapseEvent) -> bool:
-        return any(f"{e.end}.{time}" in read for time in l0.times_of(e.name))
+    def needed(e: l0.SynapseEvent) -> bool:
+        return bool(e.actions) or e.name in recorded or any(f"{e.end}.{t}" in read for t in l0.times_of(e.name))
 
-    return replace(frozen, events=tuple(e for e in frozen.events if e.actions or timed(e)))
+    return replace(frozen, events=tuple(e for e in frozen.events if needed(e)))
 
 
 def _still(end: l0.EndDef | None) -> l0.EndDef | None:

@@ -14,7 +14,7 @@ from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.cells.lower_cells import lower_cells
 from compiler.passes.cells.lower_drives import lower_drives, lower_lookups, lower_timed
 from compiler.passes.cells.lower_inputs import lower_inputs
-from compiler.passes.cells.lower_records import record_rates, record_spikes, record_traces
+from compiler.passes.cells.lower_records import record_events, record_rates, record_spikes, record_traces
 from compiler.passes.cells.state_history import keep_past
 from compiler.passes.model.fixed_point_scales import input_quanta
 from compiler.passes.model.lower_model import SpikingGraph
@@ -45,6 +45,7 @@ def lower_populations(
     record_rates(builder, model, instances)
     keep_past(builder, model, instances)
     lower_projections(builder, model, instances, deliveries, decisions)
+    record_events(builder, model, instances)
     lower_inputs(builder, model, instances)
     inputs = tuple(frozenset(cell.shown(name) for name, _ in cell.inputs) for cell in graph.cells)
     record_traces(builder, model, instances, inputs, deliveries)

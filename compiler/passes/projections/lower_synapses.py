@@ -19,6 +19,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Cond, Expr, Ref, refs
+from compiler.ir.level2.synapse_values import event_name
 from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.model.integrate_odes import integrate_odes
 from compiler.passes.model.synapse_names import Flat, flatten
@@ -254,9 +255,9 @@ class SynapseLowering:
 
     def _event(self, s: Synapses, event: l0.SynapseEvent, updated_at: str | None) -> None:
         late = _delay(s, event.end) if event.delayed else 0
-        array = f"{s.name}.{event.name}"
+        array = event_name(s.projection, s.member, event.name)
         happening = EventSource(f"{array}.spikes", f"{array}.spike_count", late + SLOTS, late)
-        condition_arrays(s, event.name, event.end, happening.slots)
+        condition_arrays(s, array, event.end, happening.slots)
         named = f"condition of {event.name}"
         when = l0.Set("happens", event.when, event.span)
         condition = self._once(s, ("when", event.name), lambda: SynapseKernel(named, statements_of([when], "i")))

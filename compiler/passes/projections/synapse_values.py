@@ -156,9 +156,9 @@ def _shared(s: Synapses, population: str, external: External) -> BoundArray:
     return BoundArray(per_neuron(s.builder, s.instance(external.end), external.variable), array.dtype, external.end)
 
 
-def condition_arrays(s: Synapses, event: str, end: str, slots: int) -> None:
+def condition_arrays(s: Synapses, name: str, end: str, slots: int) -> None:
     """The lists of the neurons for which the condition of an event holds, of the last steps."""
     n = s.instance(end).size
     span = s.projection.span
-    s.builder.array(l2.Array(f"{s.name}.{event}.spikes", DType.I32, (slots, n), Role.EVENT, span=span))
-    s.builder.array(l2.Array(f"{s.name}.{event}.spike_count", DType.I32, (slots,), Role.EVENT, span=span))
+    s.builder.array(l2.Array(f"{name}.spikes", DType.I32, (slots, n), Role.EVENT, span=span))
+    s.builder.array(l2.Array(f"{name}.spike_count", DType.I32, (slots,), Role.EVENT, span=span))

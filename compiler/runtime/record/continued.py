@@ -22,7 +22,7 @@ from compiler.runtime.record.growing import RECORDING
 from compiler.runtime.record.superblock import unmark
 from compiler.runtime.record.tables import TABLES, cut_table
 
-RECORDS = ("spikes.h5", "traces.h5", "rates.h5", "synapses.h5")
+RECORDS = ("spikes.h5", "events.h5", "traces.h5", "rates.h5", "synapses.h5")
 
 
 def copy_records(source: Path, folder: Path, model: l0.Model, step: int) -> bool:
@@ -117,6 +117,7 @@ def _cut_synapses(file: Any, model: l0.Model, end: float) -> None:
 
 _CUT = {
     "spikes.h5": _cut_spikes,
+    "events.h5": _cut_spikes,
     "traces.h5": _cut_samples,
     "rates.h5": _cut_samples,
     "synapses.h5": _cut_synapses,

@@ -1,10 +1,11 @@
-"""Recording: drains the buffers of an instance into spikes.h5 and traces.h5.
+"""Recording: drains the buffers of an instance into spikes.h5, events.h5 and traces.h5.
 
 Assumes: buffers named as compiler/passes/cells/lower_records.py names them; the traces of one population have one list
 of members and one interval (checked by the frontend).
 Guarantees: files grow as the run goes on, nothing of a long run is kept in memory; spikes are sorted by time, then by
 id; times count from the end of the warm-up. spikes.h5 has the SONATA layout (/spikes/<population>/timestamps in ms,
-/spikes/<population>/node_ids); traces.h5 has /<population>/<variable> (samples, members), /<population>/members and
+/spikes/<population>/node_ids), events.h5 the same with events of synapses (/spikes/<projection>[a->b].<event>);
+traces.h5 has /<population>/<variable> (samples, members), /<population>/members and
 /<population>/time in ms, with the unit of a variable in its attribute `unit`; variables of pools are in a group
 /<population>.pool (or .population), whose members are the pools.
 Does not: change what is simulated.
@@ -23,6 +24,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
 from compiler.core.errors import RunError
+from compiler.ir.level2.synapse_values import recorded_events
 from compiler.runtime.record.growing import Growing, RecordFile, growing, label_sorting, publish, require
 
 SONATA_MAGIC: Final = np.uint32(0x0A7A)
@@ -37,6 +39,34 @@ def recorded_populations(model: l0.Model) -> tuple[str, ...]:
     return tuple(dict.fromkeys(p for r in model.spikes for p in r.populations))
 
 
+@dataclass(frozen=True)
+class Listed:
+    """Events that are recorded: of a population (its spikes), or of synapses. `size`: of the neurons that have them;
+    `members`: those that are kept (empty: all); `between`: steps after the warm-up."""
+
+    name: str
+    size: int
+    members: tuple[int, ...]
+    between: tuple[int, int] | None
+
+
+def recorded_spikes(model: l0.Model) -> tuple[Listed, ...]:
+    """The populations whose spikes are recorded."""
+    sizes = {p.name: p.size for p in model.populations}
+    found = {}
+    for name in recorded_populations(model):
+        record = next(r for r in model.spikes if name in r.populations)
+        found[name] = Listed(name, sizes[name], record.members, record.between)
+    return tuple(found.values())
+
+
+def events_of_synapses(model: l0.Model) -> tuple[Listed, ...]:
+    """The events of synapses that are recorded, `plastic[exc->inh].release`."""
+    sizes = {p.name: p.size for p in model.populations}
+    found = ((r, *event) for r in model.events for event in recorded_events(model, r))
+    return tuple(Listed(name, sizes[population], (), r.between) for r, name, population in found)
+
+
 def sorted_events(pairs: Pairs) -> Pairs:
     """(step, id) pairs by step, then by id; no copy where they are sorted already (as one thread leaves them)."""
     key = (pairs[:, 0].astype(np.int64) << 32) | pairs[:, 1]
@@ -47,8 +77,8 @@ def sorted_events(pairs: Pairs) -> Pairs:
 
 @dataclass
 class _SpikeBuffer:
-    """Spikes of one population: their datasets, the neurons and steps that are `wanted`, and the events not yet
-    written."""
+    """Spikes of one population, or events of synapses: their datasets, the neurons and steps that are `wanted`, and the
+    events not yet written."""
 
     times: Growing
     ids: Growing
@@ -68,9 +98,10 @@ def _kept(pairs: Pairs, held: _SpikeBuffer) -> Pairs:
 
 
 class SpikeWriter(RecordFile):
-    """spikes.h5 of one run; a file that is there is continued. `counts`: spikes of each population in the file."""
+    """spikes.h5, or events.h5, of one run; a file that is there is continued. `counts`: events of each name in the
+    file."""
 
-    def __init__(self, path: Path, model: l0.Model) -> None:
+    def __init__(self, path: Path, model: l0.Model, lists: tuple[Listed, ...]) -> None:
         assert model.simulate is not None
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
         self.counts: dict[str, int] = {}
@@ -80,18 +111,16 @@ class SpikeWriter(RecordFile):
         self._file.attrs["magic"] = SONATA_MAGIC
         self._file.attrs["version"] = np.array([0, 1], np.uint32)
         root = self._file.require_group("spikes")
-        sizes = {p.name: p.size for p in model.populations}
-        for name in recorded_populations(model):
+        for listed in lists:
+            name, between = listed.name, listed.between
             group = root.require_group(name)
             label_sorting(group, "by_time")
-            chunk = 8192 if sizes[name] >= 256 else 256
+            chunk = 8192 if listed.size >= 256 else 256
             times = growing(group, "timestamps", "float64", (), chunk, {"units": "ms"})
-            record = next(r for r in model.spikes if name in r.populations)
             wanted: npt.NDArray[np.bool_] | None = None
-            if record.members:
-                wanted = np.zeros(sizes[name], np.bool_)
-                wanted[list(record.members)] = True
-            between = record.between
+            if listed.members:
+                wanted = np.zeros(listed.size, np.bool_)
+                wanted[list(listed.members)] = True
             if between is not None:
                 between = between[0] + self._warmup, between[1] + self._warmup
             ids = growing(group, "node_ids", "uint64", (), chunk, {})

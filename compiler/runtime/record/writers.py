@@ -18,7 +18,7 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.runtime.record.record import SpikeWriter, TraceWriter
+from compiler.runtime.record.record import SpikeWriter, TraceWriter, events_of_synapses, recorded_spikes
 from compiler.runtime.record.record_rates import RateWriter
 from compiler.runtime.record.record_synapses import SynapseWriter
 from compiler.runtime.record.tables import TableWriter
@@ -33,6 +33,7 @@ class Writers:
     rates: RateWriter | None = None
     synapses: SynapseWriter | None = None
     tables: TableWriter | None = None
+    events: SpikeWriter | None = None
 
     @property
     def sampled(self) -> tuple[SynapseWriter | TableWriter, ...]:
@@ -42,7 +43,7 @@ class Writers:
     @property
     def drained(self) -> tuple[SpikeWriter | TraceWriter | RateWriter, ...]:
         """Those that drain buffers of the instance."""
-        return tuple(w for w in (self.spikes, self.traces, self.rates) if w is not None)
+        return tuple(w for w in (self.spikes, self.events, self.traces, self.rates) if w is not None)
 
 
 def open_writers(
@@ -56,10 +57,13 @@ def open_writers(
 ) -> Writers:
     """The writers of the model's records after step `start`; `begun`: the counts of incomplete bins (RateWriter);
     `opened` closes each of them. Raises RunError (E0930)."""
-    spikes, traces, rates, synapses = None, None, None, None
+    spikes, events, traces, rates, synapses = None, None, None, None, None
     if model.spikes:
-        spikes = SpikeWriter(folder / "spikes.h5", model)
+        spikes = SpikeWriter(folder / "spikes.h5", model, recorded_spikes(model))
         opened.callback(spikes.close)
+    if model.events:
+        events = SpikeWriter(folder / "events.h5", model, events_of_synapses(model))
+        opened.callback(events.close)
     if model.traces:
         traces = TraceWriter(folder / "traces.h5", model, program, start=start)
         opened.callback(traces.close)
@@ -72,4 +76,4 @@ def open_writers(
     tables = TableWriter(folder, model, program, start) if model.tables else None
     if tables is not None:
         opened.callback(tables.close)
-    return Writers(spikes, traces, rates, synapses, tables)
+    return Writers(spikes, traces, rates, synapses, tables, events)

@@ -2,9 +2,9 @@
 
 Assumes: a checked model; the formats of the writers in compiler/runtime/record and of
 compiler/runtime/artifacts/checkpoint.py.
-Guarantees: the numbers in the files are counted exactly where they follow from the model; spikes are counted at
-SPIKE_RATE, and synapses of random rules as expected, which `note` says. What HDF5 adds (a few kB a file, and the rest
-of a last chunk) is not counted.
+Guarantees: the numbers in the files are counted exactly where they follow from the model; spikes and events are counted
+at SPIKE_RATE, and synapses of random rules as expected, which `note` says. What HDF5 adds (a few kB a file, and the
+rest of a last chunk) is not counted.
 Does not: look at the disk (room.py).
 """
 
@@ -19,7 +19,7 @@ import compiler.ir.level2.program as l2
 from compiler.connect import rule_of
 from compiler.connect.storage import shares_elements
 from compiler.core.source import Span
-from compiler.ir.level2.synapse_values import own_name
+from compiler.ir.level2.synapse_values import own_name, recorded_events
 from compiler.passes.relations.expected_sizes import expected_sizes, synapse_counts, value_counts
 from compiler.runtime.common.arrays import persistent_arrays
 
@@ -47,7 +47,7 @@ def written_by(model: l0.Model, merged: l2.Merged | None = None) -> list[Written
     without it."""
     written: list[Written] = []
     if model.simulate is not None:
-        written = [*_spikes(model), *_traces(model), *_rates(model), *_synapses(model)]
+        written = [*_spikes(model), *_events(model), *_traces(model), *_rates(model), *_synapses(model)]
     if merged is not None:
         written += _kept(model, merged)
     return sorted(written, key=lambda w: (-w.bytes, w.what))
@@ -75,6 +75,20 @@ def _spikes(model: l0.Model) -> list[Written]:
         note = f"{count:,} neurons, {seconds:g} s, if each fires at {SPIKE_RATE:g} Hz"
         what = f"spikes of {names[0] if len(names) == 1 else f'{len(names):,} populations'}"
         out.append(Written(what, "spikes.h5", spikes * _SPIKE, note, record.span, sure=False))
+    return out
+
+
+def _events(model: l0.Model) -> list[Written]:
+    assert model.simulate is not None
+    sizes = {p.name: p.size for p in model.populations}
+    out = []
+    for record in model.events:
+        first, last = record.between or (0, model.simulate.steps)
+        seconds = max(min(last, model.simulate.steps) - first, 0) * model.simulate.dt / 1000
+        count = sum(sizes[population] for _, population in recorded_events(model, record))
+        note = f"{count:,} neurons, {seconds:g} s, if each has {SPIKE_RATE:g} events a second"
+        size = math.ceil(count * seconds * SPIKE_RATE) * _SPIKE
+        out.append(Written(f"events of {record.projection}", "events.h5", size, note, record.span, sure=False))
     return out
 
 

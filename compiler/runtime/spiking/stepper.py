@@ -209,6 +209,18 @@ class Stepper:
             times = self._writers.spikes.read(f"spikes/{population}/timestamps")
             return times, self._writers.spikes.read(f"spikes/{population}/node_ids").astype(np.int64)
 
+    def events(self, projection: str, event: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """(times in ms, neurons) of all recorded events so far; `projection` with its populations, `p[a->b]`. Raises
+        RunError (E0935)."""
+        name, writer = f"{projection}.{event}", self._writers.events
+        if writer is None or name not in writer.counts:
+            help = f"write `record: [events: {{from: {projection.partition('[')[0]}, events: [{event}]}}]` in the model"
+            raise refused(f"the model does not record the events `{event}` of `{projection}`", help)
+        with _Held():
+            self._drain()
+            times = writer.read(f"spikes/{name}/timestamps")
+            return times, writer.read(f"spikes/{name}/node_ids").astype(np.int64)
+
     def trace(self, population: str, variable: str) -> tuple[npt.NDArray[np.float64], AnyArray]:
         """(times in ms, values (samples, members)) recorded so far. Raises RunError (E0935)."""
         recorded = [r for r in self.model.traces if r.population == population and variable in r.variables]

@@ -46,6 +46,7 @@ class Recorded:
     synapses: list[l0.RecordSynapses] = field(default_factory=list)
     histograms: list[l0.RecordHistogram] = field(default_factory=list)
     tables: list[l0.RecordTable] = field(default_factory=list)
+    events: list[l0.RecordEvents] = field(default_factory=list)
     weighed: dict[tuple[str, str], Span] = field(default_factory=dict)
     """(projection, variable) of synapses that are recorded one by one."""
     kept: set[tuple[str, str, str]] = field(default_factory=set)
@@ -65,6 +66,9 @@ def build_records(
     for kind, r, at in choices(RECORD, node, c):
         if kind == "table":
             _table(r, at, populations, projections, declared, out)
+            continue
+        if kind == "events":
+            _events(r, at, populations, projections, declared, out)
             continue
         source = r.get("from")
         if kind in ("synapses", "histogram"):
@@ -164,6 +168,34 @@ def _spikes(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations
         if members is None:
             return
         out.spikes.append(l0.RecordSpikes((name,), members, between, at))
+
+
+def _events(
+    r: Reader,
+    at: Span,
+    populations: Populations,
+    projections: tuple[l0.Projection, ...],
+    declared: tuple[str, ...],
+    out: Recorded,
+) -> None:
+    """Events of synapses."""
+    found = _projection(r.get("from"), projections, declared, r.c)
+    if found is None:
+        return
+    known = [] if found.synapse is None else [e.name for e in found.synapse.events]
+    names: list[str] = []
+    for item in items_of(r.get("events")):
+        name = text_of(item)
+        if name not in known:
+            help = did_you_mean(name, known) or (allowed("they have", known) if known else "they have no `events`")
+            related = (Related("the projection is declared here", found.span),)
+            r.c.sink.error("E0201", f"the synapses of `{found.name}` have no event `{name}`", item.span, help, related)
+        elif name in names or any(e.projection == found.name and name in e.events for e in out.events):
+            r.c.sink.error("E0802", f"the event `{name}` of `{found.name}` is recorded twice", item.span)
+        else:
+            names.append(name)
+    if names:
+        out.events.append(l0.RecordEvents(found.name, tuple(names), _between(r, populations), at))
 
 
 def _rates(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations: Populations, out: Recorded) -> None:
