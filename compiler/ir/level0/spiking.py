@@ -447,7 +447,7 @@ class RecordSynapses:
 
 
 @dataclass(frozen=True)
-class RecordEvents:
+class RecordSynapseEvents:
     """The neurons for which the condition of an event of a projection's synapses holds, each in its step k; `between`
     as of RecordSpikes."""
 

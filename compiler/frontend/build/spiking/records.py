@@ -46,7 +46,7 @@ class Recorded:
     synapses: list[l0.RecordSynapses] = field(default_factory=list)
     histograms: list[l0.RecordHistogram] = field(default_factory=list)
     tables: list[l0.RecordTable] = field(default_factory=list)
-    events: list[l0.RecordEvents] = field(default_factory=list)
+    events: list[l0.RecordSynapseEvents] = field(default_factory=list)
     weighed: dict[tuple[str, str], Span] = field(default_factory=dict)
     """(projection, variable) of synapses that are recorded one by one."""
     kept: set[tuple[str, str, str]] = field(default_factory=set)
@@ -195,7 +195,7 @@ def _events(
         else:
             names.append(name)
     if names:
-        out.events.append(l0.RecordEvents(found.name, tuple(names), _between(r, populations), at))
+        out.events.append(l0.RecordSynapseEvents(found.name, tuple(names), _between(r, populations), at))
 
 
 def _rates(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations: Populations, out: Recorded) -> None:
