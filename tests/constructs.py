@@ -817,7 +817,7 @@ timed:
 phases: {trial: {every: 4 ms, events: {end: 4 ms}}}
 neurons:
   cell:
-    params: {tau: 10 ms, R: 0.1 GOhm, I_e: 20 pA, sigma: 1 mV}
+    params: {tau: 10 ms, R: 0.1 GOhm, I_e: 20 pA, sigma: 1 mV, t_ref: 2 ms}
     state: {v: 0 mV, w: 0 mV}
     inputs: {i: {unit: pA}, jump: {unit: mV}}
     pool: {reduce: {m: mean(bent(v)), most: max(v)}, state: {f: 0}, update: [f = 0.5 * f + bent(most)]}
@@ -826,7 +826,7 @@ neurons:
       dv/dt: (R * (I_e + i + given) - v - w + ramp(t)) / tau + sigma * sqrt(2 / tau) * xi
       dw/dt: (0.2 * v - w) / (3 * tau) + 0.1 * sigma * sqrt(2 / tau) * xi_slow
     update: [v = v + jump]
-    spike: {when: v > 12 mV, reset: [v = 0 mV], refractory: {time: 2 ms, hold: [v]}}
+    spike: {when: v > 12 mV, reset: [v = 0 mV], refractory: {time: t_ref, hold: [v], round: nearest}}
   plateau:
     params: {tau: 10 ms, I_e: 220 pA}
     state: {v: 0 mV, w: 0}
@@ -846,7 +846,7 @@ synapses:
     on_pre: [deliver(w * bent(post.v)), n = n + 1]
     update: [w = 0.9 * w + 0.1 * doubled(pre.v - post.v) * 1 mV]
 populations:
-  p: {neuron: cell, size: 4}
+  p: {neuron: cell, size: 4, params: {t_ref: {uniform: {low: 0 ms, high: 5 ms}}}}
   q: {neuron: cell, size: 4, params: {I_e: 30 pA * (1 + sin(t / (4 ms))), tau: {uniform: {low: 8 ms, high: 12 ms}}}}
   given: {neuron: spike_times, size: 4, params: {file: given.npz, times: times, indices: indices}}
   listed: {neuron: spike_times, size: 2, params: {times: [1 ms, 2 ms, 2 ms], indices: [1, 0, 1]}}

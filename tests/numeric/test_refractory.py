@@ -1,7 +1,8 @@
-"""Refractory periods that a condition ends."""
+"""Refractory periods that a condition ends, and those that differ from neuron to neuron."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import netloom
@@ -50,3 +51,68 @@ def test_what_is_refused() -> None:
     for wrong, code in (("{while: v}", "E0306"), ("{while: v > 3, hold: [v]}", "E0103"), ("{hold: [v]}", "E0103")):
         with pytest.raises(ModelError, match=code):
             model(wrong).simulation()
+
+
+EACH = """language: 1
+name: each
+neurons:
+  cell:
+    params: {t_ref: 2 ms}
+    state: {v: 1, n: 0}
+    update: [n = n + 1]
+    spike: {when: v > 0.5, reset: [v = 1], refractory: REFRACTORY}
+populations: {p: {neuron: cell, size: 6, params: {t_ref: VALUES}}, q: {neuron: cell, size: 2, params: {t_ref: 1 ms}}}
+simulate: {dt: 0.5 ms, duration: 40 ms, seed: 3}
+record: [{spikes: {from: [p, q]}}]
+"""
+
+
+def spikes_of(refractory: str, values: str, target: str, precision: str) -> tuple[list[list[int]], list[float]]:
+    """The steps of the spikes of each neuron of `p`, and the values of its parameter."""
+    text = EACH.replace("REFRACTORY", refractory).replace("VALUES", values)
+    s = netloom.load(f"{text}numerics: {{precision: {precision}}}\n").simulation(target=target)
+    s.run("15 ms")
+    s.run("25 ms")
+    one = 4 if "2 *" in refractory or "+ 1" in refractory else 2
+    assert [round(t / 0.5) for t, i in zip(*s["q"].spikes, strict=True) if i == 0] == list(range(1, 81, one + 1))
+    times, neurons = s["p"].spikes
+    given = np.broadcast_to(np.asarray(s["p"].t_ref, np.float64), 6).tolist()
+    return [[round(float(t) / 0.5) for t in times[neurons == i]] for i in range(6)], given
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("refractory", "values", "steps"),
+    [
+        ("t_ref", "[0 ms, 0.5 ms, 1 ms, 2 ms, 3.5 ms, 60 ms]", [0, 1, 2, 4, 7, 120]),
+        ("{time: 2 * t_ref}", '"self.i * 0.25 ms"', [0, 1, 2, 3, 4, 5]),
+        ("{time: t_ref, round: nearest}", "{uniform: {low: 1 ms, high: 4 ms}}", None),
+        ("{time: t_ref + 1 ms, round: nearest}", "{normal: {mean: 1 ms, std: 2 ms, min: -1 ms}}", None),
+    ],
+)
+def test_each_neuron_has_its_own(
+    refractory: str, values: str, steps: list[int] | None, target: str, precision: str
+) -> None:
+    """A neuron that is always above its threshold spikes whenever its period is over: every r + 1 steps."""
+    found, given = spikes_of(refractory, values, target, precision)
+    if steps is None:
+        steps = [round((x + (1.0 if "+" in refractory else 0.0)) / 0.5) for x in given]
+        assert len(set(steps)) > 2
+    assert found == [list(range(1, 81, r + 1)) for r in steps]
+
+
+@pytest.mark.parametrize(
+    ("refractory", "values", "code"),
+    [
+        ("t_ref", "[0 ms, 0.5 ms, 0.7 ms, 1 ms, 1 ms, 1 ms]", "E0601"),
+        ("t_ref", "[0 ms, -0.5 ms, 1 ms, 1 ms, 1 ms, 1 ms]", "E0106"),
+        ("t_ref", "{uniform: {low: 1 ms, high: 4 ms}}", "E0601"),
+        ("{time: t_ref, round: nearest}", "{uniform: {low: -1 ms, high: 4 ms}}", "E0106"),
+        ("{time: t_ref, round: nearest}", "{normal: {mean: 2 ms, std: 1 ms}}", "E0106"),
+        ("{time: t_ref, round: nearest}", '"2 ms + t / 10"', "E0802"),
+    ],
+)
+def test_periods_that_are_refused(refractory: str, values: str, code: str) -> None:
+    with pytest.raises(ModelError, match=code):
+        netloom.load(EACH.replace("REFRACTORY", refractory).replace("VALUES", values)).simulation()

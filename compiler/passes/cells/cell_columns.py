@@ -40,7 +40,7 @@ def column_values(
                     [
                         Diagnostic(
                             "E0802",
-                            f"a time constant or refractory period of `{cell.name}` differs from neuron to neuron",
+                            f"a time constant of `{cell.name}` differs from neuron to neuron",
                             cell.span,
                             "give one number per population, or write the decay in `dynamics`",
                         )

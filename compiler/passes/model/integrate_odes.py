@@ -47,6 +47,8 @@ from compiler.passes.program.decisions import Decision
 
 COUNTER = "refractory_left"
 """The int state that counts the steps a neuron still has to be refractory."""
+PERIOD = "refractory_steps"
+"""The column of its first value."""
 
 
 def _inline(cell: l1.Cell) -> tuple[l0.Ode, ...]:
@@ -278,7 +280,8 @@ def integrate_odes(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[l1.Cell, Dec
     derived = list(plan.derived)
     step: list[l0.Set] = list(counter_locals(cell, _reads(cell)))
     if cell.refractory is not None:
-        derived.append(l1.DerivedScalar("refractory_steps", Call("int", (Call("round", (cell.refractory / DT,)),))))
+        if not refs(cell.refractory) & set(arrays):
+            derived.append(l1.DerivedScalar(PERIOD, _steps(cell.refractory)))
         step.append(l0.Set("held", Ref(COUNTER) > 0))
     step += [*plan.statements, *_stored(cell, plan.after)]
     integrated = len(step)
@@ -295,7 +298,8 @@ def integrate_odes(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[l1.Cell, Dec
     acted = [l0.Set(name, ZERO) for name, tau in cell.inputs if tau is None]  # the deliveries of the last step have
     spiking: list[l0.Set] = []
     if cell.when is not None:
-        spiking = _spiking(cell, after(cell.when), [replace(x, value=after(x.value)) for x in cell.reset])
+        reset = [replace(x, value=after(x.value)) for x in cell.reset]
+        spiking = _spiking(cell, after(cell.when), reset, arrays)
     tested = {x.target for x in acted} & set().union(*(refs(x.value) for x in spiking))
     step += [*spiking, *acted] if tested else [*acted, *spiking]
     done = replace(
@@ -332,14 +336,20 @@ def _lets_now(cell: l1.Cell) -> list[l0.Set]:
     return [let for let in cell.lets if let.target in used]
 
 
-def _spiking(cell: l1.Cell, when: Expr, reset: Sequence[l0.Set]) -> list[l0.Set]:
-    """The spike test, the reset and the count of the refractory period."""
-    held = cell.refractory is not None
-    out = [l0.Set("spiked", ~Ref("held") & when if held else when)]
+def _steps(time: Expr) -> Expr:
+    """The whole number of steps of a time [ms]."""
+    return Call("int", (Call("round", (time / DT,)),))
+
+
+def _spiking(cell: l1.Cell, when: Expr, reset: Sequence[l0.Set], arrays: tuple[str, ...]) -> list[l0.Set]:
+    """The spike test, the reset and the count of the refractory period, which may differ from neuron to neuron."""
+    period = cell.refractory
+    out = [l0.Set("spiked", when if period is None else ~Ref("held") & when)]
     out += [replace(x, value=Cond(Ref("spiked"), x.value, Ref(x.target))) for x in reset]
-    if held:
+    if period is not None:
+        steps = _steps(period) if refs(period) & set(arrays) else Ref(PERIOD)
         less = Cond(Ref("held"), Ref(COUNTER) - 1, Num(0))
-        out.append(l0.Set(COUNTER, Cond(Ref("spiked"), Ref("refractory_steps"), less)))
+        out.append(l0.Set(COUNTER, Cond(Ref("spiked"), steps, less)))
     return out
 
 

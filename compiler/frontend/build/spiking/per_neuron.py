@@ -1,26 +1,33 @@
 """Values by index and place: expressions over `self.i` and the others, worked out for each neuron.
 
 Assumes: the size and the shape of the population are known.
-Guarantees: a list with one value per neuron, or one number where all are equal by definition (`self.n`).
+Guarantees: a list with one value per neuron, or one number where all are equal by definition (`self.n`). Times that
+differ from neuron to neuron are whole numbers of steps, or are rounded where that is asked for, and never negative.
 Does not: know equations, which read hidden parameters (frontend/build/shared/self_names.py).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import compiler.ir.level0.model as l0
+from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, refs
 from compiler.expr.interp import ExprError, evaluate
+from compiler.expr.intervals import interval
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
+from compiler.files.array_files import read_array
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.self_names import HIDDEN, INSTANCE, PARAMS, SELF, place_values
-from compiler.frontend.build.shared.values import Context, Names
+from compiler.frontend.build.shared.values import Context, Names, Step, steps_of
 from compiler.frontend.yaml.tree import Node, Scalar
 
 
@@ -76,3 +83,69 @@ def worked_out(
         c.sink.error("E0308", f"{what} is {values[bad]} for neuron {bad}", at)
         return None
     return l0.Listed(tuple(values.tolist()), at)
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """How times become steps, and where they are given."""
+
+    step: Step
+    nearest: bool
+    at: Span
+    related: tuple[Related, ...]
+
+
+def check_each(e: Expr, params: Mapping[str, l0.Value], to: Rounded, what: str, c: Context) -> None:
+    """E0601 and E0106 where a time that follows from values per neuron is not a whole number of steps for each."""
+    read = refs(e)
+    env: dict[str, Any] = dict(c.names.numbers)
+    for name in sorted(read & params.keys()):
+        value = params[name]
+        if isinstance(value, l0.Const):
+            env[name] = value.value
+        elif isinstance(value, l0.Listed):
+            env[name] = np.array(value.values)
+        elif isinstance(value, l0.FromFile):
+            try:
+                env[name] = np.asarray(read_array(Path(value.path), value.array), np.float64).ravel() * value.scale
+            except (OSError, ValueError, TypeError) as error:
+                c.sink.error("E0703", f"the array cannot be read: {error}", value.span)
+                return
+    drawn = {n: v for n in read if isinstance(v := params.get(n), l0.Distribution)}
+    if drawn:
+        _check_drawn(e, drawn, env, to, what, c)
+        return
+    try:
+        times = np.unique(evaluate(e, env))
+    except ExprError as error:
+        c.sink.error("E0308", f"{what} has no value: {error.message}", to.at, None, to.related)
+        return
+    for time in times.tolist():  # one error is reported, not one per neuron
+        found = steps_of(time, to.at, c.sink, f"each value of {what}", to.step, nearest=to.nearest, related=to.related)
+        if found is None:
+            return
+
+
+def _check_drawn(
+    e: Expr, drawn: Mapping[str, l0.Distribution], env: Mapping[str, Any], to: Rounded, what: str, c: Context
+) -> None:
+    if not to.nearest:
+        help = "write `refractory: {time: ..., round: nearest}` in the neuron"
+        c.sink.error("E0601", f"{what} is drawn for each neuron, which gives no whole steps", to.at, help, to.related)
+        return
+    known = {n: (float(np.min(v)), float(np.max(v))) for n, v in env.items() if refs(e) & {n}}
+    low, _ = interval(e, {**known, **{n: _reach(v) for n, v in drawn.items()}})
+    if not low >= 0:
+        message = f"{what} must not be negative" + (f"; it can be {low:g} ms" if math.isfinite(low) else "")
+        unbounded = None if math.isfinite(low) else "give the shortest one: `min: 1 ms`"
+        c.sink.error("E0106", message, to.at, unbounded, to.related)
+
+
+def _reach(value: l0.Distribution) -> tuple[float, float]:
+    """An interval that holds all draws."""
+    args = dict(value.args)
+    if value.kind in ("uniform", "permutation"):
+        return args["low"], args["high"]
+    signed = value.kind == "normal" and not args.get("keep_sign")
+    least = 0.0 if value.kind == "lognormal" or (args["mean"] >= 0 and not signed) else -math.inf
+    return args.get("min", least), args.get("max", math.inf)

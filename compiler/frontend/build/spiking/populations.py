@@ -35,7 +35,7 @@ from compiler.frontend.build.shared.values import Context, Names, Step, listed, 
 from compiler.frontend.build.spiking.drives import reads_time, source_of
 from compiler.frontend.build.spiking.given_spikes import Repeated, check_spike_times, in_ms
 from compiler.frontend.build.spiking.neurons import BuiltNeuron, build_neuron
-from compiler.frontend.build.spiking.per_neuron import placed_value, reads_place, worked_out
+from compiler.frontend.build.spiking.per_neuron import Rounded, check_each, placed_value, reads_place, worked_out
 from compiler.frontend.build.spiking.pools import count_pools
 from compiler.frontend.language.spiking.populations import POPULATIONS_MAP
 from compiler.frontend.yaml import tree
@@ -396,7 +396,13 @@ def _check_times(
             n for n in sorted(used) if isinstance(params.get(n), l0.Distribution | l0.Listed | l0.FromFile | l0.Driven)
         ]
         blame, related = _blame(used, given, neuron, place)
+        moving = [n for n in several if isinstance(params[n], l0.Driven)]
+        if several and not moving and not what.startswith("`decay`"):
+            if out.step is not None:
+                check_each(expr, params, Rounded(out.step, neuron.nearest, blame, related), what, out.c)
+            continue
         if several:
+            several = moving or several
             why = "changes in time" if isinstance(params[several[0]], l0.Driven) else "differs from neuron to neuron"
             message = f"{what} of `{name}` follows from `{several[0]}`, which {why}"
             out.c.sink.error("E0802", message, blame, "give one number per population", related)

@@ -113,7 +113,8 @@ _REFRACTORY: Kind = OneOf(
                 Field(
                     "time",
                     TIME,
-                    "How long the period lasts; a whole number of steps.",
+                    "How long the period lasts, a whole number of steps. A parameter in it may differ from neuron to "
+                    "neuron; where it is drawn, with `round: nearest`.",
                     example="time: 2 ms",
                 ),
                 Field(
