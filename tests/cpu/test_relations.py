@@ -427,7 +427,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", list(REFUSED))
 def test_refused(case: str) -> None:
     """The verifier of level 0 holds what the frontend tells users (E0611)."""
-    with pytest.raises(InternalError, match="the storage is|cannot be drawn again|one bit cannot hold"):
+    with pytest.raises(InternalError, match=r"the storage is|cannot be drawn again|one bit cannot hold"):
         lowered(REFUSED[case]())
 
 
