@@ -290,7 +290,6 @@ LIBRARY = {  # further keys of a projection with `synapse`
     "stochastic_release": "deliver: {into: g}, params: {w: 1 nS, p: 0.4}",
     "tsodyks_markram": "deliver: {into: g}, params: {w: {lognormal: {mean: 4 nS, std: 1 nS}}, U: 0.3}",
 }
-HELD_BY_SOURCE = {n for n in LIBRARY if n.startswith("stdp")}  # `pre:` blocks, which exclude per-synapse delays
 WAYS = (
     "connect: {all_to_all: {}}, delay: 1 ms",
     "connect: {fixed_probability: {p: 0.4}}, delay: 1.5 ms",
@@ -304,8 +303,7 @@ def coupled(projections: str, synapses: str = "", phases: str = "", more: str = 
 
 def of_library(name: str) -> str:
     ways = list(WAYS)
-    if name not in HELD_BY_SOURCE:
-        ways.append("connect: {fixed_indegree: {number: 3}}, delay: {uniform: {low: 0 ms, high: 4 ms, round: nearest}}")
+    ways.append("connect: {fixed_indegree: {number: 3}}, delay: {uniform: {low: 0 ms, high: 4 ms, round: nearest}}")
     if name.startswith("stdp"):
         ways[0] += ", back_delay: 1 ms"
     lines = [
@@ -374,6 +372,16 @@ synapses:
     events:
       high: {of: pre, when: delayed(pre.v) > -56 mV and trial.step > 2, do: [seen = delayed(pre.g) * (1 mV) / (1 nS)]}
     on: {trial.minus: [s = s + sum_post(difference) / (100 mV), n = 0]}
+  traced_late:
+    params: {tau: 8 ms}
+    state: {w: 1 nS, seen: 0, n: 0}
+    pre: {state: {x: 0.5}, dynamics: {dx/dt: -x / tau}, on_spike: [x = x + 1]}
+    post: {state: {y: 0}, dynamics: {dy/dt: -y / tau}, on_spike: [y = y + 1]}
+    dynamics: {dseen/dt: (pre.x - seen) / (9 ms)}
+    on_pre: [deliver(w), w = w - 0.01 * (post.y + pre.x) * (1 nS)]
+    on_post: [w = w + 0.01 * pre.x * (1 nS), seen = delayed(pre.v) / (1 mV)]
+    events: {high: {of: post, when: post.v > -56 mV, do: [n = pre.x + post.y]}}
+    on: {trial.minus: [n = n + max_post(pre.x)]}
   graded_late: {params: {g: 0.1 nS}, update: ["deliver(g * (delayed(pre.v) - post.v), post.i)"]}
   of_each: {params: {g: 0.1 nS}, state: {v: 0 mV}, on_pre: [v = delayed(pre.v), "deliver(g * v, post.i)"]}
 """
@@ -389,6 +397,10 @@ LATE_READS_USED = """\
          delay: {uniform: {low: 0 ms, high: 45 ms, round: nearest}}}
   each_too: {from: a, to: a, connect: {fixed_indegree: {number: 3}}, synapse: of_each,
              delay: {uniform: {low: 0 ms, high: 6 ms, round: nearest}}}
+  traced: {from: a, to: b, connect: {fixed_probability: {p: 0.5}}, synapse: traced_late, deliver: {into: g},
+           delay: {uniform: {low: 0 ms, high: 6 ms, round: nearest}}, back_delay: 1 ms}
+  traced_too: {from: b, to: a, connect: {all_to_all: {}}, synapse: traced_late, deliver: {into: g},
+               delay: {normal: {mean: 9 ms, std: 3 ms, round: nearest}}}
   one: {from: a, to: a, connect: {one_to_one: {}}, synapse: of_each,
         delay: {uniform: {low: 0 ms, high: 6 ms, round: nearest}}}
 """
@@ -396,7 +408,7 @@ EVENTFUL = """\
 synapses:
   eventful:
     state: {s: 0, at: 0 ms}
-    on_pre: [at = pre.last_up]
+    on_pre: [at = pre.last_up, deliver(0.02 nS)]
     events:
       up: {of: pre, when: pre.v > -57 mV and t - pre.last_up > 3 ms, do: [s = s + 1, "deliver(0.1 * (1 + s) * (1 nS))"],
            delayed: true}

@@ -6,7 +6,7 @@ Guarantees: every breach is named.
                a dot only what both ends have; statements assign to states and locals; conditions of events read one
                end; event-driven equations are linear in their own state with constant coefficients
   uses         every param and state has one value at each member; deliveries go into inputs; delays are whole and
-               >= 0, and one per member where variables are held per source neuron
+               >= 0, and one per member where times are held per source neuron
 Does not: repeat what the frontend tells users; a breach found here is a fault of the compiler.
 """
 
@@ -179,7 +179,7 @@ def use_violations(
     if (p.into != "") != any(x.into is None for x in sends(s)):
         yield f"the input is `{p.into}`, which does not fit what the synapse {s.name} delivers"
     read = set[str]().union(*(refs(v) for v in s.values))
-    held = s.pre is not None or any(f"pre.{n}" in read for n in _late_times(s))
+    held = any(f"pre.{n}" in read for n in _late_times(s))
     tested = any(name.startswith("pre.") for e in s.events for name in read_delayed(e.when))
     params, states = [x.name for x in s.params], [x.name for x in s.state]
     seen: set[tuple[int, int]] = set()
@@ -196,7 +196,7 @@ def use_violations(
         if member.back_delay < 0:
             yield f"{where} has a back delay of {member.back_delay} steps"
         if held and member.delays is not None:
-            yield f"{where} has a delay per synapse, but variables per source neuron"
+            yield f"{where} has a delay per synapse, but times per source neuron"
         if tested and member.delays is not None:
             yield f"{where} has a delay per synapse, but a condition that reads with the delay"
         source, target = populations.get(member.source), populations.get(member.target)

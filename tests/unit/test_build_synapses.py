@@ -588,14 +588,9 @@ TRACED = (
         ),
         (TRACED, ", delay: 0.25 ms", "E0601 `delay` is 0.25 ms, which is not a whole number of steps of 0.1 ms"),
         (
-            TRACED,
-            ", delay: {uniform: {low: 1 ms, high: 2 ms, round: nearest}}",
-            "E0802 `delay` differs from synapse to synapse, but `syn` holds variables once per source neuron",
-        ),
-        (
             "{on_pre: [deliver(pre.last_spike / (1 ms))]}",
             ", delay: {uniform: {low: 1 ms, high: 2 ms, round: nearest}}",
-            "E0802 `delay` differs from synapse to synapse, but `syn` holds variables once per source neuron",
+            "E0802 `delay` differs from synapse to synapse, but `pre.last_spike` is held once per source neuron",
         ),
         (
             TRACED,

@@ -5,22 +5,24 @@ come later.
 Guarantees: `<population>.<variable>.past` [slots][n], one slot more than the longest delay of a projection that reads
 it. Slot k mod slots has the value after the neurons' own part of step k (resets and events of phases included,
 deliveries of the step not); slots of steps up to 0 have the initial value. One kernel initialises all ring buffers, one
-writes them.
+writes them. `past_row` does it for other arrays, too.
 Does not: read them (synapse_rows).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.core.source import Span
 from compiler.expr.ast import Ref
 from compiler.ir.level2.delayed import read_delayed
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, N, array_name
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.build_program import ProgramBuilder, Row
 
 SLOTS = l2.ScalarFormal("ring_slots", DType.I64)
 
@@ -51,35 +53,47 @@ def _wanted(model: l0.Model) -> dict[tuple[str, str], int]:
 
 def keep_past(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
     """The ring buffers, their initial contents, and the write of each step."""
-    real = builder.precision
-    now = l2.ArrayFormal("x", real, l2.Mode.READ, l2.ELEMENT)
-    value = l2.Assign("past", Ref("x"))
-    slot = l2.Assign("slot", Ref("step") % Ref("ring_slots"))
-
-    def formals(index: str) -> tuple[l2.Formal, ...]:
-        access = l2.Strided((l2.Axis(((index, 1),), stride="n"), l2.Axis((("i", 1),))))
-        return now, l2.ArrayFormal("past", real, l2.Mode.WRITE, access), N, SLOTS
-
-    parts = (
-        ("init", "past at the start", formals("s"), l2.Nest((l2.Dim("s", "ring_slots"), *FLAT), (value,))),
-        ("step", "past", formals("slot"), l2.Nest(FLAT, (slot, value))),
-    )
     wanted = _wanted(model)
-    for phase, what, signature, nest in parts:
+    for phase in ("init", "step"):
         for (population, variable), slots in wanted.items():
             instance = instances[population]
-            name = past_name(population, variable)
-            builder.array(l2.Array(name, real, (slots, instance.size), Role.STATE, span=instance.span))
-            key = ("past", phase)
-            row = builder.row(
-                key,
-                f"{population}: {what} ({variable})",
-                l2.Kind.MAP,
-                signature,
-                nest,
-                {"x": array_name(population, variable), "past": name},
-                {"n": instance.size, "ring_slots": slots},
-                name,
-                instance.span,
-            )
-            row.launch(phase)
+            past = Past(array_name(population, variable), past_name(population, variable), instance.size, slots)
+            past_row(builder, past, phase, population, f"({variable})", instance.span).launch(phase)
+
+
+@dataclass(frozen=True)
+class Past:
+    """The ring buffer `ring` [slots][n] of past values of `array` [n]."""
+
+    array: str
+    ring: str
+    n: int
+    slots: int
+
+
+def past_row(builder: ProgramBuilder, past: Past, phase: str, owner: str, what: str, span: Span, when: str = "") -> Row:
+    """A row that fills all slots of a ring buffer ("init"), or that of this step ("step"), and makes the array. Rows
+    that run together have the same `when`."""
+    real = builder.precision
+    value, slot = l2.Assign("past", Ref("x")), l2.Assign("slot", Ref("step") % Ref("ring_slots"))
+    index, title = ("s", "past at the start") if phase == "init" else ("slot", "past")
+    access = l2.Strided((l2.Axis(((index, 1),), stride="n"), l2.Axis((("i", 1),))))
+    formals: tuple[l2.Formal, ...] = (
+        l2.ArrayFormal("x", real, l2.Mode.READ, l2.ELEMENT),
+        l2.ArrayFormal("past", real, l2.Mode.WRITE, access),
+        N,
+        SLOTS,
+    )
+    nest = l2.Nest((l2.Dim("s", "ring_slots"), *FLAT), (value,)) if phase == "init" else l2.Nest(FLAT, (slot, value))
+    builder.array(l2.Array(past.ring, real, (past.slots, past.n), Role.STATE, span=span))
+    return builder.row(
+        ("past", phase, when),
+        f"{owner}: {title} {what}",
+        l2.Kind.MAP,
+        formals,
+        nest,
+        {"x": past.array, "past": past.ring},
+        {"n": past.n, "ring_slots": past.slots},
+        past.ring,
+        span,
+    )

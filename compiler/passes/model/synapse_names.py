@@ -33,6 +33,7 @@ TAKEN: Final = (
     | {"pre", "post", "syn", "event", "index", "words", "connect_key", "table", "autapses", "same", "number", "dt", "t"}
     | {"elapsed", "updated", "due", "age", "ring_slots_pre", "copies", "exists"}
     | {f"past_{x}{end}" for x in ("delay_", "slots_") for end in ("pre", "post")}
+    | {"trace_slots_pre", "trace_slots_post"}
     | {"past_slot", "past_slots", "past_shift"}
 )
 """Formals, locals and integers of the kernels of synapses."""

@@ -2,7 +2,7 @@
 
 Assumes: lower_cells has made the populations' arrays and event rings, with slots for delays and back delays; the
 frontend has rejected impossible models (statements at spikes of neurons that never spike, traces that read per-synapse
-values, `pre:` variables beside per-synapse delays).
+values, times of spikes beside per-synapse delays).
 Guarantees: the order of SynapseDef: traces and synapses advance by a step, then on_pre, `pre: on_spike`, on_post,
 `post: on_spike`, events, their times. A trace is a map over the neurons of its end, its jump a kernel over the events
 alone; event-driven states cost nothing between events. Per-synapse delays are exact: one launch per possible delay runs
@@ -351,7 +351,8 @@ def _after_spike(s: Synapses, end: str, updated_at: str | None) -> None:
     if key not in s.cache:
         s.cache[key] = SynapseKernel(f"{end} spike", statements_of(_if(arriving(s), sets), "syn"))
     where = stage.PRE_SPIKE if end == "pre" else stage.POST_SPIKE
-    at_neurons(s, where, s.cache[key], end, spikes_of(s.instance(end), _delay(s, end)))
+    apart = end == "pre" and s.member.delays is not None  # the block follows its neuron, and synapses see its past
+    at_neurons(s, where, s.cache[key], end, spikes_of(s.instance(end), 0 if apart else _delay(s, end)))
 
 
 def _times(s: Synapses, end: str, event: str) -> list[l0.Set]:
@@ -376,4 +377,4 @@ def _check(s: Synapses) -> None:
 
     for end, actions in (("pre", d.on_pre), ("post", d.on_post)):
         assert s.instance(end).slots > 0 or not (actions or at_spikes(end)), f"{s.name}: `{end}` never spikes"
-    assert s.member.delays is None or not (at_spikes("pre") or d.pre is not None), f"{s.name}: delays and `pre:`"
+    assert s.member.delays is None or not s.flat.times("pre"), f"{s.name}: delays and times of spikes"

@@ -2,7 +2,8 @@
 
 Assumes: arrays of neurons, relations and synapses exist (lower_cells, relations, synapse_values).
 Guarantees: a name of the statements is bound to an array at an end or at the synapse, or to a column, depending on its
-value in this member; members whose names are bound alike share their text. Deliveries use the same arrays as those of
+value in this member; members whose names are bound alike share their text. Variables of `pre:` reach each synapse with
+its own delay. Deliveries use the same arrays as those of
 static synapses.
 Does not: schedule statements (lower_synapses).
 """
@@ -24,8 +25,18 @@ from compiler.expr.interp import evaluate
 from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots, room_of
+from compiler.passes.cells.state_history import Past, past_row
 from compiler.passes.model.synapse_names import Flat
-from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
+from compiler.passes.projections.synapse_schedule import (
+    ENDS_PAST,
+    EVERY_STEP,
+    PRE_PAST,
+    START,
+    START_TRANSPOSED,
+    Due,
+    Stages,
+    seen_before,
+)
 from compiler.passes.projections.synapse_text import Sending, SynapseKernel, apart
 from compiler.passes.relations.relations import LoweredRelation, relation_of
 from compiler.passes.relations.stored_rows import Link
@@ -39,12 +50,13 @@ SLOTS = 2  # of the lists of a condition without delay: that of this step, and o
 class BoundArray:
     """The array of a flat name: an element per neuron of an end ("pre", "post"), per synapse ("syn"), or one ("one").
     `slots`: it is a ring buffer of that many (state_history), and the element is that of the step in which an event
-    that arrives now was emitted."""
+    that arrives now was emitted; `kind`: of ring buffers with as many slots, which share their columns."""
 
     array: str
     dtype: DType
     end: str
     slots: int = 0
+    kind: str = "past"
 
 
 @dataclass(frozen=True)
@@ -52,7 +64,7 @@ class Synapses(Link):
     """One projection of a family while its statements are lowered. `number`: of the synapse model and its target input;
     where instances of the network share synapses, this is number `copy` of `copies` (the first does the work that is
     done once); `numbers`, `arrays`: the values of its flat names; `cache`: of the whole pass; `parts`: the parts of a
-    stage that are in use."""
+    stage that are in use; `rings`: by name, ring buffers of variables of `pre:` and `post:` (`_late`)."""
 
     stages: Stages
     deliveries: Deliveries
@@ -64,6 +76,7 @@ class Synapses(Link):
     numbers: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, BoundArray] = field(default_factory=dict)
     parts: dict[str, int] = field(default_factory=dict)
+    rings: dict[str, BoundArray] = field(default_factory=dict)
 
     @cached_property
     def name(self) -> str:
@@ -152,17 +165,19 @@ def _signature(
     bound: Mapping[str, str],
     access: Mapping[str, l2.Access],
     columns: Mapping[str, l2.ColumnValue] = MappingProxyType({}),
+    stage: str | None = None,
 ) -> _Signature:
     """The formals of the names in the statements, after `formals` that are bound to arrays and have columns already.
-    `access`: how an element of each end is reached."""
+    `access`: how an element of each end is reached; `stage`: of statements at synapses."""
     out = _Signature(list(formals), dict(bound), dict(columns))
     read, written, real = text.read, text.written, s.builder.precision
     assert not columns.keys() & (read | written), f"{s.name}: {text.what} and its relation have one name for two things"
     for sending in text.sends:
         _add_sending(s, sending, out)
     called = dict(text.renamed)
-    past = {held.end for name, held in s.arrays.items() if held.slots and called.get(name, name) in read}
-    for name, held in s.arrays.items():
+    arrays = s.arrays if stage is None else _late(s, {n for n in s.arrays if called.get(n, n) in read}, stage)
+    past = {held.end for name, held in arrays.items() if held.slots and called.get(name, name) in read}
+    for name, held in arrays.items():
         formal = called.get(name, name)
         if formal in read or formal in written or (name == "delays" and "pre" in past):
             mode = l2.Mode.UPDATE if formal in written else l2.Mode.READ
@@ -180,6 +195,29 @@ def _signature(
     return out
 
 
+def _late(s: Synapses, read: set[str], stage: str) -> dict[str, BoundArray]:
+    """The arrays of names at synapses. Where delays differ from synapse to synapse, a variable of `pre:` is what it was
+    with the spikes that have arrived here, which is in a ring buffer: of values before the spikes of a step, or after
+    them."""
+    arrays = dict(s.arrays)
+    block = s.flat.definition.pre
+    if s.member.delays is None or block is None:
+        return arrays
+    for name in sorted({x.name for x in block.state} & read):
+        assert stage not in (START, START_TRANSPOSED), f"{s.name}: `{name}` has no value yet"
+        held, before = arrays[name], seen_before(stage, "pre")
+        ring = f"{held.array}.{'before' if before else 'after'}"
+        if ring not in s.rings:
+            past = Past(held.array, ring, s.pre.size, s.member.delay + 1)
+            where, span = ENDS_PAST if before else PRE_PAST, s.flat.definition.span
+            for phase in ("init", "step"):
+                row = past_row(s.builder, past, phase, s.name, f"({s.flat.externals[name].variable})", span, where)
+                row.launch(phase) if phase == "init" else s.stages.add(where, row)
+            s.rings[ring] = BoundArray(ring, held.dtype, held.end, past.slots, "trace")
+        arrays[name] = s.rings[ring]
+    return arrays
+
+
 def _past(s: Synapses, held: BoundArray, access: l2.Access, out: _Signature) -> l2.Access:
     """The access to an element of a ring buffer of past state, and its columns. One element per neuron of a map is that
     of the local `past_slot` (at_all_neurons)."""
@@ -188,7 +226,7 @@ def _past(s: Synapses, held: BoundArray, access: l2.Access, out: _Signature) -> 
         out.column("past_slots", held.slots)
         out.column("past_shift", held.slots - late)
         return PAST
-    delay, slots = f"past_delay_{held.end}", f"past_slots_{held.end}"
+    delay, slots = f"past_delay_{held.end}", f"{held.kind}_slots_{held.end}"
     if held.end == "pre" and s.member.delays is not None:
         delay = "delays"
     else:
@@ -268,7 +306,7 @@ def at_synapses(
     bound = dict(found.arrays)
     if happening is not None:
         bound |= {"spikes": happening.spikes, "spike_count": happening.count}
-    signature = _signature(s, text, formals, bound, access, found.columns)
+    signature = _signature(s, text, formals, bound, access, found.columns, stage)
     if happening is None:
         signature.column(size, s.instance(by).size)
         events: l2.Events | l2.Every = l2.Every(size)

@@ -14,12 +14,15 @@ from typing import Final
 from compiler.passes.program.build_program import Row
 
 ENDS: Final = "pre and post, every step"
+ENDS_PAST: Final = "pre and post, kept before spikes"
 UPDATE: Final = "synapses, every step"
 STATIC: Final = "static synapses"
 ON_PRE: Final = "on_pre"
 PRE_SPIKE: Final = "pre: on_spike"
+PRE_PAST: Final = "pre, kept after spikes"
 ON_POST: Final = "on_post"
 POST_SPIKE: Final = "post: on_spike"
+POST_PAST: Final = "post, kept after spikes"
 CONDITIONS: Final = "conditions of events"
 EVENTS: Final = "events"
 EVENT_TIMES: Final = "times of events"
@@ -29,8 +32,13 @@ START_TRANSPOSED: Final = "from the first transpose on, at the start of a trial"
 END: Final = "events of phases, later"
 END_TRANSPOSED: Final = "from the first transpose on, later"
 
-_AT_SPIKES: Final = (ON_PRE, PRE_SPIKE, ON_POST, POST_SPIKE, CONDITIONS, EVENTS, EVENT_TIMES)
-ORDER: Final = (START, START_TRANSPOSED, ENDS, UPDATE, STATIC, *_AT_SPIKES, END, END_TRANSPOSED)
+_AT_SPIKES: Final = (ON_PRE, PRE_SPIKE, PRE_PAST, ON_POST, POST_SPIKE, POST_PAST, CONDITIONS, EVENTS, EVENT_TIMES)
+ORDER: Final = (START, START_TRANSPOSED, ENDS, ENDS_PAST, UPDATE, STATIC, *_AT_SPIKES, END, END_TRANSPOSED)
+
+
+def seen_before(stage: str, end: str) -> bool:
+    """Whether statements of a stage see variables of `pre:` (`post:`) without what the spikes of this step change."""
+    return stage in (UPDATE, ON_PRE) or (stage == ON_POST and end == "post")
 
 
 Due = tuple[int, int]

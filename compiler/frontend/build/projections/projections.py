@@ -52,6 +52,7 @@ from compiler.frontend.build.synapses.fits import (
     check_reads,
     check_rewired,
     check_spikes,
+    check_starts,
 )
 from compiler.frontend.build.synapses.moving import moving_params, with_moving
 from compiler.frontend.build.synapses.statements import Ends
@@ -342,6 +343,7 @@ def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member]
     if definition is not None:
         check_delays(d.block, definition, members, d.family)
         check_clear(d.block, definition, c)
+        check_starts(definition, members, c, d.user)
         check_reads(definition, text_of(d.into), members, d.user, c)
         check_rewired(definition, connection.rule, connection.storage, connection.span, c)
     storage = settings.get("storage") if (settings := mapping(rule)) is not None else None

@@ -159,11 +159,16 @@ def delayed_events(s: l0.SynapseDef, end: str) -> tuple[l0.SynapseEvent, ...]:
     return tuple(e for e in s.events if e.end == end and e.delayed)
 
 
-def held_per_neuron(s: l0.SynapseDef, end: str) -> bool:
-    """Whether the synapse has per-neuron variables of that end that depend on the arrival of its spikes and events."""
-    block = s.pre if end == "pre" else s.post
+def late_times(s: l0.SynapseDef, end: str) -> list[str]:
+    """The times of spikes and events of that end that are read, and depend on when these arrive."""
     late = (l0.SPIKE, *(e.name for e in delayed_events(s, end)))
-    return block is not None or any(f"{end}.{n}" in reads(s) for e in late for n in l0.times_of(e))
+    return sorted(name for e in late for n in l0.times_of(e) if (name := f"{end}.{n}") in reads(s))
+
+
+def read_through(s: l0.SynapseDef, values: Iterable[Expr]) -> set[str]:
+    """Every name that expressions read, named expressions included."""
+    pairs = pairs_of(s.lets)
+    return set[str]().union(*(reads_through(e, pairs) for e in values))
 
 
 def without_a_dot(e: Expr) -> set[str]:

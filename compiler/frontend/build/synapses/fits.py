@@ -1,8 +1,8 @@
 """Compatibility of a projection, its synapse and its neurons.
 
 Assumes: the definition and the populations have been built.
-Guarantees: `deliver` provides exactly what the synapse leaves open; neurons whose spikes are used do spike; delays
-have an effect, and are uniform per projection where variables are stored per neuron; no input is read while it is
+Guarantees: `deliver` provides exactly what the synapse leaves open; neurons whose spikes are used do spike; delays have
+an effect, and are uniform per projection where times or conditions are those of a neuron; no input is read while it is
 accumulated. Each violation is an error at its span.
 Does not: check expressions or values.
 """
@@ -14,14 +14,17 @@ from collections.abc import Iterator
 import compiler.ir.level0.model as l0
 from compiler.connect import RULES, ConnectRule, Form
 from compiler.core.diagnostics import Related
+from compiler.core.errors import Sink
 from compiler.core.source import Span
+from compiler.expr.ast import refs
 from compiler.expr.inline import reads_through
 from compiler.frontend.build.shared.values import Context, mapping
 from compiler.frontend.build.spiking.family import Family
 from compiler.frontend.build.synapses.checks import (
     delayed_events,
-    held_per_neuron,
+    late_times,
     pairs_of,
+    read_through,
     reads_delayed,
     takes_spikes,
 )
@@ -100,23 +103,47 @@ def check_delays(block: tree.Mapping, s: l0.SynapseDef, members: list[l0.Member]
         if any(e.end == "pre" for e in s.events):
             help += "; an event whose statements run after the delay has `delayed: true`"
         sink.error("E0802", message, delay.key.span, help, (Related("the synapse is declared here", s.span),))
-    elif delay is not None and held_per_neuron(s, "pre") and any(m.delays is not None for m in members):
-        message = f"`delay` differs from synapse to synapse, but `{s.name}` holds variables once per source neuron"
-        place = s.span if s.pre is None else s.pre.span
-        related = (Related("they are declared here" if s.pre is not None else "the synapse is declared here", place),)
-        help = "a spike reaches all synapses of its neuron at one time then: give one delay per projection"
-        sink.error("E0802", message, delay.value.span, help, related)
-    late = [e for e in s.events if e.end == "pre" and read_delayed(e.when)]
-    if delay is not None and late and any(m.delays is not None for m in members):
-        message = f"`delay` differs from synapse to synapse, but the condition of `{late[0].name}` is tested once per "
-        message += "source neuron"
-        related = (Related("it is declared here", late[0].span),)
-        help = "give one delay per projection, or move the test into `do`"
-        sink.error("E0802", message, delay.value.span, help, related)
+    if delay is not None and any(m.delays is not None for m in members):
+        _check_apart(delay.value.span, block, s, sink)
     if back is not None and not used["post"] and any(m.back_delay for m in members):
         message = f"`back_delay` has no effect: nothing in the synapse `{s.name}` waits for spikes of the target"
         related = (Related("the synapse is declared here", s.span),)
         sink.error("E0108", message, back.key.span, "leave it out, or write `on_post`", related)
+
+
+def _check_apart(at: Span, block: tree.Mapping, s: l0.SynapseDef, sink: Sink) -> None:
+    """E0802 for what is one value per source neuron, and cannot be where each synapse has its own delay, `at`."""
+    traces = set[str]() if s.pre is None else {f"pre.{x.name}" for x in s.pre.state}
+    for name in late_times(s, "pre"):
+        message = f"`delay` differs from synapse to synapse, but `{name}` is held once per source neuron"
+        help = "give one delay per projection, or hold it as a state: `on_pre: [last = t]`"
+        sink.error("E0802", message, at, help, (Related("the synapse is declared here", s.span),))
+        return
+    for event in (e for e in s.events if e.end == "pre" and (read_delayed(e.when) or refs(e.when) & traces)):
+        message = f"`delay` differs from synapse to synapse, but the condition of `{event.name}` is tested once per "
+        message += "source neuron"
+        help = "give one delay per projection, or move the test into `do`"
+        sink.error("E0802", message, at, help, (Related("it is declared here", event.span),))
+        return
+    clear = block.entry("clear")
+    if clear is not None and traces:
+        message = f"`clear` forgets spikes of each synapse, but `{min(traces)}` is held once per source neuron"
+        help = "give one delay per projection, or leave `clear` out"
+        sink.error("E0802", message, clear.key.span, help, (Related("the delays differ here", at),))
+
+
+def check_starts(s: l0.SynapseDef, members: list[l0.Member], c: Context, user: Related) -> None:
+    """E0802 where a trial starts with variables of `pre:`, which reach each synapse with its own delay."""
+    if s.pre is None or not any(m.delays is not None for m in members):
+        return
+    first = {(p.name, event) for p in c.phases for event, at in p.events if at == 0}
+    for handler in (h for h in s.on if (h.phase, h.event) in first):
+        found = sorted(read_through(s, l0.values_of(handler.actions)) & {f"pre.{x.name}" for x in s.pre.state})
+        if found:
+            message = f"`{found[0]}` reaches each synapse with its own delay, and cannot be read when a trial starts"
+            help = "read it at the end of the trial, or give one delay per projection"
+            c.sink.error("E0802", message, handler.span, help, (user,))
+            return
 
 
 def _unprompted(s: l0.SynapseDef) -> Iterator[tuple[l0.Action, ...]]:
