@@ -379,8 +379,10 @@ synapses:
     post: {state: {y: 0}, dynamics: {dy/dt: -y / tau}, on_spike: [y = y + 1]}
     dynamics: {dseen/dt: (pre.x - seen) / (9 ms)}
     on_pre: [deliver(w), w = w - 0.01 * (post.y + pre.x) * (1 nS)]
-    on_post: [w = w + 0.01 * pre.x * (1 nS), seen = delayed(pre.v) / (1 mV)]
-    events: {high: {of: post, when: post.v > -56 mV, do: [n = pre.x + post.y]}}
+    on_post: [w = w + 0.01 * pre.x * (1 nS), seen = (delayed(pre.v) - delayed(post.v)) / (1 mV)]
+    events:
+      high: {of: post, when: post.v > -56 mV, do: [n = pre.x + post.y]}
+      low: {of: post, when: post.v < -58 mV, do: [n = n + post.y], delayed: true}
     on: {trial.minus: [n = n + max_post(pre.x)]}
   graded_late: {params: {g: 0.1 nS}, update: ["deliver(g * (delayed(pre.v) - post.v), post.i)"]}
   of_each: {params: {g: 0.1 nS}, state: {v: 0 mV}, on_pre: [v = delayed(pre.v), "deliver(g * v, post.i)"]}
@@ -399,6 +401,10 @@ LATE_READS_USED = """\
              delay: {uniform: {low: 0 ms, high: 6 ms, round: nearest}}}
   traced: {from: a, to: b, connect: {fixed_probability: {p: 0.5}}, synapse: traced_late, deliver: {into: g},
            delay: {uniform: {low: 0 ms, high: 6 ms, round: nearest}}, back_delay: 1 ms}
+  traced_back: {from: b, to: a, connect: {fixed_probability: {p: 0.5}}, synapse: traced_late, deliver: {into: g},
+                delay: 1 ms, back_delay: {uniform: {low: 0 ms, high: 6 ms, round: nearest}}}
+  traced_both: {from: a, to: a, connect: {all_to_all: {}}, synapse: traced_late, deliver: {into: g},
+                delay: {value: 0.5 ms * i, round: nearest}, back_delay: {value: 0.5 ms * j, round: nearest}}
   traced_too: {from: b, to: a, connect: {all_to_all: {}}, synapse: traced_late, deliver: {into: g},
                delay: {normal: {mean: 9 ms, std: 3 ms, round: nearest}}}
   one: {from: a, to: a, connect: {one_to_one: {}}, synapse: of_each,

@@ -38,7 +38,7 @@ def at_targets(synapse: l0.SynapseDef) -> str | None:
 def keeps_state(projection: l0.Projection) -> bool:
     """Whether synapses have individual state, or are accessed by target too, or (where the number that this needs is
     otherwise missing) draw random numbers."""
-    if any(m.delays is not None for m in projection.members):
+    if any(m.delays is not None or m.back_delays is not None for m in projection.members):
         return True
     synapse = projection.synapse
     if synapse is None:

@@ -173,14 +173,18 @@ def use_violations(
     """Every breach by a projection's use of its synapse; a projection without one gives it no values."""
     s = p.synapse
     if s is None:
-        given = (i for i, member in enumerate(p.members) if member.params or member.init or member.back_delay)
+        given = (
+            i
+            for i, member in enumerate(p.members)
+            if member.params or member.init or member.back_delay or member.back_delays
+        )
         yield from (f"member {i} gives values to a synapse that is not there" for i in given)
         return
     if (p.into != "") != any(x.into is None for x in sends(s)):
         yield f"the input is `{p.into}`, which does not fit what the synapse {s.name} delivers"
     read = set[str]().union(*(refs(v) for v in s.values))
-    held = any(f"pre.{n}" in read for n in _late_times(s))
-    tested = any(name.startswith("pre.") for e in s.events for name in read_delayed(e.when))
+    held = {end for end in ("pre", "post") for n in _late_times(s, end) if f"{end}.{n}" in read}
+    tested = {name.partition(".")[0] for e in s.events for name in read_delayed(e.when)}
     params, states = [x.name for x in s.params], [x.name for x in s.state]
     seen: set[tuple[int, int]] = set()
     for i, member in enumerate(p.members):
@@ -195,9 +199,10 @@ def use_violations(
             yield f"{where} has {member.occupied} of its places occupied"
         if member.back_delay < 0:
             yield f"{where} has a back delay of {member.back_delay} steps"
-        if held and member.delays is not None:
-            yield f"{where} has a delay per synapse, but times per source neuron"
-        if tested and member.delays is not None:
+        apart = {end for end in ("pre", "post") if member.delays_of(end) is not None}
+        if held & apart:
+            yield f"{where} has a delay per synapse, but times per neuron"
+        if tested & apart:
             yield f"{where} has a delay per synapse, but a condition that reads with the delay"
         source, target = populations.get(member.source), populations.get(member.target)
         if source is None or target is None or (id(source.neuron), id(target.neuron)) in seen:
@@ -207,9 +212,9 @@ def use_violations(
         yield from (f"synapse {s.name} ({member.source} -> {member.target}): {v}" for v in found)
 
 
-def _late_times(s: l0.SynapseDef) -> tuple[str, ...]:
-    """The times of what reaches synapses with the delay."""
-    late = (l0.SPIKE, *(e.name for e in s.events if e.end == "pre" and e.delayed))
+def _late_times(s: l0.SynapseDef, end: str) -> tuple[str, ...]:
+    """The times of what reaches synapses with the delay of an end."""
+    late = (l0.SPIKE, *(e.name for e in s.events if e.end == end and e.delayed))
     return tuple(time for event in late for time in l0.times_of(event))
 
 

@@ -723,5 +723,9 @@ def test_illegal_models_are_found(tmp_path: Path) -> None:
     assert any("back delay" in v for v in broken(replace(projection, members=(replace(member, back_delay=-1),))))
     assert any("params" in v for v in broken(replace(projection, members=(replace(member, params=()),))))
     assert any("initial values" in v for v in broken(replace(projection, members=(replace(member, init=()),))))
-    late = replace(member, delays=Distribution("uniform", (("low", 1.0), ("high", 2.0))))
-    assert any("a delay per synapse" in v for v in broken(replace(projection, members=(late,))))
+    drawn = Distribution("uniform", (("low", 1.0), ("high", 2.0)))
+    assert broken(replace(projection, members=(replace(member, delays=drawn),))) == []  # beside `pre:`
+    for end, late in (("pre", replace(member, delays=drawn)), ("post", replace(member, back_delays=drawn))):
+        timed = replace(s, update=(Set("w", Ref(f"{end}.last_spike")),))
+        found = broken(replace(projection, synapse=timed, members=(late,)))
+        assert any("a delay per synapse, but times per neuron" in v for v in found)

@@ -246,7 +246,7 @@ class Member:
     SynapseDef.shared names) this one shares.
     `occupied`: the probability that a place holds a synapse at the start, where synapses are removed and formed.
     `parts`: the neurons of source and target that the rule connects (None: all). The rule counts these alone.
-    `others`: the population of each name in SynapseDef.others.
+    `others`: the population of each name in SynapseDef.others. `back_delay`, `back_delays`: as `delay` and `delays`.
     """
 
     source: Final[str]
@@ -263,6 +263,15 @@ class Member:
     occupied: Final[float] = 1.0
     parts: Final[Parts] = (None, None)
     others: Final[tuple[tuple[str, str], ...]] = ()
+    back_delays: Final[Distribution | Listed | Placed | None] = None
+
+    def delay_of(self, end: str) -> int:
+        """The delay in steps (the longest) of spikes of an end, "pre" or "post"."""
+        return self.delay if end == "pre" else self.back_delay
+
+    def delays_of(self, end: str) -> Distribution | Listed | Placed | None:
+        """Those that differ from synapse to synapse."""
+        return self.delays if end == "pre" else self.back_delays
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,20 @@ RESERVED: Final = frozenset(
 """Formals, dims and locals of neuron kernels."""
 
 PROPAGATION: Final = frozenset(
-    {"spikes", "spike_count", "row", "col", "n_pre", "room", "slots", "delay", "weight", "delays", "late"}
+    {
+        "spikes",
+        "spike_count",
+        "row",
+        "col",
+        "n_pre",
+        "room",
+        "slots",
+        "delay",
+        "weight",
+        "delays",
+        "back_delays",
+        "late",
+    }
     | {"cleared_at", "cleared_every"}
     | {"ring_slots", "n_post", "counts", "step", "index", "words", *l2.PLANES}
     | {"connect_key", "table", "autapses", "same", "number", "multapses", "w_from", "h_from", "w_to", "h_to"}

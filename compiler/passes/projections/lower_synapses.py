@@ -27,7 +27,7 @@ from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.passes.projections import synapse_schedule as stage
 from compiler.passes.projections.clearing import REMAINS, clear_columns, waits
-from compiler.passes.projections.synapse_arrays import ages
+from compiler.passes.projections.synapse_arrays import DELAYS, ages
 from compiler.passes.projections.synapse_rewire import rewire
 from compiler.passes.projections.synapse_rows import (
     SLOTS,
@@ -165,7 +165,7 @@ class SynapseLowering:
 
     def _once(self, s: Synapses, key: tuple[object, ...], made: Callable[[], SynapseKernel]) -> SynapseKernel:
         """The statements of one occasion, built once for all members of one kind."""
-        full = ("text", s.number, s.member.delays is not None, *key)
+        full = ("text", s.number, s.member.delays is not None, s.member.back_delays is not None, *key)
         if full not in s.cache:
             s.cache[full] = made()
         found: SynapseKernel = s.cache[full]
@@ -233,25 +233,19 @@ class SynapseLowering:
     # --------------------------------------------------------------------------------------- at spikes
 
     def _on_pre(self, s: Synapses, updated_at: str | None) -> None:
-        actions = s.flat.definition.on_pre
-        if not actions:
-            return
-        aged = s.member.delays is not None
-        text = self._once(s, ("on_pre", updated_at), lambda: _text(s, "on_pre", actions, updated_at, arriving(s, aged)))
-        found = s.found()
-        if not aged:
-            at_synapses(s, stage.ON_PRE, text, found, "pre", spikes_of(s.pre, s.member.delay))
-            return
-        for age in ages(s.projection, s.member):
-            at_synapses(s, stage.ON_PRE, text, found, "pre", spikes_of(s.pre, age), age)
+        self._at_spikes(s, "pre", stage.ON_PRE, s.flat.definition.on_pre, updated_at)
 
     def _on_post(self, s: Synapses, updated_at: str | None) -> None:
-        actions = s.flat.definition.on_post
+        self._at_spikes(s, "post", stage.ON_POST, s.flat.definition.on_post, updated_at)
+
+    def _at_spikes(
+        self, s: Synapses, end: str, where: str, actions: tuple[l0.Action, ...], updated_at: str | None
+    ) -> None:
         if not actions:
             return
-        text = self._once(s, ("on_post", updated_at), lambda: _text(s, "on_post", actions, updated_at, arriving(s)))
-        found = s.found("post")
-        at_synapses(s, stage.ON_POST, text, found, "post", spikes_of(s.post, s.member.back_delay))
+        what, spikes = f"on_{end}", spikes_of(s.instance(end), _delay(s, end))
+        text = self._once(s, (what, updated_at), lambda: _text(s, what, actions, updated_at, arriving(s, end)))
+        _reach(s, where, text, end, spikes)
 
     def _event(self, s: Synapses, event: l0.SynapseEvent, updated_at: str | None) -> None:
         late = _delay(s, event.end) if event.delayed else 0
@@ -272,19 +266,31 @@ class SynapseLowering:
 
     def _arrivals(self, s: Synapses, event: l0.SynapseEvent, happening: EventSource, updated_at: str | None) -> None:
         """What an event does at synapses."""
-        aged = event.delayed and event.end == "pre" and s.member.delays is not None
         key, what = ("event", event.name, updated_at), f"event {event.name}"
-        tests = arriving(s, aged) if event.delayed else ()
+        tests = arriving(s, event.end) if event.delayed else ()
         text = self._once(s, key, lambda: _text(s, what, event.actions, updated_at, tests))
-        found = s.found(event.end)
-        for age in ages(s.projection, s.member) if aged else (None,):
-            source = happening if age is None else replace(happening, delay=age)
-            at_synapses(s, stage.EVENTS, text, found, event.end, source, age)
+        if event.delayed:
+            _reach(s, stage.EVENTS, text, event.end, happening)
+        else:
+            at_synapses(s, stage.EVENTS, text, s.found(event.end), event.end, happening)
 
 
-def arriving(s: Synapses, aged: bool = False) -> tuple[Expr, ...]:
-    """What must hold for an event to reach a synapse; `aged`: that the delay of the synapse is the event's age."""
-    return (*((Ref("delays").eq(Ref("age")),) if aged else ()), *((REMAINS,) if waits(s.projection) else ()))
+def _reach(s: Synapses, where: str, text: SynapseKernel, end: str, happening: EventSource) -> None:
+    """The statements run at the synapses that events of an end reach now: for each age that events can have, where
+    delays differ from synapse to synapse."""
+    if s.member.delays_of(end) is None:
+        at_synapses(s, where, text, s.found(end), end, happening)
+        return
+    for age in ages(s.projection, s.member, end):
+        at_synapses(s, where, text, s.found(end), end, replace(happening, delay=age), age)
+
+
+def arriving(s: Synapses, end: str | None = None) -> tuple[Expr, ...]:
+    """What must hold for an event to reach a neuron, or a synapse of a neuron of `end`: that the delay of the synapse
+    is the event's age."""
+    aged = end is not None and s.member.delays_of(end) is not None
+    tests = (Ref(DELAYS[end]).eq(Ref("age")),) if end is not None and aged else ()
+    return (*tests, *((REMAINS,) if waits(s.projection) else ()))
 
 
 def _if(tests: tuple[Expr, ...], sets: list[l0.Set]) -> list[l0.Set]:
@@ -329,7 +335,7 @@ def _event_driven(s: Synapses, extent: int | l2.SizeOf) -> str | None:
         return None
     used = [name for name, actions in (("pre", d.on_pre), ("post", d.on_post)) if touches(s.flat, actions)]
     others = [d.update, *(e.actions for e in d.events), *(h.actions for h in d.on)]
-    apart = s.member.delays is not None or any(touches(s.flat, x) for x in others)
+    apart = any(s.member.delays_of(e) is not None for e in DELAYS) or any(touches(s.flat, x) for x in others)
     apart = apart or any(isinstance(a, l0.Rewire) for x in others for a in x)
     end = used[0] if len(used) == 1 and not apart else "syn"
     array = f"{s.name}.updated"
@@ -351,7 +357,7 @@ def _after_spike(s: Synapses, end: str, updated_at: str | None) -> None:
     if key not in s.cache:
         s.cache[key] = SynapseKernel(f"{end} spike", statements_of(_if(arriving(s), sets), "syn"))
     where = stage.PRE_SPIKE if end == "pre" else stage.POST_SPIKE
-    apart = end == "pre" and s.member.delays is not None  # the block follows its neuron, and synapses see its past
+    apart = s.member.delays_of(end) is not None  # the block follows its neuron, and synapses see its past
     at_neurons(s, where, s.cache[key], end, spikes_of(s.instance(end), 0 if apart else _delay(s, end)))
 
 
@@ -364,7 +370,7 @@ def _times(s: Synapses, end: str, event: str) -> list[l0.Set]:
 
 
 def _delay(s: Synapses, end: str) -> int:
-    return s.member.delay if end == "pre" else s.member.back_delay
+    return s.member.delay_of(end)
 
 
 def _check(s: Synapses) -> None:
@@ -377,4 +383,5 @@ def _check(s: Synapses) -> None:
 
     for end, actions in (("pre", d.on_pre), ("post", d.on_post)):
         assert s.instance(end).slots > 0 or not (actions or at_spikes(end)), f"{s.name}: `{end}` never spikes"
-    assert s.member.delays is None or not s.flat.times("pre"), f"{s.name}: delays and times of spikes"
+    for end in DELAYS:
+        assert s.member.delays_of(end) is None or not s.flat.times(end), f"{s.name}: delays and times of spikes"

@@ -104,11 +104,16 @@ def per_synapse(
     return initialise(link.builder, array, value, None, Role.SYNAPSE, unit, size=size, span=span, whole=whole)
 
 
-def delays_of(link: Link, found: LoweredRelation) -> str:
+DELAYS: Final = {"pre": "delays", "post": "back_delays"}
+"""What statements call per-synapse delays of spikes of an end."""
+
+
+def delays_of(link: Link, found: LoweredRelation, end: str = "pre") -> str:
     """The array of per-synapse delays in integer steps: one byte each where they fit."""
-    delays = link.member.delays
+    delays, most = link.member.delays_of(end), link.member.delay_of(end)
     assert delays is not None
-    name = per_synapse(link, "delay", delays, found, whole=DType.U8 if link.member.delay < 256 else DType.I32)
+    called = "delay" if end == "pre" else "back_delay"
+    name = per_synapse(link, called, delays, found, whole=DType.U8 if most < 256 else DType.I32)
     link.builder.arrays[name] = replace(link.builder.arrays[name], least=shortest(delays))
     return name
 
@@ -125,16 +130,18 @@ def shortest(delays: l0.Distribution | l0.Listed | l0.Placed) -> int:
     return max(0, min(round(low), round(float(np.float32(low)))))
 
 
-def ages(projection: l0.Projection, member: l0.Member) -> range:
+def ages(projection: l0.Projection, member: l0.Member, end: str = "pre") -> range:
     """The delays in steps that synapses of one projection can have. Raises ModelError E0802 when they are too many."""
-    assert member.delays is not None
-    found = range(shortest(member.delays), member.delay + 1)
+    delays = member.delays_of(end)
+    assert delays is not None
+    found = range(shortest(delays), member.delay_of(end) + 1)
     if len(found) > MOST_AGES:
         synapse = projection.synapse
         what = f"its synapse `{synapse.name}` runs statements when spikes arrive" if synapse else "it has `clear`"
-        message = f"the delays of `{projection.name}` differ by up to {len(found) - 1} steps, and {what}"
+        kind = "delays" if end == "pre" else "back delays"
+        message = f"the {kind} of `{projection.name}` differ by up to {len(found) - 1} steps, and {what}"
         help = f"then they may differ by {MOST_AGES - 1} steps at most: narrow the distribution"
-        raise ModelError([Diagnostic("E0802", message, member.delays.span, help)])
+        raise ModelError([Diagnostic("E0802", message, delays.span, help)])
     return found
 
 

@@ -2,8 +2,8 @@
 
 Assumes: arrays of neurons, relations and synapses exist (lower_cells, relations, synapse_values).
 Guarantees: a name of the statements is bound to an array at an end or at the synapse, or to a column, depending on its
-value in this member; members whose names are bound alike share their text. Variables of `pre:` reach each synapse with
-its own delay. Deliveries use the same arrays as those of
+value in this member; members whose names are bound alike share their text. Variables of `pre:` and `post:` reach each
+synapse with its own delay. Deliveries use the same arrays as those of
 static synapses.
 Does not: schedule statements (lower_synapses).
 """
@@ -27,9 +27,11 @@ from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots, room_of
 from compiler.passes.cells.state_history import Past, past_row
 from compiler.passes.model.synapse_names import Flat
+from compiler.passes.projections.synapse_arrays import DELAYS
 from compiler.passes.projections.synapse_schedule import (
     ENDS_PAST,
     EVERY_STEP,
+    POST_PAST,
     PRE_PAST,
     START,
     START_TRANSPOSED,
@@ -179,7 +181,7 @@ def _signature(
     past = {held.end for name, held in arrays.items() if held.slots and called.get(name, name) in read}
     for name, held in arrays.items():
         formal = called.get(name, name)
-        if formal in read or formal in written or (name == "delays" and "pre" in past):
+        if formal in read or formal in written or name in {DELAYS[end] for end in past}:
             mode = l2.Mode.UPDATE if formal in written else l2.Mode.READ
             assert held.end in access, f"{s.name}: {text.what} reads `{name}` of `{held.end}`"
             at = _past(s, held, access[held.end], out) if held.slots else access[held.end]
@@ -196,39 +198,44 @@ def _signature(
 
 
 def _late(s: Synapses, read: set[str], stage: str) -> dict[str, BoundArray]:
-    """The arrays of names at synapses. Where delays differ from synapse to synapse, a variable of `pre:` is what it was
-    with the spikes that have arrived here, which is in a ring buffer: of values before the spikes of a step, or after
-    them."""
+    """The arrays of names at synapses. Where delays differ from synapse to synapse, a variable of `pre:` or `post:` is
+    what it was with the spikes that have arrived here, which is in a ring buffer: of values before the spikes of a
+    step, or after them."""
     arrays = dict(s.arrays)
-    block = s.flat.definition.pre
-    if s.member.delays is None or block is None:
-        return arrays
-    for name in sorted({x.name for x in block.state} & read):
-        assert stage not in (START, START_TRANSPOSED), f"{s.name}: `{name}` has no value yet"
-        held, before = arrays[name], seen_before(stage, "pre")
-        ring = f"{held.array}.{'before' if before else 'after'}"
-        if ring not in s.rings:
-            past = Past(held.array, ring, s.pre.size, s.member.delay + 1)
-            where, span = ENDS_PAST if before else PRE_PAST, s.flat.definition.span
-            for phase in ("init", "step"):
-                row = past_row(s.builder, past, phase, s.name, f"({s.flat.externals[name].variable})", span, where)
-                row.launch(phase) if phase == "init" else s.stages.add(where, row)
-            s.rings[ring] = BoundArray(ring, held.dtype, held.end, past.slots, "trace")
-        arrays[name] = s.rings[ring]
+    for end, after in (("pre", PRE_PAST), ("post", POST_PAST)):
+        block = s.flat.end(end)
+        if s.member.delays_of(end) is None or block is None:
+            continue
+        for name in sorted({x.name for x in block.state} & read):
+            assert stage not in (START, START_TRANSPOSED), f"{s.name}: `{name}` has no value yet"
+            arrays[name] = _ring(s, name, ENDS_PAST if seen_before(stage, end) else after)
     return arrays
+
+
+def _ring(s: Synapses, name: str, where: str) -> BoundArray:
+    """The ring buffer of a variable, which is written in the stage `where`."""
+    held, span = s.arrays[name], s.flat.definition.span
+    ring = f"{held.array}.{'before' if where == ENDS_PAST else 'after'}"
+    if ring not in s.rings:
+        past = Past(held.array, ring, s.instance(held.end).size, s.member.delay_of(held.end) + 1)
+        for phase in ("init", "step"):
+            row = past_row(s.builder, past, phase, s.name, f"({s.flat.externals[name].variable})", span, where)
+            row.launch(phase) if phase == "init" else s.stages.add(where, row)
+        s.rings[ring] = BoundArray(ring, held.dtype, held.end, past.slots, "trace")
+    return s.rings[ring]
 
 
 def _past(s: Synapses, held: BoundArray, access: l2.Access, out: _Signature) -> l2.Access:
     """The access to an element of a ring buffer of past state, and its columns. One element per neuron of a map is that
     of the local `past_slot` (at_all_neurons)."""
-    late, size = (s.member.delay, "n_pre") if held.end == "pre" else (s.member.back_delay, "n_post")
+    late, size = s.member.delay_of(held.end), f"n_{held.end}"
     if not isinstance(access, l2.At):
         out.column("past_slots", held.slots)
         out.column("past_shift", held.slots - late)
         return PAST
     delay, slots = f"past_delay_{held.end}", f"{held.kind}_slots_{held.end}"
-    if held.end == "pre" and s.member.delays is not None:
-        delay = "delays"
+    if s.member.delays_of(held.end) is not None:
+        delay = DELAYS[held.end]
     else:
         out.column(delay, late)
     out.column(slots, held.slots)

@@ -20,7 +20,7 @@ from compiler.passes.cells.lower_pools import per_neuron
 from compiler.passes.cells.state_history import past_name
 from compiler.passes.model.synapse_names import External
 from compiler.passes.program.init_values import initialise
-from compiler.passes.projections.synapse_arrays import delays_of, from_formula, per_synapse
+from compiler.passes.projections.synapse_arrays import DELAYS, delays_of, from_formula, per_synapse
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses
 from compiler.passes.relations.relations import LoweredRelation
 from compiler.passes.relations.stored_rows import Link
@@ -55,9 +55,10 @@ def bind_names(s: Synapses, found: LoweredRelation, model_numbers: dict[str, flo
         s.arrays["exists"] = _occupied(s, found.extent)
     _traces(s, known)
     _neurons(s)
-    if s.member.delays is not None:
-        delays = delays_of(s, found)
-        s.arrays["delays"] = BoundArray(delays, s.builder.arrays[delays].dtype, "syn")
+    for end, called in DELAYS.items():
+        if s.member.delays_of(end) is not None:
+            delays = delays_of(s, found, end)
+            s.arrays[called] = BoundArray(delays, s.builder.arrays[delays].dtype, "syn")
 
 
 def _per_synapse(

@@ -32,7 +32,9 @@ from compiler.frontend.yaml.tree import Node
 MAX_DELAY = 1 << 20
 """Steps; the largest number of slots of the ring buffer of pending deliveries."""
 
-Delay = Callable[[dict[str, Any]], "int | l0.Distribution | l0.Listed | l0.Placed | None"]
+Given = int | l0.Distribution | l0.Listed | l0.Placed | None
+"""A delay in steps, or delays that differ from synapse to synapse; None after an error."""
+Delay = Callable[[dict[str, Any]], Given]
 """In steps; a Placed value in ms, as its bounds depend on the connections (`placed_steps`)."""
 
 
@@ -45,7 +47,7 @@ def longest(delays: l0.Distribution | l0.Listed | l0.Placed) -> int:
     return math.ceil(dict(delays.args)["high" if delays.kind == "uniform" else "max"])
 
 
-def _drawn_delay(node: tree.Mapping, family: Family, step: Step) -> Delay:
+def _drawn_delay(node: tree.Mapping, family: Family, step: Step, what: str) -> Delay:
     """Per-synapse delays: their distribution for each member, in steps."""
     c, kind = family.c, node.entries[0]
     block = mapping(kind.value)
@@ -62,14 +64,14 @@ def _drawn_delay(node: tree.Mapping, family: Family, step: Step) -> Delay:
         key = tuple(env[n] for n in used)
         if key not in known:
             names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
-            value = None if None in key else initial_value(node, c, "`delay`", TIME, names)[0]
-            known[key] = _in_steps(value, step, block, c) if isinstance(value, l0.Distribution) else None
+            value = None if None in key else initial_value(node, c, what, TIME, names)[0]
+            known[key] = _in_steps(value, step, block, what, c) if isinstance(value, l0.Distribution) else None
         return known[key]
 
     return drawn
 
 
-def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, c: Context) -> l0.Distribution | None:
+def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, what: str, c: Context) -> l0.Distribution | None:
     """A distribution of delays (ms) in units of the step; a normal one is truncated at 0 (or its `min`) and ten
     standard deviations (or its `max`). Of a lognormal one, mean and standard deviation are those of the logarithm."""
     given = dict(value.args)
@@ -81,7 +83,7 @@ def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, c: Contex
 
     for name in (low, high, *(("mean",) if value.kind != "lognormal" else ())):
         if given.get(name, 0.0) < 0:
-            wrong(name, f"`{name}` of `delay` must not be negative; it is {given[name]:g} ms")
+            wrong(name, f"`{name}` of {what} must not be negative; it is {given[name]:g} ms")
             return None
     args = {name: number / step.dt for name, number in value.args if name != "keep_sign"}
     if value.kind == "lognormal":
@@ -91,7 +93,7 @@ def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, c: Contex
         args.setdefault("max", max(args["min"], args["mean"] + 10.0 * args["std"]))
     if args[high] > MAX_DELAY:
         longest = (
-            f"`{high}` of `delay` is" if high in given else "ten standard deviations of `delay` above its `mean` are"
+            f"`{high}` of {what} is" if high in given else f"ten standard deviations of {what} above its `mean` are"
         )
         help = None if high in given else "give the longest delay as `max`"
         message = f"{longest} {args[high]:,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
@@ -100,14 +102,14 @@ def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, c: Contex
     return l0.Distribution(value.kind, tuple(args.items()), span=value.span)
 
 
-def _listed_delays(node: Node, family: Family, step: Step, given: OneByOne) -> Delay:
+def _listed_delays(node: Node, family: Family, step: Step, given: OneByOne, what: str) -> Delay:
     """A delay for each pair, in their order: the same for each member."""
     c, count = family.c, given.count
     if not given.allowed:
         message = "delays from a list or a file need connections that are given one by one"
         c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`, or `all_to_all`")
         return lambda env: None
-    value = initial_value(node, c, "`delay`", TIME, family.names, count, "connection")[0]
+    value = initial_value(node, c, what, TIME, family.names, count, "connection")[0]
     times: npt.NDArray[np.float64]
     if isinstance(value, l0.Listed):
         times = np.array(value.values)
@@ -118,38 +120,38 @@ def _listed_delays(node: Node, family: Family, step: Step, given: OneByOne) -> D
             c.sink.error("E0703", f"the array cannot be read: {error}", node.span)
             return lambda env: None
         if count is not None and len(times) != count:
-            message = f"`delay` needs {count:,} numbers, one for each connection; the array has {len(times):,}"
+            message = f"{what} needs {count:,} numbers, one for each connection; the array has {len(times):,}"
             c.sink.error("E0703", message, node.span)
             return lambda env: None
     else:
         return lambda env: None
     steps = np.zeros(len(times))
     for time in np.unique(times).tolist():  # one error is reported, not one per connection
-        found = steps_of(time, node.span, c.sink, "each `delay`", step)
+        found = steps_of(time, node.span, c.sink, f"each {what}", step)
         if found is None:
             return lambda env: None
         steps[times == time] = found
     if steps.max(initial=0.0) > MAX_DELAY:
-        message = f"`delay` is {steps.max():,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+        message = f"{what} is {steps.max():,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
         c.sink.error("E0106", message, node.span)
         return lambda env: None
     whole = l0.Listed(tuple(steps.tolist()), node.span)
     return lambda env: whole
 
 
-def _placed_delay(node: Node, space: Space, family: Family) -> Delay:
+def _placed_delay(node: Node, space: Space, family: Family, what: str) -> Delay:
     """Delays that follow from the places of both ends, in ms."""
     block = mapping(node)
     inner = node if block is None else block.get("value")
     if block is None or inner is None or text_of(block.get("round")) != "nearest":
         message = "delays that differ from synapse to synapse are not whole steps"
-        help = f"write `delay: {{value: {text_of(inner)}, round: nearest}}`"
+        help = f"write `{what[1:-1]}: {{value: {text_of(inner)}, round: nearest}}`"
         family.c.sink.error("E0601", message, node.span, help)
         return _no_delay
-    return placed_value(inner, "`delay`", TIME, family.names, space, family)
+    return placed_value(inner, what, TIME, family.names, space, family)
 
 
-def placed_steps(value: l0.Placed, family: Family) -> l0.Placed | None:
+def placed_steps(value: l0.Placed, family: Family, what: str) -> l0.Placed | None:
     """Delays in ms with exact bounds as delays in steps, before rounding to the nearest; None after an error."""
     sink, step = family.c.sink, family.populations.step
     if step is None:
@@ -157,11 +159,11 @@ def placed_steps(value: l0.Placed, family: Family) -> l0.Placed | None:
     if value.low < 0:
         at_most = "" if math.isfinite(value.low) else ", as far as its expression tells"
         help = "write `max(0 ms, ...)`" if not at_most else None
-        sink.error("E0106", f"`delay` must not be negative; it can be {value.low:g} ms{at_most}", value.span, help)
+        sink.error("E0106", f"{what} must not be negative; it can be {value.low:g} ms{at_most}", value.span, help)
         return None
     if not value.high / step.dt <= MAX_DELAY:
         message = (
-            f"`delay` is up to {value.high / step.dt:,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+            f"{what} is up to {value.high / step.dt:,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
         )
         sink.error("E0106", message, value.span, "give the longest delay: `min(..., 20 ms)`")
         return None
@@ -183,19 +185,19 @@ def _no_delay(env: dict[str, Any]) -> None:
     """Without a time step there are no delays in steps; its error was reported."""
 
 
-def delay_steps(r: Reader, space: Space, family: Family, given: OneByOne) -> Delay:
-    """The delay of each member: integer steps, or per-connection delays: a distribution of steps, or the steps of each
-    of pairs that are `given` one by one."""
-    node = r.get("delay")
+def delay_steps(r: Reader, space: Space, family: Family, given: OneByOne, key: str) -> Delay:
+    """The delay under a key of each member: integer steps, or per-connection delays: a distribution of steps, or the
+    steps of each of pairs that are `given` one by one."""
+    node, what = r.get(key), f"`{key}`"
     step, block = family.populations.step, mapping(node)
     if node is not None and one_by_one(node):
-        return _no_delay if step is None else _listed_delays(node, family, step, given)
+        return _no_delay if step is None else _listed_delays(node, family, step, given, what)
     if node is not None and reads_places(node if block is None else block.get("value"), family.names.scope):
-        return _placed_delay(node, space, family)
+        return _placed_delay(node, space, family, what)
     if block is None or block.get("value") is not None:
-        return whole_delay(r, "delay", family)
+        return whole_delay(r, key, family)
     if len(block.entries) == 1 and step is not None:
-        return _drawn_delay(block, family, step)
+        return _drawn_delay(block, family, step, what)
     return lambda env: None
 
 

@@ -27,7 +27,9 @@ class GivenValues:
     family: Family
     known: set[object] = field(default_factory=set)
 
-    def check(self, weight: l0.Value | None, own: Settings | None, delays: object, source: str, target: str) -> None:
+    def check(
+        self, weight: l0.Value | None, own: Settings | None, delays: tuple[object, object], source: str, target: str
+    ) -> None:
         """E0703 where a list or an array does not have a value for each pair of the two populations."""
         a, b = self.family.drawn(source, target)
         shape = self.rule.shape(a.size, b.size)
@@ -46,12 +48,13 @@ class GivenValues:
 
 
 def _listed(
-    weight: l0.Value | None, own: Settings | None, delays: object
+    weight: l0.Value | None, own: Settings | None, delays: tuple[object, object]
 ) -> Iterator[tuple[str, l0.Listed | l0.FromFile]]:
     if isinstance(weight, l0.Listed | l0.FromFile):
         yield "`weight`", weight
-    if isinstance(delays, l0.Listed):
-        yield "`delay`", delays
+    for what, each in zip(("`delay`", "`back_delay`"), delays, strict=True):
+        if isinstance(each, l0.Listed):
+            yield what, each
     for name, value in (x for part in own or () for x in part):
         if isinstance(value, l0.Listed | l0.FromFile):
             yield f"`{name}`", value

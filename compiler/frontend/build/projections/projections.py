@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import compiler.ir.level0.model as l0
@@ -27,11 +27,11 @@ from compiler.frontend.build.places.values import Settling, placed_value, reads_
 from compiler.frontend.build.projections.connect import Connectivity, connectivity
 from compiler.frontend.build.projections.delays import (
     Delay,
+    Given,
     delay_steps,
     longest,
     one_by_one,
     placed_steps,
-    whole_delay,
 )
 from compiler.frontend.build.projections.given_values import GivenValues
 from compiler.frontend.build.projections.parts import check_parts, within_parts
@@ -221,7 +221,7 @@ class _Values:
     weight: Callable[[_Env], l0.Value | None]
     settings: Callable[[_Env], Settings | None]
     delay: Delay
-    back_delay: Callable[[_Env], int | None]
+    back_delay: Delay
     occupied: Callable[[_Env], float | None]
 
 
@@ -231,7 +231,11 @@ def _values(d: _Draft, connection: Connectivity | None) -> _Values:
     count = None if connection is None else connection.count
     given = OneByOne(connection is None or (connection.rule.arrays and connection.planes is None), count)
     refused = connection.rule.keys.name if connection is not None and not connection.rule.arrays else None
-    unpaired = connection is None and one_by_one(r.get("delay"))  # the pairs that they belong to have a mistake
+
+    def delays(key: str) -> Delay:
+        unpaired = connection is None and one_by_one(r.get(key))  # the pairs that they belong to have a mistake
+        return delay_steps(replace(r, node=None) if unpaired else r, d.space, family, given, key)
+
     return _Values(
         _weight(deliver, d.dimension, d.space, family, refused, count)
         if deliver is not None
@@ -239,8 +243,8 @@ def _values(d: _Draft, connection: Connectivity | None) -> _Values:
         read_settings(d.block, d.synapse, d.space, family, d.at, given)
         if d.synapse is not None
         else lambda env: ((), ()),
-        delay_steps(replace(r, node=None) if unpaired else r, d.space, family, given),
-        whole_delay(r, "back_delay", family),
+        delays("delay"),
+        delays("back_delay"),
         _occupied(r, d.synapse, family),
     )
 
@@ -250,10 +254,11 @@ def _members(
 ) -> list[l0.Member]:
     """The members that exist and have no mistake."""
     family, sources, targets = d.family, d.sources or (), d.targets or ()
-    settling, refused, rule = Settling(connection.probability, d.space, family), False, connection.rule
+    settling, rule = Settling(connection.probability, d.space, family), connection.rule
     given = GivenValues(rule, family)
     members: list[l0.Member] = []
     lost, told_so_far = False, family.c.sink.items
+    late = Late(settling, family)
     arguments, weight, settings_of, delay = connection.arguments, values.weight, values.settings, values.delay
     back_delay, occupied, own_weight = values.back_delay, values.occupied, connection.weight
     empty = rule.empty
@@ -262,19 +267,14 @@ def _members(
         told = len(told_so_far)
         args = arguments(source, target, env)
         left_out = args is None and len(told_so_far) == told
-        w, own, steps = weight(env), settings_of(env), delay(env)
-        back, part = back_delay(env), occupied(env)
+        w, own, part = weight(env), settings_of(env), occupied(env)
+        delays = delay(env), back_delay(env)
         if args is not None:
-            given.check(w, own, steps, source, target)
+            given.check(w, own, delays, source, target)
         if family.placed and args is not None:
             w, own = _settled(settling, w, own, source, target, args)
-            if isinstance(steps, l0.Placed):
-                exact = settling.settled(steps, "`delay`", source, target, args)
-                steps = None if exact is None or refused else placed_steps(exact, family)
-                refused = steps is None  # reported once, not per member
-        late: l0.Distribution | l0.Listed | l0.Placed | None = None
-        if isinstance(steps, (l0.Distribution, l0.Listed, l0.Placed)):
-            late, steps = steps, longest(steps)
+        steps, each = late.steps(delays[0], "`delay`", source, target, args)
+        back, each_back = late.steps(delays[1], "`back_delay`", source, target, args)
         if args is not None and w is not None:
             w = own_weight(w, source, target, family)
         if args is None or w is None or steps is None or own is None or back is None or part is None:
@@ -289,19 +289,42 @@ def _members(
                     w,
                     steps,
                     listed_at,
-                    late,
+                    each,
                     *own,
                     back,
                     None,
                     part,
                     parts,
                     others,
+                    each_back,
                 )
             )
     if rule.form is Form.DIAGONAL and not members and sources == targets and not lost:
         message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
         family.c.sink.error("E0604", message, connection.span, "leave `autapses: false` out")
     return members
+
+
+@dataclass
+class Late:
+    """Delays of members in steps; what follows from places is refused once, not per member."""
+
+    settling: Settling
+    family: Family
+    refused: set[str] = field(default_factory=set)
+
+    def steps(
+        self, given: Given, what: str, source: str, target: str, args: Args | None
+    ) -> tuple[int | None, l0.Distribution | l0.Listed | l0.Placed | None]:
+        """The delay, or the longest of those that differ from synapse to synapse, and these; None after an error."""
+        if isinstance(given, l0.Placed) and args is not None:
+            exact = self.settling.settled(given, what, source, target, args)
+            given = None if exact is None or what in self.refused else placed_steps(exact, self.family, what)
+            if given is None:
+                self.refused.add(what)
+        if isinstance(given, l0.Distribution | l0.Listed | l0.Placed):
+            return longest(given), given
+        return given, None
 
 
 def _settled(
@@ -348,7 +371,7 @@ def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member]
         check_rewired(definition, connection.rule, connection.storage, connection.span, c)
     storage = settings.get("storage") if (settings := mapping(rule)) is not None else None
     weight = deliver.get("weight") if deliver is not None else None
-    given_at = (weight, d.block.get("delay"), d.block.get("synapse"), storage)
+    given_at = (weight, d.block.get("delay"), d.block.get("synapse"), storage, d.block.get("back_delay"))
     check_values(connection.rule, connection.storage, members, definition, given_at, c)
 
 

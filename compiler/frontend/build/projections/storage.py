@@ -69,10 +69,10 @@ def check_values(
     c: Context,
 ) -> None:
     """E0611 for per-connection values, and for statements that find connections by target, where the storage supports
-    neither. `given`: the weight, the delay, the synapse and the storage in the file."""
+    neither. `given`: the weight, the delay, the synapse, the storage and the back delay in the file."""
     if storage not in UNSTORED:
         return
-    weight, delay, model, written = given
+    weight, delay, model, written, back_delay = given
     asked = written.text if isinstance(written, Scalar) else storage
     found: tuple[str, Node | None] | None = None
     if synapse is not None:
@@ -92,8 +92,8 @@ def check_values(
         drawn = again and isinstance(m.weight, l0.Distribution)  # regenerated, as the connections are
         if storage != "toeplitz" and not (isinstance(m.weight, l0.Const | l0.Placed) or drawn):
             found = found or ("the weight", weight)
-        if m.delays is not None:
-            found = found or ("the delay", delay)
+        for what, each, node in (("the delay", m.delays, delay), ("the back delay", m.back_delays, back_delay)):
+            found = found or (None if each is None else (what, node))
         if storage != "toeplitz" and any(not isinstance(v, l0.Const) for _, v in m.params):
             found = found or ("a parameter of the synapse", model)
     if found is not None:

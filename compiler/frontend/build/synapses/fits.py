@@ -103,42 +103,51 @@ def check_delays(block: tree.Mapping, s: l0.SynapseDef, members: list[l0.Member]
         if any(e.end == "pre" for e in s.events):
             help += "; an event whose statements run after the delay has `delayed: true`"
         sink.error("E0802", message, delay.key.span, help, (Related("the synapse is declared here", s.span),))
-    if delay is not None and any(m.delays is not None for m in members):
-        _check_apart(delay.value.span, block, s, sink)
-    if back is not None and not used["post"] and any(m.back_delay for m in members):
+    for end, entry in (("pre", delay), ("post", back)):
+        if entry is not None and any(m.delays_of(end) is not None for m in members):
+            _check_apart(end, entry, block, s, sink)
+    if back is not None and not used["post"] and any(m.back_delay or m.back_delays for m in members):
         message = f"`back_delay` has no effect: nothing in the synapse `{s.name}` waits for spikes of the target"
         related = (Related("the synapse is declared here", s.span),)
         sink.error("E0108", message, back.key.span, "leave it out, or write `on_post`", related)
 
 
-def _check_apart(at: Span, block: tree.Mapping, s: l0.SynapseDef, sink: Sink) -> None:
-    """E0802 for what is one value per source neuron, and cannot be where each synapse has its own delay, `at`."""
-    traces = set[str]() if s.pre is None else {f"pre.{x.name}" for x in s.pre.state}
-    for name in late_times(s, "pre"):
-        message = f"`delay` differs from synapse to synapse, but `{name}` is held once per source neuron"
-        help = "give one delay per projection, or hold it as a state: `on_pre: [last = t]`"
+def _check_apart(end: str, entry: tree.Entry, block: tree.Mapping, s: l0.SynapseDef, sink: Sink) -> None:
+    """E0802 for what is one value per neuron of `end`, and cannot be where each synapse has its own delay, given by
+    `entry`."""
+    at, side = entry.value.span, "source" if end == "pre" else "target"
+    traces = _traces(s, end)
+    for name in late_times(s, end):
+        message = f"`{entry.name}` differs from synapse to synapse, but `{name}` is held once per {side} neuron"
+        help = f"give one delay per projection, or hold it as a state: `on_{end}: [last = t]`"
         sink.error("E0802", message, at, help, (Related("the synapse is declared here", s.span),))
         return
-    for event in (e for e in s.events if e.end == "pre" and (read_delayed(e.when) or refs(e.when) & traces)):
-        message = f"`delay` differs from synapse to synapse, but the condition of `{event.name}` is tested once per "
-        message += "source neuron"
+    for event in (e for e in s.events if e.end == end and (read_delayed(e.when) or refs(e.when) & traces)):
+        message = f"`{entry.name}` differs from synapse to synapse, but the condition of `{event.name}` is tested once "
+        message += f"per {side} neuron"
         help = "give one delay per projection, or move the test into `do`"
         sink.error("E0802", message, at, help, (Related("it is declared here", event.span),))
         return
     clear = block.entry("clear")
     if clear is not None and traces:
-        message = f"`clear` forgets spikes of each synapse, but `{min(traces)}` is held once per source neuron"
+        message = f"`clear` forgets spikes of each synapse, but `{min(traces)}` is held once per {side} neuron"
         help = "give one delay per projection, or leave `clear` out"
         sink.error("E0802", message, clear.key.span, help, (Related("the delays differ here", at),))
 
 
+def _traces(s: l0.SynapseDef, end: str) -> set[str]:
+    """The variables of `pre:` or `post:`, as statements call them."""
+    block = s.pre if end == "pre" else s.post
+    return set[str]() if block is None else {f"{end}.{x.name}" for x in block.state}
+
+
 def check_starts(s: l0.SynapseDef, members: list[l0.Member], c: Context, user: Related) -> None:
-    """E0802 where a trial starts with variables of `pre:`, which reach each synapse with its own delay."""
-    if s.pre is None or not any(m.delays is not None for m in members):
-        return
+    """E0802 where a trial starts with variables of `pre:` or `post:` that reach each synapse with its own delay."""
+    late = {end for end in ENDS for m in members if m.delays_of(end) is not None}
+    traces = set[str]().union(*(_traces(s, end) for end in late))
     first = {(p.name, event) for p in c.phases for event, at in p.events if at == 0}
     for handler in (h for h in s.on if (h.phase, h.event) in first):
-        found = sorted(read_through(s, l0.values_of(handler.actions)) & {f"pre.{x.name}" for x in s.pre.state})
+        found = sorted(read_through(s, l0.values_of(handler.actions)) & traces)
         if found:
             message = f"`{found[0]}` reaches each synapse with its own delay, and cannot be read when a trial starts"
             help = "read it at the end of the trial, or give one delay per projection"

@@ -27,7 +27,6 @@ from compiler.expr.keys.values import (
     TEMPLATE_KEY,
     TEMPLATE_NAME,
     USE,
-    WHOLE_TIME,
 )
 from compiler.frontend.language.control import CHOSEN_OTHERS
 from compiler.frontend.language.spiking.currents import CURRENT_INPUT
@@ -215,7 +214,7 @@ PROJECTION_VALUES = (
     ),
     Field(
         "back_delay",
-        WHOLE_TIME,
+        DELAY,
         "The time from a spike of the target to the synapse's `on_post`, a whole number of steps. A synapse reads "
         "what was so long ago as `delayed(post.v)`.",
         default="0 ms",
