@@ -598,7 +598,7 @@ neurons:
       reduce: {mean_x: mean(x), most: max(x + g), least: min(x), who: argmax(x), all: sum(exp(x - pool.most))}
       state: {fb: 0.1, n: 0}
       update: [step = 0.1 * (mean_x - fb), fb = fb + gain * step + 0.01 * random(), n = n + 1]
-      on: {trial.end: [n = 0]}
+      on: {trial.end: [n = 0, fb = fb + 0.05 * (mean(x) - mean(abs(x - pool.fb)))]}
     population:
       reduce: {m: mean(y), top: max(x)}
       state: {slow: 0}
@@ -610,8 +610,8 @@ neurons:
       - c = trial.count + 0.1 * wide.step
     spike: {when: x > 0.9 + 0.1 * population.m, reset: [x = 0.1], refractory: 2 ms}
     on:
-      trial.start: [x = 0.5 * x, kept = 0]
-      trial.mid: [kept = y, level_now = x, y = y + level_now * random()]
+      trial.start: [x = 0.5 * x, kept = 0.1 * max_population(g)]
+      trial.mid: [level_now = x, y = y + level_now * random(), kept = y + 0.1 * argmax_pool(x) - mean_population(y)]
 phases:
   trial: {every: 7 ms, events: {start: 0 ms, mid: 3 ms, end: 7 ms}}
   wide: {every: 19 ms}

@@ -5,21 +5,20 @@ Guarantees: every breach is named.
   phases    distinct names; a length of at least one step; events within a trial
   pools     "population" before "pool", each once; distinct variables; reductions of known kinds; equations assign to
             states of their own or to locals, and read params, what is computed before, `t`, `dt` and counters
-  handlers  events exist; they assign to states and inputs, or (of a pool) to its states
+  handlers  events exist; they assign to states and inputs, or (of a pool) to its states; reductions in them are over
+            pools that exist, and read what the neuron's own equations read
 Does not: check the neuron's own equations (model.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import refs
 from compiler.expr.functions import CONSTANTS
+from compiler.ir.level0.pool_sums import OPERATIONS, POOL_SUMS, SCOPES, pool_sums, read_by_sums, without_sums
 from compiler.verify.violations import distinct
-
-OPERATIONS: Final = frozenset({"sum", "mean", "min", "max", "argmax"})
 
 
 def counter_names(phases: Iterable[l0.PhaseDef]) -> set[str]:
@@ -52,19 +51,21 @@ def control_violations(neuron: l0.NeuronDef, phases: tuple[l0.PhaseDef, ...]) ->
     own = {*(s.name for s in neuron.state), *(i.name for i in neuron.inputs)}
     lets = {s.target for s in neuron.lets}
     scopes = [p.scope for p in neuron.pools]
-    if scopes != [s for s in ("population", "pool") if s in scopes]:
+    if scopes != [s for s in SCOPES if s in scopes]:
         yield f"its pools are {scopes}"
-    before = {n for n in shared if n.split(".")[0] not in ("pool", "population")}
+    before = {n for n in shared if n.split(".")[0] not in SCOPES}
+    summed = {*fixed, *own, *lets, *shared}
     for pool in neuron.pools:
-        yield from _pool(pool, fixed, own | lets | {s.target for s in neuron.update}, before, events)
+        yield from _pool(pool, fixed, own | lets | {s.target for s in neuron.update}, before)
+        states = {f"{pool.scope}.{s.name}" for s in pool.state}
         before |= set(pool.variables)
+        for h in pool.on:
+            yield from _handler(h, {*fixed, *before}, {*fixed, *before} - states, events, summed, scopes)
     for h in neuron.on:
-        yield from _handler(h, {*fixed, *own, *lets, *shared}, {*fixed, *lets, *shared}, events)
+        yield from _handler(h, summed, {*fixed, *lets, *shared}, events, summed, scopes)
 
 
-def _pool(
-    pool: l0.PoolDef, fixed: set[str], own: set[str], before: set[str], events: set[tuple[str, str]]
-) -> Iterator[str]:
+def _pool(pool: l0.PoolDef, fixed: set[str], own: set[str], before: set[str]) -> Iterator[str]:
     if len(set(pool.variables)) != len(pool.variables):
         yield f"variables of `{pool.scope}` are declared twice"
     states = {f"{pool.scope}.{s.name}" for s in pool.state}
@@ -77,14 +78,26 @@ def _pool(
     results = {f"{pool.scope}.{r.name}" for r in pool.reductions}
     shared = {*fixed, *before, *states, *results}
     yield from _statements(pool.update, set(shared), shared - states)
-    for h in pool.on:
-        yield from _handler(h, shared, shared - states, events)
 
 
-def _handler(h: l0.Handler, known: set[str], fixed: set[str], events: set[tuple[str, str]]) -> Iterator[str]:
+def _handler(
+    h: l0.Handler,
+    known: set[str],
+    fixed: set[str],
+    events: set[tuple[str, str]],
+    summed: set[str],
+    scopes: Collection[str],
+) -> Iterator[str]:
+    """Breaches by one handler. `summed`: what reductions in its statements may read, over `scopes`."""
     if (h.phase, h.event) not in events:
         yield f"there is no event `{h.phase}.{h.event}`"
-    yield from _statements(h.actions, set(known), fixed)
+    for s in h.actions:
+        yield from _reads(set(read_by_sums(s.value)), summed, f"`{s.target} = ...`")
+        for scope in (POOL_SUMS[call.func][1] for call in pool_sums(s.value)):
+            if scope not in scopes:
+                yield f"`{s.target} = ...` reduces over a {scope}, which does not exist"
+    alone = tuple(l0.Set(s.target, without_sums(s.value), s.span) for s in h.actions)
+    yield from _statements(alone, set(known), fixed)
 
 
 def _statements(statements: tuple[l0.Set, ...], known: set[str], fixed: set[str]) -> Iterator[str]:

@@ -38,7 +38,9 @@ ON = Field(
     "Assignments that run at events of `phases`, in order. At an event 0 ms after a trial's start they run before the "
     "first step's equations, at a later one at the end of the step that ends then, after spikes and resets. Names "
     "that are new are local to the list. `sum_instances(x)` adds up x of this neuron in all instances of the network, "
-    "as it was at the end of the step before (`mean_`, `max_`, `min_` too).",
+    "as it was at the end of the step before (`mean_`, `max_`, `min_` too); `sum_pool(x)` is over the neurons of its "
+    "pool and `sum_population(x)` over all, when they are done with the statements before (`mean_`, `max_`, `min_`, "
+    "`argmax_` too). In `on` of a pool, `sum(x)`, `mean(x)`, `min(x)`, `max(x)` and `argmax(x)` are over its neurons.",
     example="on: {trial.start: [v = v_rest], trial.minus: [v_minus = v]}",
 )
 

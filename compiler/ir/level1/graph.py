@@ -42,12 +42,16 @@ class DerivedScalar:
 
 @dataclass(frozen=True)
 class AtEvent:
-    """Statements that run at an event of a phase: before the step's equations (`start`) or after them."""
+    """Statements that run at an event of a phase: before the step's equations (`start`) or after them. `reductions`:
+    (scope, what is computed over the neurons before them). `part`: its number, where the statements of an event wait
+    for all neurons in between."""
 
     phase: str
     event: str
     start: bool
     actions: tuple[l0.Set, ...]
+    reductions: tuple[tuple[str, l0.Reduction], ...] = ()
+    part: int = 0
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -76,7 +80,8 @@ class OtherRead:
 @dataclass(frozen=True)
 class PoolCell:
     """A PoolDef with names that are valid at level 2. `several`: a population has more than one, so that a neuron
-    locates its pool by an index; otherwise there is one element."""
+    locates its pool by an index; otherwise there is one element. `at_events`: the reductions of all AtEvents over
+    this scope."""
 
     scope: str
     several: bool
@@ -84,11 +89,12 @@ class PoolCell:
     state: tuple[str, ...]
     update: tuple[l0.Set, ...]
     on: tuple[AtEvent, ...] = ()
+    at_events: tuple[l0.Reduction, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        return (*(r.name for r in self.reductions), *self.state)
+        return (*(r.name for r in self.reductions), *self.state, *(r.name for r in self.at_events))
 
 
 @dataclass(frozen=True)

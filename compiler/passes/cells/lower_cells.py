@@ -35,7 +35,7 @@ from compiler.passes.cells.cell_arrays import (
     ring_formals,
 )
 from compiler.passes.cells.cell_columns import column_values
-from compiler.passes.cells.lower_pools import POOL_INDEX, PoolLowering, pool_arrays, shared_formals
+from compiler.passes.cells.lower_pools import POOL_INDEX, PoolLowering, due, pool_arrays, shared_formals
 from compiler.passes.cells.lower_spike_times import lower_spike_times
 from compiler.passes.cells.step_order import Piece, Pieces, Row, names_in, run_in_order
 from compiler.passes.model.lower_model import SpikingGraph
@@ -174,7 +174,9 @@ def _pieces(
 
     pools = PoolLowering(builder, at.cell, at.arrays, number)
     for part in split.start:
-        yield neurons("start", part)
+        yield from pools.before(part, phases)
+        if _body(at, part):
+            yield neurons("start", part)
     for pool in split.pools:
         yield from pools.events(pool, phases, True)
     yield neurons("neurons", split.first)
@@ -183,6 +185,7 @@ def _pieces(
     if split.second is not None:
         yield neurons("neurons", split.second)
     for part in split.end:
+        yield from pools.before(part, phases)
         yield neurons("end", part)
     for pool in split.pools:
         yield from pools.events(pool, phases, False)
@@ -216,15 +219,6 @@ def _launch(
             at.cell.span,
         )
         row.launch("step", every, offset, join)
-
-
-def due(part: Part, phases: Mapping[str, l0.PhaseDef]) -> tuple[int, int]:
-    """`every` and `offset` of a part's launches: the first step of each trial, or the step that ends at the event."""
-    if part.when is None:
-        return 1, 0
-    phase, event, start = part.when
-    every = phases[phase].every
-    return every, (1 if start else dict(phases[phase].events)[event]) % every
 
 
 def _arrays(

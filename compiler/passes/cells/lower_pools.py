@@ -41,6 +41,15 @@ _EXACT: Final = 1 << 24
 """Whole numbers up to this are exact in 32-bit floating point."""
 
 
+def due(part: Part, phases: Mapping[str, l0.PhaseDef]) -> tuple[int, int]:
+    """`every` and `offset` of a part's launches: the first step of each trial, or the step that ends at the event."""
+    if part.when is None:
+        return 1, 0
+    phase, event, start = part.when
+    every = phases[phase].every
+    return every, (1 if start else dict(phases[phase].events)[event]) % every
+
+
 def shared_formals(cell: l1.Cell, used: set[str], real: DType) -> list[l2.Formal]:
     """Formals through which a kernel over neurons reads variables of pools and of other populations."""
     out: list[l2.Formal] = []
@@ -98,14 +107,16 @@ def pool_arrays(
             contents = (np.arange(size) // (size // count)).astype(np.int32)
             array = l2.Array(f"{name}.index", DType.I32, (size,), Role.CONST, span=instance.span)
             bound["pool_of"] = builder.array(array, contents)
+        at_events = {r.name for r in pool.at_events}
         for variable in pool.variables:
             user = cell.shown(variable)
             name, unit = array_name(instance.name, user), units.get((instance.name, user), "1")
-            bound[variable] = builder.array(l2.Array(name, real, (count,), Role.STATE, unit=unit, span=instance.span))
+            role = Role.WORK if variable in at_events else Role.STATE
+            bound[variable] = builder.array(l2.Array(name, real, (count,), role, unit=unit, span=instance.span))
             value = init.get(user)
             if value is not None and value.value != 0:
                 initialise(builder, name, value, instance, Role.STATE, unit, size=count)
-        for r in pool.reductions:
+        for r in (*pool.reductions, *pool.at_events):
             if r.op == "argmax":
                 if real is DType.F32 and instance.size // count > _EXACT:
                     message = f"a pool of `{instance.name}` has too many neurons for `argmax` in float32"
@@ -129,23 +140,30 @@ class PoolLowering:
 
     def pieces(self, part: PoolPart) -> Iterator[Piece]:
         """The kernels of one scope in each step: its reductions and its update."""
-        pool = part.pool
         for r in part.reductions:
-            for stage in ("largest", "") if r.op == "argmax" else ("",):
-                run = partial(_reduce, self.builder, self.cell, self.arrays, self.number, pool, r, stage)
-                yield Piece("pools", frozenset(refs(r.term)), run)
+            yield from self._reductions(part.pool, r, "pools", 1, 0)
         if part.update is not None:
-            yield self._map(pool, part.update, "pools", 1, 0)
+            yield self._map(part.pool, part.update, "pools", 1, 0)
 
     def events(self, part: PoolPart, phases: Mapping[str, l0.PhaseDef], start: bool) -> Iterator[Piece]:
         """The kernels of its events at the start or the end of a step."""
         for event in part.events:
             assert event.when is not None
             if event.when[2] == start:
-                phase, name, first = event.when
-                every = phases[phase].every
-                offset = (1 if first else dict(phases[phase].events)[name]) % every
-                yield self._map(part.pool, event, "start" if start else "end", every, offset)
+                yield from self.before(event, phases)
+                yield self._map(part.pool, event, "start" if start else "end", *due(event, phases))
+
+    def before(self, event: Part, phases: Mapping[str, l0.PhaseDef]) -> Iterator[Piece]:
+        """The reductions that the statements of an event read."""
+        pools = {pool.scope: pool for pool in self.cell.pools}
+        for scope, r in event.reductions:
+            assert event.when is not None
+            yield from self._reductions(pools[scope], r, "start" if event.when[2] else "end", *due(event, phases))
+
+    def _reductions(self, pool: l1.PoolCell, r: ReductionPart, stage: str, every: int, offset: int) -> Iterator[Piece]:
+        for step in ("largest", "") if r.op == "argmax" else ("",):
+            run = partial(_reduce, self.builder, self.cell, self.arrays, self.number, pool, r, step, every, offset)
+            yield Piece(stage, frozenset(refs(r.term)), run)
 
     def _map(self, pool: l1.PoolCell, part: Part, stage: str, every: int, offset: int) -> Piece:
         run = partial(_map, self.builder, self.cell, self.arrays, self.number, pool, part, every, offset)
@@ -179,6 +197,8 @@ def _reduce(
     pool: l1.PoolCell,
     r: ReductionPart,
     stage: str,
+    every: int,
+    offset: int,
     rows: Sequence[Row],
     join: bool,
 ) -> None:
@@ -219,7 +239,7 @@ def _reduce(
             f"{instance.name}.{cell.shown(r.name)}",
             pool.span,
         )
-        row.launch("step", join=join)
+        row.launch("step", every, offset, join)
 
 
 def _map(

@@ -2,20 +2,21 @@
 
 Assumes: a definition after free_names.
 Guarantees: `pool.gi` is `pool_gi` and `trial.step` is `trial_step`, with underscores added where a name is taken;
-unread counters are omitted.
+unread counters are omitted. Reductions in statements of events have names too, and stand before the statements.
 Does not: place pools in the step (split_cells does).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.core.names import free_name
-from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.expr.ast import Call, Expr, Ref, refs, rewrite, substitute
 from compiler.ir.level0.controls import names_read, rewritten_pool, rewritten_sets
+from compiler.ir.level0.pool_sums import POOL_SUMS, groups
 from compiler.passes.model.free_names import RESERVED, names_of
 
 
@@ -67,6 +68,32 @@ def _plain_names(
     return plain, tuple(counters)
 
 
+@dataclass
+class _Sums:
+    """The reductions in statements of events: `found` so far, with their scopes; `taken`: names that have a meaning."""
+
+    taken: set[str]
+    found: list[tuple[str, l0.Reduction]] = field(default_factory=list)
+
+    def event(self, h: l0.Handler, part: int, start: bool, actions: tuple[l0.Set, ...]) -> l1.AtEvent:
+        """Group `part` of a handler's statements, with plain names."""
+        names: dict[Expr, str] = {}
+        begin = len(self.found)
+
+        def put(x: Expr) -> Expr:
+            if not isinstance(x, Call) or x.func not in POOL_SUMS:
+                return x
+            if x not in names:
+                op, scope = POOL_SUMS[x.func]
+                names[x] = free_name(f"{scope}_{op}_{len(self.found) + 1}", self.taken)
+                self.taken.add(names[x])
+                self.found.append((scope, l0.Reduction(names[x], op, x.args[0], "1", x.span)))
+            return Ref(names[x])
+
+        done = tuple(l0.Set(s.target, rewrite(s.value, put), s.span) for s in actions)
+        return l1.AtEvent(h.phase, h.event, start, done, tuple(self.found[begin:]), part, h.span)
+
+
 def plain_control(
     neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ...], how: Mapping[str, str]
 ) -> tuple[l0.NeuronDef, Control]:
@@ -84,18 +111,25 @@ def plain_control(
     def name(old: str) -> str:
         return plain.get(old, old)
 
+    sums = _Sums({*names_of(neuron), *RESERVED, *plain.values()})
+
     def at_events(handlers: tuple[l0.Handler, ...]) -> tuple[l1.AtEvent, ...]:
         return tuple(
-            l1.AtEvent(h.phase, h.event, first[h.phase, h.event], rewritten_sets(h.actions, expr, name), h.span)
+            sums.event(h, part, first[h.phase, h.event], rewritten_sets(group, expr, name))
             for h in handlers
+            for part, group in enumerate(groups(h.actions))
         )
+
+    on = at_events(neuron.on)
+    of_pools = {pool.scope: at_events(pool.on) for pool in neuron.pools}
 
     def pool_cell(pool: l0.PoolDef) -> l1.PoolCell:
         done = rewritten_pool(pool, expr, name)
         reductions = tuple(replace(r, name=name(f"{pool.scope}.{r.name}")) for r in done.reductions)
         state = tuple(name(f"{pool.scope}.{s.name}") for s in pool.state)
         own = several and pool.scope == "pool"
-        return l1.PoolCell(pool.scope, own, reductions, state, done.update, at_events(pool.on), pool.span)
+        found = tuple(r for scope, r in sums.found if scope == pool.scope)
+        return l1.PoolCell(pool.scope, own, reductions, state, done.update, of_pools[pool.scope], found, pool.span)
 
     spike = neuron.spike
     if spike is not None:
@@ -114,4 +148,4 @@ def plain_control(
         for dotted, (variable, _) in zip(other.dotted, other.reads, strict=True)
         if dotted in plain
     )
-    return made, Control(tuple(map(pool_cell, neuron.pools)), at_events(neuron.on), counters, others, shown)
+    return made, Control(tuple(map(pool_cell, neuron.pools)), on, counters, others, shown)

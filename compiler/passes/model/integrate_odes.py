@@ -378,9 +378,17 @@ def _whole(cell: l1.Cell, e: Expr, t: Expr) -> Expr:
     return _at_time(whole, t)
 
 
-def _timed_event(cell: l1.Cell, event: l1.AtEvent) -> l1.AtEvent:
+def _timed_event(cell: l1.Cell, event: l1.AtEvent, of_pool: bool = False) -> l1.AtEvent:
+    """Statements and reductions of an event at its time; those `of_pool` read no named expressions themselves."""
     t = STEP_START if event.start else STEP_END
-    return replace(event, actions=tuple(l0.Set(s.target, _whole(cell, s.value, t), s.span) for s in event.actions))
+    return replace(
+        event,
+        actions=tuple(
+            l0.Set(s.target, _at_time(s.value, t) if of_pool else _whole(cell, s.value, t), s.span)
+            for s in event.actions
+        ),
+        reductions=tuple((scope, replace(r, value=_whole(cell, r.value, t))) for scope, r in event.reductions),
+    )
 
 
 def _timed_pool(cell: l1.Cell, pool: l1.PoolCell) -> l1.PoolCell:
@@ -388,13 +396,5 @@ def _timed_pool(cell: l1.Cell, pool: l1.PoolCell) -> l1.PoolCell:
         pool,
         reductions=tuple(replace(r, value=_whole(cell, r.value, STEP_END)) for r in pool.reductions),
         update=tuple(l0.Set(s.target, _at_time(s.value, STEP_END), s.span) for s in pool.update),
-        on=tuple(
-            replace(
-                e,
-                actions=tuple(
-                    l0.Set(s.target, _at_time(s.value, STEP_START if e.start else STEP_END), s.span) for s in e.actions
-                ),
-            )
-            for e in pool.on
-        ),
+        on=tuple(_timed_event(cell, e, True) for e in pool.on),
     )

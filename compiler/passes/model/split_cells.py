@@ -33,24 +33,25 @@ RANDOM = {
 
 
 @dataclass(frozen=True)
-class Part:
-    """Statements of one kernel over the neurons (or over the pools). `fold`: deliveries are added first. `when`:
-    (phase, event, at the start) instead of every step."""
-
-    label: str
-    statements: tuple[l0.Set, ...]
-    fold: bool = False
-    emits: bool = False
-    when: tuple[str, str, bool] | None = None
-
-
-@dataclass(frozen=True)
 class ReductionPart:
     """out = op over the neurons of `term`. `argmax` has largest: the name of the maximum it looks for."""
 
     name: str
     op: str
     term: Expr
+
+
+@dataclass(frozen=True)
+class Part:
+    """Statements of one kernel over the neurons (or over the pools). `fold`: deliveries are added first. `when`:
+    (phase, event, at the start) instead of every step. `reductions`: those that are computed before it, by scope."""
+
+    label: str
+    statements: tuple[l0.Set, ...]
+    fold: bool = False
+    emits: bool = False
+    when: tuple[str, str, bool] | None = None
+    reductions: tuple[tuple[str, ReductionPart], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def split_cell(cell: l1.Cell) -> Split:
             loads.append(l0.Set(name, _kept(name, kinds)))
     remade = again.statements(outside - set(kept))
     second = (*loads, *remade, *_numbered(after, count)) if at is not None else None
-    start = [_event(cell, e, count) for e in cell.on if e.start]
+    start = [*_deliveries(cell), *(_event(cell, e, count) for e in cell.on if e.start)]
     end = [_event(cell, e, count) for e in cell.on if not e.start]
     bindings: dict[str, Expr] = {name: _kept(name, kinds) for name in kept}
     pools = tuple(_pool(cell, p, again, bindings) for p in cell.pools)
@@ -226,36 +227,63 @@ def _kept(name: str, kinds: Mapping[str, Kind]) -> Expr:
 
 
 def _event(cell: l1.Cell, event: l1.AtEvent, count: list[int]) -> Part:
-    actions = _numbered(event.actions, count)
-    counters = counter_locals(cell, set().union(*(refs(s.value) for s in actions)))
     return Part(
-        f"at {event.phase}.{event.event}",
-        (*counters, *actions),
+        _label(event),
+        _with_counters(cell, _numbered(event.actions, count)),
         event.start,
         False,
         (event.phase, event.event, event.start),
+        _event_reductions(cell, event),
     )
 
 
+def _deliveries(cell: l1.Cell) -> tuple[Part, ...]:
+    """Parts that add deliveries where a reduction at the start of a step reads inputs."""
+    inputs = {name for name, _ in cell.inputs}
+    events = [e for e in (*cell.on, *(e for p in cell.pools for e in p.on)) if e.start]
+    whens = [(e.phase, e.event, True) for e in events if any(refs(r.value) & inputs for _, r in e.reductions)]
+    return tuple(Part(f"deliveries at {w[0]}.{w[1]}", (), True, when=w) for w in dict.fromkeys(whens))
+
+
+def _label(event: l1.AtEvent) -> str:
+    return f"at {event.phase}.{event.event}" + (f" ({event.part + 1})" if event.part else "")
+
+
+def _event_reductions(cell: l1.Cell, event: l1.AtEvent) -> tuple[tuple[str, ReductionPart], ...]:
+    counters = _counter_values(cell)
+    return tuple(
+        (scope, ReductionPart(r.name, r.op, _term(cell, substitute(r.value, counters))))
+        for scope, r in event.reductions
+    )
+
+
+def _counter_values(cell: l1.Cell) -> dict[str, Expr]:
+    return {s.target: s.value for s in counter_locals(cell, {c.name for c in cell.counters})}
+
+
+def _term(cell: l1.Cell, e: Expr) -> Expr:
+    """What is reduced, as a real number."""
+    names = {n: Kind.REAL for n in refs(e)} | {"step": Kind.INT, WARMUP: Kind.INT}
+    names |= {c.every: Kind.INT for c in cell.counters}
+    return Call("float", (e,)) if check_types(e, names, Sink()) is Kind.INT else e
+
+
 def _pool(cell: l1.Cell, pool: l1.PoolCell, again: _Again, kept: dict[str, Expr]) -> PoolPart:
-    counters = {s.target: s.value for s in counter_locals(cell, {c.name for c in cell.counters})}
-    reductions: list[ReductionPart] = []
-    for r in pool.reductions:
-        term = substitute(substitute(r.value, kept), counters)
-        term = again.put_in(term)
-        names = {n: Kind.REAL for n in refs(term)} | {"step": Kind.INT, WARMUP: Kind.INT}
-        if check_types(term, names | {c.every: Kind.INT for c in cell.counters}, Sink()) is Kind.INT:
-            term = Call("float", (term,))
-        reductions.append(ReductionPart(r.name, r.op, term))
+    counters = _counter_values(cell)
+    reductions = [
+        ReductionPart(r.name, r.op, _term(cell, again.put_in(substitute(substitute(r.value, kept), counters))))
+        for r in pool.reductions
+    ]
     count = [0]
     update = None
     if pool.update:
         update = Part(f"{pool.scope} update", _with_counters(cell, _numbered(pool.update, count)))
     events = tuple(
         Part(
-            f"{pool.scope} at {e.phase}.{e.event}",
+            f"{pool.scope} {_label(e)}",
             _with_counters(cell, _numbered(e.actions, count)),
             when=(e.phase, e.event, e.start),
+            reductions=_event_reductions(cell, e),
         )
         for e in pool.on
     )

@@ -20,6 +20,7 @@ from compiler.expr.ast import Call, Expr, Ref, children, refs, substitute
 from compiler.expr.inline import named
 from compiler.expr.parse import Assign
 from compiler.expr.show import shorten
+from compiler.frontend.build.instances.pool_sums import AT_EVENTS, check_nested
 from compiler.frontend.build.instances.shared import read_alone
 from compiler.frontend.build.instances.sums import has_own_sums, take_sums
 from compiler.frontend.build.shared.definition_builder import TIMES, Draft, assigned
@@ -35,15 +36,17 @@ _SAME = (HIDDEN | frozenset(SELF)) - {INSTANCE, PARAMS[INSTANCE]}
 def assigned_at_event(
     d: Draft, statement: Assign, scope: Scope, wanted: Wanted, node: Node, local: Collection[str]
 ) -> Checked | None:
-    """The new value of a statement's target, in which sums over instances may stand. `local`: names of these
-    statements."""
-    if not has_own_sums(statement.value, scope, OVER_INSTANCES):
+    """The new value of a statement's target, in which reductions over instances and over neurons may stand. `local`:
+    names of these statements."""
+    if not has_own_sums(statement.value, scope, AT_EVENTS):
         return assigned(d, statement, scope, wanted, node)
-    value, taken = take_sums(statement.value, node.span, scope, local, d, OVER_INSTANCES)
+    value, taken = take_sums(statement.value, node.span, scope, local, d, AT_EVENTS)
     if taken.wrong:
         return None
     found = taken.back(assigned(d, replace(statement, value=value), taken.scope(scope), wanted, node), d)
-    return None if found is None or not _summed(found.expr, d, node.span) else found
+    if found is None or not check_nested(found.expr, d.c.sink, node.span):
+        return None
+    return found if _summed(found.expr, d, node.span) else None
 
 
 def _summed(e: Expr, d: Draft, at: Span) -> bool:

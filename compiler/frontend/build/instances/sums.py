@@ -15,9 +15,10 @@ from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref, calls, children, refs, substitute, with_children
 from compiler.expr.show import shorten
 from compiler.expr.types import Kind
-from compiler.expr.units import Dimension
+from compiler.expr.units import DIMENSIONLESS, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_tree
+from compiler.ir.level0.pool_sums import POOL_SUMS
 from compiler.ir.level2.synapse_sums import SUMS
 
 NO_RANDOM = "it cannot be random; draw in a statement before, into a state"
@@ -89,7 +90,14 @@ def _one(x: Call, span: Span, scope: Scope, local: Container[str], d: Draft, tak
     if found is None:
         taken.wrong = True
         return x
+    dimension = found.dimension
+    if POOL_SUMS.get(x.func, ("", ""))[0] == "argmax":
+        dimension = DIMENSIONLESS
+        if not isinstance(found.expr, Ref) or found.expr.name not in (*d.states, *d.inputs):
+            sink.error("E0311", f"`{x.func}` takes a state or an input", x.args[0].span, "put the value into a state")
+            taken.wrong = True
+            return x
     name = shorten(x)
     taken.calls[name] = Call(x.func, (taken.put(found.expr),), x.span)
-    taken.dimensions[name] = found.dimension
+    taken.dimensions[name] = dimension
     return Ref(name, x.span)

@@ -8,13 +8,14 @@ Does not: depend on neurons or pools (callers pass scopes and targets).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.errors import Sink
 from compiler.core.source import Span
-from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.expr.ast import Expr, Ref, refs
 from compiler.expr.parse import Assign
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import TIMES, Draft, Locals, assigned, wanted_of, with_local
@@ -33,6 +34,7 @@ from compiler.frontend.language.control import PHASES
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
+from compiler.ir.level0.pool_sums import groups, renamed_outside
 
 Actions = TypeVar("Actions")
 Made = TypeVar("Made")
@@ -174,9 +176,29 @@ def build_actions(
             names[target] = prefix + target
             scope = with_local(scope, found_locals, target, found, at)
         if found is not None:
-            value = substitute(found.expr, _bindings(names, refs(found.expr)))
+            value = renamed_outside(found.expr, _bindings(names, refs(found.expr)))
             out.append(l0.Set(names.get(target, target), value, statement.span))
+    _check_locals(out, {names.get(name, name) for name in found_locals}, d.c.sink)
     return tuple(out)
+
+
+def _check_locals(actions: Sequence[l0.Set], local: Collection[str], sink: Sink) -> None:
+    """E0302 where a local is read after a statement that waits for all neurons. `local`: names in the model."""
+    parts, assigned_at = groups(actions), dict[str, Span]()
+    for number, part in enumerate(parts):
+        own = set[str]()
+        for s in part:
+            gone = sorted(refs(s.value) & assigned_at.keys() - own)
+            if number and gone:
+                name = gone[0]
+                message = f"`{name}` was assigned before a statement that waits for all neurons, and is gone after it"
+                help = f"a value that is kept meanwhile is a state: `state: {{{name.rpartition('.')[2]}: 0}}`"
+                waits = () if s is part[0] else (Related("it waits here", part[0].span),)
+                sink.error("E0302", message, s.span, help, (Related("assigned here", assigned_at[gone[0]]), *waits))
+                return
+            if s.target in local:
+                own.add(s.target)
+        assigned_at |= {s.target: s.span for s in part if s.target in own}
 
 
 def _bindings(names: Mapping[str, str], used: set[str]) -> dict[str, Expr]:

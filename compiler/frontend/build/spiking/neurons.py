@@ -91,7 +91,8 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     spike, state, update = _with_condition(d, inner, spike, state, update)
     on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {}, assigned_at_event)
     shared = shared_states(d) or ()
-    _check_emptied(d, inputs, lets, on)
+    made = pools.with_handlers(scope, on, at)
+    _check_emptied(d, inputs, lets, (*on, *(h for pool in made for h in pool.on)))
     method = noise_method(d, dynamics, lets, noise, l0.Method(Reader(NEURON, node, c).word("method")))
     explain_absent(d, before)
     explain_undeclared(d, before)
@@ -112,7 +113,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
                 spike,
                 method,
                 source,
-                pools=tuple(pools.defs),
+                pools=made,
                 on=on,
                 others=others,
                 shared=shared,

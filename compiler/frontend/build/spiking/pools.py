@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import compiler.ir.level0.model as l0
@@ -22,6 +23,7 @@ from compiler.core.source import Span
 from compiler.expr.ast import Call, Ref, refs
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
+from compiler.frontend.build.instances.pool_sums import assigned_in_pool, with_scopes
 from compiler.frontend.build.shared.definition_builder import Draft, constant_or_formula, unit_name
 from compiler.frontend.build.shared.phases import build_actions, build_handlers, counters
 from compiler.frontend.build.shared.readers import Reader
@@ -29,10 +31,8 @@ from compiler.frontend.build.shared.scope import Scope, Wanted, check_tree, read
 from compiler.frontend.build.shared.values import entries_of, listed, mapping
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.ir.level0.pool_sums import OPERATIONS, SCOPES
 
-SCOPES: Final = ("population", "pool")
-"""In evaluation order."""
-OPERATIONS: Final = ("sum", "mean", "min", "max", "argmax")
 _TARGET: Final = re.compile(r"\s*([A-Za-z]\w*)\s*[-+*/]?=")
 _UNKNOWN: Final = re.compile(r"unknown name `([\w.]+)`")
 _READS: Final = re.compile(r"(?<![\w.])(?:pool|population)\s*\.")
@@ -40,11 +40,13 @@ _READS: Final = re.compile(r"(?<![\w.])(?:pool|population)\s*\.")
 
 @dataclass
 class Pools:
-    """The pools of one definition, built at the first statement that reads them."""
+    """The pools of one definition, built at the first statement that reads them. `inner`: what statements of each
+    scope read, assign to, and are called in the model."""
 
     d: Draft
     defs: list[l0.PoolDef] = field(default_factory=list)
     dimensions: dict[str, Dimension | None] = field(default_factory=dict)
+    inner: dict[str, tuple[Scope, Mapping[str, Dimension | None], Mapping[str, str]]] = field(default_factory=dict)
     done: bool = False
 
     @property
@@ -102,11 +104,25 @@ class Pools:
         targets = {s.name: own[s.name] for s in states}
         before = len(c.sink.items)
         update = build_actions(self.d, listed(block.get("update")), inner, targets, dotted)
-        on = build_handlers(self.d, block.get("on"), inner, targets, dotted)
         reduce = "it differs from neuron to neuron; reduce it: `reduce: {{{0}_mean: mean({0})}}`"
         explain(c.sink, before, {n: reduce.format(n) for n in (*self.d.states, *self.d.inputs, *self._assigned())})
-        self.defs.append(l0.PoolDef(scope_name, tuple(reductions), states, update, on, at))
+        self.defs.append(l0.PoolDef(scope_name, tuple(reductions), states, update, (), at))
+        self.inner[scope_name] = (inner, targets, dotted)
         return scope
+
+    def with_handlers(self, scope: Scope, on: tuple[l0.Handler, ...], at: Span) -> tuple[l0.PoolDef, ...]:
+        """All pools, with what they do at events. `scope`: that of the neuron's own statements there, `on`, which may
+        reduce over scopes without a block."""
+        sink, out = self.d.c.sink, list[l0.PoolDef]()
+        for pool in self.defs:
+            block = mapping(self.d.node.get(pool.scope))
+            inner, targets, dotted = self.inner[pool.scope]
+            before, given = len(sink.items), None if block is None else block.get("on")
+            assigner = partial(assigned_in_pool, pool.scope, scope)
+            out.append(replace(pool, on=build_handlers(self.d, given, inner, targets, dotted, assigner)))
+            reduce = "it differs from neuron to neuron; reduce it: `mean({0})`"
+            explain(sink, before, {n: reduce.format(n) for n in (*self.d.states, *self.d.inputs)})
+        return with_scopes(out, (*on, *(h for pool in out for h in pool.on)), at)
 
     def _free(self, name: str, at: Span, places: dict[str, Span], scope_name: str) -> bool:
         c = self.d.c
