@@ -9,7 +9,7 @@ import pytest
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
 
 TEXT = """language: 1
 name: given

@@ -11,7 +11,7 @@ from compiler.core.errors import ModelError
 from tests.numeric.simulated import Array
 from tests.numeric.trained import load
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
 
 MODEL = """\
 language: 1
