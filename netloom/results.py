@@ -81,26 +81,24 @@ class RunResult(Finished):
         with self._records("synapses.h5") as file:
             return {pair: _synapses(group) for pair, group in file[projection].items()}
 
-    def events(self, projection: str, event: str) -> dict[str, tuple[Floats, npt.NDArray[np.int64]]]:
-        """(times in ms, neurons) of a recorded event of synapses, by pair of populations (`exc->inh`). Raises
-        KeyError."""
+    def events(self, owner: str, event: str) -> dict[str, tuple[Floats, npt.NDArray[np.int64]]]:
+        """(times in ms, neurons) of a recorded event with a condition: of the synapses of a projection, by pair of
+        populations (`exc->inh`), or of the neurons of a population, by its name. Raises KeyError."""
         found = {}
         with self._records("events.h5") as file:
             for name, group in file["spikes"].items():
-                owner, _, rest = name.partition("[")
-                pair, _, happened = rest.rpartition("].")
-                if (owner, happened) == (projection, event):
+                whose, pair, happened = _event_of(name)
+                if (whose, happened) == (owner, event):
                     found[pair] = group["timestamps"][:], group["node_ids"][:].astype(np.int64)
         if not found:
-            raise KeyError(f"this run recorded no event `{event}` of `{projection}`")
+            raise KeyError(f"this run recorded no event `{event}` of `{owner}`")
         return found
 
     def _event_rows(self) -> dict[str, Values]:
         parts: list[tuple[Values, ...]] = []
         with self._records("events.h5") as file:
             for name, group in file["spikes"].items():
-                owner, _, rest = name.partition("[")
-                pair, _, event = rest.rpartition("].")
+                owner, pair, event = _event_of(name)
                 times = group["timestamps"][:]
                 label = (np.full(len(times), x, object) for x in (owner, pair, event))
                 parts.append((times, *label, group["node_ids"][:].astype(np.int64)))
@@ -320,6 +318,17 @@ def _synapses(group: Any) -> Synapses:
     units = {k: str(group[k].attrs.get("unit", "1")) for k in own}
     values = {k: group[k][:] for k in own}
     return Synapses(group["time"][:], values, units, ends.get("source"), ends.get("target"))
+
+
+def _event_of(name: str) -> tuple[str, str, str]:
+    """Owner, pair of populations (of neurons: the population) and event of a list in events.h5: `p[a->b].release`, or
+    `a.gate`."""
+    owner, bracket, rest = name.partition("[")
+    if bracket:
+        pair, _, event = rest.rpartition("].")
+        return owner, pair, event
+    population, _, event = name.rpartition(".")
+    return population, population, event
 
 
 def _columns(names: tuple[str, ...], parts: list[tuple[Values, ...]]) -> dict[str, Values]:

@@ -140,6 +140,11 @@ class PopulationView(_Variables):
         does not record them."""
         return self._stepper.spikes(self._name)
 
+    def events(self, event: str) -> tuple[Floats, Indices]:
+        """(times in ms, neurons) recorded so far of an event with a condition, by time, then neuron. Raises RunError
+        (E0935) where the model does not record them."""
+        return self._stepper.events(self._name, event)
+
     def trace(self, variable: str) -> tuple[Floats, npt.NDArray[Any]]:
         """(times in ms, values (samples, members)) of a recorded variable. Raises RunError (E0935)."""
         return self._stepper.trace(self._name, variable)

@@ -609,6 +609,9 @@ neurons:
       - y = 0.5 * y + exp(x - pool.most) / pool.all + population.slow
       - c = trial.count + 0.1 * wide.step
     spike: {when: x > 0.9 + 0.1 * population.m, reset: [x = 0.1], refractory: 2 ms}
+    events:
+      lit: {when: x > 0.8 + 0.01 * pool.n, do: [more = 0.1 * x, kept = kept + more * random()]}
+      dark: {when: x < 0.3 and lit < 1}
     on:
       trial.start: [x = 0.5 * x, kept = 0.1 * max_population(g)]
       trial.mid: [level_now = x, y = y + level_now * random(), kept = y + 0.1 * argmax_pool(x) - mean_population(y)]
@@ -623,7 +626,8 @@ projections:
 simulate: {dt: 1 ms, duration: 60 ms, warmup: 5 ms, seed: 9MORE}
 record:
   - spikes: {from: all}
-  - trace: {from: [a, b], variables: [x, y, kept, c, g, pool.fb, pool.n, pool.who, population.slow], members: 0..3}
+  - events: {from: [a, b], events: [lit, dark]}
+  - trace: {from: [a, b], variables: [x, y, kept, c, g, lit, pool.fb, pool.n, pool.who, population.slow], members: 0..3}
 """
 
 

@@ -220,4 +220,5 @@ def cell_violations(cell: l1.Cell) -> list[str]:
     if cell.when is not None:
         found += _reads(cell.when, known, "the spike condition")
         found += _statements(cell.reset, known, fixed)
+    found += _statements(cell.after, known, fixed)
     return [f"cell {cell.name}: {v}" for v in found]

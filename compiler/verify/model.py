@@ -118,6 +118,8 @@ def _neuron(neuron: l0.NeuronDef, model_params: set[str], shared: AbstractSet[st
         for name in neuron.spike.hold:
             if name not in (*states, *inputs):
                 yield f"`{name}` is held, but is not a state"
+    yield from _statements(neuron.after, known, fixed)
+    yield from (f"the event `{name}` has no state" for name in neuron.events if name not in states)
 
 
 def _population(p: l0.Population) -> Iterator[str]:
@@ -190,8 +192,11 @@ def _records(model: l0.Model, populations: dict[str, l0.Population]) -> Iterator
                 yield f"spikes of `{name}` are recorded, which is not a population"
     events = {p.name: {e.name for e in p.synapse.events} for p in model.projections if p.synapse is not None}
     for happening in model.events:
-        for name in set(happening.events) - events.get(happening.projection, set()):
-            yield f"the event `{name}` of `{happening.projection}` is recorded, which does not exist"
+        of_neurons = isinstance(happening, l0.RecordNeuronEvents)
+        owner = populations.get(happening.source) if of_neurons else None
+        known = set(owner.neuron.events) if owner is not None else set[str]()
+        for name in set(happening.events) - (known if of_neurons else events.get(happening.source, set())):
+            yield f"the event `{name}` of `{happening.source}` is recorded, which does not exist"
     for trace in model.traces:
         p = populations.get(trace.population)
         if p is None:

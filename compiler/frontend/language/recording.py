@@ -183,11 +183,17 @@ RECORD = ListOf(
                 Block(
                     "recording",
                     (
-                        _PROJECTION,
+                        Field(
+                            "from",
+                            POPULATIONS,
+                            "A projection, for events of its synapses, or populations, for events of their neurons.",
+                            required=True,
+                            example="from: plastic",
+                        ),
                         Field(
                             "events",
                             NAMES,
-                            "Events of the synapse, by name.",
+                            "Events with conditions, by name.",
                             required=True,
                             example="events: [release]",
                         ),
@@ -197,8 +203,8 @@ RECORD = ListOf(
                     elsewhere={"event": "`events: [...]`", "of": "`from`", "projection": "`from`"},
                     example="{from: plastic, events: [release]}",
                 ),
-                "Events of synapses with conditions of their own, written to `events.h5`: which neurons they were of, "
-                "and when the condition held.",
+                "Events of synapses, or of neurons, with conditions of their own, written to `events.h5`: which "
+                "neurons they were of, and when the condition held.",
                 example="{events: {from: plastic, events: [release]}}",
             ),
             Alternative(

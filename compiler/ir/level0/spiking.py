@@ -183,7 +183,8 @@ class NeuronDef:
     wait for each other, of the step before; pool p is read by the neurons and equations of pool p, or the only one by
     all.
     `source`: "equations", or "spike_times" (params: file arrays times [ms], indices). `shared`: states with the same
-    value in all instances of the network."""
+    value in all instances of the network. `events`: states that are 1 in a step in which a condition held, and 0
+    otherwise; `after`: statements after spikes and resets, in every step."""
 
     name: str
     params: tuple[ParamDecl, ...]
@@ -201,6 +202,8 @@ class NeuronDef:
     others: tuple[OtherDecl, ...] = ()
     shared: tuple[str, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+    events: tuple[str, ...] = ()
+    after: tuple[Set, ...] = ()
 
     @property
     def units(self) -> dict[str, str]:
@@ -447,6 +450,21 @@ class RecordSynapses:
 
 
 @dataclass(frozen=True)
+class RecordNeuronEvents:
+    """The neurons of a population for which the condition of an event holds, each in its step k; `between` as of
+    RecordSpikes."""
+
+    population: str
+    events: tuple[str, ...]
+    between: tuple[int, int] | None = None
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def source(self) -> str:
+        return self.population
+
+
+@dataclass(frozen=True)
 class RecordSynapseEvents:
     """The neurons for which the condition of an event of a projection's synapses holds, each in its step k; `between`
     as of RecordSpikes."""
@@ -455,6 +473,10 @@ class RecordSynapseEvents:
     events: tuple[str, ...]
     between: tuple[int, int] | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def source(self) -> str:
+        return self.projection
 
 
 @dataclass(frozen=True)

@@ -103,9 +103,9 @@ class Cell:
 
     Before integrate_odes: `dynamics` holds ODEs and `step` is empty. Afterwards `dynamics` is empty and `step`
     is straight-line code: integration, updates, then (with `spike`) `spiked` is computed and resets applied by
-    conditional expressions. `int_state`: counters (refractory). The first `integrated` statements of `step` are the
-    integration, those up to `updated` the updates. Pools are computed right before the first statement after
-    `integrated` that reads a variable of them (passes/model/split_cells.py).
+    conditional expressions, then `after`. `int_state`: counters (refractory). The first `integrated` statements of
+    `step` are the integration, those up to `updated` the updates. Pools are computed right before the first statement
+    after `integrated` that reads a variable of them (passes/model/split_cells.py).
     """
 
     name: str
@@ -129,6 +129,7 @@ class Cell:
     on: tuple[AtEvent, ...] = ()
     counters: tuple[Counter, ...] = ()
     others: tuple[OtherRead, ...] = ()
+    after: tuple[l0.Set, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     """Names that the compiler uses too, as they stand here and as the user chose them (free_names)."""
     span: Span = field(default=NOWHERE, compare=False, repr=False)

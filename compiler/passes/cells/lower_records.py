@@ -21,9 +21,10 @@ from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level2.synapse_values import recorded_events
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots
+from compiler.passes.cells.cell_arrays import FLAT, Deliveries, N, array_name, delivered_name, ring_formals, ring_slots
 from compiler.passes.program.build_program import ProgramBuilder
 
+LIST_SLOTS = 3  # of the lists of an event: one is read and one filled while another is emptied
 SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron spikes once
 TRACE_BYTES = 1 << 20  # of one trace buffer, at least two samples
 
@@ -40,10 +41,25 @@ def record_spikes(builder: ProgramBuilder, model: l0.Model, instances: Mapping[s
 
 
 def record_events(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
-    """The same for events of synapses, run after their conditions."""
+    """The same for events with conditions, run after these: of synapses, and of neurons."""
     for record in model.events:
         for name, population in recorded_events(model, record):
+            if isinstance(record, l0.RecordNeuronEvents):
+                _list_events(builder, name, instances[population])
             _record_events(builder, name, instances[population].size, record.span)
+
+
+def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> None:
+    """The lists `<name>.spikes` of the neurons whose flag `name` is set."""
+    bound = {"flag": name}
+    for array in ("spikes", "spike_count"):
+        shape = (LIST_SLOTS, instance.size) if array == "spikes" else (LIST_SLOTS,)
+        bound[array] = builder.array(l2.Array(f"{name}.{array}", DType.I32, shape, Role.EVENT, span=instance.span))
+    formals = (l2.ArrayFormal("flag", builder.precision, l2.Mode.READ, l2.ELEMENT), *ring_formals(), N)
+    nest = l2.Nest(FLAT, (l2.Emit("spikes", "spike_count", "slots", Ref("flag").ne(0.0), instance.span),))
+    columns = {"n": instance.size, "slots": LIST_SLOTS}
+    row = builder.row("list events", f"{name}: list", l2.Kind.MAP, formals, nest, bound, columns, name, instance.span)
+    row.launch("step")
 
 
 def _record_events(builder: ProgramBuilder, name: str, size: int, span: Span) -> None:

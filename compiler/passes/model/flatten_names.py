@@ -32,7 +32,7 @@ class Control:
 
 
 def _equations(neuron: l0.NeuronDef) -> Iterable[Expr]:
-    yield from (s.value for s in (*neuron.lets, *neuron.update))
+    yield from (s.value for s in (*neuron.lets, *neuron.update, *neuron.after))
     yield from (o.rhs for o in neuron.dynamics)
     if neuron.spike is not None:
         yield neuron.spike.when
@@ -140,6 +140,7 @@ def plain_control(
         dynamics=tuple(l0.Ode(o.state, expr(o.rhs), o.span) for o in neuron.dynamics),
         update=rewritten_sets(neuron.update, expr),
         spike=spike,
+        after=rewritten_sets(neuron.after, expr),
     )
     shown = tuple((plain[v], v) for p in neuron.pools for v in p.variables)
     others = tuple(

@@ -82,7 +82,7 @@ def names_of(neuron: l0.NeuronDef) -> tuple[str, ...]:
     reset = neuron.spike.reset if neuron.spike is not None else ()
     params, inputs = [p.name for p in neuron.params], [i.name for i in neuron.inputs]
     events = (s for h in neuron.on for s in h.actions)
-    statements = (*neuron.lets, *neuron.update, *reset, *events)
+    statements = (*neuron.lets, *neuron.update, *reset, *neuron.after, *events)
     return (*neuron.model_params, *params, *(s.name for s in neuron.state), *inputs, *(s.target for s in statements))
 
 
@@ -125,5 +125,6 @@ def free_names(neuron: l0.NeuronDef) -> tuple[l0.NeuronDef, Mapping[str, str]]:
         model_params=tuple(map(name, neuron.model_params)),
         pools=tuple(rewritten_pool(p, expr) for p in neuron.pools),
         on=tuple(rewritten_handler(h, expr, name) for h in neuron.on),
+        after=sets(neuron.after),
     )
     return free, new

@@ -20,7 +20,9 @@ def freeze_learning(model: l0.Model) -> l0.Model:
     if model.simulate is None or not model.simulate.freeze:
         return model
     named = set(model.simulate.freeze)
-    recorded = {r.projection: frozenset(r.events) for r in model.events}
+    recorded: dict[str, frozenset[str]] = {}
+    for r in model.events:
+        recorded[r.source] = recorded.get(r.source, frozenset()) | frozenset(r.events)
     known: dict[tuple[int, frozenset[str]], l0.SynapseDef] = {}
 
     def frozen(synapse: l0.SynapseDef, kept: frozenset[str]) -> l0.SynapseDef:

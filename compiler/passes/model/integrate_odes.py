@@ -300,6 +300,7 @@ def integrate_odes(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[l1.Cell, Dec
     if cell.when is not None:
         reset = [replace(x, value=after(x.value)) for x in cell.reset]
         spiking = _spiking(cell, after(cell.when), reset, arrays)
+    spiking += [replace(x, value=_whole(cell, x.value, STEP_END)) for x in cell.after]
     tested = {x.target for x in acted} & set().union(*(refs(x.value) for x in spiking))
     step += [*spiking, *acted] if tested else [*acted, *spiking]
     done = replace(
@@ -364,7 +365,8 @@ def counter_locals(cell: l1.Cell, used: set[str]) -> tuple[l0.Set, ...]:
 def _reads(cell: l1.Cell) -> set[str]:
     """Names that the equations of the neurons read."""
     found = refs(cell.when) if cell.when is not None else set()
-    found |= set().union(*(refs(o.rhs) for o in cell.dynamics), *(refs(s.value) for s in (*cell.update, *cell.reset)))
+    found |= set().union(*(refs(o.rhs) for o in cell.dynamics))
+    found |= set().union(*(refs(s.value) for s in (*cell.update, *cell.reset, *cell.after)))
     for let in reversed(cell.lets):
         if let.target in found:
             found |= refs(let.value)

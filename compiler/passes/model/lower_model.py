@@ -69,6 +69,7 @@ def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ..
         on=control.on,
         counters=control.counters,
         others=control.others,
+        after=neuron.after,
         renamed=(*((new, old) for old, new in renamed.items()), *control.shown),
         span=neuron.span,
     )

@@ -41,8 +41,8 @@ def recorded_populations(model: l0.Model) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Listed:
-    """Events that are recorded: of a population (its spikes), or of synapses. `size`: of the neurons that have them;
-    `members`: those that are kept (empty: all); `between`: steps after the warm-up."""
+    """Events that are recorded: of a population (its spikes, or events with conditions), or of synapses. `size`: of the
+    neurons that have them; `members`: those that are kept (empty: all); `between`: steps after the warm-up."""
 
     name: str
     size: int
@@ -60,8 +60,8 @@ def recorded_spikes(model: l0.Model) -> tuple[Listed, ...]:
     return tuple(found.values())
 
 
-def events_of_synapses(model: l0.Model) -> tuple[Listed, ...]:
-    """The events of synapses that are recorded, `plastic[exc->inh].release`."""
+def events_with_conditions(model: l0.Model) -> tuple[Listed, ...]:
+    """The events of synapses that are recorded, `plastic[exc->inh].release`, and those of neurons, `exc.gate`."""
     sizes = {p.name: p.size for p in model.populations}
     found = ((r, *event) for r in model.events for event in recorded_events(model, r))
     return tuple(Listed(name, sizes[population], (), r.between) for r, name, population in found)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.runtime.record.record import SpikeWriter, TraceWriter, events_of_synapses, recorded_spikes
+from compiler.runtime.record.record import SpikeWriter, TraceWriter, events_with_conditions, recorded_spikes
 from compiler.runtime.record.record_rates import RateWriter
 from compiler.runtime.record.record_synapses import SynapseWriter
 from compiler.runtime.record.tables import TableWriter
@@ -62,7 +62,7 @@ def open_writers(
         spikes = SpikeWriter(folder / "spikes.h5", model, recorded_spikes(model))
         opened.callback(spikes.close)
     if model.events:
-        events = SpikeWriter(folder / "events.h5", model, events_of_synapses(model))
+        events = SpikeWriter(folder / "events.h5", model, events_with_conditions(model))
         opened.callback(events.close)
     if model.traces:
         traces = TraceWriter(folder / "traces.h5", model, program, start=start)

@@ -88,7 +88,7 @@ def _events(model: l0.Model) -> list[Written]:
         count = sum(sizes[population] for _, population in recorded_events(model, record))
         note = f"{count:,} neurons, {seconds:g} s, if each has {SPIKE_RATE:g} events a second"
         size = math.ceil(count * seconds * SPIKE_RATE) * _SPIKE
-        out.append(Written(f"events of {record.projection}", "events.h5", size, note, record.span, sure=False))
+        out.append(Written(f"events of {record.source}", "events.h5", size, note, record.span, sure=False))
     return out
 
 

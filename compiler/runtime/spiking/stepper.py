@@ -209,13 +209,13 @@ class Stepper:
             times = self._writers.spikes.read(f"spikes/{population}/timestamps")
             return times, self._writers.spikes.read(f"spikes/{population}/node_ids").astype(np.int64)
 
-    def events(self, projection: str, event: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-        """(times in ms, neurons) of all recorded events so far; `projection` with its populations, `p[a->b]`. Raises
-        RunError (E0935)."""
-        name, writer = f"{projection}.{event}", self._writers.events
+    def events(self, owner: str, event: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """(times in ms, neurons) of all recorded events so far, of a population or a projection, this with its
+        populations: `p[a->b]`. Raises RunError (E0935)."""
+        name, writer = f"{owner}.{event}", self._writers.events
         if writer is None or name not in writer.counts:
-            help = f"write `record: [events: {{from: {projection.partition('[')[0]}, events: [{event}]}}]` in the model"
-            raise refused(f"the model does not record the events `{event}` of `{projection}`", help)
+            help = f"write `record: [events: {{from: {owner.partition('[')[0]}, events: [{event}]}}]` in the model"
+            raise refused(f"the model does not record the events `{event}` of `{owner}`", help)
         with _Held():
             self._drain()
             times = writer.read(f"spikes/{name}/timestamps")

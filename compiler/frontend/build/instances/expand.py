@@ -92,6 +92,15 @@ def expand_instances(model: l0.Model, shared: bool) -> l0.Model:
         drives=tuple(replace(x, population=copy_name(x.population, k)) for x in model.drives for k in copies),
         spikes=tuple(replace(r, populations=all_copies(r.populations)) for r in model.spikes),
         traces=tuple(replace(r, population=copy_name(r.population, k)) for r in model.traces for k in copies),
+        events=tuple(
+            e
+            for r in model.events
+            for e in (
+                (replace(r, population=copy_name(r.population, k)) for k in copies)
+                if isinstance(r, l0.RecordNeuronEvents)
+                else (r,)
+            )
+        ),
         rates=tuple(replace(r, population=copy_name(r.population, k)) for r in model.rates for k in copies),
         tables=tuple(
             replace(t, columns=tuple((n, _measured(m, all_copies)) for n, m in t.columns)) for t in model.tables

@@ -63,6 +63,7 @@ class Draft:
     states: dict[str, Dimension | None] = field(default_factory=dict)
     inputs: dict[str, Dimension | None] = field(default_factory=dict)
     others: dict[str, Dimension | None] = field(default_factory=dict)  # variables of other populations
+    flags: dict[str, Dimension | None] = field(default_factory=dict)  # events with conditions
     locals: Locals = field(default_factory=dict)
     places: dict[str, Span] = field(default_factory=dict)
     nouns: dict[str, str] = field(default_factory=dict)

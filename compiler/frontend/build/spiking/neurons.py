@@ -34,7 +34,7 @@ from compiler.frontend.build.shared.definition_builder import (
     unit_name,
 )
 from compiler.frontend.build.shared.others import build_others, explain_undeclared
-from compiler.frontend.build.shared.phases import build_handlers, counters
+from compiler.frontend.build.shared.phases import build_actions, build_handlers, counters
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, read_statement
 from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
@@ -74,7 +74,8 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     state = build_states(d)
     inputs = _inputs(d)
     others = build_others(d)
-    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **counters(c), **d.others}
+    flags = _flags(d)
+    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **counters(c), **d.others, **d.flags}
     scope = d.scope(d.params, d.states, d.inputs, times)
     pools = Pools(d)
     if pools.read_by(e.value for e in entries_of(node.get("let"))):
@@ -89,6 +90,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
         dynamics = build_dynamics(d, pools.extended(noisy))
     spike = _spike(d, inner, lets, update)
     spike, state, update = _with_condition(d, inner, spike, state, update)
+    held, after = _events(d, inner, pools.extended(scope))
     on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {}, assigned_at_event)
     shared = shared_states(d) or ()
     made = pools.with_handlers(scope, on, at)
@@ -100,26 +102,10 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
         _only_source(d, source)
     definition: l0.NeuronDef | None = None
     if not any(i.severity == "error" for i in c.sink.items[before:]):
-        definition = finished(
-            d,
-            l0.NeuronDef(
-                name,
-                params,
-                state,
-                inputs,
-                lets,
-                dynamics,
-                update,
-                spike,
-                method,
-                source,
-                pools=made,
-                on=on,
-                others=others,
-                shared=shared,
-                span=at,
-            ),
-        )
+        states, updates = (*state, *flags), (*update, *held)
+        whole = l0.NeuronDef(name, params, states, inputs, lets, dynamics, updates, spike, method, source, pools=made)
+        whole = replace(whole, on=on, others=others, shared=shared, span=at, events=tuple(d.flags), after=after)
+        definition = finished(d, whole)
         check_shared_states(definition, d)
         definition = with_hidden(d, definition, noise)
         if source == "equations":
@@ -152,7 +138,7 @@ def _built(d: Draft, definition: l0.NeuronDef | None, source: str, at: Span, poo
         d.name,
         definition,
         d.params,
-        d.states,
+        {**d.states, **d.flags},
         d.inputs,
         d.places,
         at,
@@ -217,6 +203,41 @@ def _spike(d: Draft, scope: Scope, lets: tuple[l0.Set, ...], update: tuple[l0.Se
     if refractory is not None and hold is None:
         hold = _states_in(when.expr, d, (*lets, *update))
     return l0.Spike(when.expr, tuple(reset), refractory, hold or (), nearest, block.span)
+
+
+def _flags(d: Draft) -> tuple[l0.StateDecl, ...]:
+    """The events of the neuron as variables, which its equations read and do not assign to."""
+    out: list[l0.StateDecl] = []
+    for entry in entries_of(d.node.get("events")):
+        if d.declare(entry.key, "an event"):
+            d.flags[entry.name] = DIMENSIONLESS
+            out.append(l0.StateDecl(entry.name, "1", l0.Const(0.0), entry.key.span))
+    return tuple(out)
+
+
+def _events(d: Draft, scope: Scope, after: Scope) -> tuple[tuple[l0.Set, ...], tuple[l0.Set, ...]]:
+    """The statements that test the conditions of `events`, in `scope`, and those that run where they hold, which know
+    what `after` knows."""
+    held: list[l0.Set] = []
+    done: list[l0.Set] = []
+    targets = {**d.states, **d.inputs}
+    for entry in entries_of(d.node.get("events")):
+        name, block = entry.name, mapping(entry.value)
+        when = block.get("when") if block is not None else None
+        if block is None or when is None or name not in d.flags:
+            continue
+        found = d.check(when, scope, Wanted("`when`", None, True, None))
+        if found is not None:
+            held.append(l0.Set(name, Cond(found.expr, Num(1.0), Num(0.0)), when.span))
+        actions = build_actions(d, listed(block.get("do")), after, targets, {})
+        own = {s.target: f"{name}_{s.target}" for s in actions if s.target not in targets}
+        bindings: dict[str, Expr] = {old: Ref(new) for old, new in own.items()}
+        for s in actions:
+            value = substitute(s.value, bindings)
+            if s.target in targets:
+                value = Cond(Ref(name).ne(0.0), value, Ref(s.target))
+            done.append(l0.Set(own.get(s.target, s.target), value, s.span))
+    return tuple(held), tuple(done)
 
 
 AFTER_SPIKE: Final = l0.hidden("after_spike")
@@ -291,6 +312,7 @@ def _only_source(d: Draft, source: str) -> None:
         "pool",
         "population",
         "others",
+        "events",
         "on",
         "shared",
     )
@@ -311,7 +333,7 @@ def finished(d: Draft, n: l0.NeuronDef) -> l0.NeuronDef:
     `flag != 0`."""
     handlers = (*n.on, *(h for pool in n.pools for h in pool.on))
     own = d.places.keys() | d.locals.keys() | {a.target for h in handlers for a in h.actions}
-    own |= {s.target for pool in n.pools for s in pool.update}
+    own |= {s.target for pool in n.pools for s in pool.update} | {s.target for s in n.after}
     numbers = d.c.names.numbers
     model_params = tuple(p for p in numbers if p in d.read and p not in own)
     flags: dict[str, Expr] = {p: Ref(p).ne(0.0) for p in model_params if isinstance(numbers[p], bool)}
@@ -343,4 +365,6 @@ def finished(d: Draft, n: l0.NeuronDef) -> l0.NeuronDef:
         n.others,
         n.shared,
         n.span,
+        n.events,
+        sets(n.after),
     )

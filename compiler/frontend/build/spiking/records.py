@@ -8,6 +8,7 @@ Does not: make buffers (passes/cells/lower_records.py) or files (runtime/record/
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -46,7 +47,7 @@ class Recorded:
     synapses: list[l0.RecordSynapses] = field(default_factory=list)
     histograms: list[l0.RecordHistogram] = field(default_factory=list)
     tables: list[l0.RecordTable] = field(default_factory=list)
-    events: list[l0.RecordSynapseEvents] = field(default_factory=list)
+    events: list[l0.RecordSynapseEvents | l0.RecordNeuronEvents] = field(default_factory=list)
     weighed: dict[tuple[str, str], Span] = field(default_factory=dict)
     """(projection, variable) of synapses that are recorded one by one."""
     kept: set[tuple[str, str, str]] = field(default_factory=set)
@@ -178,24 +179,41 @@ def _events(
     declared: tuple[str, ...],
     out: Recorded,
 ) -> None:
-    """Events of synapses."""
-    found = _projection(r.get("from"), projections, declared, r.c)
-    if found is None:
+    """Events of synapses, or of neurons."""
+    source, between = r.get("from"), _between(r, populations)
+    if isinstance(source, Scalar) and source.text in declared:
+        found = _projection(source, projections, declared, r.c)
+        if found is not None:
+            known = [] if found.synapse is None else [e.name for e in found.synapse.events]
+            whose, what = f"the synapses of `{found.name}` have", "the projection is"
+            names = _event_names(r, found.name, (whose, what), known, found.span, out)
+            out.events += [l0.RecordSynapseEvents(found.name, names, between, at)] if names else []
         return
-    known = [] if found.synapse is None else [e.name for e in found.synapse.events]
+    for population in select(source, populations, r.c) or ():
+        neuron = populations.neuron_of.get(population)
+        if neuron is not None and neuron.definition is not None:
+            events, place = neuron.definition.events, populations.places[population]
+            words = f"the neurons of `{population}` have", "the population is"
+            names = _event_names(r, population, words, events, place, out)
+            out.events += [l0.RecordNeuronEvents(population, names, between, at)] if names else []
+
+
+def _event_names(
+    r: Reader, owner: str, words: tuple[str, str], known: Collection[str], declared_at: Span, out: Recorded
+) -> tuple[str, ...]:
+    """The events that an entry names, of those that are `known`. `words`: who has them, and what is declared."""
     names: list[str] = []
     for item in items_of(r.get("events")):
         name = text_of(item)
         if name not in known:
             help = did_you_mean(name, known) or (allowed("they have", known) if known else "they have no `events`")
-            related = (Related("the projection is declared here", found.span),)
-            r.c.sink.error("E0201", f"the synapses of `{found.name}` have no event `{name}`", item.span, help, related)
-        elif name in names or any(e.projection == found.name and name in e.events for e in out.events):
-            r.c.sink.error("E0802", f"the event `{name}` of `{found.name}` is recorded twice", item.span)
+            related = (Related(f"{words[1]} declared here", declared_at),)
+            r.c.sink.error("E0201", f"{words[0]} no event `{name}`", item.span, help, related)
+        elif name in names or any(e.source == owner and name in e.events for e in out.events):
+            r.c.sink.error("E0802", f"the event `{name}` of `{owner}` is recorded twice", item.span)
         else:
             names.append(name)
-    if names:
-        out.events.append(l0.RecordSynapseEvents(found.name, tuple(names), _between(r, populations), at))
+    return tuple(names)
 
 
 def _rates(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations: Populations, out: Recorded) -> None:

@@ -178,6 +178,30 @@ SPIKE = Block(
     example="{when: v > v_thresh, reset: [v = v_reset]}",
 )
 
+NEURON_EVENT = Block(
+    "neuron event",
+    (
+        Field(
+            "when",
+            Expression("x > x_gate"),
+            "The condition, tested for every neuron in every step when that for a spike is: after `update`, before "
+            "resets.",
+            required=True,
+            example="when: x > x_gate",
+        ),
+        Field(
+            "do",
+            STATEMENTS,
+            "Assignments that run for the neurons for which it holds, in order, after resets.",
+            example="do: [held = x]",
+        ),
+    ),
+    doc="A condition, and what happens in each step in which it holds.",
+    title="neuron_event",
+    elsewhere={"condition": "`when`", "if": "`when`", "actions": "`do`", "reset": "`do`", "then": "`do`"},
+    example="{when: x > x_gate, do: [held = x]}",
+)
+
 _EQUATIONS_ELSEWHERE = {
     "equations": "`dynamics: {dv/dt: ...}`",
     "eqs": "`dynamics: {dv/dt: ...}`",
@@ -193,6 +217,8 @@ _EQUATIONS_ELSEWHERE = {
     "sim_code": "`update: [...]`",
     "step": "`update: [...]`",
     "integrator": "`method`",
+    "run_on_event": "`events: {name: {when: ..., do: [...]}}`",
+    "event": "`events: {name: {when: ..., do: [...]}}`",
 }
 
 NEURON = Block(
@@ -244,6 +270,14 @@ NEURON = Block(
             SPIKE,
             "When the neuron spikes, and what happens then.",
             example="spike: {when: v > 30 mV}",
+        ),
+        Field(
+            "events",
+            MapOf("event", NEURON_EVENT, example="{gate: {when: x > 0.5, do: [held = x]}}"),
+            "Events with conditions of their own, in order. Each is a variable too, with its name: 1 in a step in "
+            "which the condition holds and 0 otherwise, for synapses (`pre.gate`), `others` and traces; the neuron's "
+            "own equations read that of the step before.",
+            example="events: {gate: {when: x > 0.5, do: [held = x]}}",
         ),
         POOL,
         POPULATION_POOL,
