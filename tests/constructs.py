@@ -74,6 +74,7 @@ def stored(rule: str, arguments: str, storages: str, *more: str) -> list[tuple[s
 LINE = "size: 23"
 GRID = "shape: [4, 6]"
 PLANES = "shape: [2, 6, 7]"
+POOLS = "shape: [3, 2, 2, 2]"
 PAIRS = "pairs: {list: [[3, 2], [0, 22], [22, 0], [3, 3], [0, 1]]}"
 FIVE = "[0.1, 0.2, 0.3, 0.4, 0.5]"
 KERNEL = "{file: given.npz, array: kernel}"
@@ -144,6 +145,15 @@ CONNECTING = {
                 "1 ms",
                 "s",
             ),
+        ],
+    ),
+    "tile": connected(
+        POOLS,
+        [
+            *stored("tile", "size: 2, step: 1, start: -1", "sparse bitmask procedural"),
+            *stored("tile", "size: [2, 1], periodic: true, autapses: false", "sparse procedural", "0.1", "1 ms", "s"),
+            ("tile: {size: 1, reversed: true}", "0.1 * (1 + py_i + px_j)", LATE),
+            ("rule: {probability: 0.4 + 0.2 * py_j * px_i / pw_from, when: py_i != px_j}", DRAWN),
         ],
     ),
     "values by place": connected(

@@ -16,16 +16,17 @@ from compiler.connect.pairs import PAIRS
 from compiler.connect.probability import EXPRESSION, FIXED_PROBABILITY
 from compiler.connect.regular import ALL_TO_ALL, ONE_TO_ONE
 from compiler.connect.rule import ConnectRule, Ends, Form, Neurons
+from compiler.connect.tile import TILE
 from compiler.expr.keys.kinds import OneKey
 
 __all__ = ["CONNECT", "RULE", "RULES", "ConnectRule", "Ends", "Form", "Neurons", "rule_of"]
 
 RULES: Final[tuple[ConnectRule, ...]] = (
     ALL_TO_ALL, ONE_TO_ONE, FIXED_PROBABILITY, FIXED_INDEGREE, FIXED_OUTDEGREE, FIXED_TOTAL, EXPRESSION, PAIRS,
-    CONV2D, AVG_POOL2D,
+    CONV2D, AVG_POOL2D, TILE,
 )  # fmt: skip
 
-RULE: Final[Mapping[str, ConnectRule]] = MappingProxyType({r.name: r for r in RULES})
+RULE: Final[Mapping[str, ConnectRule]] = MappingProxyType({r.name: r for r in RULES if r.expressed is None})
 """By their names in the IR."""
 
 CONNECT: Final = OneKey(

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
+from compiler.expr.ast import Expr
 from compiler.expr.keys.kinds import Alternative, Block, Expression
 from compiler.ir.space import DType
 
@@ -113,6 +114,15 @@ class Rows:
     order: npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Expressed:
+    """A rule as a condition over places of both ends, and the numbers that it reads of two populations beside extents
+    (raises Misfit)."""
+
+    condition: Expr
+    arguments: Callable[[Place], Args]
+
+
 def as_given(p: Place) -> Args | None:
     """All numbers and flags of the file are arguments."""
     return tuple(p.values.items())
@@ -133,7 +143,9 @@ class ConnectRule:
     Kernels that draw read `columns`, integers: arguments, `same` (both ends are one population), and the extents
     `w_from`, `h_from`, `w_to`, `h_to`; and `table(args)`: the name of an array that members share, and what makes it.
     `held`: why the connections of one source cannot be drawn again at its spikes; `ordered`: they are drawn in
-    ascending order, which numbers them."""
+    ascending order, which numbers them.
+
+    `expressed(settings)`: of a rule that the IR does not know, which stands there as that of an expression."""
 
     keys: Alternative
     form: Form
@@ -149,6 +161,7 @@ class ConnectRule:
     held: str = ""
     ordered: bool = True
     own_name: str = ""
+    expressed: Callable[[Mapping[str, Setting]], Expressed] | None = None
     synonyms: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property

@@ -16,7 +16,7 @@ from compiler.frontend.language.spiking.synapses import LIBRARY_SYNAPSES
 from compiler.frontend.load import load_model
 from netloom import run
 from tests.construct_runs import compare, construct, results, stored_results, write_construct
-from tests.constructs import CONNECTING, CONSTRUCTS, CURRENTS, GRID, LIBRARY, LINE, PLANES, RECORDS, connected
+from tests.constructs import CONNECTING, CONSTRUCTS, CURRENTS, GRID, LIBRARY, LINE, PLANES, POOLS, RECORDS, connected
 
 pytestmark = pytest.mark.usefixtures("cc")
 
@@ -54,6 +54,7 @@ ARGUMENTS = {  # what a rule needs beside its storage, and the shapes of source 
     "rule": ("probability: 0.3, ", GRID, GRID),
     "pairs": ("list: [[0, 1], [2, 0]], ", LINE, LINE),
     "conv2d": ("kernel: 3, padding: 1, ", PLANES, PLANES),
+    "tile": ("size: 2, ", POOLS, POOLS),
     "avg_pool2d": ("size: 2, stride: 1, ", PLANES, "shape: [2, 5, 6]"),
 }
 

@@ -54,6 +54,7 @@ populations:
   a: {neuron: cell, size: n, classes: [k]}
   b: {neuron: cell, shape: [1, 4, 4], init: {v: {normal: {mean: 1, std: 1}}, w: {lognormal: {mean: 1, std: 1}}}}
   c: {neuron: cell, shape: [1, 2, 2]}
+  pools: {neuron: cell, shape: [1, 2, 2, 2]}
 projections:
   all: {from: a, to: b, connect: {all_to_all: {}}, deliver: {into: g, weight: 1}}
   one: {from: a, to: a, connect: {one_to_one: {}}, deliver: {into: g, weight: 1}}
@@ -66,6 +67,7 @@ projections:
   conv: {from: b, to: b, connect: {conv2d: {kernel: 1}}, deliver: {into: g, weight: 1}}
   pooled:
     {from: b, to: c, connect: {avg_pool2d: {size: 2}}, deliver: {into: g, weight: 1}, space: {spacing: 1}}
+  tiled: {from: pools, to: pools, connect: {tile: {size: 1}}, deliver: {into: g, weight: 1}}
   learned:
     {from: a, to: b, connect: {fixed_probability: {p: 0.5}}, synapse: plastic, deliver: {into: g},
      space: {periodic: false}}

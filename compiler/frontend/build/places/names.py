@@ -6,7 +6,8 @@ Guarantees: the names, kinds and dimensions that expressions over places may use
 Does not: evaluate them.
 
 Positions: neuron k of a population of shape (channels, height, width) has column x = k % width, row
-y = k // width % height and channel c = k // (height width). Without a shape, a population is one-dimensional.
+y = k // width % height and channel c = k // (height width). Without a shape, a population is one-dimensional. In a
+shape of four extents, channels are pools: that of channel c is in column c % columns and row c // columns of them.
 """
 
 from __future__ import annotations
@@ -25,12 +26,26 @@ from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, LENGTH, Dimension, describe
 from compiler.frontend.build.shared.readers import Reader, default_of, value_of
 from compiler.frontend.build.shared.scope import Scope
+from compiler.frontend.build.shared.self_names import pools_of
 from compiler.frontend.build.shared.values import entries_of, mapping, number_and_dimension, out_of_bounds
 from compiler.frontend.build.spiking.family import Family
 from compiler.frontend.yaml import tree
 
 EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
-WHOLE: Final = ("i", "j", "x_i", "y_i", "c_i", "x_j", "y_j", "c_j", *EXTENTS)
+POOL_EXTENTS: Final = ("pw_from", "ph_from", "pw_to", "ph_to")
+"""Columns and rows of pools of both populations."""
+_POOLS: Final[Mapping[str, Expr]] = MappingProxyType(
+    {
+        name: expr
+        for index, end in (("i", "from"), ("j", "to"))
+        for name, expr in (
+            (f"px_{index}", Ref(f"c_{index}") % Ref(f"pw_{end}")),
+            (f"py_{index}", Ref(f"c_{index}") // Ref(f"pw_{end}")),
+        )
+    }
+)
+"""Column and row of a neuron's pool, by its channel."""
+WHOLE: Final = ("i", "j", "x_i", "y_i", "c_i", "x_j", "y_j", "c_j", *EXTENTS, *_POOLS, *POOL_EXTENTS)
 NAMES: Final = frozenset((*WHOLE, "distance", "spacing"))
 MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -38,13 +53,19 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         **{
             f"{axis}_{index}": f"{place} of the {end} neuron"
             for index, end in (("i", "source"), ("j", "target"))
-            for axis, place in (("x", "column"), ("y", "row"), ("c", "channel"))
+            for axis, place in (
+                *(("x", "column"), ("y", "row"), ("c", "channel")),
+                *(("px", "column of the pool"), ("py", "row of the pool")),
+            )
         },
         **{f"n_{end}": f"number of {noun} neurons" for end, noun in (("from", "source"), ("to", "target"))},
         **{
             f"{size}_{end}": f"{extent} of the {noun} population"
             for end, noun in (("from", "source"), ("to", "target"))
-            for size, extent in (("w", "width"), ("h", "height"))
+            for size, extent in (
+                *(("w", "width"), ("h", "height")),
+                *(("pw", "number of columns of pools"), ("ph", "number of rows of pools")),
+            )
         },
         "distance": "distance between the places of both neurons, see `space`",
     }
@@ -71,8 +92,8 @@ class Space:
         return scope.extended({n: kinds[n] for n in new}, {n: dimensions[n] for n in new})
 
     def expanded(self, e: Expr) -> Expr:
-        """`e` with `distance` written with places, extents and `spacing`."""
-        return substitute(e, {"distance": self.distance})
+        """`e` with `distance` written with places, extents and `spacing`, and places of pools with channels."""
+        return substitute(e, {"distance": self.distance, **_POOLS})
 
     @cached_property
     def distance(self) -> Expr:
@@ -131,18 +152,30 @@ def extents(population: l0.Population) -> tuple[int, int]:
     return shape[-1], shape[-2] if len(shape) > 1 else 1
 
 
+def pool_extents(a: l0.Population, b: l0.Population) -> dict[str, int]:
+    """The values of POOL_EXTENTS."""
+    (rows, columns), (high, wide) = pools_of(a.size, a.shape), pools_of(b.size, b.shape)
+    return dict(zip(POOL_EXTENTS, (columns, rows, wide, high), strict=True))
+
+
 def check_grids(a: l0.Population, b: l0.Population, node: tree.Node, family: Family) -> bool:
     """Whether two populations have a common grid, which `distance` at `node` needs; reports it if not, once per pair of
     extents."""
     (w, h), (v, g) = extents(a), extents(b)
-    if (w, h) == (v, g):
+    pooled = next((p for p in (a, b) if len(p.shape) == 4), None)
+    if (w, h) == (v, g) and pooled is None:
         return True
+    places = family.populations.places
+    if pooled is not None:
+        message = f"`distance` is between places in one plane, and `{pooled.name}` has a plane for each pool"
+        help = "write it with `px_i`, `py_i`, `x_i`, `y_i` and those of `j`"
+        family.c.sink.error("E0604", message, node.span, help, (Related("declared here", places[pooled.name]),))
+        return False
     message = (
         f"`distance` needs populations on one grid: `{a.name}` is {h:,} high and {w:,} wide, "
         f"`{b.name}` is {g:,} high and {v:,} wide"
     )
     help = "write it with `x_i / w_from`, `x_j / w_to`, `y_i / h_from` and `y_j / h_to`"
-    places = family.populations.places
     related = tuple(Related("declared here", places[p]) for p in dict.fromkeys((a.name, b.name)))
     family.c.sink.error("E0604", message, node.span, help, related)
     return False

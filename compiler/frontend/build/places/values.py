@@ -24,7 +24,7 @@ from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.intervals import ANY, interval
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
-from compiler.frontend.build.places.names import EXTENTS, NAMES, Space, check_grids, extents
+from compiler.frontend.build.places.names import EXTENTS, NAMES, Space, check_grids, extents, pool_extents
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, Names
 from compiler.frontend.build.spiking.family import ENDS, WORD, Family
@@ -69,7 +69,7 @@ def placed_value(
                 message = f"{what} reads the places of its ends and `{missing}`, which has no single number here"
                 c.sink.error("E0802", message, node.span, "write it without one of them")
             return None
-        key = (tuple(numbers.items()), a.size, b.size, extents(a), extents(b))
+        key = (tuple(numbers.items()), a.size, b.size, a.shape, b.shape)
         if key not in known:
             near = "distance" in places & refs(checked.expr)
             fits = not near or check_grids(a, b, node, family)
@@ -91,6 +91,7 @@ def _placed(
     given: dict[str, Expr] = {n: Ref(n).ne(0) for n in flags}
     e = substitute(space.expanded(checked.expr), given)
     every = {"n_from": a.size, "n_to": b.size, **dict(zip(EXTENTS, (*extents(a), *extents(b)), strict=True))}
+    every |= pool_extents(a, b)
     read = refs(e)
     for name in read & NAMES:
         axis, _, end = name.partition("_")
@@ -113,6 +114,7 @@ def _by_intervals(e: Expr, used: Mapping[str, float | int], sizes: Mapping[str, 
     for index, end in (("i", "from"), ("j", "to")):
         n, w, h = sizes[f"n_{end}"], sizes[f"w_{end}"], sizes[f"h_{end}"]
         extent = {index: n, f"x_{index}": w, f"y_{index}": h, f"c_{index}": n // max(w * h, 1)}
+        extent |= {f"px_{index}": sizes[f"pw_{end}"], f"py_{index}": sizes[f"ph_{end}"]}
         env = {**{name: (0.0, float(max(k - 1, 0))) for name, k in extent.items()}, **env}
     far = math.hypot(sizes["w_to"] - 1, sizes["h_to"] - 1) * space.spacing
     found = interval(e, {"distance": (0.0, far), "spacing": (space.spacing, space.spacing), **env})

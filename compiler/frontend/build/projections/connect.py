@@ -14,6 +14,7 @@ from typing import Any
 
 import compiler.ir.level0.model as l0
 from compiler.connect import CONNECT, RULES, ConnectRule, Form
+from compiler.connect.probability import EXPRESSION
 from compiler.connect.rule import Args, Misfit, Place, Setting, as_given
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
@@ -22,7 +23,7 @@ from compiler.expr.keys.kinds import Block, Flag, OneOf, Value
 from compiler.frontend.build.places.names import Space
 from compiler.frontend.build.projections.kernels import Kernels
 from compiler.frontend.build.projections.pairs import Pairs, read_pairs
-from compiler.frontend.build.projections.rule import read_rule
+from compiler.frontend.build.projections.rule import place_arguments, read_rule
 from compiler.frontend.build.projections.storage import check_bits, read_storage
 from compiler.frontend.build.shared.readers import Reader, default_of, part
 from compiler.frontend.build.shared.values import mapping
@@ -79,6 +80,8 @@ def connectivity(entry: tree.Entry, space: Space, family: Family) -> Connectivit
             if whole is None
             else Connectivity(rule, at, storage, whole.arguments, whole.probability, r.get("probability") is None)
         )
+    if rule.expressed is not None:
+        return _expressed(rule, r, at, storage, family)
     if rule.form is Form.GIVEN:
         pairs = read_pairs(r)
         if pairs is None:
@@ -92,6 +95,27 @@ def connectivity(entry: tree.Entry, space: Space, family: Family) -> Connectivit
             return None
         planes = rule.planes(settings)
     return Connectivity(rule, at, storage, _numbers(rule, r, planes, at, family), planes=planes)
+
+
+def _expressed(rule: ConnectRule, r: Reader, at: Span, storage: str, family: Family) -> Connectivity | None:
+    """A rule that stands for a condition over places."""
+    settings = _settings(r)
+    if settings is None or rule.expressed is None:
+        return None
+    made, told = rule.expressed(settings), set[str]()
+
+    def arguments(source: str, target: str, env: dict[str, Any]) -> Args | None:
+        a, b = (family.populations.built[p] for p in (source, target))
+        try:
+            own = made.arguments(Place(a, b, {}))
+        except Misfit as misfit:
+            if misfit.message not in told:
+                told.add(misfit.message)
+                _report(misfit, at, r, family)
+            return None
+        return (*place_arguments(a, b, int(r.flag("autapses")), made.condition), *own)
+
+    return Connectivity(EXPRESSION, at, storage, arguments, made.condition, True)
 
 
 def _pairs(pairs: Pairs, family: Family) -> Arguments:

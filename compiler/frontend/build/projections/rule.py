@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import compiler.ir.level0.model as l0
 from compiler.connect.rule import Args
 from compiler.expr.ast import Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
-from compiler.frontend.build.places.names import EXTENTS, NAMES, Space, check_grids, extents
+from compiler.frontend.build.places.names import EXTENTS, NAMES, Space, check_grids, extents, pool_extents
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
 from compiler.frontend.build.shared.values import Context
@@ -41,8 +42,7 @@ class Rule:
         a, b = self.family.populations.built[source], self.family.populations.built[target]
         if self.near is not None and not check_grids(a, b, self.near, self.family):
             return None
-        sizes = zip(EXTENTS, (*extents(a), *extents(b)), strict=True)
-        out: list[tuple[str, float | int]] = [("autapses", self.own), *sizes]
+        out = place_arguments(a, b, self.own, self.probability)
         if "spacing" in refs(self.probability):
             out.append(("spacing", self.space.spacing))
         for name, kind in self.used.items():
@@ -51,6 +51,13 @@ class Rule:
                 return None
             out.append((name, float(value) if kind is Kind.REAL else int(value)))
         return tuple(out)
+
+
+def place_arguments(a: l0.Population, b: l0.Population, own: int, e: Expr) -> list[tuple[str, float | int]]:
+    """What a rule with the expression `e` is told about two populations. `own`: autapses are allowed."""
+    sizes = dict(zip(EXTENTS, (*extents(a), *extents(b)), strict=True))
+    sizes |= {n: v for n, v in pool_extents(a, b).items() if n in refs(e)}
+    return [("autapses", own), *sizes.items()]
 
 
 def read_rule(r: Reader, own: int, space: Space, family: Family) -> Rule | None:

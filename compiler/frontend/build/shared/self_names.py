@@ -19,10 +19,14 @@ from compiler.expr.units import DIMENSIONLESS, Dimension
 
 INSTANCE: Final = "self.instance"
 SELF: Final[Mapping[str, Dimension | None]] = dict.fromkeys(
-    ("self.i", "self.n", "self.x", "self.y", "self.c", "self.w", "self.h", INSTANCE), DIMENSIONLESS
+    (
+        *("self.i", "self.n", "self.x", "self.y", "self.c", "self.w", "self.h"),
+        *("self.px", "self.py", "self.pw", "self.ph", INSTANCE),
+    ),
+    DIMENSIONLESS,
 )
-"""What users write. i: index; n: size; x, y, c: column, row, channel; w, h: width, height; instance: number of the
-copy; all from 0."""
+"""What users write. i: index; n: size; x, y, c: column, row, channel; w, h: width, height; px, py: column and row of
+the pool, pw, ph: of how many; instance: number of the copy; all from 0."""
 PARAMS: Final = {name: l0.hidden(name.replace(".", "_")) for name in SELF}
 """The hidden parameter of each."""
 HIDDEN: Final = frozenset(PARAMS.values())
@@ -46,11 +50,21 @@ def as_written(e: Expr) -> Expr:
 def place_values(size: int, shape: tuple[int, ...]) -> dict[str, np.ndarray | float]:
     """The values of the hidden parameters, one per neuron where they differ; without the number of the copy."""
     *_, height, width = (1, 1, *shape) if shape else (1, size)
+    rows, columns = pools_of(size, shape)
     k = np.arange(size)
-    places = {"self.i": k, "self.x": k % width, "self.y": k // width % height, "self.c": k // (height * width)}
-    numbers = {"self.n": size, "self.w": width, "self.h": height}
+    channel = k // (height * width)
+    places = {"self.i": k, "self.x": k % width, "self.y": k // width % height, "self.c": channel}
+    places |= {"self.px": channel % columns, "self.py": channel // columns}
+    numbers = {"self.n": size, "self.w": width, "self.h": height, "self.pw": columns, "self.ph": rows}
     found: dict[str, np.ndarray | float] = {PARAMS[n]: v.astype(np.float64) for n, v in places.items()}
     return found | {PARAMS[n]: float(v) for n, v in numbers.items()}
+
+
+def pools_of(size: int, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns of pools: of a shape of 4 extents; else the channels are one row of them."""
+    if len(shape) == 4:
+        return shape[0], shape[1]
+    return 1, shape[0] if len(shape) == 3 else 1
 
 
 def param_values(names: frozenset[str], size: int, shape: tuple[int, ...]) -> dict[str, l0.Value]:

@@ -213,12 +213,17 @@ def explain_absent(d: Draft, start: int) -> None:
     explain(d.c.sink, start, helps)
 
 
-def count_pools(name: str, r: Reader, size: int, definition: l0.NeuronDef) -> int:
-    """The number of pools of a population, which divides its size."""
+def count_pools(name: str, r: Reader, size: int, shape: tuple[int, ...], definition: l0.NeuronDef) -> int:
+    """The number of pools of a population, which divides its size: that of its `shape`, where this has four extents."""
     c, node, count = r.c, r.get("pools"), r.integer("pools", what=f"`pools` of `{name}`")
+    of_shape = shape[0] * shape[1] if len(shape) == 4 else None
     if node is None or count is None:
-        return count or 1
-    if not any(p.scope == "pool" for p in definition.pools):
+        pooled = any(p.scope == "pool" for p in definition.pools)
+        return of_shape if of_shape is not None and pooled else count or 1
+    if of_shape not in (None, count):
+        message = f"`{name}` has {of_shape} pools by its `shape`: {shape[0]} rows of {shape[1]}"
+        c.sink.error("E0106", message, node.span, "leave `pools` out")
+    elif not any(p.scope == "pool" for p in definition.pools):
         message = f"`{name}` has `pools`, but its neuron `{definition.name}` has no `pool`"
         related = (Related("the neuron is declared here", definition.span),) if definition.span.via is None else ()
         help = "what pools compute stands in the neuron: `pool: {reduce: {v_mean: mean(v)}}`"

@@ -136,7 +136,7 @@ def _population(name: str, r: Reader, classes: tuple[str, ...], at: Span, out: P
             out.repeated[name] = found
     else:
         _check_times(name, own_params, neuron, params, out)
-    pools = count_pools(name, r, size, neuron.definition)
+    pools = count_pools(name, r, size, shape, neuron.definition)
     pool_init = _pool_init(name, neuron, params, at, out)
     if len(c.sink.items) > before:
         return

@@ -78,7 +78,7 @@ def unknown_population(item: Scalar, populations: Populations, c: Context) -> No
 
 _PART: Final = re.compile(r"^\s*([A-Za-z]\w*)\s*\[(.*)\]\s*$", re.DOTALL | re.ASCII)
 _RANGE: Final = re.compile(r"\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?", re.ASCII)
-_NAMES: Final = ("i", "n", "x", "y", "c", "w", "h")
+_NAMES: Final = ("i", "n", "x", "y", "c", "w", "h", "px", "py", "pw", "ph")
 
 Subsets = Mapping[str, l0.Subset]
 

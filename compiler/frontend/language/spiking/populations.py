@@ -58,9 +58,10 @@ POPULATION_VALUES = (
     ),
     Field(
         "shape",
-        ListOf(POSITIVE, low=1, high=3, example="[1, 64, 64]"),
-        "The extents of a population that is laid out in space, in place of `size`: channels, height, width; or height "
-        "and width; or the length of a line. Neurons are numbered with the last of them running fastest.",
+        ListOf(POSITIVE, low=1, high=4, example="[1, 64, 64]"),
+        "The extents of a population that is laid out in space, in place of `size`: rows and columns of pools, height "
+        "and width of each; or channels, height, width; or height and width; or the length of a line. Neurons are "
+        "numbered with the last of them running fastest.",
         example="shape: [1, 64, 64]",
     ),
     POOLS,
