@@ -42,6 +42,7 @@ CASES = {
     "listed": (f"{{{PAIRS}}}", "[0 ms, 0.1 ms, 3 ms, 0.7 ms, 16 ms, 0 ms]", "[0.4 ms, 0 ms, 0.1 ms, 9 ms, 0 ms, 2 ms]"),
     "drawn, dense": ("{all_to_all: {}}", DRAWN, "0.2 ms"),
     "drawn back": ("{all_to_all: {}}", "0.3 ms", DRAWN),
+    "drawn back, by place": ("{all_to_all: {}}", "0.3 ms", "{value: 0.2 ms * j, round: nearest}"),
     "drawn, sparse": ("{fixed_probability: {p: 0.6}}", "{normal: {mean: 1 ms, std: 0.5 ms, round: nearest}}", DRAWN),
     "by place": (
         "{all_to_all: {}}",

@@ -157,10 +157,11 @@ def _draft(name: str, r: Reader, at: Span, populations: Populations, names: Name
 
 def _per_synapse(block: tree.Mapping) -> Iterator[Node | None]:
     """The values of a projection that may differ from synapse to synapse."""
-    deliver, delay = mapping(block.get("deliver")), block.get("delay")
+    deliver = mapping(block.get("deliver"))
     yield None if deliver is None else deliver.get("weight")
-    yield delay
-    yield None if (rounded := mapping(delay)) is None else rounded.get("value")
+    for delay in (block.get("delay"), block.get("back_delay")):
+        yield delay
+        yield None if (rounded := mapping(delay)) is None else rounded.get("value")
     for key in ("params", "init"):
         yield from (e.value for e in entries_of(block.get(key)))
 
