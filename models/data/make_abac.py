@@ -4,9 +4,9 @@ Assumes: nothing.
 Guarantees: the same bytes on every run: raw output of Philox, which numpy promises to keep.
 Does not: hold the patterns of emer/axon: these are others of the same kind.
 
-Arrays: `ab` and `ac` uint8 (20, 294): 20 pairs of items each, as six pools of 7x7 units of which 10 are active: the first
-item (the same in both lists), the second, and four pools of context, which are those of the list but for a quarter of
-their active units.
+Arrays: `ab` and `ac` uint8 (20, 294): 20 pairs of items each, as six pools of 7x7 units of which 10 are active: the
+first item (the same in both lists), the second, and four pools of context, which are those of the list but for a fifth
+of their active units.
 """
 
 from __future__ import annotations

@@ -43,3 +43,20 @@ def test_bits_of_dopamine(root: Path, name: str) -> None:
     cpu, cuda = (model.run(target, duration="4 s", order="bitwise").table("trials") for target in ("cpu", "cuda"))
     for column in ("prediction", "dopamine"):
         np.testing.assert_array_equal(cpu[column], cuda[column])
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "duration"),
+    [
+        ("deep_fsa", "learning", "5.2 s"),
+        ("hip", "recall", "12 s"),
+        ("bg_gate", "decisions", "3 s"),
+        ("pfc_maint", "trials", "4 s"),
+        ("inhib", "activity", "1 s"),
+    ],
+)
+def test_bits_of_networks(root: Path, name: str, table: str, duration: str) -> None:
+    model = netloom.load(root / "models" / "axon" / f"{name}.yaml")
+    cpu, cuda = (model.run(target, duration=duration, order="bitwise").table(table) for target in ("cpu", "cuda"))
+    for column in set(cpu) - {"time", "trial"}:
+        np.testing.assert_array_equal(cpu[column], cuda[column])

@@ -194,7 +194,7 @@ def test_bench_lvis_has_the_sizes_of_axons(root: Path) -> None:
 
 
 @pytest.mark.nvrtc
-@pytest.mark.parametrize("name", ["ra25", "rl_rw", "rl_td"])
+@pytest.mark.parametrize("name", ["ra25", "rl_rw", "rl_td", "deep_fsa", "hip", "bg_gate", "pfc_maint", "inhib"])
 def test_cuda_text_compiles(root: Path, name: str) -> None:
     model = load_model(root / "models" / "axon" / f"{name}.yaml", {})
     compile_text(emit(lower(model, CudaBackend().capabilities, True).merged), name, False, "sm_90")
