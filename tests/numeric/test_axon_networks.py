@@ -1,8 +1,8 @@
-"""Axon's larger networks (models/axon): what each shows, over five seeds, and what their layers compute, step by step.
+"""Axon's larger networks (models/axon): what each shows, over five seeds, and what layers compute, step by step.
 
-Published behaviour: prediction of Reber's grammar by deep layers (O'Reilly, Russin, Zolfaghar and Rohrlich 2021), recall
+Published behaviour: prediction of Reber's grammar by deep layers (O'Reilly, Russin, Zolfaghar, Rohrlich 2021), recall
 and interference in the hippocampus (Ketz, Morkonda and O'Reilly 2013), gating by the basal ganglia (emer/axon,
-sims/bgventral), maintenance in the prefrontal cortex (sims/pfcmaint), inhibition that keeps activity in range (sims/inhib).
+sims/bgventral), maintenance in the prefrontal cortex (sims/pfcmaint), inhibition that limits activity (sims/inhib).
 """
 
 from __future__ import annotations
