@@ -862,6 +862,12 @@ _WARNINGS: Final = (
         "or a run writes more than half of what is free on the disk. Numbers of synapses that are drawn count as they "
         "are expected, spikes at 10 Hz. `build` and `run` refuse (E0905) what surely does not fit.",
     ),
+    _code(
+        "W0006",
+        "a layer with weights that gradients do not reach",
+        "It acts on the loss through a population of neurons alone, where gradients stop: its weights stay as they "
+        "begin. Layers that read the population are trained.",
+    ),
 )
 
 CATALOGUE: Final[Mapping[str, CodeInfo]] = MappingProxyType(

@@ -22,7 +22,7 @@ from compiler.frontend.build.functions import Functions, build_functions
 from compiler.frontend.build.instances.expand import check_instances, expand_instances
 from compiler.frontend.build.plots import build_plots
 from compiler.frontend.build.projections.projections import build_projections
-from compiler.frontend.build.run import build_expectations, build_numerics, build_simulate, read_step
+from compiler.frontend.build.run import build_expectations, build_numerics, build_simulate, read_step, read_trial
 from compiler.frontend.build.shared.definitions import Definitions
 from compiler.frontend.build.shared.phases import build_phases
 from compiler.frontend.build.shared.scope import Scope
@@ -39,6 +39,10 @@ from compiler.frontend.build.tables import build_tables
 from compiler.frontend.build.tensors.network import Built, build_network, check_use
 from compiler.frontend.build.tensors.optimizer import check_others
 from compiler.frontend.build.tensors.train import build_train
+from compiler.frontend.build.trials.activity import Activities
+from compiler.frontend.build.trials.checks import check_trials
+from compiler.frontend.build.trials.copies import with_trials
+from compiler.frontend.build.trials.driving import Driving, with_layers
 from compiler.frontend.language.spiking.currents import CURRENT
 from compiler.frontend.language.spiking.neurons import NEURON
 from compiler.frontend.language.spiking.synapses import SYNAPSE
@@ -69,13 +73,14 @@ def build_model(
     simulate_block = mapping(root.get("simulate"))
     step = read_step(simulate_block, c)
     c.phases = build_phases(root.get("phases"), step, c)
-    spiking = _spiking(root, step, resolved.uses, c)
+    numerics = build_numerics(mapping(root.get("numerics")), c)
+    spiking = _spiking(root, step, resolved.uses, functions, numerics, c)
     populations, projections, drives = spiking.populations, spiking.projections, spiking.drives
+    built = spiking.driving.built
     named = tuple(e.name for e in entries_of(resolved.root.get("projections")))
     simulate = None if simulate_block is None else build_simulate(simulate_block, populations, projections, named, c)
     recorded = build_records(root.get("record"), populations, projections, named, c)
-    numerics = build_numerics(mapping(root.get("numerics")), c)
-    built, train = _network(root, functions, numerics, resolved.uses, c)
+    train = _train(root, spiking.driving, resolved.uses, c)
     has_train = mapping(root.get("train")) is not None
     plots = build_plots(root.get("plots"), populations, recorded, has_train, c)
     expect = build_expectations(root.get("expect"), populations, recorded, train, has_train, c)
@@ -109,6 +114,9 @@ def build_model(
         lookups=lookups,
         span=root.span,
     )
+    if model.populations and model.network is not None:
+        check_trials(model, root, spiking.driving, sink)
+        return None if any(d.severity is Severity.ERROR for d in sink.items) else with_trials(model, sink)
     return model if simulate_block is None else _with_copies(model, simulate_block, sink)
 
 
@@ -124,20 +132,25 @@ def _with_copies(model: l0.Model, simulate: tree.Mapping, sink: Sink) -> l0.Mode
 
 @dataclass(frozen=True)
 class _Spiking:
-    """Populations, what connects them and what drives them."""
+    """Populations, what connects them and what drives them, the layers of the network among it."""
 
     populations: Populations
     projections: tuple[l0.Projection, ...]
     drives: Drives
     poisson: tuple[l0.PoissonInput, ...]
+    driving: Driving
 
 
-def _spiking(root: tree.Mapping, step: Step | None, uses: Uses, c: Context) -> _Spiking:
+def _spiking(
+    root: tree.Mapping, step: Step | None, uses: Uses, functions: Functions, numerics: l0.Numerics, c: Context
+) -> _Spiking:
     def definitions(collection: str, noun: str, kind: Block) -> Definitions:
         return Definitions(collection, noun, kind, root, uses, c.sink, True)
 
     timed = build_timed(root.get("timed"), c, step)
     populations = build_populations(root, c, definitions("neurons", "neuron", NEURON), step)
+    driving = _network(root, populations, step, functions, numerics, c)
+    timed = with_layers(timed, root.get("timed"), driving)
     synapses = Synapses(c, definitions("synapses", "synapse", SYNAPSE))
     synapses.build_own()
     projections = build_projections(root, c, populations, synapses)
@@ -146,30 +159,43 @@ def _spiking(root: tree.Mapping, step: Step | None, uses: Uses, c: Context) -> _
     for made in populations.drives:
         if made.population in populations.built:
             drives.add(made, populations.built[made.population].size)
-    currents = Currents(c, definitions("currents", "current", CURRENT), drives)
+    currents = Currents(c, definitions("currents", "current", CURRENT), drives, driving.current)
     poisson = build_inputs(root.get("inputs"), populations, currents, c)
     currents.check_others()
     drives.add_hidden(populations.built.values())
     drives.check_poisson(poisson, populations.built)
-    return _Spiking(populations, projections, drives, poisson)
+    return _Spiking(populations, projections, drives, poisson, driving)
 
 
 def _network(
-    root: tree.Mapping, functions: Functions, numerics: l0.Numerics, uses: Uses, c: Context
-) -> tuple[Built, l0.Train | None]:
-    """The network and its training; optimizers that nothing chooses are checked, too."""
+    root: tree.Mapping,
+    populations: Populations,
+    step: Step | None,
+    functions: Functions,
+    numerics: l0.Numerics,
+    c: Context,
+) -> Driving:
+    """The network, which may read populations, as what may drive them."""
+    trial, network = read_trial(mapping(root.get("simulate")), step, c), mapping(root.get("network"))
+    activity = Activities(populations, trial, c)
+    built = Built() if network is None else build_network(network, c, functions, numerics.precision, activity)
+    return Driving(built, trial, 0.0 if step is None else step.dt, c)
+
+
+def _train(root: tree.Mapping, driving: Driving, uses: Uses, c: Context) -> l0.Train | None:
+    """The training; optimizers that nothing chooses are checked, too."""
     optimizers = Definitions("optimizers", "optimizer", OPTIMIZER, root, uses, c.sink, True)
-    network, train = mapping(root.get("network")), mapping(root.get("train"))
-    built = Built() if network is None else build_network(network, c, functions, numerics.precision)
-    if train is None or network is None:
+    train, built = mapping(root.get("train")), driving.built
+    if train is None or root.get("network") is None:
         check_others(c, optimizers)
-        return built, None
+        return None
     trained = build_train(train, built, c, optimizers)
     if trained is not None and built.network is not None:
         read = trained.loss.reads
         layers = tuple(n for n in read if n not in built.inputs)
-        check_use(built.network, layers, tuple(n for n in read if n in built.inputs), c)
-    return built, trained
+        driven = tuple(n for n in driving.layers if n in built.places)
+        check_use(built.network, layers, tuple(n for n in read if n in built.inputs), driven, c)
+    return trained
 
 
 def _names(params: dict[str, ParamValue]) -> Names:

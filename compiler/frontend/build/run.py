@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
+from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.frontend.build.shared.readers import Reader, choices
 from compiler.frontend.build.shared.values import Context, Step, items_of, text_of
@@ -33,6 +34,14 @@ def read_step(block: tree.Mapping | None, c: Context) -> Step | None:
         return None
     step = Step(dt, node.span)
     return replace(step, warmup=_count("warmup", r, step) or 0)
+
+
+def read_trial(block: tree.Mapping | None, step: Step | None, c: Context) -> int | None:
+    """The steps of `duration`, which are those of a trial where each sample of a training is one. Errors are reported
+    by build_simulate."""
+    if block is None or step is None:
+        return None
+    return _count("duration", Reader(SIMULATE, block, replace(c, sink=Sink())), step)
 
 
 def _count(key: str, r: Reader, step: Step | None) -> int | None:

@@ -23,7 +23,8 @@ from compiler.expr.keys.kinds import (
     Option,
     Reference,
 )
-from compiler.expr.keys.values import DESCRIPTION, NUMBER, POSITIVE
+from compiler.expr.keys.values import DESCRIPTION, NUMBER, POSITIVE, POSITIVE_TIME
+from compiler.ir.level0.tensors import RATE, SPIKES
 from compiler.layers import KINDS
 from compiler.layers.shared.keys import LAYER_REFERENCE, SHAPE
 
@@ -203,6 +204,61 @@ LAYER = OneKey(
 
 LAYERS = ListOf(LAYER, low=1, example="[{dense: {units: 10}}]")
 
+NETWORK_INPUT = Block(
+    "network input",
+    (
+        Field(
+            "shape",
+            SHAPE,
+            "The shape of one sample, without the batch; `[]` is a single value.",
+            example="shape: [1, 28, 28]",
+        ),
+        Field(
+            "from",
+            Reference("population", "exc"),
+            "In place of `shape`: the population whose activity is the input. Each sample of the data "
+            "is then a trial of `simulate: {duration: ...}`, which begins with the initial state. "
+            "Gradients stop at populations.",
+            example="from: exc",
+        ),
+        Field(
+            "of",
+            Reference("variable", "spikes", known=(SPIKES, RATE)),
+            "What of the population is read: `spikes`, the number of each neuron in a frame; `rate`, "
+            "the same in Hz; or a state or input of its neurons, at the end of each frame, in "
+            "ms, mV, pA, nS, pF, GOhm and um.",
+            example="of: spikes",
+        ),
+        Field(
+            "every",
+            POSITIVE_TIME,
+            "The length of a frame; a trial is a whole number of them, and the input has the shape "
+            "[frames, neurons]. Without it the whole trial is one frame, and the shape is [neurons].",
+            example="every: 10 ms",
+        ),
+        Field(
+            "dtype",
+            Choice(
+                "element type",
+                (
+                    Option("float32", "32-bit floating point."),
+                    Option("float64", "64-bit floating point."),
+                    Option("int32", "32-bit integers, as for class labels."),
+                    Option("int64", "64-bit integers.", supported=False),
+                ),
+            ),
+            "The type of the elements; without it, that of `numerics: {precision: ...}`.",
+            example="dtype: int32",
+        ),
+        DESCRIPTION,
+    ),
+    title="network_input",
+    one_of=(("shape", "from"),),
+    needs=(("from", ("of",)), ("of", ("from",)), ("every", ("from",)), ("dtype", ("shape",))),
+    elsewhere={"type": "`dtype`", "size": "`shape`", "population": "`from`", "variable": "`of`"},
+    example="{shape: [1, 28, 28]}",
+)
+
 NETWORK = Block(
     "network",
     (
@@ -210,36 +266,7 @@ NETWORK = Block(
             "inputs",
             MapOf(
                 "network input",
-                Block(
-                    "network input",
-                    (
-                        Field(
-                            "shape",
-                            SHAPE,
-                            "The shape of one sample, without the batch; `[]` is a single value.",
-                            required=True,
-                            example="shape: [1, 28, 28]",
-                        ),
-                        Field(
-                            "dtype",
-                            Choice(
-                                "element type",
-                                (
-                                    Option("float32", "32-bit floating point."),
-                                    Option("float64", "64-bit floating point."),
-                                    Option("int32", "32-bit integers, as for class labels."),
-                                    Option("int64", "64-bit integers.", supported=False),
-                                ),
-                            ),
-                            "The type of the elements; without it, that of `numerics: {precision: ...}`.",
-                            example="dtype: int32",
-                        ),
-                        DESCRIPTION,
-                    ),
-                    title="network_input",
-                    elsewhere={"type": "`dtype`", "size": "`shape`"},
-                    example="{shape: [1, 28, 28]}",
-                ),
+                NETWORK_INPUT,
                 key_example="image",
                 low=1,
                 example="{image: {shape: [1, 28, 28]}}",

@@ -91,3 +91,8 @@ class Model:
     phases: tuple[PhaseDef, ...] = ()
     lookups: tuple[LookupTable, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def in_trials(self) -> bool:
+        """Whether a network input is what a population does: each sample of the training is a trial of `simulate`."""
+        return self.network is not None and any(i.activity is not None for i in self.network.inputs)

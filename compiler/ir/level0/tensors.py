@@ -16,12 +16,30 @@ from compiler.ir.level0.values import FromFile
 
 
 @dataclass(frozen=True)
+class Activity:
+    """What a population did in a trial. `population`: its name before there are instances; `variable`: what is read,
+    SPIKES and RATE among it; `every`: the length of a frame in steps, of which a trial has a whole number."""
+
+    population: str
+    variable: str
+    every: int
+
+
+SPIKES: Final = "spikes"
+"""The number of spikes of each neuron in a frame."""
+RATE: Final = "rate"
+"""The same as a rate [Hz]."""
+
+
+@dataclass(frozen=True)
 class TensorInput:
-    """`shape` without the batch axis; dtype "real" or "int32"."""
+    """`shape` without the batch axis; dtype "real" or "int32". `activity`: of an input that is computed in trials, and
+    not read from the data."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    activity: Activity | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

@@ -10,6 +10,7 @@ Does not: add a constant to a parameter that is one number (build_inputs does).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
@@ -56,6 +57,10 @@ class BuiltCurrent:
     span: Span
 
 
+LayerCurrent = Callable[[str, tree.Mapping, Dimension | None], l0.TimedArray | None]
+"""The timed array of a layer as a current: its name, `{layer: ..., unit: ...}`, and the dimension that is driven."""
+
+
 @dataclass
 class Currents:
     """Built current definitions, memoized per block and dimension."""
@@ -63,6 +68,7 @@ class Currents:
     c: Context
     definitions: Definitions
     drives: Drives
+    layers: LayerCurrent
     _built: dict[tuple[int, Dimension | None], tuple[tree.Mapping, BuiltCurrent]] = field(default_factory=dict)
 
     def built(self, name: str, block: tree.Mapping, at: Span, into: Dimension | None) -> BuiltCurrent:
@@ -204,10 +210,14 @@ def drive(
 ) -> None:
     """The drive of `current: {into: ..., source: ..., params: {...}}` into one population, or a `part` of it."""
     into, reference = block.get("into"), block.get("source")
-    if not isinstance(into, Scalar) or not isinstance(reference, Scalar):
+    if not isinstance(into, Scalar) or reference is None:
         return
     population, neuron = populations.built[target], populations.neuron_of[target]
     possible, dimension = target_dimension(into, neuron, target, currents.c)
+    if isinstance(reference, tree.Mapping) and possible:
+        _layer_drive(name, block, reference, target, part, populations, currents, into, dimension, at)
+    if not isinstance(reference, Scalar):
+        return
     definition = currents.definitions.find(reference)
     if definition is None or not possible:
         return
@@ -313,8 +323,41 @@ def _array_drive(
             return
         values, rows, columns, _ = found
         currents.drives.timed[array] = l0.TimedArray(array, values, rows, columns, every, False, unit, span=at)
-    neuron = l0.NeuronDef(built.name, (), (), (), (), (), (), None, l0.Method.AUTO, span=built.span)
-    source = l0.SourceDef(neuron, Ref(l0.hidden(array)), (array,), (), built.span)
+    whole = l0.Drive(name, target, into.text, _values_of(array, built.name, built.span), span=at)
     population = populations.built[target]
-    whole = l0.Drive(name, target, into.text, source, span=at)
     currents.drives.add(restricted(whole, part, population), population.size)
+
+
+def _layer_drive(
+    name: str,
+    block: tree.Mapping,
+    source: tree.Mapping,
+    target: str,
+    part: l0.Subset | None,
+    populations: Populations,
+    currents: Currents,
+    into: Scalar,
+    dimension: Dimension | None,
+    at: Span,
+) -> None:
+    """A current that is the values of a layer: a timed array, for the populations of one input."""
+    given = block.entry("params")
+    if given is not None:
+        help = "write an expression of it, `timed: {x: {layer: ...}}`"
+        currents.c.sink.error("E0108", "the values of a layer have no parameters", given.key.span, help)
+        return
+    array = f"{name}.values"
+    if array not in currents.drives.timed:
+        made = currents.layers(array, source, dimension)
+        if made is None:
+            return
+        currents.drives.timed[array] = made
+    whole = l0.Drive(name, target, into.text, _values_of(array, "layer", source.span), span=at)
+    population = populations.built[target]
+    currents.drives.add(restricted(whole, part, population), population.size)
+
+
+def _values_of(array: str, called: str, place: Span) -> l0.SourceDef:
+    """A timed array as a source."""
+    neuron = l0.NeuronDef(called, (), (), (), (), (), (), None, l0.Method.AUTO, span=place)
+    return l0.SourceDef(neuron, Ref(l0.hidden(array)), (array,), (), place)

@@ -29,7 +29,8 @@ from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
 
 def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[l0.TimedArray, ...]:
-    """The timed arrays of the file; those with errors are declared (of any dimension)."""
+    """The timed arrays of the file that have values; those with errors are declared (of any dimension), and those of
+    layers, which have a column for each neuron."""
     out: list[l0.TimedArray] = []
     known: dict[str, TimedName] = {}
     scope = c.names.scope
@@ -46,6 +47,9 @@ def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[l0.Ti
         unit_node = r.get("unit")
         dimension = None if unit_node is None else unit_dimension(unit_node, c)
         if unit_node is not None and dimension is None:
+            continue
+        if r.get("layer") is not None:  # its shape is known when the network is built (trials/driving.py)
+            known[name] = TimedName(name, dimension or DIMENSIONLESS, True)
             continue
         found = values_of(r.get("values"), dimension, text_of(unit_node), f"the values of `{name}`", c)
         if found is None:

@@ -9,6 +9,7 @@ Does not: define how a layer is computed.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
@@ -55,6 +56,10 @@ class _Around:
     fuse: Span = NOWHERE
 
 
+ActivityOf = Callable[[str, tree.Mapping], tuple[l0.Activity, Shape] | None]
+"""What an input with `from` reads, and its shape; None after an error (frontend/build/trials/activity.py)."""
+
+
 @dataclass
 class _Reader:
     c: Context
@@ -62,13 +67,16 @@ class _Reader:
     precision: str
     out: Built
     named: dict[str, Span]  # names of all layers, for forward references
+    activity: ActivityOf
     counts: dict[str, int] = field(default_factory=dict)
     previous: str | None = None
     blocks: int = 0  # checkpointed blocks so far
     around: _Around = _Around()
 
 
-def build_network(block: tree.Mapping, c: Context, functions: Functions, precision: str) -> Built:
+def build_network(
+    block: tree.Mapping, c: Context, functions: Functions, precision: str, activity: ActivityOf
+) -> Built:
     """The network of `block`; `network` is None in the result after an error."""
     before = len(c.sink.items)
     out = Built()
@@ -78,7 +86,7 @@ def build_network(block: tree.Mapping, c: Context, functions: Functions, precisi
     for item in items:
         for name in _all_names(item):
             named.setdefault(name.text, name.span)
-    r = _Reader(c, functions, precision, out, named)
+    r = _Reader(c, functions, precision, out, named, activity)
     inputs = mapping(block.get("inputs"))
     for entry in inputs.entries if inputs is not None else ():
         _input(r, entry.name, mapping(entry.value), entry.key.span)
@@ -137,7 +145,8 @@ def _names(item: Node) -> list[Scalar]:
 def _input(r: _Reader, name: str, block: tree.Mapping | None, at: Span) -> None:
     if block is None:
         return
-    shape = _shape(block.get("shape"), r.c, f"`shape` of `{name}`")
+    found = r.activity(name, block) if block.get("from") is not None else None
+    shape = _shape(block.get("shape"), r.c, f"`shape` of `{name}`") if found is None else found[1]
     dtype = block.get("dtype")
     text = text_of(dtype)
     kind = "int32" if text == "int32" else "real"
@@ -153,7 +162,7 @@ def _input(r: _Reader, name: str, block: tree.Mapping | None, at: Span) -> None:
         r.c.sink.error("E0107", message, at, "for example `target`")
     r.out.places[name] = at
     r.out.shapes[name] = shape
-    r.out.inputs[name] = l0.TensorInput(name, shape or (), kind, at)
+    r.out.inputs[name] = l0.TensorInput(name, shape or (), kind, None if found is None else found[0], at)
 
 
 def _shape(node: Node | None, c: Context, what: str) -> Shape | None:
@@ -473,17 +482,20 @@ def has_weights(layer: l0.Layer) -> bool:
     return KIND[layer.kind].trained(layer)
 
 
-def check_use(network: l0.Network, outputs: tuple[str, ...], read: tuple[str, ...], c: Context) -> None:
-    """Warn of layers and inputs that `outputs` do not depend on (`read`: inputs that the loss reads);
-    an error where no trained arrays remain."""
+def check_use(
+    network: l0.Network, outputs: tuple[str, ...], read: tuple[str, ...], driving: tuple[str, ...], c: Context
+) -> None:
+    """Warn of layers and inputs that `outputs` do not depend on (`read`: inputs that the loss reads; `driving`: what
+    drives populations); an error where no trained arrays remain."""
     layers = {layer.name: layer for layer in network.layers}
-    seen = network.needed(outputs) | set(read)
+    trained = network.needed(outputs) | set(read)
+    seen = trained | network.needed(driving)
     for item in network.inputs:
         if item.name not in seen:
             c.sink.warning("W0003", f"nothing reads the input `{item.name}`", item.span)
     for layer in network.layers:
         if layer.name not in seen and not any(layer.name in other.inputs for other in network.layers):
             c.sink.warning("W0003", f"nothing reads the layer `{layer.name}`", layer.span)
-    if outputs and not any(has_weights(layers[n]) for n in seen if n in layers):
+    if outputs and not any(has_weights(layers[n]) for n in trained if n in layers):
         message = f"there is nothing to train: `{outputs[0]}` depends on no layer that has weights"
         c.sink.error("E0103", message, layers[outputs[0]].span, "for example `- dense: {units: 10}`")

@@ -31,6 +31,7 @@ from compiler.expr.keys.values import (
     USE,
 )
 from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, SETTINGS, STATE, STATEMENTS
+from compiler.layers.shared.keys import LAYER_REFERENCE
 
 LIBRARY_CURRENTS = (
     "dc",
@@ -53,8 +54,15 @@ TIMED_ARRAY = Block(
             OneOf((ListOf(OneOf((QUANTITY, _ROW)), low=1, example="[0 pA, 100 pA, 50 pA]"), FILE_ARRAY)),
             "The values, one after the other: a list, or an array in a file. With two axes, rows are times and columns "
             "are neurons.",
-            required=True,
             example="values: [0 pA, 100 pA, 50 pA]",
+        ),
+        Field(
+            "layer",
+            LAYER_REFERENCE,
+            "In place of `values`, in a model whose training reads a population: the layer, or the input of the "
+            "network, whose values for the sample of a trial drive it. A shape [neurons] holds through the trial, the "
+            "frames of a shape [frames, neurons] follow one another and fill it.",
+            example="layer: encoder",
         ),
         Field(
             "every",
@@ -85,7 +93,7 @@ TIMED_ARRAY = Block(
         Field(
             "unit",
             Text("a unit", "pA"),
-            "The unit of bare numbers and of arrays in files.",
+            "The unit of bare numbers, of arrays in files and of the values of a layer.",
             example="unit: pA",
         ),
         Field(
@@ -100,7 +108,7 @@ TIMED_ARRAY = Block(
     "`name(t, i)`, in equations of neurons and currents, in the rate of a Poisson input and in a population's "
     "`params`. In step k, everywhere in it, it is the value at (k-1) dt.",
     title="timed_array",
-    one_of=(("every", "each"),),
+    one_of=(("values", "layer"), ("every", "each", "layer")),
     needs=(("order", ("each",)), ("interpolate", ("every",))),
     elsewhere={"dt": "`every`", "file": "`values: {file: ...}`", "times": "`every`", "units": "`unit`"},
     example="{values: [0 pA, 100 pA], every: 10 ms}",
@@ -176,6 +184,24 @@ CURRENT_REFERENCE = Reference(
     tuple(f"library/currents/{name}" for name in LIBRARY_CURRENTS),
 )
 
+LAYER_CURRENT = Block(
+    "current of a layer",
+    (
+        Field(
+            "layer",
+            LAYER_REFERENCE,
+            "The layer, or the input of the network, whose values for the sample of a trial are the current: of a "
+            "shape [neurons] through the trial, of [frames, neurons] one frame after the other, which fill it.",
+            required=True,
+            example="layer: encoder",
+        ),
+        Field("unit", Text("a unit", "pA"), "The unit of the layer's values.", example="unit: pA"),
+    ),
+    title="layer_current",
+    elsewhere={"units": "`unit`", "input": "`layer`"},
+    example="{layer: encoder, unit: pA}",
+)
+
 CURRENT_INPUT = Block(
     "current input",
     (
@@ -194,8 +220,9 @@ CURRENT_INPUT = Block(
         ),
         Field(
             "source",
-            CURRENT_REFERENCE,
-            "The current: a name of `currents`, `library/currents/...` or `other_file.yaml#name`.",
+            OneOf((CURRENT_REFERENCE, LAYER_CURRENT)),
+            "The current: a name of `currents`, `library/currents/...` or `other_file.yaml#name`; or the values of a "
+            "layer, `{layer: encoder, unit: pA}`, in a model whose training reads a population.",
             example="source: library/currents/sine",
         ),
         Field(
