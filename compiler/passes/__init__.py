@@ -28,7 +28,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     tensors.Decompose(),
     tensors.SimplifyGraph(),
     tensors.NameOutputs(),
-    tensors.SimplifyGraph(phases=("predict",)),
+    tensors.SimplifyGraph(phases=tensors.GIVING),
     tensors.Changing(tensors.TRAINING, first=tensors.ComposeMoves(), then=(tensors.SimplifyGraph(),)),
     tensors.FuseMaps(),
     tensors.Changing(

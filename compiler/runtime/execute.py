@@ -17,10 +17,10 @@ from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from signal import SIGINT, Signals
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import compiler.ir.level0.model as l0
-from backends.protocol import Artifact, BackendError
+from backends.protocol import Artifact, BackendError, Instance
 from backends.stopwatch import machine
 from compiler.core.diagnostics import Diagnostic, Severity
 from compiler.core.disk import write_text
@@ -50,6 +50,9 @@ from compiler.runtime.common.timing import Times
 from compiler.runtime.expectations import check_expectations
 from compiler.runtime.prepare import Prepared, prepare_to_run
 from compiler.runtime.session import Outcome, Session
+
+if TYPE_CHECKING:
+    from compiler.runtime.training.trials import Trials
 
 MOST_DECISIONS: Final = 300
 """Decisions of passes in run.json; `netloom explain MODEL --details all` has the others."""
@@ -131,6 +134,7 @@ def _run(job: _Job) -> RunResult:
         instance = prepared.backend.load(job.artifact, program, prepared.seed)
     folder.record["device"] = machine(prepared.backend)
     try:
+        trials = _trials(prepared, instance)  # before a checkpoint changes the initial state
         if resumed is not None:
             with times.part("init"):
                 frozen = model.simulate is not None and bool(model.simulate.freeze)
@@ -142,8 +146,9 @@ def _run(job: _Job) -> RunResult:
             if job.options.tensorboard:
                 progress = board = Board(progress, model, folder.path)
                 opened.callback(board.close)
-            session = Session(prepared, instance, folder.path, folder.record["model"]["hash"], stop, progress, resumed)
-            outcome = run_spiking(session) if model.simulate is not None else run_training(session)
+            digest = folder.record["model"]["hash"]
+            session = Session(prepared, instance, folder.path, digest, stop, progress, resumed, trials)
+            outcome = run_spiking(session) if model.train is None else run_training(session)
             if board is not None:
                 board.end(outcome)
                 board.close()
@@ -152,6 +157,15 @@ def _run(job: _Job) -> RunResult:
             return replace(_finished(model, outcome, times, folder), signal=stop.number)
     finally:
         instance.close()
+
+
+def _trials(prepared: Prepared, instance: Instance) -> Trials | None:
+    """The trials of a training whose samples are simulated."""
+    if not prepared.model.in_trials:
+        return None
+    from compiler.runtime.training.trials import Trials
+
+    return Trials(prepared.model, prepared.lowered, instance)
 
 
 def _finished(model: l0.Model, outcome: Outcome, times: Times, folder: RunFolder) -> RunResult:
@@ -231,7 +245,7 @@ def _resumed(prepared: Prepared, options: Options) -> tuple[tuple[Position, Path
         return None, ()
     latest = latest_checkpoint(options.resume)
     path, position = latest.path, read_position(latest.path)
-    kind = "spiking" if prepared.model.simulate is not None else "training"
+    kind = "spiking" if prepared.model.train is None else "training"
     check_origin(path, position, kind, prepared.seed, model_hash(prepared.model))
     return (position, path), tuple(f"`{p}` is damaged: the run goes on from `{path.name}`" for p in latest.damaged)
 

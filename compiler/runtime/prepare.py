@@ -17,7 +17,7 @@ import compiler.ir.level0.model as l0
 from backends.protocol import Backend
 from backends.registry import TARGETS
 from backends.registry import backend as backend_of
-from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
+from compiler.core.diagnostics import Diagnostic, did_you_mean
 from compiler.core.errors import ModelError, RunError, Sink
 from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.passes.pipeline.lower import Lowered, lower
@@ -60,7 +60,6 @@ def load_checked(
             timed=times.steps_of("load"),
             swept=swept,
         )
-        refuse_two_halves(model)
         model = with_samples(with_options(model, options), options)
     return model, tuple(sink.items)
 
@@ -112,7 +111,7 @@ def look_ahead(path: Path, options: Options, model: l0.Model) -> tuple[Need, ...
     """The memory and disk needs of a checked model: complete where something is large and the model can be lowered
     here, otherwise those that are known without lowering."""
     needs = least_needs(model, options)
-    runnable = (model.simulate is not None and bool(model.populations)) is not (model.train is not None)
+    runnable = (model.simulate is not None and bool(model.populations)) or model.train is not None
     if not runnable or large(needs, 1) or not large(needs, FEW):
         return needs
     prepared = _lowered(path, options, Times(), model, ())
@@ -139,20 +138,6 @@ def seed_of(model: l0.Model) -> int:
     if model.simulate is not None:
         return model.simulate.seed
     return model.train.seed if model.train is not None else 0
-
-
-def refuse_two_halves(model: l0.Model) -> None:
-    """Populations and a network of layers cannot be run by one program, trained or not. Raises ModelError (E0802)."""
-    sink = Sink()
-    if model.populations and model.network is not None:
-        sink.error(
-            "E0802",
-            "a model with both `populations` and a `network` of layers cannot be run yet",
-            model.network.span,
-            "put the network, with its `train` block, into a file of its own",
-            (Related("the populations begin here", model.populations[0].span),),
-        )
-    sink.check()
 
 
 def refuse_nothing_to_run(model: l0.Model) -> None:
@@ -194,6 +179,9 @@ def with_options(model: l0.Model, options: Options) -> l0.Model:
     if options.duration is not None:
         if simulate is None:
             raise RunError("E0912", "--duration is for models with `simulate`", exit_code=2)
+        if model.in_trials:
+            message = "--duration would change the length of a trial, and with it the shape of what the network reads"
+            raise RunError("E0912", message, "change `duration` of `simulate` in the file", exit_code=2)
         simulate = replace(simulate, steps=whole_steps(options.duration, simulate.dt, simulate.warmup))
     if options.freeze:
         if simulate is None:

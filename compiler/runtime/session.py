@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backends.protocol import Instance
 from compiler.runtime.artifacts.checkpoint import Position
 from compiler.runtime.common.progress import Progress
 from compiler.runtime.common.signals import Stop
 from compiler.runtime.prepare import Prepared
+
+if TYPE_CHECKING:
+    from compiler.runtime.training.trials import Trials
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Session:
-    """The input of both loops. `resumed`: the position to resume from, and its checkpoint."""
+    """The input of both loops. `resumed`: the position to resume from, and its checkpoint; `trials`: of a training
+    whose samples are simulated."""
 
     prepared: Prepared
     instance: Instance
@@ -69,3 +74,4 @@ class Session:
     stop: Stop
     progress: Progress
     resumed: tuple[Position, Path] | None
+    trials: Trials | None = None

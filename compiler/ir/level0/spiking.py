@@ -498,7 +498,9 @@ class RecordTable:
 
 @dataclass(frozen=True)
 class RecordTraces:
-    """Sampled at the end of every `every`-th step after the warm-up. `variables`: states, inputs. Units beside them."""
+    """Sampled at the end of every `every`-th step after the warm-up. `variables`: states, inputs. Units beside them.
+    `input`: the network input that reads the samples of a trial, of which there are `capacity` (0: a recording of a
+    simulation, to a file)."""
 
     population: str
     variables: tuple[str, ...]
@@ -506,6 +508,8 @@ class RecordTraces:
     every: int
     between: tuple[int, int] | None = None
     at: int | None = None  # shift_of
+    input: str = ""
+    capacity: int = 0
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property

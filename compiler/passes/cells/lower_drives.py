@@ -5,7 +5,8 @@ Guarantees: one kernel per distinct text of a source, with a row per drive. In s
 (k-1) dt to the input (which holds what was delivered in step k-1), or to the parameter's array
 `<population>.<parameter>`, which the first drive initialises with the parameter's own value; so a current of step k
 acts on the dynamics of step k, and is constant during it. Then it advances the source's own state to the end of the
-step. Timed arrays are constants `timed.<name>` that are read at row (k-1) // every, the first row before time 0. Random
+step. Timed arrays are constants `timed.<name>` that are read at row (k-1) // every, the first row before time 0; those
+of layers are data, of which each instance reads rows of its own, over again in each trial. Random
 numbers are counter-based: stream `<drive>[<population>]`, index = neuron.
 Does not: interpret sources; order drives with different targets.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -61,9 +63,15 @@ class Source:
 
 
 def lower_timed(builder: ProgramBuilder, model: l0.Model) -> None:
-    """The timed arrays of the model as constants."""
+    """The timed arrays of the model as constants; those of layers as data, a part for each instance."""
+    assert model.simulate is not None
     for item in model.timed:
         given = item.values
+        if item.layer:
+            shape = (model.simulate.instances * item.rows, item.columns)
+            held = l2.Array(timed_name(item.name), builder.precision, shape, Role.DATA, unit=item.unit, span=item.span)
+            builder.array(held)
+            continue
         data = read_file(given) if isinstance(given, l0.FromFile) else np.array(given.values, np.float64)
         shape = (item.rows, item.columns) if item.columns else (item.rows,)
         array = l2.Array(timed_name(item.name), builder.precision, shape, Role.CONST, unit=item.unit, span=item.span)
@@ -131,7 +139,6 @@ def _timed_reads(
     columns: dict[str, l2.ColumnValue] = {}
     shape: list[object] = []
     arrays = {a.name: a for a in model.timed}
-    before = Call("max", (BEFORE, Num(0)))
     for name, local in names.items():
         array = arrays[name]
         every, last, row = f"{local}_timed_every", f"{local}_timed_last", f"{local}_timed_row"
@@ -140,18 +147,20 @@ def _timed_reads(
             bound[f"{row}_now"] = _order_name(array, copy)
             body.append(l0.Set(row, Ref(f"{row}_now")))
         else:
-            columns |= {every: array.every, last: array.rows - (array.phase is None)}
+            columns |= {every: array.every, last: array.rows - (array.phase is None and not array.layer)}
             formals += [l2.ScalarFormal(every, DType.I64), l2.ScalarFormal(last, DType.I64)]
-            cycle = BEFORE // Ref(every) % Ref(last)
-            held = Call("min", (before // Ref(every), Ref(last)))
-            body.append(l0.Set(row, cycle if array.phase is not None else held))
+            if array.layer:
+                first = f"{local}_timed_first"
+                columns |= {first: copy * array.rows}
+                formals.append(l2.ScalarFormal(first, DType.I64))
+            body.append(l0.Set(row, _row_now(array, every, last, f"{local}_timed_first")))
         ends = [(row, f"{local}_timed")]
         value: Expr = Ref(f"{local}_timed")
         if array.interpolate:
             ahead, after = f"{local}_timed_row_ahead", f"{local}_timed_ahead"
             body.append(l0.Set(ahead, Call("min", (Ref(row) + 1, Ref(last)))))
             ends.append((ahead, after))
-            part = Call("float", (before % Ref(every),)) / Call("float", (Ref(every),))
+            part = Call("float", (_SINCE % Ref(every),)) / Call("float", (Ref(every),))
             value = value + (Ref(after) - value) * part
         for at, formal in ends:
             row_axis = l2.Axis(((at, 1),), stride="n" if array.columns else 1)
@@ -159,8 +168,20 @@ def _timed_reads(
             formals.append(l2.ArrayFormal(formal, real, l2.Mode.READ, l2.Strided(axes)))
             bound[formal] = timed_name(name)
         body.append(l0.Set(local, value))
-        shape.append((array.columns > 0, array.interpolate, array.phase is not None, array.shuffled))
+        shape.append((array.columns > 0, array.interpolate, array.phase is not None, array.shuffled, bool(array.layer)))
     return body, formals, bound, columns, tuple(shape)
+
+
+_SINCE: Final = Call("max", (BEFORE, Num(0)))
+"""Steps between time 0 and the start of this one; 0 in the warm-up."""
+
+
+def _row_now(array: l0.TimedArray, every: str, last: str, first: str) -> Expr:
+    """The row of an array that holds in this step; `first`: the column of an instance's first row, of a layer."""
+    cycle = BEFORE // Ref(every) % Ref(last)
+    if array.layer:
+        return Ref(first) + cycle
+    return cycle if array.phase is not None else Call("min", (_SINCE // Ref(every), Ref(last)))
 
 
 def _cell(source: l0.SourceDef) -> tuple[l1.Cell, dict[str, str]]:

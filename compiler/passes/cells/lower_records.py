@@ -160,7 +160,7 @@ def _record_trace(
     """`through`: the variable is an input with a separate array of deliveries, in a ring buffer of `slots` (0:
     none)."""
     real, path, m = builder.precision, f"{record.population}.{variable}", len(record.members)
-    capacity = max(2, TRACE_BYTES // (m * real.bytes))
+    capacity = 1 + record.capacity if record.capacity else max(2, TRACE_BYTES // (m * real.bytes))
     name, source = f"{path}.record.{number}", array_name(record.population, variable)
     unit = builder.arrays[source].unit
     builder.array(l2.Array(name, real, (capacity, m), Role.RECORD, unit=unit, span=record.span))

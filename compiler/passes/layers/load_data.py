@@ -3,8 +3,9 @@
 Assumes: the frontend has checked that files, arrays and shapes exist and fit.
 Guarantees: where the samples fit in the memory that the training allows, one constant per array that feeds an input, as
 `data.<array>` (examples, features). Where they do not, a buffer of `window` rows of each, which the host fills: row 0
-is the first sample (padding rows of a batch read it, in both cases), the others those of some batches. Integers as
-int32, all else as floats. Loaded samples are checked for valid numbers (files/sample_checks.py).
+is the first sample (padding rows of a batch read it, in both cases), the others those of some batches. Where samples
+are trials, the others are those of one batch, and `trial.<input>` holds what populations did in them, which the host
+writes. Integers as int32, all else as floats. Loaded samples are checked for valid numbers (files/sample_checks.py).
 Does not: choose the validation set, shuffle (compiler/runtime/training/data.py does) or fill windows
 (compiler/runtime/training/feed.py does).
 """
@@ -47,6 +48,11 @@ class DataSet:
         return sum(self.rows.values())
 
 
+def trial_data(name: str) -> str:
+    """The array of a network input that is computed in trials."""
+    return f"trial.{name}"
+
+
 def held_out(data: l0.Data, examples: int) -> int:
     """Size of the validation set, out of so many examples."""
     return data.kept.count(examples)
@@ -65,9 +71,11 @@ def load_data(network: l0.Network, train: l0.Train, precision: DType) -> DataSet
         kept = held_out(data, examples)
         rows = {"train": examples - kept, "eval": kept}
         row_bytes = sum(n * types[a].bytes for a, n in features.items())
-        if _TWICE * examples * row_bytes > data.memory:
-            count = window(data.memory, row_bytes, train.batch)
+        trials = {trial_data(i.name): math.prod(i.shape) for i in network.inputs if i.activity is not None}
+        if trials or _TWICE * examples * row_bytes > data.memory:
+            count = 1 + train.batch if trials else window(data.memory, row_bytes, train.batch)
             windows = {f"data.{a}": ((count, features[a]), types[a]) for a in types}
+            windows |= {name: ((count, size), precision) for name, size in trials.items()}
             return DataSet({}, rows, data.span, windows)
         arrays = _checked(network, train, types)
     except (OSError, ValueError) as error:
@@ -104,7 +112,7 @@ def window(memory: int, row_bytes: int, batch: int) -> int:
 
 def streaming(data: DataSet, train: l0.Train) -> list[Decision]:
     """The decision about samples that are streamed from their files; none where they are not."""
-    if not data.windows:
+    if not data.windows or any(name.startswith(trial_data("")) for name in data.windows):
         return []
     rows = next(iter(data.windows.values()))[0][0]
     needed = _TWICE * data.examples * sum(shape[1] * dtype.bytes for shape, dtype in data.windows.values())

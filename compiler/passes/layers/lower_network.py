@@ -18,6 +18,7 @@ from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.layers import KIND
 from compiler.layers.shared.activations import activation
 from compiler.layers.shared.context import X0, Context
+from compiler.passes.layers.load_data import trial_data
 
 
 def _activated(c: Context, layer: l0.Layer, y: l1.Tensor) -> l1.Tensor:
@@ -44,9 +45,12 @@ def lower_network(network: l0.Network, train: l0.Train, phase: str) -> tuple[Con
     c = Context(g, phase == "train", mask, count, {}, seed=train.seed)
     sources = {name: (array, scale) for name, array, scale in train.data.arrays}
     for item in network.inputs:
-        array, scale = sources[item.name]
         dtype = "real" if item.dtype == "real" else "int"
         out = l1.Tensor(item.name, (batch, *item.shape), dtype, True)
+        if item.activity is not None:
+            c.named[item.name] = g.add(l1.Feed(out, trial_data(item.name), 1.0, item.span))
+            continue
+        array, scale = sources[item.name]
         c.named[item.name] = g.add(l1.Feed(out, f"data.{array}", scale, item.span))
     for layer in network.layers:
         before = len(g.tensors)

@@ -7,8 +7,8 @@ Does not: emit code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import compiler.ir.level0.model as l0
@@ -19,6 +19,7 @@ from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.passes import PIPELINE
 from compiler.passes.pipeline.manager import Context, Lowering, Ran, run_passes
+from compiler.passes.pipeline.tensors import DRIVE
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.cuda.tensor_cores import permitted
 from compiler.strategies.pins import Pins
@@ -38,20 +39,32 @@ class Lowered:
     program: l2.Program
     merged: l2.Merged
     decisions: tuple[Decision, ...]
+    driving: Mapping[str, str] = field(default_factory=dict)
+    """The array of each layer or network input that drives populations."""
 
 
 def context_of(model: l0.Model, capabilities: Capabilities, verify: bool = False, pins: Pins | None = None) -> Context:
     """The context of the passes, for a model and a target."""
     precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
     target = permitted(capabilities, model.numerics)
-    return Context(target, precision, l2.Order(model.numerics.order), verify, pins or {})
+    driving = driving_layers(model)
+    phases = ("train", "eval", *((DRIVE,) if driving else ()))
+    order = l2.Order(model.numerics.order)
+    return Context(target, precision, order, verify, pins or {}, phases=phases, outputs=driving)
+
+
+def driving_layers(model: l0.Model) -> tuple[str, ...]:
+    """The layers and network inputs that drive populations, each once."""
+    return tuple(dict.fromkeys(a.layer for a in model.timed if a.layer))
 
 
 def lowered(ir: Lowering) -> Lowered:
     """The levels after the last pass."""
     assert ir.merged is not None
     graphs = tuple(g.graph for g in ir.graphs)
-    return Lowered(ir.model, ir.spiking, graphs, ir.programs[0], ir.merged, ir.decisions)
+    kept = next((g.kept for g in ir.graphs if g.phase == DRIVE), ())
+    driving = {n: f"{DRIVE}/{t}" for n, t in zip(driving_layers(ir.model), kept, strict=True)} if kept else {}
+    return Lowered(ir.model, ir.spiking, graphs, ir.programs[0], ir.merged, ir.decisions, driving)
 
 
 @no_garbage_collection()
@@ -71,6 +84,7 @@ def lower(
 
 def lower_evaluation(model: l0.Model, capabilities: Capabilities, data: DataSet, verify: bool = False) -> Lowered:
     """The program `<name>_evaluate`: the phase "eval" alone, on samples that the host gives."""
-    context = replace(context_of(model, capabilities, verify), phases=("eval",))
+    context = context_of(model, capabilities, verify)
+    context = replace(context, phases=tuple(p for p in context.phases if p != "train"))
     ir = Lowering(model, f"{model.name}_evaluate", model.network, model.train, data=data)
     return lowered(run_passes(PIPELINE, context, ir))

@@ -40,9 +40,10 @@ class Context:
     pins: Pins = field(default_factory=dict)
     """Strategies of contractions that are decided already."""
     phases: tuple[str, ...] = ("train", "eval")
-    """Of the network: these two, "eval" alone, or "predict"."""
+    """Of the network: these two, "eval" alone, or "predict"; beside the first two, and "eval", "drive" where layers
+    drive populations."""
     outputs: tuple[str, ...] = ()
-    """Layers whose values the phase "predict" gives."""
+    """Layers (and inputs) whose values the phase "predict" or "drive" gives."""
     only: frozenset[str] | None = None
     """Names of the optional passes that run; None: all."""
 

@@ -20,7 +20,7 @@ class SpikingPass:
     optional = False
 
     def applies(self, context: Context, ir: Lowering) -> bool:
-        return bool(ir.model.populations) and "train" in context.phases
+        return bool(ir.model.populations) and ("train" in context.phases or ir.model.in_trials)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The passes of the tensor half: from layers (level 0) over one graph a phase (level 1) to kernels (level 2).
 
 Assumes: a legal model; passes here run only where it has a `network`, on the phases that they name.
-Guarantees: phases "train" (forward, backward, updates), "eval" (forward, metrics), "init" (weights), or "predict".
+Guarantees: phases "train" (forward, backward, updates), "eval" (forward, metrics), "init" (weights), or "predict";
+"drive" (forward) where layers drive populations.
 The only output of "train" and "eval" is the loss of the last batch: sums over an epoch are in the metric variables.
 Does not: merge.
 """
@@ -17,7 +18,11 @@ from compiler.ir.space import DType, Role
 from compiler.passes.pipeline.manager import Context, Lowering, PhaseGraph
 
 TRAINING = ("train", "eval")
-ALL = (*TRAINING, "predict")
+DRIVE = "drive"
+"""The phase of the layers that drive populations, on one batch."""
+GIVING = ("predict", DRIVE)
+"""Phases that give the values of layers."""
+ALL = (*TRAINING, *GIVING)
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,7 @@ class Learn(GraphPass):
 class MarkOutputs(GraphPass):
     """Stores that mark the outputs of a prediction, so that they survive simplification, which shares equal tensors."""
 
-    phases: tuple[str, ...] = ("predict",)
+    phases: tuple[str, ...] = GIVING
     name: str = "mark_outputs"
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
@@ -184,7 +189,7 @@ class NameOutputs(GraphPass):
     """Resolves each marked output of a prediction to its tensor and removes the marks. A mere reshape keeps its own
     name: it is the same array."""
 
-    phases: tuple[str, ...] = ("predict",)
+    phases: tuple[str, ...] = GIVING
     name: str = "name_outputs"
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
@@ -310,6 +315,9 @@ class LowerTensors(TensorPass):
         from compiler.passes.program.build_program import ProgramBuilder
 
         assert ir.network is not None and ir.data is not None
+        if DRIVE in context.phases and ir.train is not None:
+            ir = replace(ir, data=replace(ir.data, rows={**ir.data.rows, DRIVE: ir.train.batch}))
+        assert ir.data is not None
         builder = ProgramBuilder(ir.name, context.precision, context.order)
         if context.phases == ("predict",):  # the host writes the samples
             for item in ir.network.inputs:

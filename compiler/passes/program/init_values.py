@@ -135,7 +135,7 @@ def initialise(
     stream: str | None = None,
 ) -> str:
     """Makes sure array `name` exists and starts as `value`; returns its name. With `whole` the elements are integers of
-    that type, rounded to nearest. `stream`: of its draws, if not named after the array."""
+    that type, rounded to nearest. `stream`: of its draws, if not named after the array or by the value."""
     real = builder.precision
     stored = whole or real
     extent: int | l2.SizeOf = size if size is not None else instance.size if instance is not None else 0
@@ -174,7 +174,7 @@ def initialise(
                 body = Call("int", (Call("round", (body,)),))
             label = kind
             formals = (out, n, l2.ScalarFormal("key", DType.U64), *(l2.ScalarFormal(c, real) for c in used))
-            columns["key"] = l2.StreamKey(stream or own or name)
+            columns["key"] = l2.StreamKey(own or stream or name)
             columns.update({c: numbers[c] for c in used})
         case _:
             raise AssertionError(value)

@@ -41,6 +41,7 @@ from compiler.runtime.record.continued import adopt_checkpoint
 from compiler.runtime.session import Outcome, Session, TrainingSummary
 from compiler.runtime.training.data import Indices, epoch_order, split
 from compiler.runtime.training.feed import Feed
+from compiler.runtime.training.trials import refuse_many
 
 METRICS: Final = "metrics.jsonl"
 BLOCK_SECONDS = 0.1  # target wall time of a block of batches: the longest delay of a signal
@@ -65,6 +66,11 @@ class _Loop:
     best_epoch: int = 0  # their epoch
     adopted: Path | None = None  # the checkpoint to resume from, until the run has its own
     enough: bool = False  # the caller's function asked to stop after the epoch
+
+    @property
+    def kept(self) -> int:
+        """Batches of validation."""
+        return -(-len(self.validation) // self.train.batch)
 
     @property
     def ended(self) -> bool:
@@ -161,6 +167,8 @@ def _open(session: Session, train: l0.Train, feed: Feed) -> _Loop:
     if len(samples) == 0:
         raise RunError("E0910", "no samples are left to train on", "make `split` smaller", exit_code=1)
     batches = next(a.shape[0] for a in program.arrays if a.name == "train.order")
+    if session.trials is not None:
+        refuse_many(session.trials.steps, batches, train.epochs, -(-len(validation) // train.batch))
     return _Loop(session, train, program, session.instance, feed, samples, validation, batches)
 
 
@@ -181,8 +189,7 @@ def _epoch(loop: _Loop, epoch: int, batch: int) -> int:
         raise RunError("E0908", f"the loss is {row['loss']} in epoch {epoch}", "a smaller learning rate may help")
     if len(loop.validation):
         loop.feed.begin("eval", loop.validation)
-        whole = -(-len(loop.validation) // train.batch)
-        _batches(loop, "eval", 0, 0, whole, None)
+        _batches(loop, "eval", 0, 0, loop.kept, None)
         sums = take_sums(instance, loop.program)
         row |= {f"validation_{k}": v for k, v in metrics_of(sums).items()}
         confusion["validation"] = confusion_of(sums)
@@ -211,8 +218,10 @@ def _batches(loop: _Loop, phase: str, before: int, first: int, count: int, epoch
     stops at a signal; validation takes a moment and is finished."""
     done = first
     while done < count and not (epoch is not None and loop.stopped):
-        wanted = min(loop.block, loop.feed.ready(done) - done)
         begin = time.perf_counter()
+        wanted = min(loop.block, loop.feed.ready(done) - done)
+        if loop.session.trials is not None:
+            loop.session.trials.run(done if epoch is None else loop.kept + before + done)
         ran = loop.instance.run(phase, before + done + 1, wanted)
         if ran <= 0:
             raise RunError("E0906", "the training does not advance", exit_code=70)

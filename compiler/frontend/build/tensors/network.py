@@ -74,9 +74,7 @@ class _Reader:
     around: _Around = _Around()
 
 
-def build_network(
-    block: tree.Mapping, c: Context, functions: Functions, precision: str, activity: ActivityOf
-) -> Built:
+def build_network(block: tree.Mapping, c: Context, functions: Functions, precision: str, activity: ActivityOf) -> Built:
     """The network of `block`; `network` is None in the result after an error."""
     before = len(c.sink.items)
     out = Built()

@@ -87,7 +87,9 @@ def _circle(network: l0.Network, driving: Driving) -> Iterator[Problem]:
         if read:
             activity = inputs[read[0]].activity
             of = "" if activity is None else activity.population
-            message = f"`{name}` drives a population and depends on `{read[0]}`, which is known when the trial has ended"
+            message = (
+                f"`{name}` drives a population and depends on `{read[0]}`, which is known when the trial has ended"
+            )
             yield message, node.span, f"a layer that drives populations reads nothing of `{of}`"
 
 
@@ -115,10 +117,16 @@ def _synapse(projection: l0.Projection, synapse: l0.SynapseDef | None) -> Iterat
     assigned = {a.target for a in synapse.actions if isinstance(a, l0.Set)} | {o.state for o in synapse.dynamics}
     learned = sorted(assigned & set(synapse.shared or ()))
     if learned:
-        message = f"the synapses of `{name}` learn `{learned[0]}` from trial to trial, which begin with the initial state"
+        message = (
+            f"the synapses of `{name}` learn `{learned[0]}` from trial to trial, which begin with the initial state"
+        )
         yield message, projection.span, "leave it out of `shared`: it then changes within each trial"
     if any(isinstance(a, l0.Rewire) for a in synapse.actions):
-        yield f"the synapses of `{name}` are rewired, so that samples of a batch cannot share them", projection.span, None
+        yield (
+            f"the synapses of `{name}` are rewired, so that samples of a batch cannot share them",
+            projection.span,
+            None,
+        )
     drawn = {n for m in projection.members for n, v in m.init if isinstance(v, l0.Distribution)}
     for state in synapse.state:
         differs = state.name in drawn or isinstance(state.init, l0.Distribution)

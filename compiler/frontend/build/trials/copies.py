@@ -1,15 +1,16 @@
 """A model whose samples are trials: an instance for each sample of a batch, with what is counted in them.
 
 Assumes: a model that check_trials has accepted.
-Guarantees: the populations that inputs read in spikes count them, in a hidden state that begins with 0. There are as
-many instances as a batch has samples. They share all synapses; values of neurons that are drawn at the start are those
-of the first instance in all of them, so that it does not matter which one runs a sample; what is drawn while they run
-differs.
+Guarantees: the populations that inputs read in spikes count them, in a hidden state that begins with 0; what inputs
+read is recorded at the end of each frame. There are as many instances as a batch has samples. They share all synapses;
+values of neurons that are drawn at the start are those of the first instance in all of them, so that it does not matter
+which one runs a sample; what is drawn while they run differs.
 Does not: run trials (runtime/training/trials.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -46,7 +47,20 @@ def with_trials(model: l0.Model, sink: Sink) -> l0.Model | None:
         model,
         populations=tuple(_alike(p, first.get(p.name, p.name)) for p in model.populations),
         drives=tuple(_alike_drive(d, first.get(d.population, d.population)) for d in model.drives),
+        traces=tuple(t for i in model.network.inputs if i.activity for t in _recorded(model, i.name, i.activity)),
     )
+
+
+def _recorded(model: l0.Model, name: str, activity: l0.Activity) -> Iterator[l0.RecordTraces]:
+    """The recordings of what a network input reads, one for each instance."""
+    assert model.simulate is not None
+    sizes = {p.name: p.size for p in model.populations}
+    copies, frames = model.simulate.instances, model.simulate.steps // activity.every
+    variable = COUNTER if activity.variable in COUNTED else activity.variable
+    for copy in range(copies):
+        population = copy_name(activity.population, copy) if copies > 1 else activity.population
+        members = tuple(range(sizes[population]))
+        yield l0.RecordTraces(population, (variable,), members, activity.every, input=name, capacity=frames)
 
 
 def _counting(populations: tuple[l0.Population, ...], counted: set[str]) -> tuple[l0.Population, ...]:

@@ -58,7 +58,9 @@ class Driving:
             return None
         rows = shape[0] if len(shape) > 1 else 1
         if self.trial % rows:
-            message = f"a trial of {self.trial * self.dt:g} ms cannot hold the {rows:,} frames of `{text}` in whole steps"
+            message = (
+                f"a trial of {self.trial * self.dt:g} ms cannot hold the {rows:,} frames of `{text}` in whole steps"
+            )
             sink.error("E0802", message, layer.span, "change `duration` of `simulate`, or the layer")
             return None
         unit = canonical_name(dimension or DIMENSIONLESS)
