@@ -65,7 +65,7 @@ def seconds_text(seconds: float) -> str:
 def show_summary(path: Path, options: Options, format: Format) -> None:
     """Populations, projections, layers and memory of a model."""
     model, _ = load_checked(path, options, Times())
-    runnable = (model.simulate is not None) is not (model.train is not None)
+    runnable = model.simulate is not None or model.train is not None
     needs = least_needs(model, options)
     prepared = prepare(path, options, Times()) if runnable and not large(needs, 1) else None
     if prepared is not None:
@@ -80,7 +80,9 @@ def show_summary(path: Path, options: Options, format: Format) -> None:
     if model.simulate is not None:
         s = model.simulate
         warmup = f" after {s.warmup * s.dt:g} ms of warm-up" if s.warmup else ""
-        _section("simulate", f"  {s.steps * s.dt:g} ms{warmup} in steps of {s.dt:g} ms, seed {s.seed}")
+        trials = f"trials of {s.steps * s.dt:g} ms, one for each sample, {s.instances} at a time,"
+        what = trials if model.in_trials else f"{s.steps * s.dt:g} ms{warmup}"
+        _section("simulate", f"  {what} in steps of {s.dt:g} ms, seed {s.seed}")
     if model.train is not None:
         t = model.train
         _section("train", f"  {t.optimizer.name}, batches of {t.batch}, {t.epochs} epochs, seed {t.seed}")

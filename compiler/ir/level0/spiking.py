@@ -272,9 +272,9 @@ class TimedArray:
     unit: str = "1"
     phase: str | None = None
     shuffled: bool = False
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
     layer: str = ""
     scale: float = 1.0
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -508,9 +508,9 @@ class RecordTraces:
     every: int
     between: tuple[int, int] | None = None
     at: int | None = None  # shift_of
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
     input: str = ""
     capacity: int = 0
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
     def group(self) -> str:

@@ -68,9 +68,9 @@ def lower_timed(builder: ProgramBuilder, model: l0.Model) -> None:
     for item in model.timed:
         given = item.values
         if item.layer:
-            shape = (model.simulate.instances * item.rows, item.columns)
-            held = l2.Array(timed_name(item.name), builder.precision, shape, Role.DATA, unit=item.unit, span=item.span)
-            builder.array(held)
+            parts, name = model.simulate.instances * item.rows, timed_name(item.name)
+            whole = (parts, item.columns)
+            builder.array(l2.Array(name, builder.precision, whole, Role.DATA, unit=item.unit, span=item.span))
             continue
         data = read_file(given) if isinstance(given, l0.FromFile) else np.array(given.values, np.float64)
         shape = (item.rows, item.columns) if item.columns else (item.rows,)

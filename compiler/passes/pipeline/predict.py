@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import ModelError
 from compiler.core.source import NOWHERE
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
@@ -102,6 +104,16 @@ def inputs_of(model: l0.Model, outputs: tuple[str, ...] = ()) -> tuple[l0.Tensor
     return tuple(i for i in model.network.inputs if i.name in needed)
 
 
+def _refuse_trials(model: l0.Model, outputs: tuple[str, ...]) -> None:
+    """Outputs that depend on what populations do are computed in trials of a training alone. Raises ModelError."""
+    for item in inputs_of(model, outputs):
+        if item.activity is not None:
+            of = item.activity.population
+            message = f"`{outputs[0]}` depends on `{item.name}`, what `{of}` does in a trial, which is not predicted"
+            help = "`netloom evaluate` measures trials; layers that no population acts on can be predicted: `--layers`"
+            raise ModelError([Diagnostic("E0802", message, item.span, help)])
+
+
 def lower_predict(
     model: l0.Model,
     capabilities: Capabilities,
@@ -116,6 +128,7 @@ def lower_predict(
     after each pass."""
     assert model.network is not None
     names = outputs or default_outputs(model)
+    _refuse_trials(model, names)
     scales = {n: s for n, _, s in model.train.data.arrays} if model.train is not None else {}
     order = l2.Order(model.numerics.order)
     precision = DType.F64 if model.numerics.precision == "float64" else DType.F32

@@ -20,7 +20,9 @@ class SpikingPass:
     optional = False
 
     def applies(self, context: Context, ir: Lowering) -> bool:
-        return bool(ir.model.populations) and ("train" in context.phases or ir.model.in_trials)
+        return bool(ir.model.populations) and (
+            "train" in context.phases or (ir.model.in_trials and "eval" in context.phases)
+        )
 
 
 @dataclass(frozen=True)

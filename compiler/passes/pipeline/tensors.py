@@ -16,6 +16,7 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.ir.space import DType, Role
 from compiler.passes.pipeline.manager import Context, Lowering, PhaseGraph
+from compiler.passes.program.decisions import Decision
 
 TRAINING = ("train", "eval")
 DRIVE = "drive"
@@ -123,7 +124,11 @@ class Learn(GraphPass):
             for k, (mean, count) in enumerate(lost.means)
         ]
         expand_updates(c.graph, ir.network, train, means, -(-ir.data.rows["train"] // train.batch))
-        return graph
+        read = [(i.name, i.activity.population) for i in ir.network.inputs if i.activity is not None]
+        stops = (
+            Decision(self.name, name, "gradients stop here", f"it is what `{p}` does in a trial") for name, p in read
+        )
+        return replace(graph, decisions=(*graph.decisions, *stops))
 
 
 @dataclass(frozen=True)
@@ -315,16 +320,16 @@ class LowerTensors(TensorPass):
         from compiler.passes.program.build_program import ProgramBuilder
 
         assert ir.network is not None and ir.data is not None
+        data = ir.data
         if DRIVE in context.phases and ir.train is not None:
-            ir = replace(ir, data=replace(ir.data, rows={**ir.data.rows, DRIVE: ir.train.batch}))
-        assert ir.data is not None
+            data = replace(data, rows={**data.rows, DRIVE: ir.train.batch})
         builder = ProgramBuilder(ir.name, context.precision, context.order)
         if context.phases == ("predict",):  # the host writes the samples
             for item in ir.network.inputs:
                 dtype = context.precision if item.dtype == "real" else DType.I32
-                rows = ir.data.rows["predict"]
+                rows = data.rows["predict"]
                 builder.array(l2.Array(f"data.{item.name}", dtype, (rows, math.prod(item.shape)), Role.DATA))
-        data, graphs = ir.data, tuple(g.graph for g in ir.graphs)
+        graphs = tuple(g.graph for g in ir.graphs)
         ir = ir.decided(d.within(g.phase) for g in ir.graphs for d in g.decisions)
         made = lower_tensors(builder, graphs, data, context.capabilities, context.pins)
         return replace(ir, programs=(*ir.programs, builder.finish())).decided(made)

@@ -66,7 +66,8 @@ def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
     else:
         file = source
         model = load_model(file, options.set, sink=sink, unread=unread, swept=False)
-    model = with_options(replace(model, simulate=None) if model.network is not None else model, options)
+    alone = model.network is not None and not model.in_trials
+    model = with_options(replace(model, simulate=None) if alone else model, options)
     if model.network is None:
         raise RunError("E0912", f"`{source}` has no network of layers", exit_code=2)
     weights, place = _weights(source, model, options)

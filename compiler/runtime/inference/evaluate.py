@@ -34,6 +34,7 @@ from compiler.runtime.resources.bill import refuse_memory
 from compiler.runtime.training.data import split
 from compiler.runtime.training.feed import Feed
 from compiler.runtime.training.run_training import take_sums
+from compiler.runtime.training.trials import Trials
 
 PHASE = "eval"
 
@@ -61,8 +62,9 @@ def evaluate_file(source: Path, options: Options, data: Path | None = None) -> E
         message = f"`{source}` has no `train`, which says what is measured"
         raise RunError("E0912", message, "`netloom predict` gives the outputs themselves", exit_code=2)
     if data is not None:
-        other = data_of(data, network.inputs, trained.model)
-        headers_checked(other, network.inputs)
+        wanted = [i for i in network.inputs if i.activity is None]
+        other = data_of(data, wanted, trained.model)
+        headers_checked(other, wanted)
         train = replace(train, data=other)
     precision = DType.F64 if trained.model.numerics.precision == "float64" else DType.F32
     try:
@@ -92,13 +94,17 @@ def _measured(
     built = build_into(options.build_dir, merged, backend, chosen)
     instance = backend.load(built.artifact, merged, trained.seed)
     try:
+        trials = Trials(model, lowered, instance) if model.in_trials else None
         put_weights(instance, merged, weights)
         assert model.network is not None
         with Feed(instance, merged, model.network, train, cache_folder()) as feed:
             feed.begin(PHASE, rows)
             done, batches = 0, -(-len(rows) // train.batch)
             while done < batches:
-                done += instance.run(PHASE, done + 1, feed.ready(done) - done)
+                ready = feed.ready(done)
+                if trials is not None:
+                    trials.run(done)
+                done += instance.run(PHASE, done + 1, ready - done)
         sums = take_sums(instance, merged)
     finally:
         instance.close()

@@ -46,7 +46,7 @@ def written_by(model: l0.Model, merged: l2.Merged | None = None) -> list[Written
     """What a run of the model writes, largest first. Checkpoints and weights are those of `merged`, and left out
     without it."""
     written: list[Written] = []
-    if model.simulate is not None:
+    if model.simulate is not None and model.train is None:
         written = [*_spikes(model), *_events(model), *_traces(model), *_rates(model), *_synapses(model)]
     if merged is not None:
         written += _kept(model, merged)

@@ -70,7 +70,7 @@ class Trials:
         if self._driven:
             instance.run(DRIVE, 1, 1)
             for array, source in self._driven:
-                values = read_logical(instance, self._arrays[source]).reshape(-1)
+                values = _reals(read_logical(instance, self._arrays[source]))
                 instance.write(timed_name(array.name), values * values.dtype.type(array.scale))
         for name, initial in self._initial.items():
             instance.write(name, initial)
@@ -98,11 +98,15 @@ class Trials:
         used = int(self._instance.read(f"{buffer}.used")[0])
         if used != read.frames:
             raise RunError("E0906", f"a trial has {used} frames, not {read.frames}", exit_code=70)
-        rows: AnyArray = self._instance.read(buffer)[: used * read.neurons].reshape(used, read.neurons)
-        real = rows.astype(rows.dtype, copy=False)
+        rows = _reals(self._instance.read(buffer))[: used * read.neurons].reshape(used, read.neurons)
         if read.counted:
-            real = np.diff(real, axis=0, prepend=np.zeros((1, read.neurons), real.dtype))
-        return np.asarray(real * real.dtype.type(read.factor))
+            rows = np.diff(rows, axis=0, prepend=np.zeros((1, read.neurons), rows.dtype))
+        return np.asarray(rows * rows.dtype.type(read.factor))
+
+
+def _reals(values: AnyArray) -> npt.NDArray[np.floating]:
+    assert isinstance(values.dtype.type(0), np.floating)
+    return values.reshape(-1)  # type: ignore[return-value]
 
 
 def _read(model: l0.Model, item: l0.TensorInput, activity: l0.Activity) -> _Read:

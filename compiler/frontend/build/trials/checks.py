@@ -39,10 +39,10 @@ def check_trials(model: l0.Model, root: tree.Mapping, driving: Driving, sink: Si
         sink.error("E0802", message, network.span if at is None else at.key.span, help, related)
         return
     if model.train is None:
-        message = f"`{inputs[0].name}` is what `{inputs[0].activity and inputs[0].activity.population}` does in a trial"
-        sink.error("E0103", f"{message}, but there is no `train`, which runs trials", inputs[0].span)
-    for message, at, help in (*_simulation(model, root), *_circle(network, driving), *_carried(model)):
-        sink.error("E0802", message, at, help, (Related("each sample is a trial because of this", inputs[0].span),))
+        message = f"`{inputs[0].name}` is computed in trials, but there is no `train`, which runs them"
+        sink.error("E0103", message, inputs[0].span)
+    for text, place, advice in (*_simulation(model, root), *_circle(network, driving), *_carried(model)):
+        sink.error("E0802", text, place, advice, (Related("each sample is a trial because of this", inputs[0].span),))
     if len(sink.items) == before and model.train is not None:
         _warn_untrained(network, model.train, driving, sink)
 
@@ -87,9 +87,7 @@ def _circle(network: l0.Network, driving: Driving) -> Iterator[Problem]:
         if read:
             activity = inputs[read[0]].activity
             of = "" if activity is None else activity.population
-            message = (
-                f"`{name}` drives a population and depends on `{read[0]}`, which is known when the trial has ended"
-            )
+            message = f"`{name}` drives a population and depends on `{read[0]}`, known when the trial has ended"
             yield message, node.span, f"a layer that drives populations reads nothing of `{of}`"
 
 

@@ -27,8 +27,9 @@ COUNTER: Final = l0.hidden("spikes")
 def with_trials(model: l0.Model, sink: Sink) -> l0.Model | None:
     """The model with its instances; None after an error."""
     assert model.simulate is not None and model.train is not None and model.network is not None
-    counted = {i.activity.population for i in model.network.inputs if i.activity and i.activity.variable in COUNTED}
-    batch = model.train.batch
+    read = [(i.name, i.activity) for i in model.network.inputs if i.activity is not None]
+    counted = {activity.population for _, activity in read if activity.variable in COUNTED}
+    batch, at = model.train.batch, model.train.span
     model = replace(
         model,
         populations=_counting(model.populations, counted),
@@ -37,7 +38,7 @@ def with_trials(model: l0.Model, sink: Sink) -> l0.Model | None:
     )
     if batch > 1:
         before = len(sink.items)
-        check_instances(model, True, model.train.span, sink)
+        check_instances(model, True, at, sink)
         if len(sink.items) > before:
             return None
     names = [p.name for p in model.populations]
@@ -47,7 +48,7 @@ def with_trials(model: l0.Model, sink: Sink) -> l0.Model | None:
         model,
         populations=tuple(_alike(p, first.get(p.name, p.name)) for p in model.populations),
         drives=tuple(_alike_drive(d, first.get(d.population, d.population)) for d in model.drives),
-        traces=tuple(t for i in model.network.inputs if i.activity for t in _recorded(model, i.name, i.activity)),
+        traces=tuple(t for name, activity in read for t in _recorded(model, name, activity)),
     )
 
 
