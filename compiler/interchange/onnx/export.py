@@ -24,7 +24,7 @@ from compiler.ir.level2.target import Capabilities
 from compiler.layers import KIND
 from compiler.layers.shared.activations import ACTIVATIONS, activation
 from compiler.layers.shared.onnx.graph import IR_VERSION, OPSET, Node, OnnxGraph, Writer
-from compiler.passes.pipeline.predict import lower_predict
+from compiler.passes.pipeline.predict import lower_predict, refuse_trials
 from compiler.runtime.artifacts.safetensors import Reals, learned
 from compiler.runtime.artifacts.trained import open_trained
 from compiler.runtime.common.options import Options
@@ -66,6 +66,7 @@ def export_file(source: Path, options: Options, out: Path | None = None, outputs
     trained = open_trained(source, options)
     names = chosen_outputs(trained.model, outputs)
     plain = Capabilities("cpu", 0, True, frozenset())
+    refuse_trials(trained.model, names, "an ONNX file")
     prediction = lower_predict(trained.model, plain, 1, names)
     weights = trained.weights(learned((prediction.graph,)))
     proto = to_onnx(trained.model, weights, tuple(o.name for o in prediction.outputs))

@@ -50,7 +50,7 @@ def context_of(model: l0.Model, capabilities: Capabilities, verify: bool = False
     driving = driving_layers(model)
     phases = ("train", "eval", *((DRIVE,) if driving else ()))
     order = l2.Order(model.numerics.order)
-    return Context(target, precision, order, verify, pins or {}, phases=phases, outputs=driving)
+    return Context(target, precision, order, verify, pins or {}, phases=phases, driving=driving)
 
 
 def driving_layers(model: l0.Model) -> tuple[str, ...]:
@@ -85,6 +85,7 @@ def lower(
 def lower_evaluation(model: l0.Model, capabilities: Capabilities, data: DataSet, verify: bool = False) -> Lowered:
     """The program `<name>_evaluate`: the phase "eval" alone, on samples that the host gives."""
     context = context_of(model, capabilities, verify)
-    context = replace(context, phases=tuple(p for p in context.phases if p != "train"))
+    phases = tuple(p for p in context.phases if p != "train")
+    context = replace(context, phases=phases, populations=model.in_trials)
     ir = Lowering(model, f"{model.name}_evaluate", model.network, model.train, data=data)
     return lowered(run_passes(PIPELINE, context, ir))

@@ -43,7 +43,11 @@ class Context:
     """Of the network: these two, "eval" alone, or "predict"; beside the first two, and "eval", "drive" where layers
     drive populations."""
     outputs: tuple[str, ...] = ()
-    """Layers (and inputs) whose values the phase "predict" or "drive" gives."""
+    """Layers whose values the phase "predict" gives."""
+    driving: tuple[str, ...] = ()
+    """Layers and inputs whose values the phase "drive" gives."""
+    populations: bool = True
+    """Whether the half of the populations is lowered, too."""
     only: frozenset[str] | None = None
     """Names of the optional passes that run; None: all."""
 

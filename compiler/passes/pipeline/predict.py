@@ -23,8 +23,9 @@ from compiler.ir.space import DType
 from compiler.passes import PIPELINE
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.layers.lower_network import lower_network
-from compiler.passes.pipeline.lower import Lowered, lowered
+from compiler.passes.pipeline.lower import Lowered, driving_layers, lowered
 from compiler.passes.pipeline.manager import Context, Lowering, Ran, run_passes
+from compiler.passes.pipeline.tensors import DRIVE
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.fold_norms import Fold, fold_norms
 from compiler.strategies import ROWS
@@ -46,7 +47,8 @@ class Output:
 @dataclass(frozen=True)
 class Prediction:
     """A lowered network. `inputs`: those that the outputs depend on, in the model's order; `graph`: with all weights of
-    the whole network, before folding; `folds`: the folding to apply to them."""
+    the whole network, before folding; `folds`: the folding to apply to them; `trials`: whether outputs depend on
+    populations, so that each batch is simulated."""
 
     lowered: Lowered
     inputs: tuple[l0.TensorInput, ...]
@@ -54,6 +56,7 @@ class Prediction:
     batch: int
     graph: l1.TensorGraph
     folds: tuple[Fold, ...]
+    trials: bool = False
 
 
 def data_name(name: str) -> str:
@@ -98,20 +101,36 @@ def _fed(network: l0.Network, scales: dict[str, float], batch: int) -> l0.Train:
 
 
 def inputs_of(model: l0.Model, outputs: tuple[str, ...] = ()) -> tuple[l0.TensorInput, ...]:
-    """The inputs that `outputs` (else `default_outputs`) depend on, in the model's order."""
+    """The inputs that `outputs` (else `default_outputs`) depend on, through populations too, in the model's order;
+    without those that are computed in trials."""
     assert model.network is not None
-    needed = model.network.needed(outputs or default_outputs(model))
-    return tuple(i for i in model.network.inputs if i.name in needed)
+    needed = _needed(model, outputs or default_outputs(model))
+    return tuple(i for i in model.network.inputs if i.name in needed and i.activity is None)
 
 
-def _refuse_trials(model: l0.Model, outputs: tuple[str, ...]) -> None:
-    """Outputs that depend on what populations do are computed in trials of a training alone. Raises ModelError."""
-    for item in inputs_of(model, outputs):
-        if item.activity is not None:
+def in_trials(model: l0.Model, outputs: tuple[str, ...]) -> bool:
+    """Whether `outputs` depend on what populations do in a trial."""
+    assert model.network is not None
+    needed = model.network.needed(outputs)
+    return any(i.name in needed and i.activity is not None for i in model.network.inputs)
+
+
+def refuse_trials(model: l0.Model, outputs: tuple[str, ...], what: str) -> None:
+    """ModelError (E0802) where an output depends on populations, which `what` cannot have."""
+    assert model.network is not None
+    for item in model.network.inputs:
+        if item.activity is not None and item.name in model.network.needed(outputs or default_outputs(model)):
             of = item.activity.population
-            message = f"`{outputs[0]}` depends on `{item.name}`, what `{of}` does in a trial, which is not predicted"
-            help = "`netloom evaluate` measures trials; layers that no population acts on can be predicted: `--layers`"
+            message = f"the outputs depend on what `{of}` does in a trial, which {what} cannot compute"
+            help = "name layers that no population acts on: `--layers`"
             raise ModelError([Diagnostic("E0802", message, item.span, help)])
+
+
+def _needed(model: l0.Model, outputs: tuple[str, ...]) -> set[str]:
+    """Layers and inputs that `outputs` depend on, through populations too."""
+    assert model.network is not None
+    needed = model.network.needed(outputs)
+    return needed | model.network.needed(driving_layers(model)) if in_trials(model, outputs) else needed
 
 
 def lower_predict(
@@ -125,28 +144,38 @@ def lower_predict(
 ) -> Prediction:
     """The program `<name>_predict` for batches of `batch` samples. `outputs`: names of layers (default:
     `default_outputs`). Batches that would leave most lanes of a target empty are stored row by row. `observe`: called
-    after each pass."""
+    after each pass. Where outputs depend on populations, `batch` is the number of instances of the training."""
     assert model.network is not None
     names = outputs or default_outputs(model)
-    _refuse_trials(model, names)
+    trials = in_trials(model, names)
     scales = {n: s for n, _, s in model.train.data.arrays} if model.train is not None else {}
     order = l2.Order(model.numerics.order)
     precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
     whole = model.network
-    needed = whole.needed(names)
+    needed = _needed(model, names)
     used = replace(
         whole,
-        inputs=inputs_of(model, names),
+        inputs=tuple(i for i in whole.inputs if i.name in needed),
         layers=tuple(layer for layer in whole.layers if layer.name in needed),
     )
     fed = _fed(whole, scales, batch)
     everything = l1.TensorGraph(PHASE, tuple(lower_network(whole, fed, "eval")[0].graph.nodes))
-    simple, folds, stands, decisions = fold_norms(used, names, order is l2.Order.BITWISE or not fold)
+    simple, folds, stands, decisions = fold_norms(used, names, trials or order is l2.Order.BITWISE or not fold)
     target = permitted(capabilities, model.numerics)
     if 2 * batch < target.lanes:
         target = replace(target, lanes=0, strategies=target.strategies & ROWS)
         decisions.append(Decision("lower_predict", model.name, "row by row", f"batches of {batch} leave lanes empty"))
-    context = Context(target, precision, order, verify, phases=(PHASE,), outputs=tuple(stands.get(n, n) for n in names))
+    driving = tuple(stands.get(n, n) for n in driving_layers(model)) if trials else ()
+    context = Context(
+        target,
+        precision,
+        order,
+        verify,
+        phases=(PHASE, DRIVE) if driving else (PHASE,),
+        outputs=tuple(stands.get(n, n) for n in names),
+        driving=driving,
+        populations=trials,
+    )
     data = DataSet({}, {PHASE: batch}, NOWHERE)
     fed = _fed(simple, scales, batch)
     ir = Lowering(model, f"{model.name}_predict", simple, fed, data=data, decisions=tuple(decisions))
@@ -154,4 +183,5 @@ def lower_predict(
     layers: dict[str, l0.Layer] = {layer.name: layer for layer in whole.layers}
     kept = ir.graphs[0].kept
     results = tuple(Output(n, f"{PHASE}/{t}", layers[n].shape) for n, t in zip(names, kept, strict=True))
-    return Prediction(lowered(ir), simple.inputs, results, batch, everything, folds)
+    inputs = tuple(i for i in simple.inputs if i.activity is None)
+    return Prediction(lowered(ir), inputs, results, batch, everything, folds, trials)

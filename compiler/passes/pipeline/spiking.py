@@ -20,9 +20,7 @@ class SpikingPass:
     optional = False
 
     def applies(self, context: Context, ir: Lowering) -> bool:
-        return bool(ir.model.populations) and (
-            "train" in context.phases or (ir.model.in_trials and "eval" in context.phases)
-        )
+        return context.populations and bool(ir.model.populations)
 
 
 @dataclass(frozen=True)

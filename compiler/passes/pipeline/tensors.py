@@ -140,7 +140,8 @@ class MarkOutputs(GraphPass):
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         assert graph.layers is not None
-        marks = tuple(l1.Store(f"output {k}", graph.layers.named[n].name) for k, n in enumerate(context.outputs))
+        outputs = context.driving if graph.phase == DRIVE else context.outputs
+        marks = tuple(l1.Store(f"output {k}", graph.layers.named[n].name) for k, n in enumerate(outputs))
         return replace(graph, marks=marks)
 
 
@@ -317,6 +318,7 @@ class LowerTensors(TensorPass):
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.kernels.lower_tensors import lower_tensors
+        from compiler.passes.layers.load_data import trial_data
         from compiler.passes.program.build_program import ProgramBuilder
 
         assert ir.network is not None and ir.data is not None
@@ -324,11 +326,12 @@ class LowerTensors(TensorPass):
         if DRIVE in context.phases and ir.train is not None:
             data = replace(data, rows={**data.rows, DRIVE: ir.train.batch})
         builder = ProgramBuilder(ir.name, context.precision, context.order)
-        if context.phases == ("predict",):  # the host writes the samples
+        if "predict" in context.phases:  # the host writes the samples
             for item in ir.network.inputs:
                 dtype = context.precision if item.dtype == "real" else DType.I32
-                rows = data.rows["predict"]
-                builder.array(l2.Array(f"data.{item.name}", dtype, (rows, math.prod(item.shape)), Role.DATA))
+                shape = (data.rows["predict"], math.prod(item.shape))
+                name = f"data.{item.name}" if item.activity is None else trial_data(item.name)
+                builder.array(l2.Array(name, dtype, shape, Role.DATA))
         graphs = tuple(g.graph for g in ir.graphs)
         ir = ir.decided(d.within(g.phase) for g in ir.graphs for d in g.decisions)
         made = lower_tensors(builder, graphs, data, context.capabilities, context.pins)

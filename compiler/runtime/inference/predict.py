@@ -22,7 +22,16 @@ from compiler.core.disk import new_file
 from compiler.core.errors import RunError
 from compiler.files.array_rows import MemoryRows, Rows
 from compiler.files.sample_checks import sample_checks
-from compiler.passes.pipeline.predict import ORDER, PHASE, Prediction, data_name, inputs_of, lower_predict
+from compiler.passes.pipeline.predict import (
+    ORDER,
+    PHASE,
+    Prediction,
+    data_name,
+    default_outputs,
+    in_trials,
+    inputs_of,
+    lower_predict,
+)
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.fold_norms import folded
 from compiler.runtime.artifacts.build_folder import Built, build_into
@@ -33,6 +42,7 @@ from compiler.runtime.common.options import Options
 from compiler.runtime.common.samples import Samples, from_caller, from_file, readable
 from compiler.runtime.prepare import refuse_options
 from compiler.runtime.resources.bill import refuse_memory
+from compiler.runtime.training.trials import Trials
 
 BATCH = 64
 """The default batch size."""
@@ -57,6 +67,7 @@ class Predictor:
         program = prediction.lowered.merged
         weights = trained.weights(learned((prediction.graph,)))
         self.instance: Instance = backend.load(built.artifact, program, trained.seed)
+        self._trials = Trials(trained.model, prediction.lowered, self.instance, 0) if prediction.trials else None
         put_weights(self.instance, program, folded(weights, prediction.folds))
         self._arrays = {a.name: a for a in program.arrays}
         network = trained.model.network
@@ -86,6 +97,8 @@ class Predictor:
                     raise RunError("E0917", bad.message, exit_code=2)
                 block[:rows] = values.reshape(rows, -1)
                 self.instance.write(array.name, block.reshape(-1))
+            if self._trials is not None:
+                self._trials.run(first // p.batch)
             self.instance.run(PHASE, 1, 1)
             for o in p.outputs:
                 values = read_logical(self.instance, self._arrays[o.array])
@@ -145,7 +158,7 @@ def predict_file(
     else:
         samples = from_caller(data, needed, model)
     count = next(iter(samples.values())).shape[0]
-    prediction, built, backend = build_prediction(trained, options, batch or min(BATCH, count), names)
+    prediction, built, backend = build_prediction(trained, options, _batch_of(model, names, batch, count), names)
     predictor = Predictor(prediction, built, backend, trained)
     try:
         values = predictor(samples)
@@ -154,6 +167,17 @@ def predict_file(
     if out is not None:
         write_npz(out, values)
     return PredictResult(values, count, out, trained.warnings, prediction.lowered.decisions)
+
+
+def _batch_of(model: l0.Model, outputs: tuple[str, ...], given: int | None, count: int) -> int:
+    """The batch size for so many samples: where they are trials, that of the training. Raises RunError (E0912)."""
+    if not in_trials(model, outputs or default_outputs(model)):
+        return given or min(BATCH, count)
+    assert model.train is not None
+    if given not in (None, model.train.batch):
+        message = f"--batch {given}: each sample is a trial, and {model.train.batch} of them run at a time"
+        raise RunError("E0912", message, "leave `--batch` out: it is that of the training", exit_code=2)
+    return model.train.batch
 
 
 def write_npz(path: Path, arrays: Mapping[str, AnyArray]) -> None:

@@ -17,7 +17,7 @@ from backends.cpu.export.standalone import Port, write_standalone
 from backends.registry import backend as backend_of
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import RunError
-from compiler.passes.pipeline.predict import ORDER, PHASE, data_name, lower_predict
+from compiler.passes.pipeline.predict import ORDER, PHASE, data_name, lower_predict, refuse_trials
 from compiler.passes.tensors.fold_norms import folded
 from compiler.runtime.artifacts.safetensors import learned
 from compiler.runtime.artifacts.trained import open_trained
@@ -45,6 +45,7 @@ def build_standalone(
     trained = open_trained(source, options)
     names = chosen_outputs(trained.model, outputs)
     backend = backend_of("cpu")
+    refuse_trials(trained.model, names, "a standalone build")
     prediction = lower_predict(trained.model, backend.capabilities, batch, names, options.verify)
     refuse_memory(prediction.lowered.merged, backend, options)
     weights = folded(trained.weights(learned((prediction.graph,))), prediction.folds)

@@ -47,11 +47,12 @@ class _Read:
 
 
 class Trials:
-    """The trials of one loaded program. `steps`: of each."""
+    """The trials of one loaded program. `steps`: of each; `first`: the row of the first sample in the windows of the
+    data (behind the one that padding reads, but for predictions)."""
 
-    def __init__(self, model: l0.Model, lowered: Lowered, instance: Instance) -> None:
+    def __init__(self, model: l0.Model, lowered: Lowered, instance: Instance, first: int = 1) -> None:
         assert model.simulate is not None and model.train is not None and model.network is not None
-        self._instance, self._batch = instance, model.train.batch
+        self._instance, self._first, batch = instance, first, model.train.batch
         self.steps = model.simulate.steps
         self._arrays: Mapping[str, l2.Array] = {a.name: a for a in lowered.merged.arrays}
         changed = written(lowered.merged, ("step",))
@@ -60,7 +61,7 @@ class Trials:
         self._reads = [_read(model, i, i.activity) for i in model.network.inputs if i.activity is not None]
         if self._driven:
             places = np.full(self._arrays[f"{DRIVE}.order"].shape, -1, np.int32)
-            places[0, : self._batch] = np.arange(1, 1 + self._batch)
+            places[0, :batch] = np.arange(first, first + batch)
             instance.write(f"{DRIVE}.order", places.reshape(-1))
 
     def run(self, number: int) -> None:
@@ -90,7 +91,7 @@ class Trials:
         array = self._arrays[trial_data(read.name)]
         out = np.zeros(array.shape, array.dtype.numpy)
         for k, buffer in enumerate(read.buffers):
-            out[1 + k] = self._frames(read, buffer).reshape(-1)
+            out[self._first + k] = self._frames(read, buffer).reshape(-1)
         self._instance.write(array.name, out.reshape(-1))
 
     def _frames(self, read: _Read, buffer: str) -> npt.NDArray[np.floating]:
