@@ -22,6 +22,7 @@ from compiler.frontend.load import Loaded, load_steps
 from compiler.frontend.resolve.use import LibraryFinder
 from compiler.lsp.texts import Texts
 from compiler.runtime.common.options import Options
+from compiler.runtime.prepare import refuse_two_halves
 from compiler.runtime.resources.bill import least_needs
 from compiler.runtime.resources.bill import warnings as too_large
 
@@ -71,6 +72,7 @@ def analyse(path: Path, texts: Texts, library: LibraryFinder, stop: Event) -> An
         loaded = load_steps(path, sink, finder, timed=step, between=between)
         if loaded.model is not None:
             try:
+                refuse_two_halves(loaded.model)
                 sink.items.extend(too_large(least_needs(loaded.model, Options())))
             except ModelError as error:
                 sink.items.extend(error.diagnostics)

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from signal import SIGINT, Signals
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import compiler.ir.level0.model as l0
 from backends.protocol import Artifact, BackendError, Instance
@@ -50,9 +50,7 @@ from compiler.runtime.common.timing import Times
 from compiler.runtime.expectations import check_expectations
 from compiler.runtime.prepare import Prepared, prepare_to_run
 from compiler.runtime.session import Outcome, Session
-
-if TYPE_CHECKING:
-    from compiler.runtime.training.trials import Trials
+from compiler.runtime.trials import Trials
 
 MOST_DECISIONS: Final = 300
 """Decisions of passes in run.json; `netloom explain MODEL --details all` has the others."""
@@ -161,11 +159,7 @@ def _run(job: _Job) -> RunResult:
 
 def _trials(prepared: Prepared, instance: Instance) -> Trials | None:
     """The trials of a training whose samples are simulated."""
-    if not prepared.model.in_trials:
-        return None
-    from compiler.runtime.training.trials import Trials
-
-    return Trials(prepared.model, prepared.lowered, instance)
+    return Trials(prepared.model, prepared.lowered, instance) if prepared.model.in_trials else None
 
 
 def _finished(model: l0.Model, outcome: Outcome, times: Times, folder: RunFolder) -> RunResult:

@@ -17,7 +17,7 @@ import compiler.ir.level0.model as l0
 from backends.protocol import Backend
 from backends.registry import TARGETS
 from backends.registry import backend as backend_of
-from compiler.core.diagnostics import Diagnostic, did_you_mean
+from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
 from compiler.core.errors import ModelError, RunError, Sink
 from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.passes.pipeline.lower import Lowered, lower
@@ -60,6 +60,7 @@ def load_checked(
             timed=times.steps_of("load"),
             swept=swept,
         )
+        refuse_two_halves(model)
         model = with_samples(with_options(model, options), options)
     return model, tuple(sink.items)
 
@@ -138,6 +139,21 @@ def seed_of(model: l0.Model) -> int:
     if model.simulate is not None:
         return model.simulate.seed
     return model.train.seed if model.train is not None else 0
+
+
+def refuse_two_halves(model: l0.Model) -> None:
+    """Populations and a network that are not connected are two models. Raises ModelError (E0802)."""
+    sink = Sink()
+    if model.populations and model.network is not None and not model.in_trials:
+        sink.error(
+            "E0802",
+            "no input of the network reads the `populations`, so that nothing is trained on what they do",
+            model.network.span,
+            f"write `inputs: {{activity: {{from: {model.populations[0].name}, of: spikes}}}}`, or put the network, "
+            "with its `train` block, into a file of its own",
+            (Related("the populations begin here", model.populations[0].span),),
+        )
+    sink.check()
 
 
 def refuse_nothing_to_run(model: l0.Model) -> None:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from backends.protocol import Instance
 from compiler.runtime.artifacts.checkpoint import Position
 from compiler.runtime.common.progress import Progress
 from compiler.runtime.common.signals import Stop
 from compiler.runtime.prepare import Prepared
-
-if TYPE_CHECKING:
-    from compiler.runtime.training.trials import Trials
+from compiler.runtime.trials import Trials
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,6 @@ def build_model(
     numerics = build_numerics(mapping(root.get("numerics")), c)
     spiking = _spiking(root, step, resolved.uses, functions, numerics, c)
     populations, projections, drives = spiking.populations, spiking.projections, spiking.drives
-    built = spiking.driving.built
     named = tuple(e.name for e in entries_of(resolved.root.get("projections")))
     simulate = None if simulate_block is None else build_simulate(simulate_block, populations, projections, named, c)
     recorded = build_records(root.get("record"), populations, projections, named, c)
@@ -102,7 +101,7 @@ def build_model(
         histograms=tuple(recorded.histograms),
         tables=tuple(recorded.tables),
         events=tuple(recorded.events),
-        network=built.network,
+        network=spiking.driving.built.network,
         train=train,
         plots=plots,
         expect=expect,
@@ -114,15 +113,19 @@ def build_model(
         lookups=lookups,
         span=root.span,
     )
-    if model.populations and model.network is not None:
-        check_trials(model, root, spiking.driving, sink)
-        return None if any(d.severity is Severity.ERROR for d in sink.items) else with_trials(model, sink)
-    return model if simulate_block is None else _with_copies(model, simulate_block, sink)
+    return _with_copies(model, root, spiking.driving, sink)
 
 
-def _with_copies(model: l0.Model, simulate: tree.Mapping, sink: Sink) -> l0.Model | None:
+def _with_copies(model: l0.Model, root: tree.Mapping, driving: Driving, sink: Sink) -> l0.Model | None:
     """The model with its instances; None after an error."""
-    if model.simulate is None:
+    simulate = mapping(root.get("simulate"))
+    if model.populations and model.network is not None:
+        check_trials(model, root, driving, sink)
+        if any(d.severity is Severity.ERROR for d in sink.items):
+            return None
+    if model.in_trials:
+        return with_trials(model, sink)
+    if model.simulate is None or simulate is None:
         return model
     shared = text_of(simulate.get("weights")) == "shared"
     if model.simulate.instances > 1:

@@ -21,6 +21,12 @@ from compiler.expr.ast import refs
 from compiler.expr.interp import evaluate
 
 
+def _param(params: tuple[tuple[str, l0.Value], ...], position: int, name: str) -> l0.Value:
+    """The value of a parameter, which mostly stands at `position`."""
+    at = params[position] if position < len(params) else ("", None)
+    return at[1] if at[0] == name and at[1] is not None else dict(params)[name]
+
+
 def column_values(
     cell: l1.Cell, group: Sequence[l1.Instance], dt: float, arrays: tuple[str, ...]
 ) -> dict[str, npt.NDArray[np.float64]]:
@@ -29,7 +35,7 @@ def column_values(
     for position, name in enumerate(cell.params):
         if name not in arrays:
             user = cell.shown(name)
-            values = [dict(g.params)[user] if g.params[position][0] != user else g.params[position][1] for g in group]
+            values = [_param(g.params, position, user) for g in group]
             env[name] = np.array([v.value for v in values if isinstance(v, l0.Const)], np.float64)
     # Systems are shared by many propagators: one matrix exponential per distinct system.
     systems: dict[int, npt.NDArray[np.float64]] = {}

@@ -34,7 +34,7 @@ from compiler.runtime.resources.bill import refuse_memory
 from compiler.runtime.training.data import split
 from compiler.runtime.training.feed import Feed
 from compiler.runtime.training.run_training import take_sums
-from compiler.runtime.training.trials import Trials
+from compiler.runtime.trials import Trials
 
 PHASE = "eval"
 

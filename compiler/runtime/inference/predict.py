@@ -42,7 +42,7 @@ from compiler.runtime.common.options import Options
 from compiler.runtime.common.samples import Samples, from_caller, from_file, readable
 from compiler.runtime.prepare import refuse_options
 from compiler.runtime.resources.bill import refuse_memory
-from compiler.runtime.training.trials import Trials
+from compiler.runtime.trials import Trials
 
 BATCH = 64
 """The default batch size."""

@@ -41,7 +41,7 @@ from compiler.runtime.record.continued import adopt_checkpoint
 from compiler.runtime.session import Outcome, Session, TrainingSummary
 from compiler.runtime.training.data import Indices, epoch_order, split
 from compiler.runtime.training.feed import Feed
-from compiler.runtime.training.trials import refuse_many
+from compiler.runtime.trials import refuse_many
 
 METRICS: Final = "metrics.jsonl"
 BLOCK_SECONDS = 0.1  # target wall time of a block of batches: the longest delay of a signal

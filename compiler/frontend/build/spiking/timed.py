@@ -48,7 +48,9 @@ def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[l0.Ti
         dimension = None if unit_node is None else unit_dimension(unit_node, c)
         if unit_node is not None and dimension is None:
             continue
-        if r.get("layer") is not None:  # its shape is known when the network is built (trials/driving.py)
+        if (
+            r.get("layer") is not None
+        ):  # its shape is known when the network is built (frontend/build/trials/driving.py)
             known[name] = TimedName(name, dimension or DIMENSIONLESS, True)
             continue
         found = values_of(r.get("values"), dimension, text_of(unit_node), f"the values of `{name}`", c)

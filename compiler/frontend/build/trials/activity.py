@@ -3,7 +3,7 @@
 Assumes: populations have been built; the length of a trial is that of the simulation.
 Guarantees: the population and the variable exist, and a trial is a whole number of frames; the shape is
 [frames, neurons], or [neurons] without `every`.
-Does not: count spikes (copies.py) or read arrays (runtime/training/trials.py).
+Does not: count spikes (copies.py) or read arrays (runtime/trials.py).
 """
 
 from __future__ import annotations

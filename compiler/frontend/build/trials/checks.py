@@ -31,13 +31,15 @@ def check_trials(model: l0.Model, root: tree.Mapping, driving: Driving, sink: Si
     before = len(sink.items)
     inputs = [i for i in network.inputs if i.activity is not None]
     if not inputs:
-        at = root.entry("network")
-        message = "no input of the network reads the `populations`, so that nothing is trained on what they do"
-        help = f"write `inputs: {{activity: {{from: {model.populations[0].name}, of: spikes}}}}`, or put the network "
-        help += "into a file of its own"
-        related = (Related("the populations begin here", model.populations[0].span),)
-        sink.error("E0802", message, network.span if at is None else at.key.span, help, related)
+        for name, node in driving.layers.items():
+            message = f"`{name}` drives a population, but no input of the network reads one: there are no trials"
+            help = f"write `inputs: {{activity: {{from: {model.populations[0].name}, of: spikes}}}}`"
+            sink.error("E0802", message, node.span, help)
         return
+    if not driving.layers:
+        message = "no layer and no input of the network drives a population, so that all trials are the same"
+        help = "write `inputs: {drive: {to: ..., current: {into: ..., source: {layer: ...}}}}`"
+        sink.error("E0802", message, inputs[0].span, help)
     if model.train is None:
         message = f"`{inputs[0].name}` is computed in trials, but there is no `train`, which runs them"
         sink.error("E0103", message, inputs[0].span)
@@ -135,10 +137,11 @@ def _synapse(projection: l0.Projection, synapse: l0.SynapseDef | None) -> Iterat
 
 
 def _warn_untrained(network: l0.Network, train: l0.Train, driving: Driving, sink: Sink) -> None:
-    """W0006 for layers that reach the loss through a population alone."""
+    """W0006 for layers that reach the loss through a population alone, and are not frozen."""
     trained = network.needed(train.loss.reads)
+    frozen = {n for g in train.groups if g.frozen for n in g.of}
     for layer in network.layers:
-        if layer.name in network.needed(driving.layers) - trained and has_weights(layer):
+        if layer.name in network.needed(driving.layers) - trained - frozen and has_weights(layer):
             message = f"`{layer.name}` is not trained: it acts through a population, where gradients stop"
-            help = "its weights stay as they begin (`weights` of the network, `init`)"
+            help = f"say so, `groups: [{{of: {layer.name}, frozen: true}}]`, or give it weights (`weights`, `init`)"
             sink.warning("W0006", message, layer.span, help)

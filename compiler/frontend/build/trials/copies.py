@@ -5,7 +5,7 @@ Guarantees: the populations that inputs read in spikes count them, in a hidden s
 read is recorded at the end of each frame. There are as many instances as a batch has samples. They share all synapses;
 values of neurons that are drawn at the start are those of the first instance in all of them, so that it does not matter
 which one runs a sample; what is drawn while they run differs.
-Does not: run trials (runtime/training/trials.py).
+Does not: run trials (runtime/trials.py).
 """
 
 from __future__ import annotations

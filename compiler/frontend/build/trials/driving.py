@@ -3,7 +3,7 @@
 Assumes: the network has been built, possibly with errors; a trial has a known number of steps.
 Guarantees: the layer exists, depends on no population, and has the shape [neurons] or [frames, neurons], where the
 frames fill a trial in whole steps. The values of such an array have no file: they are written before each trial.
-Does not: compare columns with populations (spiking/drives.py does, as for other arrays).
+Does not: compare columns with populations (frontend/build/spiking/drives.py does, as for other arrays).
 """
 
 from __future__ import annotations
