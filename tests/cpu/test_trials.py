@@ -115,8 +115,8 @@ def expected(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 @pytest.mark.parametrize("batch", [1, 4])
 def test_what_the_network_reads(here: Path, batch: int, target: str) -> None:
-    """Spikes in frames and in all, a rate in Hz, a state at the ends of frames, and spikes that arrive 3 ms later: those
-    that are under way when a trial ends are forgotten. The last batch is not full."""
+    """Spikes in frames and in all, a rate in Hz, a state at the ends of frames, and spikes that arrive 3 ms later:
+    those that are under way when a trial ends are forgotten. The last batch is not full."""
     data = data_of(here)
     result = run(write(here, COUNTING, batch), target)
     samples = {n: data[n] for n in ("image", "frames")}
@@ -159,10 +159,18 @@ synapses:
     dynamics: {dx/dt: (1 - x) / (50 ms)}
     on_pre: [deliver(w * u * x), x = x * (1 - u)]
 populations:
-  res: {neuron: cell, size: 64, params: {tau: {uniform: {low: 10 ms, high: 30 ms}}}, init: {v: {uniform: {low: 0 mV, high: 10 mV}}}}
+  res:
+    neuron: cell
+    size: 64
+    params: {tau: {uniform: {low: 10 ms, high: 30 ms}}}
+    init: {v: {uniform: {low: 0 mV, high: 10 mV}}}
 projections:
-  fixed: {from: res, to: res, connect: {fixed_indegree: {number: 8}}, deliver: {into: g, weight: {normal: {mean: 0 mV, std: 2 mV}}}, delay: {uniform: {low: 1 ms, high: 6 ms, round: nearest}}}
-  moving: {from: res, to: res, connect: {fixed_indegree: {number: 4}}, synapse: depressing, params: {w: {normal: {mean: 2 mV, std: 1 mV}}}, deliver: {into: g}, delay: 1 ms}
+  fixed:
+    {from: res, to: res, connect: {fixed_indegree: {number: 8}}, delay: {uniform: {low: 1 ms, high: 6 ms, round: nearest}},
+     deliver: {into: g, weight: {normal: {mean: 0 mV, std: 2 mV}}}}
+  moving:
+    {from: res, to: res, connect: {fixed_indegree: {number: 4}}, delay: 1 ms, deliver: {into: g},
+     synapse: depressing, params: {w: {normal: {mean: 2 mV, std: 1 mV}}}}
 inputs:
   pixels: {to: res, current: {into: I, source: {layer: image, unit: mV}}}
   NOISE
@@ -191,8 +199,8 @@ def noisy(folder: Path, noise: str = "") -> Path:
 
 
 def test_trials_do_not_depend_on_their_place(here: Path, digits: np.ndarray) -> None:
-    """What is drawn at the start (time constants, initial values, synapses) is the same for all samples, so that a trial
-    gives the same bits wherever it runs, and whatever ran before."""
+    """What is drawn at the start (time constants, initial values, synapses) is the same for all samples, so that a
+    trial gives the same bits wherever it runs, and whatever ran before."""
     result = run(noisy(here), epochs=1)
     some = digits[:60] / 2.5
     found = predict(result.folder, some, layers="features")["features"]

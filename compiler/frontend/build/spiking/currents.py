@@ -341,17 +341,16 @@ def _layer_drive(
     at: Span,
 ) -> None:
     """A current that is the values of a layer: a timed array, for the populations of one input."""
-    given = block.entry("params")
-    if given is not None:
-        help = "write an expression of it, `timed: {x: {layer: ...}}`"
-        currents.c.sink.error("E0108", "the values of a layer have no parameters", given.key.span, help)
-        return
-    array = f"{name}.values"
+    given, array = block.entry("params"), f"{name}.values"
     if array not in currents.drives.timed:
         made = currents.layers(array, source, dimension)
         if made is None:
             return
         currents.drives.timed[array] = made
+    if given is not None:
+        help = "give the layer a name, `timed: {x: {layer: ...}}`, and write `amplitude: 2 * x(t, i)`"
+        currents.c.sink.error("E0108", "the values of a layer have no parameters", given.key.span, help)
+        return
     whole = l0.Drive(name, target, into.text, _values_of(array, "layer", source.span), span=at)
     population = populations.built[target]
     currents.drives.add(restricted(whole, part, population), population.size)

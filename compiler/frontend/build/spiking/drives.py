@@ -155,7 +155,11 @@ def check_columns(
         if array is not None and array.columns not in (0, size):
             shown = name.partition(".")[2] or name
             message = f"`{shown}` has {array.columns:,} columns; `{population}` has {size:,} neurons"
-            sink.error("E0703", message, at, "a timed array with two axes has a column for each neuron")
+            help = "a timed array with two axes has a column for each neuron"
+            if array.layer:
+                message = f"`{array.layer}` has {array.columns:,} values; `{population}` has {size:,} neurons"
+                help = "a layer that drives a population has a value for each neuron"
+            sink.error("E0703", message, at, help)
 
 
 def reads_time(node: Node, c: Context) -> bool:

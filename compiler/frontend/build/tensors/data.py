@@ -75,7 +75,7 @@ def _unread(built: Built) -> tuple[l0.Data, dict[str, Found]]:
     """A substitute for samples that a caller gives: an array for each input, by its name."""
     found: dict[str, Found] = {}
     for name, declared in built.inputs.items():
-        if declared.activity is not None:
+        if name in built.computed:
             continue
         kind = "i" if declared.dtype == "int32" else "f"
         found[name] = name, Header((1 << 20, *(built.shapes[name] or ())), kind, declared.dtype), declared.span
@@ -198,13 +198,13 @@ def _declared(inputs: tree.Mapping, built: Built, c: Context) -> dict[str, Node]
             help = did_you_mean(entry.name, built.inputs) or allowed("the inputs are", built.inputs)
             message = f"the network has no input `{entry.name}`"
             c.sink.error("E0201", message, entry.key.span, help)
-        elif (activity := built.inputs[entry.name].activity) is not None:
-            message = f"`{entry.name}` is what `{activity.population}` does in a trial, and not read from data"
+        elif entry.name in built.computed:
+            message = f"`{entry.name}` is what a population does in a trial, and not read from data"
             c.sink.error("E0802", message, entry.key.span, "leave it out here")
         elif isinstance(entry.value, Scalar | tree.Mapping):
             out[entry.name] = entry.value
     for name, declared in built.inputs.items():
-        if name not in inputs and not misspelt and declared.activity is None:  # else it may be the intended one
+        if name not in inputs and not misspelt and name not in built.computed:  # else it may be the intended one
             related = (Related("the input is declared here", declared.span),)
             message = f"`data` does not say which array the input `{name}` is read from"
             c.sink.error("E0103", message, inputs.span, f"write `inputs: {{{name}: ...}}`", related)

@@ -43,6 +43,7 @@ class Built:
     shapes: dict[str, Shape | None] = field(default_factory=dict)
     places: dict[str, Span] = field(default_factory=dict)
     layers: list[l0.Layer] = field(default_factory=list)
+    computed: set[str] = field(default_factory=set)  # inputs that populations give, also after an error
     network: l0.Network | None = None
 
 
@@ -143,7 +144,10 @@ def _names(item: Node) -> list[Scalar]:
 def _input(r: _Reader, name: str, block: tree.Mapping | None, at: Span) -> None:
     if block is None:
         return
-    found = r.activity(name, block) if block.get("from") is not None else None
+    found = None
+    if block.get("from") is not None:
+        r.out.computed.add(name)
+        found = r.activity(name, block)
     shape = _shape(block.get("shape"), r.c, f"`shape` of `{name}`") if found is None else found[1]
     dtype = block.get("dtype")
     text = text_of(dtype)

@@ -43,7 +43,7 @@ class Activities:
         if names is None:
             return None
         if len(names) != 1:
-            message = f"`{source.text}` are {len(names)} populations; a network input is the activity of one"
+            message = f"`{source.text}` stands for {len(names)} populations; a network input is the activity of one"
             self.c.sink.error("E0802", message, source.span, "give each an input, and join them with `concat`")
             return None
         neuron, built = self.populations.neuron_of.get(names[0]), self.populations.built.get(names[0])

@@ -68,9 +68,6 @@ def _simulation(model: l0.Model, root: tree.Mapping) -> Iterator[Problem]:
     for plot in model.plots:
         if plot.kind not in ("training", "confusion"):
             yield f"a `{plot.kind}` is drawn of a simulation, not of the trials of a training", plot.span, None
-    for e in model.expect:
-        if e.kind != "metric":
-            yield f"`{e.kind}` is expected of a simulation, not of the trials of a training", e.span, None
     if simulate is None:
         return
     if simulate.steps == 0:
@@ -118,7 +115,7 @@ def _synapse(projection: l0.Projection, synapse: l0.SynapseDef | None) -> Iterat
     learned = sorted(assigned & set(synapse.shared or ()))
     if learned:
         message = (
-            f"the synapses of `{name}` learn `{learned[0]}` from trial to trial, which begin with the initial state"
+            f"the synapses of `{name}` learn `{learned[0]}` from trial to trial, but each begins anew"
         )
         yield message, projection.span, "leave it out of `shared`: it then changes within each trial"
     if any(isinstance(a, l0.Rewire) for a in synapse.actions):

@@ -72,6 +72,8 @@ class Driving:
         layer, unit = block.get("layer"), block.get("unit")
         if not isinstance(layer, Scalar):
             return None
+        if layer.text in self.built.places:
+            self.layers.setdefault(layer.text, layer)
         found = scale_of(unit, self.c)
         if found is None:
             return None
@@ -83,7 +85,8 @@ class Driving:
                 message = f"the values of `{layer.text}` have no unit, but they are added to a quantity in {name_of}"
                 self.c.sink.error("E0402", message, layer.span, f"write `{{layer: {layer.text}, unit: {name_of}}}`")
             else:
-                message = f"the values of `{layer.text}` are in {text_of(unit)}, what they are added to in {name_of}"
+                there = "has no unit" if wanted == DIMENSIONLESS else f"is in {name_of}"
+                message = f"the values of `{layer.text}` are in {text_of(unit)}, but what they are added to {there}"
                 self.c.sink.error("E0401", message, unit.span)
             return None
         return self.array(name, layer, dimension, scale)
