@@ -212,7 +212,8 @@ class _Checker:
             if help is None and e.func in self.env:
                 help = f"to multiply, write `{e.func} * (...)`"
             self.sink.error("E0303", f"unknown function `{e.func}`", e.span, help)
-            for x in e.args:
+            alike = [x.name if isinstance(x, ast.Ref) else "" for x in e.args] == ["t", "i"]  # of a timed array
+            for x in e.args[: 1 if alike else None]:
                 self.kind(x)
             return None
         if own is not None or known is None:

@@ -182,7 +182,8 @@ def _network(
     trial, network = read_trial(mapping(root.get("simulate")), step, c), mapping(root.get("network"))
     activity = Activities(populations, trial, c)
     built = Built() if network is None else build_network(network, c, functions, numerics.precision, activity)
-    return Driving(built, trial, 0.0 if step is None else step.dt, c)
+    missing = network is None and root.get("train") is not None
+    return Driving(built, trial, 0.0 if step is None else step.dt, c, missing)
 
 
 def _train(root: tree.Mapping, driving: Driving, uses: Uses, c: Context) -> l0.Train | None:

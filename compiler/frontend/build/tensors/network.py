@@ -91,7 +91,8 @@ def build_network(block: tree.Mapping, c: Context, functions: Functions, precisi
         _input(r, entry.name, mapping(entry.value), entry.key.span)
     for item in items:
         _layer(r, item)
-    if not any(i.severity == "error" for i in c.sink.items[before:]):
+    unknown = any(out.shapes[n] is None for n in out.computed)  # of a population that has an error
+    if not unknown and not any(i.severity == "error" for i in c.sink.items[before:]):
         out.network = l0.Network(tuple(out.inputs.values()), tuple(out.layers), block.span, read_weights(block, c))
     return out
 

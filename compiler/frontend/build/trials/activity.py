@@ -39,6 +39,8 @@ class Activities:
         source, variable = block.get("from"), block.get("of")
         if not isinstance(source, Scalar) or not isinstance(variable, Scalar):
             return None
+        if not self.populations.names and self.trial is not None:
+            return None  # that `simulate` needs `populations` has been reported
         names = select_one(source, self.populations, self.c)
         if names is None:
             return None
@@ -77,11 +79,13 @@ class Activities:
             sink.error("E0107", message, variable.span, "give the variable another name", related)
             return False
         if text in COUNTED and neuron.definition is not None:
-            if neuron.source != "equations" or not neuron.spikes:
-                why = "are given" if neuron.source != "equations" else "do not exist: it has no `spike`"
-                sink.error("E0802", f"the spikes of `{population}` {why}", variable.span, None, related)
+            if neuron.source != "equations":
+                sink.error("E0802", f"the spikes of `{population}` are given", variable.span, None, related)
                 return False
-            return True
+            if not neuron.spikes:
+                message = f"`{population}` never spikes: its neuron `{neuron.name}` has no `spike`"
+                sink.error("E0604", message, variable.span, "add `spike: {when: ...}` to the neuron", related)
+            return neuron.spikes
         if text in own or neuron.definition is None:
             return neuron.definition is not None
         help = did_you_mean(text, (*own, *COUNTED)) or allowed("there are", (*COUNTED, *own))

@@ -114,9 +114,7 @@ def _synapse(projection: l0.Projection, synapse: l0.SynapseDef | None) -> Iterat
     assigned = {a.target for a in synapse.actions if isinstance(a, l0.Set)} | {o.state for o in synapse.dynamics}
     learned = sorted(assigned & set(synapse.shared or ()))
     if learned:
-        message = (
-            f"the synapses of `{name}` learn `{learned[0]}` from trial to trial, but each begins anew"
-        )
+        message = f"the synapses of `{name}` learn `{learned[0]}` from trial to trial, but each begins anew"
         yield message, projection.span, "leave it out of `shared`: it then changes within each trial"
     if any(isinstance(a, l0.Rewire) for a in synapse.actions):
         yield (

@@ -29,23 +29,24 @@ NOTHING = l0.Listed(())
 @dataclass
 class Driving:
     """The network as what drives populations. `trial`: the steps of a trial, None where they are not known;
-    `layers`: those that drive, with where that is said first."""
+    `missing`: whether it has been reported that there is no network; `layers`: those that drive, with where that is
+    said first."""
 
     built: Built
     trial: int | None
     dt: float
     c: Context
+    missing: bool = False
     layers: dict[str, tree.Node] = field(default_factory=dict)
 
     def array(self, name: str, layer: Scalar, dimension: Dimension | None, scale: float) -> l0.TimedArray | None:
         """The timed array of a layer's values, times `scale`; None after an error."""
         text, sink = layer.text, self.c.sink
         if text not in self.built.places:
-            help = did_you_mean(text, self.built.places)
-            if help is None:
-                there = self.built.places
-                help = allowed("there are", there) if there else "the model has no `network`"
-            sink.error("E0201", f"there is no layer or network input `{text}`", layer.span, help)
+            there = self.built.places
+            help = did_you_mean(text, there) or (allowed("there are", there) if there else "the model has no `network`")
+            if there or not self.missing:
+                sink.error("E0201", f"there is no layer or network input `{text}`", layer.span, help)
             return None
         self.layers.setdefault(text, layer)
         shape = self.built.shapes.get(text)
