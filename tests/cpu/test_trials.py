@@ -166,7 +166,8 @@ populations:
     init: {v: {uniform: {low: 0 mV, high: 10 mV}}}
 projections:
   fixed:
-    {from: res, to: res, connect: {fixed_indegree: {number: 8}}, delay: {uniform: {low: 1 ms, high: 6 ms, round: nearest}},
+    {from: res, to: res, connect: {fixed_indegree: {number: 8}},
+     delay: {uniform: {low: 1 ms, high: 6 ms, round: nearest}},
      deliver: {into: g, weight: {normal: {mean: 0 mV, std: 2 mV}}}}
   moving:
     {from: res, to: res, connect: {fixed_indegree: {number: 4}}, delay: 1 ms, deliver: {into: g},
