@@ -34,6 +34,7 @@ RUNS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "izhikevich_patterns": ("trace", {}),
     "distal_reward": ("evolution", {"duration": "100 s"}),
     "spiking_conv": ("maps", {}),
+    "reservoir": ("training", {}),
     "resnet20": ("training", {}),
     "vgg": ("training", {}),
     "lenet5": ("training", {}),
