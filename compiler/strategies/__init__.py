@@ -24,7 +24,14 @@ from compiler.strategies.cpu import (
     winograd_rows,
     winograd_weight_gradient,
 )
-from compiler.strategies.cuda import direct_conv, direct_conv_weights, implicit_gemm, matmul, tensor_cores
+from compiler.strategies.cuda import (
+    direct_conv,
+    direct_conv_weights,
+    implicit_gemm,
+    matmul,
+    tensor_cores,
+    tensor_products,
+)
 
 __all__ = ["ROWS", "Choice", "choose"]
 
@@ -40,6 +47,7 @@ GROUPS: tuple[tuple[tuple[str, Callable[[Problem], Choice | NotApplicable]], ...
         (winograd_weight_gradient.NAME, winograd_weight_gradient.match),
     ),
     (
+        *((name, tensor_products.match_of(name)) for name in tensor_products.KINDS),
         (matmul.NAME, matmul.match),
         (direct_conv.NAME, direct_conv.match),
         (direct_conv_weights.NAME, direct_conv_weights.match),

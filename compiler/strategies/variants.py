@@ -26,7 +26,7 @@ from compiler.strategies.cpu import (
     winograd_rows,
     winograd_weight_gradient,
 )
-from compiler.strategies.cuda import implicit_gemm, matmul
+from compiler.strategies.cuda import implicit_gemm, matmul, tensor_products
 from compiler.strategies.tiles import DOTS, TILES
 
 TUNED: Final = ("s_tile", "s_splits", "s_depth", "s_pitch", "s_strip")
@@ -86,6 +86,8 @@ def _variants(p: Problem, choice: Choice) -> list[Choice]:
         return matmul.variants(p)
     if choice.strategy == implicit_gemm.NAME:
         return implicit_gemm.variants(p)
+    if choice.strategy in tensor_products.KINDS:
+        return tensor_products.variants(p, choice.strategy)
     for winograd in (winograd_conv, winograd_rows, winograd_weight_gradient):
         if choice.strategy == winograd.NAME:
             found = winograd.variants(p)

@@ -38,6 +38,13 @@ DEFAULT_ARCH: Final = "sm_80"
 _LIBRARIES: Final = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 
 
+_ARCH: Final = "--gpu-architecture="
+_CODE: Final = "compiled code"
+_FEATURES: Final = {"sm_90": "sm_90a"}
+"""What kernels on matrix units are compiled for: their instructions are not those of later architectures."""
+_MATRIX_UNITS: Final = 80
+"""The first architecture whose matrix units take bf16 and tf32."""
+
 _QUICKLY: Final = "--Ofast-compile=mid"
 """Half the time, for kernels whose loops need no unrolling by the compiler."""
 _QUICKLY_FROM: Final = (12, 9)
@@ -63,7 +70,7 @@ class Compiler:
 def flags(fixed_order: bool, arch: str) -> tuple[str, ...]:
     """The options of a build; denormals are flushed as on the CPU; bitwise order forbids contraction of a*b+c (FMA)."""
     return (
-        f"--gpu-architecture={arch}",
+        _ARCH + arch,
         "--std=c++17",
         "--ftz=true",
         "--prec-div=true",
@@ -181,10 +188,13 @@ def _cpu_seconds() -> float:
 
 def _part(part: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], arch: str) -> tuple[Path, str, bool]:
     """The path of the cubin of one text, its key, and whether it was compiled now."""
+    if part.tensor:
+        _check_units(arch)
     if part.quick and compiler.library is not None and compiler.release >= _QUICKLY_FROM:
         options += (_QUICKLY,)
     digest = hashlib.sha256()
-    for word in (without_comments(part.text), str(compiler), " ".join(options)):
+    tensor = ("matrix units",) if part.tensor else ()
+    for word in (without_comments(part.text), str(compiler), " ".join(options), *tensor):
         digest.update(word.encode())
         digest.update(b"\0")
     key = digest.hexdigest()
@@ -196,7 +206,7 @@ def _part(part: Emitted, name: str, compiler: Compiler, options: tuple[str, ...]
         if compiler.library is not None:
             _by_nvrtc(part, source, compiler, options, scratch.path)
         else:
-            _by_nvcc(part, source, compiler, options, arch, scratch.path)
+            _by_nvcc(part, source, compiler, options, scratch.path)
         placed = keep_files(index, {s: scratch.path / f"module{s}" for s in (".cubin", ".ptx")})
     return placed[".cubin"], key, True
 
@@ -220,23 +230,48 @@ def _by_nvrtc(part: Emitted, source: str, compiler: Compiler, options: tuple[str
         call(f"nvrtcGet{what}", program, buffer)
         return buffer.raw
 
-    call("nvrtcCreateProgram", ctypes.byref(program), part.text.encode(), source.encode(), 0, None, None)
-    try:
-        given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
-        status = library.nvrtcCompileProgram(program, len(options), given)
-        if status != 0:
-            raise _failure(get("ProgramLog").rstrip(b"\0").decode(errors="replace"), source, part.spans, compiler)
-        write_bytes(out / "module.cubin", get("CUBIN"), "compiled code")
-        write_bytes(out / "module.ptx", get("PTX").rstrip(b"\0"), "compiled code")
-    finally:
-        library.nvrtcDestroyProgram(ctypes.byref(program))
+    def compiled(given: tuple[str, ...], *kinds: str) -> None:
+        call("nvrtcCreateProgram", ctypes.byref(program), part.text.encode(), source.encode(), 0, None, None)
+        try:
+            words = (ctypes.c_char_p * len(given))(*(o.encode() for o in given))
+            if library.nvrtcCompileProgram(program, len(given), words) != 0:
+                raise _failure(get("ProgramLog").rstrip(b"\0").decode(errors="replace"), source, part.spans, compiler)
+            for kind in kinds:
+                code = get(kind)
+                write_bytes(out / f"module.{kind.lower()}", code if kind == "CUBIN" else code.rstrip(b"\0"), _CODE)
+        finally:
+            library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    own, later = _targets(part, options[0])
+    if own == later:
+        compiled(options, "CUBIN", "PTX")
+    else:
+        compiled((own, *options[1:]), "CUBIN")
+        compiled((later.replace("sm_", "compute_"), *options[1:]), "PTX")
 
 
-def _by_nvcc(part: Emitted, source: str, compiler: Compiler, options: tuple[str, ...], arch: str, out: Path) -> None:
+def _check_units(arch: str) -> None:
+    found = re.search(r"\d+", arch)
+    if found is not None and int(found[0]) < _MATRIX_UNITS:
+        raise BackendError(
+            "E0922",
+            f"{arch} has no matrix units for the products of this model",
+            "`numerics: {products: exact}` multiplies without them",
+            exit_code=3,
+        )
+
+
+def _targets(part: Emitted, arch: str) -> tuple[str, str]:
+    """The architecture options of the machine code of a part, and of its PTX for later architectures."""
+    own = _FEATURES.get(arch.removeprefix(_ARCH), arch.removeprefix(_ARCH)) if part.tensor else arch.removeprefix(_ARCH)
+    return _ARCH + own, arch
+
+
+def _by_nvcc(part: Emitted, source: str, compiler: Compiler, options: tuple[str, ...], out: Path) -> None:
     write_text(out / source, part.text, "generated code")
-    virtual = arch.replace("sm_", "compute_")
+    own, later = _targets(part, options[0])
     rest = options[1:]
-    for kind, target in (("cubin", f"--gpu-architecture={arch}"), ("ptx", f"--gpu-architecture={virtual}")):
+    for kind, target in (("cubin", own), ("ptx", later.replace("sm_", "compute_"))):
         command = [compiler.command or "nvcc", f"--{kind}", target, *rest, source, "-o", f"module.{kind}"]
         done = subprocess.run(command, cwd=out, capture_output=True, text=True, check=False)
         if done.returncode != 0:

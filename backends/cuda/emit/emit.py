@@ -47,13 +47,14 @@ _CONSTANTS = {
 class Emitted:
     """`text`: the .cu file; `spans`: model spans by line of the text (from 1). `parts`: the translation units that are
     compiled instead, in parallel (none: the text itself). `name`, `quick`: of a part, whether it needs little
-    optimisation."""
+    optimisation. `tensor`: whether it multiplies on matrix units by instructions that belong to one architecture."""
 
     text: str
     spans: Mapping[int, Span]
     parts: tuple[Emitted, ...] = ()
     name: str = ""
     quick: bool = False
+    tensor: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
     kernel_text = "\n".join(blocks)
     shape_text = marked(x.points, spans) if share.chains else ""
     words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text + shape_text))
+    names = shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None)
     whole = render(
         "module.cu.j2",
         title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
@@ -138,10 +140,10 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         apart=APART,
         wave_blocks=WAVE_BLOCKS,
         **chain_names(x.shapes, x.kernels, share.chains),
-        **shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None),
+        **names,
     )
     text, found = unmarked(whole, spans)
-    return Emitted(text, found, name=share.name, quick=share.quick)
+    return Emitted(text, found, name=share.name, quick=share.quick, tensor=names["tensor_products"])
 
 
 def functions_of(k: Kernel, stays: bool) -> list[Function]:

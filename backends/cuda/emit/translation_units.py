@@ -1,7 +1,7 @@
 """translation_units: partition of a program's kernels into translation units (parts).
 
 Assumes: a legal Merged.
-Guarantees: every kernel is in one part. Products, convolutions, gradients of their filters and chains, which take
+Guarantees: every kernel is in one part. Products, those on matrix units, convolutions, gradients of their filters and chains, which take
 longest to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come from the
 cache. The rest, if it consists of nests alone, is divided into maps and sums over one dim, which lose nothing with
 little optimisation, and sums over several dims, which do. Of a simulation the single kernels, the waves and the
@@ -19,11 +19,12 @@ import compiler.ir.level2.program as l2
 from backends.cuda.kernels.contract import PRODUCTS
 from backends.cuda.persistent.rnn import chained_templates
 from backends.cuda.persistent.simulation import resident_templates
-from compiler.strategies.cuda import direct_conv, direct_conv_weights
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, tensor_products
 
 _REST: Final = "rest"
 _SUMS: Final = "sums"
 _PRODUCTS: Final = "products"
+_TENSORS: Final = "tensors"
 _CONVOLUTIONS: Final = "convolutions"
 _FILTERS: Final = "filters"
 _CHAINS: Final = "chains"
@@ -62,7 +63,8 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     sums = {t for t in rest if _is_long(nests[t])} if quick else set()
     found = {
         _SUMS: sums,
-        _PRODUCTS: {t for t, strategy in contracts.items() if strategy in PRODUCTS},
+        _PRODUCTS: {t for t, strategy in contracts.items() if strategy in PRODUCTS - tensor_products.KINDS.keys()},
+        _TENSORS: {t for t, strategy in contracts.items() if strategy in tensor_products.KINDS},
         _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy == direct_conv.NAME},
         _FILTERS: {t for t, strategy in contracts.items() if strategy == direct_conv_weights.NAME},
     }

@@ -22,10 +22,17 @@ from backends.cuda.kernels.direct import access_of
 from backends.cuda.kernels.kernel import BLOCK, Function, with_end
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.skeletons import render
-from compiler.strategies.cuda import direct_conv, direct_conv_weights, implicit_gemm, matmul, tensor_cores
+from compiler.strategies.cuda import (
+    direct_conv,
+    direct_conv_weights,
+    implicit_gemm,
+    matmul,
+    tensor_cores,
+    tensor_products,
+)
 from compiler.strategies.cuda.implicit_gemm import Sides, sides
 
-PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME, *tensor_cores.PASSES})
+PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME, *tensor_cores.PASSES, *tensor_products.KINDS})
 """Strategies of products of two matrices."""
 _RESIDENT: Final = 3
 """Blocks that a processor holds: while one waits for its operands another one sums."""
@@ -64,8 +71,8 @@ def _guards(template: l2.Template, contract: l2.Contract) -> tuple[int, int]:
 
 def shared_name(template: l2.Template, contract: l2.Contract) -> str:
     """The kernel of a contraction: `implicit_gemm_guarded_2_plain`, `direct_conv_3_step_1_tap_1`."""
-    if contract.strategy == matmul.NAME:
-        return matmul.NAME
+    if contract.strategy == matmul.NAME or contract.strategy in tensor_products.KINDS:
+        return contract.strategy
     if contract.strategy in direct.STRATEGIES:
         return "{}_{}_step_{}_tap_{}".format(contract.strategy, *direct.walk(template, contract))
     parts = [f"guarded_{count}" if count else "plain" for count in _guards(template, contract)]
@@ -90,6 +97,9 @@ class Shared:
 def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     """The kernels of a contraction, without users: one, or one for each number of outputs of a thread."""
     name, strategy = shared_name(template, contract), contract.strategy
+    if strategy in tensor_products.KINDS:
+        call = f"nl_tensor_product<{tensor_products.KINDS[strategy]}>"
+        return [Shared(name, call, "nl_product", "nl_sums", 1, ())]
     if strategy in PRODUCTS:
         call = "nl_matmul"
         if strategy != matmul.NAME:
@@ -143,13 +153,17 @@ def shared_names(
     found = [sides_of(t, c.nest) for t, c in products]
     tiles = implicit_gemm.TILES
     matrices = [t.index for t, c in products if c.strategy == matmul.NAME]
-    others = [t.index for t, c in products if c.strategy != matmul.NAME]
+    others = [t.index for t, c in products if c.strategy != matmul.NAME and c.strategy not in tensor_products.KINDS]
     return {
         "shared": shared,
         "contracted": bool(contracts),
         "strategies": {c.strategy for t, c in contracts if t.index in kernels},
         "products": bool(products),
         "tensor_cores": any(c.strategy in tensor_cores.PASSES for t, c in products if t.index in kernels),
+        "tensor_products": any(c.strategy in tensor_products.KINDS for t, c in products if t.index in kernels),
+        "tensor_rows": tensor_products.ROWS,
+        "tensor_columns": tensor_products.COLUMNS,
+        "tensor_step": tensor_products.DEEP,
         "square": tensor_cores.SQUARE,
         "room": {
             "guards": max((g for t, c in products for g in _guards(t, c)), default=0) or 1,
@@ -299,7 +313,8 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
         value = "nl_at[nl_q]" if contract.strategy == direct_conv.NAME else "nl_own.at[nl_e]"
     else:
         product, store, nest = _product_texts(k, contract)
-        value = "nl_s.at[nl_e]"
+        tensor = contract.strategy in tensor_products.KINDS
+        value = "nl_s.at[nl_swizzled(nl_e, nl_s.bits)]" if tensor else "nl_s.at[nl_e]"
     (kind, *_) = _kinds(k.template, contract)
     return [
         Function(PRODUCT, with_end(product, ()), given=f"{kind.operands} &nl_p"),
@@ -321,5 +336,7 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[str, str, NestPrin
     )
     fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)
     batch = p.split("nl_s.batch", p.sides.batch)
-    text = render("store.cu.j2", batch=batch, fast=p.split("nl_fast", fast), slow=p.split("nl_slow", slow), block=BLOCK)
+    unroll = 4 if contract.strategy in tensor_products.KINDS else 1
+    parts = {"fast": p.split("nl_fast", fast), "slow": p.split("nl_slow", slow)}
+    text = render("store.cu.j2", batch=batch, **parts, block=BLOCK, unroll=unroll)
     return product, text, p.nest

@@ -26,7 +26,7 @@ from backends.cuda.kernels.events import SORT
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import SHARED, WARP, is_windowed, sums_apart
 from backends.protocol import BackendError
-from compiler.strategies.cuda import direct_conv, direct_conv_weights, matmul
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, matmul, tensor_products
 from compiler.strategies.cuda.implicit_gemm import TILES
 
 Ints = npt.NDArray[np.int64]
@@ -48,7 +48,8 @@ MOST_SHARES: Final = 64
 class Call:
     """One kernel launch: `row` is the first row of the table; `jobs` (blocks, 4) u32 or None (one row, each block a
     part of it). `memory`: bytes of counters, zero before the call, that begin with `places` (u64) if there are any.
-    `group`: threads of an element, or the template's number, where several share the function."""
+    `group`: threads of an element, or the template's number, where several share the function. `shared`: bytes of
+    dynamic shared memory."""
 
     function: str
     grid: int
@@ -59,6 +60,7 @@ class Call:
     group: int = 1
     memory: int = 0
     places: Words | None = None
+    shared: int = 0
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     sizes = [w.extent(tuple(dims[d] for d in part), False) for part in (found.batch, found.m, found.n)]
     splits = w.column("s_splits")
     bytes_ = next(f.dtype.bytes for f in w.template.formals if f.name == "y")
-    shapes = [(x, x) for x in matmul.TILES] if contract.strategy == matmul.NAME else [(x.m, x.n) for x in TILES]
+    shapes = _shapes(contract.strategy)
     tall, wide = (np.array([x[side] for x in shapes], np.int64)[w.column("s_tile")] for side in (0, 1))
     batch, m, n = sizes
     many = batch * -(-m // tall) * -(-n // wide)
@@ -179,7 +181,18 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     rows = np.arange(len(many), dtype=np.int64)
     places, memory = _places(rows, words)
     name = shared_name(w.template, contract)
-    return _call(name, w, rows, many * splits, 1, group=w.template.index, places=places, memory=memory)
+    shared = tensor_products.shared_bytes(contract.strategy, w.column("s_tile").tolist())
+    more = {"places": places, "memory": memory, "shared": shared}
+    return _call(name, w, rows, many * splits, 1, group=w.template.index, **more)
+
+
+def _shapes(strategy: str) -> list[tuple[int, int]]:
+    """Rows and columns of the tiles of a strategy, by number."""
+    if strategy == matmul.NAME:
+        return [(x, x) for x in matmul.TILES]
+    if strategy in tensor_products.KINDS:
+        return [(tensor_products.ROWS, n) for n in tensor_products.COLUMNS]
+    return [(x.m, x.n) for x in TILES]
 
 
 def _direct(w: Work, contract: l2.Contract) -> list[Call]:

@@ -8,7 +8,7 @@ Does not: run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -198,7 +198,10 @@ def _timed(
         jobs = 0 if call.jobs is None else out.keep(call.jobs)
         memory = counters(out.keep, call)
         at = base + call.row * width
-        ready.append(KernelCall(call.function, call.grid, call.block, at, jobs, call.chunk, memory, call.group, label))
+        if call.shared:
+            out.device.room(call.function)
+        part = KernelCall(call.function, call.grid, call.block, at, jobs, call.chunk, memory, call.group, label)
+        ready.append(replace(part, shared=call.shared))
     return Timed(tuple(ready), work.launch.every, work.launch.offset, others, besides)
 
 

@@ -292,14 +292,22 @@ NUMERICS = Block(
             Choice(
                 "products",
                 (
-                    Option("exact", "Factors are multiplied as they are."),
+                    Option("exact", "Sums of float32 products of the factors as they are."),
+                    Option(
+                        "float32",
+                        "However they are computed, with an error no larger than that of a float32 sum in order. Where "
+                        "a factor is infinite, the sum may be NaN.",
+                    ),
                     Option("tf32x3", "Targets may leave out what is below 2^-20 of a product of float32 factors."),
                     Option("tf32", "Targets may round float32 factors to 11 significant bits."),
+                    Option("bf16", "Targets may round float32 factors to 8 significant bits."),
                 ),
+                {"bfloat16": "`bf16`", "fp32": "`float32`", "single": "`float32`"},
             ),
-            "How exactly layers must multiply: less exact products let a GPU use its tensor cores. Targets without "
-            "such units multiply exactly whatever is permitted.",
-            default="exact",
+            "How exactly layers must multiply: each value permits what those before it permit. All but `exact` let a "
+            "GPU use its tensor cores; targets without such units multiply exactly whatever is permitted. Products of "
+            "float64, and those under `order: bitwise`, are always exact.",
+            default="float32",
             example="products: tf32x3",
         ),
     ),

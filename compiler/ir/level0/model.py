@@ -56,12 +56,12 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Numerics:
-    """precision: float32 | float64; order: fast | reproducible | bitwise; products: exact | tf32x3 | tf32, what targets
-    may round factors of products to (strategies/cuda/tensor_cores.py)."""
+    """precision: float32 | float64; order: fast | reproducible | bitwise; products: exact | float32 | tf32x3 | tf32 |
+    bf16, how exact products are that targets may take (strategies/cuda/tensor_cores.py)."""
 
     precision: str = "float32"
     order: str = "reproducible"
-    products: str = "exact"
+    products: str = "float32"
 
 
 @dataclass(frozen=True)

@@ -103,13 +103,13 @@ def tiles(number: int, batch: int, m: int, n: int) -> int:
 
 
 def match(p: Problem) -> Choice | NotApplicable:
-    found = _product(p)
+    found = extents(p)
     return found if isinstance(found, NotApplicable) else _choice(p, found, tiling(*found))
 
 
 def with_tile(p: Problem, number: int, least: int) -> Choice | NotApplicable:
     """The fastest tiling, by estimate, with that tile shape; only for `least` rows, columns and terms, or more."""
-    found = _product(p)
+    found = extents(p)
     if isinstance(found, NotApplicable):
         return found
     if min(found[1:]) < least:
@@ -119,14 +119,14 @@ def with_tile(p: Problem, number: int, least: int) -> Choice | NotApplicable:
 
 def variants(p: Problem) -> list[Choice]:
     """Tilings of a problem that matches, the fastest by estimate first; those with too many tiles left out."""
-    found = _product(p)
+    found = extents(p)
     if isinstance(found, NotApplicable):
         return []
     choices = (_choice(p, found, t) for t in tilings(*found)[:MOST_VARIANTS])
     return [c for c in choices if isinstance(c, Choice)]
 
 
-def _product(p: Problem) -> tuple[int, int, int, int] | NotApplicable:
+def extents(p: Problem) -> tuple[int, int, int, int] | NotApplicable:
     """(batch, m, n, k) of the product."""
     if p.lanes:
         return NotApplicable("the batch is in the lanes")

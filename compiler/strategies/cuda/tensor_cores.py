@@ -21,13 +21,23 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.ir.level2.target import Capabilities
 from compiler.strategies.choice import Choice, NotApplicable, Problem
-from compiler.strategies.cuda import implicit_gemm
+from compiler.strategies.cuda import implicit_gemm, tensor_products
 
 TF32: Final = "tensor_cores_tf32"
 TF32X3: Final = "tensor_cores_tf32x3"
 PASSES: Final = {TF32: 1, TF32X3: 3}
 """Products of parts of factors for each product."""
-_PERMITTED: Final = {"exact": frozenset[str](), "tf32x3": frozenset({TF32X3}), "tf32": frozenset({TF32, TF32X3})}
+_FLOAT32: Final = frozenset({tensor_products.FLOAT32})
+_TF32X3: Final = _FLOAT32 | {TF32X3}
+_TF32: Final = _TF32X3 | {TF32, tensor_products.TF32}
+_PERMITTED: Final = {
+    "exact": frozenset[str](),
+    "float32": _FLOAT32,
+    "tf32x3": _TF32X3,
+    "tf32": _TF32,
+    "bf16": _TF32 | {tensor_products.BF16},
+}
+"""What each value of `numerics: {products: ...}` permits."""
 SQUARE: Final = 2
 """The number of the tile shape (implicit_gemm.TILES) that there is."""
 _TIME: Final = {TF32: 0.55, TF32X3: 0.75}
@@ -38,7 +48,7 @@ LEAST: Final = 32
 
 def permitted(capabilities: Capabilities, numerics: l0.Numerics) -> Capabilities:
     """The target restricted to strategies whose products are as exact as the model requires."""
-    out = PASSES.keys() - _PERMITTED[numerics.products]
+    out = (PASSES.keys() | tensor_products.KINDS) - _PERMITTED[numerics.products]
     return replace(capabilities, strategies=capabilities.strategies - out)
 
 

@@ -1,0 +1,137 @@
+"""tensor_products: large products on matrix units, by warpgroups (wgmma) on NVIDIA's sm_90, by warps elsewhere.
+
+A block sums a tile of 128 rows; row factors stay in registers, column factors go through shared memory, both converted
+on their way from float32. Three kinds:
+`float32`: each factor is the exact sum of three bf16 numbers of 8 bits; of the nine products of parts the six largest are
+summed (what is left out is below 2^-21 of a product), and every 128 terms the sum of the unit, which is truncated, is
+added to one that is rounded. Its error against float64 is no larger than that of a float32 sum in order (Henry, Tang &
+Heinecke 2019, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations").
+`tf32`: factors rounded to 11 significant bits. `bf16`: to 8.
+
+Assumes: what implicit_gemm assumes; float32; every index a plain dim.
+Guarantees: taken only where `numerics: {products: ...}` permits it, and there for products that are large enough; tile
+shape and split follow from the extents alone. Where a factor is not finite, so are its sums, but NaN in place of an
+infinity.
+Does not: read windows (implicit_gemm does), or apply to float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from compiler.strategies.choice import Choice, NotApplicable, Problem, rounded
+from compiler.strategies.cuda import implicit_gemm
+from compiler.strategies.cuda.implicit_gemm import MOST_TILES, PROCESSORS
+
+FLOAT32: Final = "tensor_products_float32"
+TF32: Final = "tensor_products_tf32"
+BF16: Final = "tensor_products_bf16"
+KINDS: Final = {BF16: "nl_bf16", TF32: "nl_tf32", FLOAT32: "nl_bf16x3"}
+"""The fastest first; by name the structure of its template."""
+ROWS: Final = 128
+"""Of a tile."""
+COLUMNS: Final = (128, 256)
+"""Of a tile, by number (`s_tile`)."""
+_COLUMNS_OF: Final = {BF16: (0, 1), TF32: (0, 1), FLOAT32: (0,)}
+"""The shapes that a kind has: sums of float32 need two accumulators."""
+DEEP: Final = 32
+"""Terms of a step."""
+_BYTES: Final = {BF16: 2, TF32: 4, FLOAT32: 6}
+"""Of a column factor in shared memory."""
+_ALIGNED: Final = 1024
+"""Bytes after which shared memory is aligned as matrix units need it."""
+_TERMS_PER_US: Final = {BF16: 1.6e6, TF32: 1.1e6, FLOAT32: 3.6e5}
+"""Products of one processor in 1 us."""
+_START_US: Final = 5.0
+_JOIN_US: Final = 0.5
+_LEAST: Final = 32
+"""Rows, columns and terms of a product that fills enough of a tile."""
+_GAIN: Final = 0.6
+"""What implicit_gemm's estimate is multiplied by, as other strategies are faster."""
+_SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+MOST_VARIANTS: Final = 4
+"""Tilings that are worth measuring, by estimate."""
+
+
+@dataclass(frozen=True, order=True)
+class Tiling:
+    """`tile` by number; K is split in `splits` parts of `depth` terms."""
+
+    microseconds: float
+    tile: int
+    splits: int
+    depth: int
+
+
+def tiles(tile: int, batch: int, m: int, n: int) -> int:
+    """Tiles of the output."""
+    return batch * -(-m // ROWS) * -(-n // COLUMNS[tile])
+
+
+def tilings(kind: str, batch: int, m: int, n: int, k: int) -> list[Tiling]:
+    """All tilings, the fastest by estimate first."""
+    found = set()
+    for tile in _COLUMNS_OF[kind]:
+        many, size = tiles(tile, batch, m, n), ROWS * COLUMNS[tile]
+        for wanted in _SPLITS:
+            depth = rounded(ceil(k / wanted), DEEP)
+            splits = -(-k // depth)
+            if splits > 1 and depth < 4 * DEEP:
+                continue
+            waves = -(-many * splits // PROCESSORS)
+            working = waves * ((depth + 2 * DEEP) * size / _TERMS_PER_US[kind] + _START_US * size / 16384)
+            join = _JOIN_US + 0.02 * splits * size / 1024 if splits > 1 else 0.0
+            found.add(Tiling(working + join, tile, splits, depth))
+    return sorted(found)
+
+
+def shared_bytes(strategy: str, numbers: Iterable[int]) -> int:
+    """Dynamic shared memory of a block for the larger of its column factors of three steps and its sums, for tiles of
+    these numbers; 0 for other strategies."""
+    if strategy not in KINDS:
+        return 0
+    columns = max(COLUMNS[number] for number in numbers)
+    return max(3 * columns * DEEP * _BYTES[strategy], 4 * ROWS * columns) + _ALIGNED
+
+
+def _match(p: Problem, name: str) -> Choice | NotApplicable:
+    if p.real_bytes != 4:
+        return NotApplicable("its reals are not float32")
+    found = implicit_gemm.extents(p)
+    if isinstance(found, NotApplicable):
+        return found
+    if any(d is None for x in (0, 1) for d in p.plain(x)):
+        return NotApplicable("an operand is read through a window")
+    if min(found[1:]) < _LEAST:
+        return NotApplicable("it would leave most of a tile empty")
+    best = tilings(name, *found)[0]
+    if best.microseconds > _GAIN * implicit_gemm.tiling(*found)[0]:
+        return NotApplicable("it is too small to gain")
+    return _choice(p, name, found, best)
+
+
+def match_of(name: str) -> Callable[[Problem], Choice | NotApplicable]:
+    """How `name` matches a problem."""
+    return lambda p: _match(p, name)
+
+
+def variants(p: Problem, name: str) -> list[Choice]:
+    """The tilings of a problem that matches, the fastest by estimate first."""
+    found = implicit_gemm.extents(p)
+    if isinstance(found, NotApplicable):
+        return []
+    choices = (_choice(p, name, found, t) for t in tilings(name, *found)[:MOST_VARIANTS])
+    return [c for c in choices if isinstance(c, Choice)]
+
+
+def _choice(p: Problem, name: str, product: tuple[int, int, int, int], best: Tiling) -> Choice | NotApplicable:
+    batch, m, n, _ = product
+    many = tiles(best.tile, batch, m, n)
+    if many * best.splits > MOST_TILES:
+        return NotApplicable("it has more tiles than a launch may have blocks")
+    columns = (("s_tile", best.tile), ("s_splits", best.splits), ("s_depth", best.depth))
+    scratch = many * best.splits * ROWS * COLUMNS[best.tile] * p.real_bytes if best.splits > 1 else 0
+    return Choice(name, (), columns, scratch)
