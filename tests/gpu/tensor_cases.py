@@ -1,0 +1,82 @@
+"""Products on matrix units (tensor_products): every kind, tile and split, by force, over transposes, batches and sizes
+that fill no tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.expr.ast import Binary, Ref
+from compiler.ir.level1.graph import Contract, Map, Tensor
+from compiler.ir.space import along
+from compiler.strategies.choice import NotApplicable, product
+from compiler.strategies.cuda import tensor_products
+from tests.cpu.contractions import Case, dense
+from tests.cpu.test_strategies import with_epilogue
+from tests.gpu.products import Problem
+
+SIZES = ((128, 128, 64), (129, 131, 133), (32, 260, 1000), (300, 36, 2052), (513, 257, 37))
+BATCHED = ((2, 3, 128, 64, 128), (1, 2, 37, 45, 51), (3, 2, 130, 132, 36))
+
+
+def transposed(m: int, n: int, k: int, rows: bool, columns: bool) -> Problem:
+    """y[i, j] = sum over k of x[i, k] w[j, k], or of x[k, i] (`rows`), w[k, j] (`columns`)."""
+    i, j, d = along("i"), along("j"), along("k")
+    tensors = {
+        "x": Tensor("x", (k, m) if rows else (m, k)),
+        "w": Tensor("w", (k, n) if columns else (n, k)),
+        "y": Tensor("y", (m, n)),
+    }
+    maps = ((d, i) if rows else (i, d), (d, j) if columns else (j, d))
+    dims = (("i", m), ("j", n), ("k", k))
+    return Contract(tensors["y"], dims, (i, j), ("x", "w"), maps, Binary("*", Ref("x0"), Ref("x1"))), tensors
+
+
+def heads(b: int, h: int, i: int, j: int, k: int, turned: bool) -> Problem:
+    """y[b, i, h, j] = sum over k of x[b, i, h, k] w[b, j, h, k] (or w[b, k, h, j]): heads lie side by side."""
+    at = {d: along(d) for d in "bhijk"}
+    tensors = {
+        "x": Tensor("x", (b, i, h, k), "real", True),
+        "w": Tensor("w", (b, k, h, j) if turned else (b, j, h, k), "real", True),
+        "y": Tensor("y", (b, i, h, j), "real", True),
+    }
+    maps = (tuple(at[d] for d in "bihk"), tuple(at[d] for d in ("bkhj" if turned else "bjhk")))
+    dims = tuple(zip("bihjk", (b, i, h, j, k), strict=True))
+    out = tuple(at[d] for d in "bihj")
+    return Contract(tensors["y"], dims, out, ("x", "w"), maps, Binary("*", Ref("x0"), Ref("x1"))), tensors
+
+
+def joined_heads(b: int, h: int, i: int, j: int, k: int) -> Problem:
+    """y[j, b, i] = sum over h and k of x[b, i, h, k] w[j, h, k]: two dims are summed over, and y lies along the rows."""
+    at = {d: along(d) for d in "bhijk"}
+    tensors = {
+        "x": Tensor("x", (b, i, h, k), "real", True),
+        "w": Tensor("w", (j, h, k)),
+        "y": Tensor("y", (j, b, i)),
+    }
+    maps = (tuple(at[d] for d in "bihk"), tuple(at[d] for d in "jhk"))
+    dims = tuple(zip("jbihk", (j, b, i, h, k), strict=True))
+    return Contract(tensors["y"], dims, tuple(at[d] for d in "jbi"), ("x", "w"), maps, Binary("*", Ref("x0"), Ref("x1"))), tensors
+
+
+def by_force(problem: Problem, kind: str, after: Map | None = None) -> Iterator[Case]:
+    """The problem by each of the fastest tilings of a kind, whatever the rules say."""
+    found = product(*problem, 0, 4)
+    assert not isinstance(found, NotApplicable)
+    for choice in tensor_products.variants(found, kind):
+        yield Case(*problem, choice, after)
+
+
+def tensor_cases(kind: str) -> list[Case]:
+    problems = [transposed(*s, r, c) for s in SIZES for r in (False, True) for c in (False, True)]
+    problems += [heads(*s, t) for s in BATCHED for t in (False, True)]
+    problems += [joined_heads(2, 3, 70, 140, 36), joined_heads(1, 2, 33, 129, 35)]
+    cases = [case for p in problems for case in by_force(p, kind)]
+    bias = ("b", (1,))
+    for problem, after in (
+        with_epilogue(dense(200, 99, 140), "relu(x0 + x1)", bias),
+        with_epilogue(dense(130, 2048, 260), "tanh(x0) * x1 + x0", ("q", (0, 1))),
+    ):
+        cases += by_force(problem, kind, after)
+    return cases
+
+

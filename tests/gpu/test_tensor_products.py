@@ -1,0 +1,49 @@
+"""Products on matrix units against float64, and no less exact than a float32 sum in order where that is promised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.cuda.run.backend import CudaBackend
+from compiler.ir.space import DType
+from compiler.passes.program.merge import merge
+from compiler.strategies.cuda.tensor_products import BF16, FLOAT32, TF32
+from tests.cpu.contractions import program
+from tests.gpu.tensor_cases import by_force, tensor_cases, transposed
+from tests.gpu.test_contractions import run_products
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize(("kind", "unit"), [(FLOAT32, 1e-7), (TF32, 4e-4), (BF16, 4e-3)])
+def test_sums(kind: str, unit: float, tmp_path: Path) -> None:
+    run_products(tensor_cases(kind), DType.F32, unit, tmp_path)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("terms", [33, 128, 1000, 4096])
+def test_float32_is_no_less_exact_than_a_sum_in_order(terms: int, positive: bool, tmp_path: Path) -> None:
+    cases = list(by_force(transposed(130, 129, terms, False, True), FLOAT32))
+    merged = merge(program(cases, DType.F32, True))
+    backend = CudaBackend()
+    instance = backend.load(backend.build(merged, tmp_path, {}), merged, 1)
+    rng = np.random.default_rng(terms)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((130, terms), (terms, 129)))
+    if positive:
+        x, w = abs(x), abs(w)
+    ordered = np.zeros((130, 129), np.float32)
+    for k in range(terms):
+        ordered += x[:, k, None] * w[None, k]
+    exact = x.astype(np.float64) @ w.astype(np.float64)
+    for number in range(len(cases)):
+        instance.write(f"{number}.x", x)
+        instance.write(f"{number}.w", w)
+    instance.run("train", 1, 1)
+    for number, case in enumerate(cases):
+        found = instance.read(f"{number}.y").reshape(exact.shape)
+        error, limit = (np.linalg.norm(y - exact) / np.linalg.norm(exact) for y in (found, ordered))
+        assert error <= limit, case.choice
+    instance.close()
