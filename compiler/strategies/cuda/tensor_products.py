@@ -3,8 +3,8 @@
 A block sums a tile of 128 rows; row factors stay in registers, column factors go through shared memory, both converted
 on their way from float32. Three kinds:
 `float32`: each factor is the exact sum of three bf16 numbers of 8 bits; of the nine products of parts the six largest are
-summed (what is left out is below 2^-21 of a product), and every 128 terms the sum of the unit, which is truncated, is
-added to one that is rounded. Its error against float64 is no larger than that of a float32 sum in order (Henry, Tang &
+summed (what is left out is below 2^-21 of a product), the small ones first, and every 32 terms the sum of the unit, which
+is truncated, is added to one that is rounded. Its error against float64 is no larger than that of a float32 sum in order (Henry, Tang &
 Heinecke 2019, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations").
 `tf32`: factors rounded to 11 significant bits. `bf16`: to 8.
 
@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 from typing import Final
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.cuda import implicit_gemm
 from compiler.strategies.cuda.implicit_gemm import MOST_TILES, PROCESSORS
 
@@ -105,6 +105,8 @@ def _match(p: Problem, name: str) -> Choice | NotApplicable:
         return found
     if any(d is None for x in (0, 1) for d in p.plain(x)):
         return NotApplicable("an operand is read through a window")
+    if any(prod(p.operands[x].shape) >= LIMIT for x in (0, 1)):
+        return NotApplicable("an operand has more elements than 32-bit offsets reach")
     if min(found[1:]) < _LEAST:
         return NotApplicable("it would leave most of a tile empty")
     best = tilings(name, *found)[0]
