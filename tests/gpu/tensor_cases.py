@@ -14,7 +14,7 @@ from tests.cpu.contractions import Case, dense
 from tests.cpu.test_strategies import with_epilogue
 from tests.gpu.products import Problem
 
-SIZES = ((128, 128, 64), (129, 131, 133), (32, 260, 1000), (300, 36, 2052), (513, 257, 37))
+SIZES = ((128, 128, 64), (129, 131, 133), (32, 260, 1000), (150, 36, 1060), (513, 257, 37))
 BATCHED = ((2, 3, 128, 64, 128), (1, 2, 37, 45, 51), (3, 2, 130, 132, 36))
 
 
@@ -59,10 +59,10 @@ def joined_heads(b: int, h: int, i: int, j: int, k: int) -> Problem:
 
 
 def by_force(problem: Problem, kind: str, after: Map | None = None) -> Iterator[Case]:
-    """The problem by each of the fastest tilings of a kind, whatever the rules say."""
+    """The problem by the two fastest tilings of a kind, whatever the rules say."""
     found = product(*problem, 0, 4)
     assert not isinstance(found, NotApplicable)
-    for choice in tensor_products.variants(found, kind):
+    for choice in tensor_products.variants(found, kind)[:2]:
         yield Case(*problem, choice, after)
 
 

@@ -36,6 +36,9 @@ PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME, *tensor_cores.PASS
 """Strategies of products of two matrices."""
 _RESIDENT: Final = 3
 """Blocks that a processor holds: while one waits for its operands another one sums."""
+_LOADERS: Final = 128
+TENSOR_BLOCK: Final = BLOCK + _LOADERS
+"""Threads of a block on matrix units: BLOCK multiply, the others load columns for them."""
 PRODUCT: Final = "_product"
 STORE: Final = "_store"
 
@@ -83,7 +86,7 @@ def shared_name(template: l2.Template, contract: l2.Contract) -> str:
 class Shared:
     """A kernel of several contractions. `operands` and `sums`: the structures that their functions fill in and store;
     `call`: the summation. `resident`: minimum blocks per multiprocessor for register allocation (0: the compiler
-    decides). `number`: `s_tile` of the rows that it is for (None: of all)."""
+    decides). `number`: `s_tile` of the rows that it is for (None: of all). `block`: its threads."""
 
     name: str
     call: str
@@ -92,6 +95,7 @@ class Shared:
     resident: int
     users: tuple[Kernel, ...]
     number: int | None = None
+    block: int = BLOCK
 
 
 def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
@@ -99,7 +103,7 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     name, strategy = shared_name(template, contract), contract.strategy
     if strategy in tensor_products.KINDS:
         call = f"nl_tensor_product<{tensor_products.KINDS[strategy]}>"
-        return [Shared(name, call, "nl_product", "nl_sums", 1, ())]
+        return [Shared(name, call, "nl_product", "nl_sums", 1, (), block=TENSOR_BLOCK)]
     if strategy in PRODUCTS:
         call = "nl_matmul"
         if strategy != matmul.NAME:
@@ -164,6 +168,7 @@ def shared_names(
         "tensor_rows": tensor_products.ROWS,
         "tensor_columns": tensor_products.COLUMNS,
         "tensor_step": tensor_products.DEEP,
+        "loaders": _LOADERS,
         "square": tensor_cores.SQUARE,
         "room": {
             "guards": max((g for t, c in products for g in _guards(t, c)), default=0) or 1,

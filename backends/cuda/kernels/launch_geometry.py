@@ -19,7 +19,7 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.c_family.access import open_kernel
 from backends.c_family.cprint import Dialect
-from backends.cuda.kernels.contract import shared_name, sides_of
+from backends.cuda.kernels.contract import TENSOR_BLOCK, shared_name, sides_of
 from backends.cuda.kernels.direct import SUFFIXES as DIRECT_SUFFIXES
 from backends.cuda.kernels.direct import roles
 from backends.cuda.kernels.events import SORT
@@ -182,7 +182,7 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     places, memory = _places(rows, words)
     name = shared_name(w.template, contract)
     shared = tensor_products.shared_bytes(contract.strategy, w.column("s_tile").tolist())
-    more = {"places": places, "memory": memory, "shared": shared}
+    more = {"places": places, "memory": memory, "shared": shared, "block": TENSOR_BLOCK if shared else BLOCK}
     return _call(name, w, rows, many * splits, 1, group=w.template.index, **more)
 
 

@@ -1,7 +1,7 @@
 """tensor_products: large products on matrix units, by warpgroups (wgmma) on NVIDIA's sm_90, by warps elsewhere.
 
-A block sums a tile of 128 rows; row factors stay in registers, column factors go through shared memory, both converted
-on their way from float32. Three kinds:
+A block sums a tile of 128 rows: two warpgroups multiply, with row factors in registers, and a third one brings column
+factors through shared memory, both converted on their way from float32. Three kinds:
 `float32`: each factor is the exact sum of three bf16 numbers of 8 bits; of the nine products of parts the six largest are
 summed (what is left out is below 2^-21 of a product), the small ones first, and every 32 terms the sum of the unit, which
 is truncated, is added to one that is rounded. Its error against float64 is no larger than that of a float32 sum in order (Henry, Tang &
@@ -48,7 +48,9 @@ _TERMS_PER_US: Final = {BF16: 1.6e6, TF32: 1.1e6, FLOAT32: 3.6e5}
 _START_US: Final = 5.0
 _JOIN_US: Final = 0.5
 _LEAST: Final = 32
-"""Rows, columns and terms of a product that fills enough of a tile."""
+"""Rows and columns of a product that fills enough of a tile."""
+_LEAST_TERMS: Final = 64
+"""Terms of it: a float32 sum of fewer in order is more exact."""
 _GAIN: Final = 0.6
 """What implicit_gemm's estimate is multiplied by, as other strategies are faster."""
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -107,7 +109,7 @@ def _match(p: Problem, name: str) -> Choice | NotApplicable:
         return NotApplicable("an operand is read through a window")
     if any(prod(p.operands[x].shape) >= LIMIT for x in (0, 1)):
         return NotApplicable("an operand has more elements than 32-bit offsets reach")
-    if min(found[1:]) < _LEAST:
+    if min(found[1:3]) < _LEAST or found[3] < _LEAST_TERMS:
         return NotApplicable("it would leave most of a tile empty")
     best = tilings(name, *found)[0]
     if best.microseconds > _GAIN * implicit_gemm.tiling(*found)[0]:
