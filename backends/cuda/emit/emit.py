@@ -26,6 +26,7 @@ from backends.cuda.kernels.events import connect, emit_scheduled, record_events,
 from backends.cuda.kernels.kernel import BLOCK, Function, function, row_struct
 from backends.cuda.kernels.nest import nest_functions
 from backends.cuda.kernels.propagate import propagate
+from backends.cuda.kernels.rows_added import asked_dims, rows_added
 from backends.cuda.kernels.skeletons import render
 from backends.cuda.persistent.rnn import chain_names, chained_templates
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
@@ -151,7 +152,8 @@ def functions_of(k: Kernel, stays: bool) -> list[Function]:
     too."""
     match k.template.body:
         case l2.Nest() as nest:
-            return nest_functions(k, nest, stays)
+            asked = asked_dims(nest)
+            return nest_functions(k, nest, stays) if asked is None else rows_added(k, nest, asked)
         case l2.Contract() as contract:
             return contract_functions(k, contract)
         case l2.Propagate() as p:

@@ -25,6 +25,7 @@ from backends.cuda.kernels.direct import roles
 from backends.cuda.kernels.events import SORT
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import SHARED, WARP, is_windowed, sums_apart
+from backends.cuda.kernels.rows_added import asked_dims
 from backends.protocol import BackendError
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, matmul, tensor_products
 from compiler.strategies.cuda.implicit_gemm import TILES
@@ -148,6 +149,8 @@ def _check_windows(w: Work, nest: l2.Nest) -> None:
 def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
     _check_windows(w, nest)
     points = w.extent(nest.dims, False)
+    if (asked := asked_dims(nest)) is not None:
+        return _spread(function, w, w.extent(nest.dims[:asked], False), 1, most=MANY_BLOCKS)
     if nest.combine is None or w.template.order is l2.Order.BITWISE:
         return _spread(function, w, points, BLOCK, most=MANY_BLOCKS)
     terms = w.extent(nest.dims, True)

@@ -122,7 +122,7 @@ class NestPrinter:
             return "1ll"
         return " * ".join([f"(nl_i64){parts[0]}" if parts[0].isdigit() else parts[0], *parts[1:]])
 
-    def _split(self, index: str, dims: Sequence[l2.Dim]) -> list[Line]:
+    def split(self, index: str, dims: Sequence[l2.Dim]) -> list[Line]:
         """The dims of a flat index; the last one varies fastest."""
         if not dims:
             return []
@@ -181,7 +181,7 @@ class NestPrinter:
 
         body = self.body(emit)
         e = self.vars[self.par[0].name] if len(self.par) == 1 else namer.fresh("e")
-        split = self._split(e, self.par) if len(self.par) != 1 else []
+        split = self.split(e, self.par) if len(self.par) != 1 else []
         inner = [*split, *body.run((*n.prologue, *n.epilogue)), *body.stores()]
         drawn = self._drawn(inner)
         drawn = 0 if before else drawn
@@ -254,7 +254,7 @@ class NestPrinter:
             loop = [head, *indent(loop), Line("}")]
         body.scope[self.nest.acc] = Symbol(acc, t)
         e = self.k.namer.fresh("e")
-        inner = [*self._split(e, self.par), *start, *loop, *body.run(self.nest.epilogue), *body.stores()]
+        inner = [*self.split(e, self.par), *start, *loop, *body.run(self.nest.epilogue), *body.stores()]
         return Function("", tuple(each_element(e, self.extent(self.par), inner)), resident=_RESIDENT)
 
     def _sparse(self) -> dict[str, tuple[str, int]]:
@@ -287,7 +287,7 @@ class NestPrinter:
         on, each by its part of the stride, with carries instead of divisions."""
         start, count = [Line(f"nl_i64 {r} = nl_first;")], [Line(f"{r} += nl_group;")]
         if len(self.red) == 1:
-            term = [*self._split(r, self.red), *term]
+            term = [*self.split(r, self.red), *term]
         else:
             at, by = self.k.namer.fresh("at"), self.k.namer.fresh("by")
             start.append(Line(f"nl_u64 {at} = nl_first, {by} = nl_group;"))
@@ -342,7 +342,7 @@ class NestPrinter:
         body.scope[self.nest.acc] = Symbol(acc, t)
         end = [*body.run(self.nest.epilogue), *body.stores()]
         inner = [
-            *self._split(e, self.par),
+            *self.split(e, self.par),
             *start,
             *loop,
             Line("if (nl_lane == 0) {"),
