@@ -59,11 +59,13 @@ def joined_heads(b: int, h: int, i: int, j: int, k: int) -> Problem:
 
 
 def by_force(problem: Problem, kind: str, after: Map | None = None) -> Iterator[Case]:
-    """The problem by the two fastest tilings of a kind, whatever the rules say."""
+    """The problem by the fastest tilings of a kind with and without splits, whatever the rules say."""
     found = product(*problem, 0, 4)
     assert not isinstance(found, NotApplicable)
-    for choice in tensor_products.variants(found, kind)[:2]:
-        yield Case(*problem, choice, after)
+    every = tensor_products.variants(found, kind)
+    for split in (False, True):
+        for choice in [c for c in every if (dict(c.columns)["s_splits"] > 1) == split][:1]:
+            yield Case(*problem, choice, after)
 
 
 def tensor_cases(kind: str) -> list[Case]:

@@ -21,6 +21,7 @@ from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import write_tables
 from compiler.passes.program.merge import merge
 from compiler.strategies import choose
+from compiler.strategies.cuda import tensor_products
 from compiler.strategies.cuda.implicit_gemm import PROCESSORS, TILES, sides, tiling
 from compiler.strategies.cuda.tensor_cores import PASSES, TF32, TF32X3, permitted
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, program
@@ -137,16 +138,26 @@ def test_a_target_without_lanes_takes_no_other_strategy() -> None:
     assert choice is not None and choice.strategy == "implicit_gemm"
 
 
-@pytest.mark.parametrize(("products", "found"), [("exact", set()), ("tf32x3", {TF32X3}), ("tf32", {TF32, TF32X3})])
+@pytest.mark.parametrize(
+    ("products", "found"),
+    [
+        ("exact", set()),
+        ("float32", {tensor_products.FLOAT32}),
+        ("tf32x3", {TF32X3, tensor_products.FLOAT32}),
+        ("tf32", {TF32, TF32X3, tensor_products.TF32, tensor_products.FLOAT32}),
+        ("bf16", {TF32, TF32X3, *tensor_products.KINDS}),
+    ],
+)
 def test_rounded_factors_must_be_permitted(products: str, found: set[str]) -> None:
     """The model says how exact products must be; float64 has no such units."""
     capabilities = permitted(CudaBackend().capabilities, Numerics(products=products))
-    assert capabilities.strategies & PASSES.keys() == found
-    large = conv(Conv(64, 128, 128, 16, 16, (1, 1)))
+    inexact = PASSES.keys() | tensor_products.KINDS.keys()
+    assert capabilities.strategies & inexact == found
+    large = dense(4096, 1024, 1024)
     choice, _ = choose(*large, 0, 4, capabilities.strategies)
-    assert choice is not None and (choice.strategy in PASSES) == bool(found)
+    assert choice is not None and (choice.strategy in inexact) == bool(found)
     choice, _ = choose(*large, 0, 8, capabilities.strategies)
-    assert choice is not None and choice.strategy not in PASSES
+    assert choice is not None and choice.strategy not in inexact
 
 
 @pytest.mark.nvrtc
