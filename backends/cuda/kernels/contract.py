@@ -10,6 +10,7 @@ Does not: choose tiles or splits: they are columns, from which launch_geometry.p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -22,6 +23,7 @@ from backends.cuda.kernels.direct import access_of
 from backends.cuda.kernels.kernel import BLOCK, Function, with_end
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.skeletons import render
+from compiler.expr.ast import refs
 from compiler.strategies.cuda import (
     direct_conv,
     direct_conv_weights,
@@ -41,6 +43,7 @@ TENSOR_BLOCK: Final = BLOCK + _LOADERS
 """Threads of a block on matrix units: BLOCK multiply, the others load columns for them."""
 PRODUCT: Final = "_product"
 STORE: Final = "_store"
+_DECLARED: Final = re.compile(r"const (\w+) (\w+) = (.*);")
 
 
 def strategies() -> frozenset[str]:
@@ -300,13 +303,38 @@ class _Printer:
         return not any(d in self.sides.n for d in last)
 
 
-def _epilogue(k: Kernel, nest: NestPrinter, value: str) -> list[Line]:
-    """The epilogue of one sum."""
+def _epilogue(k: Kernel, nest: NestPrinter, value: str, loads: Sequence[Load] = ()) -> list[Line]:
+    """The epilogue of one sum. `loads`: what is in locals already."""
     body = nest.body()
+    body.load([x.formal for x in loads])
     acc = k.namer.own(nest.nest.acc)
     body.scope[nest.nest.acc] = Symbol(acc, k.dialect.precision)
     first = Line(f"const {k.dialect.real} {acc} = {value};")
     return [first, *body.run(nest.nest.epilogue), *body.stores()]
+
+
+@dataclass(frozen=True)
+class Load:
+    """What an epilogue reads of an array: the type and name of the local that holds it, and its value."""
+
+    formal: str
+    type: str
+    name: str
+    value: str
+
+
+def _loads(nest: NestPrinter) -> list[Load]:
+    """The arrays that an epilogue reads and does not change."""
+    changed = {s.target for s in nest.nest.epilogue if not isinstance(s, l2.Emit)}
+    wanted = {n for s in nest.nest.epilogue if not isinstance(s, l2.Emit) for n in refs(s.value)} - changed
+    found = []
+    for name, element in nest.elements.items():
+        if name in wanted and element.mode is l2.Mode.READ:
+            (line,) = nest.body().load([name])
+            declared = _DECLARED.fullmatch(line.text)
+            assert declared is not None, line.text
+            found.append(Load(name, *declared.groups()))
+    return found
 
 
 def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
@@ -321,9 +349,10 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
         tensor = contract.strategy in tensor_products.KINDS
         value = "nl_s.at[nl_swizzled(nl_e, nl_s.bits)]" if tensor else "nl_s.at[nl_e]"
     (kind, *_) = _kinds(k.template, contract)
+    loads = _loads(nest) if contract.strategy in tensor_products.KINDS else []
     return [
         Function(PRODUCT, with_end(product, ()), given=f"{kind.operands} &nl_p"),
-        Function(STORE, with_end(store, _epilogue(k, nest, value)), given=f"const {kind.sums} &nl_s"),
+        Function(STORE, with_end(store, _epilogue(k, nest, value, loads)), given=f"const {kind.sums} &nl_s"),
     ]
 
 
@@ -341,7 +370,10 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[str, str, NestPrin
     )
     fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)
     batch = p.split("nl_s.batch", p.sides.batch)
-    unroll = 4 if contract.strategy in tensor_products.KINDS else 1
-    parts = {"fast": p.split("nl_fast", fast), "slow": p.split("nl_slow", slow)}
-    text = render("store.cu.j2", batch=batch, **parts, block=BLOCK, unroll=unroll)
+    parts = {"batch": batch, "fast": p.split("nl_fast", fast), "slow": p.split("nl_slow", slow), "block": BLOCK}
+    if contract.strategy in tensor_products.KINDS:
+        loads = [(x.type, x.name, x.value) for x in _loads(p.nest)]
+        text = render("store_tensor.cu.j2", **parts, loads=loads)
+    else:
+        text = render("store.cu.j2", **parts)
     return product, text, p.nest
