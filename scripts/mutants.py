@@ -285,6 +285,12 @@ MUTANTS = (
         lambda _: 1 << 30,
         ("tests/cpu/test_wide_flags.py",),
     ),
+    Mutant(
+        "rows of a table are summed once",
+        ("backends.cuda.emit.emit:asked_dims", "backends.cuda.kernels.launch_geometry:asked_dims"),
+        _always(None),
+        ("tests/cpu/test_lookups.py::test_a_row_is_summed_once",),
+    ),
     _text("two_per_thread", "backends.cuda.kernels.nest:in_pairs", _one_point, "cuba-cuda-nl_two"),
     _text("waves", "backends.cuda.emit.emit:resident_templates", _always(()), "cuba-cuda-nl_wave"),
     Mutant(

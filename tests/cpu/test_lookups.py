@@ -77,6 +77,15 @@ def test_rows_are_read_where_they_stand(tmp_path: Path, target: str) -> None:
     assert not [t.name for t in merged.templates if t.kind is Kind.CONTRACT and t.name.startswith("table")]
 
 
+def test_a_row_is_summed_once(tmp_path: Path) -> None:
+    """By the first position that asks for it; others only look whether an earlier one does."""
+    merged = program(model_of(write(tmp_path), tmp_path), "cuda")
+    (sums,) = (t for t in merged.templates if "sums of rows" in t.name)
+    text = backend("cuda").emit(merged)
+    begin = text.index(f"void k{sums.index}_sums_of_rows_block")
+    assert "nl_earlier = __syncthreads_or(" in text[begin : text.index("extern", begin)]
+
+
 def test_sums_of_places_are_additions_in_order(tmp_path: Path) -> None:
     """The fallback of targets without ordered additions is bitwise equal."""
     model = model_of(write(tmp_path), tmp_path)

@@ -55,7 +55,9 @@ def joined_heads(b: int, h: int, i: int, j: int, k: int) -> Problem:
     }
     maps = (tuple(at[d] for d in "bihk"), tuple(at[d] for d in "jhk"))
     dims = tuple(zip("jbihk", (j, b, i, h, k), strict=True))
-    return Contract(tensors["y"], dims, tuple(at[d] for d in "jbi"), ("x", "w"), maps, Binary("*", Ref("x0"), Ref("x1"))), tensors
+    return Contract(
+        tensors["y"], dims, tuple(at[d] for d in "jbi"), ("x", "w"), maps, Binary("*", Ref("x0"), Ref("x1"))
+    ), tensors
 
 
 def by_force(problem: Problem, kind: str, after: Map | None = None) -> Iterator[Case]:
@@ -80,5 +82,3 @@ def tensor_cases(kind: str) -> list[Case]:
     ):
         cases += by_force(problem, kind, after)
     return cases
-
-

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from backends.c_family.cprint import Dialect
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import Emitted, emit
 from backends.cuda.kernels.contract import TENSOR_BLOCK
 from backends.cuda.kernels.launch_geometry import calls_of
-from backends.c_family.cprint import Dialect
 from backends.protocol import BackendError
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge

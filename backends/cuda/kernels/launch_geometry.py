@@ -185,8 +185,9 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     places, memory = _places(rows, words)
     name = shared_name(w.template, contract)
     shared = tensor_products.shared_bytes(contract.strategy, w.column("s_tile").tolist())
-    more = {"places": places, "memory": memory, "shared": shared, "block": TENSOR_BLOCK if shared else BLOCK}
-    return _call(name, w, rows, many * splits, 1, group=w.template.index, **more)
+    block = TENSOR_BLOCK if shared else BLOCK
+    more: dict[str, Any] = {"places": places, "memory": memory, "shared": shared}
+    return _call(name, w, rows, many * splits, 1, block, group=w.template.index, **more)
 
 
 def _shapes(strategy: str) -> list[tuple[int, int]]:

@@ -80,7 +80,9 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
                 ONCE,
                 Line("for (nl_i64 nl_position = nl_me.part * nl_t.chunk; nl_position < nl_end; nl_position++) {"),
                 *indent([*start, *_lambda("nl_asks = [&](nl_i64 nl_at) -> bool", asks), *_first()]),
-                *indent(_sums(real, _lambda(f"nl_add = [&]({real} &nl_sum, nl_i64 nl_at, nl_i64 nl_element)", adds), store)),
+                *indent(
+                    _sums(real, _lambda(f"nl_add = [&]({real} &nl_sum, nl_i64 nl_at, nl_i64 nl_element)", adds), store)
+                ),
                 Line("}"),
             ),
         )
