@@ -46,7 +46,7 @@ def heads(b: int, h: int, i: int, j: int, k: int, turned: bool) -> Problem:
 
 
 def joined_heads(b: int, h: int, i: int, j: int, k: int) -> Problem:
-    """y[j, b, i] = sum over h and k of x[b, i, h, k] w[j, h, k]: two dims are summed over, and y lies along the rows."""
+    """y[j, b, i] = sum over h and k of x[b, i, h, k] w[j, h, k]: two dims are summed over; y lies along the rows."""
     at = {d: along(d) for d in "bhijk"}
     tensors = {
         "x": Tensor("x", (b, i, h, k), "real", True),

@@ -1,10 +1,10 @@
-"""rows_added: sums of rows of a table's gradient, which positions ask for by an index (passes/kernels/lower_one_hot.py).
+"""rows_added: sums of rows of a table's gradient, which positions ask for by an index (lower_one_hot.py of the passes).
 
 Assumes: a nest whose points are positions (and elements of a row), and whose terms are those of all positions that ask
 for the same row.
-Guarantees: a block for each position. Only the first position that asks for a row sums it: the block collects those that
-ask for it, 256 at a time, and each thread adds what they have to its own elements, in the order of the positions, from 0
-on. Those are the additions of a thread alone that tests every position, but for zeros, so that the bits are the same.
+Guarantees: a block for each position. Only the first position that asks for a row sums it: the block collects those
+that ask for it, 256 at a time, and each thread adds what they have to its own elements, in the order of the positions,
+from 0 on. Those are the additions of a thread alone that tests every position, but for zeros, so the bits are the same.
 Does not: sort: a block looks at the indices of all positions, or of those up to one that asks for the same row before.
 """
 

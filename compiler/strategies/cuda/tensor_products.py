@@ -2,10 +2,11 @@
 
 A block sums a tile of 128 rows: two warpgroups multiply, with row factors in registers, and a third one brings column
 factors through shared memory, both converted on their way from float32. Three kinds:
-`float32`: each factor is the exact sum of three bf16 numbers of 8 bits; of the nine products of parts the six largest are
-summed (what is left out is below 2^-21 of a product), the small ones first, and every 32 terms the sum of the unit, which
-is truncated, is added to one that is rounded. Its error against float64 is no larger than that of a float32 sum in order (Henry, Tang &
-Heinecke 2019, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations").
+`float32`: each factor is the exact sum of three bf16 numbers of 8 bits; of the nine products of parts the six largest
+are summed (what is left out is below 2^-21 of a product), the small ones first, and every 32 terms the sum of the unit,
+which is truncated, is added to one that is rounded. Its error against float64 is no larger than that of a float32 sum
+in order (Henry, Tang & Heinecke 2019, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision
+Computations").
 `tf32`: factors rounded to 11 significant bits. `bf16`: to 8.
 
 Assumes: what implicit_gemm assumes; float32; every index a plain dim.
@@ -36,8 +37,8 @@ ROWS: Final = 128
 COLUMNS: Final = (128, 256)
 """Of a tile, by number (`s_tile`)."""
 _STEP_US: Final = {BF16: (0.92, 1.31), TF32: (1.08, 1.79), FLOAT32: (1.68,)}
-"""Microseconds of a step by number of the tile, measured on an H200 (4096 x 4096 x 4096). A kind has these tiles: sums of
-float32 need two accumulators."""
+"""Microseconds of a step by number of the tile, measured on an H200 (4096 x 4096 x 4096). A kind has these tiles: sums
+of float32 need two accumulators."""
 DEEP: Final = 32
 """Terms of a step."""
 _BYTES: Final = {BF16: 2, TF32: 4, FLOAT32: 6}
