@@ -2,11 +2,11 @@
 
 Assumes: a legal Merged.
 Guarantees: every kernel is in one part. Products, those on matrix units (which have instructions of one architecture),
-convolutions, gradients of their filters and chains, which take longest to compile, are separate parts, so that all parts
-are compiled in parallel, and unchanged ones come from the cache. The rest, if it consists of nests alone, is divided into
-maps and sums over one dim, which lose nothing with little optimisation, and sums over several dims, which do. Of a
-simulation the single kernels, the waves and the persistent kernel are parts: each of them has the functions of all
-templates of a step.
+convolutions, gradients of their filters and chains, which take longest to compile, are separate parts, so that all
+parts are compiled in parallel, and unchanged ones come from the cache. The rest, if it consists of nests alone, is
+divided into maps and sums over one dim, which lose nothing with little optimisation, and sums over several dims, which
+do. Of a simulation the single kernels, the waves and the persistent kernel are parts: each of them has the functions of
+all templates of a step.
 Does not: depend on sizes or rows: parts follow from the templates alone.
 """
 

@@ -168,6 +168,7 @@ def shared_names(
         "products": bool(products),
         "tensor_cores": any(c.strategy in tensor_cores.PASSES for t, c in products if t.index in kernels),
         "tensor_products": any(c.strategy in tensor_products.KINDS for t, c in products if t.index in kernels),
+        "tensor_sums": any(c.strategy in tensor_products.KINDS for t, c in products),
         "tensor_rows": tensor_products.ROWS,
         "tensor_columns": tensor_products.COLUMNS,
         "tensor_step": tensor_products.DEEP,
