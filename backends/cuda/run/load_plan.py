@@ -39,7 +39,7 @@ from backends.cuda.persistent.simulation import (
     work_items,
 )
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, PersistentKernel, Plan, Timed, WaveKernels, release
-from backends.protocol import AnyArray
+from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import joined
 from compiler.ir.space import DType
 from compiler.layout.plan_memory import Placement
@@ -198,8 +198,9 @@ def _timed(
         jobs = 0 if call.jobs is None else out.keep(call.jobs)
         memory = counters(out.keep, call)
         at = base + call.row * width
-        if call.shared:
-            out.device.room(call.function)
+        if call.shared and (room := out.device.room(call.function)) < call.shared:
+            what = f"{label} needs {call.shared} bytes of shared memory, a block here has {room}"
+            raise BackendError("E0922", what, "`numerics: {products: float32}` takes smaller tiles", exit_code=3)
         part = KernelCall(call.function, call.grid, call.block, at, jobs, call.chunk, memory, call.group, label)
         ready.append(replace(part, shared=call.shared))
     return Timed(tuple(ready), work.launch.every, work.launch.offset, others, besides)
