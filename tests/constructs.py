@@ -622,8 +622,9 @@ neurons:
     events:
       lit: {when: x > 0.8 + 0.01 * pool.n, do: [more = 0.1 * x, kept = kept + more * random()]}
       dark: {when: x < 0.3 and lit < 1}
+    history: {past: {of: x + 0.1 * g, at: trial.mid, keep: 3}}
     on:
-      trial.start: [x = 0.5 * x, kept = 0.1 * max_population(g)]
+      trial.start: [x = 0.5 * x, "kept = 0.1 * max_population(g) + dot(past, past, 1 / k)"]
       trial.mid: [level_now = x, y = y + level_now * random(), kept = y + 0.1 * argmax_pool(x) - mean_population(y)]
 phases:
   trial: {every: 7 ms, events: {start: 0 ms, mid: 3 ms, end: 7 ms}}

@@ -65,7 +65,7 @@ def _summed(e: Expr, d: Draft, at: Span) -> bool:
 
 def _unseen(name: str, d: Draft) -> str | None:
     """What `name` is, if it is not seen by other instances and may differ between them."""
-    if name in {**d.states, **d.flags} or name.startswith(("pool.", "population.")):
+    if name in {**d.states, **d.flags, **d.past} or name.startswith(("pool.", "population.")):
         return None
     if name in (*TIMES, *_SAME, *d.c.names.numbers):
         return None

@@ -195,6 +195,8 @@ def _projection(
     members = _members(d, connection, values, others)
     if d.synapse is not None and not d.sure and len(c.sink.items) == before:  # else a value has a mistake
         _check_synapse(d, d.synapse)
+    if d.synapse is not None and len(c.sink.items) == before:
+        d = replace(d, synapse=d.synapses.written_out(d.synapse, _pairs(d), at))
     _check_members(d, connection, members, connect.entries[0].value)
     clear = r.get("clear")
     cleared = find_moment(clear, c) if isinstance(clear, Scalar) else None
@@ -396,12 +398,18 @@ def _check_synapse(d: _Draft, synapse: BuiltSynapse) -> bool:
     if d.sources is None or d.targets is None or synapse.definition is None:
         return False
     check_spikes(d.block, synapse.definition, d.sources, d.targets, family)
-    neuron_of = family.populations.neuron_of
-    ends = [{id(n): n for p in names if (n := neuron_of.get(p)) is not None} for names in (d.sources, d.targets)]
+    for pair in _pairs(d):
+        good = d.synapses.fits(synapse, pair, d.user) and good
+    return good
+
+
+def _pairs(d: _Draft) -> Iterator[Ends]:
+    """The different neurons at both ends."""
+    neuron_of = d.family.populations.neuron_of
+    ends = [{id(n): n for p in names or () if (n := neuron_of.get(p)) is not None} for names in (d.sources, d.targets)]
     for pre in ends[0].values():
         for post in ends[1].values():
-            good = d.synapses.fits(synapse, Ends(pre, post, d.dimension), d.user) and good
-    return good
+            yield Ends(pre, post, d.dimension)
 
 
 def _check_sources(node: Node | None, sources: tuple[str, ...] | None, populations: Populations, c: Context) -> None:

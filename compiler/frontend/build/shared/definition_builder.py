@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import compiler.ir.level0.model as l0
@@ -64,6 +64,8 @@ class Draft:
     inputs: dict[str, Dimension | None] = field(default_factory=dict)
     others: dict[str, Dimension | None] = field(default_factory=dict)  # variables of other populations
     flags: dict[str, Dimension | None] = field(default_factory=dict)  # events with conditions
+    past: dict[str, Dimension | None] = field(default_factory=dict)  # variables of histories
+    histories: dict[str, int] = field(default_factory=dict)  # how many each has; 0: not known
     locals: Locals = field(default_factory=dict)
     places: dict[str, Span] = field(default_factory=dict)
     nouns: dict[str, str] = field(default_factory=dict)
@@ -96,7 +98,8 @@ class Draft:
         for group in groups:
             dimensions.update(group)
         kinds = dict.fromkeys(dimensions, Kind.REAL)
-        return self.c.names.scope.extended(kinds, dimensions, self.places)
+        scope = self.c.names.scope.extended(kinds, dimensions, self.places)
+        return replace(scope, histories=self.histories) if self.histories else scope
 
     def check(self, node: Node, scope: Scope, wanted: Wanted) -> Checked | None:
         found = check_expression(node, scope, wanted, self.c.sink)

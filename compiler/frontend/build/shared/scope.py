@@ -28,7 +28,7 @@ from compiler.expr.show import shorten
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import Dimension, describe
-from compiler.frontend.build.shared.delayed import Delayable
+from compiler.frontend.build.shared.delayed import DOT, Delayable, with_dots
 from compiler.frontend.build.shared.random_help import without_draw
 from compiler.frontend.build.shared.self_names import hide
 from compiler.frontend.resolve.values import exact_span, expression_of
@@ -60,7 +60,7 @@ class Scope:
     functions with an error; `unsure`: names of unknown kind for the same reason. `places`: spans of their
     declarations; `delayed`: valid arguments of `delayed`; `foreign`: by file, the names in `functions` of the functions
     that expressions of that file see; `tables`: the dimensions
-    of the arguments of lookup tables, which are functions, too."""
+    of the arguments of lookup tables, which are functions, too; `histories`: how many values each has (0: unknown)."""
 
     kinds: Mapping[str, Kind]
     dimensions: Mapping[str, Dimension | None]
@@ -73,6 +73,7 @@ class Scope:
     unsure: frozenset[str] = frozenset()
     foreign: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     tables: Mapping[str, Dimension] = field(default_factory=dict)
+    histories: Mapping[str, int] = field(default_factory=dict)
 
     def extended(
         self,
@@ -165,6 +166,9 @@ def check_tree(tree: Expr, span: Span, scope: Scope, wanted: Wanted, sink: Sink)
 
 
 def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
+    if DOT in calls(tree) - scope.functions.keys():
+        whole = with_dots(tree, scope.histories, sink)
+        return None if whole is None else _check(whole, scope, wanted, sink)
     delayed = scope.delayed
     if delayed is None or DELAYED not in calls(tree) - scope.functions.keys():
         return _check_names(tree, scope, wanted, sink)

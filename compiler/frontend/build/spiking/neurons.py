@@ -18,6 +18,7 @@ from compiler.core.source import Span
 from compiler.expr.ast import Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.inline import reads_through
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
+from compiler.frontend.build.instances.history import build_histories, with_histories
 from compiler.frontend.build.instances.neurons import assigned_at_event, check_shared_states
 from compiler.frontend.build.instances.shared import shared_states
 from compiler.frontend.build.shared.definition_builder import (
@@ -63,6 +64,7 @@ class BuiltNeuron:
     nearest: bool = False
     origins: dict[str, Span] = field(default_factory=dict)  # spans of the defaults of params
     shared: dict[str, Dimension | None] = field(default_factory=dict)  # variables of its pools
+    histories: dict[str, int] = field(default_factory=dict)  # how many values each has
 
 
 def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNeuron:
@@ -75,7 +77,8 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     inputs = _inputs(d)
     others = build_others(d)
     flags = _flags(d)
-    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **counters(c), **d.others, **d.flags}
+    histories = build_histories(d, d.scope(d.params, d.states, d.inputs, {"t": TIME, "dt": TIME}, counters(c)))
+    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **counters(c), **d.others, **d.flags, **d.past}
     scope = d.scope(d.params, d.states, d.inputs, times)
     pools = Pools(d)
     if pools.read_by(e.value for e in entries_of(node.get("let"))):
@@ -92,6 +95,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     spike, state, update = _with_condition(d, inner, spike, state, update)
     held, after = _events(d, inner, pools.extended(scope))
     on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {}, assigned_at_event)
+    on = with_histories(on, histories)
     shared = shared_states(d) or ()
     made = pools.with_handlers(scope, on, at)
     _check_emptied(d, inputs, lets, (*on, *(h for pool in made for h in pool.on)))
@@ -102,7 +106,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
         _only_source(d, source)
     definition: l0.NeuronDef | None = None
     if not any(i.severity == "error" for i in c.sink.items[before:]):
-        states, updates = (*state, *flags), (*update, *held)
+        states, updates = (*state, *flags, *(s for h in histories for s in h.states)), (*update, *held)
         whole = l0.NeuronDef(name, params, states, inputs, lets, dynamics, updates, spike, method, source, pools=made)
         whole = replace(whole, on=on, others=others, shared=shared, span=at, events=tuple(d.flags), after=after)
         definition = finished(d, whole)
@@ -138,7 +142,7 @@ def _built(d: Draft, definition: l0.NeuronDef | None, source: str, at: Span, poo
         d.name,
         definition,
         d.params,
-        {**d.states, **d.flags},
+        {**d.states, **d.flags, **d.past},
         d.inputs,
         d.places,
         at,
@@ -148,6 +152,7 @@ def _built(d: Draft, definition: l0.NeuronDef | None, source: str, at: Span, poo
         definition is not None and definition.spike is not None and definition.spike.round_refractory,
         d.origins,
         dict(pools.dimensions),
+        dict(d.histories),
     )
 
 
@@ -313,6 +318,7 @@ def _only_source(d: Draft, source: str) -> None:
         "population",
         "others",
         "events",
+        "history",
         "on",
         "shared",
     )

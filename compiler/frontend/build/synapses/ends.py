@@ -19,7 +19,7 @@ from compiler.core.source import Span
 from compiler.expr.types import Kind
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft, build_dynamics, build_states
-from compiler.frontend.build.shared.delayed import Delayable
+from compiler.frontend.build.shared.delayed import DOT, Delayable
 from compiler.frontend.build.shared.phases import counters
 from compiler.frontend.build.shared.values import entries_of, listed, mapping
 from compiler.frontend.build.spiking.neurons import BuiltNeuron
@@ -66,6 +66,28 @@ def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dime
     dimensions.update({f"{end}.{n}": TIME for n in d.times[end]})
     dimensions.update({f"{end}.{n}": dimension for n, dimension in d.traces[end].items()})
     return dict.fromkeys(dimensions, Kind.REAL), dimensions, {n: d.places[n] for n in dimensions if n in d.places}
+
+
+def multiplies_histories(node: Node) -> bool:
+    """Whether the texts below `node` may hold products of histories."""
+    match node:
+        case Scalar(value=str(text)):
+            return f"{DOT}(" in text.replace(" ", "")
+        case tree.Mapping(entries=entries):
+            return any(multiplies_histories(e.value) for e in entries if e.name != "description")
+        case tree.Sequence(items=items):
+            return any(multiplies_histories(i) for i in items)
+    return False
+
+
+def histories_of(d: SynapseDraft) -> dict[str, int]:
+    """The histories of both neurons; any name of an unknown neuron may be one (0: of unknown length)."""
+    found: dict[str, int] = {}
+    for end in ENDS:
+        neuron = d.ends.of(end)
+        own = neuron.histories if neuron is not None else {n: 0 for e, n in mentions(d.node) if e == end}
+        found |= {f"{end}.{name}": count for name, count in own.items()}
+    return found
 
 
 def delayable(d: SynapseDraft) -> Delayable:

@@ -9,7 +9,7 @@ Does not: choose integrators, or compute the values of parameters (use.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -35,7 +35,14 @@ from compiler.frontend.build.shared.scope import Scope, Wanted
 from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
 from compiler.frontend.build.synapses.checks import check_event, check_event_driven, check_timed, with_lets
 from compiler.frontend.build.synapses.drawn import drawn_value
-from compiler.frontend.build.synapses.ends import NO_RANDOM, build_end, delayable, names_of
+from compiler.frontend.build.synapses.ends import (
+    NO_RANDOM,
+    build_end,
+    delayable,
+    histories_of,
+    multiplies_histories,
+    names_of,
+)
 from compiler.frontend.build.synapses.formed import check_formed
 from compiler.frontend.build.synapses.help import explain
 from compiler.frontend.build.synapses.rewritten import rewritten_synapse
@@ -77,6 +84,8 @@ class Synapses:
     _built: dict[int, tuple[tree.Mapping, BuiltSynapse]] = field(default_factory=dict)
     _adapted: dict[tuple[object, ...], BuiltSynapse] = field(default_factory=dict)
     _checked: dict[tuple[object, ...], bool] = field(default_factory=dict)
+    _between: dict[tuple[object, ...], BuiltSynapse] = field(default_factory=dict)
+    _written_out: dict[tuple[int, l0.SynapseDef], BuiltSynapse] = field(default_factory=dict)
     moved: dict[object, BuiltSynapse] = field(default_factory=dict)
     """With expressions of the time in place of parameters (moving.py)."""
     _told: set[tuple[str, str, Span | None]] = field(default_factory=set)
@@ -123,9 +132,23 @@ class Synapses:
         if key not in self._checked:
             own = Sink()
             c = replace(self.c, sink=own)
-            build_synapse(synapse.name, synapse.node, synapse.span, c, ends, synapse.given)
+            self._between[key] = build_synapse(synapse.name, synapse.node, synapse.span, c, ends, synapse.given)
             self._checked[key] = not self._tell(own, user)
         return self._checked[key]
+
+    def written_out(self, synapse: BuiltSynapse, ends: Iterable[Ends], at: Span) -> BuiltSynapse:
+        """A definition that fits these neurons, with products of their histories written out."""
+        if not multiplies_histories(synapse.node):
+            return synapse
+        found = [self._between[id(synapse), id(e.pre), id(e.post), e.into].definition for e in ends]
+        whole = {x: None for x in found if x is not None}
+        if len(whole) > 1:
+            message = f"`{synapse.name}` multiplies histories, which have different lengths in these populations"
+            self.c.sink.error("E0802", message, at, "write an entry for each length")
+        for definition in whole:
+            key = (id(synapse), definition)
+            return self._written_out.setdefault(key, replace(synapse, definition=definition))
+        return synapse
 
     def _tell(self, found: Sink, user: Related) -> bool:
         """Report the errors of a definition at a use, each once; whether there are any."""
@@ -186,7 +209,7 @@ def _definition(d: SynapseDraft, at: Span) -> l0.SynapseDef:
     scope = d.scope(d.params, d.states, {"t": TIME, "dt": TIME}, counters(c), d.others)
     for end in ENDS:
         scope = scope.extended(*names_of(d, end))
-    scope = replace(scope, delayed=delayable(d))
+    scope = replace(scope, delayed=delayable(d), histories=histories_of(d))
     lets, scope = build_lets(d, scope)
     d.shared = shared_states(d)
     dynamics = build_dynamics(d, scope)

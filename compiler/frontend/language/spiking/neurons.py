@@ -20,9 +20,11 @@ from compiler.expr.keys.kinds import (
     Option,
     Reference,
     Text,
+    Value,
 )
 from compiler.expr.keys.values import (
     DESCRIPTION,
+    EVENT,
     FOR,
     INITIAL,
     PARAMETER,
@@ -202,6 +204,31 @@ NEURON_EVENT = Block(
     example="{when: x > x_gate, do: [held = x]}",
 )
 
+HISTORY = Block(
+    "history",
+    (
+        Field(
+            "of",
+            Expression("ca"),
+            "What is kept: an expression of the neuron's parameters, states and inputs.",
+            required=True,
+            example="of: ca",
+        ),
+        Field("at", EVENT, "The event of a phase at which it is taken.", required=True, example="at: bin.end"),
+        Field(
+            "keep",
+            Value("a whole number", "20", integer=True, low=1, high=1000),
+            "How many values are kept.",
+            required=True,
+            example="keep: 20",
+        ),
+    ),
+    doc="The last values of an expression.",
+    title="history",
+    elsewhere={"every": "`at: phase.event`", "steps": "`keep`", "value": "`of`"},
+    example="{of: ca, at: bin.end, keep: 20}",
+)
+
 _EQUATIONS_ELSEWHERE = {
     "equations": "`dynamics: {dv/dt: ...}`",
     "eqs": "`dynamics: {dv/dt: ...}`",
@@ -278,6 +305,14 @@ NEURON = Block(
             "which the condition holds and 0 otherwise, for synapses (`pre.gate`), `others` and traces; the neuron's "
             "own equations read that of the step before.",
             example="events: {gate: {when: x > 0.5, do: [held = x]}}",
+        ),
+        Field(
+            "history",
+            MapOf("history", HISTORY, example="{tr: {of: ca, at: bin.end, keep: 20}}"),
+            "Past values: the history `tr` is kept in the variables `tr_1`, the newest, to `tr_20`, 0 at first. "
+            "`dot(pre.tr, post.tr)` adds up the products of two histories, and `dot(pre.tr, post.tr, 0.9 ** k)` those "
+            "times an expression of `k`, 1 for the newest.",
+            example="history: {tr: {of: ca, at: bin.end, keep: 20}}",
         ),
         POOL,
         POPULATION_POOL,
