@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends.registry import backend
 from compiler.core.errors import ModelError, RunError
+from compiler.frontend.load import load_model
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.training.data import epoch_order, split
 from netloom import check, evaluate, predict, run
 from tests.cpu.test_run_training import rows, same_training
@@ -333,3 +336,14 @@ def test_uses_that_are_refused(here: Path, digits: np.ndarray) -> None:
 
     with pytest.raises(ModelError, match="which an ONNX file cannot compute"):
         export(result.folder)
+
+
+def test_text_does_not_depend_on_batch_and_size(here: Path, digits: np.ndarray) -> None:
+    """Instances are rows: the text is the same for 24 and 48 samples at a time, and for 64 and 128 neurons."""
+    texts = []
+    for batch, size in ((24, 64), (48, 64), (24, 128)):
+        text = NOISY.replace("NOISE", POISSON).replace("size: 64", f"size: {size}")
+        text = text.replace("layers:\n", f"layers:\n    - dense: {{name: encoder, inputs: image, units: {size}}}\n")
+        model = load_model(write(here, text.replace("layer: image", "layer: encoder"), batch))
+        texts += [[b.emit(lower(model, b.capabilities, True).merged) for b in map(backend, ("cpu", "cuda"))]]
+    assert texts[0] == texts[1] == texts[2]
