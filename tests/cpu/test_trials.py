@@ -14,7 +14,7 @@ from compiler.core.errors import ModelError, RunError
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
 from compiler.runtime.training.data import epoch_order, split
-from netloom import check, evaluate, predict, run
+from netloom import check, evaluate, export, load, predict, run
 from tests.cpu.test_run_training import rows, same_training
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
@@ -330,10 +330,10 @@ def test_uses_that_are_refused(here: Path, digits: np.ndarray) -> None:
     result = run(path, epochs=1)
     with pytest.raises(RunError, match="24 of them run at a time"):
         predict(result.folder, digits[:3], batch=3)
+    with pytest.raises(RunError, match="there is no one simulation to step"):
+        load(path).simulation()
     with pytest.raises(RunError, match="--duration would change the length of a trial"):
         run(path, duration="20 ms")
-    from netloom import export
-
     with pytest.raises(ModelError, match="which an ONNX file cannot compute"):
         export(result.folder)
 
@@ -347,3 +347,9 @@ def test_text_does_not_depend_on_batch_and_size(here: Path, digits: np.ndarray) 
         model = load_model(write(here, text.replace("layer: image", "layer: encoder"), batch))
         texts += [[b.emit(lower(model, b.capabilities, True).merged) for b in map(backend, ("cpu", "cuda"))]]
     assert texts[0] == texts[1] == texts[2]
+
+
+def test_fit_with_samples_of_the_caller(here: Path, digits: np.ndarray) -> None:
+    labels = np.load(here / "digits.npz")["labels"]
+    result = load(noisy(here)).fit({"image": digits[:200] / 2.5, "label": labels[:200]}, epochs=2)
+    assert result.metrics["accuracy"] > 0.5

@@ -84,6 +84,9 @@ class Stepper:
         prepared = prepare_to_run(self._path, options, Times())
         if prepared.model.simulate is None:
             raise refused("the model has no `simulate`: there is nothing to step", "`fit` trains a network")
+        if prepared.model.in_trials:
+            help = "`fit` trains it, `predict` gives what the network reads"
+            raise refused("the samples of the model's training are trials: there is no one simulation to step", help)
         artifact = build_prepared(prepared, options, Times())
         return prepared, prepared.backend.load(artifact, prepared.lowered.merged, prepared.seed)
 
