@@ -70,7 +70,7 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
     ],
     "device_in_the_model": [("  device: cuda\n", "")],
     "precision_double": [("double", "float64")],
-    "products_bfloat16": [("bfloat16", "bf16")],
+    "products_bfloat16": [("products: bfloat16", "products: bf16")],
     "language_in_quotes": [('"1"', "1")],
     "method_short": [("exp_euler", "exponential_euler")],
     "method_in_capitals": [("RK4", "rk4")],
