@@ -8,7 +8,7 @@ Does not: depend on YAML, models or files of results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -57,6 +57,11 @@ class Instance(Protocol):
 
     def read(self, name: str) -> AnyArray:
         """A copy of an array's contents, flat, in physical layout."""
+        ...
+
+    def read_each(self, names: Iterable[str]) -> Iterator[tuple[str, AnyArray]]:
+        """Names and contents of several arrays, in any order, to be read before the next call: in few transfers where
+        they lie together."""
         ...
 
     def write(self, name: str, values: AnyArray) -> None: ...

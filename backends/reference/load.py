@@ -9,7 +9,7 @@ Does not: compile; what it makes is the text of the templates.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -78,6 +78,10 @@ class ReferenceInstance:
     def read(self, name: str) -> AnyArray:
         """A copy of an array's contents, flat, in physical layout. Raises KeyError."""
         return self._arrays[name].copy()
+
+    def read_each(self, names: Iterable[str]) -> Iterator[tuple[str, AnyArray]]:
+        """Names and contents of several arrays. Raises KeyError."""
+        return ((name, self._arrays[name]) for name in names)
 
     def write(self, name: str, values: AnyArray) -> None:
         """Replace an array's contents. Raises KeyError, and ValueError for another number of

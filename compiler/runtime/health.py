@@ -62,6 +62,8 @@ def _finite(values: AnyArray) -> bool:
 
 
 def _look(instance: Instance, arrays: tuple[l2.Array, ...], where: str) -> None:
+    if all(_finite(values) for _, values in instance.read_each(a.name for a in arrays)):
+        return
     for array in arrays:
         values = instance.read(array.name)
         if not _finite(values):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import netloom
+from compiler.runtime.common.arrays import persistent_arrays
 from tests.cpu.test_simulation import PLAIN, STDP, WARM, records, same
+from tests.numeric.simulated import model_of, start
 
 pytestmark = pytest.mark.gpu
 
@@ -41,3 +45,14 @@ def test_back_to_a_checkpoint() -> None:
     s.run("80 ms")
     other.run("100 ms")
     same([s.projections["p"].w, *s["output"].spikes], [other.projections["p"].w, *other["output"].spikes])
+
+
+def test_arrays_read_together(tmp_path: Path) -> None:
+    """Of several roles, in fewer transfers, with the contents of each."""
+    simulated = start(model_of(STDP, tmp_path), tmp_path, "cuda")
+    simulated.instance.run("step", 1, 50)
+    names = [a.name for a in persistent_arrays(simulated.lowered.merged)]
+    found = {name: values.copy() for name, values in simulated.instance.read_each(reversed(names))}
+    assert set(found) == set(names) and len(names) > 10
+    for name in names:
+        np.testing.assert_array_equal(found[name], simulated.instance.read(name), err_msg=name)

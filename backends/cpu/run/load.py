@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -160,6 +160,10 @@ class CpuInstance:
 
     def read(self, name: str) -> AnyArray:
         return self.view(name).copy()
+
+    def read_each(self, names: Iterable[str]) -> Iterator[tuple[str, AnyArray]]:
+        """Names and contents of several arrays. Raises KeyError."""
+        return ((name, self.view(name)) for name in names)
 
     def write(self, name: str, values: AnyArray) -> None:
         """Replace an array's contents. Raises KeyError; ValueError for another number of elements."""

@@ -10,7 +10,7 @@ Does not: drain record buffers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -156,6 +156,21 @@ class CudaInstance:
         with self._device.current():
             return self._get(name, count)
 
+    def read_each(self, names: Iterable[str]) -> Iterator[tuple[str, AnyArray]]:
+        """Names and contents of several arrays, by address: one transfer for those that lie together. Raises
+        KeyError."""
+        placed: dict[Role, list[Placed]] = {}
+        for name in names:
+            array = self._arrays[name]
+            placed.setdefault(array.role, []).append((self._address(name), name, array.dtype.bytes * self._size(name)))
+        for group in (group for arrays in placed.values() for group in neighbours(arrays)):
+            start = group[0][0]
+            values = np.empty(max(address + size for address, _, size in group) - start, np.uint8)
+            with self._device.current():
+                self._device.download(start, values)
+            for address, name, size in group:
+                yield name, values[address - start :][:size].view(self._arrays[name].dtype.numpy)
+
     def write(self, name: str, values: AnyArray) -> None:
         """Replace an array's contents. Raises KeyError; ValueError for another number of elements."""
         with self._device.current():
@@ -283,3 +298,24 @@ class CudaInstance:
 
 def _not_drained() -> BackendError:
     return BackendError("E0906", "a record buffer was not drained in time", exit_code=5)
+
+
+Placed = tuple[int, str, int]
+"""Address, name and bytes of an array."""
+GAP: Final = 4096
+"""Bytes that are transferred in vain rather than by another call."""
+MOST: Final = 1 << 26
+"""Bytes of one transfer of several arrays."""
+
+
+def neighbours(arrays: Iterable[Placed]) -> list[list[Placed]]:
+    """The arrays by address, in groups that one transfer each brings."""
+    groups: list[list[Placed]] = []
+    end = 0
+    for address, name, size in sorted(arrays):
+        if groups and address <= end + GAP and address + size - groups[-1][0][0] <= MOST:
+            groups[-1].append((address, name, size))
+        else:
+            groups.append([(address, name, size)])
+        end = address + size
+    return groups
