@@ -49,9 +49,8 @@ def vision(trials: int, target: str) -> None:
     print(f"bench_lvis: {a:.4f} {unit} for 199 cycles, {b:.4f} for the last one with learning, {a + b:.4f} a trial")
     begin = clock()
     s.run("4 s")
-    print(
-        f"bench_lvis: {(clock() - begin) / 20:.4f} {unit} a trial, mean of 20 in one call, with the checks of the state"
-    )
+    mean = (clock() - begin) / 20
+    print(f"bench_lvis: {mean:.4f} {unit} a trial, mean of 20 in one call, with the checks of the state")
 
 
 def main() -> None:

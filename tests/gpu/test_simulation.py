@@ -53,6 +53,6 @@ def test_arrays_read_together(tmp_path: Path) -> None:
     simulated.instance.run("step", 1, 50)
     names = [a.name for a in persistent_arrays(simulated.lowered.merged)]
     found = {name: values.copy() for name, values in simulated.instance.read_each(reversed(names))}
-    assert set(found) == set(names) and len(names) > 10
+    assert set(found) == set(names) and len(names) > 5
     for name in names:
         np.testing.assert_array_equal(found[name], simulated.instance.read(name), err_msg=name)
