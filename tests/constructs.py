@@ -596,6 +596,40 @@ MODELS_OF_SYNAPSES = {
 
 # ------------------------------------------------------------------------------- control, drives, records
 
+TIED = """\
+language: 1
+name: tied
+phases: {trial: {every: 8 ms, events: {start: 0 ms, end: 8 ms}}}
+neurons:
+  dot: {state: {u: 0}, update: [u = 0.9 * u + 0.2 * random()], spike: {when: u > 1.1, reset: [u = 0.2]}}
+  cell: {inputs: {g: {}}, state: {v: 0}, update: [v = 0.9 * v + g], spike: {when: v > 1.5, reset: [v = 0]}}
+synapses:
+  tied:
+    state: {w: {uniform: {low: 0.2, high: 0.8}}, dw: 0, own: 0}
+    pre: {state: {x: 0}, dynamics: {dx/dt: -x / (10 ms)}, on_spike: [x = x + 1]}
+    on_pre: [deliver(w)]
+    on_post: [dw = dw + 0.01 * (pre.x - 0.2)]
+    on:
+      trial.start: [w = first_kernel(w), own = max_kernel(pre.x) - min_kernel(post.v)]
+      trial.end: ["w = clip(w + sum_kernel(dw) - 0.01 * mean_kernel(own * post.v), 0, 1)", dw = 0]
+populations:
+  image: {neuron: dot, shape: [2, 7, 6]}
+  maps: {neuron: cell, shape: [3, 4, 3]}
+  deep: {neuron: cell, shape: [2, 4, 3]}
+projections:
+  wide:
+    {from: image, to: maps, connect: {conv2d: {kernel: 3, padding: 1, stride: 2}}, synapse: tied, deliver: {into: g}}
+  deep: {from: image, to: deep, connect: {conv2d: {kernel: 3, padding: 1, stride: 2, depthwise: true}}, synapse: tied,
+         deliver: {into: g}, delay: 2 ms}
+simulate: {dt: 1 ms, duration: 50 ms, seed: 9}
+record:
+  - spikes: {from: all}
+  - trace: {from: [maps, deep], variables: [v], members: all}
+  - synapses: {from: wide, variables: [w, own]}
+  - synapses: {from: deep, variables: [w, own]}
+"""
+
+
 CONTROL = """\
 language: 1
 name: control
@@ -1029,6 +1063,7 @@ record:
 CONSTRUCTS: dict[str, str] = {
     **CONNECTING,
     **MODELS_OF_SYNAPSES,
+    "sums over kernels": TIED,
     "control": control("0.1"),
     "control, copies": control("{uniform: {low: 0, high: 0.2}}", ", instances: 3, weights: shared"),
     "others": OTHERS.replace("MORE", ", instances: 2"),

@@ -57,7 +57,8 @@ SYNAPSE_ON = Field(
     "step, later ones after everything in the step that ends then. "
     "`deliver(x)` adds to an input of the target. `sum_post(w)` is the sum over all synapses onto the same target, "
     "`sum_pre(w)` over those of the same source, `sum_instances(dw)` over the same synapse in all instances of the "
-    "network (`mean_`, `max_`, `min_` too). `rewire(w < 0)` gives synapses for "
+    "network, and `sum_kernel(dw)` over those of a `conv2d` with the same element of the kernel (`mean_`, `max_`, "
+    "`min_` too, and `first_kernel`). `rewire(w < 0)` gives synapses for "
     "which the condition holds new targets (with `rewire(w < 0, indegree)` new sources), drawn at random, and initial "
     "values; `remove(w < 0)` leaves its place vacant, and `form(random() < 0.1)` gives vacant places a synapse. "
     "`w = transpose(forward.w)` takes a variable of another projection, from the synapses that lead the other way.",

@@ -52,9 +52,9 @@ _OF_SYNAPSES = (
     "| `delayed(pre.v)`, `delayed(post.v)` | what a state or an input of the source was `delay` ago, of the target "
     "`back_delay` ago: in step k and with a delay of d steps what `pre.v` is in step k - d, at first its initial "
     "value |",
-    "| `sum_post(x)`, `sum_pre(x)`, `sum_instances(x)` | the sum of x over the projection's synapses onto the same "
-    "target, from the same source, over the same synapse in all instances; `mean_`, `max_` and `min_` too; in `update` "
-    "and `on` |",
+    "| `sum_post(x)`, `sum_pre(x)`, `sum_instances(x)`, `sum_kernel(x)` | the sum of x over the projection's synapses "
+    "onto the same target, from the same source, over the same synapse in all instances, over those of a `conv2d` with "
+    "the same element of the kernel; `mean_`, `max_` and `min_` too, and `first_kernel`; in `update` and `on` |",
 )
 """Rows of the table of functions for those that are not numeric."""
 

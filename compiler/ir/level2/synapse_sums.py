@@ -14,12 +14,15 @@ from typing import Final
 from compiler.expr.ast import Call, Expr, calls, children
 
 INSTANCES: Final = "instances"
+KERNEL: Final = "kernel"
 
 SUMS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {f"{op}_{end}": (op, end) for op in ("sum", "mean", "max", "min") for end in ("post", "pre", INSTANCES)}
+    {f"{op}_{end}": (op, end) for op in ("sum", "mean", "max", "min") for end in ("post", "pre", INSTANCES, KERNEL)}
+    | {f"first_{KERNEL}": ("first", KERNEL)}
 )
 """Name -> what is done, and the end whose neuron the synapses share: `sum_post(w)` is the sum of w over all synapses of
-the projection onto the same target, `sum_instances(w)` that over the same synapse in all instances of the network."""
+the projection onto the same target, `sum_instances(w)` that over the same synapse in all instances of the network,
+`sum_kernel(w)` that over the synapses with the same element of the kernel, at all positions."""
 
 
 OVER_INSTANCES: Final = frozenset(name for name, (_, end) in SUMS.items() if end == INSTANCES)

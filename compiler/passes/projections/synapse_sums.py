@@ -5,7 +5,7 @@ Assumes: a Flat synapse; sums occur in values of statements, their terms are not
 Guarantees: a sum sees the values of all synapses after the statements before it. It is a row that writes the initial
 value and one that gathers, synapse by synapse in the order of the relation on every backend, so that it has the same
 bits on all of them under `bitwise`, and on each run under `reproducible`. Over instances there is a row per instance
-that adds to each synapse's sum, in sequence.
+that adds to each synapse's sum, in sequence. Over a kernel: kernel_sums.py.
 Does not: run the statements (lower_synapses).
 """
 
@@ -20,9 +20,10 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite
-from compiler.ir.level2.synapse_sums import INSTANCES, SUMS, has_sums
+from compiler.ir.level2.synapse_sums import INSTANCES, KERNEL, SUMS, has_sums
 from compiler.ir.space import DType, Role
 from compiler.passes.model.synapse_names import TAKEN, Flat
+from compiler.passes.projections.kernel_sums import over_kernel
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses
 from compiler.passes.projections.synapse_schedule import Due
 from compiler.passes.projections.synapse_text import EXISTS, SynapseKernel, statements_of, used_lets
@@ -32,8 +33,9 @@ STARTS: Final = {"sum": 0.0, "max": -math.inf, "min": math.inf}
 
 @dataclass(frozen=True)
 class Sum:
-    """`name`: its flat name; `op`: "sum" | "max" | "min" of `value` over the synapses of each neuron of `end`, or over
-    the instances of each synapse. The value may read sums before it."""
+    """`name`: its flat name; `op`: "sum" | "max" | "min" of `value` over the synapses of each neuron of `end`, over the
+    instances of each synapse, or over those with one element of a kernel ("first": that of the first of them). The
+    value may read sums before it."""
 
     name: str
     op: str
@@ -108,6 +110,8 @@ def gather(s: Synapses, stage: str, what: str, one: Sum, part: int, due: Due) ->
     if cached not in s.cache:
         s.cache[cached] = _text(s.flat, what, one)
     text = s.cache[cached]
+    if one.end == KERNEL:
+        return over_kernel(s, stage, what, one.name, one.op, text, STARTS.get(one.op, 0.0), part, due)
     if one.end == INSTANCES:
         found = s.found()
         s.arrays[one.name] = _started(s, stage, what, one, found.extent, "syn", part + 1, due)
@@ -154,8 +158,10 @@ def _text(flat: Flat, what: str, one: Sum) -> SynapseKernel:
     held = Ref(one.name)
     step = l0.Set(one.name, one.value)
     lets = used_lets(flat, [step])
-    if one.op == "sum":
-        value: Expr = held + one.value
+    if one.end == KERNEL:
+        value: Expr = Call("float", (one.value,))
+    elif one.op == "sum":
+        value = held + one.value
     else:
         value = Call(one.op, (held, Call("float", (one.value,))))
     if flat.definition.vacancies:

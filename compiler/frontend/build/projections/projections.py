@@ -49,6 +49,7 @@ from compiler.frontend.build.synapses.fits import (
     check_clear,
     check_delays,
     check_delivery,
+    check_kernel_sums,
     check_reads,
     check_rewired,
     check_spikes,
@@ -372,6 +373,7 @@ def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member]
         check_starts(definition, members, c, d.user)
         check_reads(definition, text_of(d.into), members, d.user, c)
         check_rewired(definition, connection.rule, connection.storage, connection.span, c)
+        check_kernel_sums(definition, connection.rule, connection.span, c)
     storage = settings.get("storage") if (settings := mapping(rule)) is not None else None
     weight = deliver.get("weight") if deliver is not None else None
     given_at = (weight, d.block.get("delay"), d.block.get("synapse"), storage, d.block.get("back_delay"))

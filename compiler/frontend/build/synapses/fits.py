@@ -16,7 +16,7 @@ from compiler.connect import RULES, ConnectRule, Form
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
-from compiler.expr.ast import refs
+from compiler.expr.ast import calls, refs
 from compiler.expr.inline import reads_through
 from compiler.frontend.build.shared.values import Context, mapping
 from compiler.frontend.build.spiking.family import Family
@@ -33,6 +33,7 @@ from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.ir.level2.delayed import read_delayed, read_now
+from compiler.ir.level2.synapse_sums import KERNEL, SUMS
 
 
 def check_delivery(block: tree.Mapping, synapse: BuiltSynapse, at: Span, family: Family) -> bool:
@@ -198,6 +199,14 @@ def check_reads(s: l0.SynapseDef, into: str, members: list[l0.Member], user: Rel
                     help = "read a state of the neuron that follows the input, or deliver into another input"
                     c.sink.error("E0802", message, at, help, (user,))
                     return
+
+
+def check_kernel_sums(s: l0.SynapseDef, rule: ConnectRule, at: Span, c: Context) -> None:
+    """E0802 for sums over the elements of a kernel where the rule, at `at`, has none."""
+    used = next((f for e in s.values for f in sorted(calls(e)) if f in SUMS and SUMS[f][1] == KERNEL), None)
+    if used is not None and rule.form is not Form.WINDOWS:
+        message = f"`{used}` is over the synapses with one element of a kernel, which `{rule.keys.name}` does not have"
+        c.sink.error("E0802", message, at, "`conv2d` has one; `sum_post` and `sum_pre` are over those of a neuron")
 
 
 def check_rewired(s: l0.SynapseDef, rule: ConnectRule, storage: str, at: Span, c: Context) -> None:

@@ -1,0 +1,126 @@
+"""kernel_sums: sums over the synapses of a convolution that have one element of its kernel, `sum_kernel(x)`.
+
+Assumes: a relation that the host knows (conv2d, avg_pool2d), whose synapses are stored.
+Guarantees: the value of each synapse, the sum of each element, which gathers position by position in the order of the
+synapses on every backend, and the sum at each synapse: all positions see the same bits.
+Does not: divide statements (synapse_sums.py).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+import compiler.ir.level2.program as l2
+from compiler.expr.ast import Call, Expr, Ref
+from compiler.ir.space import DType, Role
+from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses
+from compiler.passes.projections.synapse_schedule import Due
+from compiler.passes.projections.synapse_text import SynapseKernel
+from compiler.passes.relations.stored_rows import CSR
+
+ELEMENT: Final = "kernel_element"
+"""The element of the kernel that each synapse has."""
+_OF: Final = "kernel"
+_FIRST: Final = "kernel_first"
+
+
+def over_kernel(
+    s: Synapses, stage: str, what: str, name: str, op: str, text: SynapseKernel, start: float, part: int, due: Due
+) -> int:
+    """The rows of the sum `name`, after `part` of the stage; returns the part in which it can be read at every synapse.
+    `text`: what computes the value of a synapse."""
+    elements = _arrays(s, op)
+    real, span, found = s.builder.precision, s.flat.definition.span, s.found()
+    held, total = f"{s.name}.{what}.{name}", f"{s.name}.{what}.{name}.total"
+    size = found.extent
+    shape, size_from = ((-1,), size.array) if isinstance(size, l2.SizeOf) else ((size,), None)
+    s.builder.array(l2.Array(held, real, shape, Role.WORK, None, size_from, span=span))
+    s.builder.array(l2.Array(total, real, (elements,), Role.WORK, span=span))
+    s.arrays[name] = BoundArray(held, real, "syn")
+    at_synapses(s, stage, text, found, "pre", None, due=due, part=part + 1)
+    _row(s, stage, what, name, "start", *_started(real, total, elements, start), part + 2, due)
+    _row(s, stage, what, name, "total", *_gathered(s, op, held, total, elements), part + 3, due)
+    _row(s, stage, what, name, "each", *_spread(s, held, total, size), part + 4, due)
+    return part + 5
+
+
+def _arrays(s: Synapses, op: str) -> int:
+    """Makes the element of each synapse, and the synapses of each element (for "first": the first of them), on first
+    use; returns the number of elements."""
+    assert s.rule.rows is not None
+    rows = s.rule.rows(s)
+    if not s.has(ELEMENT):
+        s.given(ELEMENT, DType.I32, rows.order)
+    name = _FIRST if op == "first" else _OF
+    if not s.has(f"{name}_col"):
+        synapses = np.argsort(rows.order, kind="stable")
+        counts = np.bincount(rows.order, minlength=rows.given)
+        if op == "first":
+            synapses = synapses[(np.cumsum(counts) - counts)[counts > 0]]
+            counts = np.minimum(counts, 1)
+        s.given(f"{name}_row", DType.I64, np.concatenate(([0], np.cumsum(counts))))
+        s.given(f"{name}_col", DType.I32, synapses)
+    return rows.given
+
+
+_Made = tuple[l2.Kind, tuple[l2.Formal, ...], l2.Body, dict[str, str], dict[str, l2.ColumnValue]]
+
+
+def _started(real: DType, total: str, elements: int, start: float) -> _Made:
+    formals = (
+        l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT),
+        l2.ScalarFormal("n", DType.I64),
+        l2.ScalarFormal("start", real),
+    )
+    nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Ref("start")),))
+    return l2.Kind.MAP, formals, nest, {"out": total}, {"n": elements, "start": start}
+
+
+def _gathered(s: Synapses, op: str, held: str, total: str, elements: int) -> _Made:
+    """Each element's synapses, one after the other: `pre` is the element and `post` the synapse."""
+    real, name = s.builder.precision, _FIRST if op == "first" else _OF
+    formals = (
+        *CSR[:2],
+        l2.ArrayFormal("value", real, l2.Mode.READ, l2.At("post")),
+        l2.ArrayFormal("total", real, l2.Mode.UPDATE, l2.At("pre")),
+        l2.ScalarFormal("n_pre", DType.I64),
+    )
+    joined: Expr = Ref("total") + Ref("value") if op in ("sum", "first") else Call(op, (Ref("total"), Ref("value")))
+    body = l2.Propagate(l2.Every("n_pre"), l2.Csr("row", "col"), (l2.Assign("total", joined),), "pre", True)
+    bound = {"row": f"{s.stored}.{name}_row", "col": f"{s.stored}.{name}_col", "value": held, "total": total}
+    return l2.Kind.PROPAGATE, formals, body, bound, {"n_pre": elements}
+
+
+def _spread(s: Synapses, held: str, total: str, size: int | l2.SizeOf) -> _Made:
+    real = s.builder.precision
+    formals = (
+        l2.ArrayFormal("element", DType.I32, l2.Mode.READ, l2.ELEMENT),
+        l2.ArrayFormal("total", real, l2.Mode.READ, l2.Strided((l2.Axis((("which", 1),)),))),
+        l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT),
+        l2.ScalarFormal("n", DType.I64),
+    )
+    nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("which", Ref("element")), l2.Assign("out", Ref("total"))))
+    bound = {"element": f"{s.stored}.{ELEMENT}", "total": total, "out": held}
+    return l2.Kind.MAP, formals, nest, bound, {"n": size}
+
+
+def _row(
+    s: Synapses,
+    stage: str,
+    what: str,
+    name: str,
+    step: str,
+    kind: l2.Kind,
+    formals: tuple[l2.Formal, ...],
+    body: l2.Body,
+    bound: dict[str, str],
+    columns: dict[str, l2.ColumnValue],
+    part: int,
+    due: Due,
+) -> None:
+    key = ("synapses", s.number, what, name, step)
+    title = f"{s.name}: {step} of {name} ({s.flat.definition.name})"
+    row = s.builder.row(key, title, kind, formals, body, bound, columns, s.name, s.flat.definition.span)
+    s.stages.add(stage, row, due=due, part=part)
