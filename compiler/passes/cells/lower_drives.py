@@ -75,7 +75,7 @@ def lower_timed(builder: ProgramBuilder, model: l0.Model) -> None:
         data = read_file(given) if isinstance(given, l0.FromFile) else np.array(given.values, np.float64)
         shape = (item.rows, item.columns) if item.columns else (item.rows,)
         array = l2.Array(timed_name(item.name), builder.precision, shape, Role.CONST, unit=item.unit, span=item.span)
-        builder.array(array, data.astype(builder.precision.numpy))
+        builder.array(array, data.reshape(shape).astype(builder.precision.numpy))
 
 
 def lower_lookups(builder: ProgramBuilder, model: l0.Model) -> None:

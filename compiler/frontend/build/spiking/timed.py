@@ -145,10 +145,10 @@ def _from_file(
         except (OSError, ValueError) as error:
             c.sink.error("E0703", f"`{file.text}` cannot be read: {str(error)[:120]}", file.span)
             return None
-    if len(shape) not in (1, 2) or 0 in shape:
-        message = f"{what} must have one axis (times) or two (times, neurons); the array has the shape {list(shape)}"
+    if not shape or 0 in shape:
+        message = f"{what} must have one axis (times), or more (times, neurons); the array has the shape {list(shape)}"
         c.sink.error("E0703", message, (array or file).span)
         return None
-    columns = shape[1] if len(shape) == 2 else 0
+    columns = math.prod(shape[1:]) if len(shape) > 1 else 0  # of a population with a shape there are several axes
     values = l0.FromFile(str(path), name, factor, block.span)
     return values, shape[0], columns, dimension or DIMENSIONLESS
