@@ -606,9 +606,10 @@ neurons:
 synapses:
   tied:
     state: {w: {uniform: {low: 0.2, high: 0.8}}, dw: 0, own: 0}
-    pre: {state: {x: 0}, dynamics: {dx/dt: -x / (10 ms)}, on_spike: [x = x + 1]}
+    pre: {state: {x: 0}, dynamics: {dx/dt: -x / (10 ms)}, on_spike: [x = x + 1], on: {trial.start: [x = 0.5 * x]}}
+    post: {state: {y: 1}, on_spike: [y = 0.5 * y], on: {trial.end: [y = 1 + 0.01 * trial.count]}}
     on_pre: [deliver(w)]
-    on_post: [dw = dw + 0.01 * (pre.x - 0.2)]
+    on_post: [dw = dw + 0.01 * (pre.x - 0.2) * post.y]
     on:
       trial.start: [w = first_kernel(w), own = max_kernel(pre.x) - min_kernel(post.v)]
       trial.end: ["w = clip(w + sum_kernel(dw) - 0.01 * mean_kernel(own * post.v), 0, 1)", dw = 0]

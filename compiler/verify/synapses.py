@@ -105,7 +105,7 @@ def _end(block: l0.EndDef, fixed: set[str]) -> Iterator[str]:
         yield f"`{name}` is a param too"
     yield from _formulas(block.state, known)
     yield from _odes(block.dynamics, states, known)
-    for statement in (*block.update, *block.on_spike):
+    for statement in block.statements:
         if statement.target not in states:
             yield f"`{statement.target}` cannot be assigned to"
         yield from reads(statement.value, known, f"`{statement.target} = ...`")
@@ -223,7 +223,7 @@ def _per_neuron(s: l0.SynapseDef) -> set[str]:
     values = [e.when for e in s.events]
     for block in (s.pre, s.post):
         if block is not None:
-            values += [o.rhs for o in block.dynamics] + [x.value for x in (*block.update, *block.on_spike)]
+            values += [o.rhs for o in block.dynamics] + [x.value for x in block.statements]
             values += [x.init.expr for x in block.state if isinstance(x.init, l0.Formula)]
     return set().union(*(refs(v) for v in values))
 

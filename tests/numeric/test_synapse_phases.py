@@ -110,3 +110,63 @@ def test_cuda_text_compiles(tmp_path: Path) -> None:
     for order in ("fast", "bitwise"):
         merged = lower(model_of(TEXT.replace("ORDER", order), tmp_path), CudaBackend().capabilities, True).merged
         compile_text(emit_cuda(merged), "trials", order == "bitwise", "sm_90")
+
+
+TRACES = """\
+language: 1
+name: traces
+phases: {trial: {every: 6 ms, events: {start: 0 ms, mid: 3 ms, end: 6 ms}}}
+neurons:
+  source: {params: {period: 2}, state: {k: 0}, update: [k = k + 1], spike: {when: k >= period, reset: [k = 0]}}
+  target: {state: {k: 0}, update: [k = k + 1], spike: {when: k >= 5, reset: [k = 0]}}
+synapses:
+  counting:
+    state: {w: 0, seen: 0, at_start: 0}
+    pre:
+      state: {x: 0, n: 0}
+      on_spike: [x = x + 1]
+      on: {trial.start: [n = n + 0.5 * x], trial.end: [x = 0.25 * x + trial.count]}
+    post: {state: {y: 1}, on_spike: [y = y + 2], on: {trial.mid: [y = 0]}}
+    on_pre: [w = w + post.y]
+    on_post: [w = w + 100 * pre.x]
+    on:
+      trial.start: [at_start = pre.n]
+      trial.end: [seen = pre.x + 10 * post.y + 1000 * pre.n]
+populations: {a: {neuron: source, size: 2, params: {period: [2, 3]}}, b: {neuron: target, size: 2}}
+projections: {p: {from: a, to: b, connect: {one_to_one: {}}, synapse: counting}}
+simulate: {dt: 1 ms, duration: 21 ms}
+numerics: {precision: float64, order: bitwise}
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_traces_change_at_events(tmp_path: Path, target: str) -> None:
+    """After what synapses do at the event; at the start before the step."""
+    done = simulate(TRACES, tmp_path, target)
+    for i, period in enumerate((2, 3)):
+        x, n, y, w, seen, at_start, k, m = 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0, 0
+        for step in range(1, 22):
+            at = (step - 1) % 6 + 1
+            if at == 1:
+                at_start, n = n, n + 0.5 * x
+            k, m = k + 1, m + 1
+            spikes, fires = k >= period, m >= 5
+            k, m = (0 if spikes else k), (0 if fires else m)
+            w += y if spikes else 0
+            x += 1 if spikes else 0
+            w += 100 * x if fires else 0
+            y += 2 if fires else 0
+            if at == 6:
+                seen = x + 10 * y + 1000 * n
+                x = 0.25 * x + (step - 1) // 6
+            if at == 3:
+                y = 0.0
+        for name, value in (
+            ("w", w),
+            ("seen", seen),
+            ("at_start", at_start),
+            ("pre.x", x),
+            ("pre.n", n),
+            ("post.y", y),
+        ):
+            assert done.instance.read(f"p[a->b].{name}")[i] == value, name

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
-from compiler.ir.level0.spiking import Method, Ode, OtherDecl, ParamDecl, Set, StateDecl
+from compiler.ir.level0.spiking import Handler, Method, Ode, OtherDecl, ParamDecl, Set, StateDecl
 from compiler.ir.level0.values import Distribution, Listed, Placed, Value
 
 
@@ -73,14 +73,20 @@ def values_of(actions: Iterable[Action]) -> tuple[Expr, ...]:
 @dataclass(frozen=True)
 class EndDef:
     """`pre:` or `post:` of a synapse: variables held once per source (or target) neuron of each projection and read as
-    `pre.x` (`post.x`). `dynamics` and `update` run in every step, `on_spike` at a spike; they read own states, params
-    of the synapse, `t`, `dt`."""
+    `pre.x` (`post.x`). `dynamics` and `update` run in every step, `on_spike` at a spike, `on` at events of phases,
+    after what synapses do then; they read own states, params of the synapse, `t`, `dt`, counters of phases."""
 
     state: tuple[StateDecl, ...]
     dynamics: tuple[Ode, ...] = ()
     update: tuple[Set, ...] = ()
     on_spike: tuple[Set, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+    on: tuple[Handler, ...] = ()
+
+    @property
+    def statements(self) -> tuple[Set, ...]:
+        """All of its assignments."""
+        return (*self.update, *self.on_spike, *(s for handler in self.on for s in handler.actions))
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,7 @@ class SynapseDef:
         found = list(self.values)
         for end in (self.pre, self.post):
             if end is not None:
-                found += [*(x.rhs for x in end.dynamics), *(x.value for x in (*end.update, *end.on_spike))]
+                found += [*(x.rhs for x in end.dynamics), *(x.value for x in end.statements)]
         return tuple(found)
 
 

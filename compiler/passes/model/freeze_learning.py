@@ -74,4 +74,4 @@ def frozen_synapse(synapse: l0.SynapseDef, recorded: frozenset[str] = frozenset(
 
 
 def _still(end: l0.EndDef | None) -> l0.EndDef | None:
-    return None if end is None else replace(end, dynamics=(), update=(), on_spike=())
+    return None if end is None else replace(end, dynamics=(), update=(), on_spike=(), on=())

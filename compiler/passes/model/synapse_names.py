@@ -143,7 +143,7 @@ def _names(synapse: l0.SynapseDef) -> _Names:
     local = {
         (end, name): claim(name)
         for end, block in blocks.items()
-        for name in sorted({s.target for s in (*block.update, *block.on_spike)} - {s.name for s in block.state})
+        for name in sorted({s.target for s in block.statements} - {s.name for s in block.state})
     }
     new = renamed([*own, *made], TAKEN)
     changed = [{key: new.get(name, name) for key, name in x.items()} for x in (flat, past, local)]
@@ -211,6 +211,7 @@ class _Flattening:
             inner(b.update),
             inner(b.on_spike),
             b.span,
+            tuple(replace(h, actions=inner(h.actions)) for h in b.on),
         )
 
 

@@ -91,6 +91,10 @@ class SynapseLowering:
             self._event(s, event, updated_at)
         for handler in s.flat.definition.on:
             self._at_event(s, handler, updated_at)
+        for end in ("pre", "post"):
+            block = s.flat.end(end)
+            for own in block.on if block is not None else ():
+                self._end_at_event(s, end, own)
 
     # ------------------------------------------------------------------------------------ every step
 
@@ -186,6 +190,14 @@ class SynapseLowering:
         due = (phase.every, offset % phase.every)
         self._at_all_synapses(s, where, what, actions[:first], made, False, (updated_at,), due)
         self._at_all_synapses(s, then, f"{what}, transposed", actions[first:], made, False, (updated_at,), due)
+
+    def _end_at_event(self, s: Synapses, end: str, handler: l0.Handler) -> None:
+        """What traces do at an event of a phase, after all that synapses do then."""
+        what, phase = f"{end} at {handler.phase}.{handler.event}", self.phases[handler.phase]
+        at = dict(phase.events)[handler.event]
+        where, offset = (stage.ENDS_START, 1) if at == 0 else (stage.ENDS_END, at)
+        text = self._once(s, (what,), lambda: SynapseKernel(what, statements_of(handler.actions, "i")))
+        at_all_neurons(s, where, text, end, due=(phase.every, offset % phase.every))
 
     def _at_all_synapses(
         self,

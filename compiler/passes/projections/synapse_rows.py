@@ -354,10 +354,10 @@ def at_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, happening
 
 
 def at_all_neurons(
-    s: Synapses, stage: str, text: SynapseKernel, end: str, happening: EventSource | None = None
+    s: Synapses, stage: str, text: SynapseKernel, end: str, happening: EventSource | None = None, due: Due = EVERY_STEP
 ) -> None:
-    """The statements run for every neuron of `end`; with `happening`, those for which the local `happens` holds become
-    its list of this step (`condition_arrays`)."""
+    """The statements run for every neuron of `end`, in the steps that are `due`; with `happening`, those for which the
+    local `happens` holds become its list of this step (`condition_arrays`)."""
     signature = _signature(s, text, (), {}, {end: l2.ELEMENT, "one": l2.SCALAR})
     statements = text.statements
     if "past_slots" in signature.columns:
@@ -371,4 +371,4 @@ def at_all_neurons(
         signature.column("slots", happening.slots)
         statements = (*statements, l2.Emit("spikes", "spike_count", "slots", Ref("happens"), s.projection.span))
     signature.column("n", s.instance(end).size)
-    _row(s, stage, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), statements))
+    _row(s, stage, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), statements), due=due)

@@ -31,9 +31,14 @@ START: Final = "events of phases, at the start of a trial"
 START_TRANSPOSED: Final = "from the first transpose on, at the start of a trial"
 END: Final = "events of phases, later"
 END_TRANSPOSED: Final = "from the first transpose on, later"
+ENDS_START: Final = "pre and post, at the start of a trial"
+ENDS_END: Final = "pre and post, at later events of phases"
 
 _AT_SPIKES: Final = (ON_PRE, PRE_SPIKE, PRE_PAST, ON_POST, POST_SPIKE, POST_PAST, CONDITIONS, EVENTS, EVENT_TIMES)
-ORDER: Final = (START, START_TRANSPOSED, ENDS, ENDS_PAST, UPDATE, STATIC, *_AT_SPIKES, END, END_TRANSPOSED)
+ORDER: Final = (
+    *(START, START_TRANSPOSED, ENDS_START, ENDS, ENDS_PAST, UPDATE, STATIC),
+    *(*_AT_SPIKES, END, END_TRANSPOSED, ENDS_END),
+)
 
 
 def seen_before(stage: str, end: str) -> bool:

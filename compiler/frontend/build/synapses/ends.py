@@ -20,7 +20,7 @@ from compiler.expr.types import Kind
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft, build_dynamics, build_states
 from compiler.frontend.build.shared.delayed import DOT, Delayable
-from compiler.frontend.build.shared.phases import counters
+from compiler.frontend.build.shared.phases import counters, find_handlers
 from compiler.frontend.build.shared.values import entries_of, listed, mapping
 from compiler.frontend.build.spiking.neurons import BuiltNeuron
 from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft, build_own, what_time
@@ -50,7 +50,8 @@ def build_end(d: SynapseDraft, end: str) -> l0.EndDef | None:
     dynamics = build_dynamics(own, scope)
     update = build_own(own, listed(block.get("update")), scope)
     on_spike = build_own(own, listed(block.get("on_spike")), scope)
-    return l0.EndDef(state, dynamics, update, on_spike, block.span)
+    on = find_handlers(block.get("on"), d.c, lambda items: build_own(own, items, scope), l0.Handler)
+    return l0.EndDef(state, dynamics, update, on_spike, block.span, on)
 
 
 def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dimension | None], Mapping[str, Span]]:

@@ -27,7 +27,10 @@ def rewritten_synapse(s: l0.SynapseDef, put: Callable[[Expr], Expr]) -> l0.Synap
         return tuple(replace(o, rhs=put(o.rhs)) for o in items)
 
     def end(e: l0.EndDef | None) -> l0.EndDef | None:
-        return e and replace(e, dynamics=odes(e.dynamics), update=sets(e.update), on_spike=sets(e.on_spike))
+        if e is None:
+            return None
+        on = tuple(replace(h, actions=sets(h.actions)) for h in e.on)
+        return replace(e, dynamics=odes(e.dynamics), update=sets(e.update), on_spike=sets(e.on_spike), on=on)
 
     return replace(
         s,

@@ -7,7 +7,19 @@ Does not: resolve neurons or projections; check names, dimensions or expressions
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Block, Choice, Expression, Field, Flag, ListOf, MapOf, Option, Reference, Statement
+from compiler.expr.keys.kinds import (
+    NAME,
+    Block,
+    Choice,
+    Expression,
+    Field,
+    Flag,
+    ListOf,
+    MapOf,
+    Option,
+    Reference,
+    Statement,
+)
 from compiler.expr.keys.values import DEFINITION, DESCRIPTION, FOR, QUANTITY, TEMPLATE_KEY, USE, statements, values_map
 from compiler.frontend.language.control import SYNAPSE_ON, SYNAPSE_OTHERS
 from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, STATE
@@ -68,6 +80,18 @@ _TRACE = Block(
             _ASSIGNMENTS,
             "Runs at a spike of that neuron, after the synapses' `on_pre` (or `on_post`) have read the variables.",
             example="on_spike: [x = x + a_pre]",
+        ),
+        Field(
+            "on",
+            MapOf(
+                "event",
+                _ASSIGNMENTS,
+                key=rf"^{NAME}\.{NAME}$",
+                key_example="trial.end",
+                example="{trial.end: [x = 0]}",
+            ),
+            "Assignments that run at events of `phases`, after all that synapses do at that event.",
+            example="on: {trial.end: [x = 0]}",
         ),
     ),
     doc="Variables that are held once per neuron and shared by all of its synapses of one projection.",
