@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 import compiler.ir.level0.model as l0
-from compiler.connect.keys import rule
-from compiler.connect.rule import Args, ConnectRule, Ends, Form, Misfit, Neurons, Place, Rows, Setting
-from compiler.expr.keys.kinds import Field, Flag, ListOf, OneOf
+from compiler.connect.keys import rule, two
+from compiler.connect.rule import Args, ConnectRule, Ends, Form, Misfit, Neurons, Place, Rows, Setting, pair
+from compiler.expr.keys.kinds import Field, Flag
 from compiler.expr.keys.values import COUNT, POSITIVE
 
 # ------------------------------------------------------------------------------------------ shapes
@@ -173,27 +173,14 @@ def _count(e: Ends) -> float:
 # ------------------------------------------------------------------------------------------ the rules
 
 
-def _two(name: str, positive: bool, doc: str, default: int | None, example: str, *, required: bool = True) -> Field:
-    """One number for both height and width, or a pair."""
-    item = POSITIVE if positive else COUNT
-    kind = OneOf((item, ListOf(item, low=2, high=2, example="[2, 2]" if not required else "[3, 3]")))
-    return Field(name, kind, doc, required=required and default is None, default=default, example=example)
-
-
-def _pair(settings: Mapping[str, Setting], key: str) -> tuple[int, int]:
-    found = settings[key]
-    assert isinstance(found, tuple)
-    return found
-
-
 def _kernel(settings: Mapping[str, Setting]) -> l0.Planes:
-    kernel, stride, padding = (_pair(settings, key) for key in ("kernel", "stride", "padding"))
+    kernel, stride, padding = (pair(settings, key) for key in ("kernel", "stride", "padding"))
     return l0.Planes(kernel, stride, padding, bool(settings["depthwise"]))
 
 
 def _window(settings: Mapping[str, Setting]) -> l0.Planes:
-    size = _pair(settings, "size")
-    return l0.Planes(size, _pair(settings, "stride") if "stride" in settings else size, (0, 0), True, True)
+    size = pair(settings, "size")
+    return l0.Planes(size, pair(settings, "stride") if "stride" in settings else size, (0, 0), True, True)
 
 
 CONV2D = ConnectRule(
@@ -201,9 +188,9 @@ CONV2D = ConnectRule(
         "conv2d",
         "A convolution between populations with a `shape`. The weight is a kernel that all positions share: one "
         "number, or an array (out channels, in channels, height, width) in a file, or its numbers as a list.",
-        _two("kernel", True, "The kernel's height and width.", None, "kernel: [3, 3]"),
-        _two("padding", False, "Rows and columns of zeros around the source.", 0, "padding: 1"),
-        _two("stride", True, "The step of the kernel, down and to the right.", 1, "stride: 2"),
+        two("kernel", POSITIVE, "The kernel's height and width.", None, "kernel: [3, 3]", "[3, 3]"),
+        two("padding", COUNT, "Rows and columns of zeros around the source.", 0, "padding: 1", "[3, 3]"),
+        two("stride", POSITIVE, "The step of the kernel, down and to the right.", 1, "stride: 2", "[3, 3]"),
         Field(
             "depthwise",
             Flag(),
@@ -232,8 +219,16 @@ AVG_POOL2D = ConnectRule(
         "avg_pool2d",
         "The mean over windows, channel by channel, between populations with a `shape`: each connection has the "
         "weight divided by the number of neurons in the window.",
-        _two("size", True, "The window's height and width.", None, "size: 2"),
-        _two("stride", True, "The step of the window; without it, its size.", None, "stride: 2", required=False),
+        two("size", POSITIVE, "The window's height and width.", None, "size: 2", "[3, 3]"),
+        two(
+            "stride",
+            POSITIVE,
+            "The step of the window; without it, its size.",
+            None,
+            "stride: 2",
+            "[2, 2]",
+            required=False,
+        ),
         title="connect_avg_pool2d",
         elsewhere={"kernel": "`size`", "kernel_size": "`size`", "window": "`size`", "strides": "`stride`"},
         example="{size: 2}",

@@ -7,7 +7,7 @@ Does not: describe a rule (the modules beside this one do, one per family).
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Alternative, Block, Choice, Field, Flag, Option
+from compiler.expr.keys.kinds import Alternative, Block, Choice, Field, Flag, ListOf, OneOf, Option, Value
 
 AUTAPSES = Field(
     "autapses",
@@ -51,6 +51,14 @@ FLAGS = {
     "replace": "`multapses`",
 }
 """What users of other tools write for them."""
+
+
+def two(
+    name: str, kind: Value, doc: str, default: int | None, example: str, both: str, *, required: bool = True
+) -> Field:
+    """One number for both rows and columns, or a pair, such as `both`."""
+    number = OneOf((kind, ListOf(kind, low=2, high=2, example=both)))
+    return Field(name, number, doc, required=required and default is None, default=default, example=example)
 
 
 def rule(

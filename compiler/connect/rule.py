@@ -26,6 +26,13 @@ Table = tuple[str, Callable[[], npt.NDArray[np.uint32]]]
 Setting = tuple[int, int] | bool
 
 
+def pair(settings: Mapping[str, Setting], key: str) -> tuple[int, int]:
+    """A setting that is one number for rows and columns each."""
+    found = settings[key]
+    assert isinstance(found, tuple)
+    return found
+
+
 class Form(Enum):
     """How the connections of a rule are known: what may be stored, reversed or left out follows from it."""
 

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.connect.keys import AUTAPSES, FLAGS, rule
-from compiler.connect.rule import Args, ConnectRule, Expressed, Form, Misfit, Place, Setting
+from compiler.connect.keys import AUTAPSES, FLAGS, rule, two
+from compiler.connect.rule import Args, ConnectRule, Expressed, Form, Misfit, Place, Setting, pair
 from compiler.expr.ast import Expr, Ref
-from compiler.expr.keys.kinds import Field, Flag, ListOf, OneOf, Value
+from compiler.expr.keys.kinds import Field, Flag, Value
 from compiler.expr.keys.values import POSITIVE
 
 _WHOLE = Value("a whole number", "-1", integer=True)
 
 
-def _two(name: str, kind: Value, doc: str, default: int | None, example: str) -> Field:
-    both = OneOf((kind, ListOf(kind, low=2, high=2, example=example.partition(": ")[2])))
-    return Field(name, both, doc, required=default is None, default=default, example=example)
-
-
-def _both(settings: Mapping[str, Setting], key: str) -> tuple[int, int]:
-    found = settings[key]
-    assert isinstance(found, tuple)
-    return found
+def pool_place(index: str, end: str) -> tuple[Expr, Expr]:
+    """Row and column of the pool of a neuron: `index` "i" of the end "from", "j" of the end "to"."""
+    channel, columns = Ref(f"c_{index}"), Ref(f"pw_{end}")
+    return channel // columns, channel % columns
 
 
 def _tiled(settings: Mapping[str, Setting]) -> Expressed:
@@ -34,8 +29,7 @@ def _tiled(settings: Mapping[str, Setting]) -> Expressed:
     target's."""
     back, periodic = bool(settings["reversed"]), bool(settings["periodic"])
     (seen, over), (one, other) = (("j", "to"), ("i", "from"))[:: 1 if back else -1]
-    window = (Ref(f"c_{seen}") // Ref(f"pw_{over}"), Ref(f"c_{seen}") % Ref(f"pw_{over}"))
-    moves = (Ref(f"c_{one}") // Ref(f"pw_{other}"), Ref(f"c_{one}") % Ref(f"pw_{other}"))
+    window, moves = pool_place(seen, over), pool_place(one, other)
     condition: Expr | None = None
     for axis, extent, at, pool in zip("yx", ("ph", "pw"), window, moves, strict=True):
         inside: Expr = at + Ref(f"tile_shift_{axis}") - Ref(f"tile_step_{axis}") * pool
@@ -56,7 +50,7 @@ def _tiled(settings: Mapping[str, Setting]) -> Expressed:
         seen, moving = shapes[::-1] if back else shapes
         out: list[tuple[str, float | int]] = []
         for k, axis in enumerate("yx"):
-            size, step, start = (_both(settings, key)[k] for key in ("size", "step", "start"))
+            size, step, start = (pair(settings, key)[k] for key in ("size", "step", "start"))
             far = step * (moving[k] - 1) + max(start, 0)  # keeps what is divided above 0
             turns = -(-far // seen[k]) * seen[k] if periodic else 0
             out += [(f"tile_{n}_{axis}", v) for n, v in (("size", size), ("step", step), ("shift", turns - start))]
@@ -71,9 +65,18 @@ TILE = ConnectRule(
         "Each pool of the target from a window of the source's pools: that of pool (row, column) begins at `start` + "
         "`step` (row, column). All neurons of the one are connected to all of the others. Both populations have a "
         "`shape` of four numbers.",
-        _two("size", POSITIVE, "Rows and columns of pools in a window.", None, "size: [4, 4]"),
-        _two("step", POSITIVE, "By how many pools a window moves on, down and to the right.", 1, "step: [2, 2]"),
-        _two("start", _WHOLE, "Row and column of the pool where the first window begins.", 0, "start: [-1, -1]"),
+        two("size", POSITIVE, "Rows and columns of pools in a window.", None, "size: [4, 4]", "[4, 4]"),
+        two(
+            "step", POSITIVE, "By how many pools a window moves on, down and to the right.", 1, "step: [2, 2]", "[2, 2]"
+        ),
+        two(
+            "start",
+            _WHOLE,
+            "Row and column of the pool where the first window begins.",
+            0,
+            "start: [-1, -1]",
+            "[-1, -1]",
+        ),
         Field(
             "periodic",
             Flag(),

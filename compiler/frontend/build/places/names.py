@@ -20,6 +20,7 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.connect.probability import EXPRESSION
+from compiler.connect.tile import pool_place
 from compiler.core.diagnostics import Related
 from compiler.expr.ast import Call, Expr, Ref, substitute
 from compiler.expr.types import Kind
@@ -38,10 +39,7 @@ _POOLS: Final[Mapping[str, Expr]] = MappingProxyType(
     {
         name: expr
         for index, end in (("i", "from"), ("j", "to"))
-        for name, expr in (
-            (f"px_{index}", Ref(f"c_{index}") % Ref(f"pw_{end}")),
-            (f"py_{index}", Ref(f"c_{index}") // Ref(f"pw_{end}")),
-        )
+        for name, expr in zip((f"py_{index}", f"px_{index}"), pool_place(index, end), strict=True)
     }
 )
 """Column and row of a neuron's pool, by its channel."""
