@@ -13,9 +13,10 @@ from typing import Final
 import numpy as np
 
 import compiler.ir.level2.program as l2
+from compiler.connect.convolution import planes_of
 from compiler.expr.ast import Call, Expr, Ref
-from compiler.ir.space import DType, Role
-from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses
+from compiler.ir.space import DType
+from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses, start_row, work_array
 from compiler.passes.projections.synapse_schedule import Due
 from compiler.passes.projections.synapse_text import SynapseKernel
 from compiler.passes.relations.stored_rows import CSR
@@ -31,51 +32,40 @@ def over_kernel(
 ) -> int:
     """The rows of the sum `name`, after `part` of the stage; returns the part in which it can be read at every synapse.
     `text`: what computes the value of a synapse."""
-    elements = _arrays(s, op)
-    real, span, found = s.builder.precision, s.flat.definition.span, s.found()
+    _make_arrays(s, op)
+    elements = planes_of(s).elements
+    found = s.found()
     held, total = f"{s.name}.{what}.{name}", f"{s.name}.{what}.{name}.total"
-    size = found.extent
-    shape, size_from = ((-1,), size.array) if isinstance(size, l2.SizeOf) else ((size,), None)
-    s.builder.array(l2.Array(held, real, shape, Role.WORK, None, size_from, span=span))
-    s.builder.array(l2.Array(total, real, (elements,), Role.WORK, span=span))
-    s.arrays[name] = BoundArray(held, real, "syn")
+    work_array(s, held, found.extent)
+    work_array(s, total, elements)
+    s.arrays[name] = BoundArray(held, s.builder.precision, "syn")
     at_synapses(s, stage, text, found, "pre", None, due=due, part=part + 1)
-    _row(s, stage, what, name, "start", *_started(real, total, elements, start), part + 2, due)
+    start_row(s, stage, what, name, total, elements, start, part + 2, due)
     _row(s, stage, what, name, "total", *_gathered(s, op, held, total, elements), part + 3, due)
-    _row(s, stage, what, name, "each", *_spread(s, held, total, size), part + 4, due)
+    _row(s, stage, what, name, "each", *_spread(s, held, total, found.extent), part + 4, due)
     return part + 5
 
 
-def _arrays(s: Synapses, op: str) -> int:
+def _make_arrays(s: Synapses, op: str) -> None:
     """Makes the element of each synapse, and the synapses of each element (for "first": the first of them), on first
-    use; returns the number of elements."""
+    use."""
+    name = _FIRST if op == "first" else _OF
+    if s.has(f"{name}_col"):
+        return
     assert s.rule.rows is not None
     rows = s.rule.rows(s)
     if not s.has(ELEMENT):
         s.given(ELEMENT, DType.I32, rows.order)
-    name = _FIRST if op == "first" else _OF
-    if not s.has(f"{name}_col"):
-        synapses = np.argsort(rows.order, kind="stable")
-        counts = np.bincount(rows.order, minlength=rows.given)
-        if op == "first":
-            synapses = synapses[(np.cumsum(counts) - counts)[counts > 0]]
-            counts = np.minimum(counts, 1)
-        s.given(f"{name}_row", DType.I64, np.concatenate(([0], np.cumsum(counts))))
-        s.given(f"{name}_col", DType.I32, synapses)
-    return rows.given
+    synapses = np.argsort(rows.order, kind="stable")
+    counts = np.bincount(rows.order, minlength=rows.given)
+    if op == "first":
+        synapses = synapses[(np.cumsum(counts) - counts)[counts > 0]]
+        counts = np.minimum(counts, 1)
+    s.given(f"{name}_row", DType.I64, np.concatenate(([0], np.cumsum(counts))))
+    s.given(f"{name}_col", DType.I32, synapses)
 
 
 _Made = tuple[l2.Kind, tuple[l2.Formal, ...], l2.Body, dict[str, str], dict[str, l2.ColumnValue]]
-
-
-def _started(real: DType, total: str, elements: int, start: float) -> _Made:
-    formals = (
-        l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT),
-        l2.ScalarFormal("n", DType.I64),
-        l2.ScalarFormal("start", real),
-    )
-    nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Ref("start")),))
-    return l2.Kind.MAP, formals, nest, {"out": total}, {"n": elements, "start": start}
 
 
 def _gathered(s: Synapses, op: str, held: str, total: str, elements: int) -> _Made:

@@ -23,7 +23,7 @@ import compiler.ir.level2.program as l2
 from compiler.expr.ast import Ref
 from compiler.expr.interp import evaluate
 from compiler.ir.level2.synapse_values import own_name
-from compiler.ir.space import DType
+from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots, room_of
 from compiler.passes.cells.state_history import Past, past_row
 from compiler.passes.model.synapse_names import Flat
@@ -372,3 +372,34 @@ def at_all_neurons(
         statements = (*statements, l2.Emit("spikes", "spike_count", "slots", Ref("happens"), s.projection.span))
     signature.column("n", s.instance(end).size)
     _row(s, stage, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), statements), due=due)
+
+
+def work_array(s: Synapses, name: str, size: int | l2.SizeOf) -> None:
+    """Makes an array of real numbers that lives within a step."""
+    shape, size_from = ((-1,), size.array) if isinstance(size, l2.SizeOf) else ((size,), None)
+    span = s.flat.definition.span
+    s.builder.array(l2.Array(name, s.builder.precision, shape, Role.WORK, None, size_from, span=span))
+
+
+def start_row(
+    s: Synapses, stage: str, what: str, name: str, array: str, size: int | l2.SizeOf, start: float, part: int, due: Due
+) -> None:
+    """The row that gives the elements of the sum `name` their initial value."""
+    real = s.builder.precision
+    formals = (
+        l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT),
+        l2.ScalarFormal("n", DType.I64),
+        l2.ScalarFormal("start", real),
+    )
+    row = s.builder.row(
+        ("synapses", s.number, what, name, "start"),
+        f"{s.name}: start of {name} ({s.flat.definition.name})",
+        l2.Kind.MAP,
+        formals,
+        l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Ref("start")),)),
+        {"out": array},
+        {"n": size, "start": start},
+        array,
+        s.flat.definition.span,
+    )
+    s.stages.add(stage, row, due=due, part=part)

@@ -21,10 +21,9 @@ import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite
 from compiler.ir.level2.synapse_sums import INSTANCES, KERNEL, SUMS, has_sums
-from compiler.ir.space import DType, Role
 from compiler.passes.model.synapse_names import TAKEN, Flat
 from compiler.passes.projections.kernel_sums import over_kernel
-from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses
+from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses, start_row, work_array
 from compiler.passes.projections.synapse_schedule import Due
 from compiler.passes.projections.synapse_text import EXISTS, SynapseKernel, statements_of, used_lets
 
@@ -126,31 +125,12 @@ def _started(
     s: Synapses, stage: str, what: str, one: Sum, size: int | l2.SizeOf, end: str, part: int, due: Due
 ) -> BoundArray:
     """The array of a sum, and the row that initialises it: once for all instances that share it."""
-    real, span = s.builder.precision, s.flat.definition.span
     array = f"{s.stored if end == 'syn' else s.name}.{what}.{one.name}"
-    held = BoundArray(array, real, end)
+    held = BoundArray(array, s.builder.precision, end)
     if end == "syn" and s.copy > 0:
         return held
-    shape, size_from = ((-1,), size.array) if isinstance(size, l2.SizeOf) else ((size,), None)
-    s.builder.array(l2.Array(array, real, shape, Role.WORK, None, size_from, span=span))
-    formals = (
-        l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT),
-        l2.ScalarFormal("n", DType.I64),
-        l2.ScalarFormal("start", real),
-    )
-    key = ("synapses", s.number, what, one.name, "start")
-    row = s.builder.row(
-        key,
-        f"{s.name}: start of {one.name} ({s.flat.definition.name})",
-        l2.Kind.MAP,
-        formals,
-        l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Ref("start")),)),
-        {"out": array},
-        {"n": size, "start": STARTS[one.op]},
-        array,
-        span,
-    )
-    s.stages.add(stage, row, due=due, part=part)
+    work_array(s, array, size)
+    start_row(s, stage, what, one.name, array, size, STARTS[one.op], part, due)
     return held
 
 
