@@ -14,7 +14,7 @@ from dataclasses import replace
 import compiler.ir.level0.model as l0
 from compiler.core.errors import Sink
 from compiler.core.source import Span
-from compiler.expr.ast import Call, Expr, children, refs, rewrite
+from compiler.expr.ast import Call, Expr, calls, children, refs, rewrite
 from compiler.expr.parse import Assign
 from compiler.expr.show import shorten
 from compiler.frontend.build.instances.sums import has_own_sums, take_sums
@@ -68,7 +68,7 @@ def check_nested(e: Expr, sink: Sink, at: Span) -> bool:
     """Whether each reduction in `e` may read what it reads; E0802 if not."""
     if not isinstance(e, Call) or e.func not in AT_EVENTS:
         return all(check_nested(k, sink, at) for k in children(e))
-    inside = {x.func for x in _calls(e.args[0])}
+    inside = calls(e.args[0]) & AT_EVENTS
     of_pools = sorted(n for n in refs(e.args[0]) if n.startswith("pool."))
     whole = POOL_SUMS.get(e.func, ("", ""))[1] == "population"
     message = None
@@ -80,11 +80,6 @@ def check_nested(e: Expr, sink: Sink, at: Span) -> bool:
         return check_nested(e.args[0], sink, at)
     sink.error("E0802", message, at, "put the inner value into a state, in a statement before")
     return False
-
-
-def _calls(e: Expr) -> tuple[Call, ...]:
-    inner = tuple(call for kid in children(e) for call in _calls(kid))
-    return (*inner, e) if isinstance(e, Call) and e.func in AT_EVENTS else inner
 
 
 def with_scopes(pools: Sequence[l0.PoolDef], handlers: Sequence[l0.Handler], at: Span) -> tuple[l0.PoolDef, ...]:

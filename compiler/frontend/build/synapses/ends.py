@@ -10,7 +10,7 @@ accepted).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import compiler.ir.level0.model as l0
@@ -71,14 +71,7 @@ def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dime
 
 def multiplies_histories(node: Node) -> bool:
     """Whether the texts below `node` may hold products of histories."""
-    match node:
-        case Scalar(value=str(text)):
-            return f"{DOT}(" in text.replace(" ", "")
-        case tree.Mapping(entries=entries):
-            return any(multiplies_histories(e.value) for e in entries if e.name != "description")
-        case tree.Sequence(items=items):
-            return any(multiplies_histories(i) for i in items)
-    return False
+    return any(f"{DOT}(" in text.replace(" ", "") for text in _texts(node))
 
 
 def histories_of(d: SynapseDraft) -> dict[str, int]:
@@ -129,14 +122,17 @@ def _clashes(d: SynapseDraft, end: str, neuron: BuiltNeuron) -> None:
 
 def mentions(node: Node) -> set[tuple[str, str]]:
     """Every (end, name) that the texts below `node` read as `pre.x` or `post.x`."""
-    out: set[tuple[str, str]] = set()
+    return {(m[1], m[2]) for text in _texts(node) for m in _OF_AN_END.finditer(text)}
+
+
+def _texts(node: Node) -> Iterator[str]:
+    """The texts below `node`, but for descriptions."""
     stack: list[Node] = [node]
     while stack:
         match stack.pop():
             case Scalar(value=str(text)):
-                out.update((m[1], m[2]) for m in _OF_AN_END.finditer(text))
+                yield text
             case tree.Mapping(entries=entries):
                 stack.extend(e.value for e in entries if e.name != "description")
             case tree.Sequence(items=items):
                 stack.extend(items)
-    return out
