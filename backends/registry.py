@@ -64,8 +64,9 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 """What people call targets who come from elsewhere."""
 
 
-def backend(name: str, device: int = 0, check: bool = False) -> Backend:
-    """The backend called `name`; `device` and `check` (wait for every kernel) are for those with devices.
+def backend(name: str, device: int = 0, check: bool = False, arch: str | None = None) -> Backend:
+    """The backend called `name`; `device`, `check` (wait for every kernel) and `arch` (what code is for that
+    runs elsewhere) are for those with devices.
 
     Raises BackendError (E0907, exit 2 or 3) when there is none or it cannot be used.
     """
@@ -78,4 +79,4 @@ def backend(name: str, device: int = 0, check: bool = False) -> Backend:
     if (missing := target.missing()) is not None:
         raise BackendError("E0907", f"the target `{name}` cannot be used: {missing}", exit_code=3)
     cls = getattr(importlib.import_module(target.module), target.cls)
-    return cast(Backend, cls(device, check) if target.devices else cls())
+    return cast(Backend, cls(device, check, arch=arch) if target.devices else cls())

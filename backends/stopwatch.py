@@ -8,11 +8,10 @@ Does not: repeat, warm up or judge.
 
 from __future__ import annotations
 
-import platform
 import time
-from pathlib import Path
 from typing import cast
 
+from backends.processor import processor
 from backends.protocol import Backend, Instance
 
 
@@ -32,15 +31,4 @@ def machine(backend: Backend) -> str:
         from backends.cuda.device.driver import Driver
 
         return Driver().describe()[getattr(backend, "device", 0)]
-    return processor()
-
-
-def processor() -> str:
-    """The processor's name."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    return processor().name

@@ -8,6 +8,7 @@ Does not: decide anything about the model.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import compiler.ir.level2.program as l2
@@ -17,9 +18,17 @@ from backends.cpu.emit.emit import Emitted, emit
 from backends.cpu.export.export_folder import write_folder
 from backends.cpu.kernels.skeletons import environment
 from backends.cpu.run.load import CpuInstance, load
+from backends.processor import processor
 from backends.protocol import Artifact, Capabilities
+from compiler.ir.level2.target import Target
 
 LANES = 16
+
+
+@cache
+def core() -> Target:
+    """The core that code runs on."""
+    return processor()
 
 
 class CpuBackend:
@@ -30,7 +39,7 @@ class CpuBackend:
     def capabilities(self) -> Capabilities:
         names = environment().list_templates()
         strategies = (n.removeprefix("strategy_").removesuffix(".c.j2") for n in names if n.startswith("strategy_"))
-        return Capabilities("cpu", LANES, True, frozenset(strategies))
+        return Capabilities("cpu", LANES, True, frozenset(strategies), device=core())
 
     def emit(self, program: l2.Merged) -> str:
         return emit(program).text

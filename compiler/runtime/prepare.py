@@ -125,7 +125,7 @@ FEW: Final = 32
 
 def _lowered(path: Path, options: Options, times: Times, model: l0.Model, warnings: tuple[Diagnostic, ...]) -> Prepared:
     with times.part("lower"):
-        chosen = backend_of(options.target, options.device or 0, options.verify)
+        chosen = backend_of(options.target, options.device or 0, options.verify, options.arch)
         pins = locked(path, options)
         lowered = lower(
             model, chosen.capabilities, options.verify, pins, lambda ran: times.step("lower", ran.name, ran.seconds)

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import compiler.ir.level1.graph as l1
+from compiler.ir.level2.target import Target
 from compiler.strategies.choice import Choice, NotApplicable, Problem, product
+from compiler.strategies.cost.devices import H200
 from compiler.strategies.cpu import (
     dense_weight_gradient,
     lanes_conv,
@@ -62,10 +64,15 @@ ROWS = frozenset({rows_conv.NAME, rows_dense.NAME, winograd_rows.NAME})
 
 
 def choose(
-    node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, available: frozenset[str]
+    node: l1.Contract,
+    tensors: Mapping[str, l1.Tensor],
+    lanes: int,
+    real_bytes: int,
+    available: frozenset[str],
+    device: Target = H200,
 ) -> tuple[Choice | None, str]:
-    """The strategy for a contraction, or None (the generic nest), and why."""
-    problem = product(node, tensors, lanes, real_bytes)
+    """The strategy for a contraction on a device, or None (the generic nest), and why."""
+    problem = product(node, tensors, lanes, real_bytes, device)
     if isinstance(problem, NotApplicable):
         return None, problem.reason
     others: list[str] = []

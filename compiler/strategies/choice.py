@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Ref
+from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, plain_dim
+from compiler.strategies.cost.devices import H200
 
 VECTOR_BYTES = 64
 LIMIT = 2**31
@@ -35,7 +37,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Problem:
-    """A product of two operands summed over dims. `out`: the dims of the output's axes, in order."""
+    """A product of two operands summed over dims. `out`: the dims of the output's axes, in order; `device`: what the
+    cost models are asked about."""
 
     node: l1.Contract
     extents: Mapping[str, int]
@@ -43,6 +46,7 @@ class Problem:
     operands: tuple[l1.Tensor, l1.Tensor]
     lanes: int
     real_bytes: int
+    device: Target = H200
 
     def axes(self, operand: int) -> tuple[Affine, ...]:
         return self.node.in_maps[operand]
@@ -74,7 +78,7 @@ def either(
 
 
 def product(
-    node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int
+    node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, device: Target = H200
 ) -> Problem | NotApplicable:
     """The contraction as a product of two real operands, in batch-in-lanes layout or without lanes (0), or why it is
     none."""
@@ -101,7 +105,7 @@ def product(
     extents = dict(node.dims)
     if any(extents[d] != e for d, e in zip(named, node.out.shape, strict=True)):
         return NotApplicable("the output is only partly written")
-    return Problem(node, extents, named, operands, lanes, real_bytes)
+    return Problem(node, extents, named, operands, lanes, real_bytes, device)
 
 
 def strides(tensor: l1.Tensor) -> tuple[int, ...]:

@@ -17,8 +17,10 @@ from typing import Final
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.show import show
+from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine
 from compiler.strategies.choice import Choice
+from compiler.strategies.cost.devices import H200
 from compiler.strategies.variants import identity, ways
 
 AGAIN: Final = ".again"
@@ -102,11 +104,12 @@ def pinned(
     real_bytes: int,
     order: str,
     available: frozenset[str],
+    device: Target = H200,
 ) -> Choice | Refused | None:
     """The choice (None: the generic nest) of a pin, or why it is no longer valid."""
     if pin.problem != problem_digest(node, tensors, lanes, real_bytes, order):
         return Refused("it was measured for another shape, precision or order")
-    for way in ways(node, tensors, lanes, real_bytes, available):
+    for way in ways(node, tensors, lanes, real_bytes, available, device):
         if identity(way) == pin.way:
             return way
     return Refused(f"`{pin.way}` is no way to compute it here")

@@ -14,8 +14,11 @@ from itertools import chain
 from typing import Final
 
 import compiler.ir.level1.graph as l1
+from compiler.ir.level2.target import Target
 from compiler.strategies import GROUPS, choose
 from compiler.strategies.choice import Choice, NotApplicable, Problem, product, rounded
+from compiler.strategies.cost.devices import H200
+from compiler.strategies.cost.tiles import DOTS, TILES
 from compiler.strategies.cpu import (
     dense_weight_gradient,
     lanes_conv,
@@ -27,7 +30,6 @@ from compiler.strategies.cpu import (
     winograd_weight_gradient,
 )
 from compiler.strategies.cuda import implicit_gemm, matmul, tensor_products
-from compiler.strategies.tiles import DOTS, TILES
 
 TUNED: Final = ("s_tile", "s_splits", "s_depth", "s_pitch", "s_strip")
 """Columns in which variants of a strategy differ."""
@@ -36,12 +38,17 @@ MOST: Final = 14
 
 
 def ways(
-    node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, available: frozenset[str]
+    node: l1.Contract,
+    tensors: Mapping[str, l1.Tensor],
+    lanes: int,
+    real_bytes: int,
+    available: frozenset[str],
+    device: Target = H200,
 ) -> tuple[Choice | None, ...]:
     """The choice of the rules, then all other candidates; None is the generic nest, which suits every contraction."""
-    first, _ = choose(node, tensors, lanes, real_bytes, available)
+    first, _ = choose(node, tensors, lanes, real_bytes, available, device)
     found: list[Choice | None] = [first]
-    problem = product(node, tensors, lanes, real_bytes)
+    problem = product(node, tensors, lanes, real_bytes, device)
     if isinstance(problem, NotApplicable) or first is None:
         return (None,)
     for name, match in chain.from_iterable(GROUPS):

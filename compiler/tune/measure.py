@@ -107,7 +107,7 @@ def sites(
         for node in graph.nodes:
             if not isinstance(node, l1.Contract) or len(node.ins) != 2:
                 continue
-            possible = ways(node, tensors, lanes, real, capabilities.strategies)
+            possible = ways(node, tensors, lanes, real, capabilities.strategies, capabilities.device)
             if len(possible) > 1:
                 used = {name: tensors[name] for name in node.ins}
                 problem = problem_digest(node, used, lanes, real, order.value)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from backends.stopwatch import processor
+from backends.processor import processor
 from compiler.core.errors import RunError
 from compiler.runtime.artifacts.results import RunResult
 from compiler.runtime.common.options import Options
@@ -60,7 +60,7 @@ def test_the_run_directory(here: Path) -> None:
     assert result.folder.parent == Path("runs")
     assert sorted(p.name for p in Path("runs").iterdir()) == [result.folder.name]
     record = json.loads((result.folder / "run.json").read_text())
-    assert record["device"] == processor()
+    assert record["device"] == processor().name
     assert record["status"] == "ok"
     assert record["seed"] == 5
     assert record["times"]["simulation_cpu_seconds"] > 0

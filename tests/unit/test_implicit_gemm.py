@@ -21,8 +21,9 @@ from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import write_tables
 from compiler.passes.program.merge import merge
 from compiler.strategies import choose
+from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import tensor_products
-from compiler.strategies.cuda.implicit_gemm import PROCESSORS, TILES, sides, tiling
+from compiler.strategies.cuda.implicit_gemm import TILES, sides, tiling
 from compiler.strategies.cuda.tensor_cores import PASSES, TF32, TF32X3, permitted
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, program
 from tests.cpu.programs import expr
@@ -92,7 +93,7 @@ def test_splits_cover_k(m: int, n: int, k: int) -> None:
 def test_gradients_of_weights_are_split() -> None:
     """16 x 150 sums over 6400 pixels keep most of a GPU busy."""
     _, number, splits, _ = tiling(1, 150, 16, 6400)
-    assert splits * -(-150 // TILES[number].m) * -(-16 // TILES[number].n) > PROCESSORS // 2
+    assert splits * -(-150 // TILES[number].m) * -(-16 // TILES[number].n) > H200.processors // 2
 
 
 def work(merged: Merged) -> list[Work]:

@@ -49,7 +49,7 @@ from backends.protocol import BackendError
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Ref, refs
 from compiler.ir.space import DType, Role
-from compiler.strategies.tiles import DOTS, TILES
+from compiler.strategies.cost.tiles import DOTS, TILES
 
 PHASES = 16
 _CONSTANTS = {

@@ -1,4 +1,4 @@
-"""tiles: the C functions of register tiles, one for each shape of compiler/strategies/tiles.py.
+"""tiles: the C functions of register tiles, one for each shape of compiler/strategies/cost/tiles.py.
 
 Assumes: `nl_vec`, `nl_tap` and `NL_LANES` of templates/tiles.c.j2.
 Guarantees: every accumulator is a separate variable: gcc's code takes a third less time than with arrays in loops that
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from compiler.strategies.tiles import Shape
+from compiler.strategies.cost.tiles import Shape
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from backends.protocol import BackendError
+from compiler.ir.level2.target import Target
+from compiler.strategies.cost.devices import lanes_of
 
 CHECK: Final = "run again with --verify: the message then names the kernel"
 _NAME, _RELAXED = 128, 2
 _MAJOR, _MINOR, _PROCESSORS, _SHARED = 75, 76, 16, 97
+_WARP, _CLOCK, _MEMORY_CLOCK, _BUS, _CACHE, _SHARED_ALL, _REGISTERS = 10, 13, 36, 37, 38, 81, 82
+"""CUdevice_attribute; clocks are in kHz, the width of the bus in bits."""
 _LIBRARIES: Final = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 
 _EDGES: Final = ("cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2")
@@ -109,6 +113,25 @@ class Driver:
         size = ctypes.c_size_t()
         self._call("cuDeviceTotalMem_v2", ctypes.byref(size), self._device(ordinal))
         return size.value
+
+    def target(self, ordinal: int) -> Target:
+        """The device in numbers. Double data rate is assumed of its memory."""
+        arch, shared = self.architecture(ordinal), self._attribute(ordinal, _SHARED_ALL)
+        bandwidth = 2e-6 * self._attribute(ordinal, _MEMORY_CLOCK) * self._attribute(ordinal, _BUS) / 8
+        return Target(
+            self.name(ordinal),
+            arch,
+            self.processors(ordinal),
+            self.shared(ordinal),
+            shared,
+            self._attribute(ordinal, _REGISTERS),
+            self._attribute(ordinal, _CLOCK) // 1000,
+            round(bandwidth),
+            16,
+            (shared, self._attribute(ordinal, _CACHE)),
+            self._attribute(ordinal, _WARP),
+            lanes_of(int(arch.removeprefix("sm_"))),
+        )
 
     def describe(self) -> tuple[str, ...]:
         """One line per device."""

@@ -179,6 +179,7 @@ def shared_names(
             "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=0),
         },
         "stage": matmul.STAGE_BYTES,
+        "direct_bytes": direct_conv.BUFFER_BYTES,
         "matmul_tiles": [
             {"number": n, "size": x, "groups": BLOCK * 16 // x**2, "used": has(n, matrices)}
             for n, x in enumerate(matmul.TILES)

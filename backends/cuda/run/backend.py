@@ -9,36 +9,52 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import compiler.ir.level2.program as l2
 from backends.c_family.source_map import fixed_order
+from backends.cuda.device.driver import Driver
 from backends.cuda.emit.compile import compile_text, default_arch
 from backends.cuda.emit.emit import Emitted, emit
 from backends.cuda.kernels.contract import strategies
 from backends.cuda.run.cuda_graphs import ExecutionMode
 from backends.cuda.run.load import APART, CudaInstance
 from backends.manifest import manifest
-from backends.protocol import Artifact, Capabilities
+from backends.protocol import Artifact, BackendError, Capabilities
 from compiler.core.disk import copy_file, write_text
+from compiler.ir.level2.target import Target
 from compiler.layout.plan_memory import place
+from compiler.strategies.cost.devices import H200, gpu
+
+
+@cache
+def device_of(ordinal: int, arch: str | None) -> Target:
+    """The device in numbers: as its driver states them, where it has that architecture; else those of a device of the
+    architecture, or the default."""
+    try:
+        found = Driver().target(ordinal)
+    except BackendError:
+        return gpu(arch) if arch else H200
+    return found if arch is None or arch.rstrip("af") == found.architecture else gpu(arch)
 
 
 @dataclass(frozen=True)
 class CudaBackend:
     """backends.protocol.Backend. `device`: the number of the GPU; `check`: synchronise after every kernel, to name one
     that fails; `chains`: whether recurrent layers run as chains (compiler/passes/program/persistent_rnn.py); `way`:
-    execution mode of simulations (cuda_graphs.py; None: the fastest as measured). Options of `build`: `arch` ("sm_90";
-    default: that of the device); `seed` is noted in the manifest."""
+    execution mode of simulations (cuda_graphs.py; None: the fastest as measured); `arch`: of code that runs elsewhere
+    (None: that of the device). Options of `build`: `arch` ("sm_90"); `seed` is noted in the manifest."""
 
     device: int = 0
     check: bool = False
     chains: bool = True
     way: ExecutionMode | None = None
+    arch: str | None = None
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("cuda", 0, False, strategies(), APART, self.chains)
+        return Capabilities("cuda", 0, False, strategies(), APART, self.chains, device_of(self.device, self.arch))
 
     def emit(self, program: l2.Merged) -> str:
         return emit(program).text
@@ -65,5 +81,5 @@ class CudaBackend:
         return CudaInstance(artifact, program, seed, self.device, self.check, self.way)
 
     def _compiled(self, program: l2.Merged, emitted: Emitted, options: Mapping[str, str]) -> Artifact:
-        arch = options.get("arch") or default_arch(self.device)
+        arch = options.get("arch") or self.arch or default_arch(self.device)
         return compile_text(emitted, program.name, fixed_order(program), arch)

@@ -9,13 +9,43 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Target:
+    """A device in numbers, for cost models and files of measurements; the defaults are a plain processor core.
+
+    processors: multiprocessors, or cores in use. shared_block, shared_processor: bytes of shared memory that a block
+    may have, that a processor has. registers: 32-bit ones of a processor. clock: MHz at most. bandwidth: of the memory,
+    1e9 bytes/s (0: not known). vector: bytes. caches: bytes by level, the first one first. warp: threads in lockstep.
+    lanes: 32-bit multiply-adds a cycle of a processor. architecture: `sm_90`, `x86_64`.
+    """
+
+    name: str = "processor"
+    architecture: str = ""
+    processors: int = 1
+    shared_block: int = 0
+    shared_processor: int = 0
+    registers: int = 0
+    clock: int = 2000
+    bandwidth: float = 0.0
+    vector: int = 16
+    caches: tuple[int, ...] = ()
+    warp: int = 1
+    lanes: int = 8
+
+    @property
+    def gflops(self) -> float:
+        """1e9 operations on 32-bit reals a second at most, where a multiply-add is two."""
+        return 2e-3 * self.processors * self.lanes * self.clock
+
+
+@dataclass(frozen=True)
 class Capabilities:
     """What lowering must know of a target.
 
     lanes: lanes of the batch-in-lanes layout for 4-byte reals (0: row-major tensors). atomic_order: True when
     concurrent float += has a fixed order (a single thread), so that accumulators may be the state itself; False:
     `reproducible` needs fixed-point accumulators. apart: bytes of WORK arrays up to which they share no memory (0: they
-    always share). chains: whether it can run chains (compiler/passes/program/persistent_rnn.py).
+    always share). chains: whether it can run chains (compiler/passes/program/persistent_rnn.py). device: the
+    device that it is for.
     """
 
     name: str
@@ -24,3 +54,4 @@ class Capabilities:
     strategies: frozenset[str]
     apart: int = 0
     chains: bool = False
+    device: Target = Target()

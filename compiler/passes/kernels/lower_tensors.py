@@ -132,7 +132,7 @@ def _chosen(p: Phase, node: l1.Contract) -> tuple[Choice | None, str]:
     if pin is None:
         return p.choose(node)
     order = p.builder.order.value
-    found = pinned(pin, node, p.tensors, p.lanes, p.real_bytes, order, p.available)
+    found = pinned(pin, node, p.tensors, p.lanes, p.real_bytes, order, p.available, p.device)
     if isinstance(found, Refused):
         choice, reason = p.choose(node)
         return choice, f"{reason}; not as {pin.source} says: {found.reason}"
@@ -260,7 +260,8 @@ def lower_tensors(
     for name, (shape, dtype) in data.windows.items():
         builder.array(l2.Array(name, dtype, shape, Role.DATA))
     for graph in graphs:
-        p = Phase(builder, graph, lanes, builder.precision.bytes, capabilities.strategies, pins=pins or {})
+        p = Phase(builder, graph, lanes, builder.precision.bytes, capabilities.strategies, capabilities.device)
+        p.pins = pins or {}
         p.ordered = capabilities.atomic_order
         _lower_phase(p, data)
         decisions += p.decisions

@@ -15,6 +15,7 @@ from typing import Final
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
+from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, DType, Role, along
 from compiler.passes.kernels.assign_layouts import array_of
 from compiler.passes.kernels.nest_builder import Loops, Walk, build_loops
@@ -36,6 +37,7 @@ class Phase:
     lanes: int
     real_bytes: int
     available: frozenset[str]
+    device: Target
     tensors: dict[str, l1.Tensor] = field(default_factory=dict)
     arrays: dict[str, str] = field(default_factory=dict)  # tensor -> array that holds it
     wide: set[str] = field(default_factory=set)
@@ -76,7 +78,7 @@ class Phase:
         walks = (node.dims, node.out_map, node.in_maps, node.out.shape, node.out.batched, operands)
         key = (walks, node.body, node.combine, node.fill, bool(node.scalars))
         if key not in self.chosen:
-            self.chosen[key] = choose(node, self.tensors, self.lanes, self.real_bytes, self.available)
+            self.chosen[key] = choose(node, self.tensors, self.lanes, self.real_bytes, self.available, self.device)
         return self.chosen[key]
 
     def temporary(self, tensor: l1.Tensor, span: Span) -> str:

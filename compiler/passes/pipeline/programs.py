@@ -79,6 +79,6 @@ class PersistentRnn:
         from compiler.passes.program.persistent_rnn import chains
 
         assert ir.merged is not None
-        merged, why, unrolled = chains(ir.merged)
+        merged, why, unrolled = chains(ir.merged, context.capabilities.device)
         merged, how = gather(merged, unrolled)
         return replace(ir, merged=merged).decided((*why, *how))

@@ -22,17 +22,12 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from compiler.ir.level2.batch_independence import Product, apart, may_be_chained, nest_of, numbers, padded, product_of
 from compiler.ir.level2.dependence import joined, touched
+from compiler.ir.level2.target import Target
 from compiler.passes.program.decisions import Decision
+from compiler.strategies.cost import cuda as cost
 
 LEAST: Final = 4
 """Launches of a chain, and products of a phase with one matrix, at least."""
-CHIP_BYTES: Final = 227 << 10
-"""On-chip memory of one block, where there is most of it."""
-PROCESSORS: Final = 132
-_LAUNCH_US, _LINK_US = 3.0, 1.1
-"""A launch that waits for another one; a link of a chain (an H200)."""
-_LAUNCH_TERMS, _LINK_TERMS = 7e4, 3.5e4
-"""Terms that a processor adds up in a microsecond: in a launch, in a chain."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +80,8 @@ def _item(merged: l2.Merged, place: tuple[int, int], launch: l2.Launch) -> _Item
 class _Chainer:
     """Finds the chains of one phase."""
 
-    def __init__(self, merged: l2.Merged, phase: l2.MergedPhase) -> None:
-        self.merged, self.phase = merged, phase
+    def __init__(self, merged: l2.Merged, phase: l2.MergedPhase, device: Target) -> None:
+        self.merged, self.phase, self.device = merged, phase, device
         self.sizes = {a.name: a.physical_size for a in merged.arrays}
         self.real_bytes = merged.precision.bytes
         self.decisions: list[Decision] = []
@@ -203,22 +198,27 @@ class _Chainer:
             rows, columns = padded(out, term, self.real_bytes)
             stored += rows * columns * self.real_bytes
         terms = sum(sides[x.matrix][0] * sides[x.matrix][1] for x in products)
-        together = -(-samples // PROCESSORS)
-        chained = len(links) * _LINK_US + together * terms / _LINK_TERMS
-        alone = len({x.place[0] for x in links}) * _LAUNCH_US + samples * terms / (PROCESSORS * _LAUNCH_TERMS)
+        chained, alone = self._microseconds(links, samples, terms)
         path = self.merged.tables[links[0].launch.template].paths
         begin = path[links[0].launch.lo] if path else self.merged.templates[links[0].launch.template].name
         what = f"{len(matrices)} {'matrices' if len(matrices) > 1 else 'matrix'} of {-(-stored // 1024)} KB"
-        pays = stored <= CHIP_BYTES and chained < alone
+        pays = stored <= self.device.shared_block and chained < alone
         if pays:
             why = f"{what} on chip, where that fits; about {chained:.0f} us, launch by launch {alone:.0f} us"
-        elif stored > CHIP_BYTES:
-            why = f"{what} do not fit into the {CHIP_BYTES >> 10} KB that a processor has at most"
+        elif stored > self.device.shared_block:
+            why = f"{what} do not fit into the {self.device.shared_block >> 10} KB that a processor has at most"
         else:
             why = f"about {alone:.0f} us, as a chain {chained:.0f} us"
         verdict = f"one walk of {len(links)} kernels, sample by sample" if pays else "launch by launch"
         self.decisions.append(Decision("chains", f"{self.phase.name}: {begin}", verdict, why))
         return l2.Chain(0, len(links), samples, pays)
+
+    def _microseconds(self, links: Sequence[_Item], samples: int, terms: int) -> tuple[float, float]:
+        """Estimated times of a chain, and of its launches one by one."""
+        waits, works, processors = cost.waits(self.device), cost.works(self.device), self.device.processors
+        chained = len(links) * cost.LINK_US * waits + -(-samples // processors) * terms / cost.LINK_TERMS * works
+        launches = len({x.place[0] for x in links}) * cost.LAUNCH_US * waits
+        return chained, launches + samples * terms / (processors * cost.LAUNCH_TERMS) * works
 
     def _sides(self, item: _Item) -> tuple[int, int]:
         """Outputs and terms of a product."""
@@ -277,7 +277,7 @@ def _components(members: Sequence[_Item]) -> list[list[_Item]]:
     return [sorted(x, key=lambda item: item.place) for _, x in parts]
 
 
-def chains(merged: l2.Merged) -> tuple[l2.Merged, list[Decision], frozenset[str]]:
+def chains(merged: l2.Merged, device: Target) -> tuple[l2.Merged, list[Decision], frozenset[str]]:
     """The program with its chains, the decisions, and the phases in which a layer is unrolled: many products share a
     matrix."""
     if merged.order is l2.Order.BITWISE:
@@ -286,7 +286,7 @@ def chains(merged: l2.Merged) -> tuple[l2.Merged, list[Decision], frozenset[str]
     unrolled: set[str] = set()
     phases = []
     for phase in merged.phases:
-        chainer = _Chainer(merged, phase)
+        chainer = _Chainer(merged, phase, device)
         phases.append(chainer.run())
         decisions += chainer.decisions
         unrolled |= {phase.name} if chainer.unrolled else set()

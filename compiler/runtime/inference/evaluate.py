@@ -85,7 +85,7 @@ def _measured(
 ) -> EvaluateResult:
     refuse_options(options)
     model = replace(trained.model, train=train)
-    backend = backend_of(options.target, options.device or 0, options.verify)
+    backend = backend_of(options.target, options.device or 0, options.verify, options.arch)
     lowered = lower_evaluation(model, backend.capabilities, data, options.verify)
     merged = lowered.merged
     refuse_memory(merged, backend, options)

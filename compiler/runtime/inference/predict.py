@@ -125,7 +125,7 @@ def build_prediction(
 ) -> tuple[Prediction, Built, Backend]:
     """Lower and build into `build/<name>_predict`. Raises BackendError, RunError."""
     refuse_options(options)
-    backend = backend_of(options.target, options.device or 0, options.verify)
+    backend = backend_of(options.target, options.device or 0, options.verify, options.arch)
     names = chosen_outputs(trained.model, outputs)
     prediction = lower_predict(trained.model, backend.capabilities, batch, names, options.verify)
     refuse_memory(prediction.lowered.merged, backend, options)

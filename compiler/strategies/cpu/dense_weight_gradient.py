@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
-from compiler.strategies.tiles import TILES, best
+from compiler.strategies.cost.tiles import TILES, best
 
 NAME = "dense_weight_gradient"
 

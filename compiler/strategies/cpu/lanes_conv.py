@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
 from compiler.strategies.convolution import convolution
-from compiler.strategies.tiles import OPERATIONS_PER_US, TILES, best
+from compiler.strategies.cost import cpu as constants
+from compiler.strategies.cost.tiles import TILES, best
 from compiler.strategies.window import WindowAxis, columns
 
 NAME = "lanes_conv"
 PIXEL_BYTES, TAP_BYTES, CLASS_BYTES = 16, 8, 24
-_COPY = 5.0
 """What it costs to copy a vector of the image, in vector operations."""
 
 
@@ -54,7 +54,9 @@ def match(p: Problem) -> Choice | NotApplicable:
         "s_tile": tile,
     }
     scratch = (image * p.real_bytes if copy else 0) + classes * CLASS_BYTES + places * PIXEL_BYTES + terms * TAP_BYTES
-    microseconds = blocks * (conv.groups * operations + (_COPY * pixels if copy else 0)) / OPERATIONS_PER_US
+    microseconds = (
+        blocks * (conv.groups * operations + (constants.COPY * pixels if copy else 0)) / constants.OPERATIONS_PER_US
+    )
     return Choice(NAME, (("vector", conv.vector),), tuple(values.items()), scratch, microseconds)
 
 

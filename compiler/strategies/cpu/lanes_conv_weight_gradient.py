@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.convolution import weight_gradient
-from compiler.strategies.tiles import DOTS, OPERATIONS_PER_US, best
+from compiler.strategies.cost import cpu as constants
+from compiler.strategies.cost.tiles import DOTS, best
 from compiler.strategies.window import columns
 
 NAME = "lanes_conv_weight_gradient"
-_COPY, _LANES = 5.0, 8.0
 """What it costs to copy a vector of the image, and to sum the lanes of one, in vector operations."""
 
 
@@ -45,7 +45,7 @@ def match(p: Problem) -> Choice | NotApplicable:
     sums = DOTS[tile].outs * pitch * p.lanes * p.real_bytes
     copies = blocks * image * p.real_bytes if copy else 0
     scratch = sums + copies + 4 * (pixels + taps)
-    operations = found.groups * (blocks * operations + _LANES * found.outs * taps)
-    operations += blocks * _COPY * image / p.lanes if copy else 0.0
-    microseconds = operations / OPERATIONS_PER_US
+    operations = found.groups * (blocks * operations + constants.WINDOW_LANES * found.outs * taps)
+    operations += blocks * constants.COPY * image / p.lanes if copy else 0.0
+    microseconds = operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("vector", found.vector),), tuple(values.items()), scratch, microseconds)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, strides
-from compiler.strategies.tiles import TILES, best
+from compiler.strategies.cost.tiles import TILES, best
 
 NAME = "lanes_dense"
 

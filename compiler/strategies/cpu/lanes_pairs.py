@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import compiler.ir.level1.graph as l1
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, strides
-from compiler.strategies.tiles import DOTS, best
+from compiler.strategies.cost.tiles import DOTS, best
 
 NAME = "lanes_pairs"
 

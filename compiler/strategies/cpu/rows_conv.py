@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.convolution import extents, row_major
-from compiler.strategies.tiles import OPERATIONS_PER_US, Shape, cost
+from compiler.strategies.cost import cpu as constants
+from compiler.strategies.cost.tiles import Shape, cost
 
 NAME = "rows_conv"
 OUTS, VECTORS = 8, 2
 TAP_BYTES = 8
 _TILE = Shape(OUTS, VECTORS, 105)
-_COPY = 5.0
 """What it costs to copy a vector of the image, in vector operations."""
 
 
@@ -62,6 +62,6 @@ def match(p: Problem) -> Choice | NotApplicable:
         "s_w_c": conv.w_c,
     }
     scratch = (planes + OUTS * width + masks) * p.real_bytes + taps * TAP_BYTES
-    operations = cost(_TILE, conv.outs, [(-(-rows.out * cols.out // vector), taps)]) + _COPY * planes / vector
-    microseconds = conv.batch * conv.groups * operations / OPERATIONS_PER_US
+    operations = cost(_TILE, conv.outs, [(-(-rows.out * cols.out // vector), taps)]) + constants.COPY * planes / vector
+    microseconds = conv.batch * conv.groups * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (), tuple(values.items()), scratch, microseconds)

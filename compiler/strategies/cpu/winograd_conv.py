@@ -16,23 +16,15 @@ from __future__ import annotations
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
 from compiler.strategies.convolution import Convolution, convolution, extents
-from compiler.strategies.tiles import OPERATIONS_PER_US, TILES, Shape, cost
+from compiler.strategies.cost import cpu as constants
+from compiler.strategies.cost.tiles import TILES, Shape, cost
 from compiler.strategies.window import WindowAxis
 
 NAME = "winograd_conv"
 PLACES = 16
-STRIP_BYTES = 200_000
-"""Of the transformed image that is worked on at a time: it stays in a core's second cache."""
 TAP_BYTES = 8
 _TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4 and t.vectors >= 2)
 """Register tiles that use each vector and each weight several times: both come from the second cache."""
-_IMAGE, _BACK = 75.0, 45.0
-"""What it costs to transform a channel of a tile, and an output of a tile back, in vector operations."""
-_WEIGHTS, _FAR, _FAR_READ = 15.0, 10.0, 2.0
-"""And the weights of a channel for an output; more where they do not stay in the second cache, and for each byte that
-is read from there for each strip."""
-CACHE_BYTES = 500_000
-"""Of weights that stay in the second cache."""
 
 
 def match(p: Problem) -> Choice | NotApplicable:
@@ -55,8 +47,11 @@ def variants(p: Problem) -> list[Choice] | NotApplicable:
 def weights_cost(p: Problem, conv: Convolution, strips: int) -> float:
     """Transforming the weights, and reading them for each strip where they are many, in vector operations."""
     pairs = conv.ins * conv.outs
-    far = PLACES * pairs * p.real_bytes > CACHE_BYTES
-    return pairs * (_WEIGHTS + (_FAR + _FAR_READ * p.real_bytes * strips if far else 0.0))
+    far = PLACES * pairs * p.real_bytes > constants.WINOGRAD_CACHE_BYTES
+    return pairs * (
+        constants.WINOGRAD_WEIGHTS
+        + (constants.WINOGRAD_FAR + constants.WINOGRAD_FAR_READ * p.real_bytes * strips if far else 0.0)
+    )
 
 
 def three(axis: WindowAxis) -> bool:
@@ -71,7 +66,7 @@ def _tiles(p: Problem, conv: Convolution) -> int:
 def _strip(p: Problem, conv: Convolution, shape: Shape) -> int:
     """Tiles of the image that are transformed at a time: whole register tiles."""
     each = PLACES * conv.ins * p.lanes * p.real_bytes * shape.vectors
-    return max(1, min(STRIP_BYTES // each, -(-_tiles(p, conv) // shape.vectors))) * shape.vectors
+    return max(1, min(constants.WINOGRAD_STRIP_BYTES // each, -(-_tiles(p, conv) // shape.vectors))) * shape.vectors
 
 
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
@@ -95,11 +90,13 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     weights = -(-conv.outs // p.lanes) * (conv.ins + 1)
     scratch = PLACES * (p.lanes * (image + sums + weights) * p.real_bytes + conv.ins * TAP_BYTES)
     operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)])
-    operations += tiles * (conv.ins * _IMAGE + conv.outs * _BACK) + weights_cost(p, conv, -(-tiles // strip))
+    operations += tiles * (conv.ins * constants.WINOGRAD_IMAGE + conv.outs * constants.WINOGRAD_BACK) + weights_cost(
+        p, conv, -(-tiles // strip)
+    )
     return Choice(
         NAME,
         (("vector", conv.vector),),
         tuple(values.items()),
         scratch,
-        conv.groups * operations / OPERATIONS_PER_US,
+        conv.groups * operations / constants.OPERATIONS_PER_US,
     )

@@ -14,16 +14,14 @@ from __future__ import annotations
 
 from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.convolution import Convolution, extents, row_major
-from compiler.strategies.cpu.winograd_conv import PLACES, STRIP_BYTES, TAP_BYTES, three, weights_cost
-from compiler.strategies.tiles import OPERATIONS_PER_US, TILES, cost
+from compiler.strategies.cost import cpu as constants
+from compiler.strategies.cost.tiles import TILES, cost
+from compiler.strategies.cpu.winograd_conv import PLACES, TAP_BYTES, three, weights_cost
 
 NAME = "winograd_rows"
 
 
 _TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4)
-_LINE, _IMAGE, _BACK = 35.0, 45.0, 60.0
-"""What it costs to copy and transform a vector of tiles of a line, to transform a vector of tiles along the rows, and
-to transform one of an output back, in vector operations."""
 
 
 def match(p: Problem) -> Choice | NotApplicable:
@@ -38,7 +36,7 @@ def variants(p: Problem) -> list[Choice] | NotApplicable:
         return conv
     if not (three(conv.rows) and three(conv.cols)) or min(conv.rows.tap, conv.cols.tap) < 0:
         return NotApplicable("the window is not 3 x 3 with steps of 1")
-    if PLACES * (conv.ins + 1) * (STRIP_BYTES + conv.cols.out * VECTOR_BYTES) >= LIMIT:
+    if PLACES * (conv.ins + 1) * (constants.WINOGRAD_STRIP_BYTES + conv.cols.out * VECTOR_BYTES) >= LIMIT:
         return NotApplicable("it is larger than 32-bit offsets reach")
     return sorted((_choice(p, conv, n) for n in _TILES), key=lambda choice: choice.microseconds)
 
@@ -47,7 +45,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     rows, cols, shape = conv.rows, conv.cols, TILES[tile]
     lanes = VECTOR_BYTES // p.real_bytes
     tile_rows, tile_cols = -(-rows.out // 2), -(-cols.out // 2)
-    strips = -(-PLACES * conv.ins * tile_rows * tile_cols * p.real_bytes // STRIP_BYTES)
+    strips = -(-PLACES * conv.ins * tile_rows * tile_cols * p.real_bytes // constants.WINOGRAD_STRIP_BYTES)
     high = -(-tile_rows // min(strips, tile_rows))
     vectors = -(-high * tile_cols // lanes)
     strip = rounded(vectors, shape.vectors)
@@ -77,7 +75,10 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     scratch += PLACES * conv.ins * TAP_BYTES
     lines = (2 * high + 2) * -(-tile_cols // lanes)
     operations = PLACES * cost(shape, conv.outs, [(vectors, conv.ins)])
-    operations += conv.ins * (lines * _LINE + vectors * _IMAGE) + conv.outs * vectors * _BACK
+    operations += (
+        conv.ins * (lines * constants.WINOGRAD_ROWS_LINE + vectors * constants.WINOGRAD_ROWS_IMAGE)
+        + conv.outs * vectors * constants.WINOGRAD_ROWS_BACK
+    )
     times = conv.batch * -(-tile_rows // high)
     total = times * operations + weights_cost(p, conv, times)
-    return Choice(NAME, (), tuple(values.items()), scratch, conv.groups * total / OPERATIONS_PER_US)
+    return Choice(NAME, (), tuple(values.items()), scratch, conv.groups * total / constants.OPERATIONS_PER_US)

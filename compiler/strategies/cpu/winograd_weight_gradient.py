@@ -14,20 +14,16 @@ from __future__ import annotations
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.convolution import WeightGradient, extents, weight_gradient
+from compiler.strategies.cost import cpu as constants
+from compiler.strategies.cost.tiles import DOTS, cost
 from compiler.strategies.cpu.winograd_conv import PLACES, three
-from compiler.strategies.tiles import DOTS, OPERATIONS_PER_US, cost
 
 NAME = "winograd_weight_gradient"
 STRIP = 65
 """Tiles that are summed at a time, at most; an odd number of vectors between channels, which powers of 2 would let
 compete for the same lines of the cache."""
-SUMS_BYTES = 5_000_000
-"""Of sums of all places: those of more outputs are made in several parts."""
 _TILES = tuple(n for n, t in enumerate(DOTS) if t.outs >= 3)
 _MORE = max(t.outs for t in DOTS) - 1
-_IMAGE, _GRADIENT, _SUM = 130.0, 100.0, 300.0
-"""What it costs to transform a channel of a tile, an output of a tile, and to make the weights of a channel and output
-from their sums, in vector operations."""
 
 
 def match(p: Problem) -> Choice | NotApplicable:
@@ -53,7 +49,7 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     tiles = blocks * -(-rows.out // 2) * -(-cols.out // 2)
     strip = -(-tiles // -(-tiles // STRIP)) | 1
     each = p.lanes * p.real_bytes
-    part = min(found.outs, max(12, SUMS_BYTES // (PLACES * found.ins * each) // 12 * 12))
+    part = min(found.outs, max(12, constants.WINOGRAD_GRADIENT_SUMS_BYTES // (PLACES * found.ins * each) // 12 * 12))
     pitch = rounded(found.ins, shape.vectors)
     values = {
         "s_blocks": blocks,
@@ -71,11 +67,15 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     vectors = 4 * (found.ins * strip + 1 + part * strip) + PLACES * (part + _MORE) * pitch + window
     strips, parts = -(-tiles // strip), -(-found.outs // part)
     operations = PLACES * strips * parts * cost(shape, part, [(found.ins, strip)])
-    operations += tiles * (parts * found.ins * _IMAGE + found.outs * _GRADIENT) + found.outs * found.ins * _SUM
+    operations += (
+        tiles
+        * (parts * found.ins * constants.WINOGRAD_GRADIENT_IMAGE + found.outs * constants.WINOGRAD_GRADIENT_GRADIENT)
+        + found.outs * found.ins * constants.WINOGRAD_GRADIENT_SUM
+    )
     return Choice(
         NAME,
         (("vector", found.vector),),
         tuple(values.items()),
         vectors * each + 4 * strip,
-        found.groups * operations / OPERATIONS_PER_US,
+        found.groups * operations / constants.OPERATIONS_PER_US,
     )

@@ -6,8 +6,8 @@ strip of 4 adjacent pixels of a row by `outs` outputs, and reads a row of the im
 along it. A block stages some channels of the image (with their border) and of the weights in shared memory.
 
 Assumes: Contracts in gather form, no lanes.
-Guarantees: how a block's threads are laid out is data (`s_...`), chosen by estimated time from the extents alone; only
-the number of taps along a row is structure. Sums run in the order of c, r, s; with `s_deep` > 1 threads share the
+Guarantees: how a block's threads are laid out is data (`s_...`), by estimated time from the extents and the device;
+only the number of taps along a row is structure. Sums run in the order of c, r, s; with `s_deep` > 1 threads share the
 channels, and their sums are added in order.
 Does not: match groups, strided input gradients, or windows of one tap (implicit_gemm does).
 """
@@ -18,8 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either
+from compiler.strategies.cost import cuda as cost
+from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import implicit_gemm
 
 NAME = "direct_conv"
@@ -29,13 +32,8 @@ OUTS = (8, 4)
 """Outputs of a thread, by number (`s_tile`)."""
 THREADS = 256
 BUFFER_BYTES = 40960
-"""Shared memory of a block; templates/direct.cu.j2 has the same number."""
+"""Shared memory of a block, which every device has without asking."""
 MOST_TAPS = 11
-_RESIDENT = 3
-"""Blocks that a processor works on at once."""
-_CYCLES_PER_US = 1700.0
-_STAGE, _START = 1200.0, 2500.0
-"""Cycles that one stage of copies waits, and that a block takes beside its sums."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +102,8 @@ def _even(total: int, most: int) -> Iterator[int]:
             return
 
 
-def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int) -> Iterator[Layout]:
-    words = BUFFER_BYTES // real_bytes
+def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int, device: Target) -> Iterator[Layout]:
+    words, arithmetic = BUFFER_BYTES // real_bytes, H200.lanes / device.lanes
     window = -(-cols.span(STRIP) // STRIP) * STRIP
     all_strips = -(-cols.out // STRIP)
     for tile, outs in enumerate(OUTS):
@@ -134,18 +132,18 @@ def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int
                             warps = -(-threads // 32)
                             lines = stages * many * samples * rows.span(height)
                             copies = copying(lines, pitch) + 1.0 * c * rows.taps * cols.taps * outs * blocks
-                            waiting = stages * _STAGE + _START + terms * (issue * 1.1 + 40)
+                            waiting = stages * cost.DIRECT_STAGE + cost.DIRECT_START + terms * (issue * 1.1 + 40)
                             storing = warps * (200 + (10 + 10 / strips) * STRIP * outs)
                             working = (warps * terms * issue * 1.2 + copies + storing) / 4 + 300
-                            processors = implicit_gemm.PROCESSORS
-                            waves = -(-grid // (processors * _RESIDENT))
-                            cycles = 0.5 * waves * waiting + -(-grid // processors) * working
+                            processors = device.processors
+                            waves = -(-grid // (processors * cost.DIRECT_RESIDENT))
+                            cycles = 0.5 * waves * waiting + -(-grid // processors) * working * arithmetic
                             yield Layout(cycles, tile, strips, height, samples, blocks, deep, many)
 
 
-def layout(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int) -> Layout | None:
+def layout(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int, device: Target = H200) -> Layout | None:
     """The layout with the least estimated time; None where nothing fits into shared memory."""
-    return min(_layouts(n, o, c, rows, cols, real_bytes), key=lambda x: x.cycles, default=None)
+    return min(_layouts(n, o, c, rows, cols, real_bytes, device), key=lambda x: x.cycles, default=None)
 
 
 def tiles(values: dict[str, int], n: int, o: int, i: int, j: int) -> int:
@@ -192,7 +190,7 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
     if min(extents.values()) == 0:
         return NotApplicable("it is empty")
     many = [extents[d] for d in (n, o, i, j, c)]
-    best = layout(many[0], many[1], many[4], rows, cols, p.real_bytes)
+    best = layout(many[0], many[1], many[4], rows, cols, p.real_bytes, p.device)
     if best is None:
         return NotApplicable("its window does not fit into shared memory")
     values = {
@@ -207,4 +205,6 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
     if tiles(values, *many[:4]) > implicit_gemm.MOST_TILES:
         return NotApplicable("it has more tiles than a launch may have blocks")
     literals = (("image", image), ("taps", cols.taps))
-    return Choice(NAME, literals, tuple(values.items()), 0, best.cycles / _CYCLES_PER_US)
+    return Choice(
+        NAME, literals, tuple(values.items()), 0, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
+    )

@@ -6,8 +6,8 @@ operands in shared memory; its threads share the strips, and blocks share the sa
 trees: threads of a block, then groups of blocks, then the groups.
 
 Assumes: Contracts in gather form, no lanes.
-Guarantees: the layout is data (`s_...`), from the extents alone, so the bits are too; only the number of taps along a
-row is structure.
+Guarantees: the layout is data (`s_...`), from the extents and the device, so the bits are too; only the number of taps
+along a row is structure.
 Does not: match groups or windows of one tap (implicit_gemm does).
 """
 
@@ -17,7 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isqrt, prod
 
+from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either
+from compiler.strategies.cost import cuda as cost
+from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import implicit_gemm
 from compiler.strategies.cuda.direct_conv import (
     BUFFER_BYTES,
@@ -32,10 +35,6 @@ from compiler.strategies.cuda.direct_conv import (
 )
 
 NAME = "direct_conv_weights"
-_RESIDENT = 3
-_CYCLES_PER_US = 1700.0
-_STAGE, _START, _JOIN = 1200.0, 4000.0, 1500.0
-"""Cycles that a stage waits, that a block takes beside its stages, and that joining blocks takes."""
 
 
 def outs_of(taps: int) -> int:
@@ -78,14 +77,14 @@ def _below(shares: int) -> int:
     return 1 << (shares - 1).bit_length() - 1
 
 
-def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int) -> Iterator[Layout]:
+def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int, device: Target) -> Iterator[Layout]:
     words = BUFFER_BYTES // real_bytes
     outs = outs_of(cols.taps)
     all_strips = -(-cols.out // STRIP)
     pitch, own = line_pitch(all_strips, cols), rounded_pitch(STRIP * all_strips)
     window = -(-cols.span(STRIP) // STRIP)
     issue = STRIP * outs * cols.taps + outs + window + 10
-    processors = implicit_gemm.PROCESSORS
+    processors, arithmetic = device.processors, H200.lanes / device.lanes
     for blocks in _parts(-(-o // outs), 16):
         for channels in _parts(c, 32):
             threads = blocks * channels * rows.taps
@@ -99,23 +98,24 @@ def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int
                 units = n * -(-rows.out // height)
                 tiles = -(-o // (blocks * outs)) * -(-c // channels)
                 strips = -(-height * all_strips // shares)
-                one = strips * (issue * 1.1 + 40) + _STAGE
+                one = strips * (issue * 1.1 + 40) + cost.DIRECT_STAGE
                 copies = copying(blocks * outs * height, own) + copying(channels * rows.span(height), pitch)
                 busy = ((THREADS // 32) * strips * issue * 1.25 + copies) / 4
                 size = threads * outs * cols.taps
                 for residents in (0.25, 0.5, 1, 2, 3):
                     splits = max(1, min(units, int(processors * residents) // tiles))
                     each = -(-units // splits)
-                    waves = -(-splits * tiles // (processors * _RESIDENT))
-                    working = -(-splits * tiles // processors) * each * busy
-                    join = 2 * (_JOIN + -(-size // (4 * THREADS)) * (isqrt(splits) / 4 + 1) * 700) if splits > 1 else 0
-                    cycles = 0.5 * waves * each * one + working + _START + join
+                    waves = -(-splits * tiles // (processors * cost.DIRECT_RESIDENT))
+                    working = -(-splits * tiles // processors) * each * busy * arithmetic
+                    trees = -(-size // (4 * THREADS)) * (isqrt(splits) / 4 + 1) * 700
+                    join = 2 * (cost.WEIGHTS_JOIN + trees) if splits > 1 else 0
+                    cycles = 0.5 * waves * each * one + working + cost.WEIGHTS_START + join
                     yield Layout(cycles, blocks, channels, height, shares, splits)
 
 
-def layout(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int) -> Layout | None:
+def layout(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int, device: Target = H200) -> Layout | None:
     """The layout with the least estimated time; None where nothing fits into shared memory."""
-    return min(_layouts(n, o, c, rows, cols, real_bytes), key=lambda x: x.cycles, default=None)
+    return min(_layouts(n, o, c, rows, cols, real_bytes, device), key=lambda x: x.cycles, default=None)
 
 
 def tiles(blocks: int, channels: int, taps: int, o: int, c: int) -> int:
@@ -166,7 +166,7 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
         return NotApplicable("it is larger than 32-bit indices reach")
     if prod(p.node.out.shape) >= LIMIT or min(extents.values()) == 0:
         return NotApplicable("it is empty, or larger than 32-bit indices reach")
-    best = layout(extents[n], extents[o], extents[c], rows, cols, p.real_bytes)
+    best = layout(extents[n], extents[o], extents[c], rows, cols, p.real_bytes, p.device)
     if best is None:
         return NotApplicable("its rows do not fit into shared memory")
     values = {
@@ -182,4 +182,6 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
     counters, sums = words_of(best.splits, best.blocks, best.channels, rows.taps, cols.taps)
     scratch = many * (4 * counters + sums * p.real_bytes)
     literals = (("image", image), ("taps", cols.taps))
-    return Choice(NAME, literals, tuple(values.items()), scratch, best.cycles / _CYCLES_PER_US)
+    return Choice(
+        NAME, literals, tuple(values.items()), scratch, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
+    )

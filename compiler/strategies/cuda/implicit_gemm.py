@@ -7,8 +7,9 @@ gradients (Chetlur et al. 2014, cuDNN: implicit GEMM). Where the output has few 
 sums are added in the order of K.
 
 Assumes: Contracts in gather form, no lanes.
-Guarantees: tile shape and split follow from the extents alone (`s_tile`, `s_splits`, `s_depth`), so the bits do too.
-Does not: depend on the device: PROCESSORS and the times below are those of a large one, and affect speed alone.
+Guarantees: tile shape and split (`s_tile`, `s_splits`, `s_depth`) follow from the extents and the device, and with
+them the bits.
+Does not: depend on the device but by the estimate, which affects speed and the order of sums.
 """
 
 from __future__ import annotations
@@ -16,23 +17,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, prod
 
+from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
+from compiler.strategies.cost import cuda as cost
+from compiler.strategies.cost.devices import H200
 
 NAME = "implicit_gemm"
 MOST_TILES = 1 << 24
 MOST_VARIANTS = 6
 """Tilings that are worth measuring, by estimate."""
-PROCESSORS = 132
-_RESIDENT = 4
-"""Blocks that a processor works on at once."""
-_STEP_US, _TERMS_PER_US, _START_US = 1.1, 4.5e4, 1.5
-"""Time of a step along K that waits for memory; products of one processor in 1 us; time of a block beside its steps."""
-_JOIN_US = 0.012
-"""Time in which the last block adds one split."""
-
-_MEASURED, _TEXT_US = 1.4, 4.0
-"""What convolutions take, measured, beside their estimate; and what it has to be faster by, since its text takes
-long to compile."""
 
 
 @dataclass(frozen=True)
@@ -70,22 +63,23 @@ def sides(out: tuple[str, ...], summed: tuple[str, ...], used: tuple[frozenset[s
     return Sides(both, alone[rows], alone[1 - rows], summed, rows)
 
 
-def _microseconds(tile: Tile, batch: int, m: int, n: int, k: int, splits: int) -> float:
+def _microseconds(tile: Tile, batch: int, m: int, n: int, k: int, splits: int, device: Target) -> float:
     """Estimated microseconds of a product."""
     blocks = batch * -(-m // tile.m) * -(-n // tile.n) * splits
     steps = ceil(k / splits / tile.k)
-    waves = -(-blocks // (PROCESSORS * _RESIDENT))
-    waiting = waves * (steps * _STEP_US + _START_US)
-    working = -(-blocks // PROCESSORS) * (steps * tile.k + 8) * tile.m * tile.n / _TERMS_PER_US
-    return max(waiting, working) + (splits * _JOIN_US * tile.m * tile.n / 1024 + 1.0 if splits > 1 else 0.0)
+    waves = -(-blocks // (device.processors * cost.GEMM_RESIDENT))
+    waiting = waves * (steps * cost.GEMM_STEP_US + cost.GEMM_START_US) * cost.waits(device)
+    working = -(-blocks // device.processors) * (steps * tile.k + 8) * tile.m * tile.n / cost.GEMM_TERMS_PER_US
+    join = splits * cost.GEMM_JOIN_US * tile.m * tile.n / 1024 + 1.0 if splits > 1 else 0.0
+    return max(waiting, working * cost.works(device)) + join
 
 
-def tiling(batch: int, m: int, n: int, k: int) -> tuple[float, int, int, int]:
+def tiling(batch: int, m: int, n: int, k: int, device: Target = H200) -> tuple[float, int, int, int]:
     """(microseconds, number of the tile shape, splits of K, terms of a split), the fastest by estimate."""
-    return tilings(batch, m, n, k)[0]
+    return tilings(batch, m, n, k, device)[0]
 
 
-def tilings(batch: int, m: int, n: int, k: int) -> list[tuple[float, int, int, int]]:
+def tilings(batch: int, m: int, n: int, k: int, device: Target = H200) -> list[tuple[float, int, int, int]]:
     """All of them, the fastest by estimate first."""
     found = set()
     for number, tile in enumerate(TILES):
@@ -93,7 +87,7 @@ def tilings(batch: int, m: int, n: int, k: int) -> list[tuple[float, int, int, i
             depth = rounded(ceil(k / splits), tile.k)
             real = -(-k // depth)
             if splits == 1 or depth >= 2 * tile.k:
-                found.add((_microseconds(tile, batch, m, n, k, real), number, real, depth))
+                found.add((_microseconds(tile, batch, m, n, k, real, device), number, real, depth))
     return sorted(found)
 
 
@@ -104,7 +98,7 @@ def tiles(number: int, batch: int, m: int, n: int) -> int:
 
 def match(p: Problem) -> Choice | NotApplicable:
     found = extents(p)
-    return found if isinstance(found, NotApplicable) else _choice(p, found, tiling(*found))
+    return found if isinstance(found, NotApplicable) else _choice(p, found, tiling(*found, p.device))
 
 
 def with_tile(p: Problem, number: int, least: int) -> Choice | NotApplicable:
@@ -114,7 +108,7 @@ def with_tile(p: Problem, number: int, least: int) -> Choice | NotApplicable:
         return found
     if min(found[1:]) < least:
         return NotApplicable("it would leave most of a tile empty")
-    return _choice(p, found, next(t for t in tilings(*found) if t[1] == number))
+    return _choice(p, found, next(t for t in tilings(*found, p.device) if t[1] == number))
 
 
 def variants(p: Problem) -> list[Choice]:
@@ -122,7 +116,7 @@ def variants(p: Problem) -> list[Choice]:
     found = extents(p)
     if isinstance(found, NotApplicable):
         return []
-    choices = (_choice(p, found, t) for t in tilings(*found)[:MOST_VARIANTS])
+    choices = (_choice(p, found, t) for t in tilings(*found, p.device)[:MOST_VARIANTS])
     return [c for c in choices if isinstance(c, Choice)]
 
 
@@ -157,4 +151,4 @@ def _choice(
         return NotApplicable("it has more tiles than a launch may have blocks")
     scratch = many * splits * TILES[number].m * TILES[number].n * p.real_bytes if splits > 1 else 0
     columns = (("s_tile", number), ("s_splits", splits), ("s_depth", depth))
-    return Choice(NAME, (), columns, scratch, _MEASURED * microseconds + _TEXT_US)
+    return Choice(NAME, (), columns, scratch, cost.GEMM_MEASURED * microseconds + cost.GEMM_TEXT_US)

@@ -5,7 +5,8 @@ data, so all of them share their machine code except for the epilogue. Where the
 blocks, whose sums are added in the order of K.
 
 Assumes: Contracts in gather form, no lanes.
-Guarantees: tile shape and split follow from the extents alone (`s_tile`, `s_splits`, `s_depth`), so the bits do too.
+Guarantees: tile shape and split (`s_tile`, `s_splits`, `s_depth`) follow from the extents and the device, and with
+them the bits.
 Does not: compete: where it matches, it is chosen. Match batches of products or windows (implicit_gemm does).
 """
 
@@ -14,16 +15,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
-from compiler.strategies.cuda.implicit_gemm import MOST_TILES, PROCESSORS
+from compiler.strategies.cost import cuda as cost
+from compiler.strategies.cost.devices import H200
+from compiler.strategies.cuda.implicit_gemm import MOST_TILES
 
 NAME = "matmul"
 TILES = (32, 64)
 """Rows and columns of a tile, by number (`s_tile`)."""
 STAGE_BYTES = 8192
 """Of one operand, at a time."""
-_STEP_US, _TERMS_PER_US, _START_US, _JOIN_US = 0.6, 7.0e4, 1.5, 0.5
-_RESIDENT = 4
 MOST_VARIANTS = 6
 """Tilings that are worth measuring, by estimate."""
 _SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
@@ -47,12 +49,12 @@ def tiles(tile: int, m: int, n: int) -> int:
     return -(-m // TILES[tile]) * -(-n // TILES[tile])
 
 
-def tiling(m: int, n: int, k: int, real_bytes: int) -> Tiling:
+def tiling(m: int, n: int, k: int, real_bytes: int, device: Target = H200) -> Tiling:
     """The fastest tiling by estimate."""
-    return tilings(m, n, k, real_bytes)[0]
+    return tilings(m, n, k, real_bytes, device)[0]
 
 
-def tilings(m: int, n: int, k: int, real_bytes: int) -> list[Tiling]:
+def tilings(m: int, n: int, k: int, real_bytes: int, device: Target = H200) -> list[Tiling]:
     """All tilings, the fastest by estimate first."""
     found = set()
     for number, size in enumerate(TILES):
@@ -62,10 +64,12 @@ def tilings(m: int, n: int, k: int, real_bytes: int) -> list[Tiling]:
             splits = -(-k // depth)
             blocks = tiles(number, m, n) * splits
             steps = depth // step
-            waves = -(-blocks // (PROCESSORS * _RESIDENT))
-            working = -(-blocks // PROCESSORS) * (depth + 8) * size * size / _TERMS_PER_US
-            join = _JOIN_US + 0.03 * splits * size * size / 1024 if splits > 1 else 0.0
-            found.add((waves * (steps * _STEP_US + _START_US) + working + join, number, splits, depth))
+            waves = -(-blocks // (device.processors * cost.MATMUL_RESIDENT))
+            waiting = waves * (steps * cost.MATMUL_STEP_US + cost.MATMUL_START_US) * cost.waits(device)
+            terms = -(-blocks // device.processors) * (depth + 8) * size * size
+            working = terms / cost.MATMUL_TERMS_PER_US * cost.works(device)
+            join = cost.MATMUL_JOIN_US + cost.MATMUL_SPLIT_US * splits * size * size / 1024 if splits > 1 else 0.0
+            found.add((waiting + working + join, number, splits, depth))
     return [Tiling(*item[1:]) for item in sorted(found)]
 
 
@@ -81,14 +85,14 @@ def match(p: Problem) -> Choice | NotApplicable:
     m, n = p.extents[p.out[0]], p.extents[p.out[1]]
     if min(m, n, p.extents[k]) == 0 or max(m, n, p.extents[k]) >= LIMIT:
         return NotApplicable("it is empty, or an axis is longer than 32-bit indices reach")
-    return _choice(p, tiling(m, n, p.extents[k], p.real_bytes))
+    return _choice(p, tiling(m, n, p.extents[k], p.real_bytes, p.device))
 
 
 def variants(p: Problem) -> list[Choice]:
     """The tilings of a problem that matches, the fastest by estimate first; those with too many tiles left out."""
     m, n = (p.extents[d] for d in p.out)
     k = next(e for d, e in p.extents.items() if d not in p.out)
-    choices = (_choice(p, t) for t in tilings(m, n, k, p.real_bytes)[:MOST_VARIANTS])
+    choices = (_choice(p, t) for t in tilings(m, n, k, p.real_bytes, p.device)[:MOST_VARIANTS])
     return [c for c in choices if isinstance(c, Choice)]
 
 

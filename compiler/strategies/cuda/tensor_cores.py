@@ -21,6 +21,7 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.ir.level2.target import Capabilities
 from compiler.strategies.choice import Choice, NotApplicable, Problem
+from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cuda import implicit_gemm, tensor_products
 
 TF32: Final = "tensor_cores_tf32"
@@ -40,8 +41,6 @@ _PERMITTED: Final = {
 """What each value of `numerics: {products: ...}` permits."""
 SQUARE: Final = 2
 """The number of the tile shape (implicit_gemm.TILES) that there is."""
-_TIME: Final = {TF32: 0.55, TF32X3: 0.75}
-"""Of implicit_gemm's, measured on an H200 (4096 x 4096 x 4096, and a convolution of 64 channels)."""
 LEAST: Final = 32
 """Rows, columns and terms of a product that fills enough of a tile."""
 
@@ -59,7 +58,7 @@ def _match(p: Problem, name: str) -> Choice | NotApplicable:
     return (
         found
         if isinstance(found, NotApplicable)
-        else replace(found, strategy=name, microseconds=_TIME[name] * found.microseconds)
+        else replace(found, strategy=name, microseconds=cost.UNITS_TIME[name] * found.microseconds)
     )
 
 

@@ -23,9 +23,12 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Final
 
+from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
+from compiler.strategies.cost import cuda as cost
+from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import implicit_gemm
-from compiler.strategies.cuda.implicit_gemm import MOST_TILES, PROCESSORS
+from compiler.strategies.cuda.implicit_gemm import MOST_TILES
 
 FLOAT32: Final = "tensor_products_float32"
 TF32: Final = "tensor_products_tf32"
@@ -36,25 +39,16 @@ ROWS: Final = 128
 """Of a tile."""
 COLUMNS: Final = (128, 256)
 """Of a tile, by number (`s_tile`)."""
-_STEP_US: Final = {BF16: (0.92, 1.31), TF32: (1.08, 1.79), FLOAT32: (1.68,)}
-"""Microseconds of a step by number of the tile, measured on an H200 (4096 x 4096 x 4096). A kind has these tiles: sums
-of float32 need two accumulators."""
 DEEP: Final = 32
 """Terms of a step."""
 _BYTES: Final = {BF16: 2, TF32: 4, FLOAT32: 6}
 """Of a column factor in shared memory."""
 _ALIGNED: Final = 1024
 """Bytes after which shared memory is aligned as matrix units need it."""
-_START_US: Final = 8.0
-"""Of a tile of 128 columns, beside its steps: first loads, and the epilogue."""
-_JOIN_US: Final = 4.0
-"""What the last block of such a tile takes for each split, and once more; measured like the others."""
 _LEAST: Final = 32
 """Rows and columns of a product that fills enough of a tile."""
 _LEAST_TERMS: Final = 64
 """Terms of it: a float32 sum of fewer in order is more exact."""
-_GAIN: Final = 0.6
-"""What implicit_gemm's estimate is multiplied by, as other strategies are faster."""
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 MOST_VARIANTS: Final = 6
 """Tilings that are worth measuring, by estimate."""
@@ -75,20 +69,20 @@ def tiles(tile: int, batch: int, m: int, n: int) -> int:
     return batch * -(-m // ROWS) * -(-n // COLUMNS[tile])
 
 
-def tilings(kind: str, batch: int, m: int, n: int, k: int) -> list[Tiling]:
+def tilings(kind: str, batch: int, m: int, n: int, k: int, device: Target = H200) -> list[Tiling]:
     """All tilings, the fastest by estimate first."""
     found = set()
-    for tile, step in enumerate(_STEP_US[kind]):
+    for tile, step in enumerate(cost.PRODUCTS_STEP_US[kind]):
         many, size = tiles(tile, batch, m, n), COLUMNS[tile] / COLUMNS[0]
         for wanted in _SPLITS:
             depth = rounded(ceil(k / wanted), DEEP)
             splits = -(-k // depth)
             if splits > 1 and depth < 4 * DEEP:
                 continue
-            waves = -(-many * splits // PROCESSORS)
-            working = waves * (depth // DEEP * step + _START_US * size)
-            join = _JOIN_US * (splits + 1) * size if splits > 1 else 0.0
-            found.add(Tiling(working + join, tile, splits, depth))
+            waves = -(-many * splits // device.processors)
+            working = waves * (depth // DEEP * step + cost.PRODUCTS_START_US * size)
+            join = cost.PRODUCTS_JOIN_US * (splits + 1) * size if splits > 1 else 0.0
+            found.add(Tiling((working + join) * cost.waits(device), tile, splits, depth))
     return sorted(found)
 
 
@@ -113,8 +107,8 @@ def _match(p: Problem, name: str) -> Choice | NotApplicable:
         return NotApplicable("an operand has more elements than 32-bit offsets reach")
     if min(found[1:3]) < _LEAST or found[3] < _LEAST_TERMS:
         return NotApplicable("it would leave most of a tile empty")
-    best = tilings(name, *found)[0]
-    if best.microseconds > _GAIN * implicit_gemm.tiling(*found)[0]:
+    best = tilings(name, *found, p.device)[0]
+    if best.microseconds > cost.PRODUCTS_GAIN * implicit_gemm.tiling(*found, p.device)[0]:
         return NotApplicable("it is too small to gain")
     return _choice(p, name, found, best)
 
@@ -129,7 +123,7 @@ def variants(p: Problem, name: str) -> list[Choice]:
     found = implicit_gemm.extents(p)
     if isinstance(found, NotApplicable):
         return []
-    choices = (_choice(p, name, found, t) for t in tilings(name, *found)[:MOST_VARIANTS])
+    choices = (_choice(p, name, found, t) for t in tilings(name, *found, p.device)[:MOST_VARIANTS])
     return [c for c in choices if isinstance(c, Choice)]
 
 

@@ -12,6 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compiler.strategies.cost.cpu import TILE_START
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -44,18 +46,13 @@ DOTS = (
 )
 """Vectors times vectors: acc[o][u] += d[o] * x[u], lane by lane."""
 
-OPERATIONS_PER_US = 3700.0
-"""Vector operations that a core takes in a microsecond, at best."""
-_START = 40.0
-"""What a tile costs besides its sums, in vector operations, and twice again for each of its accumulators."""
-
 
 def cost(shape: Shape, outs: int, parts: Sequence[tuple[float, float]]) -> float:
     """Estimated vector operations of a tile that covers `outs` outputs by the parts' (vectors, terms of each sum)."""
     size = shape.outs * shape.vectors
     total = 0.0
     for vectors, terms in parts:
-        total += math.ceil(vectors / shape.vectors) * (terms * size / shape.speed * 118 + _START + 2 * size)
+        total += math.ceil(vectors / shape.vectors) * (terms * size / shape.speed * 118 + TILE_START + 2 * size)
     return -(-outs // shape.outs) * total
 
 

@@ -1,0 +1,39 @@
+"""cpu: the constants of the cost models of a core, in vector operations unless they say otherwise.
+
+Assumes: a core with AVX-512, 3.7 GHz and second caches of 2 MiB, on which they were measured.
+Guarantees: estimates compare strategies with one another; on another core all of them change about alike.
+Does not: choose.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+OPERATIONS_PER_US: Final = 3700.0
+"""Vector operations that a core takes in a microsecond, at best."""
+TILE_START: Final = 40.0
+"""What a register tile costs besides its sums, and twice again for each of its accumulators."""
+COPY: Final = 5.0
+"""Copying a vector of an image with its border."""
+WINDOW_LANES: Final = 8.0
+"""Adding up the lanes of a vector of the gradient of a window."""
+
+# -------------------------------------------------------------------------------------------- Winograd
+
+WINOGRAD_STRIP_BYTES: Final = 200_000
+"""Of the transformed image that is worked on at a time: it stays in a core's second cache."""
+WINOGRAD_CACHE_BYTES: Final = 500_000
+"""Of weights that stay in the second cache."""
+WINOGRAD_IMAGE, WINOGRAD_BACK = 75.0, 45.0
+"""What it costs to transform a channel of a tile, and an output of a tile back."""
+WINOGRAD_WEIGHTS, WINOGRAD_FAR, WINOGRAD_FAR_READ = 15.0, 10.0, 2.0
+"""And the weights of a channel for an output; more where they do not stay in the second cache, and for each byte that
+is read from there for each strip."""
+WINOGRAD_ROWS_LINE, WINOGRAD_ROWS_IMAGE, WINOGRAD_ROWS_BACK = 35.0, 45.0, 60.0
+"""What it costs to copy and transform a vector of tiles of a line, to transform a vector of tiles along the rows, and
+to transform one of an output back."""
+WINOGRAD_GRADIENT_SUMS_BYTES: Final = 5_000_000
+"""Of sums of all places of the gradient of the weights: those of more outputs are made in several parts."""
+WINOGRAD_GRADIENT_IMAGE, WINOGRAD_GRADIENT_GRADIENT, WINOGRAD_GRADIENT_SUM = 130.0, 100.0, 300.0
+"""What it costs to transform a channel of a tile, an output of a tile, and to make the weights of a channel and output
+from their sums."""

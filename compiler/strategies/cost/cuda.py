@@ -1,0 +1,78 @@
+"""cuda: the constants of the cost models of GPUs, measured on an H200.
+
+Assumes: a device in numbers (compiler/ir/level2/target.py).
+Guarantees: on another device times change with its clock and its arithmetic; numbers of blocks at once follow from its
+processors, where the models use them. What a model estimates affects speed and the order of sums, not their accuracy.
+Does not: choose.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from compiler.ir.level2.target import Target
+from compiler.strategies.cost.devices import H200
+
+# --------------------------------------------------------------------------------------- implicit_gemm
+
+GEMM_RESIDENT: Final = 4
+"""Blocks that a processor works on at once."""
+GEMM_STEP_US, GEMM_TERMS_PER_US, GEMM_START_US = 1.1, 4.5e4, 1.5
+"""Time of a step along K that waits for memory; products of one processor in 1 us; time of a block beside its steps."""
+GEMM_JOIN_US: Final = 0.012
+"""Time in which the last block adds one split."""
+GEMM_MEASURED, GEMM_TEXT_US = 1.4, 4.0
+"""What convolutions take, measured, beside their estimate; and what it has to be faster by, since its text takes
+long to compile."""
+
+# ---------------------------------------------------------------------------------------------- matmul
+
+MATMUL_RESIDENT: Final = 4
+MATMUL_STEP_US, MATMUL_TERMS_PER_US, MATMUL_START_US = 0.6, 7.0e4, 1.5
+MATMUL_JOIN_US, MATMUL_SPLIT_US = 0.5, 0.03
+"""Joining splits, and each split of 1024 sums."""
+
+# ---------------------------------------------------------------------------- direct convolutions, in cycles
+
+DIRECT_RESIDENT: Final = 3
+"""Blocks that a processor works on at once."""
+DIRECT_CYCLES_PER_US: Final = 1700.0
+DIRECT_STAGE, DIRECT_START = 1200.0, 2500.0
+"""Cycles that one stage of copies waits, and that a block takes beside its sums."""
+WEIGHTS_START, WEIGHTS_JOIN = 4000.0, 1500.0
+"""Cycles that a block of the gradient of weights takes beside its stages, and that joining blocks takes."""
+
+# -------------------------------------------------------------------------------------- matrix units
+
+UNITS_TIME: Final = {"tensor_cores_tf32": 0.55, "tensor_cores_tf32x3": 0.75}
+"""Of implicit_gemm's, measured on an H200 (4096 x 4096 x 4096, and a convolution of 64 channels)."""
+PRODUCTS_STEP_US: Final = {
+    "tensor_products_bf16": (0.92, 1.31),
+    "tensor_products_tf32": (1.08, 1.79),
+    "tensor_products_float32": (1.68,),
+}
+"""Microseconds of a step by number of the tile, measured on an H200 (4096 x 4096 x 4096). A kind has these tiles: sums
+of float32 need two accumulators."""
+PRODUCTS_START_US: Final = 8.0
+"""Of a tile of 128 columns, beside its steps: first loads, and the epilogue."""
+PRODUCTS_JOIN_US: Final = 4.0
+"""What the last block of such a tile takes for each split, and once more; measured like the others."""
+PRODUCTS_GAIN: Final = 0.6
+"""What implicit_gemm's estimate is multiplied by, as other strategies are faster."""
+
+# ------------------------------------------------------------------------------- recurrent layers as chains
+
+LAUNCH_US, LINK_US = 3.0, 1.1
+"""A launch that waits for another one; a link of a chain."""
+LAUNCH_TERMS, LINK_TERMS = 7e4, 3.5e4
+"""Terms that a processor adds up in a microsecond: in a launch, in a chain."""
+
+
+def waits(device: Target) -> float:
+    """What times of waiting, measured on an H200, are multiplied by."""
+    return H200.clock / device.clock
+
+
+def works(device: Target) -> float:
+    """What a processor's times of arithmetic are multiplied by."""
+    return H200.clock * H200.lanes / (device.clock * device.lanes)

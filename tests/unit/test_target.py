@@ -1,0 +1,89 @@
+"""The numbers of a device: read, assumed, and used by the cost models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backends.cuda.run.backend import CudaBackend
+from backends.processor import processor
+from backends.registry import backend
+from compiler.ir.level2.target import Target
+from compiler.strategies import choose
+from compiler.strategies.cost.devices import CORE, GPUS, H200, gpu
+from compiler.strategies.cuda import implicit_gemm, matmul
+from tests.cpu.contractions import dense
+
+INFO = """processor\t: 0
+model name\t: A processor
+cpu MHz\t\t: 3141.500
+flags\t\t: fpu sse2 avx2 fma
+
+processor\t: 1
+model name\t: Another one
+"""
+
+
+def tree(root: Path, info: str, caches: tuple[tuple[int, str, str], ...] = (), most: str = "") -> Path:
+    """A /proc and /sys: the text of cpuinfo, (level, type, size) of caches, the largest clock in kHz."""
+    core = root / "sys/devices/system/cpu/cpu0"
+    (root / "proc").mkdir()
+    (root / "proc/cpuinfo").write_text(info)
+    for number, (level, kind, size) in enumerate(caches):
+        folder = core / "cache" / f"index{number}"
+        folder.mkdir(parents=True)
+        for name, value in (("level", str(level)), ("type", kind), ("size", size)):
+            (folder / name).write_text(value + "\n")
+    if most:
+        (core / "cpufreq").mkdir(parents=True)
+        (core / "cpufreq/cpuinfo_max_freq").write_text(most + "\n")
+    return root
+
+
+def test_a_processor_is_read_from_its_files(tmp_path: Path) -> None:
+    caches = ((1, "Data", "48K"), (1, "Instruction", "64K"), (2, "Unified", "2048K"), (3, "Unified", "260M"))
+    found = processor(tree(tmp_path, INFO, caches, "4100000"))
+    assert (found.name, found.clock, found.vector, found.lanes) == ("A processor", 4100, 32, 16)
+    assert found.caches == (48 << 10, 2 << 20, 260 << 20)
+    assert found.gflops == pytest.approx(2 * 4.1 * 16)
+
+
+def test_the_clock_of_the_moment_is_taken_in_steps_and_only_where_no_other_is_stated(tmp_path: Path) -> None:
+    (first := tmp_path / "1").mkdir()
+    (second := tmp_path / "2").mkdir()
+    assert processor(tree(first, INFO)).clock == 3100
+    assert processor(tree(second, INFO.replace("A processor", "CPU @ 2.70GHz"))).clock == 2700
+
+
+@pytest.mark.parametrize("info", ["", "model name\n", "cpu MHz : fast\nflags : \n"])
+def test_a_processor_that_says_nothing_is_the_one_assumed(tmp_path: Path, info: str) -> None:
+    found = processor(tree(tmp_path, info))
+    assert (found.clock, found.vector, found.caches, found.lanes) == (CORE.clock, 64, CORE.caches, CORE.lanes)
+    assert found.name
+
+
+def test_a_device_is_assumed_for_every_architecture() -> None:
+    assert [gpu(g.architecture) for g in GPUS] == list(GPUS)
+    assert gpu("sm_103a") is gpu("sm_100")
+    assert gpu("sm_60") is GPUS[0]
+    assert gpu("sm_90") is H200
+    assert CudaBackend(arch="sm_80").capabilities.device.processors == 108
+    assert backend("cuda", arch="sm_89").capabilities.device.shared_block == 99 << 10
+
+
+def split_of(device: Target) -> tuple[str, int]:
+    node, tensors = dense(64, 4096, 64)
+    choice, _ = choose(node, tensors, 0, 4, frozenset({matmul.NAME}), device)
+    assert choice is not None
+    return choice.strategy, dict(choice.columns)["s_splits"]
+
+
+def test_work_is_split_among_the_processors_that_there_are() -> None:
+    """A long product of few tiles: more processors take more parts of it."""
+    few, many = (Target(processors=n, clock=H200.clock, lanes=H200.lanes) for n in (4, 132))
+    assert split_of(H200) == split_of(many)
+    assert split_of(few)[1] < split_of(many)[1]
+    assert implicit_gemm.tiling(1, 64, 64, 4096, few)[2] < implicit_gemm.tiling(1, 64, 64, 4096)[2]
+    half = Target(processors=132, clock=H200.clock // 2, lanes=H200.lanes)
+    assert implicit_gemm.tiling(1, 64, 64, 4096, half)[0] > 1.5 * implicit_gemm.tiling(1, 64, 64, 4096)[0]
