@@ -1061,10 +1061,67 @@ record:
 """
 
 
+VALUES_OF_CONNECTIONS = """\
+language: 1
+name: values
+neurons:
+  src: {params: {nominal: 0.1}, state: {x: 0}, update: [x = 0.9 * x + random()], spike: {when: random() < 0.3}}
+  cell:
+    params: {gain: 2.5}
+    inputs: {g: {}, h: {}}
+    state: {v: 0}
+    update: [v = 0.9 * v + gain * g + 0.3 * h]
+    spike: {when: v > 6, reset: [v = 0]}
+synapses:
+  scaled:
+    params: {rel: 1, share: rel / sum_into(rel)}
+    state: {w: 1, of: n_from / n_to, z: {uniform: {low: 0, high: 1 / n_to}}}
+    let: {part: rel / sum_into(rel) / n_in}
+    pre: {state: {y: 0}, on_spike: [y = 0.7 * y + 1 / n_to]}
+    on_pre: [deliver(w * part * share * (1 + z + pre.y) / n_out)]
+    on_post: [w = 0.9 * w + 0.1 * of / n_in]
+    events: {high: {of: post, when: post.v > n_in / 4, do: [w = w * 1.01]}}
+  graded:
+    params: {rel: 2}
+    on_pre: ["deliver(rel / sum_into(rel) / n_in / n_out, post.h)"]
+populations:
+  a: {neuron: src, size: 20}
+  b: {neuron: src, size: 13, params: {nominal: 0.2}}
+  c: {neuron: cell, size: 10}
+projections:
+  p:
+    from: a
+    to: c
+    connect: {fixed_probability: {p: 0.5}}
+    synapse: scaled
+    deliver: {into: g}
+    init: {w: from.nominal * 3 / n_in}
+  q: {from: b, to: c, connect: {fixed_total: {number: 60}}, synapse: scaled, params: {rel: 3}, deliver: {into: g}}
+  r:
+    from: [a, b]
+    to: c
+    connect: {fixed_indegree: {number: 5}}
+    values: {rel: {by_source: {a: 4, b: 1.7}}}
+    deliver: {into: g, weight: from.nominal * rel / sum_into(rel) * to.gain / n_out + 0.01 * i}
+  bits: {from: a, to: c, connect: {rule: {probability: 0.5, storage: bitmask}}, deliver: {into: g, weight: 0.2 / n_in}}
+  again:
+    from: a
+    to: c
+    connect: {fixed_outdegree: {number: 4, storage: procedural}}
+    deliver: {into: g, weight: 0.2 / n_in}
+  none: {from: a, to: c, connect: {fixed_probability: {p: 0.5, storage: procedural}}, synapse: graded}
+  bit: {from: a, to: c, connect: {fixed_probability: {p: 0.5, storage: bitmask}}, synapse: graded, params: {rel: 5}}
+simulate: {dt: 1 ms, duration: 40 ms, seed: 5}
+record:
+  - spikes: {from: all}
+  - trace: {from: c, variables: [v], members: all}
+"""
+
 CONSTRUCTS: dict[str, str] = {
     **CONNECTING,
     **MODELS_OF_SYNAPSES,
     "sums over kernels": TIED,
+    "values of connections": VALUES_OF_CONNECTIONS,
     "control": control("0.1"),
     "control, copies": control("{uniform: {low: 0, high: 0.2}}", ", instances: 3, weights: shared"),
     "others": OTHERS.replace("MORE", ", instances: 2"),

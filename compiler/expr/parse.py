@@ -28,7 +28,7 @@ from typing import Final
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
-from compiler.expr.scan import MAX_LENGTH, Fail, Scanned, scan
+from compiler.expr.scan import FROM, HIDDEN_FROM, MAX_LENGTH, Fail, Scanned, scan
 from compiler.expr.units import unit_word
 
 MAX_DEPTH: Final = 120
@@ -412,7 +412,7 @@ class _Builder:
 
     def dotted(self, node: python.expr) -> str:
         if isinstance(node, python.Attribute):
-            return f"{self.dotted(node.value)}.{node.attr}"
+            return f"{self.dotted(node.value)}.{node.attr}".replace(HIDDEN_FROM, FROM, 1)
         if isinstance(node, python.Name):
             return node.id
         raise _Refused("`.` cannot stand here", self.at(node), "a dot joins names, as in `post.y`")

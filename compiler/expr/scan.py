@@ -52,6 +52,10 @@ _WORDS: Final = frozenset({"and", "or", "not", "if", "else"})
 _LITERALS: Final = frozenset({"true", "false", "True", "False"})
 _PYTHON: Final = frozenset(keyword.kwlist) - _WORDS - _LITERALS
 
+FROM: Final = "from."
+HIDDEN_FROM: Final = "_rom."
+"""`from.x` is a name of the language, but `from` is a word of Python; no name of a user begins like its stand-in."""
+
 _BAD: Final = MappingProxyType(
     {
         "^": ("`^` is not an operator", "write `**` for a power"),
@@ -179,7 +183,7 @@ class _Scan:
         if at and self.text[at - 1] in "0123456789.":  # `1if`: Python reads it as `1 if`, with a warning
             self.fail("E0301", f"a space is missing before `{word}`", self.previous_at, end, None)
             return False
-        self.pieces.append(word)
+        self.pieces.append(word.replace(FROM, HIDDEN_FROM, 1) if word.startswith(FROM) else word)
         self.previous = "" if word in _WORDS else word
         return True
 
@@ -227,7 +231,7 @@ def _called(text: str, at: int) -> bool:
 
 
 def _plain_name(word: str, start: int, end: int, fail: Fail) -> bool:
-    first = word.partition(".")[0]
+    first = word.removeprefix(FROM).partition(".")[0]
     if first in _PYTHON or any(part in _PYTHON or part in _WORDS for part in word.split(".")[1:]):
         help = "leave the key out to have no value" if first == "None" else None
         fail("E0301", f"`{first}` cannot stand in an expression", start, end, help)

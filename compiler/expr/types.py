@@ -56,6 +56,17 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "square": "write `x ** 2`",
         "delayed": "`delayed(pre.v)` stands in statements, equations and conditions of a synapse",
         "transpose": "`w = transpose(forward.w)` stands in `on` of a synapse",
+        "sum_into": "`sum_into(x)` stands in values of a projection, and in statements and parameters of a synapse",
+        **{
+            f"{op}_{over}": f"`{op}_{over}(x)` stands in `on` of a neuron; in every step, write "
+            f"`{over}: {{reduce: {{y: {op}(x)}}}}` and read `{over}.y`"
+            for op in ("sum", "mean", "max", "min", "argmax")
+            for over in ("pool", "population")
+        },
+        **{
+            f"{op}_kernel": "sums over the elements of a kernel stand in `update` and `on` of a synapse"
+            for op in ("sum", "mean", "max", "min", "first")
+        },
         **{
             f"{op}_{end}": "sums over synapses stand in `update` and `on` of a synapse"
             + (", sums over instances in `on` of a neuron, too" if end == "instances" else "")

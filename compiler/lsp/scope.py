@@ -20,6 +20,7 @@ from compiler.frontend.build.places.names import MEANINGS
 from compiler.frontend.resolve.imports import File
 from compiler.frontend.resolve.use import LIBRARY_KINDS, LibraryFinder, Uses
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence, from_plain
+from compiler.ir.level0.synapses import CONNECTED
 from compiler.lsp.outline import Path
 from compiler.lsp.places import node_at
 
@@ -126,12 +127,17 @@ class Scope:
             for other in keys_of(block.get("others")):
                 found |= {f"{other}.{name}": f"of `{other}`" for name in keys_of(node_at(("others", other), block))}
             if collection == "synapses":
-                found["deliver"] = "adds to an input"
+                found |= {name: MEANINGS[name] for name in CONNECTED if name not in found}
+                found |= {"deliver": "adds to an input", "sum_into": "sum over all projections into the same input"}
                 for end in ("pre", "post"):
                     state = keys_of(node_at((end, "state"), block))
                     found |= {f"{end}.{name}": f"variable of `{end}`" for name in state}
         if path[:1] == ("projections",):
-            found = {**MEANINGS, **found}
+            found = {**MEANINGS, "sum_into": "sum over all projections into the same input", **found}
+            for key in ("from", "to"):
+                for neuron in self.neurons(node_at((*path[:2], key), self.root)):
+                    params = keys_of(neuron.get("params"))
+                    found |= {f"{key}.{name}": f"parameter of the population at `{key}`" for name in params}
         found |= {n.partition("(")[0]: "function of the file" for n in self.names("functions")}
         found |= dict.fromkeys(self.names("timed"), "timed array")
         found |= dict.fromkeys(self.names("tables"), "lookup table")

@@ -35,17 +35,19 @@ def synapse_violations(
     yield from _rewirings(s)
     yield from (f"`{name}` is not a param of the model" for name in s.model_params if name not in model_params)
     fixed = {*params, *s.model_params, *counters, "t", "dt"}
+    named_anew = {a.target for a in s.actions if isinstance(a, l0.Set)}
+    connected = {*l0.CONNECTED, *(f"sum_into.{name}" for name in params)} - named_anew
     ends = {"pre": (s.pre, source), "post": (s.post, target)}
     dotted: set[str] = set()
     for end, (block, neuron) in ends.items():
         theirs = {*_variables(neuron), *s.times(end)}
         own = [x.name for x in block.state] if block is not None else []
         if block is not None:
-            yield from (f"{end}: {v}" for v in _end(block, fixed))
+            yield from (f"{end}: {v}" for v in _end(block, fixed, connected))
         yield from (f"`{end}.{name}` is two things" for name in own if name in theirs)
         dotted |= {f"{end}.{n}" for n in (*theirs, *own)}
-    yield from _formulas(s.state, {*fixed, *states})
-    fixed |= {name for other in s.others for name in other.dotted}
+    yield from _formulas(s.state, {*fixed, *states, *connected})
+    fixed |= {name for other in s.others for name in other.dotted} | connected
     known = {*fixed, *states, *dotted}
     kept = {f"{end}.{x.name}" for end, (_, neuron) in ends.items() for xs in (neuron.state, neuron.inputs) for x in xs}
     for name in sorted(set[str]().union(*(read_delayed(e) for e in s.values)) - kept):
@@ -97,10 +99,10 @@ def _variables(neuron: l0.NeuronDef) -> set[str]:
     return {*(p.name for p in neuron.params), *neuron.units}
 
 
-def _end(block: l0.EndDef, fixed: set[str]) -> Iterator[str]:
+def _end(block: l0.EndDef, fixed: set[str], connected: set[str]) -> Iterator[str]:
     states = [x.name for x in block.state]
     yield from distinct("variable", states)
-    known = {*fixed, *states}
+    known = {*fixed, *states, *connected}
     for name in sorted(fixed & set(states)):
         yield f"`{name}` is a param too"
     yield from _formulas(block.state, known)

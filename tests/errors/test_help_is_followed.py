@@ -46,6 +46,7 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
     "batch_in_exponential_form": [("1e6", "1000000")],
     "shape_with_the_batch": [("[null, 1, 8, 8]", "[1, 8, 8]")],
     "shape_as_a_tuple": [("(1, 8, 8)", "[1, 8, 8]")],
+    "parameter_of_an_end_unknown": [("from.nominl", "from.nominal")],
     "on_post_of_a_bitmask": [("storage: bitmask", "storage: sparse")],
     "convolution_not_stored": [("storage: procedural", "storage: sparse")],
     "activation_in_capitals": [("ReLU", "relu")],

@@ -53,6 +53,10 @@ class Transpose:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
+CONNECTED: Final = ("n_from", "n_to", "n_in", "n_out")
+"""The sizes of source and target, and how many synapses of the projection lead to the target neuron and away from the
+source neuron when the run begins."""
+
 SPIKE: Final = "spike"
 
 
@@ -122,9 +126,10 @@ class SynapseDef:
     `pre.last_spike`, `pre.previous_spike` and post's: times [ms] of the last spike before this one that reached the
     synapse, and of the one before it (-1e9 when there was none); `pre.last_<event>` and `pre.previous_<event>`
     likewise, of events of that end (`times`); variables of `others`; `trial.count`, `trial.step` of phases; `t`, `dt`
-    [ms]; model params; random(). With a delay of d steps, `delayed(pre.v)` in step k is what `pre.v`, a state or an
-    input of the source, is in step k - d (before step 1: what it began with); `delayed(post.v)` that of the target, by
-    the back delay.
+    [ms]; model params; random(); CONNECTED, unless something of its own has such a name; `sum_into.x`: the sum of the
+    param x over all members into the same input of the target (Member.sums). With a delay of d steps, `delayed(pre.v)`
+    in step k is what `pre.v`, a state or an input of the source, is in step k - d (before step 1: what it began with);
+    `delayed(post.v)` that of the target, by the back delay.
 
     Order within step k, in whole steps, never by comparing times: neurons (dynamics, spikes) | `pre`/`post` dynamics
     and update, then synapses' dynamics and update (unless event-driven) | for sources whose spike of step k - delay
@@ -253,6 +258,7 @@ class Member:
     `occupied`: the probability that a place holds a synapse at the start, where synapses are removed and formed.
     `parts`: the neurons of source and target that the rule connects (None: all). The rule counts these alone.
     `others`: the population of each name in SynapseDef.others. `back_delay`, `back_delays`: as `delay` and `delays`.
+    `sums`: the values of what the synapse's expressions read as `sum_into.<param>`.
     """
 
     source: Final[str]
@@ -270,6 +276,7 @@ class Member:
     parts: Final[Parts] = (None, None)
     others: Final[tuple[tuple[str, str], ...]] = ()
     back_delays: Final[Distribution | Listed | Placed | None] = None
+    sums: Final[tuple[tuple[str, float], ...]] = ()
 
     def delay_of(self, end: str) -> int:
         """The delay in steps (the longest) of spikes of an end, "pre" or "post"."""

@@ -7,9 +7,14 @@ Does not: read the values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import compiler.ir.level0.model as l0
+
+COUNTED: Final[Mapping[str, str]] = MappingProxyType({"n_in": "post", "n_out": "pre"})
+"""What expressions call the number of synapses of the neuron at an end."""
 
 
 def synapse_variables(projection: l0.Projection) -> tuple[str, ...]:

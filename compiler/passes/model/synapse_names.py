@@ -23,6 +23,10 @@ from compiler.passes.model.free_names import PROPAGATION, RESERVED, renamed
 from compiler.passes.program.clock import counter, time_of
 
 _ENDS: Final = ("pre", "post")
+CONNECTED: Final = ""
+"""The `end` of what expressions read of the connections, without a dot (l0.CONNECTED)."""
+TOTAL: Final = "sum_into"
+"""That of sums over projections (l0.Member.sums)."""
 NEVER: Final = -1e9
 """Time of a spike that never was [ms]."""
 
@@ -125,6 +129,11 @@ def _names(synapse: l0.SynapseDef) -> _Names:
     expressions = list(synapse.expressions)
     dotted = _dotted(set().union(*(read_now(e) for e in expressions)))
     wanted = {(end, variable) for end, variable in dotted if end in _ENDS}
+    ends = {s.name for block in blocks.values() for s in block.state}
+    wanted |= {
+        (CONNECTED, name) for name in {n for e in expressions for n in refs(e)} & {*l0.CONNECTED} - {*own, *ends}
+    }
+    wanted |= dotted & {(TOTAL, p.name) for p in synapse.params}
     wanted |= dotted & {(o.name, variable) for o in synapse.others for variable, _ in o.reads}
     wanted |= {(end, s.name) for end, block in blocks.items() for s in block.state}
     times = {(end, name) for end in _ENDS for name in synapse.times(end)}
@@ -136,7 +145,7 @@ def _names(synapse: l0.SynapseDef) -> _Names:
         made.append(free_name(name, TAKEN | {*own, *made}))
         return made[-1]
 
-    flat = {(end, variable): claim(f"{end}_{variable}".replace(".", "_")) for end, variable in sorted(wanted)}
+    flat = {(end, v): claim(f"{end}_{v}".replace(".", "_").removeprefix("_")) for end, v in sorted(wanted)}
     late = sorted(_dotted(set().union(*(read_delayed(e) for e in expressions))))
     past = {(end, variable): claim(f"{end}_{variable}_past") for end, variable in late}
     every = {phase: claim(f"{phase}_every") for phase in sorted({phase for phase, _ in dotted - wanted})}
@@ -158,7 +167,7 @@ class _Flattening:
         self.names, self.new = names, names.new
         self.held = {f"{end}.{v}": name for (end, v), name in names.flat.items() if (end, v) in names.times}
         self.bindings: dict[str, Expr] = {name: Ref(self.name(name)) for name in names.own}
-        self.bindings |= {f"{end}.{v}": Ref(name) for (end, v), name in names.flat.items()}
+        self.bindings |= {f"{end}.{v}".removeprefix("."): Ref(name) for (end, v), name in names.flat.items()}
         self.bindings |= {user: _time(name) for user, name in self.held.items()}
         self.bindings |= {f"{phase}.{of}": counter(of, names.every[phase]) for phase, of in names.counters}
         self.delayed: dict[str, Expr] = {f"{end}.{v}": Ref(name) for (end, v), name in names.past.items()}

@@ -21,8 +21,9 @@ import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.names import free_name
-from compiler.expr.ast import Call, Expr, Ref, refs, substitute
+from compiler.expr.ast import Call, Expr, Num, Ref, refs, substitute
 from compiler.expr.interp import evaluate
+from compiler.ir.level2.synapse_values import COUNTED
 from compiler.ir.space import DType, Role
 from compiler.passes.model.free_names import PROPAGATION
 from compiler.passes.program.build_program import ProgramBuilder
@@ -56,8 +57,9 @@ def weight_of(link: Link, found: LoweredRelation) -> Weight:
         columns = {f"weight_{n}": args[n] for n in used}
         return Weight(value, formals, columns={**columns, "weight_key": l2.StreamKey(f"{link.stored}.weight")})
     if isinstance(weight, l0.Placed) and isinstance(found.relation, l2.Procedural | l2.Bitmask):
-        at, numbers = placed(weight, frozenset(f.name for f in found.formals))
-        return Weight(at, _scalars(numbers, real), columns=dict(numbers))
+        at, numbers, counts = placed(weight, frozenset(f.name for f in found.formals))
+        counted, held = _counted(link, found, counts)
+        return Weight(at, (*_scalars(numbers, real), *counted), held, dict(numbers))
     array = per_synapse(link, "weight", weight, found)
     formal = l2.ArrayFormal("weight", real, l2.Mode.READ, l2.At("syn"))
     return Weight(Ref("weight"), (formal,), {"weight": array})
@@ -145,8 +147,9 @@ def ages(projection: l0.Projection, member: l0.Member, end: str = "pre") -> rang
     return found
 
 
-def placed(value: l0.Placed, taken: frozenset[str]) -> tuple[Expr, dict[str, float | int]]:
-    """The value at a synapse, as an expression over `pre`, `post` and columns, with these. `taken`: names in use."""
+def placed(value: l0.Placed, taken: frozenset[str]) -> tuple[Expr, dict[str, float | int], dict[str, str]]:
+    """The value at a synapse, as an expression over `pre`, `post`, columns and numbers of synapses, with these two.
+    `taken`: names in use."""
     used = {*taken, *PROPAGATION}
     names: dict[str, Expr] = {}
     columns: dict[str, float | int] = {}
@@ -159,7 +162,38 @@ def placed(value: l0.Placed, taken: frozenset[str]) -> tuple[Expr, dict[str, flo
         places: dict[str, Expr] = {index: k, f"x_{index}": k % w, f"y_{index}": k // w % h, f"c_{index}": k // (w * h)}
         names |= {n: e for n, e in places.items() if n not in names}
     read = refs(value.value)
-    return substitute(value.value, {n: e for n, e in names.items() if n in read}), columns
+    counts = {free_name(n, frozenset(used)): n for n in COUNTED if n in read and n not in names}
+    names |= {n: Ref(new) for new, n in counts.items()}
+    return substitute(value.value, {n: e for n, e in names.items() if n in read}), columns, counts
+
+
+def count_of(link: Link, found: LoweredRelation, name: str) -> str:
+    """The array of how many synapses each neuron of an end has, counted in the init phase; returns its name."""
+    array = f"{link.stored}.{name}"
+    if link.has(name):
+        return array
+    end = COUNTED[name]
+    link.filled(name, DType.I64, ((link.pre if end == "pre" else link.post).size,))
+    formal = free_name("many", frozenset(f.name for f in found.formals))
+    columns: dict[str, l2.ColumnValue] = {**found.columns, "n_pre": link.pre.size}
+    formals: tuple[l2.Formal, ...] = (
+        *found.formals,
+        l2.ArrayFormal(formal, DType.I64, l2.Mode.ACCUMULATE, l2.At(end)),
+        *(() if "n_pre" in {f.name for f in found.formals} else (l2.ScalarFormal("n_pre", DType.I64),)),
+    )
+    body = l2.Propagate(l2.Every("n_pre"), found.relation, (l2.Add(formal, Num(1), link.projection.span),))
+    key, title = link.builder.key(("counted", formals, body)), f"{array}: number of synapses"
+    bound, kind = {**found.arrays, formal: array}, l2.Kind.PROPAGATE
+    link.builder.row(key, title, kind, formals, body, bound, columns, link.stored, link.projection.span).launch("init")
+    return array
+
+
+def _counted(
+    link: Link, found: LoweredRelation, counts: Mapping[str, str]
+) -> tuple[tuple[l2.ArrayFormal, ...], dict[str, str]]:
+    """The formals of numbers of synapses in a kernel over these synapses, and their arrays. `counts`: by formal."""
+    formals = (l2.ArrayFormal(f, DType.I64, l2.Mode.READ, l2.At(COUNTED[n])) for f, n in counts.items())
+    return tuple(formals), {f: count_of(link, found, n) for f, n in counts.items()}
 
 
 def _scalars(columns: dict[str, float | int], real: DType) -> tuple[l2.ScalarFormal, ...]:
@@ -177,19 +211,21 @@ def _fill_placed(
     builder.array(l2.Array(array, whole or real, shape, Role.SYNAPSE, None, size_from, unit, value.span))
     theirs = frozenset(f.name for f in found.formals)
     target = free_name("value", theirs)
-    e, numbers = placed(value, theirs | {target})
+    e, numbers, counts = placed(value, theirs | {target})
+    counted, held = _counted(link, found, counts)
     if whole is not None:
         e = Call("int", (Call("round", (e,)),))
     columns: dict[str, l2.ColumnValue] = {**found.columns, **numbers, "n_pre": link.pre.size}
     formals: tuple[l2.Formal, ...] = (
         *found.formals,
         l2.ArrayFormal(target, whole or real, l2.Mode.WRITE, l2.At("syn")),
+        *counted,
         *_scalars(numbers, real),
         *(() if "n_pre" in theirs else (l2.ScalarFormal("n_pre", DType.I64),)),
     )
     body = l2.Propagate(l2.Every("n_pre"), found.relation, (l2.Assign(target, e, value.span),))
     key = builder.key(("placed", formals, body))
-    arrays, title = {**found.arrays, target: array}, f"{array}: initial value (by place)"
+    arrays, title = {**found.arrays, **held, target: array}, f"{array}: initial value (by place)"
     row = builder.row(key, title, l2.Kind.PROPAGATE, formals, body, arrays, columns, link.stored, value.span)
     row.launch("init")
     return array

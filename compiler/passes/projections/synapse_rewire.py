@@ -242,7 +242,7 @@ def _value(value: l0.Value, prefix: str, own: dict[str, Expr], count: list[int])
         case l0.Formula(expr):
             return substitute(expr, own), {}
         case l0.Placed():
-            e, numbers = placed(value, frozenset())
+            e, numbers, _ = placed(value, frozenset())  # the frontend refuses numbers of synapses that change
             of = {n: f"{prefix}{n}" for n in numbers}
             return substitute(e, {n: Ref(new) for n, new in of.items()}), dict(numbers)
         case l0.Distribution(kind, args):

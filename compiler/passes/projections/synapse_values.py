@@ -14,13 +14,14 @@ from dataclasses import replace
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Num, Ref
+from compiler.ir.level2.synapse_values import COUNTED
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.lower_pools import per_neuron
 from compiler.passes.cells.state_history import past_name
-from compiler.passes.model.synapse_names import External
+from compiler.passes.model.synapse_names import CONNECTED, TOTAL, External
 from compiler.passes.program.init_values import initialise
-from compiler.passes.projections.synapse_arrays import DELAYS, delays_of, from_formula, per_synapse
+from compiler.passes.projections.synapse_arrays import DELAYS, count_of, delays_of, from_formula, per_synapse
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses
 from compiler.passes.relations.relations import LoweredRelation
 from compiler.passes.relations.stored_rows import Link
@@ -34,6 +35,10 @@ def bind_names(s: Synapses, found: LoweredRelation, model_numbers: dict[str, flo
     for name in definition.model_params:
         s.numbers[name] = model_numbers[flat.shown[name]]
     known = {"dt": dt, **model_numbers}  # by the user's names, which formulas use
+    drawn = l0.as_drawn(s.member.parts, s.pre, s.post)
+    sizes = {"n_from": float(drawn[0].size), "n_to": float(drawn[1].size)} | dict(s.member.sums)
+    known = {**sizes, **known}
+    _connected(s, found, sizes)
     arrays: dict[str, str] = {}
     params, init = dict(s.member.params), dict(s.member.init)
     for p in definition.params:
@@ -59,6 +64,18 @@ def bind_names(s: Synapses, found: LoweredRelation, model_numbers: dict[str, flo
         if s.member.delays_of(end) is not None:
             delays = delays_of(s, found, end)
             s.arrays[called] = BoundArray(delays, s.builder.arrays[delays].dtype, "syn")
+
+
+def _connected(s: Synapses, found: LoweredRelation, sizes: dict[str, float]) -> None:
+    """What expressions read of the connections: sizes and sums over projections, and numbers of synapses."""
+    for name, external in s.flat.externals.items():
+        if external.end == TOTAL:
+            s.numbers[name] = sizes[f"{TOTAL}.{external.variable}"]
+        elif external.end == CONNECTED and external.variable in COUNTED:
+            held = count_of(s, found, external.variable)
+            s.arrays[name] = BoundArray(held, DType.I64, COUNTED[external.variable])
+        elif external.end == CONNECTED:
+            s.numbers[name] = sizes[external.variable]
 
 
 def _per_synapse(
@@ -129,7 +146,7 @@ def steps_array(s: Synapses, array: str, end: str, extent: int | l2.SizeOf) -> B
 def _neurons(s: Synapses) -> None:
     """Variables and params of the neurons at both ends."""
     for name, external in s.flat.externals.items():
-        if name in s.arrays:
+        if name in s.arrays or external.end in (CONNECTED, TOTAL):
             continue
         other = dict(s.member.others).get(external.end)
         if other is not None or "." in external.variable:

@@ -31,6 +31,7 @@ from compiler.frontend.build.shared.self_names import pools_of
 from compiler.frontend.build.shared.values import entries_of, mapping, number_and_dimension, out_of_bounds
 from compiler.frontend.build.spiking.family import Family
 from compiler.frontend.yaml import tree
+from compiler.ir.level2.synapse_values import COUNTED
 
 EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
 POOL_EXTENTS: Final = ("pw_from", "ph_from", "pw_to", "ph_to")
@@ -43,8 +44,10 @@ _POOLS: Final[Mapping[str, Expr]] = MappingProxyType(
     }
 )
 """Column and row of a neuron's pool, by its channel."""
+COUNTS: Final = tuple(COUNTED)
+"""How many synapses lead to the target neuron and away from the source neuron, which is known when they are made."""
 WHOLE: Final = ("i", "j", "x_i", "y_i", "c_i", "x_j", "y_j", "c_j", *EXTENTS, *_POOLS, *POOL_EXTENTS)
-NAMES: Final = frozenset((*WHOLE, "distance", "spacing"))
+NAMES: Final = frozenset((*WHOLE, *COUNTS, "distance", "spacing"))
 MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **{n: f"index of the {e} neuron, from 0" for n, e in (("i", "source"), ("j", "target"))},
@@ -65,6 +68,8 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
                 *(("pw", "number of columns of pools"), ("ph", "number of rows of pools")),
             )
         },
+        "n_in": "number of synapses of the projection onto the target neuron, when the run begins",
+        "n_out": "number of synapses of the projection of the source neuron, when the run begins",
         "distance": "distance between the places of both neurons, see `space`",
     }
 )
@@ -81,10 +86,11 @@ class Space:
     periodic: bool
     given: bool
 
-    def scope(self, scope: Scope, but: Mapping[str, object] | None = None) -> Scope:
-        """`scope` with the names of places; those in `but` keep their meaning."""
-        kinds = dict.fromkeys(WHOLE, Kind.INT) | {"distance": Kind.REAL, "spacing": Kind.REAL}
-        dimensions: dict[str, Dimension | None] = dict.fromkeys(WHOLE, DIMENSIONLESS)
+    def scope(self, scope: Scope, but: Mapping[str, object] | None = None, counts: bool = False) -> Scope:
+        """`scope` with the names of places; those in `but` keep their meaning. `counts`: COUNTS, too."""
+        whole = (*WHOLE, *COUNTS) if counts else WHOLE
+        kinds = dict.fromkeys(whole, Kind.INT) | {"distance": Kind.REAL, "spacing": Kind.REAL}
+        dimensions: dict[str, Dimension | None] = dict.fromkeys(whole, DIMENSIONLESS)
         dimensions |= {"distance": self.unit, "spacing": self.unit}
         new = [n for n in kinds if but is None or n not in but]
         return scope.extended({n: kinds[n] for n in new}, {n: dimensions[n] for n in new})

@@ -24,7 +24,7 @@ from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.intervals import ANY, interval
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
-from compiler.frontend.build.places.names import EXTENTS, NAMES, Space, check_grids, extents, pool_extents
+from compiler.frontend.build.places.names import COUNTS, EXTENTS, NAMES, Space, check_grids, extents, pool_extents
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, Names
 from compiler.frontend.build.spiking.family import ENDS, WORD, Family
@@ -52,7 +52,7 @@ def placed_value(
 ) -> Callable[[Mapping[str, Any]], l0.Placed | None]:
     """The value of each member; an error is reported once. Bounds are those of interval analysis."""
     c, own = family.c, names.scope.kinds
-    checked = check_expression(node, space.scope(names.scope, own), Wanted(what, dimension), c.sink)
+    checked = check_expression(node, space.scope(names.scope, own, True), Wanted(what, dimension), c.sink)
     if checked is None:
         return lambda env: None
     places = {n for n in NAMES if n not in own}
@@ -88,6 +88,11 @@ def _placed(
     space: Space,
     node: Node,
 ) -> l0.Placed:
+    plain = {n: n.replace(".", "_") for n in numbers if "." in n}  # `from.x`
+    while set(plain.values()) & refs(checked.expr):
+        plain = {n: f"{new}_" for n, new in plain.items()}
+    numbers = {plain.get(n, n): value for n, value in numbers.items()}
+    checked = replace(checked, expr=substitute(checked.expr, {n: Ref(new) for n, new in plain.items()}))
     given: dict[str, Expr] = {n: Ref(n).ne(0) for n in flags}
     e = substitute(space.expanded(checked.expr), given)
     every = {"n_from": a.size, "n_to": b.size, **dict(zip(EXTENTS, (*extents(a), *extents(b)), strict=True))}
@@ -116,6 +121,7 @@ def _by_intervals(e: Expr, used: Mapping[str, float | int], sizes: Mapping[str, 
         extent = {index: n, f"x_{index}": w, f"y_{index}": h, f"c_{index}": n // max(w * h, 1)}
         extent |= {f"px_{index}": sizes[f"pw_{end}"], f"py_{index}": sizes[f"ph_{end}"]}
         env = {**{name: (0.0, float(max(k - 1, 0))) for name, k in extent.items()}, **env}
+    env |= {n: (1.0, math.inf) for n in COUNTS if n not in used}
     far = math.hypot(sizes["w_to"] - 1, sizes["h_to"] - 1) * space.spacing
     found = interval(e, {"distance": (0.0, far), "spacing": (space.spacing, space.spacing), **env})
     return ANY if any(math.isnan(x) for x in found) else found
@@ -138,7 +144,10 @@ class Settling:
         return self.probability is not None or self.family.parts(a.name, b.name) != (None, None)
 
     def settled(self, value: l0.Placed, what: str, source: str, target: str, args: Any) -> l0.Placed | None:
-        """`value` with bounds over the pairs that may be connected; None where it is not finite for one of them."""
+        """`value` with bounds over the pairs that may be connected; None where it is not finite for one of them. What
+        reads how many synapses there are keeps its bounds."""
+        if refs(value.value) & {*COUNTS}:
+            return value
         a, b = (self.family.populations.built[p] for p in (source, target))
         hole = source == target and not dict(args).get("autapses", 1)
         key = (value, what, a.size, b.size, extents(a), extents(b), hole, args, self.family.parts(source, target))

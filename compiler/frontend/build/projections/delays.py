@@ -20,12 +20,12 @@ from compiler.core.names import free_name
 from compiler.expr.ast import Call, Ref, refs
 from compiler.expr.units import TIME
 from compiler.files.array_files import read_array
-from compiler.frontend.build.places.names import Space
+from compiler.frontend.build.places.names import COUNTS, Space
 from compiler.frontend.build.places.values import placed_value, reads_places
 from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context, Names, Step, mapping, steps_of, text_of
-from compiler.frontend.build.spiking.family import Family
+from compiler.frontend.build.spiking.family import WORD, Family
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
 
@@ -147,6 +147,11 @@ def _placed_delay(node: Node, space: Space, family: Family, what: str) -> Delay:
         message = "delays that differ from synapse to synapse are not whole steps"
         help = f"write `{what[1:-1]}: {{value: {text_of(inner)}, round: nearest}}`"
         family.c.sink.error("E0601", message, node.span, help)
+        return _no_delay
+    counted = [n for n in COUNTS if n not in family.names.scope.kinds and n in WORD.findall(text_of(inner))]
+    if counted:
+        message = f"{what} cannot read `{counted[0]}`: delays are known before there are synapses"
+        family.c.sink.error("E0802", message, inner.span, "give the delay by the places of both ends")
         return _no_delay
     return placed_value(inner, what, TIME, family.names, space, family)
 

@@ -11,7 +11,7 @@ Does not: sample connections.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -19,7 +19,9 @@ import compiler.ir.level0.model as l0
 from compiler.connect import Form
 from compiler.connect.rule import Args
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.errors import Sink
 from compiler.core.source import Span
+from compiler.expr.ast import refs
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
 from compiler.frontend.build.places.names import Space, space_of
@@ -35,11 +37,13 @@ from compiler.frontend.build.projections.delays import (
 )
 from compiler.frontend.build.projections.given_values import GivenValues
 from compiler.frontend.build.projections.parts import check_parts, within_parts
+from compiler.frontend.build.projections.read_values import Totals, add_up, end_values, summed_names
 from compiler.frontend.build.projections.storage import check_values
 from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.others import User, bind_others, check_one
 from compiler.frontend.build.shared.phases import find_moment
 from compiler.frontend.build.shared.readers import Reader, default_of, members
+from compiler.frontend.build.shared.scope import TOTAL
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, text_of
 from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.build.spiking.member_values import member_values
@@ -47,6 +51,7 @@ from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.select import select_parts
 from compiler.frontend.build.synapses.fits import (
     check_clear,
+    check_counts,
     check_delays,
     check_delivery,
     check_kernel_sums,
@@ -73,16 +78,34 @@ def build_projections(
     node = root.get("projections")
     sizes: dict[str, Dimension | None] = dict.fromkeys(SIZES, DIMENSIONLESS)
     shared = c.names.scope.extended(SIZES, sizes)
-    names = Names(shared, c.names.numbers)
-    out: list[l0.Projection] = []
+    names, totals = Names(shared, c.names.numbers), Totals()
+    entries = tuple(members(PROJECTIONS_MAP, node, c))
+    built = {name: _projection(name, r, at, populations, names, synapses, totals) for name, r, at in entries}
+    if totals.readers:  # what they add up is known now
+        totals.known = add_up((p for p in built.values() if p is not None), totals, c)
+        for name, r, at in entries:
+            if name in totals.readers:
+                built[name] = _projection(name, r, at, populations, names, synapses, totals)
+        _check_circles(built, totals, {name: at for name, _, at in entries}, c)
     named = tuple(e.name for e in entries_of(node))
-    for name, r, at in members(PROJECTIONS_MAP, node, c):
-        built = _projection(name, r, at, populations, names, synapses)
-        if built is not None:
+    out: list[l0.Projection] = []
+    for name, r, _ in entries:
+        if (whole := built[name]) is not None:
             mirror = r.get("mirror")
-            out.append(mirrored(built, mirror if isinstance(mirror, Scalar) else None, named, c))
+            out.append(mirrored(whole, mirror if isinstance(mirror, Scalar) else None, named, c))
     check_transposes(tuple(out), named, c)
     return tuple(out)
+
+
+def _check_circles(
+    built: Mapping[str, l0.Projection | None], totals: Totals, places: Mapping[str, Span], c: Context
+) -> None:
+    """E0802 where what is added up changes with the sum."""
+    whole = [p for p in built.values() if p is not None]
+    if len(whole) == len(built) and add_up(whole, totals, c) != totals.known:
+        at = next(at for name, at in places.items() if name in totals.readers)
+        message = f"what `{TOTAL}` adds up depends on such a sum"
+        c.sink.error("E0802", message, at, "add up parameters that do not read one")
 
 
 _Env = dict[str, Any]
@@ -119,7 +142,21 @@ class _Draft:
         return None if self.synapse is None else self.synapse.definition
 
 
-def _draft(name: str, r: Reader, at: Span, populations: Populations, names: Names, synapses: Synapses) -> _Draft | None:
+def _found(r: Reader, synapses: Synapses) -> BuiltSynapse | None:
+    reference = r.get("synapse")
+    return synapses.find(reference) if isinstance(reference, Scalar) else None
+
+
+def _draft(
+    name: str,
+    r: Reader,
+    at: Span,
+    populations: Populations,
+    names: Names,
+    synapses: Synapses,
+    synapse: BuiltSynapse | None,
+    totals: Totals,
+) -> _Draft | None:
     """What stands at both ends, the synapse and the input; None where nothing else can be checked."""
     c, block = r.c, r.node
     assert block is not None
@@ -131,16 +168,20 @@ def _draft(name: str, r: Reader, at: Span, populations: Populations, names: Name
         return None
     declared = mapping(block.get("values"))
     values = {} if declared is None else member_values(declared, sources, targets, populations, c)
+    deliver = mapping(block.get("deliver"))
+    into = deliver.get("into") if deliver is not None else None
+    own = {n: v.dimension for n, v in values.items()} | ({} if synapse is None else synapse.params)
+    sums = summed_names(block, None if synapse is None else synapse.node) & own.keys()
+    values |= end_values(block, sources, targets, populations, c)
+    values |= totals.values(sums, text_of(into), targets or (), own, at, c)
     kinds = dict.fromkeys(values, Kind.REAL)
-    scope = names.scope.extended(kinds, {n: v.dimension for n, v in values.items()})
+    scope = replace(names.scope.extended(kinds, {n: v.dimension for n, v in values.items()}), totals=own)
     placed = any(reads_places(node, scope) for node in _per_synapse(block))
     family = Family(name, c, populations, Names(scope, names.numbers), values, placed, parts_from, parts_to)
     space = space_of(r, family)
     if space is None:
         return None
-    reference = block.get("synapse")
-    synapse = synapses.find(reference) if isinstance(reference, Scalar) else None
-    if isinstance(reference, Scalar) and (synapse is None or synapse.definition is None):
+    if isinstance(block.get("synapse"), Scalar) and (synapse is None or synapse.definition is None):
         return None
     user, sure = Related(f"the projection `{name}` uses the synapse here", at), True
     if synapse is not None:
@@ -150,8 +191,6 @@ def _draft(name: str, r: Reader, at: Span, populations: Populations, names: Name
         synapse = with_moving(synapse, moving, name, synapses.moved, c)
         if synapse is None:
             return None
-    deliver = mapping(block.get("deliver"))
-    into = deliver.get("into") if deliver is not None else None
     dimension, fits = (None, synapse is not None) if into is None else _input(into, targets, populations, c)
     return _Draft(r, block, at, family, sources, targets, synapse, synapses, into, dimension, fits, sure, user, space)
 
@@ -168,12 +207,21 @@ def _per_synapse(block: tree.Mapping) -> Iterator[Node | None]:
 
 
 def _projection(
-    name: str, r: Reader, at: Span, populations: Populations, names: Names, synapses: Synapses
+    name: str, r: Reader, at: Span, populations: Populations, names: Names, synapses: Synapses, totals: Totals
 ) -> l0.Projection | None:
-    c, before = r.c, len(r.c.sink.items)
-    d = _draft(name, r, at, populations, names, synapses)
-    if d is None:
-        return None
+    """A family; None after an error. One that reads sums reports its mistakes when these are known."""
+    synapse = _found(r, synapses)
+    if totals.known is None and summed_names(r.node, None if synapse is None else synapse.node):
+        totals.readers.add(name)
+        r = replace(r, c=replace(r.c, sink=Sink()))
+    before = len(r.c.sink.items)
+    d = _draft(name, r, at, populations, names, synapses, synapse, totals)
+    return None if d is None else _whole(d, before, populations, totals)
+
+
+def _whole(d: _Draft, before: int, populations: Populations, totals: Totals) -> l0.Projection | None:
+    """The family of a draft; None after an error. `before`: how many were known before the draft."""
+    c, r, at, name = d.r.c, d.r, d.at, d.family.name
     fits = d.fits
     if d.synapse is None:
         _check_sources(d.block.get("from"), d.sources, populations, c)
@@ -194,6 +242,7 @@ def _projection(
     if others is None:
         return None
     members = _members(d, connection, values, others)
+    totals.given[name] = _given(d, members)
     if d.synapse is not None and not d.sure and len(c.sink.items) == before:  # else a value has a mistake
         _check_synapse(d, d.synapse)
     if d.synapse is not None and len(c.sink.items) == before:
@@ -216,6 +265,24 @@ def _projection(
         cleared,
         span=at,
     )
+
+
+def _sums_of(definition: l0.SynapseDef | None) -> list[str]:
+    """The sums over projections that the statements of a synapse read."""
+    read = () if definition is None else definition.expressions
+    return sorted(n for n in set[str]().union(*(refs(e) for e in read)) if n.startswith(f"{TOTAL}."))
+
+
+def _given(d: _Draft, built: list[l0.Member]) -> list[tuple[str, str, float | int | None]]:
+    """What a family may add to sums besides parameters of its members: (target, name, value)."""
+    if d.synapse is not None:
+        return [(m.target, name, None) for m in built for name in d.synapse.moving]
+    if not d.family.values:
+        return []
+    exist = {(m.source, m.target) for m in built}
+    every = d.family.members(d.sources or (), d.targets or ())
+    mine = [(target, env) for source, target, env in every if (source, target) in exist]
+    return [(target, name, env[name]) for target, env in mine for name in d.family.values if "." not in name]
 
 
 @dataclass(frozen=True)
@@ -267,6 +334,7 @@ def _members(
     back_delay, occupied, own_weight = values.back_delay, values.occupied, connection.weight
     empty = rule.empty
     listed_at = None if connection.pairs is None else 0
+    sums = _sums_of(d.definition)
     for source, target, env in family.members(sources, targets):
         told = len(told_so_far)
         args = arguments(source, target, env)
@@ -281,7 +349,9 @@ def _members(
         back, each_back = late.steps(delays[1], "`back_delay`", source, target, args)
         if args is not None and w is not None:
             w = own_weight(w, source, target, family)
-        if args is None or w is None or steps is None or own is None or back is None or part is None:
+        totals = tuple((name, env[name]) for name in sums)
+        told_of = any(x is None for _, x in totals)
+        if args is None or w is None or steps is None or own is None or back is None or part is None or told_of:
             lost = lost or not left_out  # to a mistake, or to the step's
         elif not empty(args):
             parts = (None, None) if rule.expression else family.parts(source, target)
@@ -301,6 +371,7 @@ def _members(
                     parts,
                     others,
                     each_back,
+                    totals,
                 )
             )
     if rule.form is Form.DIAGONAL and not members and sources == targets and not lost:
@@ -372,6 +443,7 @@ def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member]
         check_clear(d.block, definition, c)
         check_starts(definition, members, c, d.user)
         check_reads(definition, text_of(d.into), members, d.user, c)
+        check_counts(definition, members, d.at, c)
         check_rewired(definition, connection.rule, connection.storage, connection.span, c)
         check_kernel_sums(definition, connection.rule, connection.span, c)
     storage = settings.get("storage") if (settings := mapping(rule)) is not None else None

@@ -34,6 +34,7 @@ from compiler.frontend.build.shared.scope import (
     is_taken,
     no_value_yet,
     read_statement,
+    total_name,
     unsure_of,
     with_value,
 )
@@ -52,7 +53,8 @@ Locals = dict[str, tuple[Kind, Dimension | None]]
 @dataclass
 class Draft:
     """A definition being built. `noun`: its name in messages; `no_random`: why its equations must be deterministic;
-    `given`: dimensions of parameters and states that the use site provides in place of those of the defaults."""
+    `given`: dimensions of parameters and states that the use site provides in place of those of the defaults; `late`:
+    names that have a value at each use only; `totals`: what `sum_into` may add up (None: it cannot stand here)."""
 
     name: str
     node: tree.Mapping
@@ -72,6 +74,8 @@ class Draft:
     origins: dict[str, Span] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
     given: Mapping[str, Dimension] = field(default_factory=dict)
+    late: Mapping[str, Dimension | None] = field(default_factory=dict)
+    totals: Mapping[str, Dimension | None] | None = None
 
     def declare(self, key: Scalar, noun: str) -> bool:
         """Whether `key` may be the name of a new `noun`; reports it if not."""
@@ -94,11 +98,11 @@ class Draft:
         return True
 
     def scope(self, *groups: Mapping[str, Dimension | None]) -> Scope:
-        dimensions: dict[str, Dimension | None] = dict(SELF) if self.noun == "neuron" else {}
+        dimensions: dict[str, Dimension | None] = dict(SELF) if self.noun == "neuron" else dict(self.late)
         for group in groups:
             dimensions.update(group)
         kinds = dict.fromkeys(dimensions, Kind.REAL)
-        scope = self.c.names.scope.extended(kinds, dimensions, self.places)
+        scope = replace(self.c.names.scope.extended(kinds, dimensions, self.places), totals=self.totals)
         return replace(scope, histories=self.histories) if self.histories else scope
 
     def check(self, node: Node, scope: Scope, wanted: Wanted) -> Checked | None:
@@ -148,7 +152,8 @@ def build_params(d: Draft) -> tuple[l0.ParamDecl, ...]:
 
 def constant_or_formula(e: Expr, node: Node, d: Draft) -> l0.Value | None:
     """A number where the expression reads only model parameters, else a formula."""
-    if refs(e) & (d.params.keys() | d.states.keys() | HIDDEN):
+    used = refs(e)
+    if used & (d.params.keys() | d.states.keys() | HIDDEN | d.late.keys()) or any("." in name for name in used):
         return l0.Formula(e, node.span)
     try:
         return l0.Const(evaluate(e, d.c.names.numbers), node.span)
@@ -313,7 +318,7 @@ def build_update(
 
 def note_unread(d: Draft, params: tuple[l0.ParamDecl, ...], noun: str) -> None:
     """Note parameters declared by the user that no expression of the definition reads."""
-    d.c.unread_params.read(p.span for p in params if p.name in d.read)
+    d.c.unread_params.read(p.span for p in params if d.read & {p.name, total_name(p.name)})
     if any(p.span.via is not None or p.span.file.path.startswith("library/") for p in params):
         return
     d.c.unread_params.candidates += [(f"`{p.name}` of {noun} `{d.name}`", p.span) for p in params]

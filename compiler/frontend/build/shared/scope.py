@@ -60,7 +60,8 @@ class Scope:
     functions with an error; `unsure`: names of unknown kind for the same reason. `places`: spans of their
     declarations; `delayed`: valid arguments of `delayed`; `foreign`: by file, the names in `functions` of the functions
     that expressions of that file see; `tables`: the dimensions
-    of the arguments of lookup tables, which are functions, too; `histories`: how many values each has (0: unknown)."""
+    of the arguments of lookup tables, which are functions, too; `histories`: how many values each has (0: unknown);
+    `totals`: what `sum_into` may add up (None: it cannot stand here)."""
 
     kinds: Mapping[str, Kind]
     dimensions: Mapping[str, Dimension | None]
@@ -74,6 +75,7 @@ class Scope:
     foreign: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     tables: Mapping[str, Dimension] = field(default_factory=dict)
     histories: Mapping[str, int] = field(default_factory=dict)
+    totals: Mapping[str, Dimension | None] | None = None
 
     def extended(
         self,
@@ -169,6 +171,11 @@ def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | No
     if DOT in calls(tree) - scope.functions.keys():
         whole = with_dots(tree, scope.histories, sink)
         return None if whole is None else _check(whole, scope, wanted, sink)
+    if scope.totals is not None and TOTAL in calls(tree) - scope.functions.keys():
+        summed = _with_totals(tree, scope.totals, sink)
+        names = {total_name(n): dimension for n, dimension in scope.totals.items()}
+        own = scope.extended(dict.fromkeys(names, Kind.REAL), names)
+        return None if summed is None else _check(summed, own, wanted, sink)
     delayed = scope.delayed
     if delayed is None or DELAYED not in calls(tree) - scope.functions.keys():
         return _check_names(tree, scope, wanted, sink)
@@ -177,6 +184,35 @@ def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | No
         return None
     found = _check_names(taken, scope.extended(dict.fromkeys(delayed.names, Kind.REAL), delayed.names), wanted, sink)
     return None if found is None else replace(found, expr=delayed.put(found.expr))
+
+
+TOTAL: Final = "sum_into"
+
+
+def total_name(name: str) -> str:
+    """What expressions call the sum of `name` over all projections into one input of a population."""
+    return f"{TOTAL}.{name}"
+
+
+def _with_totals(e: Expr, totals: Mapping[str, Dimension | None], sink: Sink) -> Expr | None:
+    """`e` with each `sum_into(x)` as a name; None after an error."""
+    before = len(sink.items)
+
+    def one(x: Expr) -> Expr:
+        match x:
+            case Call(func) if func != TOTAL:
+                return x
+            case Call(_, (Ref(name),)) if name in totals:
+                return Ref(total_name(name), x.span)
+            case Call(_, (Ref(name, at),)):
+                help = did_you_mean(name, totals) or "it adds up a parameter of the synapse, or one of the `values`"
+                sink.error("E0302", f"`{TOTAL}` knows no `{name}` here", at, help)
+            case Call():
+                sink.error("E0304", f"`{TOTAL}` takes the name of a parameter", x.span, f"for example `{TOTAL}(rel)`")
+        return x
+
+    whole = rewrite(e, one)
+    return whole if len(sink.items) == before else None
 
 
 def _check_names(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:

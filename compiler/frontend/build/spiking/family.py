@@ -23,7 +23,7 @@ from compiler.expr.types import Kind as Type
 from compiler.expr.units import Dimension
 from compiler.frontend.build.shared.initial_values import explain_draws
 from compiler.frontend.build.shared.readers import value_of
-from compiler.frontend.build.shared.scope import Wanted, check_expression
+from compiler.frontend.build.shared.scope import TOTAL, Wanted, check_expression, total_name
 from compiler.frontend.build.shared.values import Context, Names, number, out_of_bounds
 from compiler.frontend.build.spiking.member_values import MemberValue
 from compiler.frontend.build.spiking.populations import Populations
@@ -33,7 +33,7 @@ from compiler.frontend.yaml.tree import Node, Scalar
 SIZES = {"n_from": Type.INT, "n_to": Type.INT}
 ENDS = "from to"
 """The names of source and target among a member's values; no name of a user has a space."""
-WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
+WORD = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z]\w*)?", re.ASCII)
 
 
 @dataclass
@@ -152,4 +152,5 @@ class Family:
                     stack.extend(e.value for e in entries)
                 case tree.Sequence(items=items):
                     stack.extend(items)
+        words |= {total_name(n) for n in words} if TOTAL in words else set()
         return tuple(sorted(n for n in words if n in self.values or n in SIZES))

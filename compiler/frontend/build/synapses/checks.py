@@ -21,6 +21,7 @@ from compiler.expr.inline import named, reads_through, too_large
 from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft
 from compiler.frontend.yaml import tree
 from compiler.ir.level2.delayed import read_delayed
+from compiler.ir.level2.synapse_values import COUNTED
 
 
 def check_event(when: Expr, end: str, at: Span, d: SynapseDraft) -> bool:
@@ -37,6 +38,8 @@ def check_event(when: Expr, end: str, at: Span, d: SynapseDraft) -> bool:
             other = "target" if end == "pre" else "source"
             message = f"the condition is about the {side} neuron, but `{name}` is of the {other}"
             help = f"write `of: {where}`"
+        elif not dot and name in COUNTED and name not in d.places and COUNTED[name] != end:
+            message = f"the condition is about the {side} neuron, but `{name}` is a number of synapses of the other end"
         elif not dot and name in d.states:
             message = f"the condition is about one neuron, but `{name}` differs from synapse to synapse"
         else:

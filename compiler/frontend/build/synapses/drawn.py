@@ -17,6 +17,7 @@ from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import Dimension
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.random_help import words_of
+from compiler.frontend.build.shared.scope import TOTAL, total_name
 from compiler.frontend.build.shared.values import Names
 from compiler.frontend.build.synapses.statements import SynapseDraft
 from compiler.frontend.yaml.tree import Node
@@ -30,8 +31,9 @@ def drawn_value(
     words = words_of(node)
     d.read |= words & d.params.keys()
     numbers, complete = default_numbers(params, d.c.names.numbers)
-    names = Names(d.scope(d.params, d.states), {**numbers, **dict.fromkeys(d.states, 1.0)})
-    if complete and not words & d.states.keys():
+    later = {*d.states, *d.late, *(total_name(name) for name in d.params)}
+    names = Names(d.scope(d.params, d.states), {**dict.fromkeys(later, 1.0), **numbers})
+    if complete and not words & {*d.states, *d.late, TOTAL}:
         return initial_value(node, d.c, what, None, names)
     own = Sink()
     _, dimension = initial_value(node, replace(d.c, sink=own), what, None, names)

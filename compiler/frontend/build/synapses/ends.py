@@ -10,14 +10,14 @@ accepted).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.types import Kind
-from compiler.expr.units import TIME, Dimension
+from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft, build_dynamics, build_states
 from compiler.frontend.build.shared.delayed import DOT, Delayable
 from compiler.frontend.build.shared.phases import counters, find_handlers
@@ -37,7 +37,7 @@ def build_end(d: SynapseDraft, end: str) -> l0.EndDef | None:
     if block is None:
         return None
     own = Draft(d.name, block, d.c, f"`{end}` block", NO_RANDOM, d.params)
-    own.places, own.nouns, own.read = dict(d.places), dict(d.nouns), d.read
+    own.places, own.nouns, own.read, own.late, own.totals = dict(d.places), dict(d.nouns), d.read, d.late, d.totals
     state = build_states(own)
     for entry in entries_of(block.get("state")):
         if entry.name in d.times[end]:
@@ -52,6 +52,16 @@ def build_end(d: SynapseDraft, end: str) -> l0.EndDef | None:
     on_spike = build_own(own, listed(block.get("on_spike")), scope)
     on = find_handlers(block.get("on"), d.c, lambda items: build_own(own, items, scope), l0.Handler)
     return l0.EndDef(state, dynamics, update, on_spike, block.span, on)
+
+
+def connected(d: SynapseDraft, names: Iterable[str]) -> dict[str, Dimension | None]:
+    """Which of l0.CONNECTED statements may read: a name that the user gives to something else keeps that meaning."""
+    texts = "\n".join(_texts(d.node))
+    return {
+        name: DIMENSIONLESS
+        for name in names
+        if name not in d.c.names.scope.kinds and not re.search(rf"^\s*{name}\s*[-+*]?=(?!=)", texts, re.MULTILINE)
+    }
 
 
 def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dimension | None], Mapping[str, Span]]:

@@ -34,6 +34,7 @@ from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.ir.level2.delayed import read_delayed, read_now
 from compiler.ir.level2.synapse_sums import KERNEL, SUMS
+from compiler.ir.level2.synapse_values import COUNTED
 
 
 def check_delivery(block: tree.Mapping, synapse: BuiltSynapse, at: Span, family: Family) -> bool:
@@ -207,6 +208,24 @@ def check_kernel_sums(s: l0.SynapseDef, rule: ConnectRule, at: Span, c: Context)
     if used is not None and rule.form is not Form.WINDOWS:
         message = f"`{used}` is over the synapses with one element of a kernel, which `{rule.keys.name}` does not have"
         c.sink.error("E0802", message, at, "`conv2d` has one; `sum_post` and `sum_pre` are over those of a neuron")
+
+
+def check_counts(s: l0.SynapseDef, members: list[l0.Member], at: Span, c: Context) -> None:
+    """E0802 where synapses that are rewired read how many there are."""
+    rewired = next((a for a in s.actions if isinstance(a, l0.Rewire)), None)
+    if rewired is None:
+        return
+    own = {
+        *(p.name for p in s.params),
+        *(x.name for x in s.state),
+        *(a.target for a in s.actions if isinstance(a, l0.Set)),
+    }
+    values = [v.value for m in members[:1] for _, v in (*m.params, *m.init) if isinstance(v, l0.Placed)]
+    read = set[str]().union(*(refs(e) - own for e in s.values), *(refs(e) for e in values)) & COUNTED.keys()
+    if read:
+        message = f"`{min(read)}` is the number of synapses when the run begins, but `{s.name}` rewires them"
+        help = "`sum_post(1)` and `sum_pre(1)` count those that there are now"
+        c.sink.error("E0802", message, at, help, (Related("they are rewired here", rewired.span),))
 
 
 def check_rewired(s: l0.SynapseDef, rule: ConnectRule, storage: str, at: Span, c: Context) -> None:

@@ -38,6 +38,7 @@ from compiler.frontend.build.synapses.drawn import drawn_value
 from compiler.frontend.build.synapses.ends import (
     NO_RANDOM,
     build_end,
+    connected,
     delayable,
     histories_of,
     multiplies_histories,
@@ -172,6 +173,7 @@ def build_synapse(
     projection; with `definition` None when it has errors (reported)."""
     before = len(c.sink.items)
     d = SynapseDraft(name, node, c, "synapse", NO_RANDOM, given=given, ends=ends or Ends())
+    d.late, d.totals = connected(d, l0.CONNECTED[:2]), d.params
     drawn: dict[str, Node] = {e.name: e.value for e in entries_of(node.get("state")) if not isinstance(e.value, Scalar)}
     made, flag = _definition(d, at), node.get("event_driven")
     if not _wrong(c.sink, before):  # what has been refused may be what they look for
@@ -206,7 +208,8 @@ def _definition(d: SynapseDraft, at: Span) -> l0.SynapseDef:
             d.times[end] += l0.times_of(entry.name)
     blocks = {end: build_end(d, end) for end in ENDS}
     state = build_states(d, lambda value, what: drawn_value(d, params, value, what))
-    scope = d.scope(d.params, d.states, {"t": TIME, "dt": TIME}, counters(c), d.others)
+    counts = connected(d, l0.CONNECTED[2:])
+    scope = d.scope(counts, d.params, d.states, {"t": TIME, "dt": TIME}, counters(c), d.others)
     for end in ENDS:
         scope = scope.extended(*names_of(d, end))
     scope = replace(scope, delayed=delayable(d), histories=histories_of(d))

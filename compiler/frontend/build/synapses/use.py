@@ -26,7 +26,7 @@ from compiler.frontend.build.places.values import place_numbers, placed_value, r
 from compiler.frontend.build.shared.definition_builder import unknown_setting
 from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.random_help import words_of
-from compiler.frontend.build.shared.scope import Wanted, check_expression
+from compiler.frontend.build.shared.scope import TOTAL, Wanted, check_expression, total_name
 from compiler.frontend.build.shared.values import Names, entries_of, with_numbers
 from compiler.frontend.build.spiking.family import ENDS, SIZES, Family
 from compiler.frontend.build.synapses.checks import end_reads, without_a_dot
@@ -85,7 +85,7 @@ class _Reader:
             if node is not None:
                 value = self.given(node, what, self.synapse.params[decl.name], names, {}, env)
             elif isinstance(decl.default, l0.Formula):
-                value = self.evaluated(decl.default, what, out)
+                value = self.evaluated(decl.default, what, out, env)
             else:
                 value = decl.default
                 if value is None:
@@ -113,9 +113,10 @@ class _Reader:
             if node is not None:
                 value = self.given(node, what, self.synapse.states[decl.name], self.names(env, before), before, env)
             elif own is not None:
-                value = self.given(own, what, self.synapse.states[decl.name], self.names({}, before), before, env)
+                late = {n: env[n] for n in env.keys() & self.late}
+                value = self.given(own, what, self.synapse.states[decl.name], self.names(late, before), before, env)
             elif isinstance(decl.init, l0.Formula):
-                value = self.evaluated(decl.init, f"{what} of `{self.family.name}`", before)
+                value = self.evaluated(decl.init, f"{what} of `{self.family.name}`", before, env)
             else:
                 value = decl.init
             if value is not None:
@@ -171,13 +172,21 @@ class _Reader:
                 return True
         return False
 
-    def evaluated(self, formula: l0.Formula, what: str, values: Mapping[str, l0.Value]) -> l0.Const | l0.Formula | None:
+    @property
+    def late(self) -> set[str]:
+        """What the definition's own values may read of the member."""
+        return {*SIZES, *(total_name(name) for name in self.synapse.params)}
+
+    def evaluated(
+        self, formula: l0.Formula, what: str, values: Mapping[str, l0.Value], env: Mapping[str, Any]
+    ) -> l0.Const | l0.Formula | None:
         """A formula of the definition as a number, or a formula if it reads per-synapse values."""
         c, used = self.family.c, refs(formula.expr)
         known = {n: v.value for n, v in values.items() if isinstance(v, l0.Const)}
         if any(n in self.synapse.places and n not in values for n in used):
             return None  # that parameter has its own error
-        numbers = {**{n: x for n, x in c.names.numbers.items() if n not in values}, **known}
+        late = {n: env[n] for n in env.keys() & self.late}
+        numbers = {**late, **{n: x for n, x in c.names.numbers.items() if n not in values}, **known}
         if used & (values.keys() - known.keys()):
             return l0.Formula(with_numbers(formula.expr, numbers), formula.span)
         if isinstance(formula.expr, Ref) and formula.expr.name in known:
@@ -212,6 +221,12 @@ def read_settings(
                 unknown_setting(entry.key, noun, declared, "synapse", synapse, family.c)
     used = sorted({n for node in (*reader.params.values(), *reader.init.values()) for n in family.mentions(node)})
     used += [ENDS] if family.placed else []
+    own = [d.default for d in definition.params] + [d.init for d in definition.state]
+    texts = (*(refs(x.expr) for x in own if isinstance(x, l0.Formula)), *map(words_of, synapse.drawn.values()))
+    read_late = set[str]().union(*texts)
+    if TOTAL in read_late or any(n.startswith(f"{TOTAL}.") for n in read_late):
+        read_late |= family.values.keys() & reader.late
+    used = sorted({*used, *(read_late & {*SIZES, *family.values} & reader.late)})
     for node in reader.init.values():
         both = [n for n in family.mentions(node) if n in synapse.params and n in family.values]
         if both:
@@ -242,7 +257,7 @@ def given_dimensions(
     are known: a value with an error may have any."""
     sure = True
     out: dict[str, Dimension] = {}
-    scope = space.scope(family.names.scope, family.names.scope.kinds)
+    scope = space.scope(family.names.scope, family.names.scope.kinds, True)
     numbers = {**place_numbers(), **family.names.numbers, **dict.fromkeys((*family.values, *SIZES), 1.0)}
     for key, declared in (("params", synapse.params), ("init", synapse.states)):
         if key == "init":

@@ -307,7 +307,8 @@ SYNAPSE = Block(
     doc="A synapse model with state of its own, such as a plasticity rule. Expressions read the synapse's parameters, "
     "state and named expressions, `t`, `dt`, counters of phases (`trial.step`), and as `pre.x` and `post.x` variables "
     "of the two neurons; `delayed(pre.v)` is what `pre.v` was `delay` ago, `delayed(post.v)` what `post.v` was "
-    "`back_delay` ago.",
+    "`back_delay` ago. `n_in` and `n_out` are how many synapses its neurons have, `sum_into(x)` is the sum of x over "
+    "all projections into the same input.",
     title="synapse",
     needs=(("event_driven", ("dynamics",)),),
     at_least_one=("on_pre", "on_post", "update", "events", "on"),
