@@ -136,8 +136,8 @@ DELIVER = Block(
             INITIAL,
             "What one spike adds, in the unit of the input: one value, a distribution (drawn per connection), or one "
             "for each connection, as a list or in a file. An expression may read places (`distance`), parameters of "
-            "both populations (`from.x`, `to.x`), the number of synapses of a neuron (`n_in`, `n_out`), and sums over all "
-            "projections into that input (`sum_into(x)`). Needed unless a `synapse` says what is delivered.",
+            "both populations (`from.x`, `to.x`), the number of synapses of a neuron (`n_in`, `n_out`), and sums over "
+            "all projections into that input (`sum_into(x)`). Needed unless a `synapse` says what is delivered.",
             example="weight: 1.62 mV",
         ),
     ),
