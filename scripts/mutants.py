@@ -60,7 +60,7 @@ def _pass(name: str, cls: str, case: str) -> Mutant:
 
 def _strategy(name: str) -> Mutant:
     def without(groups: Any) -> Any:
-        return tuple(tuple(x for x in group if x[0] != name) for group in groups)
+        return tuple(tuple(x for x in group if x.name != name) for group in groups)
 
     test = f"{TEXTS}::test_a_model_takes_the_strategy[{name}]"
     return Mutant(f"strategy {name}", ("compiler.strategies:GROUPS",), without, (test,))

@@ -9,18 +9,28 @@ Does not: depend on kernels.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from jinja2 import BytecodeCache, Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
+from jinja2 import (
+    BytecodeCache,
+    ChoiceLoader,
+    DictLoader,
+    Environment,
+    FileSystemBytecodeCache,
+    PackageLoader,
+    StrictUndefined,
+)
 
 
 @cache
-def skeletons(package: str) -> Environment:
-    """One environment for all skeletons of a package: blocks on separate lines leave no empty lines."""
+def skeletons(package: str, others: Callable[[], Mapping[str, str]] = dict) -> Environment:
+    """One environment for all skeletons of a package: blocks on separate lines leave no empty lines. `others`: texts
+    by name, of other packages."""
     return Environment(
-        loader=PackageLoader(package, "templates"),
+        loader=ChoiceLoader([PackageLoader(package, "templates"), DictLoader(others())]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -830,6 +830,13 @@ _TOOLS: Final = (
         "`netloom run --tensorboard` writes event files with the package `tensorboardX`: "
         "`pip install 'netloom[tensorboard]'`. TensorBoard itself, which shows them, may be installed elsewhere.",
     ),
+    _code(
+        "E0946",
+        "a strategy of another package that cannot be used",
+        "A package offers strategies of contractions by the entry point `netloom.strategies`: objects of the class "
+        "`compiler.strategies.strategy.Strategy`, each with its target and the text of its template. The message says "
+        "what is wrong with this one.",
+    ),
 )
 
 _WARNINGS: Final = (

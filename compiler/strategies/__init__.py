@@ -8,11 +8,12 @@ Does not: measure or print.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import chain
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import Choice, NotApplicable, Problem, product
+from compiler.strategies.choice import Choice, NotApplicable, product
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cpu import (
     dense_weight_gradient,
@@ -34,33 +35,42 @@ from compiler.strategies.cuda import (
     tensor_cores,
     tensor_products,
 )
+from compiler.strategies.plugins import installed
+from compiler.strategies.strategy import Strategy
 
 __all__ = ["ROWS", "Choice", "choose"]
 
-GROUPS: tuple[tuple[tuple[str, Callable[[Problem], Choice | NotApplicable]], ...], ...] = (
-    ((rows_conv.NAME, rows_conv.match), (winograd_rows.NAME, winograd_rows.match)),
-    ((rows_dense.NAME, rows_dense.match),),
-    ((lanes_dense.NAME, lanes_dense.match),),
-    ((dense_weight_gradient.NAME, dense_weight_gradient.match),),
-    ((lanes_pairs.NAME, lanes_pairs.match),),
-    ((lanes_conv.NAME, lanes_conv.match), (winograd_conv.NAME, winograd_conv.match)),
+GROUPS: tuple[tuple[Strategy, ...], ...] = (
+    (rows_conv.STRATEGY, winograd_rows.STRATEGY),
+    (rows_dense.STRATEGY,),
+    (lanes_dense.STRATEGY,),
+    (dense_weight_gradient.STRATEGY,),
+    (lanes_pairs.STRATEGY,),
+    (lanes_conv.STRATEGY, winograd_conv.STRATEGY),
+    (lanes_conv_weight_gradient.STRATEGY, winograd_weight_gradient.STRATEGY),
     (
-        (lanes_conv_weight_gradient.NAME, lanes_conv_weight_gradient.match),
-        (winograd_weight_gradient.NAME, winograd_weight_gradient.match),
-    ),
-    (
-        *((name, tensor_products.match_of(name)) for name in tensor_products.KINDS),
-        (matmul.NAME, matmul.match),
-        (direct_conv.NAME, direct_conv.match),
-        (direct_conv_weights.NAME, direct_conv_weights.match),
-        (implicit_gemm.NAME, implicit_gemm.match),
-        *((name, tensor_cores.match_of(name)) for name in tensor_cores.PASSES),
+        *tensor_products.STRATEGIES,
+        matmul.STRATEGY,
+        direct_conv.STRATEGY,
+        direct_conv_weights.STRATEGY,
+        implicit_gemm.STRATEGY,
+        *tensor_cores.STRATEGIES,
     ),
 )
 """The first group of which a strategy matches is taken; inside of it strategies compete by time."""
 
 ROWS = frozenset({rows_conv.NAME, rows_dense.NAME, winograd_rows.NAME})
 """For row-major tensors of targets that have lanes."""
+
+
+def measured() -> tuple[Strategy, ...]:
+    """Strategies that no rule takes: they are computed with where a lock file says so."""
+    return installed()
+
+
+def every() -> tuple[Strategy, ...]:
+    """All strategies, each once."""
+    return (*chain.from_iterable(GROUPS), *measured())
 
 
 def choose(
@@ -79,10 +89,11 @@ def choose(
     for group in GROUPS:
         reasons: list[str] = []
         best: Choice | None = None
-        for name, match in group:
+        for strategy in group:
+            name = strategy.name
             if name not in available or (lanes and name in ROWS):
                 continue
-            found = match(problem)
+            found = strategy.match(problem)
             if isinstance(found, NotApplicable):
                 reasons.append(f"{name}: {found.reason}")
             elif not found.microseconds:

@@ -9,27 +9,13 @@ Does not: measure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from itertools import chain
 from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
-from compiler.strategies import GROUPS, choose
-from compiler.strategies.choice import Choice, NotApplicable, Problem, product, rounded
+from compiler.strategies import choose, every
+from compiler.strategies.choice import Choice, NotApplicable, product
 from compiler.strategies.cost.devices import H200
-from compiler.strategies.cost.tiles import DOTS, TILES
-from compiler.strategies.cpu import (
-    dense_weight_gradient,
-    lanes_conv,
-    lanes_conv_weight_gradient,
-    lanes_dense,
-    lanes_pairs,
-    winograd_conv,
-    winograd_rows,
-    winograd_weight_gradient,
-)
-from compiler.strategies.cuda import implicit_gemm, matmul, tensor_products
 
 TUNED: Final = ("s_tile", "s_splits", "s_depth", "s_pitch", "s_strip")
 """Columns in which variants of a strategy differ."""
@@ -51,10 +37,10 @@ def ways(
     problem = product(node, tensors, lanes, real_bytes, device)
     if isinstance(problem, NotApplicable) or first is None:
         return (None,)
-    for name, match in chain.from_iterable(GROUPS):
-        choice = match(problem) if name in available else NotApplicable("")
+    for strategy in every():
+        choice = strategy.match(problem) if strategy.name in available else NotApplicable("")
         if isinstance(choice, Choice):
-            for variant in (choice, *_variants(problem, choice)):
+            for variant in (choice, *strategy.variants(problem, choice)):
                 if identity(variant) not in [identity(f) for f in found]:
                     found.append(variant)
     return (*found[: MOST - 1], None)
@@ -80,37 +66,3 @@ def tuned(choice: Choice) -> tuple[tuple[str, int], ...]:
 def text_of(choice: Choice | None) -> str:
     """Candidates with equal texts share a template, where their contractions do."""
     return "nest" if choice is None else " ".join((choice.strategy, *(f"{n}={v}" for n, v in choice.literals)))
-
-
-def _variants(p: Problem, choice: Choice) -> list[Choice]:
-    if choice.strategy in (lanes_dense.NAME, dense_weight_gradient.NAME, lanes_conv.NAME):
-        return [_with(choice, s_tile=t) for t in range(len(TILES))]
-    if choice.strategy == lanes_pairs.NAME:
-        return [_with(choice, s_tile=t) for t in range(len(DOTS))]
-    if choice.strategy == lanes_conv_weight_gradient.NAME:
-        return [_dots(p, choice, t) for t in range(len(DOTS))]
-    if choice.strategy == matmul.NAME:
-        return matmul.variants(p)
-    if choice.strategy == implicit_gemm.NAME:
-        return implicit_gemm.variants(p)
-    if choice.strategy in tensor_products.KINDS:
-        return tensor_products.variants(p, choice.strategy)
-    for winograd in (winograd_conv, winograd_rows, winograd_weight_gradient):
-        if choice.strategy == winograd.NAME:
-            found = winograd.variants(p)
-            return [] if isinstance(found, NotApplicable) else found
-    return []
-
-
-def _with(choice: Choice, **columns: int) -> Choice:
-    return replace(choice, columns=tuple((n, columns.get(n, v)) for n, v in choice.columns))
-
-
-def _dots(p: Problem, choice: Choice, tile: int) -> Choice:
-    """The gradient of a convolution's weights with another tile: its sums take other memory."""
-    old = dict(choice.columns)
-    taps = old["s_ins"] * old["s_taps_r"] * old["s_taps_c"]
-    pitch = rounded(rounded(taps, DOTS[tile].vectors), p.lanes)
-    each = p.lanes * p.real_bytes
-    more = DOTS[tile].outs * pitch * each - DOTS[old["s_tile"]].outs * old["s_pitch"] * each
-    return replace(_with(choice, s_tile=tile, s_pitch=pitch), scratch_bytes=choice.scratch_bytes + more)

@@ -24,7 +24,8 @@ from compiler.strategies import choose
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import tensor_products
 from compiler.strategies.cuda.implicit_gemm import TILES, sides, tiling
-from compiler.strategies.cuda.tensor_cores import PASSES, TF32, TF32X3, permitted
+from compiler.strategies.cuda.tensor_cores import PASSES, TF32, TF32X3
+from compiler.strategies.permissions import permitted
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, program
 from tests.cpu.programs import expr
 from tests.gpu.products import STRATEGY, chosen, conv_cases, dense_cases, epilogue_cases, outer

@@ -23,7 +23,7 @@ def test_every_optional_pass_and_every_strategy_has_a_mutant() -> None:
     names = {m.name for m in MUTANTS}
     assert len(names) == len(MUTANTS)
     assert {p.name for p in PIPELINE if p.optional} <= names
-    assert {f"strategy {name}" for group in GROUPS for name, _ in group} <= names
+    assert {f"strategy {s.name}" for group in GROUPS for s in group} <= names
 
 
 @pytest.mark.parametrize(("plain", "mutated", "status"), [(0, 1, 0), (0, 0, 1), (0, 4, 1), (1, 1, 1)])

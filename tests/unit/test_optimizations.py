@@ -76,7 +76,7 @@ def test_a_model_takes_the_strategy(strategy: str) -> None:
 
 
 def test_every_strategy_has_a_model() -> None:
-    assert {name for group in GROUPS for name, _ in group} == STRATEGIES.keys()
+    assert {s.name for group in GROUPS for s in group} == STRATEGIES.keys()
 
 
 def test_tensors_share_memory() -> None:

@@ -20,7 +20,17 @@ from compiler.passes.program.merge import merge
 from compiler.strategies import choose
 from compiler.strategies.choice import NotApplicable, Problem, product
 from compiler.strategies.cuda import tensor_products
-from compiler.strategies.cuda.tensor_products import BF16, COLUMNS, DEEP, FLOAT32, KINDS, ROWS, TF32, match_of, tilings
+from compiler.strategies.cuda.tensor_products import (
+    BF16,
+    COLUMNS,
+    DEEP,
+    FLOAT32,
+    KINDS,
+    ROWS,
+    STRATEGIES,
+    TF32,
+    tilings,
+)
 from tests.cpu.contractions import Conv, conv, dense, gradient, program
 from tests.gpu.tensor_cases import by_force, heads, joined_heads, transposed
 from tests.unit.test_implicit_gemm import work
@@ -78,7 +88,8 @@ def test_others_do_not() -> None:
     assert chosen(conv(Conv(128, 64, 128, 64, 64, (9, 9)))) not in KINDS
     found = product(*dense(4096, 4096, 4096), 0, 4)
     assert isinstance(found, Problem)
-    assert isinstance(match_of(FLOAT32)(replace(found, real_bytes=8)), NotApplicable)
+    (own,) = (s for s in STRATEGIES if s.name == FLOAT32)
+    assert isinstance(own.match(replace(found, real_bytes=8)), NotApplicable)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

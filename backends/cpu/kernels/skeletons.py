@@ -7,10 +7,16 @@ from typing import Any
 from jinja2 import Environment
 
 from backends.c_family.skeletons import skeletons
+from compiler.strategies.plugins import installed
 
 
 def environment() -> Environment:
-    return skeletons("backends.cpu")
+    return skeletons("backends.cpu", _of_others)
+
+
+def _of_others() -> dict[str, str]:
+    """The templates of strategies of other packages."""
+    return {f"strategy_{s.name}.c.j2": s.template for s in installed() if s.target == "cpu"}
 
 
 def render(file: str, **names: Any) -> str:

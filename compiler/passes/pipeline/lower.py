@@ -21,7 +21,7 @@ from compiler.passes import PIPELINE
 from compiler.passes.pipeline.manager import Context, Lowering, Ran, run_passes
 from compiler.passes.pipeline.tensors import DRIVE
 from compiler.passes.program.decisions import Decision
-from compiler.strategies.cuda.tensor_cores import permitted
+from compiler.strategies.permissions import permitted
 from compiler.strategies.pins import Pins
 
 if TYPE_CHECKING:

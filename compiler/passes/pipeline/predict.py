@@ -29,7 +29,7 @@ from compiler.passes.pipeline.tensors import DRIVE
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.fold_norms import Fold, fold_norms
 from compiler.strategies import ROWS
-from compiler.strategies.cuda.tensor_cores import permitted
+from compiler.strategies.permissions import permitted
 
 PHASE = "predict"
 ORDER = f"{PHASE}.order"

@@ -13,7 +13,7 @@ from backends.protocol import Backend
 from compiler.core.diagnostics import Diagnostic
 from compiler.passes.pipeline.lower import Lowered
 from compiler.runtime.common.options import Options
-from compiler.strategies.cuda.tensor_cores import permitted
+from compiler.strategies.permissions import permitted
 from compiler.strategies.pins import Pins
 from compiler.tune.lock import lock_path, read_lock, stale
 from compiler.tune.measure import Site, sites

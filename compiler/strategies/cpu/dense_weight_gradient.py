@@ -8,9 +8,11 @@ are broadcast scalars. The sum runs in storage order, over the valid samples.
 from __future__ import annotations
 
 from math import prod
+from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.cost.tiles import TILES, best
+from compiler.strategies.strategy import Strategy, by_tile
 
 NAME = "dense_weight_gradient"
 
@@ -50,3 +52,6 @@ def match(p: Problem) -> Choice | NotApplicable:
         scratch = rows * padded * p.real_bytes + 8 * samples * each
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), scratch, joined=True)
     return NotApplicable("it is not a sum over the batch of two products of features")
+
+
+STRATEGY: Final = Strategy(NAME, match, by_tile(TILES))

@@ -10,10 +10,13 @@ column of the window).
 
 from __future__ import annotations
 
+from typing import Final
+
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
 from compiler.strategies.convolution import convolution
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, best
+from compiler.strategies.strategy import Strategy, by_tile
 from compiler.strategies.window import WindowAxis, columns
 
 NAME = "lanes_conv"
@@ -71,3 +74,6 @@ def _tile(outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -> tuple[int,
     whole, apart = best(TILES, outs, parts(False)), best(TILES, outs, parts(True))
     split = cols.leaves and apart[1] < 0.95 * whole[1]
     return (apart[0], True, apart[1]) if split else (whole[0], False, whole[1])
+
+
+STRATEGY: Final = Strategy(NAME, match, by_tile(TILES))

@@ -7,10 +7,14 @@ lanes are summed by a fixed tree. Lanes without a sample are masked.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.convolution import weight_gradient
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import DOTS, best
+from compiler.strategies.strategy import Strategy, with_columns
 from compiler.strategies.window import columns
 
 NAME = "lanes_conv_weight_gradient"
@@ -49,3 +53,20 @@ def match(p: Problem) -> Choice | NotApplicable:
     operations += blocks * constants.COPY * image / p.lanes if copy else 0.0
     microseconds = operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (("vector", found.vector),), tuple(values.items()), scratch, microseconds)
+
+
+def _variants(p: Problem, choice: Choice) -> list[Choice]:
+    return [_with_tile(p, choice, t) for t in range(len(DOTS))]
+
+
+def _with_tile(p: Problem, choice: Choice, tile: int) -> Choice:
+    """With another tile its sums take other memory."""
+    old = dict(choice.columns)
+    taps = old["s_ins"] * old["s_taps_r"] * old["s_taps_c"]
+    pitch = rounded(rounded(taps, DOTS[tile].vectors), p.lanes)
+    each = p.lanes * p.real_bytes
+    more = DOTS[tile].outs * pitch * each - DOTS[old["s_tile"]].outs * old["s_pitch"] * each
+    return replace(with_columns(choice, s_tile=tile, s_pitch=pitch), scratch_bytes=choice.scratch_bytes + more)
+
+
+STRATEGY: Final = Strategy(NAME, match, _variants)

@@ -9,9 +9,11 @@ outputs by some vectors. The sum runs in order of k.
 from __future__ import annotations
 
 from math import prod
+from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, strides
 from compiler.strategies.cost.tiles import TILES, best
+from compiler.strategies.strategy import Strategy, by_tile
 
 NAME = "lanes_dense"
 
@@ -44,3 +46,6 @@ def match(p: Problem) -> Choice | NotApplicable:
         }
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), 8 * ins, joined=True)
     return NotApplicable("it is not (batch, features) times weights")
+
+
+STRATEGY: Final = Strategy(NAME, match, by_tile(TILES))

@@ -7,9 +7,12 @@ lane by lane; terms have tabulated offsets, so that any axis may be the reductio
 
 from __future__ import annotations
 
+from typing import Final
+
 import compiler.ir.level1.graph as l1
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, strides
 from compiler.strategies.cost.tiles import DOTS, best
+from compiler.strategies.strategy import Strategy, by_tile
 
 NAME = "lanes_pairs"
 
@@ -69,3 +72,6 @@ def match(p: Problem) -> Choice | NotApplicable:
 def _strides(tensor: l1.Tensor, dims: tuple[str | None, ...], lanes: int) -> dict[str, int]:
     """Elements per step along each dim; along the batch, of a block."""
     return {d: s * lanes for d, s in zip(dims, strides(tensor), strict=True) if d is not None}
+
+
+STRATEGY: Final = Strategy(NAME, match, by_tile(DOTS))

@@ -9,10 +9,13 @@ output pixels are then one run of memory for every tap. The sum runs in order of
 
 from __future__ import annotations
 
+from typing import Final
+
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.convolution import extents, row_major
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import Shape, cost
+from compiler.strategies.strategy import Strategy
 
 NAME = "rows_conv"
 OUTS, VECTORS = 8, 2
@@ -65,3 +68,6 @@ def match(p: Problem) -> Choice | NotApplicable:
     operations = cost(_TILE, conv.outs, [(-(-rows.out * cols.out // vector), taps)]) + constants.COPY * planes / vector
     microseconds = conv.batch * conv.groups * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (), tuple(values.items()), scratch, microseconds)
+
+
+STRATEGY: Final = Strategy(NAME, match)

@@ -6,7 +6,10 @@ lanes are added by a tree, the remainder of k one by one.
 
 from __future__ import annotations
 
+from typing import Final
+
 from compiler.strategies.choice import Choice, NotApplicable, Problem
+from compiler.strategies.strategy import Strategy
 
 NAME = "rows_dense"
 
@@ -30,3 +33,6 @@ def match(p: Problem) -> Choice | NotApplicable:
     if x.shape[0] != p.extents[n]:
         return NotApplicable("an operand is only partly read")
     return Choice(NAME, (), (("s_batch", p.extents[n]), ("s_outs", p.extents[o]), ("s_ins", p.extents[k])), 0)
+
+
+STRATEGY: Final = Strategy(NAME, match)

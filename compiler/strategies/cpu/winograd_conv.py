@@ -14,10 +14,13 @@ tile.
 
 from __future__ import annotations
 
+from typing import Final
+
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
 from compiler.strategies.convolution import Convolution, convolution, extents
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, Shape, cost
+from compiler.strategies.strategy import Strategy, found_by
 from compiler.strategies.window import WindowAxis
 
 NAME = "winograd_conv"
@@ -100,3 +103,6 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
         scratch,
         conv.groups * operations / constants.OPERATIONS_PER_US,
     )
+
+
+STRATEGY: Final = Strategy(NAME, match, found_by(variants))

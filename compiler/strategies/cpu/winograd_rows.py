@@ -12,11 +12,14 @@ Does not: match other windows, or input gradients.
 
 from __future__ import annotations
 
+from typing import Final
+
 from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.convolution import Convolution, extents, row_major
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, cost
 from compiler.strategies.cpu.winograd_conv import PLACES, TAP_BYTES, three, weights_cost
+from compiler.strategies.strategy import Strategy, found_by
 
 NAME = "winograd_rows"
 
@@ -82,3 +85,6 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     times = conv.batch * -(-tile_rows // high)
     total = times * operations + weights_cost(p, conv, times)
     return Choice(NAME, (), tuple(values.items()), scratch, conv.groups * total / constants.OPERATIONS_PER_US)
+
+
+STRATEGY: Final = Strategy(NAME, match, found_by(variants))

@@ -12,11 +12,14 @@ Does not: match other windows, or confine infinities and NaN to the weights that
 
 from __future__ import annotations
 
+from typing import Final
+
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.convolution import WeightGradient, extents, weight_gradient
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import DOTS, cost
 from compiler.strategies.cpu.winograd_conv import PLACES, three
+from compiler.strategies.strategy import Strategy, found_by
 
 NAME = "winograd_weight_gradient"
 STRIP = 65
@@ -79,3 +82,6 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
         vectors * each + 4 * strip,
         found.groups * operations / constants.OPERATIONS_PER_US,
     )
+
+
+STRATEGY: Final = Strategy(NAME, match, found_by(variants))

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+from typing import Final
 
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine
@@ -24,6 +25,7 @@ from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, ei
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import implicit_gemm
+from compiler.strategies.strategy import Strategy
 
 NAME = "direct_conv"
 STRIP = 4
@@ -208,3 +210,6 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
     return Choice(
         NAME, literals, tuple(values.items()), 0, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
     )
+
+
+STRATEGY: Final = Strategy(NAME, match)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isqrt, prod
+from typing import Final
 
 from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either
@@ -33,6 +34,7 @@ from compiler.strategies.cuda.direct_conv import (
     rounded_pitch,
     window_of,
 )
+from compiler.strategies.strategy import Strategy
 
 NAME = "direct_conv_weights"
 
@@ -185,3 +187,6 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
     return Choice(
         NAME, literals, tuple(values.items()), scratch, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
     )
+
+
+STRATEGY: Final = Strategy(NAME, match)

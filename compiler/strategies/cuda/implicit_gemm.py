@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, prod
+from typing import Final
 
 from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
+from compiler.strategies.strategy import Strategy, found_by
 
 NAME = "implicit_gemm"
 MOST_TILES = 1 << 24
@@ -152,3 +154,6 @@ def _choice(
     scratch = many * splits * TILES[number].m * TILES[number].n * p.real_bytes if splits > 1 else 0
     columns = (("s_tile", number), ("s_splits", splits), ("s_depth", depth))
     return Choice(NAME, (), columns, scratch, cost.GEMM_MEASURED * microseconds + cost.GEMM_TEXT_US)
+
+
+STRATEGY: Final = Strategy(NAME, match, found_by(variants))

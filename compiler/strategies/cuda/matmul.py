@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Final
 
 from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda.implicit_gemm import MOST_TILES
+from compiler.strategies.strategy import Strategy, found_by
 
 NAME = "matmul"
 TILES = (32, 64)
@@ -104,3 +106,6 @@ def _choice(p: Problem, best: Tiling) -> Choice | NotApplicable:
     columns = (("s_tile", best.tile), ("s_splits", best.splits), ("s_depth", best.depth))
     scratch = many * best.splits * TILES[best.tile] ** 2 * p.real_bytes if best.splits > 1 else 0
     return Choice(NAME, (), columns, scratch)
+
+
+STRATEGY: Final = Strategy(NAME, match, found_by(variants))

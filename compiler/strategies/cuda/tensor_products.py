@@ -18,8 +18,9 @@ Does not: read windows (implicit_gemm does), or apply to float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, prod
 from typing import Final
 
@@ -29,6 +30,7 @@ from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import implicit_gemm
 from compiler.strategies.cuda.implicit_gemm import MOST_TILES
+from compiler.strategies.strategy import Strategy, found_by
 
 FLOAT32: Final = "tensor_products_float32"
 TF32: Final = "tensor_products_tf32"
@@ -113,11 +115,6 @@ def _match(p: Problem, name: str) -> Choice | NotApplicable:
     return _choice(p, name, found, best)
 
 
-def match_of(name: str) -> Callable[[Problem], Choice | NotApplicable]:
-    """How `name` matches a problem."""
-    return lambda p: _match(p, name)
-
-
 def variants(p: Problem, name: str) -> list[Choice]:
     """The tilings of a problem that matches, the fastest by estimate first."""
     found = implicit_gemm.extents(p)
@@ -135,3 +132,9 @@ def _choice(p: Problem, name: str, product: tuple[int, int, int, int], best: Til
     columns = (("s_tile", best.tile), ("s_splits", best.splits), ("s_depth", best.depth))
     scratch = many * best.splits * ROWS * COLUMNS[best.tile] * p.real_bytes if best.splits > 1 else 0
     return Choice(name, (), columns, scratch)
+
+
+STRATEGIES: Final = tuple(
+    Strategy(name, partial(_match, name=name), found_by(partial(variants, name=name)), name.rpartition("_")[2])
+    for name in KINDS
+)
