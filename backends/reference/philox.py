@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from backends.device.precisions import PRECISIONS
 from backends.reference import elementary
 
 Array = NDArray[Any]
@@ -90,13 +91,13 @@ def _cos_turn(a: Array, b: Array, dtype: DTypeLike) -> Array:
     rest = (a - (q << np.uint32(30))).view(np.int32).astype(dtype)
     if np.dtype(dtype) == np.float64:
         r = (rest + _small(b, 11, np.float64) * 2.0**-21) * 1.4629180792671596e-09
-        s = r + elementary._sin_poly(r, 0.0)
-        c = (1.0 - 0.5 * (r * r)) + elementary._cos_poly(r, 0.0)
+        s = r + PRECISIONS[1]._sin_poly(r, 0.0)
+        c = (1.0 - 0.5 * (r * r)) + PRECISIONS[1]._cos_poly(r, 0.0)
     else:
         r = rest * np.float32(1.46291812e-09)
         z = r * r
-        s = r + r * (z * elementary._horner(_SIN, z))
-        c = (1.0 - 0.5 * z) + z * (z * elementary._horner(_COS, z))
+        s = r + r * (z * PRECISIONS[0].polynomial(_SIN, z))
+        c = (1.0 - 0.5 * z) + z * (z * PRECISIONS[0].polynomial(_COS, z))
     v = np.where(q & 1, s, c)
     return np.asarray(np.where((q + np.uint32(1)) & 2, -v, v))
 
