@@ -90,17 +90,17 @@ def measured(name: str, dtype: Any, count: int) -> tuple[float, tuple[float, ...
 TEXT: Final = """# Accuracy of elementary functions
 
 Every target computes the elementary functions of expressions with the same operations in the same order
-(`backends/device/elementary.py`), so that their results have the same bits, and not with its own library, whose bits would be
-others. This table, written by `python -m scripts.accuracy`, has the largest error at {points:,} arguments of each, half of them
-uniform around 0, half of every magnitude, in units in the last place (ulp) of the exact result, which
-[mpmath](https://mpmath.org) gives with 200 bits. A correctly rounded result is within 0.5 ulp.
+(`backends/device/elementary.py`), so that their results have the same bits, and not with its own library, whose bits
+would be others. This table, written by `python -m scripts.accuracy`, has the largest error at {points:,} arguments of
+each, half of them uniform around 0, half of every magnitude, in units in the last place (ulp) of the exact result,
+which [mpmath](https://mpmath.org) gives with 200 bits. A correctly rounded result is within 0.5 ulp.
 
 | function | float32: ulp | at | float64: ulp | at |
 | --- | --- | --- | --- | --- |
 {rows}
 
-Arguments are those whose results are finite; `sin`, `cos` and `tan` are NaN beyond 2^30. `tests/numeric/test_accuracy.py` holds
-the functions to these bounds. Generated code may flush denormal numbers to zero.
+Arguments are those whose results are finite; `sin`, `cos` and `tan` are NaN beyond 2^30.
+`tests/numeric/test_accuracy.py` holds the functions to these bounds. Generated code may flush denormal numbers to zero.
 """
 
 

@@ -62,13 +62,14 @@ NL_FN double nl__from_f64(nl_u64 u) {
 }
 NL_FN float nl_sqrt_f32(float x) { return __builtin_sqrtf(x); }
 NL_FN float nl_floor_f32(float x) { return __builtin_floorf(x); }
-NL_FN float nl_abs_f32(float x) { return nl__from_f32(nl__bits_f32(x) & 0x7fffffffu); }
-/* |x| with the sign bit of y. */
-NL_FN float nl__copysign_f32(float x, float y) {
-    return nl__from_f32((nl__bits_f32(x) & 0x7fffffffu) | (nl__bits_f32(y) & 0x80000000u));
+NL_FN nl_i32 nl_max_i32(nl_i32 x, nl_i32 y) { return x > y ? x : y; }
+NL_FN nl_i64 nl_mod_i64(nl_i64 x, nl_i64 y) {
+    nl_i64 r = x % y;
+    return r + (((r != 0) & ((r < 0) != (y < 0))) ? y : 0);
 }
-/* A NaN on either side is the result (numpy's minimum and maximum, not C's fmin and fmax); of two
-   equal arguments the second is taken, which shows for +0 and -0 only. */
+NL_FN float nl_abs_f32(float x) { return nl__from_f32(nl__bits_f32(x) & 0x7fffffffu); }
+/* A NaN on either side is the result (numpy's minimum and maximum, not C's fmin and fmax); of two equal arguments
+   the second is taken, which shows for +0 and -0 only. */
 NL_FN float nl_min_f32(float x, float y) {
     float r = x < y ? x : y;
     return x != x ? x : r;
@@ -77,64 +78,60 @@ NL_FN float nl_max_f32(float x, float y) {
     float r = x > y ? x : y;
     return x != x ? x : r;
 }
-NL_FN nl_i32 nl_max_i32(nl_i32 x, nl_i32 y) { return x > y ? x : y; }
-/* x = k ln 2 + r; *hi + *t = exp(r) - 1 with *hi exact (Cody and Waite); *zb has k in its low bits:
-   adding 1.5 * 2**23 (2**52) rounds x / ln 2 to a whole number and leaves it there. |x| < 2**7 (2**10). */
-NL_FN void nl__expm1_parts_f32(float x, nl_u32 *zb, float *k, float *hi, float *t) {
-    float z = x * 1.4426950f + 12582912.0f;
-    float lo, r, q;
-    *zb = nl__bits_f32(z);
-    *k = z - 12582912.0f;
-    *hi = x - *k * 0.693145752f;
-    lo = *k * 1.42860677e-06f;
-    r = *hi - lo;
-    q = 1.3950559e-03f;
-    q = q * r + 8.3689289e-03f;
-    q = q * r + 4.1666206e-02f;
-    q = q * r + 1.6666518e-01f;
+/* x = k ln 2 + r; hi + t = exp(r) - 1 with hi exact (Cody and Waite); zb has k in its low bits: adding 1.5 * 2**23
+   (2**52) rounds x / ln 2 to a whole number and leaves it there. |x| < 2**7 (2**10). */
+NL_FN void nl__expm1_parts_f32(float x, nl_u32 *zb_out, float *k_out, float *hi_out, float *t_out) {
+    float z = x * 1.442695f + 1.2582912e+07f;
+    nl_u32 zb = nl__bits_f32(z);
+    float k = z - 1.2582912e+07f;
+    float hi = x - k * 0.69314575f;
+    float lo = k * 1.4286068e-06f;
+    float r = hi - lo;
+    float q = 0.0013950559f;
+    q = q * r + 0.008368929f;
+    q = q * r + 0.041666206f;
+    q = q * r + 0.16666518f;
     q = q * r + 0.5f;
-    *t = r * r * q - lo;
+    float t = r * r * q - lo;
+    *zb_out = zb;
+    *k_out = k;
+    *hi_out = hi;
+    *t_out = t;
 }
 /* y * 2**(k + adjust), rounded once, for results from denormal to infinite: two factors. */
 NL_FN float nl__scale_f32(float y, nl_u32 zb, float k, nl_u32 adjust) {
-    nl_u32 half = nl__bits_f32(k * 0.5f + 12582912.0f);
-    return y * nl__from_f32((half + 127u) << 23) *
-           nl__from_f32((zb - half + 127u + adjust) << 23);
+    nl_u32 halved = nl__bits_f32(k * 0.5f + 1.2582912e+07f);
+    float first = nl__from_f32((halved + 127u) << 23u);
+    return y * first * nl__from_f32((zb - halved + 127u + adjust) << 23u);
 }
 /* exp(x) * 2**adjust. */
 NL_FN float nl__exp_times_f32(float x, nl_u32 adjust) {
-    nl_u32 zb;
-    float k, hi, t;
     x = x > 100.0f ? 100.0f : x;
     x = x < -110.0f ? -110.0f : x;
+    nl_u32 zb;
+    float k, hi, t;
     nl__expm1_parts_f32(x, &zb, &k, &hi, &t);
     return nl__scale_f32(1.0f + (hi + t), zb, k, adjust);
 }
 NL_FN float nl_exp_f32(float x) { return nl__exp_times_f32(x, 0u); }
-/* x = 2**k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for x > 0; denormals are scaled up first. */
-NL_FN void nl__split_f32(float x, float *k, float *f) {
-    int small = x < 1.17549435e-38f;
-    nl_u32 u = nl__bits_f32(small ? x * 33554432.0f : x) + (0x3f800000u - 0x3f3504f3u);
-    *k = (float)(nl_i32)(u >> 23) - (small ? 152.0f : 127.0f);
-    *f = nl__from_f32((u & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
-}
-NL_FN void nl__split_f64(double x, double *k, double *f) {
-    int small = x < 2.2250738585072014e-308;
-    nl_u64 u = nl__bits_f64(small ? x * 18014398509481984.0 : x) +
-               (0x3ff0000000000000ull - 0x3fe6a09e667f3bcdull);
-    /* the exponent becomes a double without a 64-bit conversion, which AVX2 lacks */
-    *k = nl__from_f64((u >> 52) | 0x4330000000000000ull) -
-         (small ? 4503599627371573.0 : 4503599627371519.0);
-    *f = nl__from_f64((u & 0x000fffffffffffffull) + 0x3fe6a09e667f3bcdull) - 1.0;
+/* x = 2**k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for x > 0; denormals are scaled up first. The exponent
+   becomes a real number by its bits: not every vector unit converts integers of 64 bits. */
+NL_FN void nl__split_f32(float x, float *k_out, float *f_out) {
+    int small = x < 1.1754944e-38f;
+    nl_u32 u = nl__bits_f32(small ? x * 3.3554432e+07f : x) + 0x4afb0du;
+    float k = nl__from_f32((u >> 23u) | 0x4b000000u) - (small ? 8.38876e+06f : 8.388735e+06f);
+    float f = nl__from_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+    *k_out = k;
+    *f_out = f;
 }
 /* s (h + R) with s = f / (2 + f), h = f*f / 2, so that log(1 + f) = f - (h - that). */
 NL_FN float nl__log_tail_f32(float f, float h) {
     float s = f / (2.0f + f);
     float z = s * s;
-    float p = 2.3330583e-01f;
-    p = p * z + 2.8550816e-01f;
-    p = p * z + 4.0000123e-01f;
-    p = p * z + 6.666667e-01f;
+    float p = 0.23330583f;
+    p = p * z + 0.28550816f;
+    p = p * z + 0.40000123f;
+    p = p * z + 0.6666667f;
     return s * (h + z * p);
 }
 /* The value at 0, at infinity, below 0 and at NaN, which all logarithms share. */
@@ -144,69 +141,82 @@ NL_FN float nl__log_edges_f32(float r, float x) {
     return x == 0.0f ? nl__from_f32(0xff800000u) : r;
 }
 NL_FN float nl_log_f32(float x) {
-    float k, f, h, t;
+    float k, f;
     nl__split_f32(x, &k, &f);
-    h = 0.5f * f * f;
-    t = nl__log_tail_f32(f, h) + k * 1.42860677e-06f;
-    return nl__log_edges_f32(k * 0.693145752f - ((h - t) - f), x);
+    float h = 0.5f * f * f;
+    float t = nl__log_tail_f32(f, h) + k * 1.4286068e-06f;
+    return nl__log_edges_f32(k * 0.69314575f - (h - t - f), x);
 }
-/* Signs, zeros, infinities and NaN of pow (IEEE 754 and C, annex F); r = |x|**y elsewhere. */
-NL_FN float nl__pow_edges_f32(float r, float x, float y) {
-    float a = nl_abs_f32(x), inf = nl__from_f32(0x7f800000u), half = 0.5f * y;
-    int whole = nl_floor_f32(y) == y;
-    int odd = whole & (nl_floor_f32(half) != half);
-    float zero_to = y > 0.0f ? 0.0f : inf, inf_to = y > 0.0f ? inf : 0.0f;
-    r = a == 0.0f ? zero_to : r;
-    r = a == inf ? inf_to : r;
-    r = odd ? nl__copysign_f32(r, x) : r;
-    r = ((x < 0.0f) & (a < inf) & !whole) ? nl__from_f32(0x7fc00000u) : r;
-    r = ((x != x) | (y != y)) ? x + y : r;
-    return ((x == 1.0f) | (y == 0.0f)) ? 1.0f : r;
+NL_FN void nl__split_f64(double x, double *k_out, double *f_out) {
+    int small = x < 2.2250738585072014e-308;
+    nl_u64 u = nl__bits_f64(small ? x * 1.8014398509481984e+16 : x) + 0x95f619980c433u;
+    double k = nl__from_f64((u >> 52u) | 0x4330000000000000u) - (small ? 4503599627371573.0 : 4503599627371519.0);
+    double f = nl__from_f64((u & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu) - 1.0;
+    *k_out = k;
+    *f_out = f;
 }
-/* float32: 2**(y log2 |x|) in float64, rounded once at the end. */
-NL_FN float nl_pow_f32(float x, float y) {
-    double yd = (double)y, k, f, s, z, p, w, n, r, q;
-    nl_u64 zb;
-    yd = yd > 1e40 ? 1e40 : yd; /* infinity times log2(1) would be NaN */
-    yd = yd < -1e40 ? -1e40 : yd;
-    nl__split_f64((double)nl_abs_f32(x), &k, &f);
-    s = f / (2.0 + f);
-    z = s * s;
-    p = 0.19362776836747533;
+/* |x| with the sign bit of y. */
+NL_FN float nl__copysign_f32(float x, float y) {
+    return nl__from_f32((nl__bits_f32(x) & 0x7fffffffu) | (nl__bits_f32(y) & 0x80000000u));
+}
+/* 2**(y log2 x), x >= 0, to float32 accuracy; y is limited, as infinity times log2(1) would be NaN. */
+NL_FN double nl__pow_short_f64(double x, double y) {
+    y = y > 1e+40 ? 1e+40 : y;
+    y = y < -1e+40 ? -1e+40 : y;
+    double k, f;
+    nl__split_f64(x, &k, &f);
+    double s = f / (2.0 + f);
+    double z = s * s;
+    double p = 0.19362776836747533;
     p = p * z + 0.22191394493175057;
     p = p * z + 0.2857175463573276;
     p = p * z + 0.39999998796848674;
     p = p * z + 0.6666666666737545;
-    w = yd * (k + (s * (2.0 + z * p)) * 1.4426950408889634);
+    double w = y * (k + s * (2.0 + z * p) * 1.4426950408889634);
     w = w > 200.0 ? 200.0 : w;
     w = w < -200.0 ? -200.0 : w;
-    n = w + 6755399441055744.0;
-    zb = nl__bits_f64(n);
-    r = (w - (n - 6755399441055744.0)) * 0.6931471805599453;
-    q = 1.9890991e-04;
-    q = q * r + 1.393365e-03;
-    q = q * r + 8.3333105e-03;
-    q = q * r + 4.1666467e-02;
-    q = q * r + 1.6666667e-01;
+    double n = w + 6755399441055744.0;
+    double r = (w - (n - 6755399441055744.0)) * 0.6931471805599453;
+    double q = 0.00019890991;
+    q = q * r + 0.001393365;
+    q = q * r + 0.0083333105;
+    q = q * r + 0.041666467;
+    q = q * r + 0.16666667;
     q = q * r + 0.5;
     r = 1.0 + (r + r * r * q);
-    return nl__pow_edges_f32((float)(r * nl__from_f64((zb + 1023u) << 52)), x, y);
+    return r * nl__from_f64((nl__bits_f64(n) + 1023u) << 52u);
+}
+/* Signs, zeros, infinities and NaN of pow (IEEE 754 and C, annex F); r = |x|**y elsewhere. */
+NL_FN float nl__pow_edges_f32(float r, float x, float y) {
+    float a = nl_abs_f32(x);
+    float halved = 0.5f * y;
+    int whole = nl_floor_f32(y) == y;
+    int odd = whole & (nl_floor_f32(halved) != halved);
+    r = a == 0.0f ? (y > 0.0f ? 0.0f : nl__from_f32(0x7f800000u)) : r;
+    r = a == nl__from_f32(0x7f800000u) ? (y > 0.0f ? nl__from_f32(0x7f800000u) : 0.0f) : r;
+    r = odd ? nl__copysign_f32(r, x) : r;
+    r = ((x < 0.0f) & (a < nl__from_f32(0x7f800000u)) & !whole) ? nl__from_f32(0x7fc00000u) : r;
+    r = ((x != x) | (y != y)) ? x + y : r;
+    return ((x == 1.0f) | (y == 0.0f)) ? 1.0f : r;
+}
+/* In float64, rounded once at the end. */
+NL_FN float nl_pow_f32(float x, float y) {
+    double r = nl__pow_short_f64((double)nl_abs_f32(x), (double)y);
+    return nl__pow_edges_f32((float)r, x, y);
 }
 /* m / (m + 2) with m = exp(2 |x|) - 1, below 1/2 as |x| + (m - |x| (m + 2)) / (m + 2), which rounds less. */
 NL_FN float nl_tanh_f32(float x) {
-    nl_u32 zb;
-    float k, hi, t, s, m, a = nl_abs_f32(x), d = 2.0f * a;
-    int small = a < 0.5f;
+    float a = nl_abs_f32(x);
+    float d = 2.0f * a;
     d = d > 40.0f ? 40.0f : d;
-    nl__expm1_parts_f32(d, &zb, &k, &hi, &t);
-    s = nl__from_f32((zb + 127u) << 23);
-    m = s * (hi + t) + (s - 1.0f);
-    t = small ? (m - d) - a * m : m;
+    nl_u32 zb;
+    float unused, hi, t;
+    nl__expm1_parts_f32(d, &zb, &unused, &hi, &t);
+    float s = nl__from_f32((zb + 127u) << 23u);
+    float m = s * (hi + t) + (s - 1.0f);
+    int small = a < 0.5f;
+    t = small ? m - d - a * m : m;
     return nl__copysign_f32((small ? a : 0.0f) + t / (m + 2.0f), x);
-}
-NL_FN nl_i64 nl_mod_i64(nl_i64 x, nl_i64 y) {
-    nl_i64 r = x % y;
-    return r + (((r != 0) & ((r < 0) != (y < 0))) ? y : 0);
 }
 /* Uniform in [0, 1): 24 bits of a word; 53 bits of a pair. */
 NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8) * 5.96046448e-08f; }
