@@ -1117,11 +1117,68 @@ record:
   - trace: {from: c, variables: [v], members: all}
 """
 
+OWN_INPUTS = """\
+language: 1
+name: own
+phases: {trial: {every: 10 ms, events: {start: 0 ms, end: 10 ms}}}
+neurons:
+  src: {spike: {when: random() < 0.2}}
+  cell:
+    inputs: {i: {}, j: {}, k: {decay: 3 ms}}
+    state: {v: 0, u: 0}
+    update: [v = v + 0.1 * (i + 0.2 * k - v), u = 0.9 * u + 0.1 * j]
+    spike: {when: v > 0.9, reset: [v = 0]}
+synapses:
+  own:
+    params: {w: 0.5, tau: 5 ms, e: 2}
+    post: {inputs: {g: {decay: tau}}, deliver: g * (e - post.v)}
+    on_pre: ["deliver(w, post.g)"]
+  alpha:
+    params: {w: 0.3, e: 1.5}
+    state: {x: {uniform: {low: 0.5, high: 1}}}
+    post:
+      state: {s: 0, y: 0}
+      inputs: {g: {}, h: {decay: 4 ms}}
+      dynamics: {ds/dt: -s / (3 ms)}
+      update: [s = s + g]
+      on_spike: [y = 0.5 * y + 1]
+      on: {trial.start: [h = 0]}
+      deliver: {i: s * (e - post.v), j: s + 0.1 * h, k: 0.01 * y * post.u}
+    on_pre: ["deliver(w * x, post.g)", "deliver(x, post.h)", "deliver(0.01, post.i)", x = 0.9 * x + 0.1]
+    on_post: ["x = clip(x + 0.01 * post.y, 0, 2)"]
+    on: {trial.end: ["deliver(x, post.h)"]}
+populations: {a: {neuron: src, size: 20}, b: {neuron: cell, size: 10}, c: {neuron: cell, size: 7}}
+projections:
+  p: {from: a, to: [b, c], connect: {fixed_probability: {p: 0.3}}, synapse: own, deliver: {into: i}, delay: 1 ms}
+  q:
+    from: a
+    to: b
+    connect: {fixed_probability: {p: 0.3}}
+    synapse: own
+    deliver: {into: i}
+    params: {tau: 10 ms, e: -1}
+    delay: {uniform: {low: 0 ms, high: 4 ms, round: nearest}}
+  r: {from: a, to: b, connect: {all_to_all: {storage: bitmask}}, synapse: own, deliver: {into: k}, params: {w: 0.02}}
+  s: {from: a, to: b, connect: {fixed_probability: {p: 0.3}}, synapse: alpha, delay: 3 ms, clear: trial.start}
+  t: {from: b, to: c, connect: {fixed_probability: {p: 0.5}}, synapse: alpha, back_delay: 2 ms}
+  ring:
+    from: a
+    to: b
+    connect: {fixed_probability: {p: 0.3}}
+    deliver: {into: i, weight: 0.01}
+    delay: {uniform: {low: 0 ms, high: 4 ms, round: nearest}}
+simulate: {dt: 1 ms, duration: 35 ms, seed: 5, instances: 2}
+record:
+  - spikes: {from: all}
+  - trace: {from: [b, c], variables: [v, u], members: all}
+"""
+
 CONSTRUCTS: dict[str, str] = {
     **CONNECTING,
     **MODELS_OF_SYNAPSES,
     "sums over kernels": TIED,
     "values of connections": VALUES_OF_CONNECTIONS,
+    "own inputs": OWN_INPUTS,
     "control": control("0.1"),
     "control, copies": control("{uniform: {low: 0, high: 0.2}}", ", instances: 3, weights: shared"),
     "others": OTHERS.replace("MORE", ", instances: 2"),

@@ -130,7 +130,7 @@ class Scope:
                 found |= {name: MEANINGS[name] for name in CONNECTED if name not in found}
                 found |= {"deliver": "adds to an input", "sum_into": "sum over all projections into the same input"}
                 for end in ("pre", "post"):
-                    state = keys_of(node_at((end, "state"), block))
+                    state = (*keys_of(node_at((end, "state"), block)), *keys_of(node_at((end, "inputs"), block)))
                     found |= {f"{end}.{name}": f"variable of `{end}`" for name in state}
         if path[:1] == ("projections",):
             found = {**MEANINGS, "sum_into": "sum over all projections into the same input", **found}

@@ -65,7 +65,13 @@ def synapse_violations(
         *((f"event {e.name}", e.actions) for e in s.events),
         *((f"on {h.phase}.{h.event}", h.actions) for h in s.on),
     ):
-        yield from (f"{where}: {v}" for v in _actions(actions, known, assignable, source, target))
+        inputs = {end: {*(i.name for i in n.inputs), *s.own_inputs(end)} for end, (_, n) in ends.items()}
+        yield from (f"{where}: {v}" for v in _actions(actions, known, assignable, inputs))
+    for end, (block, neuron) in ends.items():
+        for send in block.deliver if block is not None else ():
+            yield from reads(send.value, fixed | {n for n in dotted if n.startswith(f"{end}.")}, f"{end}: deliver")
+            if send.into is not None and send.into not in {i.name for i in neuron.inputs}:
+                yield f"{end}: delivers into `{send.into}`, which is not an input"
     for event in s.events:
         yield from _event(event, ends, fixed, s.times(event.end))
     if s.event_driven:
@@ -107,6 +113,9 @@ def _end(block: l0.EndDef, fixed: set[str], connected: set[str]) -> Iterator[str
         yield f"`{name}` is a param too"
     yield from _formulas(block.state, known)
     yield from _odes(block.dynamics, states, known)
+    for i in block.inputs:
+        yield from [] if i.name in states else [f"the input `{i.name}` has no state"]
+        yield from reads(i.decay, fixed, f"the decay of `{i.name}`") if i.decay is not None else ()
     for statement in block.statements:
         if statement.target not in states:
             yield f"`{statement.target}` cannot be assigned to"
@@ -127,7 +136,7 @@ def _odes(odes: Iterable[l0.Ode], states: Sequence[str], known: set[str]) -> Ite
 
 
 def _actions(
-    actions: tuple[l0.Action, ...], known: set[str], states: set[str], source: l0.NeuronDef, target: l0.NeuronDef
+    actions: tuple[l0.Action, ...], known: set[str], states: set[str], inputs: Mapping[str, set[str]]
 ) -> Iterator[str]:
     local = set(known)
     for action in actions:
@@ -148,8 +157,7 @@ def _actions(
         if action.end not in ("pre", "post"):
             yield f"delivers at `{action.end}`"
         elif action.into is not None:
-            neuron = source if action.end == "pre" else target
-            if action.into not in {i.name for i in neuron.inputs}:
+            if action.into not in inputs[action.end]:
                 yield f"delivers into `{action.end}.{action.into}`, which is not an input"
         elif action.end == "pre":
             yield "delivers into no input of the source"
@@ -162,11 +170,6 @@ def _event_driven(s: l0.SynapseDef) -> Iterator[str]:
         found = linear_in(rhs, (ode.state,))
         if found is None or not refs(found[1]) | set().union(*(refs(c) for c in found[0].values())) <= constant:
             yield f"d{ode.state}/dt cannot be solved for the time between events"
-
-
-def sends(s: l0.SynapseDef) -> tuple[l0.Send, ...]:
-    """Every delivery of a synapse."""
-    return tuple(a for a in s.actions if isinstance(a, l0.Send))
 
 
 def use_violations(
@@ -182,7 +185,7 @@ def use_violations(
         )
         yield from (f"member {i} gives values to a synapse that is not there" for i in given)
         return
-    if (p.into != "") != any(x.into is None for x in sends(s)):
+    if (p.into != "") != any(x.into is None for x in s.sends):
         yield f"the input is `{p.into}`, which does not fit what the synapse {s.name} delivers"
     read = set[str]().union(*(refs(v) for v in s.values))
     held = {end for end in ("pre", "post") for n in _late_times(s, end) if f"{end}.{n}" in read}
@@ -225,7 +228,7 @@ def _per_neuron(s: l0.SynapseDef) -> set[str]:
     values = [e.when for e in s.events]
     for block in (s.pre, s.post):
         if block is not None:
-            values += [o.rhs for o in block.dynamics] + [x.value for x in block.statements]
+            values += block.values
             values += [x.init.expr for x in block.state if isinstance(x.init, l0.Formula)]
     return set().union(*(refs(v) for v in values))
 

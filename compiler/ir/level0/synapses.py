@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
-from compiler.ir.level0.spiking import Handler, Method, Ode, OtherDecl, ParamDecl, Set, StateDecl
+from compiler.ir.level0.spiking import Handler, InputDecl, Method, Ode, OtherDecl, ParamDecl, Set, StateDecl
 from compiler.ir.level0.values import Distribution, Listed, Placed, Value
 
 
@@ -78,7 +78,11 @@ def values_of(actions: Iterable[Action]) -> tuple[Expr, ...]:
 class EndDef:
     """`pre:` or `post:` of a synapse: variables held once per source (or target) neuron of each projection and read as
     `pre.x` (`post.x`). `dynamics` and `update` run in every step, `on_spike` at a spike, `on` at events of phases,
-    after what synapses do then; they read own states, params of the synapse, `t`, `dt`, counters of phases."""
+    after what synapses do then; they read own states, params of the synapse, `t`, `dt`, counters of phases.
+
+    `inputs`: those of `state` that statements deliver into, which is added to them at the end of the step, before
+    `on`; with a decay or without one they are as inputs of neurons. `deliver`: what is added to inputs of the neuron at
+    the end of every step, after all else; it reads what statements of the synapse may read that is of the neuron."""
 
     state: tuple[StateDecl, ...]
     dynamics: tuple[Ode, ...] = ()
@@ -86,6 +90,15 @@ class EndDef:
     on_spike: tuple[Set, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     on: tuple[Handler, ...] = ()
+    inputs: tuple[InputDecl, ...] = ()
+    deliver: tuple[Send, ...] = ()
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """Every expression but initial values."""
+        decays = (i.decay for i in self.inputs if i.decay is not None)
+        said = (*(s.value for s in self.statements), *(s.value for s in self.deliver))
+        return (*(o.rhs for o in self.dynamics), *said, *decays)
 
     @property
     def statements(self) -> tuple[Set, ...]:
@@ -134,8 +147,9 @@ class SynapseDef:
     Order within step k, in whole steps, never by comparing times: neurons (dynamics, spikes) | `pre`/`post` dynamics
     and update, then synapses' dynamics and update (unless event-driven) | for sources whose spike of step k - delay
     arrives: on_pre, then `pre: on_spike` | for targets that spiked in step k - back_delay: on_post, then
-    `post: on_spike` | events. So a pre and a post spike that meet in one step count as pre before post, and a trace
-    jumps after the statements of its own spike have read it.
+    `post: on_spike` | events | EndDef.inputs take what has been delivered into them, then EndDef.deliver. So a pre
+    and a post spike that meet in one step count as pre before post, and a trace jumps after the statements of its own
+    spike have read it.
 
     `event_driven`: dynamics (linear, each state by itself) are applied exactly, for the time that passed, right
     before an event of the synapse instead of in every step.
@@ -178,6 +192,17 @@ class SynapseDef:
         return tuple(t for e in (SPIKE, *(e.name for e in self.events if e.end == end)) for t in times_of(e))
 
     @property
+    def sends(self) -> tuple[Send, ...]:
+        """Every delivery."""
+        of_ends = (x for end in (self.pre, self.post) if end is not None for x in end.deliver)
+        return (*(a for a in self.actions if isinstance(a, Send)), *of_ends)
+
+    def own_inputs(self, end: str) -> tuple[str, ...]:
+        """The inputs that projections hold at that end."""
+        block = self.pre if end == "pre" else self.post
+        return () if block is None else tuple(i.name for i in block.inputs)
+
+    @property
     def actions(self) -> tuple[Action, ...]:
         """Every statement, but those of its ends."""
         events = (a for e in self.events for a in e.actions)
@@ -195,7 +220,7 @@ class SynapseDef:
         found = list(self.values)
         for end in (self.pre, self.post):
             if end is not None:
-                found += [*(x.rhs for x in end.dynamics), *(x.value for x in end.statements)]
+                found += end.values
         return tuple(found)
 
 

@@ -91,4 +91,7 @@ def _sent(synapse: l0.SynapseDef, into: str, env: Env) -> dict[tuple[str, str], 
     for actions in _occasions(synapse):
         for send, value in _run(synapse, actions, env)[1]:
             found.setdefault((send.end, send.into or into), []).append(value)
+    for block in (synapse.pre, synapse.post):
+        for send in block.deliver if block is not None else ():
+            found.setdefault((send.end, send.into or into), []).append(_sound(interval(send.value, env)))
     return found

@@ -21,6 +21,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 from compiler.expr.functions import Interval
 from compiler.expr.intervals import ANY, interval
+from compiler.ir.level2.synapse_values import own_name
 from compiler.passes.model.bounds import delivered, scale_at_start
 from compiler.passes.program.init_values import read_file
 
@@ -86,7 +87,8 @@ def _scale(start: float) -> float:
 
 
 def input_quanta(model: l0.Model) -> dict[tuple[str, str], float]:
-    """(population, input) -> value of one count of its i64 accumulator."""
+    """(population, input) -> value of one count of its i64 accumulator; of an input that a projection holds at an end,
+    (`p[a->b].post`, input)."""
     largest: dict[tuple[str, str], float] = {}
     known: dict[object, dict[tuple[str, str], float]] = {}
 
@@ -102,5 +104,7 @@ def input_quanta(model: l0.Model) -> dict[tuple[str, str], float]:
             if key not in known:
                 known[key] = _sent(projection, member)
             for (end, name), most in known[key].items():
-                deliver(member.source if end == "pre" else member.target, name, most)
+                own = name in projection.synapse.own_inputs(end)
+                at = member.source if end == "pre" else member.target
+                deliver(f"{own_name(projection, member)}.{end}" if own else at, name, most)
     return {k: 2.0 ** (math.ceil(math.log2(v)) - 40) if v > 0 else 1.0 for k, v in largest.items()}

@@ -2,8 +2,8 @@
 
 Assumes: a legal model; `simulate.freeze` names projections.
 Guarantees: in these projections states of synapses and traces of their ends are constant: their equations and the
-assignments to them are removed, and no synapse is rewired. Deliveries stay, with the locals that they read; deliveries
-that used a changed state use the frozen one. Nothing else changes.
+assignments to them are removed, and no synapse is rewired. Deliveries stay, with the locals that they read, and of ends
+with the variables that they follow; deliveries that used a changed state use the frozen one. Nothing else changes.
 Does not: distinguish learning from other states (short-term plasticity of a named projection is frozen too).
 """
 
@@ -74,4 +74,21 @@ def frozen_synapse(synapse: l0.SynapseDef, recorded: frozenset[str] = frozenset(
 
 
 def _still(end: l0.EndDef | None) -> l0.EndDef | None:
-    return None if end is None else replace(end, dynamics=(), update=(), on_spike=(), on=())
+    """The variables of an end as they are, but for those that what it delivers depends on."""
+    if end is None:
+        return None
+    read = {n.partition(".")[2] or n for x in end.deliver for n in refs(x.value)} & {x.name for x in end.state}
+    changes = [(o.state, o.rhs) for o in end.dynamics] + [(s.target, s.value) for s in end.statements]
+    while more := {n for target, value in changes if target in read for n in refs(value)} - read:
+        read |= more
+
+    def sets(items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
+        return tuple(s for s in items if s.target in read)
+
+    return replace(
+        end,
+        dynamics=tuple(o for o in end.dynamics if o.state in read),
+        update=sets(end.update),
+        on_spike=sets(end.on_spike),
+        on=tuple(replace(h, actions=kept) for h in end.on if (kept := sets(h.actions))),
+    )

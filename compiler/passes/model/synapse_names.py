@@ -72,6 +72,11 @@ class Flat:
     def end(self, end: str) -> l0.EndDef | None:
         return self.definition.pre if end == "pre" else self.definition.post
 
+    def own_inputs(self, end: str) -> dict[str, str]:
+        """The inputs that projections hold at an end: the user's name -> the flat one."""
+        block = self.end(end)
+        return {} if block is None else {self.externals[i.name].variable: i.name for i in block.inputs}
+
     def times(self, end: str, event: str = l0.SPIKE) -> tuple[str, ...]:
         """Which times of an event of an end are read."""
         read = {x.variable for x in self.externals.values() if x.end == end and not x.delayed}
@@ -221,6 +226,10 @@ class _Flattening:
             inner(b.on_spike),
             b.span,
             tuple(replace(h, actions=inner(h.actions)) for h in b.on),
+            tuple(
+                replace(i, name=names[i.name], decay=None if i.decay is None else self.expr(i.decay)) for i in b.inputs
+            ),
+            tuple(replace(x, value=self.expr(x.value)) for x in b.deliver),
         )
 
 

@@ -35,9 +35,11 @@ from compiler.passes.projections.synapse_rows import (
     EventSource,
     Synapses,
     at_all_neurons,
+    at_every_neuron,
     at_neurons,
     at_synapses,
     spikes_of,
+    take_delivered,
 )
 from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
 from compiler.passes.projections.synapse_sums import Segment, gather, segments
@@ -95,6 +97,20 @@ class SynapseLowering:
             block = s.flat.end(end)
             for own in block.on if block is not None else ():
                 self._end_at_event(s, end, own)
+            self._own_inputs(s, end)
+
+    def _own_inputs(self, s: Synapses, end: str) -> None:
+        """What arrives in inputs that the projection holds at an end, and what it delivers from there in every step."""
+        for variable, name in s.flat.own_inputs(end).items():
+            take_delivered(s, stage.OWN_INPUTS, end, variable, name)
+        block = s.flat.end(end)
+        if block is not None and block.deliver:
+            what, sends = f"{end}: deliver", block.deliver
+
+            def made() -> SynapseKernel:
+                return text_of(s.flat, what, sends, s.projection.into, s.deliveries.fixed_point, vacant=True)
+
+            at_every_neuron(s, stage.OWN_DELIVER, self._once(s, (what,), made), end)
 
     # ------------------------------------------------------------------------------------ every step
 
@@ -102,7 +118,7 @@ class SynapseLowering:
         d = s.flat.definition
         for end in ("pre", "post"):
             block = s.flat.end(end)
-            if block is None or not (block.dynamics or block.update):
+            if block is None or not (block.dynamics or block.update or block.inputs):
                 continue
 
             def made(end: str = end, block: l0.EndDef = block) -> SynapseKernel:
@@ -130,7 +146,7 @@ class SynapseLowering:
     ) -> SynapseKernel:
         block = s.flat.end(end)
         assert block is not None
-        cell, sets = self._cell(s, name, block.state, dynamics, update, end)
+        cell, sets = self._cell(s, name, block.state, dynamics, update, end, block.inputs)
         return SynapseKernel(what, statements_of(sets, "i"), (), cell.derived)
 
     def _cell(
@@ -141,6 +157,7 @@ class SynapseLowering:
         dynamics: tuple[l0.Ode, ...],
         update: tuple[l0.Set, ...],
         at: str,
+        inputs: tuple[l0.InputDecl, ...] = (),
     ) -> tuple[l1.Cell, list[l0.Set]]:
         """The equations for one step: integrated as those of a neuron, with other arrays constant."""
         d = s.flat.definition
@@ -148,8 +165,8 @@ class SynapseLowering:
         cell = l1.Cell(
             name=name,
             params=(),
-            state=own,
-            inputs=(),
+            state=tuple(n for n in own if n not in {i.name for i in inputs}),
+            inputs=tuple((i.name, i.decay) for i in inputs),
             lets=d.lets if at == "syn" else (),
             dynamics=dynamics,
             update=update,

@@ -20,7 +20,7 @@ import numpy as np
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.expr.ast import Ref
+from compiler.expr.ast import Call, Expr, Num, Ref
 from compiler.expr.interp import evaluate
 from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.space import DType, Role
@@ -247,7 +247,8 @@ def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
     """The formal of an input that is added to, and its columns."""
     instance, real = s.instance(sending.end), s.builder.precision
     rings, fixed_point = s.deliveries.rings, s.deliveries.fixed_point
-    where = (instance.name, sending.variable)
+    own = sending.variable in s.flat.own_inputs(sending.end)
+    where = (f"{s.name}.{sending.end}" if own else instance.name, sending.variable)
     at = l2.At(sending.end)
     if where in rings:
         slots, size = ("ring_slots", "n_post") if sending.end == "post" else ("ring_slots_pre", "n_pre")
@@ -257,7 +258,7 @@ def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
         out.column(size, instance.size)
     if fixed_point:
         out.column(f"{sending.formal}_counts", 1.0 / s.deliveries.quanta[where], real)
-    through = fixed_point or where in rings
+    through = fixed_point or own or where in rings
     out.bound[sending.formal] = delivered_name(*where) if through else array_name(*where)
     out.formals.append(l2.ArrayFormal(sending.formal, DType.I64 if fixed_point else real, l2.Mode.ACCUMULATE, at))
 
@@ -372,6 +373,43 @@ def at_all_neurons(
         statements = (*statements, l2.Emit("spikes", "spike_count", "slots", Ref("happens"), s.projection.span))
     signature.column("n", s.instance(end).size)
     _row(s, stage, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), statements), due=due)
+
+
+def at_every_neuron(s: Synapses, stage: str, text: SynapseKernel, end: str) -> None:
+    """The statements, which deliver, run for every neuron of `end` in every step: a relation of each with itself."""
+    signature = _signature(s, text, (), {}, {end: l2.At("syn"), "one": l2.SCALAR})
+    signature.column("n_pre", s.instance(end).size)
+    body = l2.Propagate(l2.Every("n_pre"), l2.OneToOne(), text.statements)
+    _row(s, stage, text, l2.Kind.PROPAGATE, signature, body)
+
+
+def take_delivered(s: Synapses, stage: str, end: str, variable: str, name: str) -> None:
+    """What has been delivered into an input of the projection's own, `variable`, joins it."""
+    real, fixed, size = s.builder.precision, s.deliveries.fixed_point, s.instance(end).size
+    at, span = f"{s.name}.{end}", s.flat.definition.span
+    array = l2.Array(delivered_name(at, variable), DType.I64 if fixed else real, (size,), Role.STATE, span=span)
+    s.builder.array(array)
+    formals: tuple[l2.Formal, ...] = (
+        l2.ArrayFormal("held", real, l2.Mode.UPDATE, l2.ELEMENT),
+        l2.ArrayFormal("delivered", array.dtype, l2.Mode.UPDATE, l2.ELEMENT),
+        l2.ScalarFormal("n", DType.I64),
+        *((l2.ScalarFormal("quantum", real),) if fixed else ()),
+    )
+    value: Expr = Call("float", (Ref("delivered"),)) * Ref("quantum") if fixed else Ref("delivered")
+    nest = l2.Nest(
+        (l2.Dim("i", "n"),),
+        (l2.Assign("held", Ref("held") + value, span), l2.Assign("delivered", Num(0) if fixed else Num(0.0), span)),
+    )
+    columns: dict[str, l2.ColumnValue] = {
+        "n": size,
+        **({"quantum": s.deliveries.quanta[at, variable]} if fixed else {}),
+    }
+    bound, title = (
+        {"held": s.arrays[name].array, "delivered": array.name},
+        f"{s.name}: what arrives in {end}.{variable}",
+    )
+    row = s.builder.row(("own input", formals), title, l2.Kind.MAP, formals, nest, bound, columns, s.name, span)
+    s.stages.add(stage, row)
 
 
 def work_array(s: Synapses, name: str, size: int | l2.SizeOf) -> None:

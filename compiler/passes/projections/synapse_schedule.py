@@ -31,13 +31,15 @@ START: Final = "events of phases, at the start of a trial"
 START_TRANSPOSED: Final = "from the first transpose on, at the start of a trial"
 END: Final = "events of phases, later"
 END_TRANSPOSED: Final = "from the first transpose on, later"
+OWN_INPUTS: Final = "what has arrived in inputs of projections"
+OWN_DELIVER: Final = "what projections deliver in every step"
 ENDS_START: Final = "pre and post, at the start of a trial"
 ENDS_END: Final = "pre and post, at later events of phases"
 
 _AT_SPIKES: Final = (ON_PRE, PRE_SPIKE, PRE_PAST, ON_POST, POST_SPIKE, POST_PAST, CONDITIONS, EVENTS, EVENT_TIMES)
 ORDER: Final = (
     *(START, START_TRANSPOSED, ENDS_START, ENDS, ENDS_PAST, UPDATE, STATIC),
-    *(*_AT_SPIKES, END, END_TRANSPOSED, ENDS_END),
+    *(*_AT_SPIKES, END, END_TRANSPOSED, OWN_INPUTS, ENDS_END, OWN_DELIVER),
 )
 
 

@@ -74,7 +74,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     source = text_of(node.get("source")) or "equations"
     params = build_params(d)
     state = build_states(d)
-    inputs = _inputs(d)
+    inputs = build_inputs(d)
     others = build_others(d)
     flags = _flags(d)
     histories = build_histories(d, d.scope(d.params, d.states, d.inputs, {"t": TIME, "dt": TIME}, counters(c)))
@@ -159,7 +159,7 @@ def _built(d: Draft, definition: l0.NeuronDef | None, source: str, at: Span, poo
 # ---------------------------------------------------------------------------------- declarations
 
 
-def _inputs(d: Draft) -> tuple[l0.InputDecl, ...]:
+def build_inputs(d: Draft) -> tuple[l0.InputDecl, ...]:
     out: list[l0.InputDecl] = []
     scope = d.scope(d.params)
     for entry in entries_of(d.node.get("inputs")):

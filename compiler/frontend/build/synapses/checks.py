@@ -143,8 +143,7 @@ def end_reads(end: l0.EndDef | None) -> set[str]:
     if end is None:
         return set()
     values: Iterable[Expr] = (
-        *(o.rhs for o in end.dynamics),
-        *(x.value for x in end.statements),
+        *end.values,
         *(x.init.expr for x in end.state if isinstance(x.init, l0.Formula)),
     )
     return set().union(*(refs(v) for v in values))

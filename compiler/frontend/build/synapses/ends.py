@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
+from compiler.expr.ast import Ref, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft, build_dynamics, build_states
 from compiler.frontend.build.shared.delayed import DOT, Delayable
 from compiler.frontend.build.shared.phases import counters, find_handlers
+from compiler.frontend.build.shared.scope import Scope, Wanted
 from compiler.frontend.build.shared.values import entries_of, listed, mapping
-from compiler.frontend.build.spiking.neurons import BuiltNeuron
-from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft, build_own, what_time
+from compiler.frontend.build.spiking.neurons import BuiltNeuron, build_inputs
+from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft, build_own, input_of, what_time
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
@@ -43,15 +46,52 @@ def build_end(d: SynapseDraft, end: str) -> l0.EndDef | None:
         if entry.name in d.times[end]:
             message = f"`{end}.{entry.name}` is {what_time(entry.name)} and cannot name a variable"
             d.c.sink.error("E0107", message, entry.key.span)
+    inputs = build_inputs(own)
+    scope = own.scope(own.params, own.states, own.inputs, {"t": TIME, "dt": TIME}, counters(d.c))
+    dynamics = build_dynamics(own, scope)
+    own.states.update(own.inputs)
+    for i in inputs:
+        d.origins[f"{end}.{i.name}.decay"] = own.origins.get(f"{i.name}.decay", i.span)
+        state += (l0.StateDecl(i.name, i.unit, l0.Const(0.0), i.span),)
+    update = build_own(own, listed(block.get("update")), scope)
     d.traces[end] = own.states
+    d.inputs.update({f"{end}.{n}": dimension for n, dimension in own.inputs.items()})
     d.places.update({f"{end}.{n}": own.places[n] for n in own.states})
     d.nouns.update({f"{end}.{n}": f"a variable of `{end}`" for n in own.states})
-    scope = own.scope(own.params, own.states, {"t": TIME, "dt": TIME}, counters(d.c))
-    dynamics = build_dynamics(own, scope)
-    update = build_own(own, listed(block.get("update")), scope)
     on_spike = build_own(own, listed(block.get("on_spike")), scope)
     on = find_handlers(block.get("on"), d.c, lambda items: build_own(own, items, scope), l0.Handler)
-    return l0.EndDef(state, dynamics, update, on_spike, block.span, on)
+    return l0.EndDef(state, dynamics, update, on_spike, block.span, on, inputs)
+
+
+def build_deliver(d: SynapseDraft, end: str, block: l0.EndDef | None, scope: Scope) -> l0.EndDef | None:
+    """`block` with what it delivers in every step. `scope`: that of statements."""
+    outer = mapping(d.node.get(end))
+    node = None if outer is None else outer.get("deliver")
+    if block is None or node is None:
+        return block
+    entries: list[tuple[str | None, Node, Node]] = [(None, node, node)]
+    if isinstance(node, tree.Mapping):
+        entries = [(e.name, e.value, e.key) for e in node.entries]
+    else:
+        d.deliveries.append(node.span)
+    own = {name: dimension for name, dimension in d.traces[end].items() if name not in d.params}
+    seen = {n for n in scope.kinds if n.partition(".")[0] not in ENDS or n.startswith(f"{end}.")} - d.states.keys()
+    visible = replace(scope, kinds={n: k for n, k in scope.kinds.items() if n in seen}, delayed=None)
+    visible = visible.extended(dict.fromkeys(own, Kind.REAL), own)
+    out: list[l0.Send] = []
+    for into, value, at in entries:
+        dimension = d.ends.into
+        if into is not None:
+            named = input_of(d, end, into, at.span)
+            if named is None:
+                continue
+            dimension = named[0]
+        what = "what is delivered" if into is None else f"what is delivered into `{end}.{into}`"
+        found = d.check(value, visible, Wanted(what, dimension, False, "random numbers cannot stand here"))
+        if found is not None:
+            dotted = substitute(found.expr, {n: Ref(f"{end}.{n}") for n in own})
+            out.append(l0.Send(dotted, end, into, value.span))
+    return replace(block, deliver=tuple(out))
 
 
 def connected(d: SynapseDraft, names: Iterable[str]) -> dict[str, Dimension | None]:

@@ -72,7 +72,7 @@ def _sends(synapse: BuiltSynapse) -> bool:
     s = synapse.definition
     if s is None:
         return False
-    return any(isinstance(a, l0.Send) for a in s.actions)
+    return bool(s.sends)
 
 
 def check_spikes(
@@ -189,15 +189,19 @@ def check_reads(s: l0.SynapseDef, into: str, members: list[l0.Member], user: Rel
     """E0802 where a synapse reads an input that it delivers into: the result would depend on the evaluation order of
     synapses."""
     ends = {"pre": {m.source for m in members}, "post": {m.target for m in members}}
-    delivered = {(a.end, a.into or into) for a in s.actions if isinstance(a, l0.Send)}
+    delivered = {(a.end, a.into or into) for a in s.sends}
     places = [(o.rhs, o.span) for o in s.dynamics] + [(e, a.span) for a in s.actions for e in l0.values_of([a])]
-    for value, at in (*places, *((let.value, let.span) for let in s.lets)):
-        for name in sorted(read_now(value)):
+    own = {f"{end}.{name}" for end in ENDS for name in s.own_inputs(end)}
+    of_ends = [(x.value, x.span) for end in (s.pre, s.post) if end is not None for x in end.deliver]
+    for value, at in (*places, *((let.value, let.span) for let in s.lets), *of_ends):
+        for name in sorted(read_now(value) - (own if (value, at) in of_ends else set())):
             end, _, variable = name.partition(".")
             for other, target in delivered:
                 if end in ends and variable == target and ends[end] & ends[other]:
                     message = f"`{name}` is read while the synapse adds to it: which synapses it has counted is open"
                     help = "read a state of the neuron that follows the input, or deliver into another input"
+                    if name in own:
+                        help = f"read a variable of `{end}` that follows it: `{end}: {{update: [x = {variable}]}}`"
                     c.sink.error("E0802", message, at, help, (user,))
                     return
 

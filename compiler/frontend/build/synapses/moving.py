@@ -89,7 +89,7 @@ def _possible(s: l0.SynapseDef, parameter: str, value: Expr, what: str, node: No
         related = (Related("the synapse is declared here", s.span),)
     elif (user := _follows(s, parameter)) is not None:
         message = f"{what} changes in time, but `{user}` follows from it, which is one value"
-        help = f"give `{user}` a value of its own"
+        help = "give it a number" if "." in user else f"give `{user}` a value of its own"
         related = (Related("the synapse is declared here", s.span),)
     else:
         return True
@@ -108,4 +108,6 @@ def _follows(s: l0.SynapseDef, parameter: str) -> str | None:
     values += [(x.name, x.init) for x in s.state]
     for end, block in (("pre", s.pre), ("post", s.post)):
         values += [(f"{end}.{x.name}", x.init) for x in (block.state if block is not None else ())]
+        decays = [(f"{end}.{x.name}", x.decay) for x in (block.inputs if block is not None else ())]
+        values += [(name, l0.Formula(decay)) for name, decay in decays if decay is not None]
     return next((n for n, v in values if isinstance(v, l0.Formula) and parameter in refs(v.expr)), None)

@@ -30,7 +30,10 @@ def rewritten_synapse(s: l0.SynapseDef, put: Callable[[Expr], Expr]) -> l0.Synap
         if e is None:
             return None
         on = tuple(replace(h, actions=sets(h.actions)) for h in e.on)
-        return replace(e, dynamics=odes(e.dynamics), update=sets(e.update), on_spike=sets(e.on_spike), on=on)
+        sends = tuple(replace(x, value=put(x.value)) for x in e.deliver)
+        inputs = tuple(i if i.decay is None else replace(i, decay=put(i.decay)) for i in e.inputs)
+        own = replace(e, dynamics=odes(e.dynamics), update=sets(e.update), on_spike=sets(e.on_spike), on=on)
+        return replace(own, inputs=inputs, deliver=sends)
 
     return replace(
         s,

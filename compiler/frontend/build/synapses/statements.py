@@ -330,11 +330,19 @@ def _named_input(d: SynapseDraft, e: Expr) -> tuple[str, str, Dimension | None] 
         message = f"`{e.name}` is not an input: it is written `post.name` or `pre.name`"
         sink.error("E0301", message, e.span, help)
         return None
+    if f"{end}.{name}" in d.inputs:
+        return end, name, d.inputs[f"{end}.{name}"]
+    found = input_of(d, end, name, e.span)
+    return None if found is None else (end, name, found[0])
+
+
+def input_of(d: SynapseDraft, end: str, name: str, at: Span) -> tuple[Dimension | None] | None:
+    """The dimension of an input of the neuron at an end; None after an error."""
     neuron = d.ends.of(end)
     if neuron is None:
-        return end, name, None
+        return (None,)
     if name in neuron.inputs:
-        return end, name, neuron.inputs[name]
+        return (neuron.inputs[name],)
     help = did_you_mean(name, neuron.inputs)
     if name in neuron.states or name in neuron.params:
         noun = "a state variable" if name in neuron.states else "a parameter"
@@ -343,5 +351,5 @@ def _named_input(d: SynapseDraft, e: Expr) -> tuple[str, str, Dimension | None] 
         help = allowed("its inputs are", neuron.inputs) if neuron.inputs else "it has no `inputs`"
     side = "target" if end == "post" else "source"
     related = (Related("the neuron is declared here", neuron.span),)
-    sink.error("E0201", f"the {side} neuron `{neuron.name}` has no input `{name}`", e.span, help, related)
+    d.c.sink.error("E0201", f"the {side} neuron `{neuron.name}` has no input `{name}`", at, help, related)
     return None

@@ -37,6 +37,7 @@ from compiler.frontend.build.synapses.checks import check_event, check_event_dri
 from compiler.frontend.build.synapses.drawn import drawn_value
 from compiler.frontend.build.synapses.ends import (
     NO_RANDOM,
+    build_deliver,
     build_end,
     connected,
     delayable,
@@ -214,6 +215,7 @@ def _definition(d: SynapseDraft, at: Span) -> l0.SynapseDef:
         scope = scope.extended(*names_of(d, end))
     scope = replace(scope, delayed=delayable(d), histories=histories_of(d))
     lets, scope = build_lets(d, scope)
+    blocks = {end: build_deliver(d, end, block, scope) for end, block in blocks.items()}
     d.shared = shared_states(d)
     dynamics = build_dynamics(d, scope)
     update = build_actions(d, listed(node.get("update")), scope, sums=True)

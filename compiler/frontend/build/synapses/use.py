@@ -9,6 +9,7 @@ Does not: check the definition's expressions (synapses.py), or compatibility (fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -101,7 +102,27 @@ class _Reader:
             )
             related = tuple(Related("declared here", self.synapse.places[m]) for m in missing[:2])
             c.sink.error("E0103", message, self.at, f"write `params: {{{missing[0]}: ...}}`", related)
-        return out if len(out) == len(self.definition.params) else None
+        whole = len(out) == len(self.definition.params) and self.decays(out, env)
+        return out if whole else None
+
+    def decays(self, params: Mapping[str, l0.Value], env: Mapping[str, Any]) -> bool:
+        """Whether inputs that the projection holds decay with positive times; reports it if not."""
+        c, own = self.family.c, {n: v.value for n, v in params.items() if isinstance(v, l0.Const)}
+        numbers = {**c.names.numbers, **{n: env[n] for n in env.keys() & self.late}, **own}
+        blocks = [b for b in (self.definition.pre, self.definition.post) if b is not None]
+        for i in (i for block in blocks for i in block.inputs if i.decay is not None):
+            assert i.decay is not None
+            try:
+                time = float(evaluate(i.decay, numbers))
+            except ExprError as error:
+                c.sink.error("E0308", f"`decay` of the input `{i.name}` has no value: {error.message}", i.span)
+                return False
+            if not 0 < time < math.inf:
+                message = f"`decay` of the input `{i.name}` must be a positive time; it is {time:g} ms"
+                user = Related(f"the projection `{self.family.name}` uses the synapse here", self.at)
+                c.sink.error("E0106", message, i.span, None, (user,))
+                return False
+        return True
 
     def all_states(self, env: Mapping[str, Any], params: Mapping[str, l0.Value]) -> dict[str, l0.Value] | None:
         out: dict[str, l0.Value] = {}

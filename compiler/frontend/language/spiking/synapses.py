@@ -7,6 +7,8 @@ Does not: resolve neurons or projections; check names, dimensions or expressions
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compiler.expr.keys.kinds import (
     NAME,
     Block,
@@ -16,13 +18,14 @@ from compiler.expr.keys.kinds import (
     Flag,
     ListOf,
     MapOf,
+    OneOf,
     Option,
     Reference,
     Statement,
 )
 from compiler.expr.keys.values import DEFINITION, DESCRIPTION, FOR, QUANTITY, TEMPLATE_KEY, USE, statements, values_map
 from compiler.frontend.language.control import SYNAPSE_ON, SYNAPSE_OTHERS
-from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, STATE
+from compiler.frontend.language.spiking.neurons import DYNAMICS, INPUT, LET, METHOD, PARAMS, STATE
 
 LIBRARY_SYNAPSES = (
     "gap_junction",
@@ -53,60 +56,108 @@ _DELIVER = (
     "input of the target, `deliver(w, pre.ge)` to one of the source."
 )
 
+_ELSEWHERE_OF_TRACES = {
+    "on_pre": "`on_spike`",
+    "on_post": "`on_spike`",
+    "spike": "`on_spike`",
+    "pre_spike_code": "`on_spike`",
+    "post_spike_code": "`on_spike`",
+    "equations": "`dynamics: {dx/dt: ...}`",
+    "model": "`dynamics: {dx/dt: ...}`",
+    "params": "`params` of the synapse",
+}
+_TRACE_FIELDS = (
+    Field(
+        "dynamics",
+        DYNAMICS,
+        "Their equations, integrated in every step. They read these variables and the synapse's parameters.",
+        example="dynamics: {dx/dt: -x / tau_pre}",
+    ),
+    Field(
+        "update",
+        _ASSIGNMENTS,
+        "Assignments that run once per step, after `dynamics`.",
+        example="update: [x = x * decay]",
+    ),
+    Field(
+        "on_spike",
+        _ASSIGNMENTS,
+        "Runs at a spike of that neuron, after the synapses' `on_pre` (or `on_post`) have read the variables.",
+        example="on_spike: [x = x + a_pre]",
+    ),
+    Field(
+        "on",
+        MapOf(
+            "event",
+            _ASSIGNMENTS,
+            key=rf"^{NAME}\.{NAME}$",
+            key_example="trial.end",
+            example="{trial.end: [x = 0]}",
+        ),
+        "Assignments that run at events of `phases`, after all that synapses do at that event.",
+        example="on: {trial.end: [x = 0]}",
+    ),
+)
+_TRACE_STATE = Field(
+    "state",
+    values_map("state variable", QUANTITY, "{x: 0}"),
+    "Variables, one of each per neuron, with their initial values.",
+    required=True,
+    example="state: {x: 0}",
+)
+
 _TRACE = Block(
     "trace",
-    (
-        Field(
-            "state",
-            values_map("state variable", QUANTITY, "{x: 0}"),
-            "Variables, one of each per neuron, with their initial values.",
-            required=True,
-            example="state: {x: 0}",
-        ),
-        Field(
-            "dynamics",
-            DYNAMICS,
-            "Their equations, integrated in every step. They read these variables and the synapse's parameters.",
-            example="dynamics: {dx/dt: -x / tau_pre}",
-        ),
-        Field(
-            "update",
-            _ASSIGNMENTS,
-            "Assignments that run once per step, after `dynamics`.",
-            example="update: [x = x * decay]",
-        ),
-        Field(
-            "on_spike",
-            _ASSIGNMENTS,
-            "Runs at a spike of that neuron, after the synapses' `on_pre` (or `on_post`) have read the variables.",
-            example="on_spike: [x = x + a_pre]",
-        ),
-        Field(
-            "on",
-            MapOf(
-                "event",
-                _ASSIGNMENTS,
-                key=rf"^{NAME}\.{NAME}$",
-                key_example="trial.end",
-                example="{trial.end: [x = 0]}",
-            ),
-            "Assignments that run at events of `phases`, after all that synapses do at that event.",
-            example="on: {trial.end: [x = 0]}",
-        ),
-    ),
+    (_TRACE_STATE, *_TRACE_FIELDS),
     doc="Variables that are held once per neuron and shared by all of its synapses of one projection.",
     title="synapse_trace",
-    elsewhere={
-        "on_pre": "`on_spike`",
-        "on_post": "`on_spike`",
-        "spike": "`on_spike`",
-        "pre_spike_code": "`on_spike`",
-        "post_spike_code": "`on_spike`",
-        "equations": "`dynamics: {dx/dt: ...}`",
-        "model": "`dynamics: {dx/dt: ...}`",
-        "params": "`params` of the synapse",
+    elsewhere=_ELSEWHERE_OF_TRACES
+    | {
+        "inputs": "`post: {inputs: {g: {decay: tau}}}`: what is delivered is held at the target",
+        "deliver": "`post: {deliver: g}`: what is delivered in every step is held at the target",
     },
     example="{state: {x: 0}, dynamics: {dx/dt: -x / tau}}",
+)
+
+_POST = Block(
+    "target",
+    (
+        replace(_TRACE_STATE, required=False),
+        Field(
+            "inputs",
+            MapOf("input", INPUT, example="{g: {unit: nS, decay: tau_g}}"),
+            "Inputs of the projection's own, one of each per target neuron: `deliver(w, post.g)` of its synapses adds "
+            "to them, and what is delivered in a step is in them from the end of that step on.",
+            example="inputs: {g: {unit: nS, decay: tau_g}}",
+        ),
+        *_TRACE_FIELDS,
+        Field(
+            "deliver",
+            OneOf(
+                (
+                    Expression("g * (e_rev - post.v)"),
+                    MapOf("input", Expression("g"), example="{ge: g, ie: g * e_rev}"),
+                )
+            ),
+            "What is added in every step, at its end, to the input that the projection's `deliver: {into: ...}` names, "
+            "or to several inputs of the target. It reads these variables, the synapse's parameters, and the target's "
+            "variables (`post.v`).",
+            example="deliver: g * (e_rev - post.v)",
+        ),
+    ),
+    doc="What one projection holds once per target neuron: traces, shared by all of its synapses there, and "
+    "conductances of its own.",
+    title="synapse_target",
+    at_least_one=("state", "inputs"),
+    elsewhere=_ELSEWHERE_OF_TRACES
+    | {
+        "apply_input": "`deliver: g * (e_rev - post.v)`",
+        "inSyn": "`inputs: {g: {decay: tau}}`",
+        "decay_code": "`inputs: {g: {decay: tau}}`",
+        "apply_input_code": "`deliver: g * (e_rev - post.v)`",
+        "decay": "`inputs: {g: {decay: tau}}`",
+    },
+    example="{inputs: {g: {decay: tau_g}}, deliver: g}",
 )
 
 SYNAPSE_EVENT = Block(
@@ -204,6 +255,8 @@ _ELSEWHERE = {
     "internals": "`let`",
     "receptor_type": "`deliver(w, post.ge)`",
     "synapse_model": "`use: library/synapses/...`",
+    "post_synapse_model": "`post: {inputs: {g: {decay: tau}}, deliver: g}`",
+    "psm": "`post: {inputs: {g: {decay: tau}}, deliver: g}`",
     "pre_code": "`on_pre`",
     "post_code": "`on_post`",
     "parameters": "`params`",
@@ -243,8 +296,8 @@ SYNAPSE = Block(
         ),
         Field(
             "post",
-            _TRACE,
-            "Variables of the postsynaptic neuron, held once per neuron and read as `post.y`.",
+            _POST,
+            "Variables and inputs of the postsynaptic neuron, held once per neuron and read as `post.y`.",
             example="post: {state: {y: 0}, dynamics: {dy/dt: -y / tau_post}, on_spike: [y = y + 1]}",
         ),
         Field(
