@@ -343,7 +343,7 @@ class NestPrinter:
         assert self.nest.combine is not None
         return f"{acc} = {self.k.printer.call(self.nest.combine, t, acc, term)};"
 
-    def _term(self, scope: dict[str, Symbol], acc: str, t: DType) -> list[Line]:
+    def term(self, scope: dict[str, Symbol], acc: str, t: DType) -> list[Line]:
         """Loads and the combination of one term."""
         assert self.nest.term is not None
         body = self.body(dict(scope))
@@ -357,17 +357,17 @@ class NestPrinter:
         t = self.acc_type(self.scope)
         acc = self.k.namer.own(self.nest.acc)
         kind = self.k.dialect.type_name(t)
-        if self._contiguous() and is_real(t):
+        if self.contiguous() and is_real(t):
             middle = self._in_parts(body.scope, acc, t)
         else:
-            inner = self._term(body.scope, acc, t)
+            inner = self.term(body.scope, acc, t)
             for dim in reversed(self.red):
                 inner = self.loop(dim, inner)
             middle = [Line(f"{kind} {acc} = {self.identity(t)};"), *inner]
         body.scope[self.nest.acc] = Symbol(acc, t)
         return [*start, *middle, *body.run(self.nest.epilogue), *body.stores()]
 
-    def _contiguous(self) -> bool:
+    def contiguous(self) -> bool:
         """Whether partial accumulators pay: the last RED dim walks memory contiguously and is not short."""
         if not self.red or self.k.template.order is l2.Order.BITWISE:
             return False
@@ -392,7 +392,7 @@ class NestPrinter:
         kind = k.dialect.type_name(t)
         part, at, first = k.namer.fresh("part"), k.namer.fresh("u"), k.namer.fresh("first")
         v, extent = self.vars[last.name], k.extent(last.extent)
-        one = self._term(scope, f"{part}[{at}]", t)
+        one = self.term(scope, f"{part}[{at}]", t)
         term = [*self.hoisted(self.level[last.name], one), *one]
 
         def run(count: str) -> list[Line]:
@@ -519,7 +519,7 @@ class NestPrinter:
         before = self._lane_loads(refs(n.term), inside)
         pointers, elements = self._lane_pointers(refs(n.term))
         saved, self.elements = self.elements, {**self.elements, **elements}
-        inner = [*before, *pointers, *self._lane_section(self._term(inside, here, t))]
+        inner = [*before, *pointers, *self._lane_section(self.term(inside, here, t))]
         self.elements = saved
         for dim in reversed(self.red):
             inner = self.loop(dim, inner)
@@ -567,9 +567,3 @@ class NestPrinter:
 
 def _atom(text: str) -> str:
     return text if text.isidentifier() or text.isdigit() else f"({text})"
-
-
-def nest_lines(k: Kernel, nest: l2.Nest) -> list[Line]:
-    """The C text of one nest, for the row whose columns are loaded."""
-    printer = NestPrinter(k, nest)
-    return [*printer.constants, *printer.lines()]
