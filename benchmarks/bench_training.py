@@ -2,14 +2,16 @@
 best of PyTorch eager, eager with channels last and torch.compile; of a multilayer perceptron (784-512-512-10, batch
 64, Adam) and of ResNet-20 (32x32 images, batch 32, momentum) 1.5x. One of a small transformer encoder (28 steps, width
 64, 2 blocks, 4 heads) and of LSTMs (28 steps, 64 units; 28 steps, 256 units), batch 64, Adam, is faster than PyTorch's.
+One of a language model like GPT-2 (2 blocks of width 512, 8 heads, 128 of 256 words), batch 8 and 16, Adam, is no
+slower than PyTorch's.
 
 Measured: CPU milliseconds of a step: taking a shuffled batch, loss, gradients and the update of every weight. Netloom
 trains for a few and for more epochs and the difference is counted, so that start-up, building and reading the data drop
 out; PyTorch counts its loop after some steps. `tuned` is Netloom with the lock file that `netloom tune` has written.
 The data are synthetic (a blurred pattern for each class, plus noise) and of MNIST's or CIFAR-10's form, which sequences
-read row by row; the last loss is printed as a check that all learn.
+read row by row, or words at random; the last loss is printed as a check that all learn.
 
-Usage: bench_training.py [--cases lenet5,mlp,resnet20,transformer,lstm,lstm256] [--epochs 4] [--rounds 5]
+Usage: bench_training.py [--cases lenet5,mlp,resnet20,transformer,lstm,lstm256,gpt8,gpt16] [--epochs 4] [--rounds 5]
                          [--only netloom,tuned,eager,channels_last,compile]
 """
 
@@ -42,16 +44,16 @@ from common import (
 
 @dataclass(frozen=True)
 class Case:
-    """One network. `shape`: channels, height, width; `steps`: of an epoch; `modes`: of PyTorch; `units`: what the file
-    (`model`) has instead of its own, if not 0."""
+    """One network. `shape`: channels, height, width of images, or the number of words; `steps`: of an epoch; `modes`:
+    of PyTorch; `changed`: what the file (`model`) has instead of its own, by the parameter's name."""
 
     title: str
     batch: int
     steps: int
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     modes: tuple[str, ...]
     model: str = ""
-    units: int = 0
+    changed: tuple[str, int] | None = None
 
 
 CASES = {
@@ -61,21 +63,28 @@ CASES = {
     "transformer": Case("transformer, 28 steps, batch 64, Adam", 64, 100, (1, 28, 28), ("eager", "compile")),
     "lstm": Case("LSTM of 64 units, 28 steps, batch 64, Adam", 64, 100, (1, 28, 28), ("eager", "compile")),
     "lstm256": Case(
-        "LSTM of 256 units, 28 steps, batch 64, Adam", 64, 50, (1, 28, 28), ("eager", "compile"), "lstm", 256
+        "LSTM of 256 units, 28 steps, batch 64, Adam", 64, 50, (1, 28, 28), ("eager", "compile"), "lstm", ("units", 256)
     ),
+    "gpt8": Case("GPT-2 of 2 blocks, batch 8, Adam", 8, 4, (128,), ("eager", "compile"), "gpt", ("batch", 8)),
+    "gpt16": Case("GPT-2 of 2 blocks, batch 16, Adam", 16, 4, (128,), ("eager", "compile"), "gpt", ("batch", 16)),
 }
 CONTESTANTS = "netloom,tuned,eager,channels_last,compile"
 
 
 def make_data(path: Path, case: Case) -> None:
-    """images uint8 (N, channels, height, width), labels int32 (N,): a pattern for each class, and noise."""
+    """images uint8 (N, channels, height, width), labels int32 (N,): a pattern for each class, and noise; or words and
+    the ones after them, int32 (N, words)."""
     random = np.random.default_rng(1)
     count = case.batch * case.steps
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if len(case.shape) == 1:
+        words = random.integers(0, 256, (count, case.shape[0] + 1), dtype=np.int32)
+        np.savez(path, words=words[:, :-1], next=words[:, 1:])
+        return
     channels, height, width = case.shape
     patterns = np.kron(random.random((10, channels, height // 4, width // 4)), np.ones((4, 4)))
     labels = random.integers(0, 10, count, dtype=np.int32)
     images = 0.5 * patterns[labels] + 0.5 * random.random((count, *case.shape))
-    path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, images=(255 * images).astype(np.uint8), labels=labels)
 
 
@@ -83,10 +92,11 @@ def prepare_netloom(name: str, case: Case, data: Path, epochs: int, tuned: bool)
     folder = WORK / f"{name}-{'tuned' if tuned else 'netloom'}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    shutil.copy(data, folder / "images.npz")
+    shutil.copy(data, folder / ("images.npz" if len(case.shape) > 1 else "words.npz"))
     text = (HERE / "models" / f"{case.model or name}.yaml").read_text(encoding="utf-8")
-    if case.units:
-        text, found = re.subn(r"(?m)^(  units: \{value: )\d+", rf"\g<1>{case.units}", text)
+    if case.changed:
+        parameter, value = case.changed
+        text, found = re.subn(rf"(?m)^(  {parameter}: \{{value: )\d+", rf"\g<1>{value}", text)
         assert found == 1, f"{case.model}.yaml does not look as this script expects"
     environment = {"NETLOOM_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
     for part, length in {"short": 1, "long": 1 + epochs}.items():
@@ -141,7 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument(
-        "--epochs", type=int, default=4, help="epochs to measure (of 100 steps; ResNet-20: 10, lstm256: 50)"
+        "--epochs", type=int, default=4, help="epochs to measure (of 100 steps; ResNet-20: 10, lstm256: 50, gpt: 4)"
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default=CONTESTANTS, help="contestants")

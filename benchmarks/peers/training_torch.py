@@ -1,7 +1,8 @@
 """Training steps in PyTorch, one thread (see bench_training.py).
 
-Usage: training_torch.py lenet5|mlp|resnet20|transformer|lstm|lstm256 eager|channels_last|compile DATA.npz BATCH STEPS
-prints one JSON object. Sequences are the rows of an image.
+Usage: training_torch.py lenet5|mlp|resnet20|transformer|lstm|lstm256|gpt8|gpt16 eager|channels_last|compile DATA.npz
+       BATCH STEPS
+prints one JSON object. Sequences are the rows of an image, or words.
 
 A step takes the next batch of a shuffled epoch, computes the loss and its gradients and applies the optimizer, as a
 plain training loop does.
@@ -70,6 +71,48 @@ class Lstm(nn.Module):
         return y
 
 
+class Attention(nn.Module):
+    """Causal attention of several heads with trained projections."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.inside = nn.Linear(width, 3 * width)
+        self.outside = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, steps, width = x.shape
+        parts = self.inside(x).view(n, steps, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        seen = nn.functional.scaled_dot_product_attention(parts[0], parts[1], parts[2], is_causal=True)
+        y: torch.Tensor = self.outside(seen.transpose(1, 2).reshape(n, steps, width))
+        return y
+
+
+class Gpt(nn.Module):
+    """GPT-2 (Radford et al. 2019): the score of each word to come next."""
+
+    def __init__(self, words: int = 256, steps: int = 128, width: int = 512, heads: int = 8, blocks: int = 2) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        self.positions = nn.Parameter(torch.zeros(steps, width))
+
+        def block() -> nn.ModuleList:
+            body = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+            return nn.ModuleList([nn.LayerNorm(width), Attention(width, heads), nn.LayerNorm(width), body])
+
+        self.blocks = nn.ModuleList(block() for _ in range(blocks))
+        self.norm = nn.LayerNorm(width)
+        self.outside = nn.Linear(width, words)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.words(words) + self.positions
+        for first, attention, second, body in self.blocks:  # type: ignore[misc]
+            x = x + attention(first(x))
+            x = x + body(second(x))
+        y: torch.Tensor = self.outside(self.norm(x)).transpose(1, 2)
+        return y
+
+
 def lenet5() -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(1, 6, 5, padding=2),
@@ -110,8 +153,12 @@ def main() -> None:
     torch.set_flush_denormal(True)
     torch.manual_seed(1)
     data = np.load(path)
-    images = torch.from_numpy(data["images"].astype(np.float32) / 255)
-    labels = torch.from_numpy(data["labels"].astype(np.int64))
+    if name in ("gpt8", "gpt16"):
+        images = torch.from_numpy(data["words"].astype(np.int64))
+        labels = torch.from_numpy(data["next"].astype(np.int64))
+    else:
+        images = torch.from_numpy(data["images"].astype(np.float32) / 255)
+        labels = torch.from_numpy(data["labels"].astype(np.int64))
     if name in ("transformer", "lstm", "lstm256"):
         images = images[:, 0]
     kinds: dict[str, Callable[[], nn.Module]] = {
@@ -121,6 +168,8 @@ def main() -> None:
         "transformer": Transformer,
         "lstm": Lstm,
         "lstm256": lambda: Lstm(256),
+        "gpt8": Gpt,
+        "gpt16": Gpt,
     }
     model = kinds[name]()
     if mode == "channels_last":
@@ -148,7 +197,7 @@ def main() -> None:
             optimizer.step()
         return loss.item()
 
-    train(3 if name == "resnet20" else 20)  # memory pools, lazily created state, compiling
+    train(3 if name in ("resnet20", "gpt8", "gpt16") else 20)  # memory pools, lazily created state, compiling
     started = time.process_time()
     loss = train(steps)
     seconds = time.process_time() - started
