@@ -132,8 +132,8 @@ def _stored(_: Any) -> Any:
 _EVENTS = "backends.cpu.kernels.propagate"
 _TENSORS = "compiler.passes.kernels.lower_tensors"
 STRATEGIES = (
-    "rows_conv", "winograd_rows", "rows_dense", "lanes_dense", "dense_weight_gradient", "lanes_pairs", "lanes_conv",
-    "winograd_conv", "lanes_conv_weight_gradient", "winograd_weight_gradient", "matmul", "direct_conv",
+    "rows_conv", "winograd_rows", "rows_dense", "rows_product", "lanes_dense", "dense_weight_gradient", "lanes_pairs",
+    "lanes_conv", "winograd_conv", "lanes_conv_weight_gradient", "winograd_weight_gradient", "matmul", "direct_conv",
     "direct_conv_weights", "implicit_gemm", "tensor_cores_tf32", "tensor_cores_tf32x3", "tensor_products_float32",
     "tensor_products_tf32", "tensor_products_bf16",
 )  # fmt: skip
@@ -213,6 +213,12 @@ MUTANTS = (
         (f"{TEXTS}::test_a_model_takes_the_strategy[lanes_dense]",),
     ),
     Mutant(
+        "large products are row-major",
+        ("compiler.strategies.layout:row_major",),
+        _argument(0),
+        (f"{TEXTS}::test_large_products_are_row_major",),
+    ),
+    Mutant(
         "chains",
         ("compiler.passes.program.persistent_rnn:chains",),
         lambda _: lambda merged: (merged, [], frozenset()),
@@ -279,6 +285,12 @@ MUTANTS = (
     Mutant("batched_rng of synapses", (f"{_EVENTS}:drawn_in_rows",), _no_draws_of_synapses, (SYNAPSES,)),
     Mutant("values of an event are computed once", (f"{_EVENTS}:once_per_event",), _each_time, (SYNAPSES,)),
     _text("batched_rng", "backends.cpu.kernels.nest:drawn_in_chunks", _no_draws, "stdp-cpu-nl_words("),
+    Mutant(
+        "columns are summed side by side",
+        ("backends.cpu.kernels.column_sums:sums_columns",),
+        _always(False),
+        (f"{TEXTS}::test_columns_of_row_major_arrays_are_summed_side_by_side",),
+    ),
     Mutant(
         "flags of events as wide as values",
         ("backends.cpu.kernels.nest:WIDE",),

@@ -23,6 +23,7 @@ from compiler.strategies.cpu import (
     lanes_pairs,
     rows_conv,
     rows_dense,
+    rows_product,
     winograd_conv,
     winograd_rows,
     winograd_weight_gradient,
@@ -38,11 +39,11 @@ from compiler.strategies.cuda import (
 from compiler.strategies.plugins import installed
 from compiler.strategies.strategy import Strategy
 
-__all__ = ["ROWS", "Choice", "choose"]
+__all__ = ["ROWS", "Choice", "choose", "problem_key"]
 
 GROUPS: tuple[tuple[Strategy, ...], ...] = (
     (rows_conv.STRATEGY, winograd_rows.STRATEGY),
-    (rows_dense.STRATEGY,),
+    (rows_dense.STRATEGY, rows_product.STRATEGY),
     (lanes_dense.STRATEGY,),
     (dense_weight_gradient.STRATEGY,),
     (lanes_pairs.STRATEGY,),
@@ -59,7 +60,7 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
 )
 """The first group of which a strategy matches is taken; inside of it strategies compete by time."""
 
-ROWS = frozenset({rows_conv.NAME, rows_dense.NAME, winograd_rows.NAME})
+ROWS = frozenset({rows_conv.NAME, rows_dense.NAME, rows_product.NAME, winograd_rows.NAME})
 """For row-major tensors of targets that have lanes."""
 
 
@@ -109,6 +110,13 @@ def choose(
             return best, f"its index maps match, about {best.microseconds:.1f} us{told}"
         others += reasons
     return None, "; ".join(others) or "the target has no strategies"
+
+
+def problem_key(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> object:
+    """Equal for contractions for which `choose` finds the same on a target."""
+    operands = tuple((t.shape, t.dtype, t.batched) for t in map(tensors.__getitem__, node.ins))
+    walks = (node.dims, node.out_map, node.in_maps, node.out.shape, node.out.batched, operands)
+    return walks, node.body, node.combine, node.fill, bool(node.scalars)
 
 
 def _slower(choice: Choice) -> str:

@@ -42,6 +42,7 @@ from compiler.passes.layers.load_data import DataSet
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.merge import merge
 from compiler.strategies.choice import Choice
+from compiler.strategies.layout import row_major
 from compiler.strategies.pins import Pin, path_of, problem_digest, steps_as_one, structure_digest
 from compiler.strategies.variants import identity, text_of, ways
 
@@ -123,9 +124,10 @@ def sites(
 def alone(site: Site, precision: DType, order: l2.Order, capabilities: Capabilities) -> l2.Merged:
     """A program with a phase for each candidate: `way0`, `way1`, ... in the order of the site's ways."""
     builder = ProgramBuilder("contraction", precision, order)
-    lanes = lanes_of(capabilities, precision, order)
+    if capabilities.lanes and not site.lanes:
+        capabilities = row_major(capabilities)
     for tensor in site.tensors.values():
-        builder.array(array_of(tensor, tensor.name, precision, lanes, Role.STATE))
+        builder.array(array_of(tensor, tensor.name, precision, site.lanes, Role.STATE))
     inputs = tuple(l1.Variable(tensor, 0.0) for tensor in site.tensors.values())
     graphs = tuple(l1.TensorGraph(f"way{k}", (*inputs, site.node)) for k in range(len(site.ways)))
     pins = {

@@ -22,6 +22,7 @@ STRATEGIES = {
     "rows_conv": ("lenet5", "cpu", "one sample"),
     "winograd_rows": ("resnet20", "cpu", "one sample"),
     "rows_dense": ("mlp", "cpu", "one sample"),
+    "rows_product": ("transformer", "cpu", "one sample"),
     "lanes_dense": ("mlp", "cpu", "exact"),
     "dense_weight_gradient": ("mlp", "cpu", "exact"),
     "lanes_pairs": ("transformer", "cpu", "exact"),
@@ -77,6 +78,16 @@ def test_a_model_takes_the_strategy(strategy: str) -> None:
 
 def test_every_strategy_has_a_model() -> None:
     assert {s.name for group in GROUPS for s in group} == STRATEGIES.keys()
+
+
+def test_large_products_are_row_major() -> None:
+    """And small ones, of a batch that fills the lanes, are not."""
+    assert any(a.layout for a in program("transformer", "cpu").arrays)
+    assert not any(a.layout for a in program("transformer", "cpu", width="512").arrays)
+
+
+def test_columns_of_row_major_arrays_are_summed_side_by_side() -> None:
+    assert "sums[512]" in backend("cpu").emit(program("transformer", "cpu", width="512"))
 
 
 def test_tensors_share_memory() -> None:

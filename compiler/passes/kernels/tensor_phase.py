@@ -21,7 +21,7 @@ from compiler.passes.kernels.assign_layouts import array_of
 from compiler.passes.kernels.nest_builder import Loops, Walk, build_loops
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
-from compiler.strategies import Choice, choose
+from compiler.strategies import Choice, choose, problem_key
 from compiler.strategies.pins import Pins, steps_as_one
 
 _NUMBER: Final = re.compile(r"_\d+(?=[.:]|$)")
@@ -74,9 +74,7 @@ class Phase:
 
     def choose(self, node: l1.Contract) -> tuple[Choice | None, str]:
         """The strategy chosen by rule, and why; the same for equal contractions."""
-        operands = tuple((t.shape, t.dtype, t.batched) for t in map(self.tensors.__getitem__, node.ins))
-        walks = (node.dims, node.out_map, node.in_maps, node.out.shape, node.out.batched, operands)
-        key = (walks, node.body, node.combine, node.fill, bool(node.scalars))
+        key = problem_key(node, self.tensors)
         if key not in self.chosen:
             self.chosen[key] = choose(node, self.tensors, self.lanes, self.real_bytes, self.available, self.device)
         return self.chosen[key]

@@ -320,6 +320,7 @@ class LowerTensors(TensorPass):
         from compiler.passes.kernels.lower_tensors import lower_tensors
         from compiler.passes.layers.load_data import trial_data
         from compiler.passes.program.build_program import ProgramBuilder
+        from compiler.strategies.layout import laid_out
 
         assert ir.network is not None and ir.data is not None
         data = ir.data
@@ -334,7 +335,11 @@ class LowerTensors(TensorPass):
                 builder.array(l2.Array(name, dtype, shape, Role.DATA))
         graphs = tuple(g.graph for g in ir.graphs)
         ir = ir.decided(d.within(g.phase) for g in ir.graphs for d in g.decisions)
-        made = lower_tensors(builder, graphs, data, context.capabilities, context.pins)
+        layout = laid_out(graphs, context.precision, context.order, context.capabilities)
+        if layout.row_major:
+            reason = f"about {layout.rows:.0f} us; with the batch in vector lanes about {layout.lanes:.0f} us"
+            ir = ir.decided([Decision("lower_tensors", ir.name, "row by row", reason)])
+        made = lower_tensors(builder, graphs, data, layout.capabilities, context.pins)
         return replace(ir, programs=(*ir.programs, builder.finish())).decided(made)
 
 

@@ -13,6 +13,7 @@ from backends.protocol import Backend
 from compiler.core.diagnostics import Diagnostic
 from compiler.passes.pipeline.lower import Lowered
 from compiler.runtime.common.options import Options
+from compiler.strategies.layout import laid_out
 from compiler.strategies.permissions import permitted
 from compiler.strategies.pins import Pins
 from compiler.tune.lock import lock_path, read_lock, stale
@@ -28,7 +29,8 @@ def sites_of(lowered: Lowered, backend: Backend) -> tuple[Site, ...]:
     """The contractions for which the target has a choice that the model permits."""
     program = lowered.program
     capabilities = permitted(backend.capabilities, lowered.model.numerics)
-    return sites(lowered.tensors, program.precision, program.order, capabilities)
+    layout = laid_out(lowered.tensors, program.precision, program.order, capabilities)
+    return sites(lowered.tensors, program.precision, program.order, layout.capabilities)
 
 
 def lock_warnings(path: Path, pins: Pins, lowered: Lowered, backend: Backend) -> tuple[Diagnostic, ...]:

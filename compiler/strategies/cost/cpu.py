@@ -18,6 +18,24 @@ COPY: Final = 5.0
 WINDOW_LANES: Final = 8.0
 """Adding up the lanes of a vector of the gradient of a window."""
 
+# -------------------------------------------------------------------------------------------- products
+
+TILE_CACHE_BYTES, TILE_FAR, TILE_FAR_BLOCKS = 500_000, 1.8, 32
+"""Of an operand that register tiles may read again and again, and how much longer sums take where it is larger; from so
+many blocks of the batch on."""
+TRANSPOSE: Final = 6.0
+"""Transposing a vector."""
+ROW_TERM, ROW_SUM = 1.3, 25.0
+"""A vector of terms with neighbouring features in the lanes, and the sum of its lanes."""
+PANEL_SUM, PANEL_PACK, PANEL_GATHER, PANEL_END, PANEL_START = 1.08, 6.0, 40.0, 6.0, 300.0
+"""Packed panels: a vector of a sum, packing a vector, or one whose elements are neither neighbours nor neighbouring
+terms, the epilogue of a vector, and the tables and ends of a group."""
+PANEL_STRIP_BYTES: Final = 8_000_000
+"""Of packed columns."""
+MAP, NEST, ROW_NEST = 6.0, 3.0, 1.0
+"""A vector of an elementwise result, a vector of products of a nest with the batch in the lanes, and a single product
+of a row-major nest."""
+
 # -------------------------------------------------------------------------------------------- Winograd
 
 WINOGRAD_STRIP_BYTES: Final = 200_000

@@ -11,6 +11,7 @@ from math import prod
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
+from compiler.strategies.cost.cpu import OPERATIONS_PER_US, TILE_CACHE_BYTES, TILE_FAR, TRANSPOSE
 from compiler.strategies.cost.tiles import TILES, best
 from compiler.strategies.strategy import Strategy, by_tile
 
@@ -41,16 +42,20 @@ def match(p: Problem) -> Choice | NotApplicable:
         rows = blocks * p.lanes
         if rows * padded >= LIMIT or rows * outs >= LIMIT:
             return NotApplicable("it is larger than 32-bit offsets reach")
+        tile, operations = best(TILES, outs, [(padded // p.lanes, samples * each)])
         columns = {
             "s_blocks": blocks,
             "s_steps": each,
             "s_samples": samples,
             "s_outs": outs,
             "s_ins": ins,
-            "s_tile": best(TILES, outs, [(padded // p.lanes, samples * each)])[0],
+            "s_tile": tile,
         }
         scratch = rows * padded * p.real_bytes + 8 * samples * each
-        return Choice(NAME, (("vector", vector),), tuple(columns.items()), scratch, joined=True)
+        near = rows * padded * p.real_bytes <= 4 * TILE_CACHE_BYTES
+        operations = operations * (1.0 if near else TILE_FAR) + TRANSPOSE * rows * padded / p.lanes
+        microseconds = operations / OPERATIONS_PER_US
+        return Choice(NAME, (("vector", vector),), tuple(columns.items()), scratch, microseconds, joined=True)
     return NotApplicable("it is not a sum over the batch of two products of features")
 
 

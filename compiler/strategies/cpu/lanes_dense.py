@@ -12,6 +12,7 @@ from math import prod
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, strides
+from compiler.strategies.cost.cpu import OPERATIONS_PER_US, TILE_CACHE_BYTES, TILE_FAR, TILE_FAR_BLOCKS
 from compiler.strategies.cost.tiles import TILES, best
 from compiler.strategies.strategy import Strategy, by_tile
 
@@ -36,15 +37,18 @@ def match(p: Problem) -> Choice | NotApplicable:
         outs, ins, blocks = p.extents[o], p.extents[k], p.blocks(places[0]) * prod(p.extents[d] for d in places[1:])
         if ins * p.lanes >= LIMIT or outs * ins >= LIMIT:
             return NotApplicable("it is larger than 32-bit offsets reach")
+        tile, operations = best(TILES, outs, [(blocks, ins)])
         columns = {
             "s_blocks": blocks,
             "s_outs": outs,
             "s_ins": ins,
             "s_w_out": steps[o],
             "s_w_in": steps[k],
-            "s_tile": best(TILES, outs, [(blocks, ins)])[0],
+            "s_tile": tile,
         }
-        return Choice(NAME, (("vector", vector),), tuple(columns.items()), 8 * ins, joined=True)
+        near = blocks < TILE_FAR_BLOCKS or outs * ins * p.real_bytes <= TILE_CACHE_BYTES
+        microseconds = operations * (1.0 if near else TILE_FAR) / OPERATIONS_PER_US
+        return Choice(NAME, (("vector", vector),), tuple(columns.items()), 8 * ins, microseconds, joined=True)
     return NotApplicable("it is not (batch, features) times weights")
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, strides
+from compiler.strategies.cost.cpu import OPERATIONS_PER_US
 from compiler.strategies.cost.tiles import DOTS, best
 from compiler.strategies.strategy import Strategy, by_tile
 
@@ -44,6 +45,7 @@ def match(p: Problem) -> Choice | NotApplicable:
     outs, vectors, terms, blocks = p.extents[outer], p.extents[inner], p.extents[k], p.blocks(n)
     group = both[0] if both else ""
     groups = p.extents[group] if both else 1
+    tile, operations = best(DOTS, outs, [(vectors, terms)])
     columns = {
         "s_blocks": blocks,
         "s_groups": groups,
@@ -58,7 +60,7 @@ def match(p: Problem) -> Choice | NotApplicable:
         "s_x_group": x.get(group, 0),
         "s_x_vector": x[inner],
         "s_x_term": x[k],
-        "s_tile": best(DOTS, outs, [(vectors, terms)])[0],
+        "s_tile": tile,
     }
     literals = (
         ("vector", vector),
@@ -66,7 +68,8 @@ def match(p: Problem) -> Choice | NotApplicable:
         ("out", p.out.index(outer)),
         ("inner", p.out.index(inner)),
     )
-    return Choice(NAME, literals, tuple(columns.items()), 8 * terms)
+    microseconds = blocks * groups * operations / OPERATIONS_PER_US
+    return Choice(NAME, literals, tuple(columns.items()), 8 * terms, microseconds)
 
 
 def _strides(tensor: l1.Tensor, dims: tuple[str | None, ...], lanes: int) -> dict[str, int]:

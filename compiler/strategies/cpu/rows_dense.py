@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem
+from compiler.strategies.choice import VECTOR_BYTES, Choice, NotApplicable, Problem
+from compiler.strategies.cost.cpu import OPERATIONS_PER_US, ROW_SUM, ROW_TERM
 from compiler.strategies.strategy import Strategy
 
 NAME = "rows_dense"
@@ -32,7 +33,9 @@ def match(p: Problem) -> Choice | NotApplicable:
         return NotApplicable("an operand is only partly read")
     if x.shape[0] != p.extents[n]:
         return NotApplicable("an operand is only partly read")
-    return Choice(NAME, (), (("s_batch", p.extents[n]), ("s_outs", p.extents[o]), ("s_ins", p.extents[k])), 0)
+    columns = (("s_batch", p.extents[n]), ("s_outs", p.extents[o]), ("s_ins", p.extents[k]))
+    terms = ROW_TERM * p.extents[k] * p.real_bytes / VECTOR_BYTES
+    return Choice(NAME, (), columns, 0, p.extents[n] * p.extents[o] * (terms + ROW_SUM) / OPERATIONS_PER_US)
 
 
 STRATEGY: Final = Strategy(NAME, match)

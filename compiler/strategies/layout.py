@@ -1,0 +1,88 @@
+"""layout: whether the tensors of a training have the batch in vector lanes or are row-major, by estimate.
+
+Assumes: graphs in gather form; a target with strategies for both layouts.
+Guarantees: row-major where products (rows_product) and batches that leave lanes empty make it faster by more than
+MARGIN: large products, small batches. One layout for all phases of a program.
+Does not: change tensors in the middle of a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
+from compiler.ir.level2.target import Capabilities
+from compiler.ir.space import DType
+from compiler.strategies import ROWS, choose, problem_key
+from compiler.strategies.choice import VECTOR_BYTES, Choice, rounded
+from compiler.strategies.cost.cpu import MAP, NEST, OPERATIONS_PER_US, ROW_NEST
+
+MARGIN = 0.9
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`lanes`, `rows`: estimated microseconds of all phases, if they were compared."""
+
+    capabilities: Capabilities
+    lanes: float = 0.0
+    rows: float = 0.0
+
+    @property
+    def row_major(self) -> bool:
+        return self.rows > 0 and self.rows < MARGIN * self.lanes
+
+
+def row_major(capabilities: Capabilities) -> Capabilities:
+    """The target with row-major tensors, and the strategies for them."""
+    return replace(capabilities, lanes=0, strategies=capabilities.strategies & ROWS)
+
+
+def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order, capabilities: Capabilities) -> Layout:
+    """The target in the layout of the program of `graphs`."""
+    if not capabilities.lanes or order is l2.Order.BITWISE or not capabilities.strategies & ROWS:
+        return Layout(capabilities)
+    count, real = VECTOR_BYTES // precision.bytes, precision.bytes
+    known: dict[object, tuple[float, float]] = {}
+    lanes = rows = 0.0
+    for graph in graphs:
+        tensors = {t.name: t for n in graph.nodes if isinstance(t := getattr(n, "out", None), l1.Tensor)}
+        for node in graph.nodes:
+            if isinstance(node, l1.Map):
+                lanes += MAP * _padded(node.out, count) / count
+                rows += MAP * prod(node.out.shape) / count
+            elif isinstance(node, l1.Contract) and len(node.ins) == 2:
+                key = problem_key(node, tensors)
+                if key not in known:
+                    known[key] = _both(node, tensors, count, real, capabilities)
+                lanes, rows = lanes + known[key][0], rows + known[key][1]
+    found = Layout(capabilities, lanes / OPERATIONS_PER_US, rows / OPERATIONS_PER_US)
+    return replace(found, capabilities=row_major(capabilities)) if found.row_major else found
+
+
+def _padded(tensor: l1.Tensor, lanes: int) -> int:
+    """Elements of a tensor with the batch in its lanes."""
+    if not tensor.batched:
+        return prod(tensor.shape)
+    return rounded(tensor.shape[0], lanes) * prod(tensor.shape[1:])
+
+
+def _both(
+    node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real: int, capabilities: Capabilities
+) -> tuple[float, float]:
+    """Vector operations of a contraction with the batch in the lanes, and row-major."""
+    products = float(prod(e for _, e in node.dims))
+    wide, _ = choose(node, tensors, lanes, real, capabilities.strategies, capabilities.device)
+    flat, _ = choose(node, tensors, 0, real, capabilities.strategies & ROWS, capabilities.device)
+    batch = next((tensors[n].shape[0] for n in node.ins if tensors[n].batched), lanes)
+    return (
+        _operations(wide, products * rounded(batch, lanes) / batch / lanes * NEST),
+        _operations(flat, products * ROW_NEST),
+    )
+
+
+def _operations(choice: Choice | None, nest: float) -> float:
+    return nest if choice is None else choice.microseconds * OPERATIONS_PER_US

@@ -1,0 +1,105 @@
+"""Products of matrices in packed panels against the definition of a contraction (numpy, float64)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backends.cpu.backend import LANES, CpuBackend
+from compiler.ir.level1.graph import Contract, Map, Tensor
+from compiler.ir.space import DType, along
+from compiler.passes.program.merge import merge
+from compiler.strategies.choice import Choice, Problem, product
+from compiler.strategies.cpu import rows_product
+from tests.cpu.contractions import PRODUCT, Case, program
+from tests.cpu.test_strategies import REALS, check, with_epilogue
+
+pytestmark = pytest.mark.usefixtures("cc")
+
+
+def einsum(spec: str, **extents: int) -> tuple[Contract, dict[str, Tensor]]:
+    """A contraction in the notation of numpy.einsum; the batch is called n."""
+    ins, out = spec.split("->")
+    walks = {"y": out, **dict(zip("xw", ins.split(","), strict=True))}
+    tensors = {t: Tensor(t, tuple(extents[d] for d in w), "real", w[0] == "n") for t, w in walks.items()}
+    dims = tuple((d, extents[d]) for d in (*out, *sorted(set(ins) - {*out, ","})))
+    maps = {t: tuple(along(d) for d in w) for t, w in walks.items()}
+    return Contract(tensors["y"], dims, maps["y"], ("x", "w"), (maps["x"], maps["w"]), PRODUCT), tensors
+
+
+def packed(problem: tuple[Contract, dict[str, Tensor]], real: DType, after: Map | None = None) -> Case:
+    found = product(*problem, 0, real.bytes)
+    assert isinstance(found, Problem)
+    choice = rows_product.match(found)
+    assert isinstance(choice, Choice), choice
+    return Case(*problem, choice, after)
+
+
+CASES = [
+    *(
+        (spec, {"n": n, "o": o, "k": k})
+        for spec in ("nk,ok->no", "nk,ko->no", "no,nk->ok", "nk,no->ok")
+        for n, o, k in ((1, 1, 1), (5, 17, 3), (8, 33, 16), (16, 48, 241), (17, 10, 500), (130, 70, 24), (3, 2100, 31))
+    ),
+    *(
+        (spec, {"n": n, "t": 5, "o": 18, "k": 35})
+        for spec in ("ntk,ok->nto", "ntk,nto->ko", "nto,ok->ntk", "tnk,nto->ok")
+        for n in (1, 5, 16, 17)
+    ),
+    *(
+        (spec, {"n": n, "h": 3, "q": 13, "k": 21, "d": 8})
+        for spec in ("nqhd,nkhd->nhqk", "nhqk,nkhd->nqhd", "nhqd,nkhd->nhqk", "nqhd,nhqk->nkhd", "nhqk,nhkd->nhqd")
+        for n in (1, 5, 8)
+    ),
+    ("nd,d->n", {"n": 7, "d": 40}),
+    ("nab,cdab->ncd", {"n": 4, "a": 3, "b": 7, "c": 2, "d": 9}),
+    ("anb,nc->abc", {"n": 300, "a": 13, "b": 3, "c": 19}),
+]
+
+
+@pytest.mark.parametrize("real", REALS.values())
+def test_products(real: DType, tmp_path: Path) -> None:
+    """All transposes, sequences, attention, sums over several dims: sizes around the tiles' and the blocks'."""
+    check([packed(einsum(spec, **extents), real) for spec, extents in CASES], real, tmp_path, row_major=True)
+
+
+@pytest.mark.parametrize("real", REALS.values())
+def test_epilogues(real: DType, tmp_path: Path) -> None:
+    cases = []
+    for spec, text, *others in (
+        ("ntk,ok->nto", "relu(x0 + x1) + x2", ("b", (2,)), ("q", (0, 1, 2))),
+        ("ntk,ok->nto", "x0 * x1 + x2", ("b", (1, 2)), ("q", (0,))),
+        ("nto,ntk->ok", "x1 - 0.5 * x0", ("q", (0, 1))),
+        ("nhtk,nohk->nhto", "x0 + x1", ("b", (1, 3))),
+        ("nk,tok->nto", "x0 + x1", ("b", (2,))),
+    ):
+        problem, after = with_epilogue(einsum(spec, n=5, t=14, o=37, k=11, h=2), text, *others)
+        cases.append(packed(problem, real, after))
+    check(cases, real, tmp_path, row_major=True)
+
+
+@pytest.mark.parametrize("real", REALS.values())
+def test_column_sums(real: DType, tmp_path: Path) -> None:
+    """Gradients of biases and norms: nests that sum columns side by side."""
+    cases = []
+    for o in (1, 7, 512, 1030):
+        for spec in ("nto,nto->o", "nto,nt->o", "nto,nto->to", "nto,o->o"):
+            sums = einsum(spec, n=5, t=9, o=o)
+            problem, after = with_epilogue(sums, "x0 + 2 * x1", ("q", (len(sums[0].out.shape) - 1,)))
+            cases.append(Case(*problem, None, after))
+    check(cases, real, tmp_path, row_major=True)
+
+
+def test_text_does_not_depend_on_sizes() -> None:
+    def text(*sizes: int) -> str:
+        cases = [packed(einsum("ntk,ok->nto", n=n, t=7, o=33, k=n), DType.F32) for n in sizes]
+        return CpuBackend().emit(merge(program(cases, DType.F32, row_major=True)))
+
+    assert text(5) == text(5, 300)
+
+
+def test_lanes_are_refused() -> None:
+    found = product(*einsum("nk,ok->no", n=16, o=4, k=4), LANES, 4)
+    assert isinstance(found, Problem)
+    assert not isinstance(rows_product.match(found), Choice)
