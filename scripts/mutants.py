@@ -307,9 +307,9 @@ MUTANTS = (
     _text("waves", "backends.cuda.emit.emit:resident_templates", _always(()), "cuba-cuda-nl_wave"),
     Mutant(
         "few meetings",
-        ("backends.cuda.persistent.simulation:meetings",),
+        ("backends.cuda.kernels.waves:meetings",),
         _all_meet,
-        ("tests/unit/test_cuda_resident.py::test_the_last_wave_of_the_microcircuit_goes_on_in_the_next_step",),
+        ("tests/unit/test_cuda_waves.py::test_the_last_wave_of_the_microcircuit_goes_on_in_the_next_step",),
     ),
     Mutant(
         "shapes of tiles that no row has are not printed",

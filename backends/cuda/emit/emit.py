@@ -28,10 +28,10 @@ from backends.cuda.kernels.nest import nest_functions
 from backends.cuda.kernels.propagate import propagate
 from backends.cuda.kernels.rows_added import asked_dims, rows_added
 from backends.cuda.kernels.skeletons import render
+from backends.cuda.kernels.waves import APART, COUNTERS, WAVE_BLOCKS, Stayed, resident_templates, threads
 from backends.cuda.persistent.rnn import chain_names, chained_templates
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_text import shape_lines
-from backends.cuda.persistent.simulation import APART, COUNTERS, WAVE_BLOCKS, Stayed, resident_templates, threads
 from backends.protocol import BackendError
 from compiler.core.source import NOWHERE, Span
 from compiler.ir.space import DType

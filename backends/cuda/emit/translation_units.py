@@ -18,8 +18,8 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.contract import PRODUCTS
+from backends.cuda.kernels.waves import resident_templates
 from backends.cuda.persistent.rnn import chained_templates
-from backends.cuda.persistent.simulation import resident_templates
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, tensor_products
 
 _REST: Final = "rest"

@@ -4,7 +4,7 @@ Assumes: a legal program; the launches of a phase run in order, step after step.
 Guarantees: two launches without a barrier between them access disjoint arrays, or different slots of a ring buffer, or
 each shared element in the same thread (`alike`: rows that must run on the same block). Launches that do not run in
 every step have a barrier before and after them.
-Does not: divide work among blocks (backends/cuda/persistent/simulation.py).
+Does not: divide work among blocks (backends/cuda/kernels/waves.py).
 """
 
 from __future__ import annotations

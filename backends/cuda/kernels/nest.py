@@ -369,5 +369,5 @@ class NestPrinter:
 
 def nest_functions(k: Kernel, nest: l2.Nest, stays: bool) -> list[Function]:
     """The functions of one nest; `stays`: blocks may have more points than threads
-    (backends/cuda/persistent/simulation.py)."""
+    (backends/cuda/kernels/waves.py)."""
     return NestPrinter(k, nest, stays).functions()

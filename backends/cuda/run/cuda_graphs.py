@@ -5,7 +5,7 @@ Guarantees: conflicting launches run in the order of the phase and of the steps,
 are captured into one graph, in which a launch depends only on those that it conflicts with (also of the previous step);
 a graph is captured once for each pattern of launches that occurs. Runs are split so that few patterns occur, for any
 periods of launches and any first and last step. Where a phase can also run as waves or as a persistent kernel
-(backends/cuda/persistent/simulation.py), the modes are timed first.
+(backends/cuda/kernels/waves.py), the modes are timed first.
 Does not: track the free space of record buffers.
 """
 
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from backends.cuda.device.device import BRANCHES, Device
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.persistent.simulation import APART, ARGUMENTS, COUNTERS, NAME, WAVE, WAVE_ARGUMENTS
+from backends.cuda.kernels.waves import APART, ARGUMENTS, COUNTERS, NAME, WAVE, WAVE_ARGUMENTS
 
 STEPS: Final = 32
 """Steps of one graph, about: more bring nothing, the launch of one graph then takes less than it runs."""
@@ -80,7 +80,7 @@ class Timed:
 
 @dataclass
 class PersistentKernel:
-    """A phase as one kernel that runs many steps (backends/cuda/persistent/simulation.py): its blocks, their threads
+    """A phase as one kernel that runs many steps (backends/cuda/kernels/waves.py): its blocks, their threads
     and bytes of shared memory, and the addresses of its work items, of the offsets of those of each block, and of its
     counters."""
 

@@ -21,12 +21,7 @@ from backends.cuda.kernels.barrier_placement import beside, launched, paired
 from backends.cuda.kernels.hazards import conflicts, overlaps, together, touched
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words, Work, array_elements, calls_of, row_bytes
-from backends.cuda.persistent.rnn import AHEAD
-from backends.cuda.persistent.rnn import NAME as CHAINED
-from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
-from backends.cuda.persistent.rnn_table import Walk
-from backends.cuda.persistent.rnn_table import walk as chain_walk
-from backends.cuda.persistent.simulation import (
+from backends.cuda.kernels.waves import (
     APART,
     COUNTERS,
     PHASE,
@@ -38,6 +33,11 @@ from backends.cuda.persistent.simulation import (
     waves,
     work_items,
 )
+from backends.cuda.persistent.rnn import AHEAD
+from backends.cuda.persistent.rnn import NAME as CHAINED
+from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
+from backends.cuda.persistent.rnn_table import Walk
+from backends.cuda.persistent.rnn_table import walk as chain_walk
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, PersistentKernel, Plan, Timed, WaveKernels, release
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import joined

@@ -58,7 +58,7 @@ ERRAND: Final = np.dtype(
         ("later", "i4"),
     ]
 )
-"""nl_errand of templates/resident.cu.j2."""
+"""nl_errand of templates/waves.cu.j2."""
 NOTHING: Final = 0xFFFFFFFF
 """The function of a work item that only waits."""
 

@@ -23,7 +23,7 @@ from backends.cuda.kernels.barrier_placement import (
     paired,
 )
 from backends.cuda.kernels.launch_geometry import Words, array_elements, row_bytes
-from backends.cuda.persistent.simulation import NOTHING, PhaseContext, Resident, resident_templates, waves, work_items
+from backends.cuda.kernels.waves import NOTHING, PhaseContext, Resident, resident_templates, waves, work_items
 from backends.cuda.run import cuda_graphs as schedule
 from backends.cuda.run.backend import CudaBackend
 from backends.cuda.run.cuda_graphs import ExecutionMode, PersistentKernel, Plan, WaveKernels
