@@ -304,7 +304,7 @@ MUTANTS = (
         ("tests/cpu/test_lookups.py::test_a_row_is_summed_once",),
     ),
     _text("two_per_thread", "backends.cuda.kernels.nest:in_pairs", _one_point, "cuba-cuda-nl_two"),
-    _text("waves", "backends.cuda.emit.emit:resident_templates", _always(()), "cuba-cuda-nl_wave"),
+    _text("waves", "backends.cuda.emit.emit:wave_templates", _always(()), "cuba-cuda-nl_wave"),
     Mutant(
         "few meetings",
         ("backends.cuda.kernels.waves:meetings",),

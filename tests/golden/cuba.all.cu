@@ -43,15 +43,13 @@ NL_FN T *nl_global(T *address) {
      step     the step that runs
      chunk    elements of a part
      memory   memory of this launch: counters, zero at the start
-     group    threads that work on one element together
-     waits    whether kernels before this one may still run (nl_wait) */
+     group    threads that work on one element together */
 struct nl_task {
     nl_job me;
     const void *self;
     nl_i64 step, chunk;
     nl_u32 *memory;
     nl_i64 group;
-    bool waits;
 };
 
 /* All kernels have the same arguments: the first row of the launch, one job per block (null: there is one row, and each
@@ -70,7 +68,7 @@ template <class R>
 NL_FN nl_task nl_my_task(NL_ARGUMENTS) {
     const nl_job me = nl_job_of(nl_jobs, blockIdx.x, gridDim.x);
     const nl_i64 step = *nl_run.step + nl_ahead;
-    return nl_task{me, nl_global((const R *)nl_rows) + me.row, step, nl_chunk, nl_memory, nl_group, true};
+    return nl_task{me, nl_global((const R *)nl_rows) + me.row, step, nl_chunk, nl_memory, nl_group};
 }
 
 /* Kernels of a graph begin early: rows, which no kernel writes, are read while the kernels before this one still run.
@@ -268,10 +266,10 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
         real x_ = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-        if (nl_t.waits) nl_wait();
+        nl_wait();
         x_p_[i] = x_;
     }
-    if (nl_t.waits) nl_wait();
+    nl_wait();
 }
 extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
 
@@ -329,7 +327,7 @@ NL_FN void k1_neuron_update_block(const nl_task &nl_t)
     const real ge_quantum_ = self->ge_quantum_;
     const real gi_quantum_ = self->gi_quantum_;
     const nl_i64 slot = nl_slot(step, slots_);
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     if (nl_me.part == 0 && threadIdx.x == 0) spike_count_p_[nl_later(slot, 1, slots_)] = 0;
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
@@ -418,7 +416,7 @@ NL_FN void k2_record_spikes_block(const nl_task &nl_t)
     const nl_i64 slots_ = self->slots_;
     const nl_i64 capacity_ = self->capacity_;
     const nl_i64 n_ = self->n_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 slot = nl_slot(step, slots_);
     const nl_i64 number = count_p_[slot], at = used_p_[0];
     if (at + number > capacity_) {
@@ -459,7 +457,7 @@ NL_FN void k3_count_synapses_block(const nl_task &nl_t)
     const nl_u64 key_ = self->key_;
     const nl_i64 autapses_ = self->autapses_;
     const nl_i64 same_ = self->same_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
     const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
     const int skip = same_ && !autapses_;
@@ -495,7 +493,7 @@ NL_FN void k4_scan_synapses_block(const nl_task &nl_t)
     const k4_row *const self = (const k4_row *)nl_t.self;
     nl_i64 *__restrict__ const row_p_ = nl_global(self->row_);
     const nl_i64 n_pre_ = self->n_pre_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     /* one block sums the counts of a relation, 256 at a time */
     __shared__ nl_i64 sums[8];
     nl_i64 carry = 0;
@@ -546,7 +544,7 @@ NL_FN void k5_fill_synapses_block(const nl_task &nl_t)
     const nl_u64 key_ = self->key_;
     const nl_i64 autapses_ = self->autapses_;
     const nl_i64 same_ = self->same_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
     const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
     const int skip = same_ && !autapses_;
@@ -594,7 +592,7 @@ NL_FN void k6_propagation_into_ge_block(const nl_task &nl_t)
     const nl_i64 delay_ = self->delay_;
     const nl_i64 slot = nl_slot(step - delay_, slots_);
     const nl_i32 *const list = spikes_p_ + slot * room_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     if (step <= delay_) return; /* nothing had been emitted so long ago */
     const nl_i32 events = spike_count_p_[slot];
     if (events == 0) return;
@@ -656,7 +654,7 @@ NL_FN void k7_record_trace_block(const nl_task &nl_t)
     nl_i64 *const used_p_ = nl_global(self->used_);
     const nl_i64 m_ = self->m_;
     const nl_i64 capacity_ = self->capacity_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 sample = used_p_[0];
     if (sample >= capacity_) {
         if (threadIdx.x == 0) *nl_run.status = 1;
@@ -700,7 +698,7 @@ NL_FN void k8_record_trace_block(const nl_task &nl_t)
     const nl_i64 m_ = self->m_;
     const nl_i64 capacity_ = self->capacity_;
     const real quantum_ = self->quantum_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 sample = used_p_[0];
     if (sample >= capacity_) {
         if (threadIdx.x == 0) *nl_run.status = 1;
@@ -720,119 +718,16 @@ NL_FN void k8_record_trace_block(const nl_task &nl_t)
 extern "C" __global__ void NL_BLOCK k8_record_trace(NL_ARGUMENTS) { k8_record_trace_block(NL_TASK(k8_row)); }
 
 
-/* ==== staying on the device ====================================================================== */
+/* ==== waves ====================================================================================== */
 
-/* One part of one call in every step k with k mod every == offset. `meet`: all blocks wait for each other before it;
-   `bytes`: of its row; `later`: for which step, counted from that of a wave. */
+/* One part of one call, of step `later`, counted from that of the wave; `bytes`: of its row. */
 struct __align__(16) nl_errand {
     const void *self;
     nl_u32 *memory;
     nl_i64 chunk;
-    nl_u32 group, bytes, row, part, parts, function, every, offset, meet;
+    nl_u32 group, bytes, row, part, parts, function;
     nl_i32 later;
 };
-
-#define NL_COUNTERS 4 /* of a meeting: few blocks add to one */
-#define NL_APART 32 /* words between them */
-
-/* Returns when all blocks have come here for the `turn`th time; what any of them wrote before can be read after. */
-NL_FN void nl_meet(nl_u32 *arrived, nl_u32 turn) {
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        if (threadIdx.x == 0) {
-            nl_u32 *const mine = arrived + blockIdx.x % NL_COUNTERS * NL_APART;
-            asm volatile("fence.acq_rel.gpu;\n\tred.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(mine) : "memory");
-        }
-        const nl_u32 counter = threadIdx.x % NL_COUNTERS;
-        const nl_u32 of_it = (gridDim.x + NL_COUNTERS - 1 - counter) / NL_COUNTERS;
-        const nl_u32 *const seen = arrived + counter * NL_APART;
-        nl_u32 many;
-        do asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(many) : "l"(seen) : "memory");
-        while (!__all_sync(0xffffffffu, (nl_i32)(many - turn * of_it) >= 0));
-        asm volatile("fence.acq_rel.gpu;" ::: "memory");
-    }
-    __syncthreads();
-}
-
-/* What one errand is: functions of their own, so that none has the registers of all. */
-NL_PART void k1_neuron_update_part(
-    const void *self, nl_i64 step, nl_u32 row, nl_u32 part, nl_u32 parts, nl_i64 chunk, nl_u32 *memory, nl_u32 group) {
-    k1_neuron_update_block(nl_task{nl_job{row, part, parts, 0}, self, step, chunk, memory, group, false});
-}
-NL_PART void k2_record_spikes_part(
-    const void *self, nl_i64 step, nl_u32 row, nl_u32 part, nl_u32 parts, nl_i64 chunk, nl_u32 *memory, nl_u32 group) {
-    k2_record_spikes_block(nl_task{nl_job{row, part, parts, 0}, self, step, chunk, memory, group, false});
-}
-NL_PART void k6_propagation_into_ge_part(
-    const void *self, nl_i64 step, nl_u32 row, nl_u32 part, nl_u32 parts, nl_i64 chunk, nl_u32 *memory, nl_u32 group) {
-    k6_propagation_into_ge_block(nl_task{nl_job{row, part, parts, 0}, self, step, chunk, memory, group, false});
-}
-NL_PART void k7_record_trace_part(
-    const void *self, nl_i64 step, nl_u32 row, nl_u32 part, nl_u32 parts, nl_i64 chunk, nl_u32 *memory, nl_u32 group) {
-    k7_record_trace_block(nl_task{nl_job{row, part, parts, 0}, self, step, chunk, memory, group, false});
-}
-NL_PART void k8_record_trace_part(
-    const void *self, nl_i64 step, nl_u32 row, nl_u32 part, nl_u32 parts, nl_i64 chunk, nl_u32 *memory, nl_u32 group) {
-    k8_record_trace_block(nl_task{nl_job{row, part, parts, 0}, self, step, chunk, memory, group, false});
-}
-
-/* Makes the errands of each block, from first[block] on, in `steps` steps. They and their rows are kept in shared
-   memory, `room` bytes, as far as they fit. All blocks run side by side. */
-extern "C" __global__ void __launch_bounds__(512, 1)
-nl_stay(const nl_errand *errands, const nl_u32 *first, nl_i64 steps, nl_u32 *arrived, nl_i64 room) {
-    extern __shared__ nl_u64 nl_kept[];
-    const nl_u32 many = first[blockIdx.x + 1] - first[blockIdx.x];
-    const nl_errand *mine = errands + first[blockIdx.x];
-    nl_u32 used = many * (nl_u32)(sizeof(nl_errand) / 8);
-    if (8ll * used <= room) {
-        for (nl_u32 w = threadIdx.x; w < used; w += blockDim.x) nl_kept[w] = ((const nl_u64 *)mine)[w];
-        mine = (const nl_errand *)nl_kept;
-        __syncthreads();
-#pragma unroll 1
-        for (nl_u32 e = 0; e < many; e++) {
-            const nl_u32 words = mine[e].bytes / 8;
-            if (words == 0 || 8ll * (used + words) > room) continue;
-            const nl_u64 *const row = (const nl_u64 *)mine[e].self;
-            for (nl_u32 w = threadIdx.x; w < words; w += blockDim.x) nl_kept[used + w] = row[w];
-            __syncthreads();
-            if (threadIdx.x == 0) ((nl_errand *)nl_kept)[e].self = nl_kept + used;
-            used += words;
-        }
-        __syncthreads();
-    }
-    nl_u32 turn = 0;
-    nl_i64 step = *nl_run.step;
-#pragma unroll 1
-    for (const nl_i64 end = step + steps; step < end; step++) {
-#pragma unroll 1
-        for (nl_u32 e = 0; e < many; e++) {
-            const nl_errand &x = mine[e];
-            if (x.every != 1 && step % x.every != x.offset) continue;
-            if (x.meet) nl_meet(arrived, ++turn);
-            switch (x.function) {
-            case 0:
-                if (threadIdx.x / 32 * 32 >= x.chunk) break;
-                k1_neuron_update_part(x.self, step, x.row, x.part, x.parts, x.chunk, x.memory, x.group);
-                break;
-            case 1:
-                __syncthreads();
-                k2_record_spikes_part(x.self, step, x.row, x.part, x.parts, x.chunk, x.memory, x.group);
-                break;
-            case 2:
-                k6_propagation_into_ge_part(x.self, step, x.row, x.part, x.parts, x.chunk, x.memory, x.group);
-                break;
-            case 3:
-                __syncthreads();
-                k7_record_trace_part(x.self, step, x.row, x.part, x.parts, x.chunk, x.memory, x.group);
-                break;
-            case 4:
-                __syncthreads();
-                k8_record_trace_part(x.self, step, x.row, x.part, x.parts, x.chunk, x.memory, x.group);
-                break;
-            }
-        }
-    }
-}
 
 /* Has what no kernel writes brought near before it is needed. */
 NL_FN void nl_near(const void *what, nl_u32 bytes) {
@@ -858,22 +753,22 @@ nl_wave(const nl_errand *errands, const nl_u32 *first, nl_i64 ahead, nl_i64 step
         switch (x.function) {
         case 0:
             if (threadIdx.x / 32 * 32 >= x.chunk) break;
-            k1_neuron_update_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group, true});
+            k1_neuron_update_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group});
             break;
         case 1:
             __syncthreads();
-            k2_record_spikes_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group, true});
+            k2_record_spikes_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group});
             break;
         case 2:
-            k6_propagation_into_ge_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group, true});
+            k6_propagation_into_ge_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group});
             break;
         case 3:
             __syncthreads();
-            k7_record_trace_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group, true});
+            k7_record_trace_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group});
             break;
         case 4:
             __syncthreads();
-            k8_record_trace_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group, true});
+            k8_record_trace_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group});
             break;
         }
     }

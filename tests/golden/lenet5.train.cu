@@ -24,10 +24,10 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
         real x_ = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-        if (nl_t.waits) nl_wait();
+        nl_wait();
         x_p_[i] = x_;
     }
-    if (nl_t.waits) nl_wait();
+    nl_wait();
 }
 extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
 
@@ -52,7 +52,7 @@ NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
     const nl_i64 n_row_ = self->n_row_;
     const nl_i64 batches_ = self->batches_;
     const nl_i64 padded_ = self->padded_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_row_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 row = nl_me.part * nl_t.chunk + threadIdx.x; row < nl_end; row += blockDim.x) {
@@ -84,7 +84,7 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
     double *__restrict__ const y1_p_ = nl_global(self->y1_);
     real *__restrict__ const y2_p_ = nl_global(self->y2_);
     const nl_i64 n_d0_ = self->n_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -153,7 +153,7 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
     const nl_i64 batches_ = self->batches_;
     const nl_i64 padded_ = self->padded_;
     const real factor_ = self->factor_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -195,7 +195,7 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
     const nl_i64 n_row_ = self->n_row_;
     const nl_i64 batches_ = self->batches_;
     const nl_i64 padded_ = self->padded_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -242,7 +242,7 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
     const nl_i64 y_by_d3_ = self->y_by_d3_;
     const nl_i64 y_by_d4_ = self->y_by_d4_;
     const nl_i64 x0_by_d0_ = self->x0_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -405,7 +405,7 @@ NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
     const nl_i64 x0_stride2_ = self->x0_stride2_;
     const nl_i64 x0_from2_ = self->x0_from2_;
     const nl_i64 x0_from3_ = self->x0_from3_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -585,7 +585,7 @@ NL_FN void k10_maximum_over_d1_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     const nl_i64 n_d1_ = self->n_d1_;
     const nl_i64 x0_by_d0_ = self->x0_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -645,7 +645,7 @@ NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     const nl_i64 n_d1_ = self->n_d1_;
     const nl_i64 x0_by_d0_ = self->x0_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -706,7 +706,7 @@ NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     const nl_i64 n_d1_ = self->n_d1_;
     const nl_i64 x0_by_d0_ = self->x0_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -771,7 +771,7 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
     const real *__restrict__ const e0_p_ = nl_global(self->e0_);
     double *__restrict__ const y1_p_ = nl_global(self->y1_);
     const nl_i64 n_d0_ = self->n_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -837,7 +837,7 @@ NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     const nl_i64 n_d1_ = self->n_d1_;
     const nl_i64 x0_by_d0_ = self->x0_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -896,7 +896,7 @@ NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
     const nl_i32 *__restrict__ const x1_p_ = nl_global(self->x1_);
     const real *__restrict__ const x2_p_ = nl_global(self->x2_);
     const nl_i64 n_d0_ = self->n_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -956,7 +956,7 @@ NL_FN void k16_elementwise_block(const nl_task &nl_t)
     const real *__restrict__ const x1_p_ = nl_global(self->x1_);
     real *__restrict__ const y1_p_ = nl_global(self->y1_);
     const nl_i64 n_d0_ = self->n_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 d0 = nl_me.part * nl_t.chunk + threadIdx.x; d0 < nl_end; d0 += blockDim.x) {
@@ -1002,7 +1002,7 @@ NL_FN void k17_sum_over_block(const nl_task &nl_t)
     const nl_i64 n_d1_ = self->n_d1_;
     const nl_i64 y_by_d0_ = self->y_by_d0_;
     const nl_i64 e1_by_d0_ = self->e1_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -1042,7 +1042,7 @@ NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
     const nl_i64 n_d1_ = self->n_d1_;
     const nl_i64 n_d0_ = self->n_d0_;
     const nl_i64 x0_by_d0_ = self->x0_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -1329,7 +1329,7 @@ NL_FN void k22_minimum_over_r_s_block(const nl_task &nl_t)
     const nl_i64 x1_by_n_ = self->x1_by_n_;
     const nl_i64 x1_by_c_ = self->x1_by_c_;
     const nl_i64 x1_by_oh_ = self->x1_by_oh_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -1418,7 +1418,7 @@ NL_FN void k23_sum_over_r_s_block(const nl_task &nl_t)
     const nl_i64 e0_by_n_ = self->e0_by_n_;
     const nl_i64 e0_by_c_ = self->e0_by_c_;
     const nl_i64 e0_by_i2_ = self->e0_by_i2_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_i2_ * n_i3_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -1466,7 +1466,7 @@ NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
     const nl_i64 n_d2_ = self->n_d2_;
     const nl_i64 x0_by_d1_ = self->x0_by_d1_;
     const nl_i64 x0_by_d0_ = self->x0_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -1743,7 +1743,7 @@ NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
     const real beta1_ = self->beta1_;
     const real beta2_ = self->beta2_;
     const real epsilon_ = self->epsilon_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
@@ -1781,7 +1781,7 @@ NL_FN void k28_sum_over_d0_block(const nl_task &nl_t)
     const real *__restrict__ const x0_p_ = nl_global(self->x0_);
     double *__restrict__ const y1_p_ = nl_global(self->y1_);
     const nl_i64 n_d0_ = self->n_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;

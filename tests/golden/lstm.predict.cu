@@ -24,10 +24,10 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
         real x_ = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-        if (nl_t.waits) nl_wait();
+        nl_wait();
         x_p_[i] = x_;
     }
-    if (nl_t.waits) nl_wait();
+    nl_wait();
 }
 extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
 
@@ -58,7 +58,7 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
     const nl_i64 batches_ = self->batches_;
     const nl_i64 padded_ = self->padded_;
     const real factor_ = self->factor_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -191,7 +191,7 @@ NL_FN void k3_sum_over_z1_block(const nl_task &nl_t)
     const nl_i64 x0_by_d0_ = self->x0_by_d0_;
     const nl_i64 x0_stride1_ = self->x0_stride1_;
     const nl_i64 x0_from1_ = self->x0_from1_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -224,7 +224,7 @@ NL_FN void k4_elementwise_block(const nl_task &nl_t)
     const k4_row *const self = (const k4_row *)nl_t.self;
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const nl_i64 n_d0_ = self->n_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 d0 = nl_me.part * nl_t.chunk + threadIdx.x; d0 < nl_end; d0 += blockDim.x) {
@@ -506,7 +506,7 @@ NL_FN void k8_sum_over_z1_block(const nl_task &nl_t)
     const nl_i64 x1_by_d0_ = self->x1_by_d0_;
     const nl_i64 x1_from1_ = self->x1_from1_;
     const nl_i64 x1_extent1_ = self->x1_extent1_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {

@@ -24,10 +24,10 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
         real x_ = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-        if (nl_t.waits) nl_wait();
+        nl_wait();
         x_p_[i] = x_;
     }
-    if (nl_t.waits) nl_wait();
+    nl_wait();
 }
 extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
 
@@ -56,10 +56,10 @@ NL_FN void k1_initial_value_block(const nl_task &nl_t)
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
         real x_ = mean_ + std_ * nl_normal_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-        if (nl_t.waits) nl_wait();
+        nl_wait();
         x_p_[i] = x_;
     }
-    if (nl_t.waits) nl_wait();
+    nl_wait();
 }
 extern "C" __global__ void NL_BLOCK k1_initial_value(NL_ARGUMENTS) { k1_initial_value_block(NL_TASK(k1_row)); }
 
@@ -79,7 +79,7 @@ NL_FN void k2_initial_value_block(const nl_task &nl_t)
     real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_ = self->n_;
     const real value_ = self->value_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
@@ -116,7 +116,7 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
     const nl_i64 batches_ = self->batches_;
     const nl_i64 padded_ = self->padded_;
     const real factor_ = self->factor_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -246,7 +246,7 @@ NL_FN void k5_sum_over_d2_block(const nl_task &nl_t)
     const nl_i64 n_d2_ = self->n_d2_;
     const nl_i64 x0_by_d0_ = self->x0_by_d0_;
     const real share_ = self->share_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -318,7 +318,7 @@ NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
     const nl_i64 x1_by_d0_ = self->x1_by_d0_;
     const real share_ = self->share_;
     const real epsilon_ = self->epsilon_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -389,7 +389,7 @@ NL_FN void k7_elementwise_block(const nl_task &nl_t)
     const nl_i64 n_d2_ = self->n_d2_;
     const nl_i64 y_by_d0_ = self->y_by_d0_;
     const nl_i64 x2_by_d0_ = self->x2_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -614,7 +614,7 @@ NL_FN void k10_maximum_over_d3_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     const nl_i64 n_d3_ = self->n_d3_;
     const nl_i64 x0_by_d0_ = self->x0_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -672,7 +672,7 @@ NL_FN void k11_elementwise_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     const nl_i64 n_d3_ = self->n_d3_;
     const nl_i64 y_by_d0_ = self->y_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -707,7 +707,7 @@ NL_FN void k12_sum_over_d3_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     const nl_i64 n_d3_ = self->n_d3_;
     const nl_i64 x0_by_d0_ = self->x0_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
@@ -765,7 +765,7 @@ NL_FN void k13_elementwise_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     const nl_i64 n_d3_ = self->n_d3_;
     const nl_i64 y_by_d0_ = self->y_by_d0_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
@@ -1098,7 +1098,7 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
     const nl_i64 x3_by_d0_ = self->x3_by_d0_;
     const nl_i64 x4_by_d0_ = self->x4_by_d0_;
     const real share_ = self->share_;
-    if (nl_t.waits) nl_wait();
+    nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
     const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;

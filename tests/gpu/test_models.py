@@ -92,7 +92,7 @@ def test_spiking_models_are_bitwise_equal(tmp_path: Path, root: Path, name: str,
     here.close()
 
 
-@pytest.mark.parametrize("way", list(ExecutionMode), ids=["graphs", "waves", "resident"])
+@pytest.mark.parametrize("way", list(ExecutionMode), ids=["graphs", "waves"])
 @pytest.mark.parametrize("name", [*SMALL, *OTHERS])
 def test_every_spiking_model_gives_the_bits_of_the_cpu(
     tmp_path: Path, root: Path, name: str, way: ExecutionMode

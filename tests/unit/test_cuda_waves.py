@@ -1,4 +1,4 @@
-"""A phase as a persistent kernel, or as waves: barrier placement, and the work items of each block."""
+"""A phase as waves: barrier placement, and the work items of each block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.cuda.emit.emit import resident_functions
+from backends.cuda.emit.emit import wave_functions
 from backends.cuda.kernels.barrier_placement import (
     Launched,
     Meet,
@@ -23,10 +23,10 @@ from backends.cuda.kernels.barrier_placement import (
     paired,
 )
 from backends.cuda.kernels.launch_geometry import Words, array_elements, row_bytes
-from backends.cuda.kernels.waves import NOTHING, PhaseContext, Resident, resident_templates, waves, work_items
+from backends.cuda.kernels.waves import PhaseContext, Wave, wave_templates, waves
 from backends.cuda.run import cuda_graphs as schedule
 from backends.cuda.run.backend import CudaBackend
-from backends.cuda.run.cuda_graphs import ExecutionMode, PersistentKernel, Plan, WaveKernels
+from backends.cuda.run.cuda_graphs import ExecutionMode, Plan, WaveKernels
 from backends.cuda.run.load import APART
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged, MergedPhase, Mode
@@ -87,15 +87,12 @@ class Step:
     @property
     def ground(self) -> PhaseContext:
         elements = array_elements(self.sizes, {a.name: a.physical_size for a in self.program.arrays})
-        functions = resident_functions(self.program)
+        functions = wave_functions(self.program)
         bases = [1 << 32 + n for n in range(len(self.tables))]
         known, pairs = self.launches, paired(self.launches)
         return PhaseContext(
             self.program, self.phase, self.tables, bases, elements, lambda x: 7, functions, known, pairs
         )
-
-    def work_items(self, blocks: int = BLOCKS) -> Resident:
-        return work_items(self.ground, blocks)
 
 
 @cache
@@ -181,23 +178,7 @@ def kept_apart(step: Step) -> None:
                 assert shared
 
 
-@pytest.mark.parametrize("name", LARGE)
-@pytest.mark.parametrize("blocks", [1, 8, 132])
-def test_all_parts_are_made_once_and_all_blocks_meet_as_often(root: Path, name: str, blocks: int) -> None:
-    step = step_of(root / "models" / f"{name}.yaml")
-    found, made = step.work_items(blocks), step.work_items(blocks).work_items
-    per_block = [made[found.first[b] : found.first[b + 1]] for b in range(blocks)]
-    meets = [[(int(e["every"]), int(e["offset"])) for e in part if e["meet"]] for part in per_block]
-    assert all(m == meets[0] for m in meets) and meets[0]
-    work = made[made["function"] != NOTHING]
-    keys = list(zip(*(work[f].tolist() for f in ("self", "function", "part", "every", "offset")), strict=True))
-    assert len(set(keys)) == len(keys)
-    parts = {(s, f): n for s, f, n in zip(*(work[x].tolist() for x in ("self", "function", "parts")), strict=True)}
-    assert sum(parts.values()) == len(keys)
-    assert set(work["function"].tolist()) <= set(range(len(resident_functions(step.program))))
-
-
-def launches_of(step: Step, wave: Resident) -> list[tuple[int, int, int]]:
+def launches_of(step: Step, wave: Wave) -> list[tuple[int, int, int]]:
     """(launch, for which step, block) of each work item of a wave."""
     found = []
     for block in range(len(wave.first) - 1):
@@ -251,10 +232,10 @@ def test_the_last_wave_of_the_microcircuit_goes_on_in_the_next_step(root: Path) 
 
 
 def test_a_neuron_and_its_input_are_of_one_thread(root: Path) -> None:
-    """Errands of aligned rows: same block, same part, same chunk."""
+    """Work items of aligned rows: same block, same part, same chunk."""
     step = step_of(root / "models" / "microcircuit.yaml", (("scale_n", "0.3"), ("scale_k", "0.1")))
-    found = step.work_items()
-    functions = [f.name for f in resident_functions(step.program)]
+    (found,) = waves(step.ground, BLOCKS)
+    functions = [f.name for f in wave_functions(step.program)]
     update = next(n for n, f in enumerate(functions) if "neuron_update" in f)
     inputs = {n for n, f in enumerate(functions) if "poisson" in f}
     for block in range(BLOCKS):
@@ -264,9 +245,9 @@ def test_a_neuron_and_its_input_are_of_one_thread(root: Path) -> None:
         assert updated == drawn
 
 
-def test_trainings_and_rewired_networks_do_not_stay(root: Path) -> None:
+def test_trainings_are_no_waves(root: Path) -> None:
     program = lower(load_model(root / "models" / "lenet_digits.yaml", {}), CudaBackend().capabilities).merged
-    assert resident_templates(program) == ()
+    assert wave_templates(program) == ()
 
 
 def test_the_text_does_not_depend_on_sizes(root: Path) -> None:
@@ -274,7 +255,7 @@ def test_the_text_does_not_depend_on_sizes(root: Path) -> None:
     texts = {
         CudaBackend().emit(lower(load_model(path, {"n": n}), CudaBackend().capabilities).merged) for n in ("30", "60")
     }
-    assert len(texts) == 1 and "nl_stay" in texts.pop()
+    assert len(texts) == 1 and "nl_wave" in texts.pop()
 
 
 @dataclass
@@ -300,13 +281,13 @@ class Event:
 
 
 @pytest.mark.parametrize("chunk", [8, 30, 20_000])
-@pytest.mark.parametrize("fastest", [ExecutionMode.GRAPHS, ExecutionMode.WAVES, ExecutionMode.STAYS])
+@pytest.mark.parametrize("fastest", list(ExecutionMode))
 def test_the_fastest_way_is_found_in_pieces_of_any_size(
     monkeypatch: pytest.MonkeyPatch, chunk: int, fastest: ExecutionMode
 ) -> None:
     """Every step is run once and in order, whatever the runs are; the first time of each way takes long."""
     clock, done, ways = Clock(), 1, list[ExecutionMode]()
-    plan = Plan((), PersistentKernel(1, 32, 0, 0, 0, 0), WaveKernels(1, (), False))
+    plan = Plan((), WaveKernels(1, (), False))
 
     def ran(way: ExecutionMode, count: int) -> None:
         nonlocal done
@@ -320,7 +301,6 @@ def test_the_fastest_way_is_found_in_pieces_of_any_size(
         assert step == done
         ran(ExecutionMode.GRAPHS, count)
 
-    monkeypatch.setattr(schedule, "_stay", lambda device, stay, count: ran(ExecutionMode.STAYS, count))
     monkeypatch.setattr(schedule, "_wave", lambda device, plan, waves, count: ran(ExecutionMode.WAVES, count))
     monkeypatch.setattr(schedule, "_walk", walk)
     runs = 0
@@ -329,16 +309,13 @@ def test_the_fastest_way_is_found_in_pieces_of_any_size(
         runs += 1
         assert done == 1 + runs * chunk
     assert plan.way is fastest
-    assert (
-        ways[: 3 * schedule.TRIALS]
-        == [ExecutionMode.GRAPHS, ExecutionMode.WAVES, ExecutionMode.STAYS] * schedule.TRIALS
-    )
+    assert ways[: 2 * schedule.TRIALS] == list(ExecutionMode) * schedule.TRIALS
     schedule.run_steps(clock, plan, done, 3)  # type: ignore[arg-type]
     assert ways[-1] is fastest
 
 
 def test_few_steps_at_a_time_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, ways = Plan((), PersistentKernel(1, 32, 0, 0, 0, 0)), list[int]()
+    plan, ways = Plan((), WaveKernels(1, (), False)), list[int]()
     monkeypatch.setattr(schedule, "_walk", lambda device, plan, step, count: ways.append(count))
     for step in range(1, 50):
         schedule.run_steps(Clock(), plan, step, 1)  # type: ignore[arg-type]

@@ -61,7 +61,6 @@ class Device:
         self._cuda: Any = cuda
         self._context = _primary(ordinal)
         self._functions: dict[str, Any] = {}
-        self._handles: dict[str, int] = {}
         self._sides: list[Any] = []
         self.begins_early = False  # whether kernels wait for preceding ones themselves (programmatic dependent launch)
         with self.current():
@@ -207,21 +206,6 @@ class Device:
     def call(self, name: str, types: str, grid: int, block: int, *arguments: int) -> None:
         """Launch one of the module's own helpers."""
         self._function(name, types).prepared_async_call((grid, 1, 1), (block, 1, 1), self.stream, *arguments)
-
-    def call_together(
-        self, name: str, types: str, grid: int, block: int, shared: int, arguments: tuple[int, ...]
-    ) -> None:
-        """Cooperative launch of a helper (its blocks synchronise), with `shared` bytes of dynamic shared memory."""
-        stream = self.stream.handle
-        if name not in self._handles:
-            self._handles[name] = self.driver.function_of(
-                stream, lambda: self.call(name, types, grid, block, *arguments)
-            )
-        self.driver.launch_together(self._handles[name], grid, block, shared, stream, arguments)
-
-    def clear_later(self, place: int, words: int) -> None:
-        """Zero 4-byte words, after all earlier launches."""
-        self._cuda.memset_d32_async(place, 0, words, self.stream)
 
     def synchronize(self) -> None:
         self.stream.synchronize()

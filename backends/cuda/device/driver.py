@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
 from typing import Final
 
 from backends.protocol import BackendError
@@ -140,39 +139,6 @@ class Driver:
         )
 
     # --------------------------------------------------------------------------------------- graphs
-
-    def function_of(self, stream: int, launch: Callable[[], None]) -> int:
-        """The handle of the function that `launch` launches on the stream, by capture; nothing runs."""
-        graph, node, many = ctypes.c_void_p(), (ctypes.c_void_p * 1)(), ctypes.c_size_t(1)
-        params = (ctypes.c_uint64 * 16)()  # CUDA_KERNEL_NODE_PARAMS_v2, which begins with the function
-        self.begin_capture(stream)
-        try:
-            launch()
-        finally:
-            self._call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
-        try:
-            self._call("cuGraphGetNodes", graph, node, ctypes.byref(many))
-            self._call("cuGraphKernelNodeGetParams_v2", ctypes.c_void_p(node[0]), params)
-        finally:
-            self._lib.cuGraphDestroy(graph)
-        return int(params[0])
-
-    def launch_together(
-        self, function: int, grid: int, block: int, shared: int, stream: int, arguments: Sequence[int]
-    ) -> None:
-        """Cooperative launch of a function of 8-byte arguments: all blocks run concurrently, or none does."""
-        values = (ctypes.c_uint64 * len(arguments))(*arguments)
-        places = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(values) + 8 * n for n in range(len(arguments))))
-        size = (ctypes.c_uint(grid), ctypes.c_uint(1), ctypes.c_uint(1), ctypes.c_uint(block), ctypes.c_uint(1))
-        self._call(
-            "cuLaunchCooperativeKernel",
-            ctypes.c_void_p(function),
-            *size,
-            ctypes.c_uint(1),
-            ctypes.c_uint(shared),
-            ctypes.c_void_p(stream),
-            places,
-        )
 
     def begin_capture(self, stream: int) -> None:
         """Launches on the stream are captured from now on, not run."""

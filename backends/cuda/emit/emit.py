@@ -28,7 +28,7 @@ from backends.cuda.kernels.nest import nest_functions
 from backends.cuda.kernels.propagate import propagate
 from backends.cuda.kernels.rows_added import asked_dims, rows_added
 from backends.cuda.kernels.skeletons import render
-from backends.cuda.kernels.waves import APART, COUNTERS, WAVE_BLOCKS, Stayed, resident_templates, threads
+from backends.cuda.kernels.waves import PER_PROCESSOR, WaveFunction, wave_templates
 from backends.cuda.persistent.rnn import chain_names, chained_templates
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_text import shape_lines
@@ -72,7 +72,7 @@ class _Pieces:
     pointwise: frozenset[int]
     shapes: Shapes
     points: list[Line]
-    resident: list[Stayed]
+    waves: list[WaveFunction]
     shared: list[Shared]
     numbers: Mapping[int, frozenset[int]]
 
@@ -89,24 +89,24 @@ def emit(program: l2.Merged) -> Emitted:
     dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
     printed: list[list[Line]] = []
     made: list[list[Function]] = []
-    # persistent kernels read arrays written by several launches: no `restrict`
-    stays = resident_templates(program)
+    # chains and waves read arrays written by several launches: no `restrict`
+    waves = wave_templates(program)
     again, chained = replace(dialect, restrict=""), frozenset(chained_templates(program))
-    several = chained | frozenset(stays)
+    several = chained | frozenset(waves)
     kernels = [open_kernel(t, again if t.index in several else dialect, set()) for t in program.templates]
     for template, k in zip(program.templates, kernels, strict=True):
         try:
-            made.append(functions_of(k, template.index in stays))
+            made.append(functions_of(k, template.index in waves))
             printed.append(kernel_lines(k, made[-1], True))
         except PrintError as e:
             where = e.span if e.span is not NOWHERE else template.span
             at = f" ({where})" if where is not NOWHERE else ""
             raise BackendError("E0903", f"`{template.name}` has no CUDA text: {e.message}{at}", exit_code=4) from None
-    resident = [_stayed(kernels[t], f) for t in stays for f in made[t]]
+    called = [_of_waves(kernels[t], f) for t in waves for f in made[t]]
     shared, numbers = shared_kernels(kernels), numbers_of(program)
     shapes = shapes_of(program)
     points = shape_lines(program, shapes, again)
-    pieces = _Pieces(program, kernels, made, printed, chained - shapes.alone, shapes, points, resident, shared, numbers)
+    pieces = _Pieces(program, kernels, made, printed, chained - shapes.alone, shapes, points, called, shared, numbers)
     whole, shares = _text(pieces, whole_of(program)), parts_of(program)
     if len(shares) == 1:
         return replace(whole, quick=shares[0].quick)
@@ -133,13 +133,8 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         kernel_text=kernel_text,
         shape_text=shape_text,
         helpers=share.helpers,
-        resident=x.resident if share.waves or share.stays else [],
-        waves=share.waves,
-        stays=share.stays,
-        threads=threads(x.resident),
-        counters=COUNTERS,
-        apart=APART,
-        wave_blocks=WAVE_BLOCKS,
+        waves=x.waves if share.waves else [],
+        wave_blocks=PER_PROCESSOR,
         **chain_names(x.shapes, x.kernels, share.chains),
         **names,
     )
@@ -147,13 +142,12 @@ def _text(x: _Pieces, share: Share) -> Emitted:
     return Emitted(text, found, name=share.name, quick=share.quick, tensor=names["tensor_products"])
 
 
-def functions_of(k: Kernel, stays: bool) -> list[Function]:
-    """The functions of one template, the plain one (suffix "") first; `stays`: whether a persistent kernel uses it
-    too."""
+def functions_of(k: Kernel, waves: bool) -> list[Function]:
+    """The functions of one template, the plain one (suffix "") first; `waves`: whether these call it, too."""
     match k.template.body:
         case l2.Nest() as nest:
             asked = asked_dims(nest)
-            return nest_functions(k, nest, stays) if asked is None else rows_added(k, nest, asked)
+            return nest_functions(k, nest, waves) if asked is None else rows_added(k, nest, asked)
         case l2.Contract() as contract:
             return contract_functions(k, contract)
         case l2.Propagate() as p:
@@ -176,14 +170,14 @@ def kernel_lines(k: Kernel, functions: Iterable[Function], whole: bool) -> list[
     return lines
 
 
-def _stayed(k: Kernel, f: Function) -> Stayed:
+def _of_waves(k: Kernel, f: Function) -> WaveFunction:
     words = {w for x in f.body for w in re.findall(r"\w+", x.text)}
-    joins, shares = "nl_joined" in words, words & {"__shared__", "__syncthreads", "nl_is_last", "nl_came_last"}
-    return Stayed(k.function + f.suffix, is_flat(k.template), joins or bool(shares), joins)
+    shares = words & {"__shared__", "__syncthreads", "nl_is_last", "nl_came_last", "nl_joined"}
+    return WaveFunction(k.function + f.suffix, is_flat(k.template), bool(shares))
 
 
-def resident_functions(program: l2.Merged) -> tuple[Stayed, ...]:
-    """The functions of the persistent kernel, in its order."""
+def wave_functions(program: l2.Merged) -> tuple[WaveFunction, ...]:
+    """The functions that waves call, in their order."""
     dialect = Dialect(program.precision, restrict="", add="nl_accumulate")
-    kernels = [open_kernel(program.templates[t], dialect, set()) for t in resident_templates(program)]
-    return tuple(_stayed(k, f) for k in kernels for f in functions_of(k, True))
+    kernels = [open_kernel(program.templates[t], dialect, set()) for t in wave_templates(program)]
+    return tuple(_of_waves(k, f) for k in kernels for f in functions_of(k, True))

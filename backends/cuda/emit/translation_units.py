@@ -5,8 +5,7 @@ Guarantees: every kernel is in one part. Products, those on matrix units (which 
 convolutions, gradients of their filters and chains, which take longest to compile, are separate parts, so that all
 parts are compiled in parallel, and unchanged ones come from the cache. The rest, if it consists of nests alone, is
 divided into maps and sums over one dim, which lose nothing with little optimisation, and sums over several dims, which
-do. Of a simulation the single kernels, the waves and the persistent kernel are parts: each of them has the functions of
-all templates of a step.
+do. Of a simulation the single kernels and the waves are parts: both have the functions of all templates of a step.
 Does not: depend on sizes or rows: parts follow from the templates alone.
 """
 
@@ -18,7 +17,7 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.contract import PRODUCTS
-from backends.cuda.kernels.waves import resident_templates
+from backends.cuda.kernels.waves import wave_templates
 from backends.cuda.persistent.rnn import chained_templates
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, tensor_products
 
@@ -30,28 +29,25 @@ _CONVOLUTIONS: Final = "convolutions"
 _FILTERS: Final = "filters"
 _CHAINS: Final = "chains"
 _WAVES: Final = "waves"
-_STAYS: Final = "stays"
 
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the kernels, by templates. `called`: templates whose functions are called, by its chains, its waves or
-    its persistent kernel. `helpers`: whether it has the kernels common to all programs; `quick`: whether it needs
-    little optimisation."""
+    """A part of the kernels, by templates. `called`: templates whose functions are called, by its chains or its waves.
+    `helpers`: whether it has the kernels common to all programs; `quick`: whether it needs little optimisation."""
 
     name: str
     kernels: Set[int]
     called: Set[int] = frozenset()
     chains: bool = False
     waves: bool = False
-    stays: bool = False
     helpers: bool = False
     quick: bool = False
 
 
 def whole_of(program: l2.Merged) -> Share:
     """All kernels together."""
-    return Share("", frozenset(range(len(program.templates))), chains=True, waves=True, stays=True, helpers=True)
+    return Share("", frozenset(range(len(program.templates))), chains=True, waves=True, helpers=True)
 
 
 def parts_of(program: l2.Merged) -> tuple[Share, ...]:
@@ -59,8 +55,8 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     contracts = {t.index: t.body.strategy for t in program.templates if isinstance(t.body, l2.Contract)}
     nests = {t.index: t.body for t in program.templates if isinstance(t.body, l2.Nest)}
     rest = {t.index for t in program.templates} - set(contracts)
-    resident = resident_templates(program)
-    quick = not resident and rest == set(nests)
+    waves = wave_templates(program)
+    quick = not waves and rest == set(nests)
     sums = {t for t in rest if _is_long(nests[t])} if quick else set()
     found = {
         _SUMS: sums,
@@ -73,9 +69,8 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     parts += [Share(name, kernels) for name, kernels in found.items() if kernels]
     if chained := chained_templates(program):
         parts.append(Share(_CHAINS, frozenset(), frozenset(chained), chains=True))
-    if resident:
-        parts.append(Share(_WAVES, frozenset(), frozenset(resident), waves=True))
-        parts.append(Share(_STAYS, frozenset(), frozenset(resident), stays=True))
+    if waves:
+        parts.append(Share(_WAVES, frozenset(), frozenset(waves), waves=True))
     return tuple(parts)
 
 

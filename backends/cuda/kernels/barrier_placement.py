@@ -1,10 +1,10 @@
-"""barrier_placement: grid barriers of a persistent kernel that runs a phase for many steps.
+"""barrier_placement: grid barriers of a phase, between which its launches may run as one kernel (waves.py).
 
 Assumes: a legal program; the launches of a phase run in order, step after step.
 Guarantees: two launches without a barrier between them access disjoint arrays, or different slots of a ring buffer, or
 each shared element in the same thread (`alike`: rows that must run on the same block). Launches that do not run in
 every step have a barrier before and after them.
-Does not: divide work among blocks (backends/cuda/kernels/waves.py).
+Does not: divide work among blocks (waves.py).
 """
 
 from __future__ import annotations

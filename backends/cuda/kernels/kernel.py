@@ -119,7 +119,7 @@ def _uses(made: Function, word: str) -> bool:
     return any(pattern.search(x.text) for x in (*made.ahead, *made.early, *made.body))
 
 
-WAIT: Final = Line("if (nl_t.waits) nl_wait();")
+WAIT: Final = Line("nl_wait();")
 ONCE: Final = Line("#pragma unroll 1")
 """Most loops over elements run once in a thread: unrolled, they take twice as long to compile and run no faster."""
 

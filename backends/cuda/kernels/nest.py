@@ -65,8 +65,8 @@ def sums_apart(template: l2.Template) -> bool:
 class NestPrinter:
     """Prints one nest of one kernel."""
 
-    def __init__(self, k: Kernel, nest: l2.Nest, stays: bool = False) -> None:
-        self.k, self.nest, self.stays = k, nest, stays
+    def __init__(self, k: Kernel, nest: l2.Nest, waves: bool = False) -> None:
+        self.k, self.nest, self.waves = k, nest, waves
         self.par = [d for d in nest.dims if d.kind is not l2.DimKind.RED]
         self.red = [d for d in nest.dims if d.kind is l2.DimKind.RED]
         self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
@@ -188,7 +188,7 @@ class NestPrinter:
         if drawn:
             inner.insert(drawn, WAIT)
         loop = each_element(e, self.extent(self.par), inner)
-        if self.stays and len(self.par) == 1:
+        if self.waves and len(self.par) == 1:
             loop = [loop[0], *in_pairs(inner, e, WAIT, frozenset(self.k.pointers.values()))]
         if drawn == 0:
             return Function("", tuple([*before, *loop]), ahead=tuple(ahead))
@@ -367,7 +367,6 @@ class NestPrinter:
         )
 
 
-def nest_functions(k: Kernel, nest: l2.Nest, stays: bool) -> list[Function]:
-    """The functions of one nest; `stays`: blocks may have more points than threads
-    (backends/cuda/kernels/waves.py)."""
-    return NestPrinter(k, nest, stays).functions()
+def nest_functions(k: Kernel, nest: l2.Nest, waves: bool) -> list[Function]:
+    """The functions of one nest; `waves`: blocks may have more points than threads (waves.py)."""
+    return NestPrinter(k, nest, waves).functions()

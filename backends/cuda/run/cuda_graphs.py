@@ -4,8 +4,8 @@ Assumes: calls whose arguments are constant during the plan's lifetime; the devi
 Guarantees: conflicting launches run in the order of the phase and of the steps, each in its own steps. Several steps
 are captured into one graph, in which a launch depends only on those that it conflicts with (also of the previous step);
 a graph is captured once for each pattern of launches that occurs. Runs are split so that few patterns occur, for any
-periods of launches and any first and last step. Where a phase can also run as waves or as a persistent kernel
-(backends/cuda/kernels/waves.py), the modes are timed first.
+periods of launches and any first and last step. Where a phase can also run as waves (backends/cuda/kernels/waves.py),
+both modes are timed first.
 Does not: track the free space of record buffers.
 """
 
@@ -21,14 +21,12 @@ from typing import Any, Final
 
 from backends.cuda.device.device import BRANCHES, Device
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.waves import APART, ARGUMENTS, COUNTERS, NAME, WAVE, WAVE_ARGUMENTS
+from backends.cuda.kernels.waves import ARGUMENTS, NAME
 
 STEPS: Final = 32
 """Steps of one graph, about: more bring nothing, the launch of one graph then takes less than it runs."""
 NODES: Final = 512
 MOST_GRAPHS: Final = 128
-MOST_STAYED: Final = 4096
-"""Steps of one launch of a kernel that stays, at most: the host is heard in between."""
 WAVES: Final = 64
 """Steps of one graph of waves, at most."""
 LEAST_TRIED: Final = 8
@@ -78,20 +76,6 @@ class Timed:
         return self.every == 1 or step % self.every == self.offset
 
 
-@dataclass
-class PersistentKernel:
-    """A phase as one kernel that runs many steps (backends/cuda/kernels/waves.py): its blocks, their threads
-    and bytes of shared memory, and the addresses of its work items, of the offsets of those of each block, and of its
-    counters."""
-
-    blocks: int
-    block: int
-    room: int
-    work_items: int
-    first: int
-    arrived: int
-
-
 @dataclass(frozen=True)
 class WaveKernels:
     """A phase as one kernel between each two barriers: their blocks, and for each wave of a step the addresses of its
@@ -107,7 +91,6 @@ class ExecutionMode(StrEnum):
 
     GRAPHS = "graphs"
     WAVES = "waves"
-    STAYS = "resident kernel"
 
 
 @dataclass
@@ -116,7 +99,6 @@ class Plan:
     the fastest mode, once measured: `times`, ms of a step."""
 
     launches: tuple[Timed, ...]
-    stay: PersistentKernel | None = None
     waves: WaveKernels | None = None
     graphs: dict[tuple[int, Pattern], int] = field(default_factory=dict)
     way: ExecutionMode | None = None
@@ -125,12 +107,7 @@ class Plan:
     @property
     def ways(self) -> tuple[ExecutionMode, ...]:
         """The available modes."""
-        there = {
-            ExecutionMode.GRAPHS: True,
-            ExecutionMode.WAVES: self.waves is not None,
-            ExecutionMode.STAYS: self.stay is not None,
-        }
-        return tuple(way for way in ExecutionMode if there[way])
+        return tuple(ExecutionMode) if self.waves is not None else (ExecutionMode.GRAPHS,)
 
     @property
     def period(self) -> int:
@@ -272,9 +249,7 @@ def run_steps(device: Device, plan: Plan, step: int, count: int) -> None:
 
 
 def _run(device: Device, plan: Plan, way: ExecutionMode, step: int, count: int) -> None:
-    if way is ExecutionMode.STAYS and plan.stay is not None:
-        _stay(device, plan.stay, count)
-    elif way is ExecutionMode.WAVES and plan.waves is not None:
+    if way is ExecutionMode.WAVES and plan.waves is not None:
         _wave(device, plan, plan.waves, count)
     else:
         _walk(device, plan, step, count)
@@ -291,16 +266,6 @@ def _try(device: Device, plan: Plan, step: int, count: int) -> None:
     plan.times.setdefault(way, []).append(float(end.time_since(begin)) / count)
     if all(len(plan.times.get(w, ())) == TRIALS for w in plan.ways):
         plan.way = min(plan.ways, key=lambda w: median(plan.times[w]))
-
-
-def _stay(device: Device, stay: PersistentKernel, count: int) -> None:
-    """Launch `count` steps in the persistent kernel."""
-    for done in range(0, count, MOST_STAYED):
-        size = min(MOST_STAYED, count - done)
-        device.clear_later(stay.arrived, COUNTERS * APART)
-        arguments = stay.work_items, stay.first, size, stay.arrived, stay.room
-        device.call_together(NAME, ARGUMENTS, stay.blocks, stay.block, stay.room, arguments)
-        device.call("nl_advance", "q", 1, 1, size)
 
 
 def _walk(device: Device, plan: Plan, step: int, count: int) -> None:
@@ -333,7 +298,7 @@ def record_waves(device: Device, waves: WaveKernels, count: int) -> int:
     try:
         for ahead in range(count + waves.around):
             for work_items, first in waves.waves[: 1 if ahead == count else None]:
-                device.call(WAVE, WAVE_ARGUMENTS, waves.blocks, BLOCK, work_items, first, ahead, count)
+                device.call(NAME, ARGUMENTS, waves.blocks, BLOCK, work_items, first, ahead, count)
         device.call("nl_advance", "q", 1, 1, count)
     finally:
         graph = device.driver.end_capture(device.stream.handle, device.begins_early)

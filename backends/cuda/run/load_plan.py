@@ -16,29 +16,18 @@ import numpy as np
 import compiler.ir.level2.program as l2
 from backends.c_family.cprint import Dialect
 from backends.cuda.device.device import Device
-from backends.cuda.emit.emit import resident_functions
+from backends.cuda.emit.emit import wave_functions
 from backends.cuda.kernels.barrier_placement import beside, launched, paired
 from backends.cuda.kernels.hazards import conflicts, overlaps, together, touched
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words, Work, array_elements, calls_of, row_bytes
-from backends.cuda.kernels.waves import (
-    APART,
-    COUNTERS,
-    PHASE,
-    ROOM,
-    WAVE_BLOCKS,
-    PhaseContext,
-    counters,
-    threads,
-    waves,
-    work_items,
-)
+from backends.cuda.kernels.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, waves
 from backends.cuda.persistent.rnn import AHEAD
 from backends.cuda.persistent.rnn import NAME as CHAINED
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.rnn_table import walk as chain_walk
-from backends.cuda.run.cuda_graphs import STEPS, KernelCall, PersistentKernel, Plan, Timed, WaveKernels, release
+from backends.cuda.run.cuda_graphs import STEPS, KernelCall, Plan, Timed, WaveKernels, release
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import joined
 from compiler.ir.space import DType
@@ -136,13 +125,11 @@ def prepare(
                 timed.append(_chained(out, walk, label, others))
             else:
                 timed.append(_timed(out, work(launches[0]), rows[launches[0].template], program, others, besides))
-        functions = resident_functions(program) if steps else ()
-        stay, run = None, None
+        functions, run = wave_functions(program) if steps else (), None
         if functions:
             ground = PhaseContext(program, phase, tables, rows, elements, out.keep, functions, known, pairs)
-            stay = _stay(out, ground, device.processors)
-            run = _waves(out, ground, WAVE_BLOCKS * device.processors)
-        out.plans[phase.name] = Plan(tuple(timed), stay, run)
+            run = _waves(out, ground, PER_PROCESSOR * device.processors)
+        out.plans[phase.name] = Plan(tuple(timed), run)
         out.watch[phase.name] = _watch(out, program, phase, tables, address)
     return out
 
@@ -204,14 +191,6 @@ def _timed(
         part = KernelCall(call.function, call.grid, call.block, at, jobs, call.chunk, memory, call.group, label)
         ready.append(replace(part, shared=call.shared))
     return Timed(tuple(ready), work.launch.every, work.launch.offset, others, besides)
-
-
-def _stay(out: Prepared, ground: PhaseContext, blocks: int) -> PersistentKernel:
-    """A phase as a persistent kernel, with its lists on the device."""
-    made, arrived = work_items(ground, blocks), out.keep(np.zeros(COUNTERS * APART, np.uint32))
-    return PersistentKernel(
-        blocks, threads(ground.functions), ROOM, out.keep(made.work_items), out.keep(made.first), arrived
-    )
 
 
 def _waves(out: Prepared, ground: PhaseContext, blocks: int) -> WaveKernels | None:
