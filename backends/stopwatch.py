@@ -1,4 +1,4 @@
-"""stopwatch: timing of the steps of a loaded program, and the name of the machine.
+"""stopwatch: timing of the steps of a loaded program, the name of the machine, and of what compiles on it.
 
 Assumes: nothing.
 Guarantees: CPU seconds for code that runs on the host, seconds between events for an instance with its own clock
@@ -9,6 +9,7 @@ Does not: repeat, warm up or judge.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import cast
 
 from backends.processor import processor
@@ -32,3 +33,23 @@ def machine(backend: Backend) -> str:
 
         return Driver().describe()[getattr(backend, "device", 0)]
     return processor().name
+
+
+def made_with(backend: Backend) -> str:
+    """The compiler that a backend uses here, and the driver of its device. Raises BackendError where there is none."""
+    if backend.capabilities.name == "cpu":
+        from backends.cpu.emit.build import find_compiler
+
+        return find_compiler().version
+    if backend.capabilities.name == "cuda":
+        from backends.cuda.device.driver import Driver
+        from backends.cuda.emit.compile import find_compiler as find_cuda_compiler
+
+        compiler = find_cuda_compiler()
+        return f"{'NVRTC' if compiler.library else 'nvcc'} {compiler.version}, driver {Driver().version()}"
+    return ""
+
+
+def toolchain(backend: Backend, options: Mapping[str, str]) -> str:
+    """All of it that may change the code of a text: as `made_with`, with the options of a build."""
+    return "; ".join((made_with(backend), *(f"{name}={value}" for name, value in sorted(options.items()))))

@@ -47,11 +47,11 @@ MOST_TRACES: Final = 6
 def report(folders: Sequence[Path]) -> str:
     """The page for run directories, or for the folder of a sweep. Raises RunError (E0916, exit 2)."""
     if len(folders) == 1 and (folders[0] / "sweep.csv").is_file():
-        return _page(f"Sweep of {folders[0].name}", _sweep(folders[0]))
+        return document(f"Sweep of {folders[0].name}", _sweep(folders[0]))
     runs = [open_run(folder) for folder in folders]
     body = "" if len(runs) == 1 else _compared(runs)
     title = runs[0].name if len({r.name for r in runs}) == 1 else "runs"
-    return _page(title, body + "".join(_run(run, len(runs) == 1) for run in runs))
+    return document(title, body + "".join(_run(run, len(runs) == 1) for run in runs))
 
 
 def summary(folder: Path) -> str:
@@ -61,7 +61,7 @@ def summary(folder: Path) -> str:
     return f'<style>{scoped}</style><div class="netloom">{_run(open_run(folder), True)}</div>'
 
 
-def _page(title: str, body: str) -> str:
+def document(title: str, body: str) -> str:
     head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
     return f"<!doctype html><html lang=en><head>{head}</head><body>{body}</body></html>\n"
 

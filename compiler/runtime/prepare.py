@@ -27,6 +27,7 @@ from compiler.runtime.common.samples import data_of, headers_checked
 from compiler.runtime.common.timing import Times
 from compiler.runtime.resources.bill import Need, large, least_needs, needs_of, refuse
 from compiler.runtime.resources.bill import warnings as too_large
+from compiler.tune.lock import lock_path
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,13 @@ def prepare_to_run(path: Path, options: Options, times: Times) -> Prepared:
     """As `prepare`, before a build or run: RunError (E0905) where the model exceeds the memory or disk of this
     machine, before anything large is allocated; a warning (W0005) above half of it."""
     refuse_options(options)
-    model, warnings = load_checked(path, options, times)
+    return prepare_loaded(path, options, times, *load_checked(path, options, times))
+
+
+def prepare_loaded(
+    path: Path, options: Options, times: Times, model: l0.Model, warnings: tuple[Diagnostic, ...]
+) -> Prepared:
+    """As `prepare_to_run`, of a model that is loaded."""
     refuse_nothing_to_run(model)
     refuse(least_needs(model, options))
     prepared = _lowered(path, options, times, model, warnings)
@@ -126,11 +133,11 @@ FEW: Final = 32
 def _lowered(path: Path, options: Options, times: Times, model: l0.Model, warnings: tuple[Diagnostic, ...]) -> Prepared:
     with times.part("lower"):
         chosen = backend_of(options.target, options.device or 0, options.verify, options.arch)
-        pins = locked(path, options)
+        lock = locked(lock_path(path), options, chosen)
         lowered = lower(
-            model, chosen.capabilities, options.verify, pins, lambda ran: times.step("lower", ran.name, ran.seconds)
+            model, lock.capabilities, options.verify, lock.pins, lambda ran: times.step("lower", ran.name, ran.seconds)
         )
-        warnings += lock_warnings(path, pins, lowered, chosen)
+        warnings += lock_warnings(path, lock, lowered)
     return Prepared(path, model, lowered, chosen, seed_of(model), warnings)
 
 

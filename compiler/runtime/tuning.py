@@ -1,36 +1,84 @@
-"""From a model file to its lock file: prepare, measure, write.
+"""From a model file to its lock file: prepare, measure, write; and whether the file is as it would be.
 
-Assumes: compiler/tune/measure.py and compiler/tune/lock.py.
-Guarantees: a model without a choice of strategies is refused with the reason.
+Assumes: compiler/tune.
+Guarantees: a model without a choice of strategies is refused with the reason. What is not measured, because of `only`
+or when the budget is spent, keeps its entries.
 Does not: print.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from backends.stopwatch import machine, seconds
-from compiler.core.diagnostics import Diagnostic
+from backends.protocol import Backend, Instance
+from backends.registry import backend as backend_of
+from backends.stopwatch import made_with, seconds
+from compiler.core.cache import find_value, keep_value
+from compiler.core.diagnostics import Diagnostic, Severity
 from compiler.core.errors import RunError
-from compiler.runtime.common.locks import sites_of
+from compiler.core.source import Span
+from compiler.ir.level2.target import Capabilities
+from compiler.ir.space import DType
+from compiler.passes.pipeline.lower import Lowered, lower
+from compiler.passes.pipeline.predict import capabilities_of, lower_predict
+from compiler.runtime.common.locks import Locked, locked, predicted, sites_of
 from compiler.runtime.common.options import Options
-from compiler.runtime.prepare import prepare_to_run
+from compiler.runtime.common.timing import Times
+from compiler.runtime.inference.predict import BATCH
+from compiler.runtime.prepare import load_checked, prepare_loaded, refuse_options
+from compiler.strategies.permissions import permitted
+from compiler.strategies.pins import Pin, Pins, steps_as_one
 from compiler.strategies.variants import identity
-from compiler.tune.lock import lock_path, write_lock
-from compiler.tune.measure import Timer, Tuned, tune
+from compiler.tune.choosing import Tuned, by_path, choose_all, factors
+from compiler.tune.lock import compared, lock_path, named, section_name, stale, write_lock
+from compiler.tune.measure import Bench, Measured, Timer, kept_at, measure, together
+from compiler.tune.only import EVERYTHING, Only, selected
+from compiler.tune.report import Row, rows
+from compiler.tune.sites import Site, sites
+from compiler.tune.whole import Step, in_turn, settled
+
+Clock = Callable[[], float]
+Watch = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is measured, and for how long. `batch`: samples at once of predictions, which are measured, too (models
+    without `train`: alone; 64 unless said); `budget`: seconds; `whole`: whether whole steps have the last word."""
+
+    rounds: int = 7
+    only: Only = EVERYTHING
+    budget: float | None = None
+    batch: int | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True)
 class TuneResult:
-    """The lock file, the measured contractions, and warnings of the model."""
+    """The lock file, the measured contractions, those that were `left` because the budget was spent, whole steps, and
+    warnings of the model."""
 
     file: Path
     tuned: tuple[Tuned, ...]
     warnings: tuple[Diagnostic, ...]
+    left: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    capabilities: Capabilities = field(default_factory=lambda: Capabilities("", 0, True, frozenset()))
+    real_bytes: int = 4
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All candidates."""
+        return tuple(rows(self.tuned, self.capabilities.device, self.real_bytes))
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """By path: the chosen strategy, the default one, and the microseconds of both."""
@@ -45,36 +93,205 @@ class TuneResult:
         }
 
 
+@dataclass(frozen=True)
+class _Part:
+    """A program of the model: its contractions by their paths in the lock file, and how it is made with pins.
+    `phase`: the one that is measured whole."""
+
+    phase: str
+    graphs: tuple[l1.TensorGraph, ...]
+    sites: tuple[Site, ...]
+    lowered: Callable[[Pins], Lowered]
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A model that is to be tuned: its programs, and where it runs. `capabilities`: what it permits."""
+
+    name: str
+    span: Span
+    backend: Backend
+    capabilities: Capabilities
+    lock: Locked
+    order: l2.Order
+    precision: DType
+    parts: tuple[_Part, ...]
+    warnings: tuple[Diagnostic, ...]
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(s for part in self.parts for s in part.sites)
+
+
 def tune_model(
     path: Path,
     options: Options,
     rounds: int = 7,
-    watch: Callable[[int, int, str], None] | None = None,
+    watch: Watch | None = None,
     timer: Timer = seconds,
+    wishes: Wishes | None = None,
+    clock: Clock = time.monotonic,
 ) -> TuneResult:
     """Measure every contraction of a model and write its lock file. Raises ModelError, BackendError, RunError."""
-    from compiler.runtime.common.timing import Times
+    end = clock() + wishes.budget if wishes is not None and wishes.budget is not None else None
+    wishes = wishes or Wishes(rounds)
+    model = _opened(path, options, wishes)
+    found = selected(wishes.only, model.sites, model.capabilities.device.workspace)
+    if not found:
+        raise RunError("E0912", "the model has no contraction that can be computed in several ways", exit_code=2)
+    chosen = options.backend_options()
+    bench = Bench(model.precision, model.order, model.backend, chosen, wishes.rounds, timer, model.capabilities)
+    results = _measured(found, bench, watch, None if end is None else lambda: clock() < end)
+    measured = [replace(results[s.problem], site=s) for s in found if s.problem in results]
+    section = model.lock.section
+    before = {name: pin.way for name, pin in section.pins.items()} if section.own else {}
+    tuned = by_path(measured, choose_all(measured, before))
+    steps: list[Step] = []
+    if wishes.whole:
+        for part in model.parts:
+            tuned, step = settled(part.phase, tuned, partial(_race, part, model, options, timer))
+            steps += [step] if step is not None else []
+    file = lock_path(path)
+    left = tuple(dict.fromkeys(s.path for s in found if s.problem not in results))
+    others = _others(model, {t.path for t in tuned}, bool(left) or wishes.only != EVERYTHING) if section.own else ()
+    write_lock(file, model.name, model.backend, made_with(model.backend), tuned, factors(measured), others)
+    return TuneResult(file, tuned, model.warnings, left, tuple(steps), model.capabilities, model.precision.bytes)
 
-    prepared = prepare_to_run(path, options, Times())
-    program = prepared.lowered.program
-    if not prepared.backend.capabilities.strategies:
+
+def _others(model: _Model, measured: Set[str], some: bool) -> tuple[str, ...]:
+    """The entries that stay beside those that were measured: of predictions for other batches, and, where only `some`
+    contractions were measured, those of the others that the model has."""
+    own = tuple(f"{part.phase}/" for part in model.parts)
+    has = {p for s in model.sites for p in (s.path, steps_as_one(s.path))} if some else set()
+    pins = (n for n in model.lock.section.pins if n not in measured)
+    return tuple(n for n in pins if n in has or (n.startswith("predict@") and not n.startswith(own)))
+
+
+def check_lock(path: Path, options: Options, wishes: Wishes) -> tuple[Diagnostic, ...]:
+    """What `tune` would do to the lock file of a model: one warning (W0004) for each kind of entry that is not valid,
+    missing, or measured by another compiler. Raises ModelError, BackendError, RunError."""
+    model = _opened(path, options, wishes)
+    section, source = model.lock.section, lock_path(path).name
+    found = selected(wishes.only, model.sites, model.capabilities.device.workspace)
+    device = section_name(model.backend.capabilities.name, model.backend.capabilities.device)
+    if not section.own or not section.pins:
+        return (_warning(f"`{source}` has no section for `{device}`", model.span),)
+    own = tuple(f"{part.phase}/" for part in model.parts)
+    pins = {p: pin for p, pin in section.pins.items() if p.startswith(own) or not p.startswith("predict@")}
+    problems = list(stale(pins, model.sites, source, model.span))
+    if missing := compared(pins, found).missing:
+        many = f"{len(missing)} {'contraction' if len(missing) == 1 else 'contractions'}"
+        problems.append(_warning(f"`{source}` has nothing for {many}: {named(missing)}", model.span))
+    if section.made_with != (here := made_with(model.backend)):
+        message = f"the section `{device}` of `{source}` was measured with {section.made_with}; here is {here}"
+        problems.append(_warning(message, model.span))
+    return tuple(problems)
+
+
+def _warning(message: str, span: Span) -> Diagnostic:
+    return Diagnostic("W0004", message, span, "measure again with `netloom tune`", severity=Severity.WARNING)
+
+
+# ----------------------------------------------------------------------------------------- the programs
+
+
+def _opened(path: Path, options: Options, wishes: Wishes) -> _Model:
+    refuse_options(options)
+    model, warnings = load_checked(path, options, Times())
+    backend = backend_of(options.target, options.device or 0, options.verify, options.arch)
+    if not backend.capabilities.strategies:
         raise RunError("E0912", f"the target `{options.target}` has one way to compute a contraction", exit_code=2)
-    if program.order is l2.Order.BITWISE:
+    if model.numerics.order == l2.Order.BITWISE.value:
         raise RunError(
             "E0912", "with order bitwise every sum has its declared order: there is nothing to choose", exit_code=2
         )
-    tuned = tune(
-        sites_of(prepared.lowered, prepared.backend),
-        program.precision,
-        program.order,
-        prepared.backend,
-        options.backend_options(),
-        rounds,
-        timer,
-        watch,
-    )
-    if not tuned:
+    if model.network is None:
         raise RunError("E0912", "the model has no contraction that can be computed in several ways", exit_code=2)
-    file = lock_path(path)
-    write_lock(file, prepared.model.name, prepared.backend, machine(prepared.backend), tuned)
-    return TuneResult(file, tuned, prepared.warnings)
+    lock = locked(lock_path(path), options, backend)
+    plain = _uncorrected(lock.capabilities)
+    parts = []
+    if model.train is not None:
+        prepared = prepare_loaded(path, replace(options, lock=False), Times(), model, warnings)
+        warnings = prepared.warnings
+        found = sites_of(prepared.lowered, plain)
+        parts.append(_Part("train", prepared.lowered.tensors, found, lambda pins: lower(model, plain, pins=pins)))
+    if model.train is None or wishes.batch is not None:
+        parts.append(_prediction(model, plain, wishes.batch or BATCH))
+    precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
+    order = l2.Order(model.numerics.order)
+    may = permitted(plain, model.numerics)
+    return _Model(model.name, model.network.span, backend, may, lock, order, precision, tuple(parts), warnings)
+
+
+def _uncorrected(capabilities: Capabilities) -> Capabilities:
+    """The target without what was measured before: ties go to the rules as they are without a lock file."""
+    return replace(capabilities, device=replace(capabilities.device, estimates=()))
+
+
+def _prediction(model: l0.Model, capabilities: Capabilities, batch: int) -> _Part:
+    prediction = lower_predict(model, capabilities, batch)
+    program = prediction.lowered.program
+    own = capabilities_of(model, capabilities, batch)
+    found = sites(prediction.lowered.tensors, program.precision, program.order, own)
+    paths = tuple(replace(s, path=predicted(s.path, batch)) for s in found)
+    phase = predicted("", batch).rstrip("/")
+
+    def made(pins: Pins) -> Lowered:
+        back = {f"predict/{p.partition('/')[2]}": pin for p, pin in pins.items()}
+        return lower_predict(model, capabilities, batch, pins=back).lowered
+
+    return _Part(phase, prediction.lowered.tensors, paths, made)
+
+
+# -------------------------------------------------------------------------------------------- measuring
+
+
+def _measured(
+    found: Sequence[Site], bench: Bench, watch: Watch | None, goes_on: Callable[[], bool] | None
+) -> dict[str, Measured]:
+    """Every problem once, by its digest: the largest first where there may not be time for all."""
+    problems = {s.problem: s for s in reversed(found)}
+    order = list(reversed(problems.values()))
+    groups = list(together(order, bench.precision.bytes))
+    if goes_on is not None:
+        groups.sort(key=lambda group: -sum(s.operations for s in group))
+    results: dict[str, Measured] = {}
+    for group in groups:
+        if goes_on is not None and not goes_on():
+            break
+        for number, site in enumerate(group, len(results) + 1):
+            if watch is not None:
+                watch(number, len(problems), site.path)
+        for result in measure(group, bench):
+            results[result.site.problem] = result
+    return results
+
+
+def _race(part: _Part, model: _Model, options: Options, timer: Timer, tuned: Sequence[Tuned]) -> tuple[float, float]:
+    """Seconds of a step with the rules, and with the choices, measured in turn, or known from before."""
+    chosen = options.backend_options()
+    graphs = hashlib.sha256(repr(part.graphs).encode()).hexdigest()
+    key = kept_at(model.backend, chosen, (part.phase, graphs, *(f"{t.path}={identity(t.choice)}" for t in tuned)))
+    if (kept := find_value(key)) is not None:
+        return float(kept["rules"]), float(kept["chosen"])
+    rules, own = _raced(part, model, chosen, timer, tuned)
+    keep_value(key, {"rules": rules, "chosen": own})
+    return rules, own
+
+
+def _raced(
+    part: _Part, model: _Model, chosen: Mapping[str, str], timer: Timer, tuned: Sequence[Tuned]
+) -> tuple[float, float]:
+    pins = {t.path: Pin(t.measured.site.problem, identity(t.choice), "measuring", 0.0) for t in tuned}
+    phase = part.phase.partition("@")[0]
+    backend = model.backend
+    instances: list[Instance] = []
+    try:
+        for program in (part.lowered({}).merged, part.lowered(pins).merged):
+            instances.append(backend.load(backend.compile(program, chosen), program, 1))
+        first, second = (partial(timer, i, phase, 1) for i in instances)
+        first(), second()
+        return in_turn(first, second)
+    finally:
+        for instance in instances:
+            instance.close()

@@ -9,6 +9,7 @@ Does not: measure or print.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain
 
 import compiler.ir.level1.graph as l1
@@ -94,7 +95,7 @@ def choose(
             name = strategy.name
             if name not in available or (lanes and name in ROWS):
                 continue
-            found = strategy.match(problem)
+            found = fitting(strategy.match(problem), device)
             if isinstance(found, NotApplicable):
                 reasons.append(f"{name}: {found.reason}")
             elif not found.microseconds:
@@ -117,6 +118,16 @@ def problem_key(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> object:
     operands = tuple((t.shape, t.dtype, t.batched) for t in map(tensors.__getitem__, node.ins))
     walks = (node.dims, node.out_map, node.in_maps, node.out.shape, node.out.batched, operands)
     return walks, node.body, node.combine, node.fill, bool(node.scalars)
+
+
+def fitting(found: Choice | NotApplicable, device: Target) -> Choice | NotApplicable:
+    """A choice with its estimate as corrected for a device; refused where it takes more memory than it may."""
+    if isinstance(found, NotApplicable):
+        return found
+    if device.workspace is not None and found.scratch_bytes > device.workspace:
+        return NotApplicable(f"it takes {found.scratch_bytes:,} bytes beside the arrays")
+    factor = dict(device.estimates).get(found.strategy, 1.0)
+    return found if factor == 1.0 else replace(found, microseconds=factor * found.microseconds)
 
 
 def _slower(choice: Choice) -> str:

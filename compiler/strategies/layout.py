@@ -2,7 +2,8 @@
 
 Assumes: graphs in gather form; a target with strategies for both layouts.
 Guarantees: row-major where products (rows_product) and batches that leave lanes empty make it faster by more than
-MARGIN: large products, small batches. One layout for all phases of a program.
+MARGIN: large products, small batches. One layout for all phases of a program, whatever was measured: what was measured
+in a layout is for that layout.
 Does not: change tensors in the middle of a program.
 """
 
@@ -46,6 +47,7 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
     if not capabilities.lanes or order is l2.Order.BITWISE or not capabilities.strategies & ROWS:
         return Layout(capabilities)
     count, real = VECTOR_BYTES // precision.bytes, precision.bytes
+    plain = replace(capabilities, device=replace(capabilities.device, estimates=()))
     known: dict[object, tuple[float, float]] = {}
     lanes = rows = 0.0
     for graph in graphs:
@@ -57,7 +59,7 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
             elif isinstance(node, l1.Contract) and len(node.ins) == 2:
                 key = problem_key(node, tensors)
                 if key not in known:
-                    known[key] = _both(node, tensors, count, real, capabilities)
+                    known[key] = _both(node, tensors, count, real, plain)
                 lanes, rows = lanes + known[key][0], rows + known[key][1]
     found = Layout(capabilities, lanes / OPERATIONS_PER_US, rows / OPERATIONS_PER_US)
     return replace(found, capabilities=row_major(capabilities)) if found.row_major else found

@@ -1,26 +1,29 @@
 """variants: all candidates for a contraction on a target, for measuring (compiler/tune/measure.py).
 
 Assumes: what the strategies assume.
-Guarantees: the first one is the choice of the rules; all are of one order class. Variants of a strategy differ in the
-columns of TUNED alone, so that they share one text.
+Guarantees: the first one is the choice of the rules, the last one the generic nest (where it is not both); all are of
+one order class. Variants of a strategy differ in the columns of TUNED alone, so that they share one text.
 Does not: measure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
-from compiler.strategies import choose, every
-from compiler.strategies.choice import Choice, NotApplicable, product
+from compiler.strategies import GROUPS, choose, fitting, measured
+from compiler.strategies.choice import Choice, NotApplicable, Problem, product
 from compiler.strategies.cost.devices import H200
+from compiler.strategies.strategy import Strategy
 
 TUNED: Final = ("s_tile", "s_splits", "s_depth", "s_pitch", "s_strip")
 """Columns in which variants of a strategy differ."""
 MOST: Final = 14
-"""Ways to compute one contraction, at most: each is a phase of the program that measures them."""
+"""Ways to compute one contraction, at most, beside those that no rule takes: each is a phase of the program that
+measures them."""
 
 
 def ways(
@@ -33,17 +36,26 @@ def ways(
 ) -> tuple[Choice | None, ...]:
     """The choice of the rules, then all other candidates; None is the generic nest, which suits every contraction."""
     first, _ = choose(node, tensors, lanes, real_bytes, available, device)
-    found: list[Choice | None] = [first]
     problem = product(node, tensors, lanes, real_bytes, device)
-    if isinstance(problem, NotApplicable) or first is None:
+    if isinstance(problem, NotApplicable):
         return (None,)
-    for strategy in every():
-        choice = strategy.match(problem) if strategy.name in available else NotApplicable("")
+    own = _candidates(problem, chain.from_iterable(GROUPS), available) if first is not None else []
+    others = _candidates(problem, measured(), available)
+    if first is None:
+        return (None, *others)
+    distinct = {identity(w): w for w in (first, *own)}
+    return (*list(distinct.values())[: MOST - 1], *others, None)
+
+
+def _candidates(p: Problem, strategies: Iterable[Strategy], available: frozenset[str]) -> list[Choice]:
+    """What the strategies have for a problem, with all their variants."""
+    found: list[Choice] = []
+    for strategy in strategies:
+        choice = strategy.match(p) if strategy.name in available else NotApplicable("")
         if isinstance(choice, Choice):
-            for variant in (choice, *strategy.variants(problem, choice)):
-                if identity(variant) not in [identity(f) for f in found]:
-                    found.append(variant)
-    return (*found[: MOST - 1], None)
+            variants = (choice, *strategy.variants(p, choice))
+            found += [v for v in variants if not isinstance(fitting(v, p.device), NotApplicable)]
+    return found
 
 
 def identity(choice: Choice | None) -> str:

@@ -13,8 +13,6 @@ from backends.c_family.skeletons import skeletons
 from backends.cpu.backend import CpuBackend
 from compiler.core.errors import RunError
 from compiler.ir.level0.model import Numerics
-from compiler.ir.level2.program import Order
-from compiler.ir.space import DType
 from compiler.strategies import choose
 from compiler.strategies.choice import Choice, NotApplicable, Problem
 from compiler.strategies.cpu import lanes_dense
@@ -24,7 +22,7 @@ from compiler.strategies.strategy import Strategy
 from compiler.strategies.variants import identity
 from compiler.tune.measure import measure
 from tests.cpu.contractions import dense
-from tests.cpu.test_tune import counted, site
+from tests.cpu.test_tune import bench, counted, site
 
 pytestmark = pytest.mark.usefixtures("cc")
 
@@ -90,7 +88,7 @@ def test_it_is_measured_and_compared_like_the_others(
     install(strategy)
     here = site(dense(48, 31, 29))
     (way,) = (w for w in map(identity, here.ways) if w.startswith("borrowed"))
-    result = measure(here, DType.F32, Order.REPRODUCIBLE, CpuBackend(), {}, 1, counted(lambda phase: 10.0)[0])
+    result = measure([here], bench(counted(lambda phase: 10.0)[0]))[0]
     assert way in result.microseconds
     assert (way in result.wrong) is wrong
 

@@ -22,6 +22,7 @@ from compiler.core.errors import ModelError, RunError
 from compiler.files.array_files import headers, read_array
 from compiler.files.array_rows import array_parts, open_rows
 from compiler.frontend.load import load_model
+from compiler.ir.level2.target import Target
 from compiler.runtime.artifacts.checkpoint import read_position
 from compiler.runtime.artifacts.safetensors import read_weights
 from compiler.tune.lock import read_lock
@@ -82,7 +83,11 @@ def test_models_weights_checkpoints_and_locks(tmp_path: Path) -> None:
         with at_once(), pytest.raises(ModelError) as model:
             load_model(place)
         assert model.value.diagnostics[0].code == "E0002" and f"it is {word}, not a file" in str(model.value)
-        for read, code in ((read_weights, "E0916"), (read_position, "E0909"), (lambda p: read_lock(p, "cpu"), "E0925")):
+        for read, code in (
+            (read_weights, "E0916"),
+            (read_position, "E0909"),
+            (lambda p: read_lock(p, "cpu", Target()), "E0925"),
+        ):
             with at_once(), pytest.raises(RunError) as refused:
                 read(place)
             assert refused.value.code == code and f"it is {word}, not a file" in refused.value.message

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from backends.cuda.kernels.contract import strategies as cuda_strategies
 from compiler.core.errors import RunError
 from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import along
+from compiler.report.tuning import page
+from compiler.runtime.common.amounts import bytes_of, seconds_of
 from compiler.strategies import choose
 from compiler.strategies.choice import Choice
+from compiler.strategies.cost.devices import H200
 from compiler.strategies.pins import (
     Pin,
     Refused,
@@ -26,8 +30,13 @@ from compiler.strategies.pins import (
     structure_digest,
 )
 from compiler.strategies.variants import MOST, TUNED, identity, text_of, ways
-from compiler.tune.lock import lock_path, read_lock, stale, write_lock
-from compiler.tune.measure import Measured, Site, Tuned, choose_all
+from compiler.tune.choosing import Tuned, choose_all, factors
+from compiler.tune.lock import compared, lock_path, read_lock, section_name, stale, write_lock
+from compiler.tune.measure import Measured
+from compiler.tune.only import EVERYTHING, parsed, selected
+from compiler.tune.report import rows
+from compiler.tune.sites import Site, workspace_of
+from compiler.tune.whole import Step, settled
 from tests.cpu.contractions import Conv, conv, dense, gradient
 
 CPU = CpuBackend().capabilities.strategies
@@ -166,46 +175,96 @@ def test_a_pin_holds_for_its_problem_alone() -> None:
 
 # ---------------------------------------------------------------------------------------- lock files
 
+BACKEND = CpuBackend()
+HERE = BACKEND.capabilities.device
 
-def entry(here: Site, choice: Choice | None) -> Tuned:
-    return Tuned(here.path, measured(here, {identity(choice): 7.5}), choice)
+
+def entry(here: Site, choice: Choice | None, time: float = 7.5, other: float = 100.0) -> Tuned:
+    return Tuned(here.path, measured(here, {identity(choice): time}, other), choice)
+
+
+def written(
+    path: Path, *entries: Tuned, by: str = "a compiler", others: tuple[str, ...] = (), **estimates: float
+) -> str:
+    write_lock(path, "m", BACKEND, by, entries, estimates, others)
+    return path.read_text()
 
 
 def test_a_lock_file_gives_its_pins_back(tmp_path: Path) -> None:
     path = lock_path(tmp_path / "m.yaml")
     assert path == tmp_path / "m.lock"
-    assert read_lock(path, "cpu") == {}
+    assert read_lock(path, "cpu", HERE).pins == {}
     a, b = site("train/a"), site("train/b", units=8)
     tile = next(w for w in a.ways if identity(w) == way(4))
-    write_lock(path, "m", CpuBackend(), "a machine", [entry(b, None), entry(a, tile)])
-    pins = read_lock(path, "cpu")
-    assert pins == {
+    text = written(path, entry(b, None), entry(a, tile), lanes_conv=1.5)
+    section = read_lock(path, "cpu", HERE)
+    assert section.own
+    assert (section.made_with, section.estimates) == ("a compiler", {"lanes_conv": 1.5})
+    assert section.pins == {
         "train/a": Pin(a.problem, way(4), "m.lock", 7.5),
         "train/b": Pin(b.problem, "nest", "m.lock", 7.5),
     }
-    text = path.read_text()
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
 
 
-def test_targets_keep_their_parts(tmp_path: Path) -> None:
-    path = tmp_path / "m.lock"
-    here = site("train/a")
-    write_lock(path, "m", CpuBackend(), "a machine", [entry(here, None)])
+def test_measuring_again_within_noise_leaves_the_file_as_it_is(tmp_path: Path) -> None:
+    path, here = tmp_path / "m.lock", site("train/a")
+    tile = next(w for w in here.ways if identity(w) == way(4))
+    first = written(path, entry(here, tile), lanes_conv=1.5)
+    os.utime(path, (1, 1))
+    assert written(path, entry(here, tile, 9.0, 140.0), lanes_conv=1.4) == first
+    assert path.stat().st_mtime == 1  # it is not even written
+    assert written(path, entry(here, tile, 40.0, 140.0), lanes_conv=1.5) != first
+    first = written(path, entry(here, tile), lanes_conv=2.5)
+    assert json.loads(first)["devices"][section_name("cpu", HERE)]["estimates"] == {"lanes_conv": 2.5}
+    assert written(path, entry(here, None), lanes_conv=2.5) != first
+    first = written(path, entry(here, tile), lanes_conv=2.5)
+    assert written(path, entry(here, tile, 9.0), by="another compiler", lanes_conv=2.5) != first
+
+
+def test_what_is_not_measured_stays_where_it_is_asked_for(tmp_path: Path) -> None:
+    path, a, b = tmp_path / "m.lock", site("train/a"), site("train/b")
+    written(path, entry(a, None), entry(b, None))
+    written(path, entry(a, None), others=("train/b", "train/none"))
+    assert list(read_lock(path, "cpu", HERE).pins) == ["train/a", "train/b"]
+    written(path, entry(a, None))
+    assert list(read_lock(path, "cpu", HERE).pins) == ["train/a"]
+
+
+def test_devices_keep_their_sections_and_take_one_of_another_where_they_have_none(tmp_path: Path) -> None:
+    path, here = tmp_path / "m.lock", site("train/a")
+    written(path, entry(here, None))
     whole = json.loads(path.read_text())
-    whole["targets"]["cuda"] = whole["targets"]["cpu"]
+    (section,) = whole["devices"].values()
+    other = replace(HERE, name="another", architecture="aarch64")
+    whole["devices"][section_name("cpu", other)] = {**section, "architecture": "aarch64"}
+    whole["devices"][section_name("cuda", H200)] = {**section, "target": "cuda"}
     path.write_text(json.dumps(whole))
-    write_lock(path, "m", CpuBackend(), "a machine", [])
-    assert read_lock(path, "cpu") == {}
-    assert list(read_lock(path, "cuda")) == ["train/a"]
+    written(path)
+    assert read_lock(path, "cpu", HERE).pins == {}
+    assert read_lock(path, "cpu", other).own
+    for device in (replace(other, clock=9000), replace(other, name="a third")):
+        found = read_lock(path, "cpu", device)
+        assert (found.own, list(found.pins)) == (False, ["train/a"])
+        assert "measured on another device (cpu: another" in found.pins["train/a"].source
+    assert list(read_lock(path, "cuda", H200).pins) == ["train/a"]
+    assert read_lock(path, "reference", HERE).pins == {}
+
+
+def section(text: str) -> str:
+    return '{"format": 2, "devices": {"cpu: x": TEXT}}'.replace("TEXT", text)
 
 
 BROKEN = [
     ("{", "it is not JSON"),
-    ("[]", "it has no `targets`"),
-    ('{"targets": {}}', "its format is None, not 1"),
-    ('{"format": 1, "targets": {"cpu": 3}}', "its part for `cpu` has no `contractions`"),
-    ('{"format": 1, "targets": {"cpu": {"contractions": {"train/a": {}}}}}', "its entry `train/a` is not complete"),
-    ('{"format": 1, "targets": {"cpu": {"contractions": {"train/a": []}}}}', "its entry `train/a` is not complete"),
+    ("[]", "it has no `devices`"),
+    ('{"devices": {}}', "its format is None, not 2"),
+    ('{"format": 1, "targets": {}}', "its format is 1, not 2"),
+    (section("3"), "its section `cpu: x` has no `contractions`"),
+    (section('{"target": "cpu", "contractions": {"train/a": {}}}'), "its entry `train/a` is not complete"),
+    (section('{"target": "cpu", "contractions": {"train/a": []}}'), "its entry `train/a` is not complete"),
+    (section('{"target": "cpu", "contractions": {}, "estimates": {"a": "b"}}'), "its `estimates` are no numbers"),
+    (section('{"target": "cpu", "contractions": {}, "estimates": {"a": -1}}'), "its `estimates` are not above 0"),
 ]
 
 
@@ -214,7 +273,7 @@ def test_what_is_not_a_lock_file_is_an_error(text: str, why: str, tmp_path: Path
     path = tmp_path / "m.lock"
     path.write_text(text)
     with pytest.raises(RunError) as caught:
-        read_lock(path, "cpu")
+        read_lock(path, "cpu", HERE)
     assert caught.value.code == "E0925"
     assert why in caught.value.message
 
@@ -233,3 +292,168 @@ def test_stale_entries_are_named() -> None:
         "`m.lock` has 6 entries for contractions that the model does not have any more: "
         "`train/x0`, `train/x1`, `train/x2`, `train/x3` and 2 more"
     )
+    assert compared({"train/a": good}, [here, site("train/b"), site("train/l.at_2.x")]).missing == (
+        "train/b",
+        "train/l.at.x",
+    )
+
+
+# ------------------------------------------------------------------------------------ what is measured
+
+
+@pytest.mark.parametrize(
+    ("text", "places", "strategies"),
+    [
+        ("conv*:winograd,fft", ("conv*",), ("winograd", "fft")),
+        ("train/a", ("train/a",), ()),
+        (":nest", (), ("nest",)),
+        (" a , b : lanes_* ", ("a", "b"), ("lanes_*",)),
+    ],
+)
+def test_only_says_which_contractions_and_strategies(text: str, places: object, strategies: object) -> None:
+    found = parsed(text)
+    assert (found.places, found.strategies) == (places, strategies)
+
+
+@pytest.mark.parametrize("text", ["", ":", "a:b:c", " , "])
+def test_only_says_something(text: str) -> None:
+    with pytest.raises(RunError, match="CONTRACTIONS:STRATEGIES"):
+        parsed(text)
+
+
+def test_candidates_that_are_asked_for_are_measured_beside_that_of_the_rules() -> None:
+    sites = [site("train/conv1.sum"), site("train/dense1.weight.grad"), site("eval/conv1.sum")]
+    assert [s.path for s in selected(parsed("conv*"), sites)] == ["train/conv1.sum", "eval/conv1.sum"]
+    assert [s.path for s in selected(parsed("dense1.weight.grad"), sites)] == ["train/dense1.weight.grad"]
+    assert [s.path for s in selected(parsed("train/*"), sites)] == ["train/conv1.sum", "train/dense1.weight.grad"]
+    (only,) = selected(parsed("train/conv1.sum:nest"), sites)
+    assert [identity(w) for w in only.ways] == [identity(sites[0].ways[0]), "nest"]
+    assert selected(parsed(":dense"), sites)[0].ways == sites[0].ways  # the nest, too: it is the definition
+    assert len(selected(parsed(":lanes_*"), sites)) == 3
+
+
+def test_what_fits_nothing_is_refused_by_name() -> None:
+    sites = [site("train/conv1.sum")]
+    for text, part in (("pool*", "`pool*`"), ("conv1:winograd", "`winograd`"), ("conv1,b", "`b`"), (":dens", "`dens`")):
+        with pytest.raises(RunError) as caught:
+            selected(parsed(text), sites)
+        assert part in caught.value.message
+
+
+def test_workspace_bounds_what_is_measured_and_what_the_rules_take() -> None:
+    here = site("train/a")
+    least = min(workspace_of(w) for w in here.ways if w is not None)
+    assert least > 0
+    assert selected(EVERYTHING, [here], least - 1) == ()
+    (found,) = selected(EVERYTHING, [here], least)
+    assert all(workspace_of(w) <= least for w in found.ways)
+    node, tensors = dense(64, 32, 16)
+    choice, why = choose(node, tensors, LANES, 4, CPU, replace(HERE, workspace=0))
+    assert choice is None
+    assert "bytes beside the arrays" in why
+    assert choose(node, tensors, LANES, 4, CPU, replace(HERE, workspace=1 << 20))[0] is not None
+
+
+def test_estimates_are_corrected_by_what_was_measured() -> None:
+    """Winograd is chosen by its estimate; where it was measured to take four times as long, it is not."""
+    node, tensors = conv(Conv(16, 64, 64, 28, 28, (3, 3), pad=1))
+    plain, _ = choose(node, tensors, LANES, 4, CPU)
+    slow, _ = choose(node, tensors, LANES, 4, CPU, replace(HERE, estimates=(("winograd_conv", 4.0),)))
+    assert plain is not None
+    assert slow is not None
+    assert (plain.strategy, slow.strategy) == ("winograd_conv", "lanes_conv")
+
+
+def test_a_factor_is_the_middle_of_three_problems_or_more() -> None:
+    found = []
+    for channels, factor in ((8, 2.0), (16, 3.0), (24, 30.0)):
+        node, tensors = conv(Conv(16, channels, 8, 12, 12, pad=1))
+        possible = ways(node, tensors, LANES, 4, CPU)
+        digests = (f(node, tensors, LANES, 4, "reproducible") for f in (problem_digest, structure_digest))
+        here = Site(f"train/{channels}", node, tensors, LANES, *digests, possible)
+        times = {identity(w): factor * w.microseconds for w in possible if w is not None}
+        found.append(measured(here, times))
+    assert factors(found[:2]) == {}
+    assert factors(found)["lanes_conv"] == 3.0
+
+
+# ---------------------------------------------------------------------------------------- again, whole
+
+
+def test_what_was_chosen_before_stays_within_noise() -> None:
+    here = site("train/a")
+    times = measured(here, {way(3): 10.0, way(1): 10.8, "nest": 30.0})
+    assert [identity(c) for c in choose_all([times], {"train/a": way(1)}).values()] == [way(1)]
+    assert [identity(c) for c in choose_all([times], {"train/a": "nest"}).values()] == [way(3)]
+    wrong = measured(here, {way(3): 10.0, way(1): 10.8}, wrong=(way(1),))
+    assert [identity(c) for c in choose_all([wrong], {"train/a": way(1)}).values()] == [way(3)]
+
+
+def tuned_by(gains: Mapping[str, float]) -> tuple[Tuned, ...]:
+    found = []
+    for path, gain in gains.items():
+        here = site(path)
+        found.append(Tuned(path, measured(here, {identity(here.ways[0]): 100.0, "nest": 100.0 - gain}), None))
+    return tuple(found)
+
+
+def test_steps_have_the_last_word() -> None:
+    """The choice for `b`, which gains least by itself, makes the step slower."""
+    tuned = tuned_by({"train/a": 50.0, "train/b": 10.0, "eval/c": 5.0})
+    asked: list[list[str]] = []
+
+    def race(choices: Sequence[Tuned]) -> tuple[float, float]:
+        asked.append([t.path for t in choices if t.choice is None])
+        return 1e-3, 2e-3 if "train/b" in asked[-1] else 0.9e-3
+
+    found, step = settled("train", tuned, race)
+    assert asked == [["train/a", "train/b"], ["train/a"]]
+    assert [identity(t.choice) for t in found] == ["nest", identity(tuned[1].measured.site.ways[0]), "nest"]
+    assert step == Step("train", 1000.0, 900.0, ("train/b",))
+    slow, step = settled("train", tuned, lambda choices: (1e-3, 1.1e-3))
+    assert [t.choice is None for t in slow] == [False, False, True]
+    assert step is not None
+    assert step.back == ("train/b", "train/a")
+    assert settled("predict@4", tuned, race) == (tuned, None)
+
+
+# ------------------------------------------------------------------------------------------- the report
+
+
+def test_a_report_has_every_candidate_by_time() -> None:
+    here = site("train/a", 64, 1000, 10)
+    times = Measured(here, {identity(w): 10.0 + k for k, w in enumerate(here.ways)}, (way(6),), {way(6): 0.5})
+    device = replace(HERE, lanes=32, clock=2000, bandwidth=0.0)
+    found = list(rows([Tuned("train/a", times, None)], device, 4))
+    assert [r.microseconds for r in found] == sorted(r.microseconds for r in found)
+    assert len(found) == len(here.ways)
+    assert found[0].share == pytest.approx(2 * 64 * 1000 * 10 / 128e3 / 10.0)
+    assert found[0].mark == "rule"
+    assert found[-1].mark == "chosen"
+    bad = next(r for r in found if r.way == way(6))
+    assert (bad.mark.split(", ")[-1], bad.error) == ("wrong", 0.5)
+    assert found[0].workspace == 8 * 1000
+    html = page("<m>", "a machine", found, [Step("train", 2.0, 1.0)])
+    assert "&lt;m&gt;" in html
+    assert html.count("lanes_dense vector=0") == len(here.ways) - 1
+    moving = list(rows([Tuned("train/a", times, None)], replace(device, bandwidth=0.1), 4))
+    assert moving[0].share == pytest.approx(4 * (64 * 1000 + 10 * 1000 + 64 * 10) / 100 / 10.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"), [("1GB", 10**9), ("0 b", 0), ("1.5 MiB", 3 << 19), (" 2 kb ", 2000), (None, None)]
+)
+def test_sizes(text: str | None, bytes_: int | None) -> None:
+    assert bytes_of("--workspace", text) == bytes_
+
+
+@pytest.mark.parametrize("text", ["", "GB", "1 XB", "-1 GB", "1e3 GB", "1", "9" * 30 + "GB"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(RunError, match="a size such as '1 GB'"):
+        bytes_of("--workspace", text)
+
+
+def test_times() -> None:
+    assert [seconds_of("--budget", t) for t in ("60s", "2 min", "500 ms", None)] == [60.0, 120.0, 0.5, None]
+    with pytest.raises(RunError, match="`--budget` is a time such as '60 s'"):
+        seconds_of("--budget", "soon")

@@ -53,6 +53,7 @@ from compiler.ir.space import DType, Role
 from compiler.strategies.cost.tiles import DOTS, TILES
 
 PHASES = 16
+"""That a program has room for, at least."""
 _CONSTANTS = {
     "NL_INF_F32": "#define NL_INF_F32 __builtin_inff()",
     "NL_INF_F64": "#define NL_INF_F64 __builtin_inf()",
@@ -98,7 +99,7 @@ def emit(
         title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
         fixed_order=fixed_order(program),
         real=real,
-        phases=PHASES,
+        phases=max(PHASES, len(program.phases)),
         helpers=words,
         bytes=program.precision.bytes,
         tile=tile,

@@ -15,7 +15,9 @@ class Target:
     processors: multiprocessors, or cores in use. shared_block, shared_processor: bytes of shared memory that a block
     may have, that a processor has. registers: 32-bit ones of a processor. clock: MHz at most. bandwidth: of the memory,
     1e9 bytes/s (0: not known). vector: bytes. caches: bytes by level, the first one first. warp: threads in lockstep.
-    lanes: 32-bit multiply-adds a cycle of a processor. architecture: `sm_90`, `x86_64`.
+    lanes: 32-bit multiply-adds a cycle of a processor. architecture: `sm_90`, `x86_64`. estimates: what the estimates
+    of strategies are multiplied by, as measured on the device; workspace: bytes that a contraction may take beside the
+    arrays (None: any number).
     """
 
     name: str = "processor"
@@ -30,6 +32,8 @@ class Target:
     caches: tuple[int, ...] = ()
     warp: int = 1
     lanes: int = 8
+    estimates: tuple[tuple[str, float], ...] = ()
+    workspace: int | None = None
 
     @property
     def gflops(self) -> float:

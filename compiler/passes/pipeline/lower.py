@@ -82,9 +82,11 @@ def lower(
     return lowered(run_passes(PIPELINE, context, Lowering(model, model.name, model.network, model.train), observe))
 
 
-def lower_evaluation(model: l0.Model, capabilities: Capabilities, data: DataSet, verify: bool = False) -> Lowered:
+def lower_evaluation(
+    model: l0.Model, capabilities: Capabilities, data: DataSet, verify: bool = False, pins: Pins | None = None
+) -> Lowered:
     """The program `<name>_evaluate`: the phase "eval" alone, on samples that the host gives."""
-    context = context_of(model, capabilities, verify)
+    context = context_of(model, capabilities, verify, pins)
     phases = tuple(p for p in context.phases if p != "train")
     context = replace(context, phases=phases, populations=model.in_trials)
     ir = Lowering(model, f"{model.name}_evaluate", model.network, model.train, data=data)

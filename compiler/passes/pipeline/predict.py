@@ -28,8 +28,9 @@ from compiler.passes.pipeline.manager import Context, Lowering, Ran, run_passes
 from compiler.passes.pipeline.tensors import DRIVE
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.fold_norms import Fold, fold_norms
-from compiler.strategies import ROWS
+from compiler.strategies.layout import row_major
 from compiler.strategies.permissions import permitted
+from compiler.strategies.pins import Pins
 
 PHASE = "predict"
 ORDER = f"{PHASE}.order"
@@ -133,6 +134,12 @@ def _needed(model: l0.Model, outputs: tuple[str, ...]) -> set[str]:
     return needed | model.network.needed(driving_layers(model)) if in_trials(model, outputs) else needed
 
 
+def capabilities_of(model: l0.Model, capabilities: Capabilities, batch: int) -> Capabilities:
+    """What a target may take for batches of `batch` samples: row-major tensors where most lanes would stay empty."""
+    target = permitted(capabilities, model.numerics)
+    return target if 2 * batch >= target.lanes else row_major(target)
+
+
 def lower_predict(
     model: l0.Model,
     capabilities: Capabilities,
@@ -141,10 +148,12 @@ def lower_predict(
     verify: bool = False,
     fold: bool = True,
     observe: Callable[[Ran], None] | None = None,
+    pins: Pins | None = None,
 ) -> Prediction:
     """The program `<name>_predict` for batches of `batch` samples. `outputs`: names of layers (default:
     `default_outputs`). Batches that would leave most lanes of a target empty are stored row by row. `observe`: called
-    after each pass. Where outputs depend on populations, `batch` is the number of instances of the training."""
+    after each pass; `pins`: prescribed strategies of contractions. Where outputs depend on populations, `batch` is the
+    number of instances of the training."""
     assert model.network is not None
     names = outputs or default_outputs(model)
     trials = in_trials(model, names)
@@ -161,9 +170,8 @@ def lower_predict(
     fed = _fed(whole, scales, batch)
     everything = l1.TensorGraph(PHASE, tuple(lower_network(whole, fed, "eval")[0].graph.nodes))
     simple, folds, stands, decisions = fold_norms(used, names, trials or order is l2.Order.BITWISE or not fold)
-    target = permitted(capabilities, model.numerics)
-    if 2 * batch < target.lanes:
-        target = replace(target, lanes=0, strategies=target.strategies & ROWS)
+    target = capabilities_of(model, capabilities, batch)
+    if target.lanes != capabilities.lanes:
         decisions.append(Decision("lower_predict", model.name, "row by row", f"batches of {batch} leave lanes empty"))
     driving = tuple(stands.get(n, n) for n in driving_layers(model)) if trials else ()
     context = Context(
@@ -171,6 +179,7 @@ def lower_predict(
         precision,
         order,
         verify,
+        pins or {},
         phases=(PHASE, DRIVE) if driving else (PHASE,),
         outputs=tuple(stands.get(n, n) for n in names),
         driving=driving,

@@ -24,6 +24,7 @@ from compiler.frontend.load import load_model
 from compiler.runtime.artifacts.safetensors import Reals, Shapes, fitting
 from compiler.runtime.common.options import Options
 from compiler.runtime.prepare import seed_of, with_options
+from compiler.tune.lock import lock_path
 
 WEIGHTS = "weights.safetensors"
 _NOT_THERE = frozenset({"E0701"})
@@ -31,13 +32,15 @@ _NOT_THERE = frozenset({"E0701"})
 
 @dataclass(frozen=True)
 class Trained:
-    """`place`: where the model names the file of its weights, if it does."""
+    """`place`: where the model names the file of its weights, if it does; `lock`: the lock file of the model, whether
+    there is one or not."""
 
     model: l0.Model
     file: Path
     weights_file: Path
     place: l0.FromFile | None
     warnings: tuple[Diagnostic, ...]
+    lock: Path
 
     @property
     def seed(self) -> int:
@@ -62,16 +65,19 @@ def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
             order=options.order or numerics["order"],
         )
         file = source / "model.yaml"
+        name = Path(record["model"].get("file") or file).name
+        locks = [lock_path(folder / name) for folder in data_folders(source, record["model"])]
+        lock = next((p for p in locks if p.is_file()), locks[0])
         model = _of_run(source, record["model"], options, sink, unread | {"weights"})
     else:
-        file = source
+        file, lock = source, lock_path(source)
         model = load_model(file, options.set, sink=sink, unread=unread, swept=False)
     alone = model.network is not None and not model.in_trials
     model = with_options(replace(model, simulate=None) if alone else model, options)
     if model.network is None:
         raise RunError("E0912", f"`{source}` has no network of layers", exit_code=2)
     weights, place = _weights(source, model, options)
-    return Trained(model, file, weights, place, tuple(sink.items))
+    return Trained(model, file, weights, place, tuple(sink.items), lock)
 
 
 def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sink, unread: frozenset[str]) -> l0.Model:

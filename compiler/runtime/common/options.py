@@ -73,6 +73,10 @@ _ARCH = Option(
     partial(text_or_none, wanted="the name of an architecture, such as 'sm_90'"),
 )
 _WEIGHTS = Option("A safetensors file or run directory that the weights are read from.", path_or_none)
+_WORKSPACE = Option(
+    "The memory that a contraction may take beside its arrays, such as '1 GB'.",
+    partial(text_or_none, wanted="a size such as '1 GB'"),
+)
 _FREEZE = Option("`learning`, or a projection whose synapses keep what they have learned. Repeatable.", names_of)
 
 
@@ -100,6 +104,7 @@ class Options:
     weights: Annotated[Path | None, _WEIGHTS] = None
     lock: Annotated[bool, Option("Leave out the lock file that `tune` wrote.", flag)] = True
     """Use the lock file beside the model, if there is one. On the command line the flag `--no-lock`."""
+    workspace: Annotated[str | None, _WORKSPACE] = None
     data: Annotated[Path | None, _DATA] = None
     validation: Annotated[float | None, _VALIDATION] = None
     plots: Annotated[bool, Option("Draw no plots.", flag)] = True
@@ -155,6 +160,7 @@ class BuildOptions(TrainedOptions, total=False):
     device: int | None
     arch: str | None
     lock: bool
+    workspace: str | None
 
 
 class FitOptions(BuildOptions, total=False):

@@ -26,6 +26,7 @@ from compiler.passes.pipeline.lower import lower_evaluation
 from compiler.runtime.artifacts.build_folder import build_into
 from compiler.runtime.artifacts.safetensors import learned, put_weights
 from compiler.runtime.artifacts.trained import Trained, open_trained, samples_of_run
+from compiler.runtime.common.locks import locked
 from compiler.runtime.common.metrics import confusion_of, metrics_of
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.samples import data_of, headers_checked
@@ -86,7 +87,8 @@ def _measured(
     refuse_options(options)
     model = replace(trained.model, train=train)
     backend = backend_of(options.target, options.device or 0, options.verify, options.arch)
-    lowered = lower_evaluation(model, backend.capabilities, data, options.verify)
+    lock = locked(trained.lock, options, backend)
+    lowered = lower_evaluation(model, lock.capabilities, data, options.verify, lock.pins)
     merged = lowered.merged
     refuse_memory(merged, backend, options)
     weights = trained.weights(learned(lowered.tensors))

@@ -38,6 +38,7 @@ from compiler.runtime.artifacts.build_folder import Built, build_into
 from compiler.runtime.artifacts.safetensors import learned, put_weights
 from compiler.runtime.artifacts.trained import Trained, open_trained
 from compiler.runtime.common.arrays import read_logical
+from compiler.runtime.common.locks import locked
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.samples import Samples, from_caller, from_file, readable
 from compiler.runtime.prepare import refuse_options
@@ -127,7 +128,9 @@ def build_prediction(
     refuse_options(options)
     backend = backend_of(options.target, options.device or 0, options.verify, options.arch)
     names = chosen_outputs(trained.model, outputs)
-    prediction = lower_predict(trained.model, backend.capabilities, batch, names, options.verify)
+    lock = locked(trained.lock, options, backend)
+    pins = lock.predicting(batch)
+    prediction = lower_predict(trained.model, lock.capabilities, batch, names, options.verify, pins=pins)
     refuse_memory(prediction.lowered.merged, backend, options)
     chosen = {**options.backend_options(), "seed": str(trained.seed)}
     built = build_into(options.build_dir, prediction.lowered.merged, backend, chosen)

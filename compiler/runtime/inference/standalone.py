@@ -21,6 +21,7 @@ from compiler.passes.pipeline.predict import ORDER, PHASE, data_name, lower_pred
 from compiler.passes.tensors.fold_norms import folded
 from compiler.runtime.artifacts.safetensors import learned
 from compiler.runtime.artifacts.trained import open_trained
+from compiler.runtime.common.locks import locked
 from compiler.runtime.common.options import Options
 from compiler.runtime.inference.predict import chosen_outputs
 from compiler.runtime.resources.bill import refuse_memory
@@ -46,7 +47,9 @@ def build_standalone(
     names = chosen_outputs(trained.model, outputs)
     backend = backend_of("cpu")
     refuse_trials(trained.model, names, "a standalone build")
-    prediction = lower_predict(trained.model, backend.capabilities, batch, names, options.verify)
+    lock = locked(trained.lock, options, backend)
+    pins = lock.predicting(batch)
+    prediction = lower_predict(trained.model, lock.capabilities, batch, names, options.verify, pins=pins)
     refuse_memory(prediction.lowered.merged, backend, options)
     weights = folded(trained.weights(learned((prediction.graph,))), prediction.folds)
     program = prediction.lowered.merged

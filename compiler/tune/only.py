@@ -1,0 +1,94 @@
+"""only: which contractions and strategies are measured, as a person writes it: `conv*:winograd,fft`.
+
+Assumes: paths such as `train/conv1.sum` or `train/conv1.weight.grad`.
+Guarantees: before the colon stand patterns (`*`, `?`) of layers or whole paths, behind it parts of the names of
+strategies or patterns of them, either side in a list with commas; an empty side means all. The choice of the rules is
+always measured, as what the others are compared with. What matches nothing is refused by the name of the part.
+Does not: change what is locked for other contractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Final
+
+from compiler.core.errors import RunError
+from compiler.strategies.choice import Choice
+from compiler.tune.sites import Site, workspace_of
+
+Fits = Callable[[str, str], bool]
+"""Whether a pattern fits a name."""
+
+
+@dataclass(frozen=True)
+class Only:
+    """Patterns of contractions, and of strategies; empty: all."""
+
+    places: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()
+
+
+EVERYTHING: Final = Only()
+
+
+def parsed(text: str) -> Only:
+    """`conv*:winograd,fft`. Raises RunError (E0912) for what has several colons, or says nothing."""
+    parts = [tuple(word.strip() for word in side.split(",") if word.strip()) for side in text.split(":")]
+    if len(parts) > 2 or not any(parts):
+        raise _refused(f"`--only {text}` is not CONTRACTIONS:STRATEGIES", "write it as 'conv*:winograd,fft'")
+    return Only(*parts)
+
+
+def selected(only: Only, found: Iterable[Site], workspace: int | None = None) -> tuple[Site, ...]:
+    """The sites that are meant, with the candidates that are meant and that take `workspace` bytes at most; without
+    those that have no alternative then. Raises RunError (E0912) for a pattern that fits nothing."""
+    every = tuple(found)
+    _every_one_fits(only.places, [s.path for s in every], "contraction", _place)
+    names = sorted({name_of(w) for s in every for w in s.ways})
+    _every_one_fits(only.strategies, names, "strategy", _strategy)
+    kept = (_restricted(s, only, workspace) for s in every if _fits(only.places, s.path, _place))
+    return tuple(s for s in kept if len(s.ways) > 1)
+
+
+def name_of(way: Choice | None) -> str:
+    """The strategy of a candidate."""
+    return "nest" if way is None else way.strategy
+
+
+def _restricted(site: Site, only: Only, workspace: int | None) -> Site:
+    """The first candidate, the rule's, stays; and so does the nest, which needs no memory, as the last."""
+    first, *others = site.ways
+    kept = [w for w in others if w is None or _fits(only.strategies, name_of(w), _strategy)]
+    if workspace is not None:
+        kept = [w for w in kept if workspace_of(w) <= workspace]
+        first = first if workspace_of(first) <= workspace else kept.pop(0)
+    return replace(site, ways=(first, *kept))
+
+
+def _place(pattern: str, path: str) -> bool:
+    """`conv1`, `conv*`, `train/*`: the path, the path without its phase, or its layer."""
+    inside = path.partition("/")[2]
+    return any(fnmatchcase(text, pattern) for text in (path, inside, inside.partition(".")[0]))
+
+
+def _strategy(pattern: str, name: str) -> bool:
+    """`winograd`, `lanes_conv`, `*_rows`: words of the name, or a pattern of it."""
+    return fnmatchcase(name, pattern) or f"_{pattern}_" in f"_{name}_"
+
+
+def _fits(patterns: Sequence[str], name: str, fits: Fits) -> bool:
+    return not patterns or any(fits(p, name) for p in patterns)
+
+
+def _every_one_fits(patterns: Sequence[str], names: Sequence[str], what: str, fits: Fits) -> None:
+    for pattern in patterns:
+        if not any(fits(pattern, name) for name in names):
+            more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+            shown = ", ".join(f"`{n}`" for n in names[:12]) + more
+            raise _refused(f"`--only`: no {what} fits `{pattern}`", f"there is {shown}" if names else None)
+
+
+def _refused(message: str, help: str | None) -> RunError:
+    return RunError("E0912", message, help, exit_code=2)
