@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import RunError
 from compiler.runtime.artifacts.results import BuildResult
-from compiler.runtime.common.arguments import flag, integer_or_none, names_of, path_of, path_or_none
+from compiler.runtime.common.arguments import (
+    flag,
+    integer_or_none,
+    names_of,
+    path_of,
+    path_or_none,
+    text_or_none,
+)
 from compiler.runtime.common.options import (
     BuildOptions,
     Options,
@@ -185,7 +192,6 @@ def sweep_of(
     """As `sweep`, with checked options."""
     import os
 
-    from compiler.runtime.common.arguments import text_or_none
     from compiler.sweep.cluster import where
     from compiler.sweep.run import planned, run_sweep
     from compiler.sweep.show import shown
@@ -206,15 +212,30 @@ def tune(
     set: Settings | None = None,
     *,
     rounds: int = 7,
+    only: str | None = None,
+    budget: str | None = None,
+    batch: int | None = None,
+    whole: bool = True,
     **options: Unpack[BuildOptions],
 ) -> TuneResult:
     """Measure how to compute each contraction of a model, `rounds` times, and write the fastest ways into the lock file
-    beside it (`file` of the result; `summary()`: the way of each contraction, with microseconds). Raises ModelError,
-    BackendError, RunError."""
-    from compiler.runtime.tuning import tune_model
+    beside it (`file` of the result; `summary()`: the way of each contraction, with microseconds; `rows`: all
+    candidates). `only`: "conv*:winograd,fft"; `budget`: "60 s"; `batch`: predictions for so many samples at once, too;
+    `whole`: whether whole steps have the last word. Raises ModelError, BackendError, RunError."""
+    from compiler.runtime.common.amounts import seconds_of
+    from compiler.runtime.tuning import Wishes, tune_model
+    from compiler.tune.only import EVERYTHING, parsed
 
-    chosen = checked({"target": target, "set": set, **options, "lock": False})
-    return tune_model(path_of("path", path), chosen, integer_or_none("rounds", rounds, 1) or 7)
+    chosen = checked({"target": target, "set": set, **options})
+    named = text_or_none("only", only, "a text such as 'conv*:winograd,fft'")
+    wishes = Wishes(
+        integer_or_none("rounds", rounds, 1) or 7,
+        EVERYTHING if named is None else parsed(named),
+        seconds_of("budget", text_or_none("budget", budget, "a time such as '60 s'")),
+        integer_or_none("batch", batch, 1),
+        flag("whole", whole),
+    )
+    return tune_model(path_of("path", path), chosen, wishes=wishes)
 
 
 @accepts(TrainedOptions)

@@ -71,8 +71,8 @@ def check(
 
 
 @command(
-    "target set precision order seed device arch portable verify lock build_dir standalone weights embed batch "
-    "timings format quiet"
+    "target set precision order seed device arch portable verify lock workspace build_dir standalone weights embed "
+    "batch timings format quiet"
 )
 def build(
     model: MODEL,
@@ -105,7 +105,7 @@ def build(
 
 @command(
     "target set precision order seed duration freeze epochs data validation resume weights out plots tensorboard "
-    "device arch portable verify lock build_dir runs_dir format quiet",
+    "device arch portable verify lock workspace build_dir runs_dir format quiet",
     end=EXIT_CODES,
 )
 def run(

@@ -25,7 +25,7 @@ RUN = Annotated[
 DATA = Annotated[Path, typer.Option(help="The samples: any data file, or a folder of images.", show_default=False)]
 
 
-@command("data weights target set precision order portable verify build_dir format")
+@command("data weights target set precision order portable verify lock workspace build_dir format")
 def evaluate(
     run: RUN,
     options: Options,
@@ -52,7 +52,10 @@ def evaluate(
         typer.echo(" ".join(f"{n:6g}" for n in row))
 
 
-@command("data out layers weights batch explain target set precision order portable verify build_dir format quiet")
+@command(
+    "data out layers weights batch explain target set precision order portable verify lock workspace build_dir format "
+    "quiet"
+)
 def predict(
     run: RUN,
     options: Options,

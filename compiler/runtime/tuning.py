@@ -33,7 +33,7 @@ from compiler.passes.pipeline.predict import capabilities_of, lower_predict
 from compiler.runtime.common.locks import Locked, locked, predicted, sites_of
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
-from compiler.runtime.inference.predict import BATCH
+from compiler.runtime.inference.predict import BATCH, batch_of
 from compiler.runtime.prepare import load_checked, prepare_loaded, refuse_options
 from compiler.strategies.permissions import permitted
 from compiler.strategies.pins import Pin, Pins, steps_as_one
@@ -197,6 +197,8 @@ def _warning(message: str, span: Span) -> Diagnostic:
 
 def _opened(path: Path, options: Options, wishes: Wishes) -> _Model:
     refuse_options(options)
+    if wishes.batch is not None and wishes.batch < 1:
+        raise RunError("E0912", "--batch is at least 1", exit_code=2)
     model, warnings = load_checked(path, options, Times())
     backend = backend_of(options.target, options.device or 0, options.verify, options.arch)
     if not backend.capabilities.strategies:
@@ -216,7 +218,7 @@ def _opened(path: Path, options: Options, wishes: Wishes) -> _Model:
         found = sites_of(prepared.lowered, plain)
         parts.append(_Part("train", prepared.lowered.tensors, found, lambda pins: lower(model, plain, pins=pins)))
     if model.train is None or wishes.batch is not None:
-        parts.append(_prediction(model, plain, wishes.batch or BATCH))
+        parts.append(_prediction(model, plain, batch_of(model, (), wishes.batch, BATCH)))
     precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
     order = l2.Order(model.numerics.order)
     may = permitted(plain, model.numerics)

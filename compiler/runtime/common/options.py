@@ -146,6 +146,8 @@ class CompileOptions(TypedDict, total=False):
 
 class TrainedOptions(CompileOptions, total=False):
     weights: PathArgument | None
+    lock: bool
+    workspace: str | None
 
 
 class SimulationOptions(CompileOptions, total=False):
@@ -159,8 +161,6 @@ class BuildOptions(TrainedOptions, total=False):
     seed: int | None
     device: int | None
     arch: str | None
-    lock: bool
-    workspace: str | None
 
 
 class FitOptions(BuildOptions, total=False):

@@ -161,7 +161,7 @@ def predict_file(
     else:
         samples = from_caller(data, needed, model)
     count = next(iter(samples.values())).shape[0]
-    prediction, built, backend = build_prediction(trained, options, _batch_of(model, names, batch, count), names)
+    prediction, built, backend = build_prediction(trained, options, batch_of(model, names, batch, count), names)
     predictor = Predictor(prediction, built, backend, trained)
     try:
         values = predictor(samples)
@@ -172,7 +172,7 @@ def predict_file(
     return PredictResult(values, count, out, trained.warnings, prediction.lowered.decisions)
 
 
-def _batch_of(model: l0.Model, outputs: tuple[str, ...], given: int | None, count: int) -> int:
+def batch_of(model: l0.Model, outputs: tuple[str, ...], given: int | None, count: int) -> int:
     """The batch size for so many samples: where they are trials, that of the training. Raises RunError (E0912)."""
     if not in_trials(model, outputs or default_outputs(model)):
         return given or min(BATCH, count)
