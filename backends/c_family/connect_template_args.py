@@ -12,7 +12,9 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import Line, Symbol, type_of
-from compiler.expr.ast import refs
+from compiler.connect import numbered
+from compiler.connect.drawing import Numbered
+from compiler.expr.ast import Expr, refs
 from compiler.ir.space import DType
 
 SYNONYMS: Final = {"list": "spikes", "count": "spike_count"}
@@ -41,8 +43,29 @@ def lines_of(text: str) -> list[Line]:
     return [Line(t.lstrip(), (len(t) - len(t.lstrip())) // 4) if t.strip() else Line("") for t in text.splitlines()]
 
 
+def file_of(c: l2.Connect) -> str:
+    """The skeleton of one stage of one rule, without its ending."""
+    return "connect_scan" if c.stage == "scan" else "connect_numbered" if numbered(c.rule) else f"connect_{c.rule}"
+
+
+def _numbered(k: Kernel, x: Numbered) -> dict[str, object]:
+    """Arguments of the skeleton of numbered connections."""
+    scope = dict(k.scope) | {n: Symbol(n, DType.I64) for n in ("i", "j", "c", "a", "b")}
+    scope["skip"] = Symbol("skip", "bool")
+
+    def text(e: Expr) -> str:
+        return k.printer.expr(e, scope, DType.I64)
+
+    found = {name: text(getattr(x, name)) for name in ("owners", "each", "source", "target")}
+    reads = refs(x.source) | refs(x.target)
+    hole = "skip" in reads.union(*(refs(e) for e in (x.each, *x.pools)))
+    return {**found, "owner": x.owner, "pools": [text(p) for p in x.pools], "hole": hole, "reads": reads}
+
+
 def given(k: Kernel, c: l2.Connect) -> dict[str, object]:
-    """Arguments of an expression rule's skeleton: the text over columns, `i`, `j` and their positions."""
+    """Arguments of a rule's skeleton; of an expression: the text over columns, `i`, `j` and their positions."""
+    if (found := numbered(c.rule)) is not None and c.stage != "scan":
+        return _numbered(k, found)
     if c.probability is None:
         return {}
     scope = dict(k.scope) | {n: Symbol(n, DType.I64) for n in ("i", "j", *l2.PLACES)}

@@ -9,16 +9,13 @@ Does not: check p or sizes (the lowering does).
 fixed_probability: row i draws word pairs (index i, step d = 0, 1, ..., draw 0): blocks = first k
   with w[0] <= hi[k] (none: 256 blocks are passed without a synapse), rest = first k with w[1] <=
   lo[k]; compiler/connect/probability.py makes the table and says why.
-fixed_total: synapse k draws (index k, step 0, draw 0): source = (w[0] n_pre) >> 32, target = (w[1]
-pool) >> 32 in the pool of its targets (all, or all but itself); without multapses it is place k of the
-permutation 0 of all n_pre pool pairs.
-fixed_indegree: source c of target j is (w[0] pool) >> 32 of (index j, step c, draw 0); without multapses place
-c of permutation j of the pool. fixed_outdegree: the same from the other end.
+Rules with numbered connections: compiler/connect/drawing.py.
 expression: pair (i, j) draws (index i n_post + j, step 0, draw 0) and is connected when w[0] / 2**32 < p.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +26,8 @@ import compiler.ir.level2.program as l2
 from backends.reference import philox
 from backends.reference.evaluate import Evaluator, cast
 from backends.reference.row import InterpretError, Row
+from compiler.connect import numbered
+from compiler.connect.drawing import Numbered
 from compiler.expr.ast import Expr
 from compiler.expr.functions import CONSTANTS
 
@@ -73,28 +72,30 @@ def _part(word: Any, n: int) -> npt.NDArray[np.int64]:
     return np.asarray(word.astype(np.uint64) * np.uint64(n) >> np.uint64(32), np.int64)
 
 
-def _fixed_total(row: Row) -> Pairs:
-    key, each, skip = int(row.scalars["key"]), np.arange(row.size("number")), _without_self(row)
-    n_pre, pool = row.size("n_pre"), row.size("n_post") - skip
-    if row.size("multapses"):
-        words = philox.words(key, each, 0, 0)
-        source, at = _part(words[0], n_pre), _part(words[1], pool)
-    else:
-        source, at = np.divmod(philox.shuffled(key, 0, n_pre * pool, each), pool)
-    return source, at + (skip & (at >= source))
-
-
-def _fixed_degree(row: Row, owners: int, pool: int) -> Pairs:
-    """Each of `owners` neurons and its partners among the `pool` neurons of the other end."""
-    key, number, skip = int(row.scalars["key"]), row.size("number"), _without_self(row)
-    owner = np.repeat(np.arange(owners, dtype=np.int64), number)
-    place = np.tile(np.arange(number, dtype=np.int64), owners)
-    if row.size("multapses"):
-        words = [philox.words(key, np.arange(owners), c, 0)[0] for c in range(number)]
-        at = _part(np.stack(words, axis=1).ravel(), pool - skip) if number else place
-    else:
-        at = philox.shuffled(key, owner, pool - skip, place)
-    return owner, at + (skip & (at >= owner))
+def _numbered(row: Row, x: Numbered) -> Pairs:
+    """The connections of all owners, one after the other."""
+    known: dict[str, Any] = {f: row.scalars[f] for f in row.scalars}
+    known["skip"] = np.bool_("same" in known and _without_self(row))
+    value = Evaluator(known.__getitem__, row.real, 0)
+    each, owners = int(value(x.each)), int(value(x.owners))
+    owner = np.repeat(np.arange(owners, dtype=np.int64), each)
+    known[x.owner] = owner
+    known["c"] = place = np.tile(np.arange(each, dtype=np.int64), owners)
+    if x.pools:
+        key, pools = int(row.scalars["key"]), [int(value(p)) for p in x.pools]
+        if row.size("multapses"):
+            if x.owner:
+                columns = [philox.words(key, np.arange(owners), c, 0)[0] for c in range(each)]
+                words = [np.stack(columns, axis=1).ravel() if each else place]
+            else:
+                words = list(philox.words(key, place, 0, 0))
+            drawn = [_part(w, n) for w, n in zip(words, pools, strict=False)]
+        else:
+            at = philox.shuffled(key, owner, math.prod(pools), place)
+            drawn = [at] if len(pools) == 1 else [*np.divmod(at, pools[1])]
+        known |= dict(zip("ab", drawn, strict=False))
+    source, target = (np.broadcast_to(np.asarray(value(e), np.int64), place.shape) for e in (x.source, x.target))
+    return source, target
 
 
 def _expression(row: Row, e: Expr) -> Pairs:
@@ -123,21 +124,6 @@ def _expression(row: Row, e: Expr) -> Pairs:
     return _joined(found)
 
 
-def _all_to_all(row: Row) -> Pairs:
-    n_pre, n_post = row.size("n_pre"), row.size("n_post")
-    source = np.repeat(np.arange(n_pre, dtype=np.int64), n_post)
-    target = np.tile(np.arange(n_post, dtype=np.int64), n_pre)
-    if row.size("same") == 1 and row.size("autapses") == 0:
-        other = source != target
-        source, target = source[other], target[other]
-    return source, target
-
-
-def _one_to_one(row: Row) -> Pairs:
-    each = np.arange(row.size("n_pre"), dtype=np.int64)
-    return each, each
-
-
 def _joined(parts: list[Pairs]) -> Pairs:
     empty = np.zeros(0, np.int64)
     sources, targets = zip(*parts, strict=True) if parts else ((empty,), (empty,))
@@ -148,20 +134,10 @@ def _pairs(row: Row, body: l2.Connect) -> Pairs:
     rule = body.rule
     if body.probability is not None:
         return _expression(row, body.probability)
-    match rule:
-        case "fixed_probability":
-            return _fixed_probability(row)
-        case "fixed_total":
-            return _fixed_total(row)
-        case "all_to_all":
-            return _all_to_all(row)
-        case "one_to_one":
-            return _one_to_one(row)
-        case "fixed_indegree":
-            target, source = _fixed_degree(row, row.size("n_post"), row.size("n_pre"))
-            return source, target
-        case "fixed_outdegree":
-            return _fixed_degree(row, row.size("n_pre"), row.size("n_post"))
+    if rule == "fixed_probability":
+        return _fixed_probability(row)
+    if (found := numbered(rule)) is not None:
+        return _numbered(row, found)
     raise InterpretError(f"{row.label}: no connect rule `{rule}`")
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from compiler.connect.drawing import DRAWN, SKIP, SOURCE, TARGET, Numbered, past
 from compiler.connect.keys import AUTAPSES, FLAGS, MULTAPSES, rule
 from compiler.connect.rule import Args, ConnectRule, Ends, Form, Misfit, Place
+from compiler.expr.ast import Num, Ref
 from compiler.expr.keys.kinds import Field
 from compiler.expr.keys.values import COUNT
 
 _NUMBERS = {"n": "`number`", "N": "`number`", "total": "`number`", "count": "`number`"}
 _DEGREES = {"indegree": "`number`", "outdegree": "`number`", "k": "`number`"}
 _COLUMNS = ("number", "multapses", "autapses", "same")
+_N_PRE, _N_POST, _NUMBER = Ref("n_pre"), Ref("n_post"), Ref("number")
+_A, _B = DRAWN
 
 Pool = Callable[[Place], tuple[int, str]]
 """How many partners there are to draw from, and a sentence that says so."""
@@ -71,12 +75,14 @@ def _degree(name: str, of: str, word: str, pool: Pool, count: Callable[[Ends], f
 
 FIXED_INDEGREE = replace(
     _degree("fixed_indegree", "target", "incoming", _sources, lambda e: int(e.args["number"]) * e.post.size),
+    numbered=Numbered("j", _N_POST, _NUMBER, past(_A, TARGET), TARGET, (_N_PRE - SKIP,)),
     held="its connections are drawn target by target",
     synonyms=dict.fromkeys(("indegree", "fixed_number_pre"), "`fixed_indegree: {number: ...}`"),
 )
 
 FIXED_OUTDEGREE = replace(
     _degree("fixed_outdegree", "source", "outgoing", _targets, lambda e: int(e.args["number"]) * e.pre.size),
+    numbered=Numbered("i", _N_PRE, _NUMBER, SOURCE, past(_A, SOURCE), (_N_POST - SKIP,)),
     ordered=False,
     synonyms=dict.fromkeys(("outdegree", "fixed_number_post"), "`fixed_outdegree: {number: ...}`"),
 )
@@ -96,6 +102,7 @@ FIXED_TOTAL = ConnectRule(
     lambda e: e.args["number"],
     _within(_all_pairs),
     _COLUMNS,
+    numbered=Numbered("", Num(1), _NUMBER, _A, past(_B, _A), (_N_PRE, _N_POST - SKIP)),
     amount="number",
     held="its connections are drawn for all sources together",
     synonyms={"fixed_total_number": "`fixed_total: {number: ...}`"},

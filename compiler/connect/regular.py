@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from compiler.connect.drawing import PLACE, SKIP, SOURCE, Numbered, past
 from compiler.connect.keys import AUTAPSES, rule
 from compiler.connect.rule import Args, ConnectRule, Ends, Form, Misfit, Place
+from compiler.expr.ast import Cond, Num, Ref
 from compiler.expr.keys.kinds import Field, Flag
 
 _NOT_ITSELF = Field(
@@ -42,6 +44,7 @@ ALL_TO_ALL = ConnectRule(
     Form.ALL,
     lambda e: e.pairs,
     columns=("autapses", "same"),
+    numbered=Numbered("i", Ref("n_pre"), Ref("n_post") - SKIP, SOURCE, past(PLACE, SOURCE)),
     bits=lambda e: _bits(np.ones((e.pre.size, e.post.size), np.bool_), e),
     synonyms={"dense": "`all_to_all: {}`", "full": "`all_to_all: {}`"},
 )
@@ -51,5 +54,6 @@ ONE_TO_ONE = ConnectRule(
     Form.DIAGONAL,
     lambda e: min(e.pre.size, e.post.size),
     _one_size,
+    numbered=Numbered("i", Cond(Ref("n_pre") < Ref("n_post"), Ref("n_pre"), Ref("n_post")), Num(1), SOURCE, SOURCE),
     bits=lambda e: _bits(np.eye(e.pre.size, e.post.size, dtype=np.bool_), e),
 )

@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import compiler.connect
 from backends.cpu.backend import CpuBackend
 from backends.cpu.run.load import CpuInstance
 from backends.reference.load import ReferenceInstance
+from compiler.connect.drawing import DRAWN, PLACE, SOURCE, TARGET, Numbered
 from compiler.connect.probability import fixed_probability_table
+from compiler.expr.ast import Ref
 from compiler.ir.level2.program import (
     Add,
     Array,
@@ -125,6 +128,35 @@ def test_relations_are_those_of_the_reference(
     if rule == "fixed_outdegree":
         assert (np.diff(row) == 33).all()
     assert (np.diff(col)[np.diff(source) == 0] >= 0).all()
+
+
+@pytest.mark.parametrize("multapses", [0, 1])
+def test_a_rule_is_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, multapses: int) -> None:
+    """A rule that no backend knows: each source has neurons next to it, and as many even ones."""
+    n_pre, number = Ref("n_pre"), Ref("number")
+    rules = {
+        "beside": Numbered("i", n_pre, number, SOURCE, SOURCE + PLACE),
+        "even": Numbered("i", n_pre, number, SOURCE, DRAWN[0] * 2, (Ref("n_post") // 2,)),
+        "in_even": Numbered("j", Ref("n_post"), number, DRAWN[0] * 2, TARGET, (n_pre // 2,)),
+    }
+    known = {name: replace(compiler.connect.FIXED_TOTAL, numbered=x) for name, x in rules.items()}
+    monkeypatch.setattr(compiler.connect, "RULE", known)
+    values = {"n_pre": 40, "n_post": 60, "autapses": 1, "same": 0, "number": 7, "multapses": multapses}
+    found = {}
+    for name in rules:
+        monkeypatch.setitem(COLUMNS, name, COLUMNS["fixed_total"])
+        here, there = both(merge(relation(name, values, 0.3)), tmp_path / name)
+        assert np.array_equal(here.read("row"), there.read("row")) and np.array_equal(
+            here.read("col"), there.read("col")
+        )
+        source = np.repeat(np.arange(40), np.diff(here.read("row")))
+        found[name] = source, here.read("col")
+    assert np.array_equal(found["beside"][1], (np.arange(40)[:, None] + np.arange(7)).ravel())
+    source, target = found["even"]
+    assert (np.bincount(source) == 7).all() and set(target.tolist()) == set(range(0, 60, 2))
+    assert multapses or len(np.unique(source * 60 + target)) == len(target)
+    source, target = found["in_even"]
+    assert (np.bincount(target) == 7).all() and set(source.tolist()) == set(range(0, 40, 2))
 
 
 def test_a_rare_connection_skips_whole_blocks(tmp_path: Path) -> None:

@@ -11,16 +11,21 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.connect_template_args import formal_names, given, lines_of, names_again
+from backends.c_family.connect_template_args import file_of, formal_names, given, lines_of, names_again
 from backends.c_family.cprint import Line, indent
 from backends.c_family.record_trace import sample_of
 from backends.cpu.kernels.skeletons import render
+from compiler.connect import numbered
 
-_DEGREES: Final = ("nl__draw", "nl__shuffle_rounds", "nl__shuffled")
-DRAWING: Final = {"fixed_probability": ("nl__draw",), "rewire": ("nl__draw",)} | dict.fromkeys(
-    ("fixed_total", "fixed_indegree", "fixed_outdegree"), _DEGREES
-)
-"""Functions of backends/device that the skeletons of rules call."""
+_NUMBERED: Final = frozenset({"nl__draw", "nl__shuffle_rounds", "nl__shuffled"})
+_DRAWN: Final = frozenset({"nl__draw"})
+
+
+def _uses(rule: str) -> frozenset[str]:
+    """Functions of backends/device that the skeleton of a rule calls."""
+    if (found := numbered(rule)) is not None:
+        return _NUMBERED if found.pools else frozenset()
+    return _DRAWN if rule in ("fixed_probability", "rewire") else frozenset()
 
 
 def _skeleton(k: Kernel, file: str, **more: object) -> list[Line]:
@@ -29,17 +34,16 @@ def _skeleton(k: Kernel, file: str, **more: object) -> list[Line]:
 
 def connect(k: Kernel, c: l2.Connect) -> list[Line]:
     """One stage of one rule; the draws are those of backends/reference."""
-    k.printer.used |= set(DRAWING.get(c.rule, ()))
-    file = "connect_scan.c.j2" if c.stage == "scan" else f"connect_{c.rule}.c.j2"
-    return _skeleton(k, file, stage=c.stage, **given(k, c))
+    k.printer.used |= _uses(c.rule)
+    return _skeleton(k, f"{file_of(c)}.c.j2", stage=c.stage, **given(k, c))
 
 
 def row_again(k: Kernel, p: l2.Procedural) -> list[Line]:
     """The row of source `i` as its rule draws it: the skeleton of connecting, at the stage "walk"."""
-    k.printer.used |= set(DRAWING.get(p.rule, ()))
-    rule = given(k, l2.Connect(p.rule, "walk", p.probability))
-    file = f"connect_{p.rule}.c.j2"
-    return lines_of(render(file, f=names_again(k, p), real=k.dialect.real, stage="walk", **rule))
+    k.printer.used |= _uses(p.rule)
+    rule = l2.Connect(p.rule, "walk", p.probability)
+    names = names_again(k, p)
+    return lines_of(render(f"{file_of(rule)}.c.j2", f=names, real=k.dialect.real, stage="walk", **given(k, rule)))
 
 
 def record_events(k: Kernel, r: l2.RecordEvents) -> list[Line]:

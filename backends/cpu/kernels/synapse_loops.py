@@ -135,7 +135,7 @@ def _bitmask(k: Kernel, relation: l2.Bitmask, ends: Ends, words: AbstractSet[str
 
 _OWN_TEXT: Final = """
     rest_below blocks_below skip pool at k draw first second j word i target targets x_i y_i c_i x_j y_j c_j pairs many
-    hit xs ys cs x y c t probability rounds"""
+    hit xs ys cs x y c t probability rounds each pool_a a drawn_a"""
 _OWN: Final = frozenset(_OWN_TEXT.split())
 """What the skeletons of rules call their own variables."""
 

@@ -12,18 +12,24 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.connect_template_args import formal_names, given, lines_of, names_again
+from backends.c_family.connect_template_args import file_of, formal_names, given, lines_of, names_again
 from backends.c_family.cprint import Line
 from backends.c_family.record_trace import sample_of
 from backends.cuda.kernels.kernel import Function, each_element
 from backends.cuda.kernels.skeletons import render
+from compiler.connect import numbered
 
-DRAWING: Final = {"fixed_probability": ("nl__draw",), "rewire": ("nl__draw",)} | dict.fromkeys(
-    ("fixed_total", "fixed_indegree", "fixed_outdegree"), ("nl__draw", "nl__shuffled_once")
-)
-"""Functions of backends/device that the skeletons of rules call."""
+_NUMBERED: Final = frozenset({"nl__draw", "nl__shuffled_once"})
+_DRAWN: Final = frozenset({"nl__draw"})
 SORT: Final = "_sort"
 """Suffix of the function that puts drawn rows in ascending order."""
+
+
+def _uses(rule: str) -> frozenset[str]:
+    """Functions of backends/device that the skeleton of a rule calls."""
+    if (found := numbered(rule)) is not None:
+        return _NUMBERED if found.pools else frozenset()
+    return _DRAWN if rule in ("fixed_probability", "rewire") else frozenset()
 
 
 def _skeleton(k: Kernel, file: str, **more: object) -> tuple[Line, ...]:
@@ -32,10 +38,9 @@ def _skeleton(k: Kernel, file: str, **more: object) -> tuple[Line, ...]:
 
 def connect(k: Kernel, c: l2.Connect) -> list[Function]:
     """One stage of one rule; the draws are those of backends/reference."""
-    k.printer.used |= set(DRAWING.get(c.rule, ()))
-    file = "connect_scan.cu.j2" if c.stage == "scan" else f"connect_{c.rule}.cu.j2"
-    made = [Function("", _skeleton(k, file, stage=c.stage, **given(k, c)))]
-    if c.rule in ("fixed_total", "fixed_indegree", "fixed_outdegree") and c.stage == "fill":
+    k.printer.used |= _uses(c.rule)
+    made = [Function("", _skeleton(k, f"{file_of(c)}.cu.j2", stage=c.stage, **given(k, c)))]
+    if c.stage == "fill" and (found := numbered(c.rule)) is not None and found.pools:
         made.append(Function(SORT, _skeleton(k, "connect_sort.cu.j2")))
     if c.rule == "transpose" and c.stage in ("fill", "refill"):
         made.append(Function(SORT, _skeleton(k, "connect_transpose_sort.cu.j2")))
@@ -43,11 +48,11 @@ def connect(k: Kernel, c: l2.Connect) -> list[Function]:
 
 
 def row_again(k: Kernel, p: l2.Procedural) -> tuple[Line, ...]:
-    """The row of source `i` as its rule draws it; for fixed_outdegree, target `j` of its element `c`."""
-    k.printer.used |= set(DRAWING.get(p.rule, ()))
-    rule = given(k, l2.Connect(p.rule, "walk", p.probability))
-    file = f"connect_{p.rule}.cu.j2" if p.rule == "fixed_outdegree" else f"walk_{p.rule}.cu.j2"
-    return tuple(lines_of(render(file, f=names_again(k, p), real=k.dialect.real, stage="walk", **rule)))
+    """The row of source `i` as its rule draws it; of numbered connections: the target of number `c`."""
+    k.printer.used |= _uses(p.rule)
+    rule = l2.Connect(p.rule, "walk", p.probability)
+    file = f"{file_of(rule)}.cu.j2" if numbered(p.rule) else f"walk_{p.rule}.cu.j2"
+    return tuple(lines_of(render(file, f=names_again(k, p), real=k.dialect.real, stage="walk", **given(k, rule))))
 
 
 def record_events(k: Kernel) -> list[Function]:

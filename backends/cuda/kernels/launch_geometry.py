@@ -27,6 +27,9 @@ from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import SHARED, WARP, is_windowed, sums_apart
 from backends.cuda.kernels.rows_added import asked_dims
 from backends.protocol import BackendError
+from compiler.connect import numbered
+from compiler.expr.ast import refs
+from compiler.expr.interp import evaluate
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, matmul, tensor_products
 from compiler.strategies.cuda.implicit_gemm import TILES
 
@@ -295,17 +298,19 @@ def _connect(function: str, w: Work, c: l2.Connect) -> list[Call]:
     one = np.ones(len(n_pre), np.int64)
     if c.stage == "scan":
         return _spread(function, w, one, 1)
-    if c.rule == "all_to_all" and c.stage == "fill":
-        return _spread(function, w, n_pre * w.column("n_post"), BLOCK)
     if c.rule == "transpose":
         return _transpose(function, w, c.stage)
-    if c.rule == "fixed_outdegree" and c.stage == "fill":
-        return [*_spread(function, w, n_pre * w.column("number"), BLOCK), *_spread(function + SORT, w, n_pre, 1)]
-    if c.rule not in ("fixed_total", "fixed_indegree"):
+    rule = numbered(c.rule)
+    if rule is None or (c.stage == "count" and rule.by_source):
         return _spread(function, w, n_pre, BLOCK)
-    synapses = w.column("number") * (1 if c.rule == "fixed_total" else w.column("n_post"))
-    if c.stage == "count":
+    owners = {"i": n_pre, "j": w.column("n_post"), "": one}[rule.owner]
+    columns = {name: w.column(name).tolist() for name in refs(rule.each) - {"skip"}}
+    each = [evaluate(rule.each, {"skip": False, **{n: x[row] for n, x in columns.items()}}) for row in range(len(one))]
+    synapses = owners * np.array(each, np.int64)
+    if c.stage == "count" or not rule.pools:
         return _spread(function, w, synapses, BLOCK)
+    if rule.by_source:
+        return [*_spread(function, w, synapses, BLOCK), *_spread(function + SORT, w, n_pre, 1)]
     places = (2 * len(n_pre) + np.cumsum(n_pre) - n_pre).astype(np.uint64)
     memory = 8 * len(n_pre) + 4 * int(n_pre.sum())
     fill = _spread(function, w, synapses, BLOCK, memory=memory, places=places)

@@ -181,14 +181,13 @@ def _any_order(k: Kernel, relation: l2.Procedural, names: Names, body: Body, aft
         raise PrintError("synapses that are drawn out of order have no number", k.template.span)
     lines = row_again(k, relation)
     s = {name: k.scope[name].text for name in ("same", "autapses", "n_post", "number")}
-    new = {"i": names.own, "c": names.t} | {w: k.namer.fresh(w) for w in ("skip", "pool", "j", "word")}
+    new = {"i": names.own, "c": names.t} | {w: k.namer.fresh(w) for w in ("skip", "pool_a", "a", "word", "target")}
     begin = (
         Line(f"const int {new['skip']} = {s['same']} && !{s['autapses']};"),
-        Line(f"const nl_u64 {new['pool']} = (nl_u64)({s['n_post']} - {new['skip']});"),
+        Line(f"const nl_u64 {new['pool_a']} = (nl_u64)({s['n_post']} - {new['skip']});"),
         Line(f"const nl_u32 {after} = (nl_u32){s['number']};"),
     )
-    j, place = new["j"], f"{names.other}[{names.u}]"
-    finds = (*_renamed(lines, new), Line(f"{place} = (nl_i32)({j} + ({new['skip']} && {j} >= {names.own}));"))
+    finds = (*_renamed(lines, new), Line(f"{names.other}[{names.u}] = (nl_i32){new['target']};"))
     return Elements(begin, "", after, finds)
 
 
