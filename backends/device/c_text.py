@@ -1,7 +1,7 @@
 """The functions of elementary.py and precisions.py as text in C, which is CUDA C++ and OpenCL C as well.
 
-Assumes: the form that elementary.py describes; before the text stand the types nl_u32 and nl_u64, NL_FN (what makes a
-function local and inline) and, for both precisions, `nl__bits_`, `nl__from_`, `nl_sqrt_`, `nl_floor_`.
+Assumes: the form that elementary.py describes; before the text stand the types nl_u32, nl_i32 and nl_u64, NL_FN (what
+makes a function local and inline) and, for both precisions, `nl__bits_`, `nl__from_`, `nl_sqrt_`, `nl_floor_`.
 Guarantees: the operations of the Python text in its order, a constant with the bits of its precision, selects as
 conditional expressions of which both arms are without effect; a function of several results writes them through
 pointers to its callers' variables (private memory in OpenCL). Each function stands after those that it calls.
@@ -97,7 +97,7 @@ def _suffix(of: Elementary) -> str:
 
 def _type(annotation: ast.expr | None, of: Elementary) -> str:
     name = annotation.id if isinstance(annotation, ast.Name) else ""
-    return {"Real": "f", "Word": "u"}[name] + _suffix(of)[1:]
+    return "u32" if name == "Word32" else {"Real": "f", "Word": "u"}[name] + _suffix(of)[1:]
 
 
 def _result_types(of: Elementary, name: str) -> list[str]:
@@ -254,6 +254,8 @@ class _Function:
                 return self.select(self.value(test), self.typed(a, suffix), self.typed(b, suffix))
             case (("word" | "real"), [x]):
                 return self.typed(x, suffix if name == "real" else f"u{suffix[1:]}")
+            case "of_integer", [x]:
+                return _Value(f"({_C_TYPES[suffix]})(nl_i32){self.value(x).at(_WHOLE)}", suffix, _UNARY)
             case (("_wide" | "_narrow"), [x]):
                 to = "f64" if name == "_wide" else "f32"
                 return _Value(f"({_C_TYPES[to]}){self.value(x).at(_WHOLE)}", to, _UNARY)

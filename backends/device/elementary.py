@@ -30,6 +30,8 @@ Real = Any
 """An array of the precision. (The types of numpy cannot say more of arithmetic on arrays.)"""
 Word = Any
 """An array of unsigned integers of the width of a Real."""
+Word32 = Any
+"""An array of unsigned integers of 32 bits: of a random draw."""
 Truth = Any
 
 Coefficients = tuple[float, ...]
@@ -47,6 +49,10 @@ class Primitives:
 
     def from_bits(self, u: Word) -> Real:
         return u.view(self.real)
+
+    def of_integer(self, u: Word32) -> Real:
+        """Of an integer below 2**31, or of one below 0 as its 32 bits: those that every vector unit converts."""
+        return u.view(np.int32).astype(self.real)
 
     def sqrt(self, x: Real) -> Real:
         return np.asarray(np.sqrt(x))

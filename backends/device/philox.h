@@ -55,46 +55,6 @@ NL_FN void nl__draw(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u32 o
               (draw << 16) | ((nl_u32)(step >> 32) & 0xffffu), key, out);
 }
 
-/* ---- words to numbers ------------------------------------------------------------------------ */
-/* Conversions go through signed 32-bit integers, the ones that every vector unit has. */
-
-/* 53 bits, in [0, 1). */
-NL_FN double nl__unit_f64(nl_u32 a, nl_u32 b) {
-    return ((double)(nl_i32)(a >> 5) * 67108864.0 + (double)(nl_i32)(b >> 6)) *
-           1.1102230246251565e-16;
-}
-/* In (0, 1], for logarithms: odd multiples of 2**-31, rounded; and multiples of 2**-53. */
-NL_FN float nl__open_f32(nl_u32 a) { return (float)(nl_i32)((a >> 1) | 1u) * 4.65661287e-10f; }
-NL_FN double nl__open_f64(nl_u32 a, nl_u32 b) {
-    return ((double)(nl_i32)(a >> 5) * 67108864.0 + ((double)(nl_i32)(b >> 6) + 1.0)) *
-           1.1102230246251565e-16;
-}
-/* cos(2 pi v) with v = a / 2**32 (float64: a, b / 2**53); the quadrant is taken from the bits of a. */
-NL_FN float nl__cos_turn_f32(nl_u32 a) {
-    nl_u32 q = (a + 0x20000000u) >> 30;
-    float r = (float)(nl_i32)(a - (q << 30)) * 1.46291812e-09f, z = r * r, s, c, v;
-    s = 2.7249773e-06f;
-    s = s * z + -1.9840086e-04f;
-    s = s * z + 8.333332e-03f;
-    s = s * z + -1.6666667e-01f;
-    s = r + r * (z * s);
-    c = 2.4547817e-05f;
-    c = c * z + -1.3888302e-03f;
-    c = c * z + 4.1666664e-02f;
-    c = (1.0f - 0.5f * z) + z * (z * c);
-    v = (q & 1u) ? s : c;
-    return ((q + 1u) & 2u) ? -v : v;
-}
-NL_FN double nl__cos_turn_f64(nl_u32 a, nl_u32 b) {
-    nl_u32 q = (a + 0x20000000u) >> 30;
-    double r = ((double)(nl_i32)(a - (q << 30)) + (double)(nl_i32)(b >> 11) * 4.76837158203125e-07) *
-               1.4629180792671596e-09;
-    double s = r + nl__sin_poly_f64(r, 0.0);
-    double c = (1.0 - 0.5 * (r * r)) + nl__cos_poly_f64(r, 0.0);
-    double v = (q & 1u) ? s : c;
-    return ((q + 1u) & 2u) ? -v : v;
-}
-
 /* ---- distributions --------------------------------------------------------------------------- */
 
 /* A draw takes as many words as it has bits for, so that neighbouring indices share a block: word (or pair) `index` of
@@ -112,8 +72,6 @@ NL_FN void nl__pair(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u32 o
 }
 
 /* Uniform in [0, 1): 24 bits of a word; 53 bits of a pair. */
-NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8) * 5.96046448e-08f; }
-NL_FN double nl_uniform_of_f64(nl_u32 a, nl_u32 b) { return nl__unit_f64(a, b); }
 NL_FN float nl_uniform_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
     return nl_uniform_of_f32(nl__word(key, index, step, draw));
 }
@@ -123,12 +81,6 @@ NL_FN double nl_uniform_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) 
     return nl_uniform_of_f64(w[0], w[1]);
 }
 /* Standard normal (Box and Muller 1958), the cosine branch; |x| < 6.6 in float32 (a pair), < 8.6 in float64 (a block). */
-NL_FN float nl_normal_of_f32(nl_u32 a, nl_u32 b) {
-    return nl_sqrt_f32(-2.0f * nl_log_f32(nl__open_f32(a))) * nl__cos_turn_f32(b);
-}
-NL_FN double nl_normal_of_f64(nl_u32 a, nl_u32 b, nl_u32 c, nl_u32 d) {
-    return nl_sqrt_f64(-2.0 * nl_log_f64(nl__open_f64(a, b))) * nl__cos_turn_f64(c, d);
-}
 NL_FN float nl_normal_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
     nl_u32 w[2];
     nl__pair(key, index, step, draw, w);
@@ -140,8 +92,6 @@ NL_FN double nl_normal_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
     return nl_normal_of_f64(w[0], w[1], w[2], w[3]);
 }
 /* Exponential with mean 1, >= 0. */
-NL_FN float nl_exponential_of_f32(nl_u32 a) { return 0.0f - nl_log_f32(nl__open_f32(a)); }
-NL_FN double nl_exponential_of_f64(nl_u32 a, nl_u32 b) { return 0.0 - nl_log_f64(nl__open_f64(a, b)); }
 NL_FN float nl_exponential_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
     return nl_exponential_of_f32(nl__word(key, index, step, draw));
 }
@@ -150,23 +100,6 @@ NL_FN double nl_exponential_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 dr
     nl__pair(key, index, step, draw, w);
     return nl_exponential_of_f64(w[0], w[1]);
 }
-/* A whole number in [0, n), n > 0: the high part of (64 random bits) * n; no outcome's probability is
-   off by more than 2**-64. */
-NL_FN nl_u32 nl_below_u32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u32 n) {
-    nl_u32 w[4];
-    nl__draw(key, index, step, draw, w);
-    return (nl_u32)(((nl_u64)w[0] * n + (((nl_u64)w[1] * n) >> 32)) >> 32);
-}
-NL_FN nl_u64 nl_below_u64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u64 n) {
-    nl_u32 w[4];
-    nl_u64 n0 = n & 0xffffffffull, n1 = n >> 32, mid, low;
-    nl__draw(key, index, step, draw, w);
-    low = ((nl_u64)w[1] * n0) >> 32;
-    mid = (nl_u64)w[0] * n0 + low;
-    low = (nl_u64)w[1] * n1 + (mid & 0xffffffffull);
-    return (nl_u64)w[0] * n1 + (mid >> 32) + (low >> 32);
-}
-
 /* log of the Poisson probability of k >= 0 at mean lambda. From 16 on with Stirling's series, arranged so
    that nothing large cancels (after Loader 2000). */
 NL_FN double nl__poisson_log_pmf(double k, double lambda) {
@@ -192,7 +125,7 @@ NL_FN double nl_poisson_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, 
     if (!(lambda >= 0.0 && lambda <= 4503599627370496.0)) return nl__from_f64(0x7ff8000000000000ull);
     if (lambda < 12.0) {
         nl__draw(key, index, step, draw, w);
-        u = nl__unit_f64(w[0], w[1]);
+        u = nl_uniform_of_f64(w[0], w[1]);
         p = nl_exp_f64(-lambda);
         sum = p;
         while (u >= sum && k < 100.0) { /* beyond 100 the probability is below 2**-150 */
@@ -207,7 +140,7 @@ NL_FN double nl_poisson_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, 
     a = -0.059 + 0.02483 * b;
     for (trial = 0u; trial < 256u; ++trial) { /* each fails with probability below 0.2 */
         nl__draw(key, index, step, draw | (trial << 8), w);
-        u = nl__unit_f64(w[0], w[1]) - 0.5;
+        u = nl_uniform_of_f64(w[0], w[1]) - 0.5;
         v = nl__open_f64(w[2], w[3]);
         us = 0.5 - nl_abs_f64(u);
         k = nl_floor_f64((2.0 * a / us + b) * u + lambda + 0.43);

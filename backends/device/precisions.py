@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from backends.device.elementary import Elementary, Real, Word
+from backends.device.elementary import Elementary, Real, Word, Word32
 
 
 # fmt: off
@@ -204,6 +204,33 @@ class Double(Elementary):
         v = v + (numl - v * denl) / den
         return self._trig_edges(self.where(self.abs(x) < 7.450580596923828e-09, x, v), x)
 
+    # ---- words to numbers
+
+    def uniform_of(self, a: Word32, b: Word32) -> Real:
+        """53 bits, in [0, 1)."""
+        return (self.of_integer(a >> 5) * 67108864.0 + self.of_integer(b >> 6)) * 1.1102230246251565e-16
+
+    def _open(self, a: Word32, b: Word32) -> Real:
+        """In (0, 1], for logarithms: multiples of 2**-53."""
+        return (self.of_integer(a >> 5) * 67108864.0 + (self.of_integer(b >> 6) + 1.0)) * 1.1102230246251565e-16
+
+    def _cos_turn(self, a: Word32, b: Word32) -> Real:
+        """cos(2 pi v) with v = a, b / 2**53; the quadrant is taken from the bits of a."""
+        q = (a + 0x20000000) >> 30
+        r = (self.of_integer(a - (q << 30)) + self.of_integer(b >> 11) * 4.76837158203125e-07) * 1.4629180792671596e-09
+        s = r + self._sin_poly(r, self.real(0.0))
+        c = (1.0 - 0.5 * (r * r)) + self._cos_poly(r, self.real(0.0))
+        v = self.where(q & 1, s, c)
+        return self.where((q + 1) & 2, -v, v)
+
+    def normal_of(self, a: Word32, b: Word32, c: Word32, d: Word32) -> Real:
+        """Standard normal (Box and Muller 1958), the cosine branch: |x| < 8.6."""
+        return self.sqrt(-2.0 * self.log(self._open(a, b))) * self._cos_turn(c, d)
+
+    def exponential_of(self, a: Word32, b: Word32) -> Real:
+        """Exponential with mean 1, >= 0."""
+        return 0.0 - self.log(self._open(a, b))
+
     # ---- for float32
 
     def _sin_cos_short(self, x: Real) -> tuple[Word, Real, Real]:
@@ -263,6 +290,8 @@ class Single(Elementary):
     erfc_terms = (
         -9.4415963e-04, -8.3658996e-04, 6.9948556e-03, 3.7321413e-03, -7.897852e-02, 2.4165821e-01, -4.2718583e-01,
         2.5539568e-01)
+    sin_turn_terms = (2.7249773e-06, -1.9840086e-04, 8.333332e-03, -1.6666667e-01)
+    cos_turn_terms = (2.4547817e-05, -1.3888302e-03, 4.1666664e-02)
     # fmt: on
 
     def _wide(self, x: Real) -> Real:
@@ -304,6 +333,36 @@ class Single(Elementary):
         q, s, c = self.double._sin_cos_short(self._wide(x))
         v = self.double.where(q & 1, -c, s) / self.double.where(q & 1, s, c)
         return self._trig_edges(self.where(x == 0.0, x, self._narrow(v)), x)
+
+    # ---- words to numbers
+
+    def uniform_of(self, a: Word32) -> Real:
+        """24 bits, in [0, 1)."""
+        return self.of_integer(a >> 8) * 5.96046448e-08
+
+    def _open(self, a: Word32) -> Real:
+        """In (0, 1], for logarithms: odd multiples of 2**-31, rounded."""
+        return self.of_integer((a >> 1) | 1) * 4.65661287e-10
+
+    def _cos_turn(self, a: Word32) -> Real:
+        """cos(2 pi v) with v = a / 2**32; the quadrant is taken from the bits of a."""
+        q = (a + 0x20000000) >> 30
+        r = self.of_integer(a - (q << 30)) * 1.46291812e-09
+        z = r * r
+        s = self.polynomial(self.sin_turn_terms, z)
+        s = r + r * (z * s)
+        c = self.polynomial(self.cos_turn_terms, z)
+        c = (1.0 - 0.5 * z) + z * (z * c)
+        v = self.where(q & 1, s, c)
+        return self.where((q + 1) & 2, -v, v)
+
+    def normal_of(self, a: Word32, b: Word32) -> Real:
+        """Standard normal (Box and Muller 1958), the cosine branch: |x| < 6.6."""
+        return self.sqrt(-2.0 * self.log(self._open(a))) * self._cos_turn(b)
+
+    def exponential_of(self, a: Word32) -> Real:
+        """Exponential with mean 1, >= 0."""
+        return 0.0 - self.log(self._open(a))
 
 
 PRECISIONS: Final = (Single(), Double())

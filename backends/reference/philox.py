@@ -25,8 +25,7 @@ Words = NDArray[np.uint32]
 _LOW: Final = 0xFFFFFFFF
 _MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 _WEYL: Final = (0x9E3779B9, 0xBB67AE85)
-_SIN: Final = (2.7249773e-06, -1.9840086e-04, 8.333332e-03, -1.6666667e-01)
-_COS: Final = (2.4547817e-05, -1.3888302e-03, 4.1666664e-02)
+_DOUBLE: Final = PRECISIONS[1]
 
 
 def philox(c0: ArrayLike, c1: ArrayLike, c2: ArrayLike, c3: ArrayLike, key: int) -> Words:
@@ -62,90 +61,27 @@ def parts(key: int, index: ArrayLike, step: int, draw: int, count: int) -> Words
     return np.stack([np.take_along_axis(block, (first + k)[None], axis=0)[0] for k in range(count)])
 
 
-def _small(w: Array, shift: int, dtype: DTypeLike) -> Array:
-    return (w >> np.uint32(shift)).astype(dtype)
-
-
-def _unit64(a: Array, b: Array) -> Array:
-    u: Array = (_small(a, 5, np.float64) * 67108864.0 + _small(b, 6, np.float64)) * 2.0**-53
-    return u
-
-
-def _open64(a: Array, b: Array) -> Array:
-    low = _small(b, 6, np.float64) + 1.0
-    u: Array = (_small(a, 5, np.float64) * 67108864.0 + low) * 2.0**-53
-    return u
-
-
-def _open(w: Words, dtype: DTypeLike) -> Array:
-    """Words to (0, 1]."""
-    if np.dtype(dtype) == np.float64:
-        return _open64(w[0], w[1])
-    odd: Array = ((w[0] >> np.uint32(1)) | np.uint32(1)).astype(np.float32)
-    return np.asarray(odd * np.float32(2.0**-31))
-
-
-def _cos_turn(a: Array, b: Array, dtype: DTypeLike) -> Array:
-    """cos(2 pi v), v = a / 2**32 and, in float64, the next 21 bits from b."""
-    q = (a + np.uint32(0x20000000)) >> np.uint32(30)
-    rest = (a - (q << np.uint32(30))).view(np.int32).astype(dtype)
-    if np.dtype(dtype) == np.float64:
-        r = (rest + _small(b, 11, np.float64) * 2.0**-21) * 1.4629180792671596e-09
-        s = r + PRECISIONS[1]._sin_poly(r, 0.0)
-        c = (1.0 - 0.5 * (r * r)) + PRECISIONS[1]._cos_poly(r, 0.0)
-    else:
-        r = rest * np.float32(1.46291812e-09)
-        z = r * r
-        s = r + r * (z * PRECISIONS[0].polynomial(_SIN, z))
-        c = (1.0 - 0.5 * z) + z * (z * PRECISIONS[0].polynomial(_COS, z))
-    v = np.where(q & 1, s, c)
-    return np.asarray(np.where((q + np.uint32(1)) & 2, -v, v))
-
-
-def _shaped(index: ArrayLike) -> tuple[Array, tuple[int, ...]]:
-    at = np.asarray(index)
-    return at.reshape(-1).astype(np.uint64), at.shape
+def _drawn(kind: str, key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike, count: int) -> Array:
+    """One per index, of `count` words in float32 and twice as many in float64."""
+    at, shape = np.asarray(index).reshape(-1).astype(np.uint64), np.shape(index)
+    of = PRECISIONS[int(np.dtype(dtype) == np.float64)]
+    w = parts(key, at, step, draw, count * of.real().itemsize // 4)
+    return np.asarray(getattr(of, f"{kind}_of")(*w)).reshape(shape)
 
 
 def uniform(key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64) -> Array:
     """Uniform in [0, 1), one per index: 24 bits (float32) or 53 bits (float64)."""
-    at, shape = _shaped(index)
-    if np.dtype(dtype) == np.float64:
-        return _unit64(*parts(key, at, step, draw, 2)).reshape(shape)
-    (a,) = parts(key, at, step, draw, 1)
-    return np.asarray(_small(a, 8, np.float32) * np.float32(2.0**-24)).reshape(shape)
+    return _drawn("uniform", key, index, step, draw, dtype, 1)
 
 
 def normal(key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64) -> Array:
     """Standard normal, one per index (Box and Muller 1958, the cosine branch)."""
-    at, shape = _shaped(index)
-    wide = np.dtype(dtype) == np.float64
-    w = parts(key, at, step, draw, 4 if wide else 2)
-    radius = np.sqrt(-2.0 * elementary.log(_open(w, dtype)))
-    a, b = (w[2], w[3]) if wide else (w[1], w[1])
-    return np.asarray(radius * _cos_turn(a, b, dtype)).reshape(shape)
+    return _drawn("normal", key, index, step, draw, dtype, 2)
 
 
 def exponential(key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64) -> Array:
     """Exponential with mean 1, one per index."""
-    at, shape = _shaped(index)
-    w = parts(key, at, step, draw, 2 if np.dtype(dtype) == np.float64 else 1)
-    return np.asarray(0.0 - elementary.log(_open(w, dtype))).reshape(shape)
-
-
-def below(key: int, index: ArrayLike, step: int, draw: int, n: int, dtype: DTypeLike = np.uint32) -> Array:
-    """Integers in [0, n), n > 0, as uint32 or uint64: the high part of (64 bits) * n."""
-    at, shape = _shaped(index)
-    w = words(key, at, step, draw).astype(np.uint64)
-    half, low = np.uint64(32), np.uint64(_LOW)
-    n0, n1 = np.uint64(n & _LOW), np.uint64(n >> 32)
-    mid = w[0] * n0 + ((w[1] * n0) >> half)
-    if np.dtype(dtype) == np.uint32:
-        if n >> 32:
-            raise ValueError("n must be below 2**32 for uint32")
-        return np.asarray(mid >> half).astype(np.uint32).reshape(shape)
-    cross = w[1] * n1 + (mid & low)
-    return np.asarray(w[0] * n1 + (mid >> half) + (cross >> half)).reshape(shape)
+    return _drawn("exponential", key, index, step, draw, dtype, 1)
 
 
 def poisson(
@@ -160,7 +96,7 @@ def poisson(
 
     Inversion below 12, then transformed rejection PTRS (Hoermann 1993); computed in float64.
     """
-    at, shape = _shaped(index)
+    at, shape = np.asarray(index).reshape(-1).astype(np.uint64), np.shape(index)
     mean = np.broadcast_to(np.asarray(lam, dtype), shape).reshape(-1).astype(np.float64)
     result = np.full(at.shape, np.nan)
     valid = (mean >= 0.0) & (mean <= 4503599627370496.0)
@@ -174,7 +110,7 @@ def poisson(
 
 def _poisson_inversion(key: int, at: Array, step: int, draw: int, mean: Array) -> Array:
     w = words(key, at, step, draw)
-    u = _unit64(w[0], w[1])
+    u: Array = _DOUBLE.uniform_of(w[0], w[1])
     p = elementary.exp(-mean)
     total = p.copy()
     k = np.zeros_like(u)
@@ -211,8 +147,8 @@ def _poisson_rejection(key: int, at: Array, step: int, draw: int, mean: Array) -
         w = words(key, at[open_], step, draw | trial << 8)
         b = 0.931 + 2.53 * np.sqrt(m)
         a = -0.059 + 0.02483 * b
-        u = _unit64(w[0], w[1]) - 0.5
-        v = _open64(w[2], w[3])
+        u = _DOUBLE.uniform_of(w[0], w[1]) - 0.5
+        v = _DOUBLE._open(w[2], w[3])
         us = 0.5 - np.abs(u)
         k = np.floor((2.0 * a / us + b) * u + m + 0.43)
         quick = (us >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2.0))

@@ -181,6 +181,8 @@ extern "C" __global__ void nl_room(const nl_buffer *buffers, nl_i64 n, nl_i64 *o
 
 /* Half-way cases go to the even neighbour, as in Python and numpy. */
 NL_FN float nl_round_f32(float x) { return rintf(x); }
+/* 24 bits, in [0, 1). */
+NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8u) * 5.9604645e-08f; }
 NL_FN void nl__philox_round(nl_u32 c[4], nl_u32 k0, nl_u32 k1) {
     nl_u64 a = (nl_u64)0xD2511F53u * c[0], b = (nl_u64)0xCD9E8D57u * c[2];
     nl_u32 c1 = c[1], c3 = c[3];
@@ -224,7 +226,6 @@ NL_FN nl_u32 nl__word(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
     return index & 2u ? (index & 1u ? w[3] : w[2]) : (index & 1u ? w[1] : w[0]);
 }
 /* Uniform in [0, 1): 24 bits of a word; 53 bits of a pair. */
-NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8) * 5.96046448e-08f; }
 NL_FN float nl_uniform_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
     return nl_uniform_of_f32(nl__word(key, index, step, draw));
 }

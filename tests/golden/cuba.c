@@ -69,6 +69,8 @@ enum { NL_DUE = 64 }; /* events whose synapses are fetched before they are deliv
 
 /* ==== elementary functions and random numbers ==================================================== */
 
+/* 24 bits, in [0, 1). */
+NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8u) * 5.9604645e-08f; }
 NL_FN void nl__philox_round(nl_u32 c[4], nl_u32 k0, nl_u32 k1) {
     nl_u64 a = (nl_u64)0xD2511F53u * c[0], b = (nl_u64)0xCD9E8D57u * c[2];
     nl_u32 c1 = c[1], c3 = c[3];
@@ -104,8 +106,6 @@ NL_FN void nl__draw(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u32 o
     nl_philox((nl_u32)index, (nl_u32)(index >> 32), (nl_u32)step,
               (draw << 16) | ((nl_u32)(step >> 32) & 0xffffu), key, out);
 }
-/* Uniform in [0, 1): 24 bits of a word; 53 bits of a pair. */
-NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8) * 5.96046448e-08f; }
 /* step mod slots by divisions of 32 bits, which are much faster. */
 NL_FN nl_i64 nl_slot(nl_i64 step, nl_i64 slots) {
     const nl_u32 few = (nl_u32)slots;

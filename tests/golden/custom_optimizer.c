@@ -218,8 +218,8 @@ NL_FN float nl_tanh_f32(float x) {
     t = small ? m - d - a * m : m;
     return nl__copysign_f32((small ? a : 0.0f) + t / (m + 2.0f), x);
 }
-/* Uniform in [0, 1): 24 bits of a word; 53 bits of a pair. */
-NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8) * 5.96046448e-08f; }
+/* 24 bits, in [0, 1). */
+NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8u) * 5.9604645e-08f; }
 
 /* Blocks of Philox (nl_philox) side by side, each in a 64-bit lane: a product reads the low half of a lane, so what
    the high halves hold does not matter. Two vectors of them at once: one waits for its products while the other's are

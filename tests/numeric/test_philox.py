@@ -80,23 +80,6 @@ def test_poisson_agrees_by_bits(suffix: str, library: DeviceLibrary) -> None:
     _same_bits(np.delete(c, [1, 2, 3]), np.delete(mirror, [1, 2, 3]))
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 1000, (1 << 32) - 1, (1 << 40) + 12345, (1 << 64) - 1])
-def test_below(n: int, library: DeviceLibrary) -> None:
-    index = np.arange(100_000, dtype=np.uint64)
-    word = p.words(KEY, index, 9, 1).astype(object)
-    exact = ((word[0] << 32 | word[1]) * n) >> 64
-    wide = p.below(KEY, index, 9, 1, n, np.uint64)
-    assert (wide.astype(object) == exact).all()
-    _same_bits(library("below_u64", KEY, index, 9, 1, n), wide)
-    if n < 1 << 32:
-        narrow = p.below(KEY, index, 9, 1, n)
-        _same_bits(narrow, wide.astype(np.uint32))
-        _same_bits(library("below_u32", KEY, index, 9, 1, n), narrow)
-    else:
-        with pytest.raises(ValueError, match="below 2"):
-            p.below(KEY, index, 9, 1, n)
-
-
 @pytest.mark.parametrize("dtype", TYPES.values(), ids=TYPES)
 @pytest.mark.parametrize("name", ["uniform", "normal", "exponential"])
 def test_distribution(name: str, dtype: type) -> None:

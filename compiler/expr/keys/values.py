@@ -288,9 +288,6 @@ _ROUNDED_TIME = Block(
     example="{value: 1.37 ms, round: nearest}",
 )
 
-WHOLE_TIME: Kind = OneOf((TIME, _ROUNDED_TIME))
-"""A time that is a whole number of steps, or is rounded to one."""
-
 DELAY: Kind = OneOf(
     (TIME, _ROUNDED_TIME, DELAY_DISTRIBUTION, ListOf(TIME, low=1, example="[1 ms, 1.5 ms]"), FILE_ARRAY)
 )
