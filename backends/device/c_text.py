@@ -18,8 +18,11 @@ import math
 import operator
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,8 @@ import numpy as np
 from backends.device import elementary, precisions
 from backends.device.elementary import Elementary, Primitives
 from backends.device.precisions import PRECISIONS
+from compiler.core.disk import write_text
+from compiler.core.errors import RunError
 
 _C_TYPES = {"f32": "float", "f64": "double", "u32": "nl_u32", "u64": "nl_u64", "truth": "int"}
 _OPERATORS: dict[type[ast.AST], tuple[str, int]] = {
@@ -292,7 +297,24 @@ def _public() -> Iterator[tuple[Elementary, str]]:
 
 @cache
 def c_functions() -> str:
-    """All functions, those first that others call. A docstring stands once, not in each precision."""
+    """All functions, those first that others call. They are printed once and kept beside the package's own bytecode,
+    where that can be written."""
+    sources = (Path(x) for x in (elementary.__file__, precisions.__file__, __file__))
+    digest = sha256(b"".join(x.read_bytes() for x in sources)).hexdigest()
+    kept = Path(__file__).parent / "__pycache__" / "c_functions.txt"
+    try:
+        known, _, text = kept.read_text(encoding="utf-8").partition("\n")
+    except OSError:
+        known, text = "", ""
+    if known != digest:
+        text = printed()
+        with suppress(RunError):
+            write_text(kept, f"{digest}\n{text}", "printed functions")
+    return text
+
+
+def printed() -> str:
+    """The text. A docstring stands once, not in each precision."""
     texts: dict[str, str] = {}
     seen: set[int] = set()
 

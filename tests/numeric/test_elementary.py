@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import Emitted
 from backends.device import source
+from backends.device.c_text import c_functions, printed
 from backends.reference.elementary import FUNCTIONS
 from tests.numeric.device_library import DeviceLibrary, build, not_vectorized, program
 
@@ -266,6 +267,7 @@ def test_shapes_scalars_and_refusal() -> None:
 def test_texts_stand_alone() -> None:
     for name in ("math", "philox"):
         assert "#include" not in source(name)
+    assert c_functions() == printed()
     with pytest.raises(FileNotFoundError):
         source("nothing")  # type: ignore[arg-type]
 
