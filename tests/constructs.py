@@ -882,7 +882,7 @@ timed:
   rates: {values: [20 Hz, 300 Hz], every: 15 ms, interpolate: true}
   in_turn: {values: [0 pA, 40 pA, 90 pA], each: trial}
   shuffled: {values: {file: given.npz, array: currents}, each: trial, order: shuffled, unit: pA}
-phases: {trial: {every: 4 ms, events: {end: 4 ms}}}
+phases: {trial: {every: 4 ms, events: {start: 0 ms, end: 4 ms}}}
 neurons:
   cell:
     params: {tau: 10 ms, R: 0.1 GOhm, I_e: 20 pA, sigma: 1 mV, t_ref: 2 ms}
@@ -906,8 +906,11 @@ currents:
     state: {x: {uniform: {low: 0, high: 3}}}
     let: {y: 1 + x}
     dynamics: {dx/dt: -x / tau + sqrt(1 / tau) * xi}
-    value: slope * t * y * bent(x * 10 mV)
+    value: slope * t * y * bent(x * 10 mV) + 1 pA * trial.step
     update: [x = x + 0.01 * normal()]
+    on:
+      trial.start: [x = 0.5 * x + 0.1 * random()]
+      trial.end: [kept = x * y, x = x + 0.01 * kept + 0.01 * trial.count]
 synapses:
   looked_up:
     state: {w: 1 mV, n: 0}
@@ -920,6 +923,7 @@ populations:
   listed: {neuron: spike_times, size: 2, params: {times: [1 ms, 2 ms, 2 ms], indices: [1, 0, 1]}}
   chance: {neuron: poisson, size: 4, params: {rate: rates(t)}}
   lasting: {neuron: plateau, size: 3, params: {I_e: 200 pA + 40 pA * self.i}}
+  counting: {neuron: plateau, size: 3, params: {I_e: 200 pA + 30 pA * trial.count * self.i + 5 pA * trial.step}}
   waves: {neuron: inhomogeneous_poisson, size: 4, params: {rate: 100 Hz, amplitude: 90 Hz}}
 projections:
   kicks: {from: [given, chance, waves], to: [p, q], connect: {one_to_one: {}}, deliver: {into: jump, weight: 3 mV}}

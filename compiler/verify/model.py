@@ -245,8 +245,9 @@ def _drives(model: l0.Model, populations: dict[str, l0.Population], params: set[
             extra = tuple(l0.ParamDecl(l0.hidden(n), "1", None) for n in (*source.timed, *source.noise))
             neuron = replace(source.neuron, params=(*source.neuron.params, *extra))
             known = {*named, *(d.name for d in extra), *(s.target for s in neuron.lets), *neuron.model_params}
-            yield from (f"{where}: {v}" for v in _neuron(neuron, params))
-            yield from reads(source.value, {*known, "t", "dt"}, where)
+            yield from (f"{where}: {v}" for v in _neuron(neuron, params, counter_names(model.phases)))
+            yield from (f"{where}: {v}" for v in control_violations(neuron, model.phases))
+            yield from reads(source.value, {*known, "t", "dt", *counter_names(model.phases)}, where)
 
 
 def _network(network: l0.Network) -> Iterator[str]:

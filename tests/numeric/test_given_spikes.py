@@ -86,3 +86,11 @@ def test_cuda_has_room_for_all(tmp_path: Path) -> None:
                     assert int(rows.scalars[column][k]) == room, path
         texts.append(emit_cuda(merged).text)
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_times_off_the_grid_are_rounded_where_that_is_asked_for(target: str, tmp_path: Path) -> None:
+    times = [0.6, 2.4, 2.6, 7.49999, 1.0]
+    given = MODEL.replace("TIMES", ", ".join(f"{t} ms" for t in times)).replace("[INDICES]", "[0, 1, 2, 3, 1]")
+    run = simulate(given.replace("indices: ", "round: nearest, indices: "), tmp_path, target)
+    assert sorted(map(tuple, run.spikes["s"].tolist())) == [(1, 0), (1, 1), (2, 1), (3, 2), (7, 3)]

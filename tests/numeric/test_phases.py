@@ -184,6 +184,58 @@ def test_bits_agree(tmp_path: Path, precision: str) -> None:
         assert np.ptp(values) > 0
 
 
+CURRENT = """\
+language: 1
+name: currents
+phases: {trial: {every: 5 ms, events: {start: 0 ms, mid: 2 ms, end: 5 ms}}}
+currents:
+  ramp:
+    params: {a: 1}
+    state: {x: 0, y: 0, n: 0}
+    update: [x = x + a, y = y + 1]
+    value: x + 100 * y + 10000 * n + 0.5 * trial.step
+    on:
+      trial.start: [x = 0.25 * x]
+      trial.mid: [n = n + trial.step]
+      trial.end: [z = y / 2, y = z + t / (1 ms), n = n + trial.count]
+neurons: {cell: {params: {I: 0, J: 0}, state: {v: 0, w: 0}, update: [v = I, w = J]}}
+populations:
+  p: {neuron: cell, size: 2, params: {J: 10 * trial.count + trial.step + self.i}}
+  q: {neuron: cell, size: 1}
+inputs:
+  c: {to: p, current: {into: I, source: ramp}}
+  d: {to: q, current: {into: I, source: ramp, params: {a: 2}}}
+simulate: {dt: 1 ms, duration: 16 ms, warmup: 3 ms}
+numerics: {precision: float64}
+record:
+  - trace: {from: p, variables: [v, w], members: all, every: 1 ms}
+  - trace: {from: q, variables: [v], members: all, every: 1 ms}
+"""
+
+
+@both
+def test_currents_change_at_events(tmp_path: Path, target: str) -> None:
+    """A current's statements at events, and parameters that read counters of phases; the warm-up has 3 steps."""
+    run = simulate(CURRENT, tmp_path, target)
+    for population, a in (("p", 1.0), ("q", 2.0)):
+        x = y = n = 0.0
+        expected = []
+        for k in range(-2, 17):
+            trial, step = (k - 1) // 5, (k - 1) % 5 + 1
+            if step == 1:
+                x = 0.25 * x
+            expected.append(x + 100 * y + 10000 * n + 0.5 * step)
+            x, y = x + a, y + 1
+            if step == 2:
+                n += step
+            if step == 5:
+                y, n = y / 2 + k, n + trial
+        np.testing.assert_allclose(run.trace(population, "v"), expected, rtol=1e-15)
+    for i in range(2):
+        counted = [10 * (k // 5) + k % 5 + 1 + i for k in range(-3, 16)]
+        np.testing.assert_allclose(run.trace("p", "w", i), counted, rtol=1e-15)
+
+
 @pytest.mark.nvrtc
 def test_lengths_are_data(tmp_path: Path) -> None:
     """Other lengths of trials and times of events: the same text, for the CPU and for CUDA, which compiles."""

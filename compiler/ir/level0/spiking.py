@@ -5,6 +5,7 @@ Assumes, guarantees: compiler/ir/level0/model.py, which shows these names to eve
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -215,6 +216,16 @@ class NeuronDef:
         return found
 
 
+ROUND_SPIKES: Final = "round"
+"""The parameter of given spikes that is 1 where their times are rounded to the nearest step."""
+
+
+def rounds_spikes(params: Mapping[str, Value]) -> bool:
+    """Whether the times of given spikes are rounded."""
+    value = params.get(ROUND_SPIKES)
+    return isinstance(value, Const) and value.value == 1
+
+
 @dataclass(frozen=True)
 class Population:
     """`params` and `init` give a value for every declared param and state (defaults filled in). `pools`: number of
@@ -300,7 +311,8 @@ def hidden(name: str) -> str:
 class SourceDef:
     """What is added to something of each neuron at the start of every step k: `value`, over what the definition's lets
     may read, with `t` = (k-1) dt. Then dynamics and update take its states (one of each per neuron) to the end of the
-    step. `neuron`: params, state, lets, dynamics, update, method (no inputs, no spike).
+    step. `neuron`: params, state, lets, dynamics, update, on, method (no inputs, no spike); events at the start of a
+    trial run before `value` is taken.
 
     `timed`: timed arrays that are read, as `hidden(name)`. `noise`: white noise, one process per name, read as
     `hidden(name)`, in 1/sqrt(ms): normal() / sqrt(dt), drawn anew for each neuron and step and constant in the step.

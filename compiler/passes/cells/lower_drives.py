@@ -23,7 +23,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
-from compiler.expr.inline import reads_through
+from compiler.expr.inline import named, reads_through
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.cell_columns import column_values
@@ -31,7 +31,7 @@ from compiler.passes.model.free_names import free_names
 from compiler.passes.model.integrate_odes import integrate_odes
 from compiler.passes.model.split_cells import number_draws
 from compiler.passes.program.build_program import ProgramBuilder
-from compiler.passes.program.clock import BEFORE, STEP_START
+from compiler.passes.program.clock import BEFORE, STEP_END, STEP_START, counter
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.init_values import initialise, read_file
 from compiler.passes.program.lookups import table_array
@@ -60,6 +60,20 @@ class Source:
     """What decides the text beside the source itself."""
     decision: Decision | None = None
     """How its equations are integrated."""
+    events: tuple[SourceEvent, ...] = ()
+
+
+@dataclass(frozen=True)
+class SourceEvent:
+    """What a source does at an event of a phase of `every` steps, `at` of which after the start of a trial."""
+
+    what: str
+    every: int
+    at: int
+    statements: tuple[l0.Set, ...]
+    formals: tuple[l2.Formal, ...]
+    bound: Mapping[str, str]
+    columns: Mapping[str, l2.ColumnValue]
 
 
 def lower_timed(builder: ProgramBuilder, model: l0.Model) -> None:
@@ -184,13 +198,34 @@ def _row_now(array: l0.TimedArray, every: str, last: str, first: str) -> Expr:
     return cycle if array.phase is not None else Call("min", (_SINCE // Ref(every), Ref(last)))
 
 
-def _cell(source: l0.SourceDef) -> tuple[l1.Cell, dict[str, str]]:
-    """The source as a cell whose last let is its value, and the names that replace hidden ones in it."""
-    names = [l0.hidden(n) for n in (*source.timed, *source.noise)]
+def _counters(source: l0.SourceDef, phases: Sequence[l0.PhaseDef]) -> dict[str, tuple[l0.PhaseDef, str]]:
+    """The counters of phases that a source reads, by name."""
+    n = source.neuron
+    said = (*n.lets, *n.update, *(s for h in n.on for s in h.actions))
+    read = refs(source.value).union(*(refs(o.rhs) for o in n.dynamics), *(refs(s.value) for s in said))
+    every = {f"{p.name}.{x}": (p, x) for p in phases for x in ("count", "step")}
+    return {name: every[name] for name in sorted(read & every.keys())}
+
+
+def _cell(
+    source: l0.SourceDef, counted: Mapping[str, object]
+) -> tuple[l1.Cell, dict[str, str], tuple[l0.Handler, ...]]:
+    """The source as a cell whose last let is its value, the names that replace hidden ones in it, and those of counters
+    of phases (`counted`), and its events."""
+    names = [l0.hidden(n) for n in (*source.timed, *source.noise, *counted)]
+    hides: dict[str, Expr] = {n: Ref(l0.hidden(n)) for n in counted}
+
+    def sets(items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
+        return tuple(replace(s, value=substitute(s.value, hides)) for s in items)
+
+    n = source.neuron
     neuron = replace(
-        source.neuron,
-        params=(*source.neuron.params, *(l0.ParamDecl(n, "1", None) for n in names)),
-        lets=(*source.neuron.lets, l0.Set(VALUE, source.value, source.span)),
+        n,
+        params=(*n.params, *(l0.ParamDecl(name, "1", None) for name in names)),
+        lets=sets((*n.lets, l0.Set(VALUE, source.value, source.span))),
+        dynamics=tuple(replace(o, rhs=substitute(o.rhs, hides)) for o in n.dynamics),
+        update=sets(n.update),
+        on=tuple(replace(h, actions=sets(h.actions)) for h in n.on),
     )
     free, new = free_names(neuron)
     cell = l1.Cell(
@@ -209,7 +244,7 @@ def _cell(source: l0.SourceDef) -> tuple[l1.Cell, dict[str, str]]:
         renamed=tuple((name, old) for old, name in new.items()),
         span=free.span,
     )
-    return cell, {n: new.get(n, n) for n in names}
+    return cell, {n: new.get(n, n) for n in names}, free.on
 
 
 def _evaluated_at_start(lets: Sequence[l0.Set], needed: set[str], body: list[l0.Set]) -> dict[str, Expr]:
@@ -229,7 +264,8 @@ def lower_source(
     """A source for the neurons of a population; makes the arrays of its states and parameters."""
     real, source = builder.precision, drive.source
     assert model.simulate is not None
-    cell, locals_ = _cell(source)
+    counted = _counters(source, model.phases)
+    cell, locals_, on = _cell(source, counted)
     values = {p.name: l0.Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
     params = (*drive.params, *((n, values[n]) for n in source.neuron.model_params))
     owner = l1.Instance(path, 0, population.size, 0, params, drive.init, span=drive.span)
@@ -241,6 +277,8 @@ def lower_source(
     for name in source.noise:
         scaled = Call("normal", ()) / Call("sqrt", (Ref("dt"),))
         body.append(l0.Set(locals_[l0.hidden(name)], scaled))
+    known = {locals_[l0.hidden(n)]: (phase.every, of) for n, (phase, of) in counted.items()}
+    body += [l0.Set(local, counter(of, f"{local}_every")) for local, (_, of) in known.items()]
     *lets, value = cell.lets
     at_start = _evaluated_at_start(lets, reads_through(value.value, [(x.target, x.value) for x in lets]), body)
     count = [0]
@@ -251,31 +289,98 @@ def lower_source(
     start = drawn(tuple(body))
     result = number_draws(substitute(value.value, at_start), count)
     then = drawn(done.step)
-    used = refs(result).union(*(refs(s.value) for s in (*start, *then)))
-    written = {s.target for s in then}
-    for name in cell.state:
-        if name in used or name in written:
-            mode = l2.Mode.UPDATE if name in written else l2.Mode.READ
-            formals.append(l2.ArrayFormal(name, real, mode, l2.ELEMENT))
-            unit = next(s.unit for s in source.neuron.state if s.name == cell.shown(name))
-            held = array_name(path, cell.shown(name))
-            initial = dict(drive.init)[cell.shown(name)]
-            bound[name] = initialise(builder, held, initial, owner, Role.STATE, unit, span=drive.span)
-    for name in given:
-        if name in used:
-            formals.append(l2.ArrayFormal(name, real, l2.Mode.READ, l2.ELEMENT))
-            held = array_name(path, cell.shown(name))
-            initial = dict(params)[cell.shown(name)]
-            bound[name] = initialise(builder, held, initial, owner, Role.CONST, "1", span=drive.span)
     numbers = column_values(done, (owner,), model.simulate.dt, (*given, *locals_.values()))
-    for name, vector in numbers.items():
-        if name in used:
-            formals.append(l2.ScalarFormal(name, real))
-            columns[name] = float(vector[0])
-    if "key" in used:
-        formals.append(l2.ScalarFormal("key", DType.U64))
-        columns["key"] = l2.StreamKey(path)
-    return Source(start, result, then, tuple(formals), bound, columns, (given, shape), decision)
+    names = _SourceNames(builder, drive, owner, cell, given, {n: float(v[0]) for n, v in numbers.items()}, known)
+    found = names.bind(refs(result).union(*(refs(s.value) for s in (*start, *then))), {s.target for s in then}, path)
+    events = tuple(_event(h, lets, known, names, path, model) for h in on)
+    kinds = (given, shape)
+    return Source(
+        start,
+        result,
+        then,
+        (*formals, *found[0]),
+        {**bound, **found[1]},
+        {**columns, **found[2]},
+        kinds,
+        decision,
+        events,
+    )
+
+
+def _event(
+    handler: l0.Handler,
+    lets: Sequence[l0.Set],
+    counted: Mapping[str, tuple[int, str]],
+    names: _SourceNames,
+    path: str,
+    model: l0.Model,
+) -> SourceEvent:
+    """What a source does at an event of a phase."""
+    phase = next(p for p in model.phases if p.name == handler.phase)
+    at, count = dict(phase.events)[handler.event], [0]
+    inner, now = named((x.target, x.value) for x in lets), STEP_START if at == 0 else STEP_END
+    sets = [replace(s, value=substitute(substitute(s.value, inner), {"t": now})) for s in handler.actions]
+    read = set[str]().union(*(refs(s.value) for s in sets))
+    locals_ = [l0.Set(n, counter(of, f"{n}_every")) for n, (_, of) in counted.items() if n in read]
+    statements = tuple(replace(s, value=number_draws(s.value, count)) for s in (*locals_, *sets))
+    used = set[str]().union(*(refs(s.value) for s in statements))
+    what = f"{handler.phase}.{handler.event}"
+    found = names.bind(used, {s.target for s in statements}, f"{path}/{what}")
+    return SourceEvent(what, phase.every, at, statements, *found)
+
+
+@dataclass(frozen=True)
+class _SourceNames:
+    """What the names of a source's statements are bound to. `given`: parameters that differ from neuron to neuron;
+    `numbers`: columns; `counted`: locals of counters of phases, with the steps of a trial."""
+
+    builder: ProgramBuilder
+    drive: l0.Drive
+    owner: l1.Instance
+    cell: l1.Cell
+    given: tuple[str, ...]
+    numbers: Mapping[str, float]
+    counted: Mapping[str, tuple[int, str]]
+
+    def bind(
+        self, used: set[str], written: set[str], stream: str
+    ) -> tuple[tuple[l2.Formal, ...], dict[str, str], dict[str, l2.ColumnValue]]:
+        """Formals, arrays and columns of statements that read and write these names, and draw from `stream`."""
+        real, cell = self.builder.precision, self.cell
+        formals: list[l2.Formal] = []
+        bound: dict[str, str] = {}
+        columns: dict[str, l2.ColumnValue] = {}
+        for name in cell.state:
+            if name in used or name in written:
+                mode = l2.Mode.UPDATE if name in written else l2.Mode.READ
+                formals.append(l2.ArrayFormal(name, real, mode, l2.ELEMENT))
+                bound[name] = self._array(name, Role.STATE)
+        for name in self.given:
+            if name in used:
+                formals.append(l2.ArrayFormal(name, real, l2.Mode.READ, l2.ELEMENT))
+                bound[name] = self._array(name, Role.CONST)
+        for name, number in self.numbers.items():
+            if name in used:
+                formals.append(l2.ScalarFormal(name, real))
+                columns[name] = number
+        for name, (every, _) in self.counted.items():
+            if f"{name}_every" in used:
+                formals.append(l2.ScalarFormal(f"{name}_every", DType.I64))
+                columns[f"{name}_every"] = every
+        if "key" in used:
+            formals.append(l2.ScalarFormal("key", DType.U64))
+            columns["key"] = l2.StreamKey(stream)
+        return tuple(formals), bound, columns
+
+    def _array(self, name: str, role: Role) -> str:
+        """The array of a state or a parameter, which is made on first use."""
+        shown, drive = self.cell.shown(name), self.drive
+        held = array_name(self.owner.name, shown)
+        if held in self.builder.arrays:
+            return held
+        states = {s.name: s.unit for s in drive.source.neuron.state}
+        initial = dict(drive.init if role is Role.STATE else self.owner.params)[shown]
+        return initialise(self.builder, held, initial, self.owner, role, states.get(shown, "1"), span=drive.span)
 
 
 def _target(
@@ -343,6 +448,9 @@ def lower_drives(builder: ProgramBuilder, model: l0.Model, decisions: list[Decis
             base,
             *source.formals,
         )
+        for event in source.events:
+            if event.at == 0:
+                _at_event(builder, drive, event, population, path, source)
         key = ("drive", id(drive.source), source.shape, bool(base_array))
         row = builder.row(
             key,
@@ -356,3 +464,21 @@ def lower_drives(builder: ProgramBuilder, model: l0.Model, decisions: list[Decis
             drive.span,
         )
         row.launch("step", join=False)
+        for event in source.events:
+            if event.at > 0:
+                _at_event(builder, drive, event, population, path, source)
+
+
+def _at_event(
+    builder: ProgramBuilder, drive: l0.Drive, event: SourceEvent, population: l0.Population, path: str, source: Source
+) -> None:
+    """The row of an event of a source: before its value is taken in a trial's first step, or after its own step."""
+    formals = (l2.ScalarFormal("n", DType.I64), *event.formals)
+    nest = l2.Nest((l2.Dim("i", "n"),), tuple(l2.Assign(s.target, s.value, s.span) for s in event.statements))
+    key, what = (
+        ("drive", id(drive.source), event.what, source.shape),
+        f"{path}: {drive.source.neuron.name} at {event.what}",
+    )
+    columns = {"n": population.size, **event.columns}
+    row = builder.row(key, what, l2.Kind.MAP, formals, nest, event.bound, columns, path, drive.span)
+    row.launch("step", event.every, (1 if event.at == 0 else event.at) % event.every, join=False)

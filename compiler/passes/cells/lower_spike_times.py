@@ -1,8 +1,8 @@
 """lower_spike_times: populations that emit given spikes.
 
 Assumes: an instance with `source` "spike_times": params times [ms] and indices.
-Guarantees: every spike is emitted in step round(time / dt) after the warm-up; times that are not multiples of dt, and
-indices outside the population, are errors.
+Guarantees: every spike is emitted in step round(time / dt) after the warm-up; indices outside the population are
+errors, and so are times that are not multiples of dt, unless they are to be rounded.
 Does not: reread the files when a run starts.
 """
 
@@ -37,7 +37,7 @@ def _spikes(instance: l1.Instance, dt: float, warmup: int) -> tuple[npt.NDArray[
         raise ModelError([Diagnostic("E0703", message, instance.span, "each spike needs one time and one index")])
     steps = np.rint(times / dt).astype(np.int64)
     ids = indices.astype(np.int64)
-    off_grid = np.abs(times / dt - steps) > 1e-6
+    off_grid = (np.abs(times / dt - steps) > 1e-6) & (not l0.rounds_spikes(params))
     steps += warmup
     bad = off_grid | (steps < 1) | (ids < 0) | (ids >= instance.size)
     if bad.any():

@@ -30,6 +30,7 @@ from compiler.frontend.build.shared.definition_builder import (
 )
 from compiler.frontend.build.shared.definitions import Definitions, place_of
 from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.frontend.build.shared.phases import build_handlers, counters
 from compiler.frontend.build.shared.readers import Reader, in_steps
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, text_of
@@ -118,7 +119,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
     before = len(c.sink.items)
     d = Draft(name, _with_units(node, into), c, "current", "random numbers can be drawn in `value` and `update` only")
     params, states = build_params(d), build_states(d)
-    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME}
+    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **counters(c)}
     scope = d.scope(d.params, d.states, times)
     lets, scope = build_lets(d, scope)
     value_node = node.get("value")
@@ -130,6 +131,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
     if value is not None:
         d.read |= refs(value.expr)
     update = build_update(d, scope)[0]
+    on = build_handlers(d, node.get("on"), replace(scope, timed={}), d.states, {})
     method = noise_method(d, dynamics, lets, noise, l0.Method(Reader(CURRENT, node, c).word("method")))
     array = text_of(node.get("source")) == "array"
     if array:
@@ -140,7 +142,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
     whole = (
         (*lets, l0.Set(VALUE, value.expr, value_node.span)) if value is not None and value_node is not None else lets
     )
-    neuron = l0.NeuronDef(name, params, states, (), whole, dynamics, update, None, method, span=at)
+    neuron = l0.NeuronDef(name, params, states, (), whole, dynamics, update, None, method, on=on, span=at)
     neuron = hide_noise(finished(d, neuron), noise)
     built.neuron = neuron
     if not array:
@@ -153,7 +155,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
 
 
 def _only_array(d: Draft) -> None:
-    for key in ("state", "let", "dynamics", "update", "method"):
+    for key in ("state", "let", "dynamics", "update", "on", "method"):
         entry = d.node.entry(key)
         if entry is not None:
             message = f"a current with `source: array` has no equations, so no `{key}`"

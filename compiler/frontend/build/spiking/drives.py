@@ -26,6 +26,7 @@ from compiler.expr.inline import named, reads_through, too_deep
 from compiler.expr.types import Kind
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft
+from compiler.frontend.build.shared.phases import counters
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
 from compiler.frontend.build.shared.self_names import HIDDEN, PARAMS, SELF, param_values
 from compiler.frontend.build.shared.values import Context, Names
@@ -163,10 +164,11 @@ def check_columns(
 
 
 def reads_time(node: Node, c: Context) -> bool:
-    """Whether a value is an expression of the time."""
-    if not isinstance(node, Scalar) or not isinstance(node.value, str) or "t" in c.names.scope.kinds:
+    """Whether a value is an expression of the time, or of counters of phases."""
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
         return False
-    return _TIME.search(node.text) is not None
+    counted = any(re.search(rf"\b{re.escape(name)}\b", node.text) for name in counters(c))
+    return counted or ("t" not in c.names.scope.kinds and _TIME.search(node.text) is not None)
 
 
 def _literals_apart(e: Expr) -> tuple[Expr, dict[str, float]]:
@@ -200,7 +202,7 @@ def source_of(
 ) -> tuple[l0.SourceDef, tuple[tuple[str, l0.Value], ...]] | None:
     """An expression of time, and of places of neurons, as a source, and the values of its parameters (those of `names`
     that are not model parameters) for a population of that size and shape; None after an error."""
-    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **SELF}
+    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **SELF, **counters(c)}
     scope = names.scope.extended(dict.fromkeys(times, Kind.REAL), times)
     found = check_expression(node, scope, Wanted(what, dimension), c.sink)
     if found is None:

@@ -1,9 +1,9 @@
 """Prescribed spike times: validity, and several spikes of a neuron in one step.
 
 Assumes: parameters of the population have values; projections are built.
-Guarantees: times are integer steps, in the unit declared by their file; indices are in range (E0603, E0703, E0706).
-Spikes in one step are summed (deliveries, recordings). They have no order for a synapse that changes at a spike, draws
-random numbers at it or reads the previous spike time: an error (E0605).
+Guarantees: times are integer steps, in the unit declared by their file, or are asked to be rounded to them; indices are
+in range (E0603, E0703, E0706). Spikes in one step are summed (deliveries, recordings). They have no order for a synapse
+that changes at a spike, draws random numbers at it or reads the previous spike time: an error (E0605).
 Does not: check spikes of neurons with equations, which spike at most once per step.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,8 @@ from compiler.expr.simplify import has_random
 from compiler.expr.units import TIME, parse_unit
 from compiler.files.array_files import HDF5, hdf5_text, read_array
 from compiler.frontend.build.shared.values import Step, multiple, whole_steps
+
+ROUND: Final = l0.ROUND_SPIKES
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,8 @@ def _column(key: str, value: l0.Value, sink: Sink) -> npt.NDArray[np.float64] | 
 def check_spike_times(
     name: str, params: Mapping[str, l0.Value], size: int, step: Step | None, sink: Sink
 ) -> Repeated | None:
-    """E0603/E0703: times are integer steps from the first of the run on, indices are in range. Returns the first
-    neuron with several spikes in one step."""
+    """E0603/E0703: times are integer steps from the first of the run on, or are rounded to them; indices are in range.
+    Returns the first neuron with several spikes in one step."""
     if not {"times", "indices"} <= params.keys():
         return None
     times, indices = (_column(key, params[key], sink) for key in ("times", "indices"))
@@ -98,14 +101,12 @@ def check_spike_times(
             return None
     if step is None:
         return None
-    counts: list[int] = []
+    rounding, counts = l0.rounds_spikes(params), list[int]()
     for k, time in enumerate(times.tolist()):
-        count = whole_steps(time, step.dt) if np.isfinite(time) else None
+        exact = round(time / step.dt) if rounding and np.isfinite(time) else None
+        count = exact if exact is not None else whole_steps(time, step.dt) if np.isfinite(time) else None
         if count is None or count < 1 - step.warmup:
-            message = f"spike {k} of `{name}` is at {time:g} ms, which is not the end of a step"
-            first = multiple(1 - step.warmup, step.dt)
-            help = f"times are whole multiples of `dt`, {step.dt:g} ms, from {first} ms on"
-            sink.error("E0603", message, at_times, help, (Related("the step is given here", step.span),))
+            _not_in_a_step(f"spike {k} of `{name}`", time, count, at_times, step, sink)
             return None
         counts.append(count)
     pairs, where, many = np.unique(np.array([counts, indices], np.int64), axis=1, return_index=True, return_counts=True)
@@ -113,6 +114,18 @@ def check_spike_times(
         return None
     k = int(np.argmax(many > 1))
     return Repeated(int(pairs[1, k]), int(many[k]), float(times[where[k]]), at_times)
+
+
+def _not_in_a_step(what: str, time: float, count: int | None, at: Span, step: Step, sink: Sink) -> None:
+    """E0603: a time that is off the grid, or before the end of the first step."""
+    first = multiple(1 - step.warmup, step.dt)
+    if count is None:
+        message = f"{what} is at {time:g} ms, which is not the end of a step"
+        help = f"times are whole multiples of `dt`, {step.dt:g} ms, from {first} ms on; `round: nearest` rounds them"
+    else:
+        message = f"{what} is at {time:g} ms, before the end of the first step"
+        help = f"the first step ends at {first} ms; `simulate: {{warmup: ...}}` has steps before it"
+    sink.error("E0603", message, at, help, (Related("the step is given here", step.span),))
 
 
 def check_repeated(repeated: Mapping[str, Repeated], projections: tuple[l0.Projection, ...], sink: Sink) -> None:

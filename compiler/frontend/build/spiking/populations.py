@@ -31,9 +31,9 @@ from compiler.frontend.build.shared.others import User, bind_others, check_numbe
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.readers import Reader, members
 from compiler.frontend.build.shared.self_names import HIDDEN, param_values
-from compiler.frontend.build.shared.values import Context, Names, Step, listed, mapping, steps_of
+from compiler.frontend.build.shared.values import Context, Names, Step, listed, mapping, steps_of, text_of
 from compiler.frontend.build.spiking.drives import reads_time, source_of
-from compiler.frontend.build.spiking.given_spikes import Repeated, check_spike_times, in_ms
+from compiler.frontend.build.spiking.given_spikes import ROUND, Repeated, check_spike_times, in_ms
 from compiler.frontend.build.spiking.neurons import BuiltNeuron, build_neuron
 from compiler.frontend.build.spiking.per_neuron import Rounded, check_each, placed_value, reads_place, worked_out
 from compiler.frontend.build.spiking.pools import count_pools
@@ -240,6 +240,8 @@ def _given(
     """The value that the population `name` gives to a parameter; an expression of the time becomes a drive."""
     c, dimension, what = out.c, neuron.params[parameter], f"parameter `{parameter}` of `{name}`"
     equations = neuron.source == "equations"
+    if not equations and parameter == ROUND:
+        return _rounding(node, c)
     changes = equations and reads_time(node, c)
     if equations and size is not None and reads_place(node) and not changes:
         return placed_value(node, what, dimension, c.names, {}, size, shape, c)
@@ -251,6 +253,14 @@ def _given(
         return None
     out.drives.append(l0.Drive(f"{name}.{parameter}", name, parameter, made[0], made[1], (), node.span))
     return l0.Driven(node.span)
+
+
+def _rounding(node: Node, c: Context) -> l0.Value | None:
+    """`round: nearest` of given spikes."""
+    if text_of(node) == "nearest":
+        return l0.Const(1, node.span)
+    c.sink.error("E0105", "`round` of given spikes is `nearest`, or is left out", node.span, "write `round: nearest`")
+    return None
 
 
 def _refuse_names(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> None:
@@ -445,8 +455,11 @@ def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dic
     out: dict[str, l0.Value] = {}
     file = given.get("file")
     for entry in given.entries:
-        if entry.name not in ("file", "times", "indices"):
-            help = "with `file`, the other keys are `times` and `indices`, names of its arrays"
+        if entry.name == ROUND and ROUND in neuron.params:
+            rounding = _rounding(entry.value, c)
+            out |= {} if rounding is None else {ROUND: rounding}
+        elif entry.name not in ("file", "times", "indices"):
+            help = "with `file`, the other keys are `times` and `indices`, names of its arrays, and `round`"
             message = f"neuron `{neuron.name}` has no parameter `{entry.name}`"
             c.sink.error("E0201", message, entry.key.span, help)
     if not isinstance(file, Scalar):

@@ -8,7 +8,6 @@ Does not: read values of the projection, which differ from member to member.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -26,18 +25,13 @@ from compiler.frontend.build.synapses.checks import pairs_of
 from compiler.frontend.build.synapses.rewritten import rewritten_synapse
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.yaml import tree
-from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.yaml.tree import Node
 
 
 def moving_params(block: tree.Mapping, synapse: BuiltSynapse, c: Context) -> dict[str, Node]:
     """The parameters that a projection gives as expressions of the time or of counters of phases."""
-    counted = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in counters(c)) or "$^")
-    return {
-        e.name: e.value
-        for e in entries_of(block.get("params"))
-        if e.name in synapse.params
-        and (reads_time(e.value, c) or (isinstance(e.value, Scalar) and counted.search(e.value.text) is not None))
-    }
+    given = entries_of(block.get("params"))
+    return {e.name: e.value for e in given if e.name in synapse.params and reads_time(e.value, c)}
 
 
 def with_moving(

@@ -8,6 +8,7 @@ Does not: check their targets.
 from __future__ import annotations
 
 from compiler.expr.keys.kinds import (
+    NAME,
     Block,
     Choice,
     Expression,
@@ -144,6 +145,19 @@ CURRENT = Block(
             STATEMENTS,
             "Assignments that run once per step, in order, after `value` was taken and `dynamics` ran.",
             example="update: [x = x * exp(-dt / tau)]",
+        ),
+        Field(
+            "on",
+            MapOf(
+                "event",
+                STATEMENTS,
+                key=rf"^{NAME}\.{NAME}$",
+                key_example="trial.start",
+                example="{trial.start: [x = 0]}",
+            ),
+            "Assignments that run at events of `phases`: at 0 ms before `value` is taken in the trial's first step, at "
+            "later ones after `update`, at the end of the step that ends then.",
+            example="on: {trial.start: [x = amplitude * random()]}",
         ),
         Field(
             "method",

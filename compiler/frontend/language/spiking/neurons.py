@@ -176,6 +176,7 @@ SPIKE = Block(
         "condition": "`when`",
         "if": "`when`",
         "t_ref": "`refractory`",
+        "precise": "a smaller `dt`: spikes are at ends of steps; given times are rounded by `round: nearest`",
     },
     example="{when: v > v_thresh, reset: [v = v_reset]}",
 )
@@ -333,7 +334,8 @@ NEURON = Block(
                 (
                     Option(
                         "spike_times",
-                        "Spikes at given times; the parameters are `times` and `indices`.",
+                        "Spikes at given times; the parameters are `times`, `indices` and, for `round: nearest`, "
+                        "`round`.",
                     ),
                 ),
             ),
