@@ -150,6 +150,72 @@ def test_the_expanded_model_says_the_same(tmp_path: Path) -> None:
     assert model_hash(replace(after, functions=before.functions)) == model_hash(before)
 
 
+def test_replaced_parts_call_functions_of_the_file(tmp_path: Path) -> None:
+    """A name that the model does not declare, and one file does, is that file's; so in a file that takes from it."""
+    written(tmp_path / "lib.yaml", LIBRARY)
+    middle = "language: 1\nneurons:\n  fast: {use: lib.yaml#fast, update: {special: [g = g + quarter(0.4)]}}\n"
+    written(tmp_path / "middle.yaml", middle)
+    own = "language: 1\nname: m\nneurons: {mine: {use: FILE, update: {special: [g = g + TERM]}}}\n"
+    own += "populations: {a: {neuron: mine, size: 4}}\nsimulate: {dt: 1 ms, duration: 5 ms}\n"
+    plain = own.replace("FILE", "lib.yaml#fast").replace("TERM", "0.5 * (0.5 * 0.4)")
+    expected = model_hash(load_model(written(tmp_path / "plain.yaml", plain)))
+    called = load_model(
+        written(tmp_path / "m.yaml", own.replace("FILE", "lib.yaml#fast").replace("TERM", "quarter(0.4)"))
+    )
+    assert model_hash(called) == expected
+    again = expanded_yaml(tmp_path / "m.yaml", {})
+    assert "quarter(x)" in again
+    assert model_hash(replace(load_model(written(tmp_path / "x.yaml", again)), functions=called.functions)) == expected
+    between = own.replace("{use: FILE, update: {special: [g = g + TERM]}}", "{use: middle.yaml#fast}")
+    assert model_hash(load_model(written(tmp_path / "b.yaml", between))) == expected
+
+
+def test_a_function_of_two_files_is_not_guessed(tmp_path: Path) -> None:
+    written(tmp_path / "lib.yaml", LIBRARY)
+    written(
+        tmp_path / "two.yaml",
+        "language: 1\nfunctions: {quarter(x): x / 4}\nneurons: {n: {update: [v = 1], state: {v: 0}}}\n",
+    )
+    text = MODEL.replace("LIB", "lib.yaml").replace("half(0.001)", "quarter(0.001)")
+    text = text.replace("b: {neuron: mine", "c: {neuron: two.yaml#n, size: 1}\n  b: {neuron: mine")
+    with pytest.raises(ModelError) as caught:
+        load_model(written(tmp_path / "m.yaml", text))
+    assert caught.value.diagnostics[0].code == "E0303"
+
+
+CLASSED = LIBRARY.replace("projections:\n  forward: {", "classes:\n  every: {").replace(", delay: 1 ms}\n", "}\n")
+CLASSED += "  slow: {delay: 1 ms}\nprojections:\n  forward: {classes: [every, slow]}\n"
+
+
+def test_classes_of_the_file_come_along(tmp_path: Path) -> None:
+    written(tmp_path / "lib.yaml", CLASSED)
+    text = MODEL.replace("LIB", "lib.yaml").replace("classes: [late]", "params: {rate: 0.2}")
+    found = {p.name: p for p in load_model(written(tmp_path / "m.yaml", text)).projections}
+    flat = {p.name: p for p in load_model(written(tmp_path / "flat.yaml", FLAT)).projections}
+    assert [m.delay for m in found["ab"].members] == [1]
+    assert found["ba"].members == flat["ba"].members and found["ab"].members == flat["ab"].members
+
+
+TABLES = """language: 1
+tables:
+  gain: {values: [0, 1, 3], from: 0, to: 2}
+  unread: {values: [0, 1, 3], from: 0, to: 2}
+functions: {twice(x): 2 * gain(x)}
+neurons: {cell: {inputs: {g: {}}, state: {v: 0}, update: [v = 0.9 * v + twice(g)]}}
+"""
+
+
+def test_tables_come_along(tmp_path: Path) -> None:
+    lib = written(tmp_path / "lib.yaml", TABLES)
+    assert check_model(lib, Options(), lowered=False).name == "lib"
+    text = "language: 1\nname: m\npopulations: {a: {neuron: lib.yaml#cell, size: 2}}\n"
+    text += "simulate: {dt: 1 ms, duration: 5 ms}\n"
+    found = load_model(written(tmp_path / "m.yaml", text))
+    assert [(t.name, t.rows, t.high) for t in found.lookups] == [("gain", 3, 2.0)]
+    own = text + "tables: {gain: {values: [0, 1], from: 0, to: 5}}\n"
+    assert [(t.rows, t.high) for t in load_model(written(tmp_path / "m.yaml", own)).lookups] == [(2, 5.0)]
+
+
 def test_a_function_that_calls_itself_in_another_file(tmp_path: Path) -> None:
     written(tmp_path / "lib.yaml", LIBRARY.replace("half(x): 0.5 * x", "half(x): quarter(x)"))
     with pytest.raises(ModelError) as caught:

@@ -87,7 +87,7 @@ FOR = Field(
 )
 
 EVENT = Pattern("an event", rf"^{NAME}\.{NAME}$", "trial.end")
-CLASS_NAMES = ListOf(Reference("class", "exc", TEMPLATE_KEY), low=1, example="[cortical, exc]")
+CLASS_NAMES = ListOf(Reference("class", "exc", DEFINITION), low=1, example="[cortical, exc]")
 
 FILE = Reference("file", "data/weights.npz", r"^.+\.(?:npy|npz|csv|h5|hdf5)$")
 

@@ -9,7 +9,7 @@ Does not: differentiate.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
@@ -67,11 +67,15 @@ class _Draft:
 
 def build_functions(node: Node | None, imported: Sequence[File], c: Context) -> Functions:
     """All functions of the model's file and of those that it takes definitions from, and the context's scope extended
-    by them: an expression sees the functions of the file in which it stands."""
+    by them: an expression sees the functions of the file in which it stands, and beside them those of the other files
+    that have a name of their own there."""
     out = Functions(c)
     foreign = {f.root.span.file.path: f.declares("functions") for f in imported}
     named = {path: _names(block) for path, block in foreign.items() if block is not None}
-    c.names = Names(replace(c.names.scope, foreign={p: n for p, n in named.items() if n}), c.names.numbers)
+    seen = {path: {**_elsewhere(named, path), **named.get(path, {})} for path in foreign}
+    own = {e.name.partition("(")[0].strip() for e in entries_of(node)} | c.names.scope.tables.keys()
+    seen[""] = {n: whole for n, whole in _elsewhere(named, "").items() if n not in own | c.names.scope.timed.keys()}
+    c.names = Names(replace(c.names.scope, foreign={p: n for p, n in seen.items() if n}), c.names.numbers)
     drafts: dict[str, _Draft] = {}
     _draft(node, "", drafts, out, c)
     out.own = list(out.known)
@@ -79,6 +83,15 @@ def build_functions(node: Node | None, imported: Sequence[File], c: Context) -> 
         _draft(block, f"{path}#", drafts, out, c)
     _check(drafts, out, c)
     return out
+
+
+def _elsewhere(named: Mapping[str, Mapping[str, str]], path: str) -> dict[str, str]:
+    """The functions of the files but that at `path` whose names only one of them has."""
+    found: dict[str, list[str]] = {}
+    for other, names in named.items():
+        for name, whole in names.items() if other != path else ():
+            found.setdefault(name, []).append(whole)
+    return {name: whole[0] for name, whole in found.items() if len(whole) == 1 and name not in FUNCTIONS}
 
 
 def _names(block: tree.Mapping) -> dict[str, str]:

@@ -214,8 +214,18 @@ def _param(p: ParamValue) -> l0.ModelParam:
     return l0.ModelParam(p.name, p.kind, p.value, canonical_name(p.dimension), p.doc.strip(), p.span)
 
 
-_DEFINITIONS = ("functions", "neurons", "synapses", "currents", "optimizers", "phases", "classes", "projections")
-_OF_MODELS = ("populations", "inputs", "network", "train", "simulate", "record", "plots", "expect", "timed", "tables")
+_DEFINITIONS = (
+    "functions",
+    "tables",
+    "neurons",
+    "synapses",
+    "currents",
+    "optimizers",
+    "phases",
+    "classes",
+    "projections",
+)
+_OF_MODELS = ("populations", "inputs", "network", "train", "simulate", "record", "plots", "expect", "timed")
 
 
 def only_definitions(root: tree.Mapping) -> bool:

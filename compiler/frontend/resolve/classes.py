@@ -14,16 +14,19 @@ from compiler.core.errors import Sink
 from compiler.core.source import Origin
 from compiler.expr.keys.kinds import Kind
 from compiler.frontend.resolve.merge import merge
+from compiler.frontend.resolve.use import Uses
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence, kind_of, with_origin, without
 
 
 @dataclass
 class Classes:
-    """The classes of a model. Their settings are copied once per span that refers to them."""
+    """The classes of a model, and those of other files (`lib.yaml#name`). Their settings are copied once per span that
+    refers to them."""
 
     declared: Mapping | None
     kind: Kind | None
     sink: Sink
+    uses: Uses
     _copies: dict[tuple[str, int, int], Mapping | None] = field(default_factory=dict, repr=False)
 
     def apply(self, member: Mapping) -> Mapping:
@@ -49,7 +52,9 @@ class Classes:
             return None
         key = (item.text, item.span.start, id(item.span.file))
         if key not in self._copies:
-            found = self.declared.get(item.text) if self.declared is not None else None
+            found: Node | None = self.declared.get(item.text) if self.declared is not None else None
+            if found is None and "#" in item.text:
+                found = self.uses.used(self.uses.model, "classes", item)
             copy: Node | None = None
             if isinstance(found, Mapping):
                 settings = without(found, "description", "use")

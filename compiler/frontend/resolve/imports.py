@@ -1,11 +1,12 @@
-"""What a definition of another file brings along: the functions, definitions and phases that its text names.
+"""What a definition of another file brings along: the functions, definitions, classes, phases and tables that its text
+names.
 
 A name in a definition means what it means in the definition's own file, as far as that file declares it; other names
 mean what they mean in the model (`trial` of a phase, for instance, where the model declares its own).
 
 Assumes: files as use.py loads them.
 Guarantees: `qualified` turns references to definitions of the same file into references from another folder;
-`phases_read` gives every phase that a block reads.
+`brought` gives every phase, and every lookup table, that a block reads.
 Does not: look into expressions beyond the names of phases (functions are found by the file of each expression,
 frontend/build/shared/scope.py).
 """
@@ -13,6 +14,7 @@ frontend/build/shared/scope.py).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from collections.abc import Mapping as Mapping_
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ REFERENCE: Final = re.compile(r"""(?:([^\s"'`\[\]{},#:]+\.ya?ml)|library/([A-Za-
 
 _REFERENCES: Final = (("neuron", "neurons"), ("synapse", "synapses"), ("source", "currents"))
 _READ: Final = re.compile(r"(?<![\w.])([A-Za-z][A-Za-z0-9_]*)\.[A-Za-z]")
+_CALL: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)(?=\s*\()")
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,20 @@ def qualified(block: Mapping, file: File, prefix: str) -> Mapping:
             value = value if text == value.text else Scalar(text, text, True, value.span)
         elif entry.name == "current" and isinstance(value, Mapping):
             value = qualified(value, file, prefix)
+        elif entry.name == "classes" and isinstance(value, Sequence):
+            items = [_class_from_outside(item, file, prefix) for item in value.items]
+            same = all(a is b for a, b in zip(items, value.items, strict=True))
+            value = value if same else with_items(value, items)
         changed |= value is not entry.value
         entries.append(entry if value is entry.value else Entry(entry.key, value))
     return with_entries(block, entries) if changed else block
+
+
+def _class_from_outside(item: Node, file: File, prefix: str) -> Node:
+    if not isinstance(item, Scalar) or not isinstance(item.value, str):
+        return item
+    text = _from_outside(item.text, "classes", file, prefix)
+    return item if text == item.text else Scalar(text, text, True, item.span)
 
 
 def _from_outside(text: str, collection: str, file: File, prefix: str) -> str:
@@ -76,14 +90,17 @@ def _from_outside(text: str, collection: str, file: File, prefix: str) -> str:
     return text
 
 
-def phases_read(blocks: Iterable[Node], files: Mapping_[str, File], known: Container[str]) -> dict[str, Entry]:
-    """The phases, by name, that texts of `blocks` read and that the file of the text declares (`files`, by the name in
-    messages), other than those `known`."""
+def brought(
+    collection: str, blocks: Iterable[Node], files: Mapping_[str, File], known: Container[str]
+) -> dict[str, Entry]:
+    """The phases, or lookup tables, by name, that texts of `blocks` read and that the file of the text declares
+    (`files`, by the name in messages), other than those `known`."""
     found: dict[str, Entry] = {}
+    named = _READ if collection == "phases" else _CALL
     for text, span in (t for b in blocks for t in _texts(b)):
         file = files.get(span.file.path)
-        declared = None if file is None else file.declares("phases")
-        for name in () if declared is None else _READ.findall(text):
+        declared = None if file is None else file.declares(collection)
+        for name in () if declared is None else named.findall(text):
             entry = None if declared is None else declared.entry(name)
             if entry is not None and name not in known:
                 found.setdefault(name, entry)
@@ -104,16 +121,15 @@ def _texts(block: Node) -> Iterator[tuple[str, Span]]:
                 yield from _texts(item)
 
 
-_CALL: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)(?=\s*\()")
-
-
 def with_functions(tree: Mapping, files: Iterable[File]) -> Mapping:
     """`tree` with the functions of `files` that texts from there call, so that it says the same in a file of its own;
     where two of them, or one of the model, have the same name, the later one gets another."""
     declared = {f.root.span.file.path: _functions(f) for f in files}
+    alone = Counter(name for functions in declared.values() for name in functions)
     block = tree.get("functions")
     own = block if isinstance(block, Mapping) else Mapping((), tree.span)
-    taken = {e.name.partition("(")[0].strip() for e in own.entries}
+    known = {e.name.partition("(")[0].strip() for e in own.entries}
+    taken = set(known)
     names: dict[tuple[str, str], str] = {}
     entries: list[Entry] = []
 
@@ -121,10 +137,13 @@ def with_functions(tree: Mapping, files: Iterable[File]) -> Mapping:
         return _CALL.sub(lambda m: _name(m[1], path), text)
 
     def _name(name: str, path: str) -> str:
-        function = declared.get(path, {}).get(name)
-        if function is None or (path, name) in names:
-            return names.get((path, name), name)
-        new = names[path, name] = free_name(name, taken)
+        home = path if name in declared.get(path, {}) else ""
+        if not home and alone[name] == 1 and (path in declared or name not in known):
+            home = next(p for p, functions in declared.items() if name in functions)
+        function = declared.get(home, {}).get(name)
+        if function is None or (home, name) in names:
+            return names.get((home, name), name)
+        new = names[home, name] = free_name(name, taken)
         taken.add(new)
         at = len(entries)
         head = new + function.name.strip().removeprefix(name)
@@ -133,7 +152,7 @@ def with_functions(tree: Mapping, files: Iterable[File]) -> Mapping:
 
     def copied(node: Node) -> Node:
         match node:
-            case Scalar(value=str()) if node.span.file.path in declared:
+            case Scalar(value=str()):
                 text = renamed(node.text, node.span.file.path)
                 return node if text == node.text else Scalar(text, text, node.plain, node.span)
             case Mapping(entries=members):

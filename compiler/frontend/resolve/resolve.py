@@ -19,7 +19,7 @@ from compiler.frontend.language import ROOT
 from compiler.frontend.resolve.blocks import expand_blocks
 from compiler.frontend.resolve.classes import Classes, names_are_templates
 from compiler.frontend.resolve.for_ import expand_for
-from compiler.frontend.resolve.imports import File, phases_read
+from compiler.frontend.resolve.imports import File, brought
 from compiler.frontend.resolve.merge import child_kind
 from compiler.frontend.resolve.params import resolve_params
 from compiler.frontend.resolve.parts import flattened
@@ -53,6 +53,7 @@ def resolve(root: Mapping, settings: Settings[str, str], sink: Sink, base: Path,
         declared if isinstance(declared, Mapping) else None,
         child_kind(child_kind(ROOT, "classes"), ""),
         sink,
+        uses,
     )
     tree = with_entries(
         tree,
@@ -62,7 +63,8 @@ def resolve(root: Mapping, settings: Settings[str, str], sink: Sink, base: Path,
         ),
     )
     tree = with_entries(tree, (Entry(e.key, _plain(e.value, sink)) if e.name in _DEFINED else e for e in tree.entries))
-    tree = _with_phases(tree, uses)
+    for collection in ("phases", "tables"):
+        tree = _with_brought(tree, collection, uses)
     network = tree.get("network")
     if isinstance(network, Mapping):
         network = expand_blocks(network, params, sink)
@@ -90,29 +92,41 @@ _DEFINED = ("neurons", "synapses", "currents", "optimizers")
 _REFERRING = (("neuron", "neurons"), ("synapse", "synapses"))
 
 
-def _with_phases(tree: Mapping, uses: Uses) -> Mapping:
-    """`tree` with the phases of other files that definitions taken from there read."""
+def _with_brought(tree: Mapping, collection: str, uses: Uses) -> Mapping:
+    """`tree` with the phases, or lookup tables, of other files that definitions taken from there read."""
     files = {f.root.span.file.path: f for f in uses.imported()}
-    if not any("phases" in f.root for f in files.values()):
+    if not any(collection in f.root for f in files.values()):
         return tree
     quiet = replace(uses, sink=Sink())
-    own = tree.get("phases")
+    own = tree.get(collection)
     known = own if isinstance(own, Mapping) else Mapping((), tree.span)
     blocks: list[Node] = [e.value for e in tree.entries if e.name in COLLECTIONS]
-    for collection in ("populations", "projections"):
-        members = tree.get(collection)
+    for place in ("populations", "projections"):
+        members = tree.get(place)
         for entry in members.entries if isinstance(members, Mapping) else ():
             for key, kind in _REFERRING:
                 target = entry.value.get(key) if isinstance(entry.value, Mapping) else None
                 if isinstance(target, Scalar) and "#" in target.text:
                     blocks.append(quiet.used(uses.model, kind, target) or target)
-    found = phases_read(blocks, files, set(known.keys()))
+    blocks += [functions for f in files.values() if (functions := f.declares("functions")) is not None]
+    found = brought(collection, blocks, files, set(known.keys()))
     for name, entry in found.items():
-        block = uses.block(files[entry.key.span.file.path], "phases", name)
+        block = uses.block(files[entry.key.span.file.path], collection, name)
         if block is not None:
+            file = files[entry.key.span.file.path]
             origin = Origin("use", f"use of {entry.key.span.file.path}", entry.key.span)
-            known = with_entry(known, name, with_origin(block, origin))
-    return with_entry(tree, "phases", known) if found else tree
+            known = with_entry(known, name, with_origin(_in_folder(block, file.folder), origin))
+    return with_entry(tree, collection, known) if found else tree
+
+
+def _in_folder(block: Mapping, folder: Path) -> Mapping:
+    """A lookup table whose file is named from the folder of its own file."""
+    values = block.get("values")
+    file = values.get("file") if isinstance(values, Mapping) else None
+    if not isinstance(values, Mapping) or not isinstance(file, Scalar):
+        return block
+    path = str(folder / file.text)
+    return with_entry(block, "values", with_entry(values, "file", Scalar(path, path, True, file.span)))
 
 
 def _plain(blocks: Node, sink: Sink) -> Node:

@@ -58,10 +58,10 @@ class TimedName:
 class Scope:
     """The names visible to an expression, with their kinds and dimensions (None: unknown, after an error). `broken`:
     functions with an error; `unsure`: names of unknown kind for the same reason. `places`: spans of their
-    declarations; `delayed`: valid arguments of `delayed`; `foreign`: by file, the names in `functions` of the functions
-    that expressions of that file see; `tables`: the dimensions
-    of the arguments of lookup tables, which are functions, too; `histories`: how many values each has (0: unknown);
-    `totals`: what `sum_into` may add up (None: it cannot stand here)."""
+    declarations; `delayed`: valid arguments of `delayed`; `foreign`: by file ("": any other one, the model's), the
+    names in `functions` of the functions of files other than the model's that expressions of it see; `tables`: the
+    dimensions of the arguments of lookup tables, which are functions, too; `histories`: how many values each has (0:
+    unknown); `totals`: what `sum_into` may add up (None: it cannot stand here)."""
 
     kinds: Mapping[str, Kind]
     dimensions: Mapping[str, Dimension | None]
@@ -150,7 +150,7 @@ def read_expression(node: Scalar, scope: Scope, sink: Sink, names: Iterable[str]
 
 def _in_file(e: Expr, span: Span, scope: Scope) -> Expr:
     """`e`, which stands at `span`, with the functions that are visible there."""
-    seen = scope.foreign.get(span.file.path)
+    seen = scope.foreign.get(span.file.path) or scope.foreign.get("")
     if seen is None or not calls(e) & seen.keys():
         return e
     return rewrite(e, lambda x: replace(x, func=seen.get(x.func, x.func)) if isinstance(x, Call) else x)
