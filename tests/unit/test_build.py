@@ -357,7 +357,9 @@ def test_spike_times_from_a_file(tmp_path: Path) -> None:
 """
     params = dict(load(tmp_path, text + SIMULATE).populations[0].params)
     path = str(tmp_path / "s.npz")
-    assert params == {"times": FromFile(path, "t"), "indices": FromFile(path, "indices")}
+    assert params == {"times": FromFile(path, "t"), "indices": FromFile(path, "indices"), "round": Const(0)}
+    rounded = load(tmp_path, text.replace("times: t", "times: late, round: nearest") + SIMULATE)
+    assert dict(rounded.populations[0].params)["round"] == Const(1)
     assert mistakes(tmp_path, text.replace("times: t", "times: late") + SIMULATE) == [
         "E0603 spike 1 of `p` is at 0.35 ms, which is not the end of a step"
     ]
