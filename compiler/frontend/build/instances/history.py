@@ -47,10 +47,10 @@ def build_histories(d: Draft, scope: Scope) -> tuple[History, ...]:
         found = None if of is None else d.check(of, scope, Wanted(f"`of` of `{entry.name}`"))
         moment = find_event(at, d.c) if isinstance(at, Scalar) else None
         dimension = None if found is None else found.dimension or DIMENSIONLESS
-        names = _names(d, entry, keep or 0)
+        names = _names(d, entry, keep or 1)  # so that what reads it has something to read
         d.past |= dict.fromkeys(names, dimension)
         d.histories[entry.name] = len(names)
-        if found is not None and moment is not None and names:
+        if found is not None and moment is not None and keep and names:
             unit = unit_name(dimension)
             states = tuple(l0.StateDecl(n, unit, l0.Const(0.0), entry.key.span) for n in names)
             out.append(History(found.expr, moment[0].name, moment[1], states, entry.key.span))
