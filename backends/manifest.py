@@ -1,7 +1,8 @@
 """manifest.json: every array, kernel, table and phase of a built program, by name.
 
 Assumes: a placement of the program.
-Guarantees: the same form for every target, so that other tools find arrays and columns in what `build` wrote.
+Guarantees: the same form for every target, so that other tools find arrays and columns in what `build` wrote. Of a
+kernel, the populations, projections or layers that share it (`of`): its text does not depend on how many they are.
 Does not: hold tables or contents.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 import compiler.ir.level2.program as l2
 from backends.c_family.access import open_kernel
 from backends.c_family.cprint import Dialect
-from backends.protocol import Artifact
+from backends.protocol import Artifact, Columns
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement
 
@@ -31,14 +32,16 @@ def _array(array: l2.Array, placement: Placement) -> dict[str, Any]:
     }
 
 
-def _kernel(template: l2.Template, rows: int, dialect: Dialect) -> dict[str, Any]:
+def _kernel(template: l2.Template, rows: l2.Rows, dialect: Dialect, columns: Columns) -> dict[str, Any]:
     k = open_kernel(template, dialect, set())
+    formals = [template.formals[n] for n in columns[template.index]] if columns else template.formals
     return {
         "index": template.index,
         "name": template.name,
         "function": k.function,
         "digest": template.digest,
-        "rows": rows,
+        "rows": rows.count,
+        "of": list(dict.fromkeys(path.partition(".")[0] for path in rows.paths)),
         "columns": [
             {
                 "name": f.name,
@@ -46,7 +49,7 @@ def _kernel(template: l2.Template, rows: int, dialect: Dialect) -> dict[str, Any
                 "kind": "scalar" if isinstance(f, l2.ScalarFormal) else "array",
                 "dtype": f.dtype.numpy,
             }
-            for f in template.formals
+            for f in formals
         ],
     }
 
@@ -73,7 +76,10 @@ def manifest(program: l2.Merged, placement: Placement, artifact: Artifact, seed:
             }
             for p in program.phases
         ],
-        "kernels": [_kernel(t, rows.count, dialect) for t, rows in zip(program.templates, program.tables, strict=True)],
+        "kernels": [
+            _kernel(t, rows, dialect, artifact.columns)
+            for t, rows in zip(program.templates, program.tables, strict=True)
+        ],
     }
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
     arrays = ",\n".join("    " + json.dumps(_array(a, placement)) for a in program.arrays)

@@ -20,7 +20,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.errors import CodedError
 from compiler.ir.level2.target import Capabilities
 
-__all__ = ["AnyArray", "Artifact", "Backend", "BackendError", "Capabilities", "Instance"]
+__all__ = ["AnyArray", "Artifact", "Backend", "BackendError", "Capabilities", "Columns", "Instance"]
 
 AnyArray = npt.NDArray[np.generic]
 
@@ -32,10 +32,14 @@ class BackendError(CodedError):
         super().__init__(code, message, help, exit_code)
 
 
+Columns = tuple[tuple[int, ...], ...]
+"""By template: the formals that its rows have, by number."""
+
+
 @dataclass(frozen=True)
 class Artifact:
     """A compiled text on disk. `compiled` is False when it came from the cache; seconds are CPU seconds. `beside`:
-    files loaded with the binary."""
+    files loaded with the binary. `columns`: of the rows as its kernels read them, where they read only some."""
 
     text: str
     binary: Path
@@ -45,6 +49,7 @@ class Artifact:
     flags: tuple[str, ...]
     compile_seconds: float
     beside: tuple[Path, ...] = ()
+    columns: Columns = ()
 
 
 class Instance(Protocol):

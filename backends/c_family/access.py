@@ -1,18 +1,20 @@
 """Names and addresses of one template: the row structure, the columns, and the offsets of elements.
 
 Assumes: a legal template (verify/verify.py); the names in its affine accesses are dims, columns or integer locals.
-Guarantees: every formal has one field, every name one identifier; index texts are 64-bit integer arithmetic.
+Guarantees: every formal that a kernel reads has one field, every name one identifier; index texts are 64-bit integer
+arithmetic.
 Does not: print loops, loads of columns or files (the backends do).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.cprint import Dialect, Line, Namer, Printer, Symbol
+from backends.c_family.cprint import Dialect, Line, Namer, Printer, Symbol, indent
 from compiler.ir.space import DType
 
 NameText = Callable[[str], str]
@@ -57,8 +59,8 @@ class Kernel:
 
 def open_kernel(template: l2.Template, dialect: Dialect, used: set[str]) -> Kernel:
     """Names for a template: see Namer."""
-    namer = Namer()
-    fields = Namer()
+    shown = _shown(template)
+    namer, fields = Namer(shown), Namer(shown)
     scope = {"step": Symbol("step", DType.I64)}
     pointers: dict[str, str] = {}
     for f in template.formals:
@@ -77,6 +79,17 @@ def open_kernel(template: l2.Template, dialect: Dialect, used: set[str]) -> Kern
         pointers,
         {f.name: fields(f.name) for f in template.formals},
     )
+
+
+def _shown(template: l2.Template) -> dict[str, str]:
+    """The names to show for formals that have a meaning, and for the columns that are called after them."""
+    words = {f.name: f.meaning for f in template.formals if isinstance(f, l2.ArrayFormal) and f.meaning}
+    shown: dict[str, str] = {}
+    for f in template.formals:
+        array, _, rest = f.name.partition("_")
+        if array in words:
+            shown[f.name] = f"{words[array]}_{rest}" if rest else words[array]
+    return shown
 
 
 # ------------------------------------------------------------------------------------------ addresses
@@ -158,7 +171,8 @@ def describe(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> str:
     }[f.mode]
     match f.access:
         case l2.Strided() as s:
-            where = "".join(f"[{axis_index(a, str)}]" for a in s.axes) or "[0]"
+            inner_last = sorted(s.axes, key=lambda a: a.stride == 1)
+            where = "".join(f"[{axis_index(a, k.namer.shown)}]" for a in inner_last) or "[0]"
         case l2.At(end):
             where = f"[{end}]"
         case l2.ByName():
@@ -183,7 +197,7 @@ def columns(k: Kernel, names: Iterable[str], real: str, pointer: Callable[[l2.Ar
     """Loads of the columns `names` (formals) of the row into constants, in the order of the formals. `real`: as in
     `scalar_type`; `pointer`: the declaration for the field of an array."""
     wanted = set(names)
-    lines = []
+    lines: list[tuple[str, str]] = []
     for f in k.template.formals:
         if f.name not in wanted:
             continue
@@ -191,24 +205,43 @@ def columns(k: Kernel, names: Iterable[str], real: str, pointer: Callable[[l2.Ar
         if isinstance(f, l2.ScalarFormal):
             t = k.dialect.type_name(f.dtype)
             cast = "" if t == scalar_type(k, f, real) else f"({t})"
-            lines.append(Line(f"const {t} {k.scope[f.name].text} = {cast}{source};"))
+            lines.append(("const " + t, f"{k.scope[f.name].text} = {cast}{source}"))
         else:
-            lines.append(Line(pointer(f, source)))
-    return lines
+            lines.append(("", pointer(f, source)))
+    return declarations(lines)
 
 
-def row_struct(k: Kernel) -> list[Line]:
-    """The C structure of one row, in the order of the formals."""
-    lines = [Line("typedef struct {")]
+def declarations(declared: Iterable[tuple[str, str]]) -> list[Line]:
+    """Statements that declare `(type, declarator)`: neighbours of one type share lines of at most WIDTH characters. A
+    statement of its own has no type."""
+    lines: list[str] = []
+    last = ""
+    for kind, text in declared:
+        if kind and kind == last and len(lines[-1]) + len(text) + 2 <= WIDTH:
+            lines[-1] = f"{lines[-1][:-1]}, {text};"
+        else:
+            lines.append(f"{kind} {text};" if kind else text)
+        last = kind
+    return [Line(x) for x in lines]
+
+
+WIDTH: Final = 100
+"""Characters of a line of declarations, before it is indented."""
+
+
+def row_struct(k: Kernel, used: Collection[str]) -> list[Line]:
+    """The C structure of one row: the formals `used`, in order."""
+    fields: list[tuple[str, str]] = []
     for f in k.template.formals:
+        if f.name not in used:
+            continue
         if isinstance(f, l2.ArrayFormal):
-            lines.append(Line(f"nl_u64 {k.fields[f.name]}; /* {describe(k, f)} */", 1))
+            fields.append(("", f"nl_u64 {k.fields[f.name]}; /* {describe(k, f)} */"))
         else:
-            lines.append(Line(f"{scalar_type(k, f, 'double')} {k.fields[f.name]};", 1))
-    if not k.template.formals:
-        lines.append(Line("nl_u64 unused;", 1))
-    lines.append(Line(f"}} {k.row_type};"))
-    return lines
+            fields.append((scalar_type(k, f, "double"), k.fields[f.name]))
+    if not fields:
+        fields.append(("nl_u64", "unused"))
+    return [Line("typedef struct {"), *indent(declarations(fields)), Line(f"}} {k.row_type};")]
 
 
 def mentioned(k: Kernel, lines: Iterable[Line]) -> set[str]:

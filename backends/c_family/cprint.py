@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Literal
 
 import numpy as np
@@ -103,22 +104,28 @@ class Namer:
     """The identifiers of one kernel, all distinct.
 
     Names from the model (also those derived by the compiler) end with an underscore: `v_` is a value, `v_p_` the base
-    pointer of its array. The compiler's own names (dims, counters, buffers) do not: `i`, `slot`, `events`.
+    pointer of its array. The compiler's own names (dims, counters, buffers) do not: `i`, `slot`, `events`. `shown`: for
+    some names the ones to show in their place.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shown: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._shown = shown
         self._taken = {"ctx", "self", "rows", "last", "lo", "hi", "step", "real"}  # names around every body
         self._given: dict[str, str] = {}
 
     def __call__(self, name: str) -> str:
         """The identifier of a name of the model (`a.b` and `a_b` stay apart)."""
         if name not in self._given:
-            self._given[name] = self._free(c_name(name)[:-1], "_")
+            self._given[name] = self._free(c_name(self.shown(name))[:-1], "_")
         return self._given[name]
 
     def beside(self, name: str, word: str) -> str:
         """A new identifier derived from a name of the model: `v`, "p" -> `v_p_`."""
-        return self._free(c_name(name) + word, "_")
+        return self._free(c_name(self.shown(name)) + word, "_")
+
+    def shown(self, name: str) -> str:
+        """What the text says for a name of the model."""
+        return self._shown.get(name, name)
 
     def own(self, word: str) -> str:
         """The identifier of a compiler name that is fixed within a kernel: a dim, an accumulator."""

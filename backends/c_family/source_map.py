@@ -20,10 +20,15 @@ _MARK = re.compile("\x01(\\d+)\x02")
 
 
 def marked(lines: Iterable[Line], spans: list[Span]) -> str:
-    """Lines as text; those with a span end in a mark that `unmarked` removes."""
+    """The lines of a kernel as text; those with a span end in a mark that `unmarked` removes. What the user wrote is in
+    a comment above the first line that comes from it."""
     out = []
+    quoted: set[tuple[int, int]] = set()
     for line in lines:
         text = "    " * line.depth + line.text if line.text and not line.text.startswith("#") else line.text
+        if (at := (line.span.start, line.span.end)) not in quoted and (written := _written(line.span)):
+            quoted.add(at)
+            out.append(f"{'    ' * line.depth}/* {written} */")
         if line.span is not NOWHERE:
             text += f"\x01{len(spans)}\x02"
             spans.append(line.span)
@@ -55,6 +60,23 @@ def comment(text: str) -> str:
 
 _LONGEST = 400
 """Characters of a comment."""
+
+
+def _written(span: Span) -> str:
+    """What stands at a span, with its place: `cuba.yaml:23  dv/dt: (ge - v) / tau`; "" where it is no expression or
+    statement in one line."""
+    text = span.file.text[span.start : span.end]
+    if not _FORMULA.search(text) or "\n" in text or len(text) > _QUOTED:
+        return ""
+    before = span.file.line(span.line)[: span.column - 1]
+    key = re.search(r"([\w/.]+: ?)[\"']?$", before, flags=re.ASCII)
+    return comment(f"{span.file.path.rpartition('/')[2]}:{span.line}  {key[1] if key else ''}{text}")
+
+
+_FORMULA = re.compile(r"[=+*/<>(-]")
+"""What tells a formula from a name or a number."""
+_QUOTED = 160
+"""Characters of a formula that is quoted."""
 
 
 def heading(template: l2.Template) -> list[Line]:

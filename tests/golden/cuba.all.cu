@@ -249,8 +249,7 @@ struct k0_row {
     real *x_; /* real [i], written */
     nl_i64 n_;
     nl_u64 key_;
-    alignas(8) real low_;
-    alignas(8) real high_;
+    alignas(8) real low_, high_;
 };
 
 NL_FN void k0_initial_value_block(const nl_task &nl_t)
@@ -261,8 +260,7 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
     real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_ = self->n_;
     const nl_u64 key_ = self->key_;
-    const real low_ = self->low_;
-    const real high_ = self->high_;
+    const real low_ = self->low_, high_ = self->high_;
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
@@ -286,19 +284,10 @@ struct k1_row {
     nl_i64 *gi_delivered_; /* nl_i64 [i], updated */
     nl_i32 *spikes_; /* nl_i32 [], written */
     nl_i32 *spike_count_; /* nl_i32 [], written */
-    nl_i64 slots_;
-    nl_i64 n_;
-    alignas(8) real v_thresh_;
-    alignas(8) real v_reset_;
-    alignas(8) real P_v_v_;
-    alignas(8) real P_v_ge_;
-    alignas(8) real P_v_gi_;
-    alignas(8) real P_v_1_;
-    alignas(8) real P_ge_ge_;
-    alignas(8) real P_gi_gi_;
+    nl_i64 slots_, n_;
+    alignas(8) real v_thresh_, v_reset_, P_v_v_, P_v_ge_, P_v_gi_, P_v_1_, P_ge_ge_, P_gi_gi_;
     nl_i64 refractory_steps_;
-    alignas(8) real ge_quantum_;
-    alignas(8) real gi_quantum_;
+    alignas(8) real ge_quantum_, gi_quantum_;
 };
 
 NL_FN void k1_neuron_update_block(const nl_task &nl_t)
@@ -314,19 +303,12 @@ NL_FN void k1_neuron_update_block(const nl_task &nl_t)
     nl_i64 *const gi_delivered_p_ = nl_global(self->gi_delivered_);
     nl_i32 *const spikes_p_ = nl_global(self->spikes_);
     nl_i32 *const spike_count_p_ = nl_global(self->spike_count_);
-    const nl_i64 slots_ = self->slots_;
-    const nl_i64 n_ = self->n_;
-    const real v_thresh_ = self->v_thresh_;
-    const real v_reset_ = self->v_reset_;
-    const real P_v_v_ = self->P_v_v_;
-    const real P_v_ge_ = self->P_v_ge_;
-    const real P_v_gi_ = self->P_v_gi_;
-    const real P_v_1_ = self->P_v_1_;
-    const real P_ge_ge_ = self->P_ge_ge_;
-    const real P_gi_gi_ = self->P_gi_gi_;
+    const nl_i64 slots_ = self->slots_, n_ = self->n_;
+    const real v_thresh_ = self->v_thresh_, v_reset_ = self->v_reset_, P_v_v_ = self->P_v_v_;
+    const real P_v_ge_ = self->P_v_ge_, P_v_gi_ = self->P_v_gi_, P_v_1_ = self->P_v_1_;
+    const real P_ge_ge_ = self->P_ge_ge_, P_gi_gi_ = self->P_gi_gi_;
     const nl_i64 refractory_steps_ = self->refractory_steps_;
-    const real ge_quantum_ = self->ge_quantum_;
-    const real gi_quantum_ = self->gi_quantum_;
+    const real ge_quantum_ = self->ge_quantum_, gi_quantum_ = self->gi_quantum_;
     const nl_i64 slot = nl_slot(step, slots_);
     nl_wait();
     if (nl_me.part == 0 && threadIdx.x == 0) spike_count_p_[nl_later(slot, 1, slots_)] = 0;
@@ -362,13 +344,16 @@ NL_FN void k1_neuron_update_block(const nl_task &nl_t)
         ge_delivered_ = 0LL;
         gi_ = gi_ + ((real)gi_delivered_) * gi_quantum_;
         gi_delivered_ = 0LL;
+        /* cuba.yaml:29  dv/dt: (v_rest - v + ge + gi) / tau_m */
         real v_next_ = P_v_v_ * v_ + P_v_ge_ * ge_ + P_v_gi_ * gi_ + P_v_1_;
         real ge_next_ = P_ge_ge_ * ge_;
         real gi_next_ = P_gi_gi_ * gi_;
         v_ = held_ ? v_ : v_next_;
         ge_ = ge_next_;
         gi_ = gi_next_;
+        /* cuba.yaml:31  when: v > v_thresh */
         int spiked_ = !held_ & (v_ > v_thresh_);
+        /* cuba.yaml:32  v = v_reset */
         v_ = spiked_ ? v_reset_ : v_;
         refractory_left_ = spiked_ ? (nl_i32)refractory_steps_ : (held_ ? refractory_left_ - 1 : 0);
         nl_append(spikes_p_ + slot * n_, spike_count_p_ + slot, spiked_, (nl_i32)i);
@@ -400,9 +385,7 @@ struct k2_row {
     const nl_i32 *count_; /* nl_i32 [], read */
     nl_i32 *buffer_; /* nl_i32 [], updated */
     nl_i64 *used_; /* nl_i64 [], updated */
-    nl_i64 slots_;
-    nl_i64 capacity_;
-    nl_i64 n_;
+    nl_i64 slots_, capacity_, n_;
 };
 
 NL_FN void k2_record_spikes_block(const nl_task &nl_t)
@@ -414,9 +397,7 @@ NL_FN void k2_record_spikes_block(const nl_task &nl_t)
     const nl_i32 *const count_p_ = nl_global(self->count_);
     nl_i32 *const buffer_p_ = nl_global(self->buffer_);
     nl_i64 *const used_p_ = nl_global(self->used_);
-    const nl_i64 slots_ = self->slots_;
-    const nl_i64 capacity_ = self->capacity_;
-    const nl_i64 n_ = self->n_;
+    const nl_i64 slots_ = self->slots_, capacity_ = self->capacity_, n_ = self->n_;
     nl_wait();
     const nl_i64 slot = nl_slot(step, slots_);
     const nl_i64 number = count_p_[slot], at = used_p_[0];
@@ -440,11 +421,9 @@ extern "C" __global__ void NL_BLOCK k2_record_spikes(NL_ARGUMENTS) { k2_record_s
 struct k3_row {
     nl_i64 *row_; /* nl_i64 [], updated */
     const nl_u32 *table_; /* nl_u32 [], read */
-    nl_i64 n_pre_;
-    nl_i64 n_post_;
+    nl_i64 n_pre_, n_post_;
     nl_u64 key_;
-    nl_i64 autapses_;
-    nl_i64 same_;
+    nl_i64 autapses_, same_;
 };
 
 NL_FN void k3_count_synapses_block(const nl_task &nl_t)
@@ -453,11 +432,9 @@ NL_FN void k3_count_synapses_block(const nl_task &nl_t)
     const k3_row *const self = (const k3_row *)nl_t.self;
     nl_i64 *__restrict__ const row_p_ = nl_global(self->row_);
     const nl_u32 *__restrict__ const table_p_ = nl_global(self->table_);
-    const nl_i64 n_pre_ = self->n_pre_;
-    const nl_i64 n_post_ = self->n_post_;
+    const nl_i64 n_pre_ = self->n_pre_, n_post_ = self->n_post_;
     const nl_u64 key_ = self->key_;
-    const nl_i64 autapses_ = self->autapses_;
-    const nl_i64 same_ = self->same_;
+    const nl_i64 autapses_ = self->autapses_, same_ = self->same_;
     nl_wait();
     /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
     const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
@@ -526,11 +503,9 @@ struct k5_row {
     const nl_i64 *row_; /* nl_i64 [], read */
     nl_i32 *col_; /* nl_i32 [], written */
     const nl_u32 *table_; /* nl_u32 [], read */
-    nl_i64 n_pre_;
-    nl_i64 n_post_;
+    nl_i64 n_pre_, n_post_;
     nl_u64 key_;
-    nl_i64 autapses_;
-    nl_i64 same_;
+    nl_i64 autapses_, same_;
 };
 
 NL_FN void k5_fill_synapses_block(const nl_task &nl_t)
@@ -540,11 +515,9 @@ NL_FN void k5_fill_synapses_block(const nl_task &nl_t)
     const nl_i64 *__restrict__ const row_p_ = nl_global(self->row_);
     nl_i32 *__restrict__ const col_p_ = nl_global(self->col_);
     const nl_u32 *__restrict__ const table_p_ = nl_global(self->table_);
-    const nl_i64 n_pre_ = self->n_pre_;
-    const nl_i64 n_post_ = self->n_post_;
+    const nl_i64 n_pre_ = self->n_pre_, n_post_ = self->n_post_;
     const nl_u64 key_ = self->key_;
-    const nl_i64 autapses_ = self->autapses_;
-    const nl_i64 same_ = self->same_;
+    const nl_i64 autapses_ = self->autapses_, same_ = self->same_;
     nl_wait();
     /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
     const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
@@ -575,9 +548,7 @@ struct k6_row {
     const nl_i32 *col_; /* nl_i32 [], read */
     nl_i64 *ge_; /* nl_i64 [post], added to */
     alignas(8) real weight_;
-    nl_i64 room_;
-    nl_i64 slots_;
-    nl_i64 delay_;
+    nl_i64 room_, slots_, delay_;
     alignas(8) real counts_;
 };
 
@@ -588,9 +559,7 @@ NL_FN void k6_propagation_into_ge_block(const nl_task &nl_t)
     const nl_i64 step = nl_t.step;
     const nl_i32 *const spikes_p_ = nl_global(self->spikes_);
     const nl_i32 *const spike_count_p_ = nl_global(self->spike_count_);
-    const nl_i64 room_ = self->room_;
-    const nl_i64 slots_ = self->slots_;
-    const nl_i64 delay_ = self->delay_;
+    const nl_i64 room_ = self->room_, slots_ = self->slots_, delay_ = self->delay_;
     const nl_i64 slot = nl_slot(step - delay_, slots_);
     const nl_i32 *const list = spikes_p_ + slot * room_;
     nl_wait();
@@ -600,8 +569,7 @@ NL_FN void k6_propagation_into_ge_block(const nl_task &nl_t)
     const nl_i64 *const row_p_ = nl_global(self->row_);
     const nl_i32 *const col_p_ = nl_global(self->col_);
     nl_i64 *const ge_p_ = nl_global(self->ge_);
-    const real weight_ = self->weight_;
-    const real counts_ = self->counts_;
+    const real weight_ = self->weight_, counts_ = self->counts_;
     const nl_share share = nl_my_share(nl_me, events);
 #pragma unroll 1
     for (nl_u32 event = share.first; event < events; event += share.groups) {
@@ -641,8 +609,7 @@ struct k7_row {
     const nl_i32 *members_; /* nl_i32 [], read */
     real *buffer_; /* real [], updated */
     nl_i64 *used_; /* nl_i64 [], updated */
-    nl_i64 m_;
-    nl_i64 capacity_;
+    nl_i64 m_, capacity_;
 };
 
 NL_FN void k7_record_trace_block(const nl_task &nl_t)
@@ -653,8 +620,7 @@ NL_FN void k7_record_trace_block(const nl_task &nl_t)
     const nl_i32 *const members_p_ = nl_global(self->members_);
     real *const buffer_p_ = nl_global(self->buffer_);
     nl_i64 *const used_p_ = nl_global(self->used_);
-    const nl_i64 m_ = self->m_;
-    const nl_i64 capacity_ = self->capacity_;
+    const nl_i64 m_ = self->m_, capacity_ = self->capacity_;
     nl_wait();
     const nl_i64 sample = used_p_[0];
     if (sample >= capacity_) {
@@ -682,8 +648,7 @@ struct k8_row {
     const nl_i32 *members_; /* nl_i32 [], read */
     real *buffer_; /* real [], updated */
     nl_i64 *used_; /* nl_i64 [], updated */
-    nl_i64 m_;
-    nl_i64 capacity_;
+    nl_i64 m_, capacity_;
     alignas(8) real quantum_;
 };
 
@@ -696,8 +661,7 @@ NL_FN void k8_record_trace_block(const nl_task &nl_t)
     const nl_i32 *const members_p_ = nl_global(self->members_);
     real *const buffer_p_ = nl_global(self->buffer_);
     nl_i64 *const used_p_ = nl_global(self->used_);
-    const nl_i64 m_ = self->m_;
-    const nl_i64 capacity_ = self->capacity_;
+    const nl_i64 m_ = self->m_, capacity_ = self->capacity_;
     const real quantum_ = self->quantum_;
     nl_wait();
     const nl_i64 sample = used_p_[0];

@@ -206,8 +206,7 @@ typedef struct {
     nl_u64 x_; /* real [i], written */
     nl_i64 n_;
     nl_u64 key_;
-    double low_;
-    double high_;
+    double low_, high_;
 } k0_row;
 
 static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -218,8 +217,7 @@ static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i64 n_ = self->n_;
         const nl_u64 key_ = self->key_;
-        const real low_ = (real)self->low_;
-        const real high_ = (real)self->high_;
+        const real low_ = (real)self->low_, high_ = (real)self->high_;
         nl_u32 words[NL_CHUNK + NL_SLACK] __attribute__((aligned(64)));
         for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
             const nl_i64 end = nl_least(base + NL_CHUNK, n_);
@@ -243,16 +241,8 @@ typedef struct {
     nl_u64 refractory_left_; /* nl_i32 [i], updated */
     nl_u64 spikes_; /* nl_i32 [], written */
     nl_u64 spike_count_; /* nl_i32 [], written */
-    nl_i64 slots_;
-    nl_i64 n_;
-    double v_thresh_;
-    double v_reset_;
-    double P_v_v_;
-    double P_v_ge_;
-    double P_v_gi_;
-    double P_v_1_;
-    double P_ge_ge_;
-    double P_gi_gi_;
+    nl_i64 slots_, n_;
+    double v_thresh_, v_reset_, P_v_v_, P_v_ge_, P_v_gi_, P_v_1_, P_ge_ge_, P_gi_gi_;
     nl_i64 refractory_steps_;
 } k1_row;
 
@@ -267,16 +257,11 @@ static void k1_neuron_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         nl_i32 *restrict const refractory_left_p_ = nl_at(ctx, self->refractory_left_);
         nl_i32 *restrict const spikes_p_ = nl_at(ctx, self->spikes_);
         nl_i32 *restrict const spike_count_p_ = nl_at(ctx, self->spike_count_);
-        const nl_i64 slots_ = self->slots_;
-        const nl_i64 n_ = self->n_;
-        const real v_thresh_ = (real)self->v_thresh_;
-        const real v_reset_ = (real)self->v_reset_;
-        const real P_v_v_ = (real)self->P_v_v_;
-        const real P_v_ge_ = (real)self->P_v_ge_;
-        const real P_v_gi_ = (real)self->P_v_gi_;
-        const real P_v_1_ = (real)self->P_v_1_;
-        const real P_ge_ge_ = (real)self->P_ge_ge_;
-        const real P_gi_gi_ = (real)self->P_gi_gi_;
+        const nl_i64 slots_ = self->slots_, n_ = self->n_;
+        const real v_thresh_ = (real)self->v_thresh_, v_reset_ = (real)self->v_reset_;
+        const real P_v_v_ = (real)self->P_v_v_, P_v_ge_ = (real)self->P_v_ge_;
+        const real P_v_gi_ = (real)self->P_v_gi_, P_v_1_ = (real)self->P_v_1_;
+        const real P_ge_ge_ = (real)self->P_ge_ge_, P_gi_gi_ = (real)self->P_gi_gi_;
         const nl_i64 refractory_steps_ = self->refractory_steps_;
         const nl_i64 slot = nl_slot(step, slots_);
         nl_u8 fired[NL_CHUNK] __attribute__((aligned(64)));
@@ -290,13 +275,16 @@ static void k1_neuron_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
                 real v_ = v_p_[i];
                 real ge_ = ge_p_[i];
                 real gi_ = gi_p_[i];
+                /* cuba.yaml:29  dv/dt: (v_rest - v + ge + gi) / tau_m */
                 real v_next_ = P_v_v_ * v_ + P_v_ge_ * ge_ + P_v_gi_ * gi_ + P_v_1_;
                 real ge_next_ = P_ge_ge_ * ge_;
                 real gi_next_ = P_gi_gi_ * gi_;
                 v_ = held_ ? v_ : v_next_;
                 ge_ = ge_next_;
                 gi_ = gi_next_;
+                /* cuba.yaml:31  when: v > v_thresh */
                 int spiked_ = !held_ & (v_ > v_thresh_);
+                /* cuba.yaml:32  v = v_reset */
                 v_ = spiked_ ? v_reset_ : v_;
                 refractory_left_ = spiked_ ? (nl_i32)refractory_steps_ : (held_ ? refractory_left_ - 1 : 0);
                 fired[i - base] = (nl_u8)(spiked_);
@@ -319,9 +307,7 @@ typedef struct {
     nl_u64 count_; /* nl_i32 [], read */
     nl_u64 buffer_; /* nl_i32 [], updated */
     nl_u64 used_; /* nl_i64 [], updated */
-    nl_i64 slots_;
-    nl_i64 capacity_;
-    nl_i64 n_;
+    nl_i64 slots_, capacity_, n_;
 } k2_row;
 
 static void k2_record_spikes(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -333,9 +319,7 @@ static void k2_record_spikes(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         const nl_i32 *restrict const count_p_ = nl_at(ctx, self->count_);
         nl_i32 *restrict const buffer_p_ = nl_at(ctx, self->buffer_);
         nl_i64 *restrict const used_p_ = nl_at(ctx, self->used_);
-        const nl_i64 slots_ = self->slots_;
-        const nl_i64 capacity_ = self->capacity_;
-        const nl_i64 n_ = self->n_;
+        const nl_i64 slots_ = self->slots_, capacity_ = self->capacity_, n_ = self->n_;
         const nl_i64 slot = nl_slot(step, slots_);
         const nl_i64 number = count_p_[slot], at = used_p_[0];
         if (at + number > capacity_) {
@@ -358,11 +342,9 @@ static void k2_record_spikes(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
 typedef struct {
     nl_u64 row_; /* nl_i64 [], updated */
     nl_u64 table_; /* nl_u32 [], read */
-    nl_i64 n_pre_;
-    nl_i64 n_post_;
+    nl_i64 n_pre_, n_post_;
     nl_u64 key_;
-    nl_i64 autapses_;
-    nl_i64 same_;
+    nl_i64 autapses_, same_;
 } k3_row;
 
 static void k3_count_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -372,11 +354,9 @@ static void k3_count_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 h
                 *const last = (const k3_row *)rows + hi; self < last; self++) {
         nl_i64 *restrict const row_p_ = nl_at(ctx, self->row_);
         const nl_u32 *restrict const table_p_ = nl_at(ctx, self->table_);
-        const nl_i64 n_pre_ = self->n_pre_;
-        const nl_i64 n_post_ = self->n_post_;
+        const nl_i64 n_pre_ = self->n_pre_, n_post_ = self->n_post_;
         const nl_u64 key_ = self->key_;
-        const nl_i64 autapses_ = self->autapses_;
-        const nl_i64 same_ = self->same_;
+        const nl_i64 autapses_ = self->autapses_, same_ = self->same_;
         /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
         const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
         const int skip = same_ && !autapses_;
@@ -435,11 +415,9 @@ typedef struct {
     nl_u64 row_; /* nl_i64 [], read */
     nl_u64 col_; /* nl_i32 [], written */
     nl_u64 table_; /* nl_u32 [], read */
-    nl_i64 n_pre_;
-    nl_i64 n_post_;
+    nl_i64 n_pre_, n_post_;
     nl_u64 key_;
-    nl_i64 autapses_;
-    nl_i64 same_;
+    nl_i64 autapses_, same_;
 } k5_row;
 
 static void k5_fill_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -450,11 +428,9 @@ static void k5_fill_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         const nl_i64 *restrict const row_p_ = nl_at(ctx, self->row_);
         nl_i32 *restrict const col_p_ = nl_at(ctx, self->col_);
         const nl_u32 *restrict const table_p_ = nl_at(ctx, self->table_);
-        const nl_i64 n_pre_ = self->n_pre_;
-        const nl_i64 n_post_ = self->n_post_;
+        const nl_i64 n_pre_ = self->n_pre_, n_post_ = self->n_post_;
         const nl_u64 key_ = self->key_;
-        const nl_i64 autapses_ = self->autapses_;
-        const nl_i64 same_ = self->same_;
+        const nl_i64 autapses_ = self->autapses_, same_ = self->same_;
         /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
         const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
         const int skip = same_ && !autapses_;
@@ -495,9 +471,7 @@ typedef struct {
     nl_u64 col_; /* nl_i32 [], read */
     nl_u64 ge_; /* real [post], added to */
     double weight_;
-    nl_i64 room_;
-    nl_i64 slots_;
-    nl_i64 delay_;
+    nl_i64 room_, slots_, delay_;
 } k6_row;
 
 static void k6_propagation_into_ge(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -514,8 +488,7 @@ static void k6_propagation_into_ge(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_
         for (; next < after; next++, event = 0) {
             const k6_row *const self = next;
             const nl_i32 *restrict const spike_count_p_ = nl_at(ctx, self->spike_count_);
-            const nl_i64 slots_ = self->slots_;
-            const nl_i64 delay_ = self->delay_;
+            const nl_i64 slots_ = self->slots_, delay_ = self->delay_;
             if (step <= delay_) continue; /* nothing had been emitted so long ago */
             const nl_i64 slot = nl_slot(step - delay_, slots_);
             const nl_i32 events = spike_count_p_[slot];
@@ -564,8 +537,7 @@ typedef struct {
     nl_u64 members_; /* nl_i32 [], read */
     nl_u64 buffer_; /* real [], updated */
     nl_u64 used_; /* nl_i64 [], updated */
-    nl_i64 m_;
-    nl_i64 capacity_;
+    nl_i64 m_, capacity_;
 } k7_row;
 
 static void k7_record_trace(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -577,8 +549,7 @@ static void k7_record_trace(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
         const nl_i32 *restrict const members_p_ = nl_at(ctx, self->members_);
         real *restrict const buffer_p_ = nl_at(ctx, self->buffer_);
         nl_i64 *restrict const used_p_ = nl_at(ctx, self->used_);
-        const nl_i64 m_ = self->m_;
-        const nl_i64 capacity_ = self->capacity_;
+        const nl_i64 m_ = self->m_, capacity_ = self->capacity_;
         const nl_i64 sample = used_p_[0];
         if (sample >= capacity_) {
             nl_overflow(ctx);

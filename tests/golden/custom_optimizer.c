@@ -340,271 +340,211 @@ typedef void (*nl_tile_fn)(const real *const *x, const real *const *w, const nl_
 /* acc[o][u] = sum over the terms of w[o] * x[u], in their order; rows of acc are `pitch` apart. */
 NL_ONCE void nl_tile_8x3(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
     const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2];
-    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4], *const w5 = w[5], *const w6 = w[6], *const w7 = w[7];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0};
-    nl_vec s1_0 = {0}, s1_1 = {0}, s1_2 = {0};
-    nl_vec s2_0 = {0}, s2_1 = {0}, s2_2 = {0};
-    nl_vec s3_0 = {0}, s3_1 = {0}, s3_2 = {0};
-    nl_vec s4_0 = {0}, s4_1 = {0}, s4_2 = {0};
-    nl_vec s5_0 = {0}, s5_1 = {0}, s5_2 = {0};
-    nl_vec s6_0 = {0}, s6_1 = {0}, s6_2 = {0};
-    nl_vec s7_0 = {0}, s7_1 = {0}, s7_2 = {0};
+    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4],
+        *const w5 = w[5], *const w6 = w[6], *const w7 = w[7];
+    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s2_0 = {0}, s2_1 = {0}, s2_2 = {0},
+        s3_0 = {0}, s3_1 = {0}, s3_2 = {0}, s4_0 = {0}, s4_1 = {0}, s4_2 = {0}, s5_0 = {0}, s5_1 = {0}, s5_2 = {0},
+        s6_0 = {0}, s6_1 = {0}, s6_2 = {0}, s7_0 = {0}, s7_1 = {0}, s7_2 = {0};
 #pragma GCC unroll 1
     for (; tap < end; tap++) {
         const nl_i64 i = tap->x, j = tap->w;
         const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i);
-        const real f0 = w0[j];
-        s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0;
-        const real f1 = w1[j];
-        s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1;
-        const real f2 = w2[j];
-        s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2;
-        const real f3 = w3[j];
-        s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3;
-        const real f4 = w4[j];
-        s4_0 += v0 * f4, s4_1 += v1 * f4, s4_2 += v2 * f4;
-        const real f5 = w5[j];
-        s5_0 += v0 * f5, s5_1 += v1 * f5, s5_2 += v2 * f5;
-        const real f6 = w6[j];
-        s6_0 += v0 * f6, s6_1 += v1 * f6, s6_2 += v2 * f6;
-        const real f7 = w7[j];
-        s7_0 += v0 * f7, s7_1 += v1 * f7, s7_2 += v2 * f7;
+        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0;
+        const real f1 = w1[j]; s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1;
+        const real f2 = w2[j]; s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2;
+        const real f3 = w3[j]; s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3;
+        const real f4 = w4[j]; s4_0 += v0 * f4, s4_1 += v1 * f4, s4_2 += v2 * f4;
+        const real f5 = w5[j]; s5_0 += v0 * f5, s5_1 += v1 * f5, s5_2 += v2 * f5;
+        const real f6 = w6[j]; s6_0 += v0 * f6, s6_1 += v1 * f6, s6_2 += v2 * f6;
+        const real f7 = w7[j]; s7_0 += v0 * f7, s7_1 += v1 * f7, s7_2 += v2 * f7;
     }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2;
-    acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2;
-    acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[2 * pitch + 2] = s2_2;
-    acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2;
-    acc[4 * pitch + 0] = s4_0, acc[4 * pitch + 1] = s4_1, acc[4 * pitch + 2] = s4_2;
-    acc[5 * pitch + 0] = s5_0, acc[5 * pitch + 1] = s5_1, acc[5 * pitch + 2] = s5_2;
-    acc[6 * pitch + 0] = s6_0, acc[6 * pitch + 1] = s6_1, acc[6 * pitch + 2] = s6_2;
-    acc[7 * pitch + 0] = s7_0, acc[7 * pitch + 1] = s7_1, acc[7 * pitch + 2] = s7_2;
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[1 * pitch + 0] = s1_0,
+        acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2, acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1,
+        acc[2 * pitch + 2] = s2_2, acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2,
+        acc[4 * pitch + 0] = s4_0, acc[4 * pitch + 1] = s4_1, acc[4 * pitch + 2] = s4_2, acc[5 * pitch + 0] = s5_0,
+        acc[5 * pitch + 1] = s5_1, acc[5 * pitch + 2] = s5_2, acc[6 * pitch + 0] = s6_0, acc[6 * pitch + 1] = s6_1,
+        acc[6 * pitch + 2] = s6_2, acc[7 * pitch + 0] = s7_0, acc[7 * pitch + 1] = s7_1, acc[7 * pitch + 2] = s7_2;
 }
 NL_ONCE void nl_tile_6x4(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
     const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3];
-    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4], *const w5 = w[5];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0};
-    nl_vec s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0};
-    nl_vec s2_0 = {0}, s2_1 = {0}, s2_2 = {0}, s2_3 = {0};
-    nl_vec s3_0 = {0}, s3_1 = {0}, s3_2 = {0}, s3_3 = {0};
-    nl_vec s4_0 = {0}, s4_1 = {0}, s4_2 = {0}, s4_3 = {0};
-    nl_vec s5_0 = {0}, s5_1 = {0}, s5_2 = {0}, s5_3 = {0};
+    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4],
+        *const w5 = w[5];
+    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0}, s2_0 = {0},
+        s2_1 = {0}, s2_2 = {0}, s2_3 = {0}, s3_0 = {0}, s3_1 = {0}, s3_2 = {0}, s3_3 = {0}, s4_0 = {0}, s4_1 = {0},
+        s4_2 = {0}, s4_3 = {0}, s5_0 = {0}, s5_1 = {0}, s5_2 = {0}, s5_3 = {0};
 #pragma GCC unroll 1
     for (; tap < end; tap++) {
         const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i), v3 = *(const nl_vec *)(x3 + i);
-        const real f0 = w0[j];
-        s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0;
-        const real f1 = w1[j];
-        s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1;
-        const real f2 = w2[j];
-        s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2, s2_3 += v3 * f2;
-        const real f3 = w3[j];
-        s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3, s3_3 += v3 * f3;
-        const real f4 = w4[j];
-        s4_0 += v0 * f4, s4_1 += v1 * f4, s4_2 += v2 * f4, s4_3 += v3 * f4;
-        const real f5 = w5[j];
-        s5_0 += v0 * f5, s5_1 += v1 * f5, s5_2 += v2 * f5, s5_3 += v3 * f5;
+        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i),
+            v3 = *(const nl_vec *)(x3 + i);
+        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0;
+        const real f1 = w1[j]; s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1;
+        const real f2 = w2[j]; s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2, s2_3 += v3 * f2;
+        const real f3 = w3[j]; s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3, s3_3 += v3 * f3;
+        const real f4 = w4[j]; s4_0 += v0 * f4, s4_1 += v1 * f4, s4_2 += v2 * f4, s4_3 += v3 * f4;
+        const real f5 = w5[j]; s5_0 += v0 * f5, s5_1 += v1 * f5, s5_2 += v2 * f5, s5_3 += v3 * f5;
     }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3;
-    acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3;
-    acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[2 * pitch + 2] = s2_2, acc[2 * pitch + 3] = s2_3;
-    acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2, acc[3 * pitch + 3] = s3_3;
-    acc[4 * pitch + 0] = s4_0, acc[4 * pitch + 1] = s4_1, acc[4 * pitch + 2] = s4_2, acc[4 * pitch + 3] = s4_3;
-    acc[5 * pitch + 0] = s5_0, acc[5 * pitch + 1] = s5_1, acc[5 * pitch + 2] = s5_2, acc[5 * pitch + 3] = s5_3;
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3,
+        acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3,
+        acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[2 * pitch + 2] = s2_2, acc[2 * pitch + 3] = s2_3,
+        acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2, acc[3 * pitch + 3] = s3_3,
+        acc[4 * pitch + 0] = s4_0, acc[4 * pitch + 1] = s4_1, acc[4 * pitch + 2] = s4_2, acc[4 * pitch + 3] = s4_3,
+        acc[5 * pitch + 0] = s5_0, acc[5 * pitch + 1] = s5_1, acc[5 * pitch + 2] = s5_2, acc[5 * pitch + 3] = s5_3;
 }
 NL_ONCE void nl_tile_4x6(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
-    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4], *const x5 = x[5];
+    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4],
+        *const x5 = x[5];
     const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s0_5 = {0};
-    nl_vec s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0}, s1_4 = {0}, s1_5 = {0};
-    nl_vec s2_0 = {0}, s2_1 = {0}, s2_2 = {0}, s2_3 = {0}, s2_4 = {0}, s2_5 = {0};
-    nl_vec s3_0 = {0}, s3_1 = {0}, s3_2 = {0}, s3_3 = {0}, s3_4 = {0}, s3_5 = {0};
+    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s0_5 = {0}, s1_0 = {0}, s1_1 = {0}, s1_2 = {0},
+        s1_3 = {0}, s1_4 = {0}, s1_5 = {0}, s2_0 = {0}, s2_1 = {0}, s2_2 = {0}, s2_3 = {0}, s2_4 = {0}, s2_5 = {0},
+        s3_0 = {0}, s3_1 = {0}, s3_2 = {0}, s3_3 = {0}, s3_4 = {0}, s3_5 = {0};
 #pragma GCC unroll 1
     for (; tap < end; tap++) {
         const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i), v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i), v5 = *(const nl_vec *)(x5 + i);
-        const real f0 = w0[j];
-        s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0, s0_5 += v5 * f0;
-        const real f1 = w1[j];
-        s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1, s1_4 += v4 * f1, s1_5 += v5 * f1;
-        const real f2 = w2[j];
-        s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2, s2_3 += v3 * f2, s2_4 += v4 * f2, s2_5 += v5 * f2;
-        const real f3 = w3[j];
-        s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3, s3_3 += v3 * f3, s3_4 += v4 * f3, s3_5 += v5 * f3;
+        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i),
+            v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i), v5 = *(const nl_vec *)(x5 + i);
+        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0,
+            s0_5 += v5 * f0;
+        const real f1 = w1[j]; s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1, s1_4 += v4 * f1,
+            s1_5 += v5 * f1;
+        const real f2 = w2[j]; s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2, s2_3 += v3 * f2, s2_4 += v4 * f2,
+            s2_5 += v5 * f2;
+        const real f3 = w3[j]; s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3, s3_3 += v3 * f3, s3_4 += v4 * f3,
+            s3_5 += v5 * f3;
     }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3, acc[0 * pitch + 4] = s0_4, acc[0 * pitch + 5] = s0_5;
-    acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3, acc[1 * pitch + 4] = s1_4, acc[1 * pitch + 5] = s1_5;
-    acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[2 * pitch + 2] = s2_2, acc[2 * pitch + 3] = s2_3, acc[2 * pitch + 4] = s2_4, acc[2 * pitch + 5] = s2_5;
-    acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2, acc[3 * pitch + 3] = s3_3, acc[3 * pitch + 4] = s3_4, acc[3 * pitch + 5] = s3_5;
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3,
+        acc[0 * pitch + 4] = s0_4, acc[0 * pitch + 5] = s0_5, acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1,
+        acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3, acc[1 * pitch + 4] = s1_4, acc[1 * pitch + 5] = s1_5,
+        acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[2 * pitch + 2] = s2_2, acc[2 * pitch + 3] = s2_3,
+        acc[2 * pitch + 4] = s2_4, acc[2 * pitch + 5] = s2_5, acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1,
+        acc[3 * pitch + 2] = s3_2, acc[3 * pitch + 3] = s3_3, acc[3 * pitch + 4] = s3_4, acc[3 * pitch + 5] = s3_5;
 }
 NL_ONCE void nl_tile_4x5(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
     const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4];
     const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0};
-    nl_vec s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0}, s1_4 = {0};
-    nl_vec s2_0 = {0}, s2_1 = {0}, s2_2 = {0}, s2_3 = {0}, s2_4 = {0};
-    nl_vec s3_0 = {0}, s3_1 = {0}, s3_2 = {0}, s3_3 = {0}, s3_4 = {0};
+    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0},
+        s1_4 = {0}, s2_0 = {0}, s2_1 = {0}, s2_2 = {0}, s2_3 = {0}, s2_4 = {0}, s3_0 = {0}, s3_1 = {0}, s3_2 = {0},
+        s3_3 = {0}, s3_4 = {0};
 #pragma GCC unroll 1
     for (; tap < end; tap++) {
         const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i), v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i);
-        const real f0 = w0[j];
-        s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0;
-        const real f1 = w1[j];
-        s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1, s1_4 += v4 * f1;
-        const real f2 = w2[j];
-        s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2, s2_3 += v3 * f2, s2_4 += v4 * f2;
-        const real f3 = w3[j];
-        s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3, s3_3 += v3 * f3, s3_4 += v4 * f3;
+        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i),
+            v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i);
+        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0;
+        const real f1 = w1[j]; s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1, s1_4 += v4 * f1;
+        const real f2 = w2[j]; s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2, s2_3 += v3 * f2, s2_4 += v4 * f2;
+        const real f3 = w3[j]; s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3, s3_3 += v3 * f3, s3_4 += v4 * f3;
     }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3, acc[0 * pitch + 4] = s0_4;
-    acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3, acc[1 * pitch + 4] = s1_4;
-    acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[2 * pitch + 2] = s2_2, acc[2 * pitch + 3] = s2_3, acc[2 * pitch + 4] = s2_4;
-    acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2, acc[3 * pitch + 3] = s3_3, acc[3 * pitch + 4] = s3_4;
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3,
+        acc[0 * pitch + 4] = s0_4, acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2,
+        acc[1 * pitch + 3] = s1_3, acc[1 * pitch + 4] = s1_4, acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1,
+        acc[2 * pitch + 2] = s2_2, acc[2 * pitch + 3] = s2_3, acc[2 * pitch + 4] = s2_4, acc[3 * pitch + 0] = s3_0,
+        acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2, acc[3 * pitch + 3] = s3_3, acc[3 * pitch + 4] = s3_4;
 }
 NL_ONCE void nl_tile_2x10(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
-    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4], *const x5 = x[5], *const x6 = x[6], *const x7 = x[7], *const x8 = x[8], *const x9 = x[9];
+    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4],
+        *const x5 = x[5], *const x6 = x[6], *const x7 = x[7], *const x8 = x[8], *const x9 = x[9];
     const real *const w0 = w[0], *const w1 = w[1];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s0_5 = {0}, s0_6 = {0}, s0_7 = {0}, s0_8 = {0}, s0_9 = {0};
-    nl_vec s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0}, s1_4 = {0}, s1_5 = {0}, s1_6 = {0}, s1_7 = {0}, s1_8 = {0}, s1_9 = {0};
+    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s0_5 = {0}, s0_6 = {0}, s0_7 = {0}, s0_8 = {0},
+        s0_9 = {0}, s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0}, s1_4 = {0}, s1_5 = {0}, s1_6 = {0}, s1_7 = {0},
+        s1_8 = {0}, s1_9 = {0};
 #pragma GCC unroll 1
     for (; tap < end; tap++) {
         const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i), v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i), v5 = *(const nl_vec *)(x5 + i), v6 = *(const nl_vec *)(x6 + i), v7 = *(const nl_vec *)(x7 + i), v8 = *(const nl_vec *)(x8 + i), v9 = *(const nl_vec *)(x9 + i);
-        const real f0 = w0[j];
-        s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0, s0_5 += v5 * f0, s0_6 += v6 * f0, s0_7 += v7 * f0, s0_8 += v8 * f0, s0_9 += v9 * f0;
-        const real f1 = w1[j];
-        s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1, s1_4 += v4 * f1, s1_5 += v5 * f1, s1_6 += v6 * f1, s1_7 += v7 * f1, s1_8 += v8 * f1, s1_9 += v9 * f1;
+        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i),
+            v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i), v5 = *(const nl_vec *)(x5 + i),
+            v6 = *(const nl_vec *)(x6 + i), v7 = *(const nl_vec *)(x7 + i), v8 = *(const nl_vec *)(x8 + i),
+            v9 = *(const nl_vec *)(x9 + i);
+        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0,
+            s0_5 += v5 * f0, s0_6 += v6 * f0, s0_7 += v7 * f0, s0_8 += v8 * f0, s0_9 += v9 * f0;
+        const real f1 = w1[j]; s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1, s1_4 += v4 * f1,
+            s1_5 += v5 * f1, s1_6 += v6 * f1, s1_7 += v7 * f1, s1_8 += v8 * f1, s1_9 += v9 * f1;
     }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3, acc[0 * pitch + 4] = s0_4, acc[0 * pitch + 5] = s0_5, acc[0 * pitch + 6] = s0_6, acc[0 * pitch + 7] = s0_7, acc[0 * pitch + 8] = s0_8, acc[0 * pitch + 9] = s0_9;
-    acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3, acc[1 * pitch + 4] = s1_4, acc[1 * pitch + 5] = s1_5, acc[1 * pitch + 6] = s1_6, acc[1 * pitch + 7] = s1_7, acc[1 * pitch + 8] = s1_8, acc[1 * pitch + 9] = s1_9;
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3,
+        acc[0 * pitch + 4] = s0_4, acc[0 * pitch + 5] = s0_5, acc[0 * pitch + 6] = s0_6, acc[0 * pitch + 7] = s0_7,
+        acc[0 * pitch + 8] = s0_8, acc[0 * pitch + 9] = s0_9, acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1,
+        acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3, acc[1 * pitch + 4] = s1_4, acc[1 * pitch + 5] = s1_5,
+        acc[1 * pitch + 6] = s1_6, acc[1 * pitch + 7] = s1_7, acc[1 * pitch + 8] = s1_8, acc[1 * pitch + 9] = s1_9;
 }
 NL_ONCE void nl_tile_1x12(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
-    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4], *const x5 = x[5], *const x6 = x[6], *const x7 = x[7], *const x8 = x[8], *const x9 = x[9], *const x10 = x[10], *const x11 = x[11];
+    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4],
+        *const x5 = x[5], *const x6 = x[6], *const x7 = x[7], *const x8 = x[8], *const x9 = x[9], *const x10 = x[10],
+        *const x11 = x[11];
     const real *const w0 = w[0];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s0_5 = {0}, s0_6 = {0}, s0_7 = {0}, s0_8 = {0}, s0_9 = {0}, s0_10 = {0}, s0_11 = {0};
+    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s0_5 = {0}, s0_6 = {0}, s0_7 = {0}, s0_8 = {0},
+        s0_9 = {0}, s0_10 = {0}, s0_11 = {0};
 #pragma GCC unroll 1
     for (; tap < end; tap++) {
         const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i), v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i), v5 = *(const nl_vec *)(x5 + i), v6 = *(const nl_vec *)(x6 + i), v7 = *(const nl_vec *)(x7 + i), v8 = *(const nl_vec *)(x8 + i), v9 = *(const nl_vec *)(x9 + i), v10 = *(const nl_vec *)(x10 + i), v11 = *(const nl_vec *)(x11 + i);
-        const real f0 = w0[j];
-        s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0, s0_5 += v5 * f0, s0_6 += v6 * f0, s0_7 += v7 * f0, s0_8 += v8 * f0, s0_9 += v9 * f0, s0_10 += v10 * f0, s0_11 += v11 * f0;
+        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i),
+            v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i), v5 = *(const nl_vec *)(x5 + i),
+            v6 = *(const nl_vec *)(x6 + i), v7 = *(const nl_vec *)(x7 + i), v8 = *(const nl_vec *)(x8 + i),
+            v9 = *(const nl_vec *)(x9 + i), v10 = *(const nl_vec *)(x10 + i), v11 = *(const nl_vec *)(x11 + i);
+        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0,
+            s0_5 += v5 * f0, s0_6 += v6 * f0, s0_7 += v7 * f0, s0_8 += v8 * f0, s0_9 += v9 * f0, s0_10 += v10 * f0,
+            s0_11 += v11 * f0;
     }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3, acc[0 * pitch + 4] = s0_4, acc[0 * pitch + 5] = s0_5, acc[0 * pitch + 6] = s0_6, acc[0 * pitch + 7] = s0_7, acc[0 * pitch + 8] = s0_8, acc[0 * pitch + 9] = s0_9, acc[0 * pitch + 10] = s0_10, acc[0 * pitch + 11] = s0_11;
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3,
+        acc[0 * pitch + 4] = s0_4, acc[0 * pitch + 5] = s0_5, acc[0 * pitch + 6] = s0_6, acc[0 * pitch + 7] = s0_7,
+        acc[0 * pitch + 8] = s0_8, acc[0 * pitch + 9] = s0_9, acc[0 * pitch + 10] = s0_10, acc[0 * pitch + 11] = s0_11;
 }
 NL_ONCE void nl_tile_8x2(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
     const real *const x0 = x[0], *const x1 = x[1];
-    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4], *const w5 = w[5], *const w6 = w[6], *const w7 = w[7];
-    nl_vec s0_0 = {0}, s0_1 = {0};
-    nl_vec s1_0 = {0}, s1_1 = {0};
-    nl_vec s2_0 = {0}, s2_1 = {0};
-    nl_vec s3_0 = {0}, s3_1 = {0};
-    nl_vec s4_0 = {0}, s4_1 = {0};
-    nl_vec s5_0 = {0}, s5_1 = {0};
-    nl_vec s6_0 = {0}, s6_1 = {0};
-    nl_vec s7_0 = {0}, s7_1 = {0};
+    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4],
+        *const w5 = w[5], *const w6 = w[6], *const w7 = w[7];
+    nl_vec s0_0 = {0}, s0_1 = {0}, s1_0 = {0}, s1_1 = {0}, s2_0 = {0}, s2_1 = {0}, s3_0 = {0}, s3_1 = {0}, s4_0 = {0},
+        s4_1 = {0}, s5_0 = {0}, s5_1 = {0}, s6_0 = {0}, s6_1 = {0}, s7_0 = {0}, s7_1 = {0};
 #pragma GCC unroll 1
     for (; tap < end; tap++) {
         const nl_i64 i = tap->x, j = tap->w;
         const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i);
-        const real f0 = w0[j];
-        s0_0 += v0 * f0, s0_1 += v1 * f0;
-        const real f1 = w1[j];
-        s1_0 += v0 * f1, s1_1 += v1 * f1;
-        const real f2 = w2[j];
-        s2_0 += v0 * f2, s2_1 += v1 * f2;
-        const real f3 = w3[j];
-        s3_0 += v0 * f3, s3_1 += v1 * f3;
-        const real f4 = w4[j];
-        s4_0 += v0 * f4, s4_1 += v1 * f4;
-        const real f5 = w5[j];
-        s5_0 += v0 * f5, s5_1 += v1 * f5;
-        const real f6 = w6[j];
-        s6_0 += v0 * f6, s6_1 += v1 * f6;
-        const real f7 = w7[j];
-        s7_0 += v0 * f7, s7_1 += v1 * f7;
+        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0;
+        const real f1 = w1[j]; s1_0 += v0 * f1, s1_1 += v1 * f1;
+        const real f2 = w2[j]; s2_0 += v0 * f2, s2_1 += v1 * f2;
+        const real f3 = w3[j]; s3_0 += v0 * f3, s3_1 += v1 * f3;
+        const real f4 = w4[j]; s4_0 += v0 * f4, s4_1 += v1 * f4;
+        const real f5 = w5[j]; s5_0 += v0 * f5, s5_1 += v1 * f5;
+        const real f6 = w6[j]; s6_0 += v0 * f6, s6_1 += v1 * f6;
+        const real f7 = w7[j]; s7_0 += v0 * f7, s7_1 += v1 * f7;
     }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1;
-    acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1;
-    acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1;
-    acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1;
-    acc[4 * pitch + 0] = s4_0, acc[4 * pitch + 1] = s4_1;
-    acc[5 * pitch + 0] = s5_0, acc[5 * pitch + 1] = s5_1;
-    acc[6 * pitch + 0] = s6_0, acc[6 * pitch + 1] = s6_1;
-    acc[7 * pitch + 0] = s7_0, acc[7 * pitch + 1] = s7_1;
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1,
+        acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1,
+        acc[4 * pitch + 0] = s4_0, acc[4 * pitch + 1] = s4_1, acc[5 * pitch + 0] = s5_0, acc[5 * pitch + 1] = s5_1,
+        acc[6 * pitch + 0] = s6_0, acc[6 * pitch + 1] = s6_1, acc[7 * pitch + 0] = s7_0, acc[7 * pitch + 1] = s7_1;
 }
 NL_ONCE void nl_tile_16x1(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
     const real *const x0 = x[0];
-    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4], *const w5 = w[5], *const w6 = w[6], *const w7 = w[7], *const w8 = w[8], *const w9 = w[9], *const w10 = w[10], *const w11 = w[11], *const w12 = w[12], *const w13 = w[13], *const w14 = w[14], *const w15 = w[15];
-    nl_vec s0_0 = {0};
-    nl_vec s1_0 = {0};
-    nl_vec s2_0 = {0};
-    nl_vec s3_0 = {0};
-    nl_vec s4_0 = {0};
-    nl_vec s5_0 = {0};
-    nl_vec s6_0 = {0};
-    nl_vec s7_0 = {0};
-    nl_vec s8_0 = {0};
-    nl_vec s9_0 = {0};
-    nl_vec s10_0 = {0};
-    nl_vec s11_0 = {0};
-    nl_vec s12_0 = {0};
-    nl_vec s13_0 = {0};
-    nl_vec s14_0 = {0};
-    nl_vec s15_0 = {0};
+    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4],
+        *const w5 = w[5], *const w6 = w[6], *const w7 = w[7], *const w8 = w[8], *const w9 = w[9], *const w10 = w[10],
+        *const w11 = w[11], *const w12 = w[12], *const w13 = w[13], *const w14 = w[14], *const w15 = w[15];
+    nl_vec s0_0 = {0}, s1_0 = {0}, s2_0 = {0}, s3_0 = {0}, s4_0 = {0}, s5_0 = {0}, s6_0 = {0}, s7_0 = {0}, s8_0 = {0},
+        s9_0 = {0}, s10_0 = {0}, s11_0 = {0}, s12_0 = {0}, s13_0 = {0}, s14_0 = {0}, s15_0 = {0};
 #pragma GCC unroll 1
     for (; tap < end; tap++) {
         const nl_i64 i = tap->x, j = tap->w;
         const nl_vec v0 = *(const nl_vec *)(x0 + i);
-        const real f0 = w0[j];
-        s0_0 += v0 * f0;
-        const real f1 = w1[j];
-        s1_0 += v0 * f1;
-        const real f2 = w2[j];
-        s2_0 += v0 * f2;
-        const real f3 = w3[j];
-        s3_0 += v0 * f3;
-        const real f4 = w4[j];
-        s4_0 += v0 * f4;
-        const real f5 = w5[j];
-        s5_0 += v0 * f5;
-        const real f6 = w6[j];
-        s6_0 += v0 * f6;
-        const real f7 = w7[j];
-        s7_0 += v0 * f7;
-        const real f8 = w8[j];
-        s8_0 += v0 * f8;
-        const real f9 = w9[j];
-        s9_0 += v0 * f9;
-        const real f10 = w10[j];
-        s10_0 += v0 * f10;
-        const real f11 = w11[j];
-        s11_0 += v0 * f11;
-        const real f12 = w12[j];
-        s12_0 += v0 * f12;
-        const real f13 = w13[j];
-        s13_0 += v0 * f13;
-        const real f14 = w14[j];
-        s14_0 += v0 * f14;
-        const real f15 = w15[j];
-        s15_0 += v0 * f15;
+        const real f0 = w0[j]; s0_0 += v0 * f0;
+        const real f1 = w1[j]; s1_0 += v0 * f1;
+        const real f2 = w2[j]; s2_0 += v0 * f2;
+        const real f3 = w3[j]; s3_0 += v0 * f3;
+        const real f4 = w4[j]; s4_0 += v0 * f4;
+        const real f5 = w5[j]; s5_0 += v0 * f5;
+        const real f6 = w6[j]; s6_0 += v0 * f6;
+        const real f7 = w7[j]; s7_0 += v0 * f7;
+        const real f8 = w8[j]; s8_0 += v0 * f8;
+        const real f9 = w9[j]; s9_0 += v0 * f9;
+        const real f10 = w10[j]; s10_0 += v0 * f10;
+        const real f11 = w11[j]; s11_0 += v0 * f11;
+        const real f12 = w12[j]; s12_0 += v0 * f12;
+        const real f13 = w13[j]; s13_0 += v0 * f13;
+        const real f14 = w14[j]; s14_0 += v0 * f14;
+        const real f15 = w15[j]; s15_0 += v0 * f15;
     }
-    acc[0 * pitch + 0] = s0_0;
-    acc[1 * pitch + 0] = s1_0;
-    acc[2 * pitch + 0] = s2_0;
-    acc[3 * pitch + 0] = s3_0;
-    acc[4 * pitch + 0] = s4_0;
-    acc[5 * pitch + 0] = s5_0;
-    acc[6 * pitch + 0] = s6_0;
-    acc[7 * pitch + 0] = s7_0;
-    acc[8 * pitch + 0] = s8_0;
-    acc[9 * pitch + 0] = s9_0;
-    acc[10 * pitch + 0] = s10_0;
-    acc[11 * pitch + 0] = s11_0;
-    acc[12 * pitch + 0] = s12_0;
-    acc[13 * pitch + 0] = s13_0;
-    acc[14 * pitch + 0] = s14_0;
-    acc[15 * pitch + 0] = s15_0;
+    acc[0 * pitch + 0] = s0_0, acc[1 * pitch + 0] = s1_0, acc[2 * pitch + 0] = s2_0, acc[3 * pitch + 0] = s3_0,
+        acc[4 * pitch + 0] = s4_0, acc[5 * pitch + 0] = s5_0, acc[6 * pitch + 0] = s6_0, acc[7 * pitch + 0] = s7_0,
+        acc[8 * pitch + 0] = s8_0, acc[9 * pitch + 0] = s9_0, acc[10 * pitch + 0] = s10_0, acc[11 * pitch + 0] = s11_0,
+        acc[12 * pitch + 0] = s12_0, acc[13 * pitch + 0] = s13_0, acc[14 * pitch + 0] = s14_0,
+        acc[15 * pitch + 0] = s15_0;
 }
 static const struct {
     nl_tile_fn run;
@@ -657,8 +597,7 @@ typedef struct {
     nl_u64 x_; /* real [i], written */
     nl_i64 n_;
     nl_u64 key_;
-    double low_;
-    double high_;
+    double low_, high_;
 } k0_row;
 
 static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -669,8 +608,7 @@ static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i64 n_ = self->n_;
         const nl_u64 key_ = self->key_;
-        const real low_ = (real)self->low_;
-        const real high_ = (real)self->high_;
+        const real low_ = (real)self->low_, high_ = (real)self->high_;
         nl_u32 words[NL_CHUNK + NL_SLACK] __attribute__((aligned(64)));
         for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
             const nl_i64 end = nl_least(base + NL_CHUNK, n_);
@@ -690,9 +628,7 @@ static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
 typedef struct {
     nl_u64 y_; /* real [block][lane], written */
     nl_u64 order_; /* nl_i32 [k], read */
-    nl_i64 n_block_;
-    nl_i64 batches_;
-    nl_i64 padded_;
+    nl_i64 n_block_, batches_, padded_;
 } k1_row;
 
 static void k1_rows_that_exist(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -702,9 +638,7 @@ static void k1_rows_that_exist(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 
                 *const last = (const k1_row *)rows + hi; self < last; self++) {
         real *restrict const y_p_ = nl_at(ctx, self->y_);
         const nl_i32 *restrict const order_p_ = nl_at(ctx, self->order_);
-        const nl_i64 n_block_ = self->n_block_;
-        const nl_i64 batches_ = self->batches_;
-        const nl_i64 padded_ = self->padded_;
+        const nl_i64 n_block_ = self->n_block_, batches_ = self->batches_, padded_ = self->padded_;
         for (nl_i64 block = 0; block < n_block_; block++) {
 #pragma GCC ivdep
 #pragma GCC unroll 1
@@ -722,10 +656,10 @@ static void k1_rows_that_exist(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 
 /* ---- k2  batch.count: sum over d0 */
 
 typedef struct {
-    nl_u64 y_; /* real [0], written */
-    nl_u64 x0_; /* real [d0], read */
-    nl_u64 y1_; /* double [0], updated */
-    nl_u64 y2_; /* real [0], written */
+    nl_u64 count_; /* real [0], written */
+    nl_u64 mask_; /* real [d0], read */
+    nl_u64 count_after_; /* double [0], updated */
+    nl_u64 sum_grad_; /* real [0], written */
     nl_i64 n_d0_;
 } k2_row;
 
@@ -734,10 +668,10 @@ static void k2_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
     (void)ctx, (void)step;
     for (const k2_row *self = (const k2_row *)rows + lo,
                 *const last = (const k2_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        double *restrict const y1_p_ = nl_at(ctx, self->y1_);
-        real *restrict const y2_p_ = nl_at(ctx, self->y2_);
+        real *restrict const count_p_ = nl_at(ctx, self->count_);
+        const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
+        double *restrict const count_after_p_ = nl_at(ctx, self->count_after_);
+        real *restrict const sum_grad_p_ = nl_at(ctx, self->sum_grad_);
         const nl_i64 n_d0_ = self->n_d0_;
         real part[32];
         for (int u = 0; u < 32; u++) part[u] = 0.0f;
@@ -747,27 +681,27 @@ static void k2_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 #pragma GCC unroll 1
                 for (nl_i64 u = 0; u < 32; u++) {
                     const nl_i64 d0 = first + u;
-                    const real x0_ = x0_p_[d0];
-                    part[u] += x0_;
+                    const real mask_ = mask_p_[d0];
+                    part[u] += mask_;
                 }
             }
             for (nl_i64 u = 0; u < n_d0_ - first; u++) {
                 const nl_i64 d0 = first + u;
-                const real x0_ = x0_p_[d0];
-                part[u] += x0_;
+                const real mask_ = mask_p_[d0];
+                part[u] += mask_;
             }
         }
         for (int half = 16; half > 0; half /= 2)
             for (int u = 0; u < half; u++)
                 part[u] += part[u + half];
         real acc = part[0];
-        real y_ = acc;
-        double y1_ = y1_p_[0];
-        y1_ = y1_ + (double)y_;
-        real y2_ = 1.0f * (1.0f / y_);
-        y_p_[0] = y_;
-        y1_p_[0] = y1_;
-        y2_p_[0] = y2_;
+        real count_ = acc;
+        double count_after_ = count_after_p_[0];
+        count_after_ = count_after_ + (double)count_;
+        real sum_grad_ = 1.0f * (1.0f / count_);
+        count_p_[0] = count_;
+        count_after_p_[0] = count_after_;
+        sum_grad_p_[0] = sum_grad_;
     }
 }
 
@@ -778,11 +712,7 @@ typedef struct {
     nl_u64 y_; /* real [block][f][lane], written */
     nl_u64 order_; /* nl_i32 [k], read */
     nl_u64 data_; /* real [example][f], read */
-    nl_i64 n_f_;
-    nl_i64 n_block_;
-    nl_i64 by_block_;
-    nl_i64 batches_;
-    nl_i64 padded_;
+    nl_i64 n_f_, n_block_, by_block_, batches_, padded_;
     double factor_;
 } k3_row;
 
@@ -794,11 +724,8 @@ static void k3_batch_of_data_flat(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i
         real *restrict const y_p_ = nl_at(ctx, self->y_);
         const nl_i32 *restrict const order_p_ = nl_at(ctx, self->order_);
         const real *restrict const data_p_ = nl_at(ctx, self->data_);
-        const nl_i64 n_f_ = self->n_f_;
-        const nl_i64 n_block_ = self->n_block_;
-        const nl_i64 by_block_ = self->by_block_;
-        const nl_i64 batches_ = self->batches_;
-        const nl_i64 padded_ = self->padded_;
+        const nl_i64 n_f_ = self->n_f_, n_block_ = self->n_block_, by_block_ = self->by_block_;
+        const nl_i64 batches_ = self->batches_, padded_ = self->padded_;
         const real factor_ = (real)self->factor_;
         for (nl_i64 block = 0; block < n_block_; block++) {
             for (nl_i64 f = 0; f < n_f_; f++) {
@@ -824,11 +751,7 @@ typedef struct {
     nl_u64 y_; /* nl_i32 [block][f][lane], written */
     nl_u64 order_; /* nl_i32 [k], read */
     nl_u64 data_; /* nl_i32 [example][f], read */
-    nl_i64 n_f_;
-    nl_i64 n_block_;
-    nl_i64 by_block_;
-    nl_i64 batches_;
-    nl_i64 padded_;
+    nl_i64 n_f_, n_block_, by_block_, batches_, padded_;
 } k4_row;
 
 static void k4_batch_of_data_labels(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -839,11 +762,8 @@ static void k4_batch_of_data_labels(nl_ctx *ctx, const void *rows, nl_i64 lo, nl
         nl_i32 *restrict const y_p_ = nl_at(ctx, self->y_);
         const nl_i32 *restrict const order_p_ = nl_at(ctx, self->order_);
         const nl_i32 *restrict const data_p_ = nl_at(ctx, self->data_);
-        const nl_i64 n_f_ = self->n_f_;
-        const nl_i64 n_block_ = self->n_block_;
-        const nl_i64 by_block_ = self->by_block_;
-        const nl_i64 batches_ = self->batches_;
-        const nl_i64 padded_ = self->padded_;
+        const nl_i64 n_f_ = self->n_f_, n_block_ = self->n_block_, by_block_ = self->by_block_;
+        const nl_i64 batches_ = self->batches_, padded_ = self->padded_;
         for (nl_i64 block = 0; block < n_block_; block++) {
             for (nl_i64 f = 0; f < n_f_; f++) {
 #pragma GCC ivdep
@@ -865,23 +785,11 @@ static void k4_batch_of_data_labels(nl_ctx *ctx, const void *rows, nl_i64 lo, nl
 /* ---- k5  hidden.activated: lanes dense  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
-    nl_u64 y_; /* real [n][o][lane], written */
-    nl_u64 x0_; /* real [n][k][lane], read */
-    nl_u64 x1_; /* real [o][k], read */
-    nl_u64 e0_; /* real [o], read */
-    nl_i64 n_n_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_o_;
-    nl_i64 s_blocks_;
-    nl_i64 s_outs_;
-    nl_i64 s_ins_;
-    nl_i64 s_w_out_;
-    nl_i64 s_w_in_;
-    nl_i64 s_tile_;
-    nl_i64 scratch_bytes_;
+    nl_u64 activated_; /* real [n][o][lane], written */
+    nl_u64 image_; /* real [n][k][lane], read */
+    nl_u64 weight_; /* real [o][k], read */
+    nl_u64 bias_; /* real [o], read */
+    nl_i64 activated_by_n_, s_blocks_, s_outs_, s_ins_, s_w_out_, s_w_in_, s_tile_;
 } k5_row;
 
 static void k5_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -889,17 +797,13 @@ static void k5_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
     (void)ctx, (void)step;
     for (const k5_row *self = (const k5_row *)rows + lo,
                 *const last = (const k5_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
-        const real *restrict const e0_p_ = nl_at(ctx, self->e0_);
-        const nl_i64 y_by_n_ = self->y_by_n_;
-        const nl_i64 s_blocks_ = self->s_blocks_;
-        const nl_i64 s_outs_ = self->s_outs_;
-        const nl_i64 s_ins_ = self->s_ins_;
-        const nl_i64 s_w_out_ = self->s_w_out_;
-        const nl_i64 s_w_in_ = self->s_w_in_;
-        const nl_i64 s_tile_ = self->s_tile_;
+        real *restrict const activated_p_ = nl_at(ctx, self->activated_);
+        const real *restrict const image_p_ = nl_at(ctx, self->image_);
+        const real *restrict const weight_p_ = nl_at(ctx, self->weight_);
+        const real *restrict const bias_p_ = nl_at(ctx, self->bias_);
+        const nl_i64 activated_by_n_ = self->activated_by_n_, s_blocks_ = self->s_blocks_;
+        const nl_i64 s_outs_ = self->s_outs_, s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_;
+        const nl_i64 s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
         const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
@@ -908,11 +812,11 @@ static void k5_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
         for (nl_i64 first = 0; first < s_blocks_; first += U) {
             const real *at_x[16];
             const nl_i64 many = first + U < s_blocks_ ? U : s_blocks_ - first;
-            nl_bases(at_x, U, x0_p_, first, s_blocks_, s_ins_ * NL_LANES);
+            nl_bases(at_x, U, image_p_, first, s_blocks_, s_ins_ * NL_LANES);
             for (nl_i64 o = 0; o < s_outs_; o += O) {
                 const real *at_w[16];
                 const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
-                nl_bases(at_w, O, x1_p_, o, s_outs_, s_w_out_);
+                nl_bases(at_w, O, weight_p_, o, s_outs_, s_w_out_);
                 nl_vec acc[32];
                 run(at_x, at_w, tap, tap + s_ins_, acc, U);
                 for (nl_i64 u = 0; u < many; u++)
@@ -923,9 +827,9 @@ static void k5_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
                         for (nl_i64 lane = 0; lane < NL_LANES; lane++)
                             {
                                 const real acc = sum[lane];
-                                const real e0_ = e0_p_[(o + j)];
-                                real y_ = nl_tanh_f32(acc + e0_);
-                                y_p_[((first + u)) * y_by_n_ + ((o + j)) * 16 + lane] = y_;
+                                const real bias_ = bias_p_[(o + j)];
+                                real activated_ = nl_tanh_f32(acc + bias_);
+                                activated_p_[((first + u)) * activated_by_n_ + ((o + j)) * 16 + lane] = activated_;
                             }
                     }
             }
@@ -937,23 +841,11 @@ static void k5_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 /* ---- k6  logits.biased: lanes dense  (models/custom_optimizer.yaml:27:7) */
 
 typedef struct {
-    nl_u64 y_; /* real [n][o][lane], written */
-    nl_u64 x0_; /* real [n][k][lane], read */
-    nl_u64 x1_; /* real [o][k], read */
-    nl_u64 e0_; /* real [o], read */
-    nl_i64 n_n_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_o_;
-    nl_i64 s_blocks_;
-    nl_i64 s_outs_;
-    nl_i64 s_ins_;
-    nl_i64 s_w_out_;
-    nl_i64 s_w_in_;
-    nl_i64 s_tile_;
-    nl_i64 scratch_bytes_;
+    nl_u64 biased_; /* real [n][o][lane], written */
+    nl_u64 x_; /* real [n][k][lane], read */
+    nl_u64 weight_; /* real [o][k], read */
+    nl_u64 bias_; /* real [o], read */
+    nl_i64 biased_by_n_, s_blocks_, s_outs_, s_ins_, s_w_out_, s_w_in_, s_tile_;
 } k6_row;
 
 static void k6_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -961,17 +853,13 @@ static void k6_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
     (void)ctx, (void)step;
     for (const k6_row *self = (const k6_row *)rows + lo,
                 *const last = (const k6_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
-        const real *restrict const e0_p_ = nl_at(ctx, self->e0_);
-        const nl_i64 y_by_n_ = self->y_by_n_;
-        const nl_i64 s_blocks_ = self->s_blocks_;
-        const nl_i64 s_outs_ = self->s_outs_;
-        const nl_i64 s_ins_ = self->s_ins_;
-        const nl_i64 s_w_out_ = self->s_w_out_;
-        const nl_i64 s_w_in_ = self->s_w_in_;
-        const nl_i64 s_tile_ = self->s_tile_;
+        real *restrict const biased_p_ = nl_at(ctx, self->biased_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const real *restrict const weight_p_ = nl_at(ctx, self->weight_);
+        const real *restrict const bias_p_ = nl_at(ctx, self->bias_);
+        const nl_i64 biased_by_n_ = self->biased_by_n_, s_blocks_ = self->s_blocks_;
+        const nl_i64 s_outs_ = self->s_outs_, s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_;
+        const nl_i64 s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
         const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
@@ -980,11 +868,11 @@ static void k6_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
         for (nl_i64 first = 0; first < s_blocks_; first += U) {
             const real *at_x[16];
             const nl_i64 many = first + U < s_blocks_ ? U : s_blocks_ - first;
-            nl_bases(at_x, U, x0_p_, first, s_blocks_, s_ins_ * NL_LANES);
+            nl_bases(at_x, U, x_p_, first, s_blocks_, s_ins_ * NL_LANES);
             for (nl_i64 o = 0; o < s_outs_; o += O) {
                 const real *at_w[16];
                 const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
-                nl_bases(at_w, O, x1_p_, o, s_outs_, s_w_out_);
+                nl_bases(at_w, O, weight_p_, o, s_outs_, s_w_out_);
                 nl_vec acc[32];
                 run(at_x, at_w, tap, tap + s_ins_, acc, U);
                 for (nl_i64 u = 0; u < many; u++)
@@ -995,9 +883,9 @@ static void k6_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
                         for (nl_i64 lane = 0; lane < NL_LANES; lane++)
                             {
                                 const real acc = sum[lane];
-                                const real e0_ = e0_p_[(o + j)];
-                                real y_ = acc + e0_;
-                                y_p_[((first + u)) * y_by_n_ + ((o + j)) * 16 + lane] = y_;
+                                const real bias_ = bias_p_[(o + j)];
+                                real biased_ = acc + bias_;
+                                biased_p_[((first + u)) * biased_by_n_ + ((o + j)) * 16 + lane] = biased_;
                             }
                     }
             }
@@ -1009,11 +897,9 @@ static void k6_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 /* ---- k7  loss.largest: maximum over d1 */
 
 typedef struct {
-    nl_u64 y_; /* real [d0][lane], written */
-    nl_u64 x0_; /* real [d0][d1][lane], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 x0_by_d0_;
+    nl_u64 largest_; /* real [d0][lane], written */
+    nl_u64 x_; /* real [d0][d1][lane], read */
+    nl_i64 n_d0_, n_d1_, x_by_d0_;
 } k7_row;
 
 static void k7_maximum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1021,11 +907,9 @@ static void k7_maximum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 
     (void)ctx, (void)step;
     for (const k7_row *self = (const k7_row *)rows + lo,
                 *const last = (const k7_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const nl_i64 n_d0_ = self->n_d0_;
-        const nl_i64 n_d1_ = self->n_d1_;
-        const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+        real *restrict const largest_p_ = nl_at(ctx, self->largest_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16];
 #pragma GCC unroll 1
@@ -1035,15 +919,15 @@ static void k7_maximum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x0_ = x0_p_[d0 * x0_by_d0_ + d1 * 16 + lane];
-                    acc[lane] = nl_max_f32(acc[lane], x0_);
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
+                    acc[lane] = nl_max_f32(acc[lane], x_);
                 }
             }
 #pragma GCC ivdep
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++) {
-                real y_ = acc[lane];
-                y_p_[d0 * 16 + lane] = y_;
+                real largest_ = acc[lane];
+                largest_p_[d0 * 16 + lane] = largest_;
             }
         }
     }
@@ -1053,12 +937,10 @@ static void k7_maximum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 
 /* ---- k8  loss.total: sum over d1 */
 
 typedef struct {
-    nl_u64 y_; /* real [d0][lane], written */
-    nl_u64 x0_; /* real [d0][d1][lane], read */
-    nl_u64 x1_; /* real [d0][lane], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 x0_by_d0_;
+    nl_u64 total_; /* real [d0][lane], written */
+    nl_u64 x_; /* real [d0][d1][lane], read */
+    nl_u64 largest_; /* real [d0][lane], read */
+    nl_i64 n_d0_, n_d1_, x_by_d0_;
 } k8_row;
 
 static void k8_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1066,12 +948,10 @@ static void k8_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
     (void)ctx, (void)step;
     for (const k8_row *self = (const k8_row *)rows + lo,
                 *const last = (const k8_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
-        const nl_i64 n_d0_ = self->n_d0_;
-        const nl_i64 n_d1_ = self->n_d1_;
-        const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+        real *restrict const total_p_ = nl_at(ctx, self->total_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const real *restrict const largest_p_ = nl_at(ctx, self->largest_);
+        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16];
 #pragma GCC unroll 1
@@ -1081,16 +961,16 @@ static void k8_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x0_ = x0_p_[d0 * x0_by_d0_ + d1 * 16 + lane];
-                    const real x1_ = x1_p_[d0 * 16 + lane];
-                    acc[lane] += nl_exp_f32(x0_ - x1_);
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
+                    const real largest_ = largest_p_[d0 * 16 + lane];
+                    acc[lane] += nl_exp_f32(x_ - largest_);
                 }
             }
 #pragma GCC ivdep
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++) {
-                real y_ = acc[lane];
-                y_p_[d0 * 16 + lane] = y_;
+                real total_ = acc[lane];
+                total_p_[d0 * 16 + lane] = total_;
             }
         }
     }
@@ -1100,12 +980,10 @@ static void k8_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 /* ---- k9  loss.picked: sum over d1 */
 
 typedef struct {
-    nl_u64 y_; /* real [d0][lane], written */
-    nl_u64 x0_; /* real [d0][d1][lane], read */
-    nl_u64 x1_; /* nl_i32 [d0][lane], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 x0_by_d0_;
+    nl_u64 picked_; /* real [d0][lane], written */
+    nl_u64 x_; /* real [d0][d1][lane], read */
+    nl_u64 label_; /* nl_i32 [d0][lane], read */
+    nl_i64 n_d0_, n_d1_, x_by_d0_;
 } k9_row;
 
 static void k9_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1113,12 +991,10 @@ static void k9_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
     (void)ctx, (void)step;
     for (const k9_row *self = (const k9_row *)rows + lo,
                 *const last = (const k9_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const nl_i32 *restrict const x1_p_ = nl_at(ctx, self->x1_);
-        const nl_i64 n_d0_ = self->n_d0_;
-        const nl_i64 n_d1_ = self->n_d1_;
-        const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+        real *restrict const picked_p_ = nl_at(ctx, self->picked_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const nl_i32 *restrict const label_p_ = nl_at(ctx, self->label_);
+        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16];
 #pragma GCC unroll 1
@@ -1128,16 +1004,16 @@ static void k9_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x0_ = x0_p_[d0 * x0_by_d0_ + d1 * 16 + lane];
-                    const nl_i32 x1_ = x1_p_[d0 * 16 + lane];
-                    acc[lane] += d1 == x1_ ? x0_ : 0.0f;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
+                    const nl_i32 label_ = label_p_[d0 * 16 + lane];
+                    acc[lane] += d1 == label_ ? x_ : 0.0f;
                 }
             }
 #pragma GCC ivdep
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++) {
-                real y_ = acc[lane];
-                y_p_[d0 * 16 + lane] = y_;
+                real picked_ = acc[lane];
+                picked_p_[d0 * 16 + lane] = picked_;
             }
         }
     }
@@ -1147,13 +1023,13 @@ static void k9_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 /* ---- k10  loss: sum over d0 */
 
 typedef struct {
-    nl_u64 y_; /* real [0], written */
-    nl_u64 x0_; /* real [d0], read */
-    nl_u64 x1_; /* real [d0], read */
-    nl_u64 x2_; /* real [d0], read */
-    nl_u64 x3_; /* real [d0], read */
-    nl_u64 e0_; /* real [0], read */
-    nl_u64 y1_; /* double [0], updated */
+    nl_u64 loss_; /* real [0], written */
+    nl_u64 x_; /* real [d0], read */
+    nl_u64 total_; /* real [d0], read */
+    nl_u64 largest_; /* real [d0], read */
+    nl_u64 picked_; /* real [d0], read */
+    nl_u64 x_2_; /* real [0], read */
+    nl_u64 loss_after_; /* double [0], updated */
     nl_i64 n_d0_;
 } k10_row;
 
@@ -1162,13 +1038,13 @@ static void k10_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k10_row *self = (const k10_row *)rows + lo,
                 *const last = (const k10_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
-        const real *restrict const x2_p_ = nl_at(ctx, self->x2_);
-        const real *restrict const x3_p_ = nl_at(ctx, self->x3_);
-        const real *restrict const e0_p_ = nl_at(ctx, self->e0_);
-        double *restrict const y1_p_ = nl_at(ctx, self->y1_);
+        real *restrict const loss_p_ = nl_at(ctx, self->loss_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const real *restrict const total_p_ = nl_at(ctx, self->total_);
+        const real *restrict const largest_p_ = nl_at(ctx, self->largest_);
+        const real *restrict const picked_p_ = nl_at(ctx, self->picked_);
+        const real *restrict const x_p_2_ = nl_at(ctx, self->x_2_);
+        double *restrict const loss_after_p_ = nl_at(ctx, self->loss_after_);
         const nl_i64 n_d0_ = self->n_d0_;
         real part[32];
         for (int u = 0; u < 32; u++) part[u] = 0.0f;
@@ -1178,32 +1054,32 @@ static void k10_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 #pragma GCC unroll 1
                 for (nl_i64 u = 0; u < 32; u++) {
                     const nl_i64 d0 = first + u;
-                    const real x0_ = x0_p_[d0];
-                    const real x1_ = x1_p_[d0];
-                    const real x2_ = x2_p_[d0];
-                    const real x3_ = x3_p_[d0];
-                    part[u] += (nl_log_f32(x1_) + x2_ - x3_) * x0_;
+                    const real x_ = x_p_[d0];
+                    const real total_ = total_p_[d0];
+                    const real largest_ = largest_p_[d0];
+                    const real picked_ = picked_p_[d0];
+                    part[u] += (nl_log_f32(total_) + largest_ - picked_) * x_;
                 }
             }
             for (nl_i64 u = 0; u < n_d0_ - first; u++) {
                 const nl_i64 d0 = first + u;
-                const real x0_ = x0_p_[d0];
-                const real x1_ = x1_p_[d0];
-                const real x2_ = x2_p_[d0];
-                const real x3_ = x3_p_[d0];
-                part[u] += (nl_log_f32(x1_) + x2_ - x3_) * x0_;
+                const real x_ = x_p_[d0];
+                const real total_ = total_p_[d0];
+                const real largest_ = largest_p_[d0];
+                const real picked_ = picked_p_[d0];
+                part[u] += (nl_log_f32(total_) + largest_ - picked_) * x_;
             }
         }
         for (int half = 16; half > 0; half /= 2)
             for (int u = 0; u < half; u++)
                 part[u] += part[u + half];
         real acc = part[0];
-        const real e0_ = e0_p_[0];
-        real y_ = acc / e0_;
-        double y1_ = y1_p_[0];
-        y1_ = y1_ + (double)acc;
-        y_p_[0] = y_;
-        y1_p_[0] = y1_;
+        const real x_2_ = x_p_2_[0];
+        real loss_ = acc / x_2_;
+        double loss_after_ = loss_after_p_[0];
+        loss_after_ = loss_after_ + (double)acc;
+        loss_p_[0] = loss_;
+        loss_after_p_[0] = loss_after_;
     }
 }
 
@@ -1211,12 +1087,10 @@ static void k10_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 /* ---- k11  accuracy.first: minimum over d1 */
 
 typedef struct {
-    nl_u64 y_; /* real [d0][lane], written */
-    nl_u64 x0_; /* real [d0][d1][lane], read */
-    nl_u64 x1_; /* real [d0][lane], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 x0_by_d0_;
+    nl_u64 first_; /* real [d0][lane], written */
+    nl_u64 x_; /* real [d0][d1][lane], read */
+    nl_u64 x_2_; /* real [d0][lane], read */
+    nl_i64 n_d0_, n_d1_, x_by_d0_;
 } k11_row;
 
 static void k11_minimum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1224,12 +1098,10 @@ static void k11_minimum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64
     (void)ctx, (void)step;
     for (const k11_row *self = (const k11_row *)rows + lo,
                 *const last = (const k11_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
-        const nl_i64 n_d0_ = self->n_d0_;
-        const nl_i64 n_d1_ = self->n_d1_;
-        const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+        real *restrict const first_p_ = nl_at(ctx, self->first_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const real *restrict const x_p_2_ = nl_at(ctx, self->x_2_);
+        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16];
 #pragma GCC unroll 1
@@ -1239,16 +1111,16 @@ static void k11_minimum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x0_ = x0_p_[d0 * x0_by_d0_ + d1 * 16 + lane];
-                    const real x1_ = x1_p_[d0 * 16 + lane];
-                    acc[lane] = nl_min_f32(acc[lane], x0_ == x1_ ? (real)d1 : 1e+09f);
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
+                    const real x_2_ = x_p_2_[d0 * 16 + lane];
+                    acc[lane] = nl_min_f32(acc[lane], x_ == x_2_ ? (real)d1 : 1e+09f);
                 }
             }
 #pragma GCC ivdep
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++) {
-                real y_ = acc[lane];
-                y_p_[d0 * 16 + lane] = y_;
+                real first_ = acc[lane];
+                first_p_[d0 * 16 + lane] = first_;
             }
         }
     }
@@ -1258,10 +1130,10 @@ static void k11_minimum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64
 /* ---- k12  metric.accuracy.after: sum over d0 */
 
 typedef struct {
-    nl_u64 y_; /* double [0], updated */
-    nl_u64 x0_; /* real [d0], read */
-    nl_u64 x1_; /* nl_i32 [d0], read */
-    nl_u64 x2_; /* real [d0], read */
+    nl_u64 accuracy_after_; /* double [0], updated */
+    nl_u64 x_; /* real [d0], read */
+    nl_u64 label_; /* nl_i32 [d0], read */
+    nl_u64 x_2_; /* real [d0], read */
     nl_i64 n_d0_;
 } k12_row;
 
@@ -1270,10 +1142,10 @@ static void k12_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k12_row *self = (const k12_row *)rows + lo,
                 *const last = (const k12_row *)rows + hi; self < last; self++) {
-        double *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const nl_i32 *restrict const x1_p_ = nl_at(ctx, self->x1_);
-        const real *restrict const x2_p_ = nl_at(ctx, self->x2_);
+        double *restrict const accuracy_after_p_ = nl_at(ctx, self->accuracy_after_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const nl_i32 *restrict const label_p_ = nl_at(ctx, self->label_);
+        const real *restrict const x_p_2_ = nl_at(ctx, self->x_2_);
         const nl_i64 n_d0_ = self->n_d0_;
         real part[32];
         for (int u = 0; u < 32; u++) part[u] = 0.0f;
@@ -1283,27 +1155,27 @@ static void k12_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 #pragma GCC unroll 1
                 for (nl_i64 u = 0; u < 32; u++) {
                     const nl_i64 d0 = first + u;
-                    const real x0_ = x0_p_[d0];
-                    const nl_i32 x1_ = x1_p_[d0];
-                    const real x2_ = x2_p_[d0];
-                    part[u] += x0_ == (real)x1_ ? x2_ : 0.0f;
+                    const real x_ = x_p_[d0];
+                    const nl_i32 label_ = label_p_[d0];
+                    const real x_2_ = x_p_2_[d0];
+                    part[u] += x_ == (real)label_ ? x_2_ : 0.0f;
                 }
             }
             for (nl_i64 u = 0; u < n_d0_ - first; u++) {
                 const nl_i64 d0 = first + u;
-                const real x0_ = x0_p_[d0];
-                const nl_i32 x1_ = x1_p_[d0];
-                const real x2_ = x2_p_[d0];
-                part[u] += x0_ == (real)x1_ ? x2_ : 0.0f;
+                const real x_ = x_p_[d0];
+                const nl_i32 label_ = label_p_[d0];
+                const real x_2_ = x_p_2_[d0];
+                part[u] += x_ == (real)label_ ? x_2_ : 0.0f;
             }
         }
         for (int half = 16; half > 0; half /= 2)
             for (int u = 0; u < half; u++)
                 part[u] += part[u + half];
         real acc = part[0];
-        double y_ = y_p_[0];
-        y_ = y_ + (double)acc;
-        y_p_[0] = y_;
+        double accuracy_after_ = accuracy_after_p_[0];
+        accuracy_after_ = accuracy_after_ + (double)acc;
+        accuracy_after_p_[0] = accuracy_after_;
     }
 }
 
@@ -1311,10 +1183,10 @@ static void k12_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 /* ---- k13  loss.total.grad: elementwise */
 
 typedef struct {
-    nl_u64 y_; /* real [d0], updated */
-    nl_u64 x0_; /* real [0], read */
-    nl_u64 x1_; /* real [d0], read */
-    nl_u64 y1_; /* real [d0], written */
+    nl_u64 total_grad_; /* real [d0], updated */
+    nl_u64 sum_grad_; /* real [0], read */
+    nl_u64 x_; /* real [d0], read */
+    nl_u64 picked_grad_; /* real [d0], written */
     nl_i64 n_d0_;
 } k13_row;
 
@@ -1323,21 +1195,21 @@ static void k13_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k13_row *self = (const k13_row *)rows + lo,
                 *const last = (const k13_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
-        real *restrict const y1_p_ = nl_at(ctx, self->y1_);
+        real *restrict const total_grad_p_ = nl_at(ctx, self->total_grad_);
+        const real *restrict const sum_grad_p_ = nl_at(ctx, self->sum_grad_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        real *restrict const picked_grad_p_ = nl_at(ctx, self->picked_grad_);
         const nl_i64 n_d0_ = self->n_d0_;
 #pragma GCC ivdep
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
-            const real x0_ = x0_p_[0];
-            const real x1_ = x1_p_[d0];
-            real v0_ = x0_ * x1_;
-            real y_ = y_p_[d0];
-            y_ = v0_ * (1.0f / y_);
-            real y1_ = v0_ * -1.0f;
-            y_p_[d0] = y_;
-            y1_p_[d0] = y1_;
+            const real sum_grad_ = sum_grad_p_[0];
+            const real x_ = x_p_[d0];
+            real v0_ = sum_grad_ * x_;
+            real total_grad_ = total_grad_p_[d0];
+            total_grad_ = v0_ * (1.0f / total_grad_);
+            real picked_grad_ = v0_ * -1.0f;
+            total_grad_p_[d0] = total_grad_;
+            picked_grad_p_[d0] = picked_grad_;
         }
     }
 }
@@ -1346,16 +1218,13 @@ static void k13_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 /* ---- k14  logits.biased.grad.sum: sum over  */
 
 typedef struct {
-    nl_u64 y_; /* real [d0][d1][lane], written */
-    nl_u64 x0_; /* real [d0][lane], read */
-    nl_u64 x1_; /* nl_i32 [d0][lane], read */
-    nl_u64 e0_; /* real [d0][lane], read */
-    nl_u64 e1_; /* real [d0][d1][lane], read */
-    nl_u64 e2_; /* real [d0][lane], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 y_by_d0_;
-    nl_i64 e1_by_d0_;
+    nl_u64 biased_grad_sum_; /* real [d0][d1][lane], written */
+    nl_u64 picked_grad_; /* real [d0][lane], read */
+    nl_u64 label_; /* nl_i32 [d0][lane], read */
+    nl_u64 total_grad_; /* real [d0][lane], read */
+    nl_u64 biased_; /* real [d0][d1][lane], read */
+    nl_u64 x_; /* real [d0][lane], read */
+    nl_i64 n_d0_, n_d1_, biased_grad_sum_by_d0_, biased_by_d0_;
 } k14_row;
 
 static void k14_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1363,16 +1232,15 @@ static void k14_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl
     (void)ctx, (void)step;
     for (const k14_row *self = (const k14_row *)rows + lo,
                 *const last = (const k14_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const nl_i32 *restrict const x1_p_ = nl_at(ctx, self->x1_);
-        const real *restrict const e0_p_ = nl_at(ctx, self->e0_);
-        const real *restrict const e1_p_ = nl_at(ctx, self->e1_);
-        const real *restrict const e2_p_ = nl_at(ctx, self->e2_);
-        const nl_i64 n_d0_ = self->n_d0_;
-        const nl_i64 n_d1_ = self->n_d1_;
-        const nl_i64 y_by_d0_ = self->y_by_d0_;
-        const nl_i64 e1_by_d0_ = self->e1_by_d0_;
+        real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
+        const real *restrict const picked_grad_p_ = nl_at(ctx, self->picked_grad_);
+        const nl_i32 *restrict const label_p_ = nl_at(ctx, self->label_);
+        const real *restrict const total_grad_p_ = nl_at(ctx, self->total_grad_);
+        const real *restrict const biased_p_ = nl_at(ctx, self->biased_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_;
+        const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
+        const nl_i64 biased_by_d0_ = self->biased_by_d0_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
                 real acc[16];
@@ -1382,18 +1250,18 @@ static void k14_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x0_ = x0_p_[d0 * 16 + lane];
-                    const nl_i32 x1_ = x1_p_[d0 * 16 + lane];
-                    acc[lane] += x0_ * (d1 == x1_ ? 1.0f : 0.0f);
+                    const real picked_grad_ = picked_grad_p_[d0 * 16 + lane];
+                    const nl_i32 label_ = label_p_[d0 * 16 + lane];
+                    acc[lane] += picked_grad_ * (d1 == label_ ? 1.0f : 0.0f);
                 }
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real e0_ = e0_p_[d0 * 16 + lane];
-                    const real e1_ = e1_p_[d0 * e1_by_d0_ + d1 * 16 + lane];
-                    const real e2_ = e2_p_[d0 * 16 + lane];
-                    real y_ = acc[lane] + e0_ * nl_exp_f32(e1_ - e2_);
-                    y_p_[d0 * y_by_d0_ + d1 * 16 + lane] = y_;
+                    const real total_grad_ = total_grad_p_[d0 * 16 + lane];
+                    const real biased_ = biased_p_[d0 * biased_by_d0_ + d1 * 16 + lane];
+                    const real x_ = x_p_[d0 * 16 + lane];
+                    real biased_grad_sum_ = acc[lane] + total_grad_ * nl_exp_f32(biased_ - x_);
+                    biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1 * 16 + lane] = biased_grad_sum_;
                 }
             }
         }
@@ -1404,11 +1272,9 @@ static void k14_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl
 /* ---- k15  hidden.bias.grad: sum over d0  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
-    nl_u64 y_; /* real [d1], written */
-    nl_u64 x0_; /* real [d1][d0][lane], read */
-    nl_i64 n_d1_;
-    nl_i64 n_d0_;
-    nl_i64 x0_by_d0_;
+    nl_u64 bias_grad_; /* real [d1], written */
+    nl_u64 biased_grad_sum_; /* real [d1][d0][lane], read */
+    nl_i64 n_d1_, n_d0_, biased_grad_sum_by_d0_;
 } k15_row;
 
 static void k15_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1416,11 +1282,10 @@ static void k15_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k15_row *self = (const k15_row *)rows + lo,
                 *const last = (const k15_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const nl_i64 n_d1_ = self->n_d1_;
-        const nl_i64 n_d0_ = self->n_d0_;
-        const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+        real *restrict const bias_grad_p_ = nl_at(ctx, self->bias_grad_);
+        const real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
+        const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_;
+        const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
         for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
             real part[16];
             for (int u = 0; u < 16; u++) part[u] = 0.0f;
@@ -1431,8 +1296,8 @@ static void k15_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 #pragma GCC unroll 1
                         for (nl_i64 u = 0; u < 16; u++) {
                             const nl_i64 lane = first + u;
-                            const real x0_ = x0_p_[d1 * 16 + d0 * x0_by_d0_ + lane];
-                            part[u] += x0_;
+                            const real biased_grad_sum_ = biased_grad_sum_p_[d1 * 16 + d0 * biased_grad_sum_by_d0_ + lane];
+                            part[u] += biased_grad_sum_;
                         }
                     }
                 }
@@ -1441,8 +1306,8 @@ static void k15_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
                 for (int u = 0; u < half; u++)
                     part[u] += part[u + half];
             real acc = part[0];
-            real y_ = acc;
-            y_p_[d1] = y_;
+            real bias_grad_ = acc;
+            bias_grad_p_[d1] = bias_grad_;
         }
     }
 }
@@ -1451,24 +1316,11 @@ static void k15_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 /* ---- k16  hidden.biased.grad: lanes dense  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
-    nl_u64 y_; /* real [n][k][lane], written */
-    nl_u64 x0_; /* real [n][o][lane], read */
-    nl_u64 x1_; /* real [k][o], read */
-    nl_u64 e0_; /* real [n][k][lane], read */
-    nl_i64 n_n_;
-    nl_i64 n_k_;
-    nl_i64 n_o_;
-    nl_i64 y_by_n_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_o_;
-    nl_i64 e0_by_n_;
-    nl_i64 s_blocks_;
-    nl_i64 s_outs_;
-    nl_i64 s_ins_;
-    nl_i64 s_w_out_;
-    nl_i64 s_w_in_;
-    nl_i64 s_tile_;
-    nl_i64 scratch_bytes_;
+    nl_u64 biased_grad_; /* real [n][k][lane], written */
+    nl_u64 biased_grad_sum_; /* real [n][o][lane], read */
+    nl_u64 x_; /* real [o][k], read */
+    nl_u64 activated_; /* real [n][k][lane], read */
+    nl_i64 biased_grad_by_n_, activated_by_n_, s_blocks_, s_outs_, s_ins_, s_w_out_, s_w_in_, s_tile_;
 } k16_row;
 
 static void k16_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1476,18 +1328,13 @@ static void k16_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k16_row *self = (const k16_row *)rows + lo,
                 *const last = (const k16_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
-        const real *restrict const e0_p_ = nl_at(ctx, self->e0_);
-        const nl_i64 y_by_n_ = self->y_by_n_;
-        const nl_i64 e0_by_n_ = self->e0_by_n_;
-        const nl_i64 s_blocks_ = self->s_blocks_;
-        const nl_i64 s_outs_ = self->s_outs_;
-        const nl_i64 s_ins_ = self->s_ins_;
-        const nl_i64 s_w_out_ = self->s_w_out_;
-        const nl_i64 s_w_in_ = self->s_w_in_;
-        const nl_i64 s_tile_ = self->s_tile_;
+        real *restrict const biased_grad_p_ = nl_at(ctx, self->biased_grad_);
+        const real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const real *restrict const activated_p_ = nl_at(ctx, self->activated_);
+        const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, activated_by_n_ = self->activated_by_n_;
+        const nl_i64 s_blocks_ = self->s_blocks_, s_outs_ = self->s_outs_, s_ins_ = self->s_ins_;
+        const nl_i64 s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
         const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
@@ -1496,11 +1343,11 @@ static void k16_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
         for (nl_i64 first = 0; first < s_blocks_; first += U) {
             const real *at_x[16];
             const nl_i64 many = first + U < s_blocks_ ? U : s_blocks_ - first;
-            nl_bases(at_x, U, x0_p_, first, s_blocks_, s_ins_ * NL_LANES);
+            nl_bases(at_x, U, biased_grad_sum_p_, first, s_blocks_, s_ins_ * NL_LANES);
             for (nl_i64 o = 0; o < s_outs_; o += O) {
                 const real *at_w[16];
                 const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
-                nl_bases(at_w, O, x1_p_, o, s_outs_, s_w_out_);
+                nl_bases(at_w, O, x_p_, o, s_outs_, s_w_out_);
                 nl_vec acc[32];
                 run(at_x, at_w, tap, tap + s_ins_, acc, U);
                 for (nl_i64 u = 0; u < many; u++)
@@ -1511,9 +1358,9 @@ static void k16_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
                         for (nl_i64 lane = 0; lane < NL_LANES; lane++)
                             {
                                 const real acc = sum[lane];
-                                const real e0_ = e0_p_[((first + u)) * e0_by_n_ + ((o + j)) * 16 + lane];
-                                real y_ = acc * (1.0f - e0_ * e0_);
-                                y_p_[((first + u)) * y_by_n_ + ((o + j)) * 16 + lane] = y_;
+                                const real activated_ = activated_p_[((first + u)) * activated_by_n_ + ((o + j)) * 16 + lane];
+                                real biased_grad_ = acc * (1.0f - activated_ * activated_);
+                                biased_grad_p_[((first + u)) * biased_grad_by_n_ + ((o + j)) * 16 + lane] = biased_grad_;
                             }
                     }
             }
@@ -1525,22 +1372,10 @@ static void k16_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 /* ---- k17  hidden.weight.grad: dense weight gradient  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
-    nl_u64 y_; /* real [o][k], written */
-    nl_u64 x0_; /* real [o][n][lane], read */
-    nl_u64 x1_; /* real [k][n][lane], read */
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 n_n_;
-    nl_i64 y_by_o_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_n_;
-    nl_i64 s_blocks_;
-    nl_i64 s_steps_;
-    nl_i64 s_samples_;
-    nl_i64 s_outs_;
-    nl_i64 s_ins_;
-    nl_i64 s_tile_;
-    nl_i64 scratch_bytes_;
+    nl_u64 weight_grad_; /* real [o][k], written */
+    nl_u64 biased_grad_sum_; /* real [o][n][lane], read */
+    nl_u64 x_; /* real [k][n][lane], read */
+    nl_i64 weight_grad_by_o_, s_blocks_, s_steps_, s_samples_, s_outs_, s_ins_, s_tile_;
 } k17_row;
 
 static void k17_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1548,22 +1383,18 @@ static void k17_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, 
     (void)ctx, (void)step;
     for (const k17_row *self = (const k17_row *)rows + lo,
                 *const last = (const k17_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
-        const nl_i64 y_by_o_ = self->y_by_o_;
-        const nl_i64 s_blocks_ = self->s_blocks_;
-        const nl_i64 s_steps_ = self->s_steps_;
-        const nl_i64 s_samples_ = self->s_samples_;
-        const nl_i64 s_outs_ = self->s_outs_;
-        const nl_i64 s_ins_ = self->s_ins_;
-        const nl_i64 s_tile_ = self->s_tile_;
+        real *restrict const weight_grad_p_ = nl_at(ctx, self->weight_grad_);
+        const real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const nl_i64 weight_grad_by_o_ = self->weight_grad_by_o_, s_blocks_ = self->s_blocks_;
+        const nl_i64 s_steps_ = self->s_steps_, s_samples_ = self->s_samples_, s_outs_ = self->s_outs_;
+        const nl_i64 s_ins_ = self->s_ins_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
         const nl_tile_fn run = nl_tiles[s_tile_].run;
         const nl_i64 vectors = (s_ins_ + NL_LANES - 1) / NL_LANES, pitch = vectors * NL_LANES;
         real *const rows = ((real *)ctx->scratch); /* [n][pitch] */
         nl_tap *const tap = (nl_tap *)(rows + s_blocks_ * NL_LANES * pitch);
-        nl_transposed(x1_p_, s_blocks_, s_ins_, rows, pitch);
+        nl_transposed(x_p_, s_blocks_, s_ins_, rows, pitch);
         nl_tap *end = tap;
         for (nl_i64 block = 0; block < s_blocks_; block++) {
             const nl_i64 left = s_samples_ - block / s_steps_ * NL_LANES;
@@ -1574,7 +1405,7 @@ static void k17_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, 
         for (nl_i64 o = 0; o < s_outs_; o += O) {
             const real *at_d[16], *at_x[16];
             const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
-            nl_bases(at_d, O, x0_p_, o, s_outs_, NL_LANES);
+            nl_bases(at_d, O, biased_grad_sum_p_, o, s_outs_, NL_LANES);
             for (nl_i64 first = 0; first < vectors; first += U) {
                 const nl_i64 many = first + U < vectors ? U : vectors - first;
                 nl_bases(at_x, U, rows, first, vectors, NL_LANES);
@@ -1585,7 +1416,7 @@ static void k17_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, 
                         const nl_i64 k = (first + u) * NL_LANES;
                         const nl_i64 width = k + NL_LANES < s_ins_ ? NL_LANES : s_ins_ - k;
                         const real *const sum = (const real *)&acc[j * U + u];
-                        real *const to = &y_p_[((o + j)) * y_by_o_ + k];
+                        real *const to = &weight_grad_p_[((o + j)) * weight_grad_by_o_ + k];
                         if (width == NL_LANES)
                             *(nl_vec_any *)to = acc[j * U + u];
                         else
@@ -1605,12 +1436,7 @@ typedef struct {
     nl_u64 m_; /* real [i], updated */
     nl_u64 v_; /* real [i], updated */
     nl_i64 n_;
-    double learning_rate_;
-    double beta1_;
-    double beta2_;
-    double epsilon_;
-    double decay_;
-    double warmup_;
+    double learning_rate_, beta1_, beta2_, epsilon_, decay_, warmup_;
 } k18_row;
 
 static void k18_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1623,26 +1449,29 @@ static void k18_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i6
         real *restrict const m_p_ = nl_at(ctx, self->m_);
         real *restrict const v_p_ = nl_at(ctx, self->v_);
         const nl_i64 n_ = self->n_;
-        const real learning_rate_ = (real)self->learning_rate_;
-        const real beta1_ = (real)self->beta1_;
-        const real beta2_ = (real)self->beta2_;
-        const real epsilon_ = (real)self->epsilon_;
-        const real decay_ = (real)self->decay_;
-        const real warmup_ = (real)self->warmup_;
+        const real learning_rate_ = (real)self->learning_rate_, beta1_ = (real)self->beta1_;
+        const real beta2_ = (real)self->beta2_, epsilon_ = (real)self->epsilon_;
+        const real decay_ = (real)self->decay_, warmup_ = (real)self->warmup_;
         const real constant = nl_min_f32(1.0f, (real)step / warmup_);
         const real constant_2 = nl_pow_f32(beta1_, (real)step);
         const real constant_3 = nl_pow_f32(beta2_, (real)step);
 #pragma GCC ivdep
         for (nl_i64 i = 0; i < n_; i++) {
+            /* custom_optimizer.yaml:11  rate = learning_rate * min(1, step / warmup) */
             real rate_ = learning_rate_ * constant;
             const real gradient_ = gradient_p_[i];
             real m_ = m_p_[i];
+            /* custom_optimizer.yaml:12  m = beta1 * m + (1 - beta1) * gradient */
             m_ = beta1_ * m_ + (1.0f - beta1_) * gradient_;
             real v_ = v_p_[i];
+            /* custom_optimizer.yaml:13  v = beta2 * v + (1 - beta2) * gradient ** 2 */
             v_ = beta2_ * v_ + (1.0f - beta2_) * (gradient_ * gradient_);
+            /* custom_optimizer.yaml:14  m_hat = m / (1 - beta1 ** step) */
             real m_hat_ = m_ / (1.0f - constant_2);
+            /* custom_optimizer.yaml:15  v_hat = v / (1 - beta2 ** step) */
             real v_hat_ = v_ / (1.0f - constant_3);
             real param_ = param_p_[i];
+            /* custom_optimizer.yaml:16  param = param - rate * (m_hat / (sqrt(v_hat) + epsilon) + decay * param) */
             param_ = param_ - rate_ * (m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_) + decay_ * param_);
             param_p_[i] = param_;
             m_p_[i] = m_;
@@ -1655,9 +1484,9 @@ static void k18_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i6
 /* ---- k19  batch.count: sum over d0 */
 
 typedef struct {
-    nl_u64 y_; /* real [0], written */
-    nl_u64 x0_; /* real [d0], read */
-    nl_u64 y1_; /* double [0], updated */
+    nl_u64 count_; /* real [0], written */
+    nl_u64 mask_; /* real [d0], read */
+    nl_u64 count_after_; /* double [0], updated */
     nl_i64 n_d0_;
 } k19_row;
 
@@ -1666,9 +1495,9 @@ static void k19_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k19_row *self = (const k19_row *)rows + lo,
                 *const last = (const k19_row *)rows + hi; self < last; self++) {
-        real *restrict const y_p_ = nl_at(ctx, self->y_);
-        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
-        double *restrict const y1_p_ = nl_at(ctx, self->y1_);
+        real *restrict const count_p_ = nl_at(ctx, self->count_);
+        const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
+        double *restrict const count_after_p_ = nl_at(ctx, self->count_after_);
         const nl_i64 n_d0_ = self->n_d0_;
         real part[32];
         for (int u = 0; u < 32; u++) part[u] = 0.0f;
@@ -1678,25 +1507,25 @@ static void k19_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 #pragma GCC unroll 1
                 for (nl_i64 u = 0; u < 32; u++) {
                     const nl_i64 d0 = first + u;
-                    const real x0_ = x0_p_[d0];
-                    part[u] += x0_;
+                    const real mask_ = mask_p_[d0];
+                    part[u] += mask_;
                 }
             }
             for (nl_i64 u = 0; u < n_d0_ - first; u++) {
                 const nl_i64 d0 = first + u;
-                const real x0_ = x0_p_[d0];
-                part[u] += x0_;
+                const real mask_ = mask_p_[d0];
+                part[u] += mask_;
             }
         }
         for (int half = 16; half > 0; half /= 2)
             for (int u = 0; u < half; u++)
                 part[u] += part[u + half];
         real acc = part[0];
-        real y_ = acc;
-        double y1_ = y1_p_[0];
-        y1_ = y1_ + (double)y_;
-        y_p_[0] = y_;
-        y1_p_[0] = y1_;
+        real count_ = acc;
+        double count_after_ = count_after_p_[0];
+        count_after_ = count_after_ + (double)count_;
+        count_p_[0] = count_;
+        count_after_p_[0] = count_after_;
     }
 }
 

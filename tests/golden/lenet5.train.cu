@@ -6,8 +6,7 @@ struct k0_row {
     real *x_; /* real [i], written */
     nl_i64 n_;
     nl_u64 key_;
-    alignas(8) real low_;
-    alignas(8) real high_;
+    alignas(8) real low_, high_;
 };
 
 NL_FN void k0_initial_value_block(const nl_task &nl_t)
@@ -18,8 +17,7 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
     real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_ = self->n_;
     const nl_u64 key_ = self->key_;
-    const real low_ = self->low_;
-    const real high_ = self->high_;
+    const real low_ = self->low_, high_ = self->high_;
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
@@ -37,9 +35,7 @@ extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_
 struct k1_row {
     real *y_; /* real [row], written */
     const nl_i32 *order_; /* nl_i32 [k], read */
-    nl_i64 n_row_;
-    nl_i64 batches_;
-    nl_i64 padded_;
+    nl_i64 n_row_, batches_, padded_;
 };
 
 NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
@@ -49,9 +45,7 @@ NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
     const nl_i64 step = nl_t.step;
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
-    const nl_i64 n_row_ = self->n_row_;
-    const nl_i64 batches_ = self->batches_;
-    const nl_i64 padded_ = self->padded_;
+    const nl_i64 n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -68,10 +62,10 @@ extern "C" __global__ void NL_BLOCK k1_rows_that_exist(NL_ARGUMENTS) { k1_rows_t
 /* ---- k2  batch.count: sum over d0 */
 
 struct k2_row {
-    real *y_; /* real [0], written */
-    const real *x0_; /* real [d0], read */
-    double *y1_; /* double [0], updated */
-    real *y2_; /* real [0], written */
+    real *count_; /* real [0], written */
+    const real *mask_; /* real [d0], read */
+    double *count_after_; /* double [0], updated */
+    real *sum_grad_; /* real [0], written */
     nl_i64 n_d0_;
 };
 
@@ -79,10 +73,10 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k2_row *const self = (const k2_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    double *__restrict__ const y1_p_ = nl_global(self->y1_);
-    real *__restrict__ const y2_p_ = nl_global(self->y2_);
+    real *__restrict__ const count_p_ = nl_global(self->count_);
+    const real *__restrict__ const mask_p_ = nl_global(self->mask_);
+    double *__restrict__ const count_after_p_ = nl_global(self->count_after_);
+    real *__restrict__ const sum_grad_p_ = nl_global(self->sum_grad_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
@@ -99,8 +93,8 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d0 = r;
-            const real x0_ = x0_p_[d0];
-            acc += x0_;
+            const real mask_ = mask_p_[d0];
+            acc += mask_;
             r += nl_group;
         };
 #pragma unroll 1
@@ -114,13 +108,13 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = acc;
-            double y1_ = y1_p_[0];
-            y1_ = y1_ + (double)y_;
-            real y2_ = 1.0f * (1.0f / y_);
-            y_p_[0] = y_;
-            y1_p_[0] = y1_;
-            y2_p_[0] = y2_;
+            real count_ = acc;
+            double count_after_ = count_after_p_[0];
+            count_after_ = count_after_ + (double)count_;
+            real sum_grad_ = 1.0f * (1.0f / count_);
+            count_p_[0] = count_;
+            count_after_p_[0] = count_after_;
+            sum_grad_p_[0] = sum_grad_;
         }
     }
 }
@@ -133,10 +127,7 @@ struct k3_row {
     real *y_; /* real [row][f], written */
     const nl_i32 *order_; /* nl_i32 [k], read */
     const real *data_; /* real [example][f], read */
-    nl_i64 n_f_;
-    nl_i64 n_row_;
-    nl_i64 batches_;
-    nl_i64 padded_;
+    nl_i64 n_f_, n_row_, batches_, padded_;
     alignas(8) real factor_;
 };
 
@@ -148,9 +139,7 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
     const real *__restrict__ const data_p_ = nl_global(self->data_);
-    const nl_i64 n_f_ = self->n_f_;
-    const nl_i64 n_row_ = self->n_row_;
-    const nl_i64 batches_ = self->batches_;
+    const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_;
     const nl_i64 padded_ = self->padded_;
     const real factor_ = self->factor_;
     nl_wait();
@@ -177,10 +166,7 @@ struct k4_row {
     nl_i32 *y_; /* nl_i32 [row][f], written */
     const nl_i32 *order_; /* nl_i32 [k], read */
     const nl_i32 *data_; /* nl_i32 [example][f], read */
-    nl_i64 n_f_;
-    nl_i64 n_row_;
-    nl_i64 batches_;
-    nl_i64 padded_;
+    nl_i64 n_f_, n_row_, batches_, padded_;
 };
 
 NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
@@ -191,9 +177,7 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
     nl_i32 *__restrict__ const y_p_ = nl_global(self->y_);
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
     const nl_i32 *__restrict__ const data_p_ = nl_global(self->data_);
-    const nl_i64 n_f_ = self->n_f_;
-    const nl_i64 n_row_ = self->n_row_;
-    const nl_i64 batches_ = self->batches_;
+    const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_;
     const nl_i64 padded_ = self->padded_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
@@ -216,32 +200,20 @@ extern "C" __global__ void NL_BLOCK k4_batch_of_data_labels(NL_ARGUMENTS) { k4_b
 /* ---- k5  upsample.spread: elementwise  (models/lenet5.yaml:13:7) */
 
 struct k5_row {
-    real *y_; /* real [d0][d3][d4][d5], written */
-    const real *x0_; /* real [d0][d4], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d3_;
-    nl_i64 n_d4_;
-    nl_i64 n_d5_;
-    nl_i64 y_by_d0_;
-    nl_i64 y_by_d3_;
-    nl_i64 y_by_d4_;
-    nl_i64 x0_by_d0_;
+    real *spread_; /* real [d0][d3][d4][d5], written */
+    const real *image_; /* real [d0][d4], read */
+    nl_i64 n_d0_, n_d3_, n_d4_, n_d5_, spread_by_d0_, spread_by_d3_, spread_by_d4_, image_by_d0_;
 };
 
 NL_FN void k5_elementwise_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k5_row *const self = (const k5_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d3_ = self->n_d3_;
-    const nl_i64 n_d4_ = self->n_d4_;
-    const nl_i64 n_d5_ = self->n_d5_;
-    const nl_i64 y_by_d0_ = self->y_by_d0_;
-    const nl_i64 y_by_d3_ = self->y_by_d3_;
-    const nl_i64 y_by_d4_ = self->y_by_d4_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    real *__restrict__ const spread_p_ = nl_global(self->spread_);
+    const real *__restrict__ const image_p_ = nl_global(self->image_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, n_d4_ = self->n_d4_, n_d5_ = self->n_d5_;
+    const nl_i64 spread_by_d0_ = self->spread_by_d0_, spread_by_d3_ = self->spread_by_d3_;
+    const nl_i64 spread_by_d4_ = self->spread_by_d4_, image_by_d0_ = self->image_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -251,9 +223,9 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
         const nl_i64 d4 = nl_take(rest, n_d4_);
         const nl_i64 d3 = nl_take(rest, n_d3_);
         const nl_i64 d0 = rest;
-        const real x0_ = x0_p_[d0 * x0_by_d0_ + d4];
-        real y_ = x0_;
-        y_p_[d0 * y_by_d0_ + d3 * y_by_d3_ + d4 * y_by_d4_ + d5] = y_;
+        const real image_ = image_p_[d0 * image_by_d0_ + d4];
+        real spread_ = image_;
+        spread_p_[d0 * spread_by_d0_ + d3 * spread_by_d3_ + d4 * spread_by_d4_ + d5] = spread_;
     }
 }
 extern "C" __global__ void NL_BLOCK k5_elementwise(NL_ARGUMENTS) { k5_elementwise_block(NL_TASK(k5_row)); }
@@ -262,71 +234,33 @@ extern "C" __global__ void NL_BLOCK k5_elementwise(NL_ARGUMENTS) { k5_elementwis
 /* ---- k6  conv1.activated: direct conv  (models/lenet5.yaml:14:7) */
 
 struct k6_row {
-    real *y_; /* real [n][k][oh][ow], written */
-    const real *x0_; /* real [n][c][oh + r + x0_from2][ow + s + x0_from3], read */
-    const real *x1_; /* real [k][c][r][s], read */
-    const real *e0_; /* real [k], read */
-    nl_i64 n_n_;
-    nl_i64 n_k_;
-    nl_i64 n_oh_;
-    nl_i64 n_ow_;
-    nl_i64 n_c_;
-    nl_i64 n_r_;
-    nl_i64 n_s_;
-    nl_i64 y_by_n_;
-    nl_i64 y_by_k_;
-    nl_i64 y_by_oh_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_c_;
-    nl_i64 x0_stride2_;
-    nl_i64 x0_from2_;
-    nl_i64 x0_extent2_;
-    nl_i64 x0_from3_;
-    nl_i64 x0_extent3_;
-    nl_i64 x1_by_k_;
-    nl_i64 x1_by_c_;
-    nl_i64 x1_by_r_;
-    nl_i64 s_tile_;
-    nl_i64 s_strips_;
-    nl_i64 s_rows_;
-    nl_i64 s_samples_;
-    nl_i64 s_blocks_;
-    nl_i64 s_deep_;
-    nl_i64 s_channels_;
-    nl_i64 scratch_bytes_;
+    real *activated_; /* real [n][k][oh][ow], written */
+    const real *x_; /* real [n][c][oh + r + x_from2][ow + s + x_from3], read */
+    const real *weight_; /* real [k][c][r][s], read */
+    const real *bias_; /* real [k], read */
+    nl_i64 n_n_, n_k_, n_oh_, n_ow_, n_c_, n_r_, n_s_, activated_by_n_, activated_by_k_;
+    nl_i64 activated_by_oh_, x_by_n_, x_by_c_, x_stride2_, x_from2_, x_extent2_, x_from3_, x_extent3_;
+    nl_i64 weight_by_k_, weight_by_c_, weight_by_r_, s_tile_, s_strips_, s_rows_, s_samples_, s_blocks_;
+    nl_i64 s_deep_, s_channels_, scratch_bytes_;
 };
 
 NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolution &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 n_oh_ = self->n_oh_;
-    const nl_i64 n_ow_ = self->n_ow_;
-    const nl_i64 n_c_ = self->n_c_;
-    const nl_i64 n_r_ = self->n_r_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_c_ = self->x0_by_c_;
-    const nl_i64 x0_stride2_ = self->x0_stride2_;
-    const nl_i64 x0_from2_ = self->x0_from2_;
-    const nl_i64 x0_extent2_ = self->x0_extent2_;
-    const nl_i64 x0_from3_ = self->x0_from3_;
-    const nl_i64 x0_extent3_ = self->x0_extent3_;
-    const nl_i64 x1_by_k_ = self->x1_by_k_;
-    const nl_i64 x1_by_c_ = self->x1_by_c_;
-    const nl_i64 x1_by_r_ = self->x1_by_r_;
-    const nl_i64 s_strips_ = self->s_strips_;
-    const nl_i64 s_rows_ = self->s_rows_;
-    const nl_i64 s_samples_ = self->s_samples_;
-    const nl_i64 s_blocks_ = self->s_blocks_;
-    const nl_i64 s_deep_ = self->s_deep_;
-    const nl_i64 s_channels_ = self->s_channels_;
-    nl_p.image = nl_image{x0_p_, x0_by_n_, (nl_i32)x0_by_c_, (nl_i32)x0_stride2_, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x0_extent2_, (nl_i32)x0_extent3_, (nl_i32)(x0_from2_), (nl_i32)(x0_from3_)};
-    nl_p.weights = x1_p_;
-    nl_p.by_o = (nl_i32)x1_by_k_;
-    nl_p.by_c = (nl_i32)x1_by_c_;
-    nl_p.by_r = (nl_i32)x1_by_r_;
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
+    const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, n_oh_ = self->n_oh_, n_ow_ = self->n_ow_;
+    const nl_i64 n_c_ = self->n_c_, n_r_ = self->n_r_, x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_;
+    const nl_i64 x_stride2_ = self->x_stride2_, x_from2_ = self->x_from2_;
+    const nl_i64 x_extent2_ = self->x_extent2_, x_from3_ = self->x_from3_;
+    const nl_i64 x_extent3_ = self->x_extent3_, weight_by_k_ = self->weight_by_k_;
+    const nl_i64 weight_by_c_ = self->weight_by_c_, weight_by_r_ = self->weight_by_r_;
+    const nl_i64 s_strips_ = self->s_strips_, s_rows_ = self->s_rows_, s_samples_ = self->s_samples_;
+    const nl_i64 s_blocks_ = self->s_blocks_, s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
+    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)(x_from2_), (nl_i32)(x_from3_)};
+    nl_p.weights = weight_p_;
+    nl_p.by_o = (nl_i32)weight_by_k_;
+    nl_p.by_c = (nl_i32)weight_by_c_;
+    nl_p.by_r = (nl_i32)weight_by_r_;
     nl_p.by_s = (nl_i32)1;
     nl_p.outs = (nl_i32)n_k_;
     nl_p.rows = (nl_i32)n_oh_;
@@ -344,11 +278,10 @@ NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolut
 
 NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_strips &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 y_by_k_ = self->y_by_k_;
-    const nl_i64 y_by_oh_ = self->y_by_oh_;
+    real *__restrict__ const activated_p_ = nl_global(self->activated_);
+    const real *__restrict__ const bias_p_ = nl_global(self->bias_);
+    const nl_i64 activated_by_n_ = self->activated_by_n_, activated_by_k_ = self->activated_by_k_;
+    const nl_i64 activated_by_oh_ = self->activated_by_oh_;
     const nl_strips nl_own = nl_s;
     const nl_i64 n = nl_own.n, oh = nl_own.i;
     const real *nl_at = nl_own.at;
@@ -360,9 +293,9 @@ NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_stri
             const nl_i64 ow = nl_own.j + nl_q;
             if (ow >= nl_own.j_end) continue;
             const real acc = nl_at[nl_q];
-            const real e0_ = e0_p_[k];
-            real y_ = nl_max_f32(acc + e0_, 0.0f);
-            y_p_[n * y_by_n_ + k * y_by_k_ + oh * y_by_oh_ + ow] = y_;
+            const real bias_ = bias_p_[k];
+            real activated_ = nl_max_f32(acc + bias_, 0.0f);
+            activated_p_[n * activated_by_n_ + k * activated_by_k_ + oh * activated_by_oh_ + ow] = activated_;
         }
     }
 }
@@ -372,19 +305,9 @@ NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_stri
 
 struct k7_row {
     real *y_; /* real [n][c][oh][ow], written */
-    const real *x0_; /* real [n][c][2 * oh + r + x0_from2][2 * ow + s + x0_from3], read */
-    nl_i64 n_n_;
-    nl_i64 n_c_;
-    nl_i64 n_oh_;
-    nl_i64 n_ow_;
-    nl_i64 y_by_n_;
-    nl_i64 y_by_c_;
-    nl_i64 y_by_oh_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_c_;
-    nl_i64 x0_stride2_;
-    nl_i64 x0_from2_;
-    nl_i64 x0_from3_;
+    const real *x_; /* real [n][c][2 * oh + r + x_from2][2 * ow + s + x_from3], read */
+    nl_i64 n_n_, n_c_, n_oh_, n_ow_, y_by_n_, y_by_c_, y_by_oh_, x_by_n_, x_by_c_, x_stride2_, x_from2_;
+    nl_i64 x_from3_;
 };
 
 NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
@@ -392,19 +315,11 @@ NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
     const nl_job &nl_me = nl_t.me;
     const k7_row *const self = (const k7_row *)nl_t.self;
     real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_c_ = self->n_c_;
-    const nl_i64 n_oh_ = self->n_oh_;
-    const nl_i64 n_ow_ = self->n_ow_;
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 y_by_c_ = self->y_by_c_;
-    const nl_i64 y_by_oh_ = self->y_by_oh_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_c_ = self->x0_by_c_;
-    const nl_i64 x0_stride2_ = self->x0_stride2_;
-    const nl_i64 x0_from2_ = self->x0_from2_;
-    const nl_i64 x0_from3_ = self->x0_from3_;
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_oh_ = self->n_oh_, n_ow_ = self->n_ow_;
+    const nl_i64 y_by_n_ = self->y_by_n_, y_by_c_ = self->y_by_c_, y_by_oh_ = self->y_by_oh_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_, x_stride2_ = self->x_stride2_;
+    const nl_i64 x_from2_ = self->x_from2_, x_from3_ = self->x_from3_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -417,8 +332,8 @@ NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
         real acc = -NL_INF_F32;
         for (nl_i64 r = 0; r < 2; r++) {
             for (nl_i64 s = 0; s < 2; s++) {
-                const real x0_ = x0_p_[n * x0_by_n_ + c * x0_by_c_ + (2 * oh + r + x0_from2_) * x0_stride2_ + 2 * ow + s + x0_from3_];
-                acc = nl_max_f32(acc, x0_);
+                const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_ + 2 * ow + s + x_from3_];
+                acc = nl_max_f32(acc, x_);
             }
         }
         real y_ = acc;
@@ -431,41 +346,28 @@ extern "C" __global__ void __launch_bounds__(256, 4) k7_maximum_over_r_s(NL_ARGU
 /* ---- k8  dense1.activated: matmul  (models/lenet5.yaml:19:7) */
 
 struct k8_row {
-    real *y_; /* real [n][o], written */
-    const real *x0_; /* real [n][k], read */
-    const real *x1_; /* real [o][k], read */
-    const real *e0_; /* real [o], read */
-    nl_i64 n_n_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_o_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
+    real *activated_; /* real [n][o], written */
+    const real *x_; /* real [n][k], read */
+    const real *weight_; /* real [o][k], read */
+    const real *bias_; /* real [o], read */
+    nl_i64 n_n_, n_o_, n_k_, activated_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
     nl_i64 scratch_bytes_;
 };
 
 NL_PART void k8_matmul_product(const k8_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, x_by_n_ = self->x_by_n_;
+    const nl_i64 weight_by_o_ = self->weight_by_o_, s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].side.steps[0].by = x_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = weight_p_;
     nl_p.of[1].first = 0;
-    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].side.steps[0].by = weight_by_o_;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_;
     nl_p.n = n_o_;
@@ -478,9 +380,9 @@ NL_PART void k8_matmul_product(const k8_row *self, nl_i64 step, nl_product &nl_p
 
 NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const nl_i64 y_by_n_ = self->y_by_n_;
+    real *__restrict__ const activated_p_ = nl_global(self->activated_);
+    const real *__restrict__ const bias_p_ = nl_global(self->bias_);
+    const nl_i64 activated_by_n_ = self->activated_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -490,9 +392,9 @@ NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
-        const real e0_ = e0_p_[o];
-        real y_ = nl_max_f32(acc + e0_, 0.0f);
-        y_p_[n * y_by_n_ + o] = y_;
+        const real bias_ = bias_p_[o];
+        real activated_ = nl_max_f32(acc + bias_, 0.0f);
+        activated_p_[n * activated_by_n_ + o] = activated_;
     }
 }
 
@@ -500,41 +402,28 @@ NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_
 /* ---- k9  logits.biased: matmul  (models/lenet5.yaml:21:7) */
 
 struct k9_row {
-    real *y_; /* real [n][o], written */
-    const real *x0_; /* real [n][k], read */
-    const real *x1_; /* real [o][k], read */
-    const real *e0_; /* real [o], read */
-    nl_i64 n_n_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_o_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
+    real *biased_; /* real [n][o], written */
+    const real *x_; /* real [n][k], read */
+    const real *weight_; /* real [o][k], read */
+    const real *bias_; /* real [o], read */
+    nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
     nl_i64 scratch_bytes_;
 };
 
 NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, x_by_n_ = self->x_by_n_;
+    const nl_i64 weight_by_o_ = self->weight_by_o_, s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].side.steps[0].by = x_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = weight_p_;
     nl_p.of[1].first = 0;
-    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].side.steps[0].by = weight_by_o_;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_;
     nl_p.n = n_o_;
@@ -547,9 +436,9 @@ NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p
 
 NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const nl_i64 y_by_n_ = self->y_by_n_;
+    real *__restrict__ const biased_p_ = nl_global(self->biased_);
+    const real *__restrict__ const bias_p_ = nl_global(self->bias_);
+    const nl_i64 biased_by_n_ = self->biased_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -559,9 +448,9 @@ NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
-        const real e0_ = e0_p_[o];
-        real y_ = acc + e0_;
-        y_p_[n * y_by_n_ + o] = y_;
+        const real bias_ = bias_p_[o];
+        real biased_ = acc + bias_;
+        biased_p_[n * biased_by_n_ + o] = biased_;
     }
 }
 
@@ -569,22 +458,18 @@ NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_
 /* ---- k10  loss.largest: maximum over d1 */
 
 struct k10_row {
-    real *y_; /* real [d0], written */
-    const real *x0_; /* real [d0][d1], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 x0_by_d0_;
+    real *largest_; /* real [d0], written */
+    const real *x_; /* real [d0][d1], read */
+    nl_i64 n_d0_, n_d1_, x_by_d0_;
 };
 
 NL_FN void k10_maximum_over_d1_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k10_row *const self = (const k10_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d1_ = self->n_d1_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    real *__restrict__ const largest_p_ = nl_global(self->largest_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -601,8 +486,8 @@ NL_FN void k10_maximum_over_d1_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d1 = r;
-            const real x0_ = x0_p_[d0 * x0_by_d0_ + d1];
-            acc = nl_max_f32(acc, x0_);
+            const real x_ = x_p_[d0 * x_by_d0_ + d1];
+            acc = nl_max_f32(acc, x_);
             r += nl_group;
         };
 #pragma unroll 1
@@ -616,8 +501,8 @@ NL_FN void k10_maximum_over_d1_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = acc;
-            y_p_[d0] = y_;
+            real largest_ = acc;
+            largest_p_[d0] = largest_;
         }
     }
 }
@@ -627,24 +512,20 @@ extern "C" __global__ void __launch_bounds__(256, 4) k10_maximum_over_d1(NL_ARGU
 /* ---- k11  loss.total: sum over d1 */
 
 struct k11_row {
-    real *y_; /* real [d0], written */
-    const real *x0_; /* real [d0][d1], read */
-    const real *x1_; /* real [d0], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 x0_by_d0_;
+    real *total_; /* real [d0], written */
+    const real *x_; /* real [d0][d1], read */
+    const real *largest_; /* real [d0], read */
+    nl_i64 n_d0_, n_d1_, x_by_d0_;
 };
 
 NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k11_row *const self = (const k11_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d1_ = self->n_d1_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    real *__restrict__ const total_p_ = nl_global(self->total_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const largest_p_ = nl_global(self->largest_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -661,9 +542,9 @@ NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d1 = r;
-            const real x0_ = x0_p_[d0 * x0_by_d0_ + d1];
-            const real x1_ = x1_p_[d0];
-            acc += nl_exp_f32(x0_ - x1_);
+            const real x_ = x_p_[d0 * x_by_d0_ + d1];
+            const real largest_ = largest_p_[d0];
+            acc += nl_exp_f32(x_ - largest_);
             r += nl_group;
         };
 #pragma unroll 1
@@ -677,8 +558,8 @@ NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = acc;
-            y_p_[d0] = y_;
+            real total_ = acc;
+            total_p_[d0] = total_;
         }
     }
 }
@@ -688,24 +569,20 @@ extern "C" __global__ void __launch_bounds__(256, 4) k11_sum_over_d1(NL_ARGUMENT
 /* ---- k12  loss.picked: sum over d1 */
 
 struct k12_row {
-    real *y_; /* real [d0], written */
-    const real *x0_; /* real [d0][d1], read */
-    const nl_i32 *x1_; /* nl_i32 [d0], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 x0_by_d0_;
+    real *picked_; /* real [d0], written */
+    const real *x_; /* real [d0][d1], read */
+    const nl_i32 *label_; /* nl_i32 [d0], read */
+    nl_i64 n_d0_, n_d1_, x_by_d0_;
 };
 
 NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k12_row *const self = (const k12_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i32 *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d1_ = self->n_d1_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    real *__restrict__ const picked_p_ = nl_global(self->picked_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i32 *__restrict__ const label_p_ = nl_global(self->label_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -722,9 +599,9 @@ NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d1 = r;
-            const real x0_ = x0_p_[d0 * x0_by_d0_ + d1];
-            const nl_i32 x1_ = x1_p_[d0];
-            acc += d1 == x1_ ? x0_ : 0.0f;
+            const real x_ = x_p_[d0 * x_by_d0_ + d1];
+            const nl_i32 label_ = label_p_[d0];
+            acc += d1 == label_ ? x_ : 0.0f;
             r += nl_group;
         };
 #pragma unroll 1
@@ -738,8 +615,8 @@ NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = acc;
-            y_p_[d0] = y_;
+            real picked_ = acc;
+            picked_p_[d0] = picked_;
         }
     }
 }
@@ -749,13 +626,13 @@ extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_d1(NL_ARGUMENT
 /* ---- k13  loss: sum over d0 */
 
 struct k13_row {
-    real *y_; /* real [0], written */
-    const real *x0_; /* real [d0], read */
-    const real *x1_; /* real [d0], read */
-    const real *x2_; /* real [d0], read */
-    const real *x3_; /* real [d0], read */
-    const real *e0_; /* real [0], read */
-    double *y1_; /* double [0], updated */
+    real *loss_; /* real [0], written */
+    const real *x_; /* real [d0], read */
+    const real *total_; /* real [d0], read */
+    const real *largest_; /* real [d0], read */
+    const real *picked_; /* real [d0], read */
+    const real *x_2_; /* real [0], read */
+    double *loss_after_; /* double [0], updated */
     nl_i64 n_d0_;
 };
 
@@ -763,13 +640,13 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k13_row *const self = (const k13_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const real *__restrict__ const x2_p_ = nl_global(self->x2_);
-    const real *__restrict__ const x3_p_ = nl_global(self->x3_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    double *__restrict__ const y1_p_ = nl_global(self->y1_);
+    real *__restrict__ const loss_p_ = nl_global(self->loss_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const total_p_ = nl_global(self->total_);
+    const real *__restrict__ const largest_p_ = nl_global(self->largest_);
+    const real *__restrict__ const picked_p_ = nl_global(self->picked_);
+    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
+    double *__restrict__ const loss_after_p_ = nl_global(self->loss_after_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
@@ -786,11 +663,11 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d0 = r;
-            const real x0_ = x0_p_[d0];
-            const real x1_ = x1_p_[d0];
-            const real x2_ = x2_p_[d0];
-            const real x3_ = x3_p_[d0];
-            acc += (nl_log_f32(x1_) + x2_ - x3_) * x0_;
+            const real x_ = x_p_[d0];
+            const real total_ = total_p_[d0];
+            const real largest_ = largest_p_[d0];
+            const real picked_ = picked_p_[d0];
+            acc += (nl_log_f32(total_) + largest_ - picked_) * x_;
             r += nl_group;
         };
 #pragma unroll 1
@@ -804,12 +681,12 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            const real e0_ = e0_p_[0];
-            real y_ = acc / e0_;
-            double y1_ = y1_p_[0];
-            y1_ = y1_ + (double)acc;
-            y_p_[0] = y_;
-            y1_p_[0] = y1_;
+            const real x_2_ = x_p_2_[0];
+            real loss_ = acc / x_2_;
+            double loss_after_ = loss_after_p_[0];
+            loss_after_ = loss_after_ + (double)acc;
+            loss_p_[0] = loss_;
+            loss_after_p_[0] = loss_after_;
         }
     }
 }
@@ -819,24 +696,20 @@ extern "C" __global__ void __launch_bounds__(256, 4) k13_sum_over_d0(NL_ARGUMENT
 /* ---- k14  accuracy.first: minimum over d1 */
 
 struct k14_row {
-    real *y_; /* real [d0], written */
-    const real *x0_; /* real [d0][d1], read */
-    const real *x1_; /* real [d0], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 x0_by_d0_;
+    real *first_; /* real [d0], written */
+    const real *x_; /* real [d0][d1], read */
+    const real *x_2_; /* real [d0], read */
+    nl_i64 n_d0_, n_d1_, x_by_d0_;
 };
 
 NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k14_row *const self = (const k14_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d1_ = self->n_d1_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    real *__restrict__ const first_p_ = nl_global(self->first_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -853,9 +726,9 @@ NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d1 = r;
-            const real x0_ = x0_p_[d0 * x0_by_d0_ + d1];
-            const real x1_ = x1_p_[d0];
-            acc = nl_min_f32(acc, x0_ == x1_ ? (real)d1 : 1e+09f);
+            const real x_ = x_p_[d0 * x_by_d0_ + d1];
+            const real x_2_ = x_p_2_[d0];
+            acc = nl_min_f32(acc, x_ == x_2_ ? (real)d1 : 1e+09f);
             r += nl_group;
         };
 #pragma unroll 1
@@ -869,8 +742,8 @@ NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = acc;
-            y_p_[d0] = y_;
+            real first_ = acc;
+            first_p_[d0] = first_;
         }
     }
 }
@@ -880,10 +753,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) k14_minimum_over_d1(NL_ARGU
 /* ---- k15  metric.accuracy.after: sum over d0 */
 
 struct k15_row {
-    double *y_; /* double [0], updated */
-    const real *x0_; /* real [d0], read */
-    const nl_i32 *x1_; /* nl_i32 [d0], read */
-    const real *x2_; /* real [d0], read */
+    double *accuracy_after_; /* double [0], updated */
+    const real *x_; /* real [d0], read */
+    const nl_i32 *label_; /* nl_i32 [d0], read */
+    const real *x_2_; /* real [d0], read */
     nl_i64 n_d0_;
 };
 
@@ -891,10 +764,10 @@ NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k15_row *const self = (const k15_row *)nl_t.self;
-    double *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i32 *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const real *__restrict__ const x2_p_ = nl_global(self->x2_);
+    double *__restrict__ const accuracy_after_p_ = nl_global(self->accuracy_after_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i32 *__restrict__ const label_p_ = nl_global(self->label_);
+    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
@@ -911,10 +784,10 @@ NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d0 = r;
-            const real x0_ = x0_p_[d0];
-            const nl_i32 x1_ = x1_p_[d0];
-            const real x2_ = x2_p_[d0];
-            acc += x0_ == (real)x1_ ? x2_ : 0.0f;
+            const real x_ = x_p_[d0];
+            const nl_i32 label_ = label_p_[d0];
+            const real x_2_ = x_p_2_[d0];
+            acc += x_ == (real)label_ ? x_2_ : 0.0f;
             r += nl_group;
         };
 #pragma unroll 1
@@ -928,9 +801,9 @@ NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            double y_ = y_p_[0];
-            y_ = y_ + (double)acc;
-            y_p_[0] = y_;
+            double accuracy_after_ = accuracy_after_p_[0];
+            accuracy_after_ = accuracy_after_ + (double)acc;
+            accuracy_after_p_[0] = accuracy_after_;
         }
     }
 }
@@ -940,10 +813,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) k15_sum_over_d0(NL_ARGUMENT
 /* ---- k16  loss.total.grad: elementwise */
 
 struct k16_row {
-    real *y_; /* real [d0], updated */
-    const real *x0_; /* real [0], read */
-    const real *x1_; /* real [d0], read */
-    real *y1_; /* real [d0], written */
+    real *total_grad_; /* real [d0], updated */
+    const real *sum_grad_; /* real [0], read */
+    const real *x_; /* real [d0], read */
+    real *picked_grad_; /* real [d0], written */
     nl_i64 n_d0_;
 };
 
@@ -951,23 +824,23 @@ NL_FN void k16_elementwise_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k16_row *const self = (const k16_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    real *__restrict__ const y1_p_ = nl_global(self->y1_);
+    real *__restrict__ const total_grad_p_ = nl_global(self->total_grad_);
+    const real *__restrict__ const sum_grad_p_ = nl_global(self->sum_grad_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    real *__restrict__ const picked_grad_p_ = nl_global(self->picked_grad_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 d0 = nl_me.part * nl_t.chunk + threadIdx.x; d0 < nl_end; d0 += blockDim.x) {
-        const real x0_ = x0_p_[0];
-        const real x1_ = x1_p_[d0];
-        real v0_ = x0_ * x1_;
-        real y_ = y_p_[d0];
-        y_ = v0_ * (1.0f / y_);
-        real y1_ = v0_ * -1.0f;
-        y_p_[d0] = y_;
-        y1_p_[d0] = y1_;
+        const real sum_grad_ = sum_grad_p_[0];
+        const real x_ = x_p_[d0];
+        real v0_ = sum_grad_ * x_;
+        real total_grad_ = total_grad_p_[d0];
+        total_grad_ = v0_ * (1.0f / total_grad_);
+        real picked_grad_ = v0_ * -1.0f;
+        total_grad_p_[d0] = total_grad_;
+        picked_grad_p_[d0] = picked_grad_;
     }
 }
 extern "C" __global__ void NL_BLOCK k16_elementwise(NL_ARGUMENTS) { k16_elementwise_block(NL_TASK(k16_row)); }
@@ -976,32 +849,28 @@ extern "C" __global__ void NL_BLOCK k16_elementwise(NL_ARGUMENTS) { k16_elementw
 /* ---- k17  logits.biased.grad.sum: sum over  */
 
 struct k17_row {
-    real *y_; /* real [d0][d1], written */
-    const real *x0_; /* real [d0], read */
-    const nl_i32 *x1_; /* nl_i32 [d0], read */
-    const real *e0_; /* real [d0], read */
-    const real *e1_; /* real [d0][d1], read */
-    const real *e2_; /* real [d0], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 y_by_d0_;
-    nl_i64 e1_by_d0_;
+    real *biased_grad_sum_; /* real [d0][d1], written */
+    const real *picked_grad_; /* real [d0], read */
+    const nl_i32 *label_; /* nl_i32 [d0], read */
+    const real *total_grad_; /* real [d0], read */
+    const real *biased_; /* real [d0][d1], read */
+    const real *x_; /* real [d0], read */
+    nl_i64 n_d0_, n_d1_, biased_grad_sum_by_d0_, biased_by_d0_;
 };
 
 NL_FN void k17_sum_over_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k17_row *const self = (const k17_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i32 *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const real *__restrict__ const e1_p_ = nl_global(self->e1_);
-    const real *__restrict__ const e2_p_ = nl_global(self->e2_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d1_ = self->n_d1_;
-    const nl_i64 y_by_d0_ = self->y_by_d0_;
-    const nl_i64 e1_by_d0_ = self->e1_by_d0_;
+    real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
+    const real *__restrict__ const picked_grad_p_ = nl_global(self->picked_grad_);
+    const nl_i32 *__restrict__ const label_p_ = nl_global(self->label_);
+    const real *__restrict__ const total_grad_p_ = nl_global(self->total_grad_);
+    const real *__restrict__ const biased_p_ = nl_global(self->biased_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_;
+    const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
+    const nl_i64 biased_by_d0_ = self->biased_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -1010,14 +879,14 @@ NL_FN void k17_sum_over_block(const nl_task &nl_t)
         const nl_i64 d1 = nl_take(rest, n_d1_);
         const nl_i64 d0 = rest;
         real acc = 0.0f;
-        const real x0_ = x0_p_[d0];
-        const nl_i32 x1_ = x1_p_[d0];
-        acc += x0_ * (d1 == x1_ ? 1.0f : 0.0f);
-        const real e0_ = e0_p_[d0];
-        const real e1_ = e1_p_[d0 * e1_by_d0_ + d1];
-        const real e2_ = e2_p_[d0];
-        real y_ = acc + e0_ * nl_exp_f32(e1_ - e2_);
-        y_p_[d0 * y_by_d0_ + d1] = y_;
+        const real picked_grad_ = picked_grad_p_[d0];
+        const nl_i32 label_ = label_p_[d0];
+        acc += picked_grad_ * (d1 == label_ ? 1.0f : 0.0f);
+        const real total_grad_ = total_grad_p_[d0];
+        const real biased_ = biased_p_[d0 * biased_by_d0_ + d1];
+        const real x_ = x_p_[d0];
+        real biased_grad_sum_ = acc + total_grad_ * nl_exp_f32(biased_ - x_);
+        biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1] = biased_grad_sum_;
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k17_sum_over(NL_ARGUMENTS) { k17_sum_over_block(NL_TASK(k17_row)); }
@@ -1026,22 +895,19 @@ extern "C" __global__ void __launch_bounds__(256, 4) k17_sum_over(NL_ARGUMENTS) 
 /* ---- k18  dense1.bias.grad: sum over d0  (models/lenet5.yaml:19:7) */
 
 struct k18_row {
-    real *y_; /* real [d1], written */
-    const real *x0_; /* real [d1][d0], read */
-    nl_i64 n_d1_;
-    nl_i64 n_d0_;
-    nl_i64 x0_by_d0_;
+    real *bias_grad_; /* real [d1], written */
+    const real *biased_grad_sum_; /* real [d0][d1], read */
+    nl_i64 n_d1_, n_d0_, biased_grad_sum_by_d0_;
 };
 
 NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k18_row *const self = (const k18_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i64 n_d1_ = self->n_d1_;
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    real *__restrict__ const bias_grad_p_ = nl_global(self->bias_grad_);
+    const real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
+    const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_;
+    const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -1058,8 +924,8 @@ NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d0 = r;
-            const real x0_ = x0_p_[d1 + d0 * x0_by_d0_];
-            acc += x0_;
+            const real biased_grad_sum_ = biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_];
+            acc += biased_grad_sum_;
             r += nl_group;
         };
 #pragma unroll 1
@@ -1073,8 +939,8 @@ NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = acc;
-            y_p_[d1] = y_;
+            real bias_grad_ = acc;
+            bias_grad_p_[d1] = bias_grad_;
         }
     }
 }
@@ -1084,43 +950,29 @@ extern "C" __global__ void __launch_bounds__(256, 4) k18_sum_over_d0(NL_ARGUMENT
 /* ---- k19  dense1.biased.grad: matmul  (models/lenet5.yaml:20:7) */
 
 struct k19_row {
-    real *y_; /* real [n][k], written */
-    const real *x0_; /* real [n][o], read */
-    const real *x1_; /* real [k][o], read */
-    const real *e0_; /* real [n][k], read */
-    nl_i64 n_n_;
-    nl_i64 n_k_;
-    nl_i64 n_o_;
-    nl_i64 y_by_n_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_o_;
-    nl_i64 e0_by_n_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
-    nl_i64 scratch_bytes_;
+    real *biased_grad_; /* real [n][k], written */
+    const real *biased_grad_sum_; /* real [n][o], read */
+    const real *x_; /* real [o][k], read */
+    const real *activated_; /* real [n][k], read */
+    nl_i64 n_n_, n_k_, n_o_, biased_grad_by_n_, biased_grad_sum_by_n_, x_by_o_, activated_by_n_;
+    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k19_matmul_product(const k19_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, n_o_ = self->n_o_;
+    const nl_i64 biased_grad_sum_by_n_ = self->biased_grad_sum_by_n_, x_by_o_ = self->x_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = biased_grad_sum_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].side.steps[0].by = biased_grad_sum_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = x_p_;
     nl_p.of[1].first = 0;
     nl_p.of[1].side.steps[0].by = 1;
-    nl_p.of[1].deep.steps[0].by = x1_by_o_;
+    nl_p.of[1].deep.steps[0].by = x_by_o_;
     nl_p.m = n_n_;
     nl_p.n = n_k_;
     nl_p.k = n_o_;
@@ -1132,10 +984,9 @@ NL_PART void k19_matmul_product(const k19_row *self, nl_i64 step, nl_product &nl
 
 NL_PART void k19_matmul_store(const k19_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 e0_by_n_ = self->e0_by_n_;
+    real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
+    const real *__restrict__ const activated_p_ = nl_global(self->activated_);
+    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, activated_by_n_ = self->activated_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 k = nl_fast;
@@ -1145,9 +996,9 @@ NL_PART void k19_matmul_store(const k19_row *self, nl_i64 step, const nl_sums &n
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
-        const real e0_ = e0_p_[n * e0_by_n_ + k];
-        real y_ = acc * (e0_ > 0.0f ? 1.0f : 0.0f);
-        y_p_[n * y_by_n_ + k] = y_;
+        const real activated_ = activated_p_[n * activated_by_n_ + k];
+        real biased_grad_ = acc * (activated_ > 0.0f ? 1.0f : 0.0f);
+        biased_grad_p_[n * biased_grad_by_n_ + k] = biased_grad_;
     }
 }
 
@@ -1155,41 +1006,28 @@ NL_PART void k19_matmul_store(const k19_row *self, nl_i64 step, const nl_sums &n
 /* ---- k20  dense1.weight.grad: matmul  (models/lenet5.yaml:19:7) */
 
 struct k20_row {
-    real *y_; /* real [o][k], written */
-    const real *x0_; /* real [o][n], read */
-    const real *x1_; /* real [k][n], read */
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 n_n_;
-    nl_i64 y_by_o_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_n_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
-    nl_i64 scratch_bytes_;
+    real *weight_grad_; /* real [o][k], written */
+    const real *biased_grad_sum_; /* real [n][o], read */
+    const real *x_; /* real [n][k], read */
+    nl_i64 n_o_, n_k_, n_n_, weight_grad_by_o_, biased_grad_sum_by_n_, x_by_n_, s_tile_, s_splits_;
+    nl_i64 s_depth_, scratch_bytes_;
 };
 
 NL_PART void k20_matmul_product(const k20_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x1_by_n_ = self->x1_by_n_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_o_ = self->n_o_, n_k_ = self->n_k_, n_n_ = self->n_n_;
+    const nl_i64 biased_grad_sum_by_n_ = self->biased_grad_sum_by_n_, x_by_n_ = self->x_by_n_;
+    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = biased_grad_sum_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].side.steps[0].by = 1;
-    nl_p.of[0].deep.steps[0].by = x0_by_n_;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[0].deep.steps[0].by = biased_grad_sum_by_n_;
+    nl_p.of[1].data = x_p_;
     nl_p.of[1].first = 0;
     nl_p.of[1].side.steps[0].by = 1;
-    nl_p.of[1].deep.steps[0].by = x1_by_n_;
+    nl_p.of[1].deep.steps[0].by = x_by_n_;
     nl_p.m = n_o_;
     nl_p.n = n_k_;
     nl_p.k = n_n_;
@@ -1201,8 +1039,8 @@ NL_PART void k20_matmul_product(const k20_row *self, nl_i64 step, nl_product &nl
 
 NL_PART void k20_matmul_store(const k20_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const nl_i64 y_by_o_ = self->y_by_o_;
+    real *__restrict__ const weight_grad_p_ = nl_global(self->weight_grad_);
+    const nl_i64 weight_grad_by_o_ = self->weight_grad_by_o_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 k = nl_fast;
@@ -1212,8 +1050,8 @@ NL_PART void k20_matmul_store(const k20_row *self, nl_i64 step, const nl_sums &n
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 o = nl_slow;
         const real acc = nl_s.at[nl_e];
-        real y_ = acc;
-        y_p_[o * y_by_o_ + k] = y_;
+        real weight_grad_ = acc;
+        weight_grad_p_[o * weight_grad_by_o_ + k] = weight_grad_;
     }
 }
 
@@ -1221,41 +1059,28 @@ NL_PART void k20_matmul_store(const k20_row *self, nl_i64 step, const nl_sums &n
 /* ---- k21  flatten.y.grad: matmul  (models/lenet5.yaml:19:7) */
 
 struct k21_row {
-    real *y_; /* real [n][k], written */
-    const real *x0_; /* real [n][o], read */
-    const real *x1_; /* real [k][o], read */
-    nl_i64 n_n_;
-    nl_i64 n_k_;
-    nl_i64 n_o_;
-    nl_i64 y_by_n_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_o_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
+    real *y_grad_; /* real [n][k], written */
+    const real *biased_grad_; /* real [n][o], read */
+    const real *x_; /* real [o][k], read */
+    nl_i64 n_n_, n_k_, n_o_, y_grad_by_n_, biased_grad_by_n_, x_by_o_, s_tile_, s_splits_, s_depth_;
     nl_i64 scratch_bytes_;
 };
 
 NL_PART void k21_matmul_product(const k21_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, n_o_ = self->n_o_;
+    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, x_by_o_ = self->x_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = biased_grad_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].side.steps[0].by = biased_grad_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = x_p_;
     nl_p.of[1].first = 0;
     nl_p.of[1].side.steps[0].by = 1;
-    nl_p.of[1].deep.steps[0].by = x1_by_o_;
+    nl_p.of[1].deep.steps[0].by = x_by_o_;
     nl_p.m = n_n_;
     nl_p.n = n_k_;
     nl_p.k = n_o_;
@@ -1267,8 +1092,8 @@ NL_PART void k21_matmul_product(const k21_row *self, nl_i64 step, nl_product &nl
 
 NL_PART void k21_matmul_store(const k21_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const nl_i64 y_by_n_ = self->y_by_n_;
+    real *__restrict__ const y_grad_p_ = nl_global(self->y_grad_);
+    const nl_i64 y_grad_by_n_ = self->y_grad_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 k = nl_fast;
@@ -1278,8 +1103,8 @@ NL_PART void k21_matmul_store(const k21_row *self, nl_i64 step, const nl_sums &n
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
-        real y_ = acc;
-        y_p_[n * y_by_n_ + k] = y_;
+        real y_grad_ = acc;
+        y_grad_p_[n * y_grad_by_n_ + k] = y_grad_;
     }
 }
 
@@ -1287,48 +1112,29 @@ NL_PART void k21_matmul_store(const k21_row *self, nl_i64 step, const nl_sums &n
 /* ---- k22  conv1.activated.grad.first: minimum over r, s  (models/lenet5.yaml:15:7) */
 
 struct k22_row {
-    real *y_; /* real [n][c][oh][ow], written */
-    const real *x0_; /* real [n][c][2 * oh + r + x0_from2][2 * ow + s + x0_from3], read */
-    const real *x1_; /* real [n][c][oh][ow], read */
-    nl_i64 n_n_;
-    nl_i64 n_c_;
-    nl_i64 n_oh_;
-    nl_i64 n_ow_;
-    nl_i64 y_by_n_;
-    nl_i64 y_by_c_;
-    nl_i64 y_by_oh_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_c_;
-    nl_i64 x0_stride2_;
-    nl_i64 x0_from2_;
-    nl_i64 x0_from3_;
-    nl_i64 x1_by_n_;
-    nl_i64 x1_by_c_;
-    nl_i64 x1_by_oh_;
+    real *activated_grad_first_; /* real [n][c][oh][ow], written */
+    const real *activated_; /* real [n][c][2 * oh + r + activated_from2][2 * ow + s + activated_from3], read */
+    const real *x_; /* real [n][c][oh][ow], read */
+    nl_i64 n_n_, n_c_, n_oh_, n_ow_, activated_grad_first_by_n_, activated_grad_first_by_c_;
+    nl_i64 activated_grad_first_by_oh_, activated_by_n_, activated_by_c_, activated_stride2_;
+    nl_i64 activated_from2_, activated_from3_, x_by_n_, x_by_c_, x_by_oh_;
 };
 
 NL_FN void k22_minimum_over_r_s_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k22_row *const self = (const k22_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_c_ = self->n_c_;
-    const nl_i64 n_oh_ = self->n_oh_;
-    const nl_i64 n_ow_ = self->n_ow_;
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 y_by_c_ = self->y_by_c_;
-    const nl_i64 y_by_oh_ = self->y_by_oh_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_c_ = self->x0_by_c_;
-    const nl_i64 x0_stride2_ = self->x0_stride2_;
-    const nl_i64 x0_from2_ = self->x0_from2_;
-    const nl_i64 x0_from3_ = self->x0_from3_;
-    const nl_i64 x1_by_n_ = self->x1_by_n_;
-    const nl_i64 x1_by_c_ = self->x1_by_c_;
-    const nl_i64 x1_by_oh_ = self->x1_by_oh_;
+    real *__restrict__ const activated_grad_first_p_ = nl_global(self->activated_grad_first_);
+    const real *__restrict__ const activated_p_ = nl_global(self->activated_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_oh_ = self->n_oh_, n_ow_ = self->n_ow_;
+    const nl_i64 activated_grad_first_by_n_ = self->activated_grad_first_by_n_;
+    const nl_i64 activated_grad_first_by_c_ = self->activated_grad_first_by_c_;
+    const nl_i64 activated_grad_first_by_oh_ = self->activated_grad_first_by_oh_;
+    const nl_i64 activated_by_n_ = self->activated_by_n_, activated_by_c_ = self->activated_by_c_;
+    const nl_i64 activated_stride2_ = self->activated_stride2_;
+    const nl_i64 activated_from2_ = self->activated_from2_, activated_from3_ = self->activated_from3_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_, x_by_oh_ = self->x_by_oh_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -1341,13 +1147,13 @@ NL_FN void k22_minimum_over_r_s_block(const nl_task &nl_t)
         real acc = NL_INF_F32;
         for (nl_i64 r = 0; r < 2; r++) {
             for (nl_i64 s = 0; s < 2; s++) {
-                const real x0_ = x0_p_[n * x0_by_n_ + c * x0_by_c_ + (2 * oh + r + x0_from2_) * x0_stride2_ + 2 * ow + s + x0_from3_];
-                const real x1_ = x1_p_[n * x1_by_n_ + c * x1_by_c_ + oh * x1_by_oh_ + ow];
-                acc = nl_min_f32(acc, x0_ == x1_ ? ((real)((0LL + r) * 2LL + s)) : 1e+09f);
+                const real activated_ = activated_p_[n * activated_by_n_ + c * activated_by_c_ + (2 * oh + r + activated_from2_) * activated_stride2_ + 2 * ow + s + activated_from3_];
+                const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + oh * x_by_oh_ + ow];
+                acc = nl_min_f32(acc, activated_ == x_ ? ((real)((0LL + r) * 2LL + s)) : 1e+09f);
             }
         }
-        real y_ = acc;
-        y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow] = y_;
+        real activated_grad_first_ = acc;
+        activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + oh * activated_grad_first_by_oh_ + ow] = activated_grad_first_;
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k22_minimum_over_r_s(NL_ARGUMENTS) { k22_minimum_over_r_s_block(NL_TASK(k22_row)); }
@@ -1356,68 +1162,42 @@ extern "C" __global__ void __launch_bounds__(256, 4) k22_minimum_over_r_s(NL_ARG
 /* ---- k23  conv1.biased.grad: sum over r, s  (models/lenet5.yaml:15:7) */
 
 struct k23_row {
-    real *y_; /* real [n][c][i2][i3], written */
-    const real *x0_; /* real [n][c][(i2 - r + x0_from2) / 2][(i3 - s + x0_from3) / 2], read */
-    const real *x1_; /* real [n][c][(i2 - r + x1_from2) / 2][(i3 - s + x1_from3) / 2], read */
-    const real *e0_; /* real [n][c][i2][i3], read */
-    nl_i64 n_n_;
-    nl_i64 n_c_;
-    nl_i64 n_i2_;
-    nl_i64 n_i3_;
-    nl_i64 y_by_n_;
-    nl_i64 y_by_c_;
-    nl_i64 y_by_i2_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_c_;
-    nl_i64 x0_stride2_;
-    nl_i64 x0_from2_;
-    nl_i64 x0_extent2_;
-    nl_i64 x0_from3_;
-    nl_i64 x0_extent3_;
-    nl_i64 x1_by_n_;
-    nl_i64 x1_by_c_;
-    nl_i64 x1_stride2_;
-    nl_i64 x1_from2_;
-    nl_i64 x1_extent2_;
-    nl_i64 x1_from3_;
-    nl_i64 x1_extent3_;
-    nl_i64 e0_by_n_;
-    nl_i64 e0_by_c_;
-    nl_i64 e0_by_i2_;
+    real *biased_grad_; /* real [n][c][i2][i3], written */
+    const real *y_grad_; /* real [n][c][(i2 - r + y_grad_from2) / 2][(i3 - s + y_grad_from3) / 2], read */
+    const real *activated_grad_first_; /* real [n][c][(i2 - r + activated_grad_first_from2) / 2][(i3 - s + activated_grad_first_from3) / 2], read */
+    const real *activated_; /* real [n][c][i2][i3], read */
+    nl_i64 n_n_, n_c_, n_i2_, n_i3_, biased_grad_by_n_, biased_grad_by_c_, biased_grad_by_i2_;
+    nl_i64 y_grad_by_n_, y_grad_by_c_, y_grad_stride2_, y_grad_from2_, y_grad_extent2_, y_grad_from3_;
+    nl_i64 y_grad_extent3_, activated_grad_first_by_n_, activated_grad_first_by_c_;
+    nl_i64 activated_grad_first_stride2_, activated_grad_first_from2_, activated_grad_first_extent2_;
+    nl_i64 activated_grad_first_from3_, activated_grad_first_extent3_, activated_by_n_, activated_by_c_;
+    nl_i64 activated_by_i2_;
 };
 
 NL_FN void k23_sum_over_r_s_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k23_row *const self = (const k23_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_c_ = self->n_c_;
-    const nl_i64 n_i2_ = self->n_i2_;
-    const nl_i64 n_i3_ = self->n_i3_;
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 y_by_c_ = self->y_by_c_;
-    const nl_i64 y_by_i2_ = self->y_by_i2_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_c_ = self->x0_by_c_;
-    const nl_i64 x0_stride2_ = self->x0_stride2_;
-    const nl_i64 x0_from2_ = self->x0_from2_;
-    const nl_i64 x0_extent2_ = self->x0_extent2_;
-    const nl_i64 x0_from3_ = self->x0_from3_;
-    const nl_i64 x0_extent3_ = self->x0_extent3_;
-    const nl_i64 x1_by_n_ = self->x1_by_n_;
-    const nl_i64 x1_by_c_ = self->x1_by_c_;
-    const nl_i64 x1_stride2_ = self->x1_stride2_;
-    const nl_i64 x1_from2_ = self->x1_from2_;
-    const nl_i64 x1_extent2_ = self->x1_extent2_;
-    const nl_i64 x1_from3_ = self->x1_from3_;
-    const nl_i64 x1_extent3_ = self->x1_extent3_;
-    const nl_i64 e0_by_n_ = self->e0_by_n_;
-    const nl_i64 e0_by_c_ = self->e0_by_c_;
-    const nl_i64 e0_by_i2_ = self->e0_by_i2_;
+    real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
+    const real *__restrict__ const y_grad_p_ = nl_global(self->y_grad_);
+    const real *__restrict__ const activated_grad_first_p_ = nl_global(self->activated_grad_first_);
+    const real *__restrict__ const activated_p_ = nl_global(self->activated_);
+    const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_i2_ = self->n_i2_, n_i3_ = self->n_i3_;
+    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_;
+    const nl_i64 biased_grad_by_c_ = self->biased_grad_by_c_;
+    const nl_i64 biased_grad_by_i2_ = self->biased_grad_by_i2_, y_grad_by_n_ = self->y_grad_by_n_;
+    const nl_i64 y_grad_by_c_ = self->y_grad_by_c_, y_grad_stride2_ = self->y_grad_stride2_;
+    const nl_i64 y_grad_from2_ = self->y_grad_from2_, y_grad_extent2_ = self->y_grad_extent2_;
+    const nl_i64 y_grad_from3_ = self->y_grad_from3_, y_grad_extent3_ = self->y_grad_extent3_;
+    const nl_i64 activated_grad_first_by_n_ = self->activated_grad_first_by_n_;
+    const nl_i64 activated_grad_first_by_c_ = self->activated_grad_first_by_c_;
+    const nl_i64 activated_grad_first_stride2_ = self->activated_grad_first_stride2_;
+    const nl_i64 activated_grad_first_from2_ = self->activated_grad_first_from2_;
+    const nl_i64 activated_grad_first_extent2_ = self->activated_grad_first_extent2_;
+    const nl_i64 activated_grad_first_from3_ = self->activated_grad_first_from3_;
+    const nl_i64 activated_grad_first_extent3_ = self->activated_grad_first_extent3_;
+    const nl_i64 activated_by_n_ = self->activated_by_n_, activated_by_c_ = self->activated_by_c_;
+    const nl_i64 activated_by_i2_ = self->activated_by_i2_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_i2_ * n_i3_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -1428,16 +1208,16 @@ NL_FN void k23_sum_over_r_s_block(const nl_task &nl_t)
         const nl_i64 c = nl_take(rest, n_c_);
         const nl_i64 n = rest;
         real acc = 0.0f;
-        for (nl_i64 r = nl_rest(((nl_i32)i2 + (nl_i32)x0_from2_), 2); r < 2; r += 2) {
-            for (nl_i64 s = nl_rest(((nl_i32)i3 + (nl_i32)x0_from3_), 2); s < 2; s += 2) {
-                const real x0_ = (((nl_i32)i2 - (nl_i32)r + (nl_i32)x0_from2_) % 2 == 0) & ((nl_u32)(((nl_i32)i2 - (nl_i32)r + (nl_i32)x0_from2_) / 2) < (nl_u32)x0_extent2_) & (((nl_i32)i3 - (nl_i32)s + (nl_i32)x0_from3_) % 2 == 0) & ((nl_u32)(((nl_i32)i3 - (nl_i32)s + (nl_i32)x0_from3_) / 2) < (nl_u32)x0_extent3_) ? x0_p_[n * x0_by_n_ + c * x0_by_c_ + ((nl_i64)(((nl_i32)i2 - (nl_i32)r + (nl_i32)x0_from2_) / 2)) * x0_stride2_ + (nl_i64)(((nl_i32)i3 - (nl_i32)s + (nl_i32)x0_from3_) / 2)] : 0.0f;
-                const real x1_ = (((nl_i32)i2 - (nl_i32)r + (nl_i32)x1_from2_) % 2 == 0) & ((nl_u32)(((nl_i32)i2 - (nl_i32)r + (nl_i32)x1_from2_) / 2) < (nl_u32)x1_extent2_) & (((nl_i32)i3 - (nl_i32)s + (nl_i32)x1_from3_) % 2 == 0) & ((nl_u32)(((nl_i32)i3 - (nl_i32)s + (nl_i32)x1_from3_) / 2) < (nl_u32)x1_extent3_) ? x1_p_[n * x1_by_n_ + c * x1_by_c_ + ((nl_i64)(((nl_i32)i2 - (nl_i32)r + (nl_i32)x1_from2_) / 2)) * x1_stride2_ + (nl_i64)(((nl_i32)i3 - (nl_i32)s + (nl_i32)x1_from3_) / 2)] : 0.0f;
-                acc += x1_ == ((real)((0LL + r) * 2LL + s)) ? x0_ : 0.0f;
+        for (nl_i64 r = nl_rest(((nl_i32)i2 + (nl_i32)y_grad_from2_), 2); r < 2; r += 2) {
+            for (nl_i64 s = nl_rest(((nl_i32)i3 + (nl_i32)y_grad_from3_), 2); s < 2; s += 2) {
+                const real y_grad_ = (((nl_i32)i2 - (nl_i32)r + (nl_i32)y_grad_from2_) % 2 == 0) & ((nl_u32)(((nl_i32)i2 - (nl_i32)r + (nl_i32)y_grad_from2_) / 2) < (nl_u32)y_grad_extent2_) & (((nl_i32)i3 - (nl_i32)s + (nl_i32)y_grad_from3_) % 2 == 0) & ((nl_u32)(((nl_i32)i3 - (nl_i32)s + (nl_i32)y_grad_from3_) / 2) < (nl_u32)y_grad_extent3_) ? y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + ((nl_i64)(((nl_i32)i2 - (nl_i32)r + (nl_i32)y_grad_from2_) / 2)) * y_grad_stride2_ + (nl_i64)(((nl_i32)i3 - (nl_i32)s + (nl_i32)y_grad_from3_) / 2)] : 0.0f;
+                const real activated_grad_first_ = (((nl_i32)i2 - (nl_i32)r + (nl_i32)activated_grad_first_from2_) % 2 == 0) & ((nl_u32)(((nl_i32)i2 - (nl_i32)r + (nl_i32)activated_grad_first_from2_) / 2) < (nl_u32)activated_grad_first_extent2_) & (((nl_i32)i3 - (nl_i32)s + (nl_i32)activated_grad_first_from3_) % 2 == 0) & ((nl_u32)(((nl_i32)i3 - (nl_i32)s + (nl_i32)activated_grad_first_from3_) / 2) < (nl_u32)activated_grad_first_extent3_) ? activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + ((nl_i64)(((nl_i32)i2 - (nl_i32)r + (nl_i32)activated_grad_first_from2_) / 2)) * activated_grad_first_stride2_ + (nl_i64)(((nl_i32)i3 - (nl_i32)s + (nl_i32)activated_grad_first_from3_) / 2)] : 0.0f;
+                acc += activated_grad_first_ == ((real)((0LL + r) * 2LL + s)) ? y_grad_ : 0.0f;
             }
         }
-        const real e0_ = e0_p_[n * e0_by_n_ + c * e0_by_c_ + i2 * e0_by_i2_ + i3];
-        real y_ = acc * (e0_ > 0.0f ? 1.0f : 0.0f);
-        y_p_[n * y_by_n_ + c * y_by_c_ + i2 * y_by_i2_ + i3] = y_;
+        const real activated_ = activated_p_[n * activated_by_n_ + c * activated_by_c_ + i2 * activated_by_i2_ + i3];
+        real biased_grad_ = acc * (activated_ > 0.0f ? 1.0f : 0.0f);
+        biased_grad_p_[n * biased_grad_by_n_ + c * biased_grad_by_c_ + i2 * biased_grad_by_i2_ + i3] = biased_grad_;
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k23_sum_over_r_s(NL_ARGUMENTS) { k23_sum_over_r_s_block(NL_TASK(k23_row)); }
@@ -1446,26 +1226,20 @@ extern "C" __global__ void __launch_bounds__(256, 4) k23_sum_over_r_s(NL_ARGUMEN
 /* ---- k24  conv1.bias.grad: sum over d0, d2, d3  (models/lenet5.yaml:14:7) */
 
 struct k24_row {
-    real *y_; /* real [d1], written */
-    const real *x0_; /* real [d1][d0][d2], read */
-    nl_i64 n_d1_;
-    nl_i64 n_d0_;
-    nl_i64 n_d2_;
-    nl_i64 x0_by_d1_;
-    nl_i64 x0_by_d0_;
+    real *bias_grad_; /* real [d1], written */
+    const real *biased_grad_; /* real [d1][d0][d2], read */
+    nl_i64 n_d1_, n_d0_, n_d2_, biased_grad_by_d1_, biased_grad_by_d0_;
 };
 
 NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k24_row *const self = (const k24_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i64 n_d1_ = self->n_d1_;
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d2_ = self->n_d2_;
-    const nl_i64 x0_by_d1_ = self->x0_by_d1_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    real *__restrict__ const bias_grad_p_ = nl_global(self->bias_grad_);
+    const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
+    const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, n_d2_ = self->n_d2_;
+    const nl_i64 biased_grad_by_d1_ = self->biased_grad_by_d1_;
+    const nl_i64 biased_grad_by_d0_ = self->biased_grad_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -1486,8 +1260,8 @@ NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
         nl_i64 d0 = at;
         const nl_i64 d0_step = by;
         const auto nl_more = [&](int) {
-            const real x0_ = x0_p_[d1 * x0_by_d1_ + d0 * x0_by_d0_ + d2];
-            acc += x0_;
+            const real biased_grad_ = biased_grad_p_[d1 * biased_grad_by_d1_ + d0 * biased_grad_by_d0_ + d2];
+            acc += biased_grad_;
             r += nl_group;
             d2 += d2_step;
             if (d2 >= n_d2_) {
@@ -1507,8 +1281,8 @@ NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = acc;
-            y_p_[d1] = y_;
+            real bias_grad_ = acc;
+            bias_grad_p_[d1] = bias_grad_;
         }
     }
 }
@@ -1518,71 +1292,36 @@ extern "C" __global__ void NL_BLOCK k24_sum_over_d0_d2_d3(NL_ARGUMENTS) { k24_su
 /* ---- k25  max_pool2d.y.grad: direct conv  (models/lenet5.yaml:16:7) */
 
 struct k25_row {
-    real *y_; /* real [n][c][i2][i3], written */
-    const real *x0_; /* real [n][k][i2 - r + x0_from2][i3 - s + x0_from3], read */
-    const real *x1_; /* real [c][k][r][s], read */
-    nl_i64 n_n_;
-    nl_i64 n_c_;
-    nl_i64 n_i2_;
-    nl_i64 n_i3_;
-    nl_i64 n_k_;
-    nl_i64 n_r_;
-    nl_i64 n_s_;
-    nl_i64 y_by_n_;
-    nl_i64 y_by_c_;
-    nl_i64 y_by_i2_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_k_;
-    nl_i64 x0_stride2_;
-    nl_i64 x0_from2_;
-    nl_i64 x0_extent2_;
-    nl_i64 x0_from3_;
-    nl_i64 x0_extent3_;
-    nl_i64 x1_by_c_;
-    nl_i64 x1_by_k_;
-    nl_i64 x1_by_r_;
-    nl_i64 s_tile_;
-    nl_i64 s_strips_;
-    nl_i64 s_rows_;
-    nl_i64 s_samples_;
-    nl_i64 s_blocks_;
-    nl_i64 s_deep_;
-    nl_i64 s_channels_;
-    nl_i64 scratch_bytes_;
+    real *y_grad_; /* real [n][c][i2][i3], written */
+    const real *biased_grad_; /* real [n][k][i2 - r + biased_grad_from2][i3 - s + biased_grad_from3], read */
+    const real *x_; /* real [c][k][r][s], read */
+    nl_i64 n_n_, n_c_, n_i2_, n_i3_, n_k_, n_r_, n_s_, y_grad_by_n_, y_grad_by_c_, y_grad_by_i2_;
+    nl_i64 biased_grad_by_n_, biased_grad_by_k_, biased_grad_stride2_, biased_grad_from2_;
+    nl_i64 biased_grad_extent2_, biased_grad_from3_, biased_grad_extent3_, x_by_c_, x_by_k_, x_by_r_;
+    nl_i64 s_tile_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_, scratch_bytes_;
 };
 
 NL_PART void k25_direct_conv_product(const k25_row *self, nl_i64 step, nl_convolution &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_c_ = self->n_c_;
-    const nl_i64 n_i2_ = self->n_i2_;
-    const nl_i64 n_i3_ = self->n_i3_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 n_r_ = self->n_r_;
-    const nl_i64 n_s_ = self->n_s_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_k_ = self->x0_by_k_;
-    const nl_i64 x0_stride2_ = self->x0_stride2_;
-    const nl_i64 x0_from2_ = self->x0_from2_;
-    const nl_i64 x0_extent2_ = self->x0_extent2_;
-    const nl_i64 x0_from3_ = self->x0_from3_;
-    const nl_i64 x0_extent3_ = self->x0_extent3_;
-    const nl_i64 x1_by_c_ = self->x1_by_c_;
-    const nl_i64 x1_by_k_ = self->x1_by_k_;
-    const nl_i64 x1_by_r_ = self->x1_by_r_;
-    const nl_i64 s_strips_ = self->s_strips_;
-    const nl_i64 s_rows_ = self->s_rows_;
-    const nl_i64 s_samples_ = self->s_samples_;
-    const nl_i64 s_blocks_ = self->s_blocks_;
-    const nl_i64 s_deep_ = self->s_deep_;
-    const nl_i64 s_channels_ = self->s_channels_;
-    nl_p.image = nl_image{x0_p_, x0_by_n_, (nl_i32)x0_by_k_, (nl_i32)x0_stride2_, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)x0_extent2_, (nl_i32)x0_extent3_, (nl_i32)(x0_from2_ - 1 * (n_r_ - 1)), (nl_i32)(x0_from3_ - 1 * (n_s_ - 1))};
-    nl_p.weights = x1_p_ + (n_r_ - 1) * x1_by_r_ + (n_s_ - 1) * 1;
-    nl_p.by_o = (nl_i32)x1_by_c_;
-    nl_p.by_c = (nl_i32)x1_by_k_;
-    nl_p.by_r = -(nl_i32)x1_by_r_;
+    const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_i2_ = self->n_i2_, n_i3_ = self->n_i3_;
+    const nl_i64 n_k_ = self->n_k_, n_r_ = self->n_r_, n_s_ = self->n_s_;
+    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_;
+    const nl_i64 biased_grad_by_k_ = self->biased_grad_by_k_;
+    const nl_i64 biased_grad_stride2_ = self->biased_grad_stride2_;
+    const nl_i64 biased_grad_from2_ = self->biased_grad_from2_;
+    const nl_i64 biased_grad_extent2_ = self->biased_grad_extent2_;
+    const nl_i64 biased_grad_from3_ = self->biased_grad_from3_;
+    const nl_i64 biased_grad_extent3_ = self->biased_grad_extent3_, x_by_c_ = self->x_by_c_;
+    const nl_i64 x_by_k_ = self->x_by_k_, x_by_r_ = self->x_by_r_, s_strips_ = self->s_strips_;
+    const nl_i64 s_rows_ = self->s_rows_, s_samples_ = self->s_samples_, s_blocks_ = self->s_blocks_;
+    const nl_i64 s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
+    nl_p.image = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_stride2_, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)biased_grad_extent2_, (nl_i32)biased_grad_extent3_, (nl_i32)(biased_grad_from2_ - 1 * (n_r_ - 1)), (nl_i32)(biased_grad_from3_ - 1 * (n_s_ - 1))};
+    nl_p.weights = x_p_ + (n_r_ - 1) * x_by_r_ + (n_s_ - 1) * 1;
+    nl_p.by_o = (nl_i32)x_by_c_;
+    nl_p.by_c = (nl_i32)x_by_k_;
+    nl_p.by_r = -(nl_i32)x_by_r_;
     nl_p.by_s = -(nl_i32)1;
     nl_p.outs = (nl_i32)n_c_;
     nl_p.rows = (nl_i32)n_i2_;
@@ -1600,10 +1339,9 @@ NL_PART void k25_direct_conv_product(const k25_row *self, nl_i64 step, nl_convol
 
 NL_PART void k25_direct_conv_store(const k25_row *self, nl_i64 step, const nl_strips &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 y_by_c_ = self->y_by_c_;
-    const nl_i64 y_by_i2_ = self->y_by_i2_;
+    real *__restrict__ const y_grad_p_ = nl_global(self->y_grad_);
+    const nl_i64 y_grad_by_n_ = self->y_grad_by_n_, y_grad_by_c_ = self->y_grad_by_c_;
+    const nl_i64 y_grad_by_i2_ = self->y_grad_by_i2_;
     const nl_strips nl_own = nl_s;
     const nl_i64 n = nl_own.n, i2 = nl_own.i;
     const real *nl_at = nl_own.at;
@@ -1615,8 +1353,8 @@ NL_PART void k25_direct_conv_store(const k25_row *self, nl_i64 step, const nl_st
             const nl_i64 i3 = nl_own.j + nl_q;
             if (i3 >= nl_own.j_end) continue;
             const real acc = nl_at[nl_q];
-            real y_ = acc;
-            y_p_[n * y_by_n_ + c * y_by_c_ + i2 * y_by_i2_ + i3] = y_;
+            real y_grad_ = acc;
+            y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + i2 * y_grad_by_i2_ + i3] = y_grad_;
         }
     }
 }
@@ -1625,64 +1363,30 @@ NL_PART void k25_direct_conv_store(const k25_row *self, nl_i64 step, const nl_st
 /* ---- k26  conv1.weight.grad: direct conv weights  (models/lenet5.yaml:14:7) */
 
 struct k26_row {
-    real *y_; /* real [k][c][r][s], written */
-    const real *x0_; /* real [k][n][oh][ow], read */
-    const real *x1_; /* real [c][n][oh + r + x1_from2][ow + s + x1_from3], read */
-    nl_i64 n_k_;
-    nl_i64 n_c_;
-    nl_i64 n_r_;
-    nl_i64 n_s_;
-    nl_i64 n_n_;
-    nl_i64 n_oh_;
-    nl_i64 n_ow_;
-    nl_i64 y_by_k_;
-    nl_i64 y_by_c_;
-    nl_i64 y_by_r_;
-    nl_i64 x0_by_k_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_oh_;
-    nl_i64 x1_by_c_;
-    nl_i64 x1_by_n_;
-    nl_i64 x1_stride2_;
-    nl_i64 x1_from2_;
-    nl_i64 x1_extent2_;
-    nl_i64 x1_from3_;
-    nl_i64 x1_extent3_;
-    nl_i64 s_blocks_;
-    nl_i64 s_channels_;
-    nl_i64 s_rows_;
-    nl_i64 s_shares_;
-    nl_i64 s_splits_;
-    nl_i64 scratch_bytes_;
+    real *weight_grad_; /* real [k][c][r][s], written */
+    const real *biased_grad_; /* real [k][n][oh][ow], read */
+    const real *x_; /* real [c][n][oh + r + x_from2][ow + s + x_from3], read */
+    nl_i64 n_k_, n_c_, n_r_, n_s_, n_n_, n_oh_, n_ow_, weight_grad_by_k_, weight_grad_by_c_;
+    nl_i64 weight_grad_by_r_, biased_grad_by_k_, biased_grad_by_n_, biased_grad_by_oh_, x_by_c_;
+    nl_i64 x_by_n_, x_stride2_, x_from2_, x_extent2_, x_from3_, x_extent3_, s_blocks_, s_channels_;
+    nl_i64 s_rows_, s_shares_, s_splits_, scratch_bytes_;
 };
 
 NL_PART void k26_direct_conv_weights_product(const k26_row *self, nl_i64 step, nl_weights &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 n_c_ = self->n_c_;
-    const nl_i64 n_r_ = self->n_r_;
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_oh_ = self->n_oh_;
-    const nl_i64 n_ow_ = self->n_ow_;
-    const nl_i64 x0_by_k_ = self->x0_by_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_oh_ = self->x0_by_oh_;
-    const nl_i64 x1_by_c_ = self->x1_by_c_;
-    const nl_i64 x1_by_n_ = self->x1_by_n_;
-    const nl_i64 x1_stride2_ = self->x1_stride2_;
-    const nl_i64 x1_from2_ = self->x1_from2_;
-    const nl_i64 x1_extent2_ = self->x1_extent2_;
-    const nl_i64 x1_from3_ = self->x1_from3_;
-    const nl_i64 x1_extent3_ = self->x1_extent3_;
-    const nl_i64 s_blocks_ = self->s_blocks_;
-    const nl_i64 s_channels_ = self->s_channels_;
-    const nl_i64 s_rows_ = self->s_rows_;
-    const nl_i64 s_shares_ = self->s_shares_;
+    const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_k_ = self->n_k_, n_c_ = self->n_c_, n_r_ = self->n_r_, n_n_ = self->n_n_;
+    const nl_i64 n_oh_ = self->n_oh_, n_ow_ = self->n_ow_, biased_grad_by_k_ = self->biased_grad_by_k_;
+    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_;
+    const nl_i64 biased_grad_by_oh_ = self->biased_grad_by_oh_, x_by_c_ = self->x_by_c_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_stride2_ = self->x_stride2_, x_from2_ = self->x_from2_;
+    const nl_i64 x_extent2_ = self->x_extent2_, x_from3_ = self->x_from3_;
+    const nl_i64 x_extent3_ = self->x_extent3_, s_blocks_ = self->s_blocks_;
+    const nl_i64 s_channels_ = self->s_channels_, s_rows_ = self->s_rows_, s_shares_ = self->s_shares_;
     const nl_i64 s_splits_ = self->s_splits_;
-    nl_p.image = nl_image{x1_p_, x1_by_n_, (nl_i32)x1_by_c_, (nl_i32)x1_stride2_, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x1_extent2_, (nl_i32)x1_extent3_, (nl_i32)(x1_from2_), (nl_i32)(x1_from3_)};
-    nl_p.out = nl_image{x0_p_, x0_by_n_, (nl_i32)x0_by_k_, (nl_i32)x0_by_oh_, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0};
+    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)(x_from2_), (nl_i32)(x_from3_)};
+    nl_p.out = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_by_oh_, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0};
     nl_p.taps = (nl_i32)n_r_;
     nl_p.step = 1;
     nl_p.tap = 1;
@@ -1695,10 +1399,10 @@ NL_PART void k26_direct_conv_weights_product(const k26_row *self, nl_i64 step, n
 
 NL_PART void k26_direct_conv_weights_store(const k26_row *self, nl_i64 step, const nl_filters &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const nl_i64 y_by_k_ = self->y_by_k_;
-    const nl_i64 y_by_c_ = self->y_by_c_;
-    const nl_i64 y_by_r_ = self->y_by_r_;
+    real *__restrict__ const weight_grad_p_ = nl_global(self->weight_grad_);
+    const nl_i64 weight_grad_by_k_ = self->weight_grad_by_k_;
+    const nl_i64 weight_grad_by_c_ = self->weight_grad_by_c_;
+    const nl_i64 weight_grad_by_r_ = self->weight_grad_by_r_;
     const nl_filters nl_own = nl_s;
 #pragma unroll 1
     for (int nl_e = threadIdx.x; nl_e < nl_own.size; nl_e += 256) {
@@ -1709,8 +1413,8 @@ NL_PART void k26_direct_conv_weights_store(const k26_row *self, nl_i64 step, con
         const nl_i64 k = nl_own.o + nl_out, c = nl_own.c + nl_channel;
         const nl_i64 r = nl_row, s = nl_tap;
         const real acc = nl_own.at[nl_e];
-        real y_ = acc;
-        y_p_[k * y_by_k_ + c * y_by_c_ + r * y_by_r_ + s] = y_;
+        real weight_grad_ = acc;
+        weight_grad_p_[k * weight_grad_by_k_ + c * weight_grad_by_c_ + r * weight_grad_by_r_ + s] = weight_grad_;
     }
 }
 
@@ -1723,10 +1427,7 @@ struct k27_row {
     real *m_; /* real [i], updated */
     real *v_; /* real [i], updated */
     nl_i64 n_;
-    alignas(8) real learning_rate_;
-    alignas(8) real beta1_;
-    alignas(8) real beta2_;
-    alignas(8) real epsilon_;
+    alignas(8) real learning_rate_, beta1_, beta2_, epsilon_;
 };
 
 NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
@@ -1739,9 +1440,7 @@ NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
     real *__restrict__ const m_p_ = nl_global(self->m_);
     real *__restrict__ const v_p_ = nl_global(self->v_);
     const nl_i64 n_ = self->n_;
-    const real learning_rate_ = self->learning_rate_;
-    const real beta1_ = self->beta1_;
-    const real beta2_ = self->beta2_;
+    const real learning_rate_ = self->learning_rate_, beta1_ = self->beta1_, beta2_ = self->beta2_;
     const real epsilon_ = self->epsilon_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
@@ -1749,12 +1448,17 @@ NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
         const real gradient_ = gradient_p_[i];
         real m_ = m_p_[i];
+        /* adam.yaml:8  m = beta1 * m + (1 - beta1) * gradient */
         m_ = beta1_ * m_ + (1.0f - beta1_) * gradient_;
         real v_ = v_p_[i];
+        /* adam.yaml:9  v = beta2 * v + (1 - beta2) * gradient ** 2 */
         v_ = beta2_ * v_ + (1.0f - beta2_) * (gradient_ * gradient_);
+        /* adam.yaml:10  m_hat = m / (1 - beta1 ** step) */
         real m_hat_ = m_ / (1.0f - nl_pow_f32(beta1_, (real)step));
+        /* adam.yaml:11  v_hat = v / (1 - beta2 ** step) */
         real v_hat_ = v_ / (1.0f - nl_pow_f32(beta2_, (real)step));
         real param_ = param_p_[i];
+        /* adam.yaml:12  param = param - learning_rate * m_hat / (sqrt(v_hat) + epsilon) */
         param_ = param_ - learning_rate_ * m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_);
         param_p_[i] = param_;
         m_p_[i] = m_;
@@ -1767,9 +1471,9 @@ extern "C" __global__ void NL_BLOCK k27_optimizer_update(NL_ARGUMENTS) { k27_opt
 /* ---- k28  batch.count: sum over d0 */
 
 struct k28_row {
-    real *y_; /* real [0], written */
-    const real *x0_; /* real [d0], read */
-    double *y1_; /* double [0], updated */
+    real *count_; /* real [0], written */
+    const real *mask_; /* real [d0], read */
+    double *count_after_; /* double [0], updated */
     nl_i64 n_d0_;
 };
 
@@ -1777,9 +1481,9 @@ NL_FN void k28_sum_over_d0_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k28_row *const self = (const k28_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    double *__restrict__ const y1_p_ = nl_global(self->y1_);
+    real *__restrict__ const count_p_ = nl_global(self->count_);
+    const real *__restrict__ const mask_p_ = nl_global(self->mask_);
+    double *__restrict__ const count_after_p_ = nl_global(self->count_after_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
@@ -1796,8 +1500,8 @@ NL_FN void k28_sum_over_d0_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d0 = r;
-            const real x0_ = x0_p_[d0];
-            acc += x0_;
+            const real mask_ = mask_p_[d0];
+            acc += mask_;
             r += nl_group;
         };
 #pragma unroll 1
@@ -1811,11 +1515,11 @@ NL_FN void k28_sum_over_d0_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = acc;
-            double y1_ = y1_p_[0];
-            y1_ = y1_ + (double)y_;
-            y_p_[0] = y_;
-            y1_p_[0] = y1_;
+            real count_ = acc;
+            double count_after_ = count_after_p_[0];
+            count_after_ = count_after_ + (double)count_;
+            count_p_[0] = count_;
+            count_after_p_[0] = count_after_;
         }
     }
 }

@@ -6,8 +6,7 @@ struct k0_row {
     real *x_; /* real [i], written */
     nl_i64 n_;
     nl_u64 key_;
-    alignas(8) real low_;
-    alignas(8) real high_;
+    alignas(8) real low_, high_;
 };
 
 NL_FN void k0_initial_value_block(const nl_task &nl_t)
@@ -18,8 +17,7 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
     real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_ = self->n_;
     const nl_u64 key_ = self->key_;
-    const real low_ = self->low_;
-    const real high_ = self->high_;
+    const real low_ = self->low_, high_ = self->high_;
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
@@ -38,10 +36,7 @@ struct k1_row {
     real *y_; /* real [row][f], written */
     const nl_i32 *order_; /* nl_i32 [k], read */
     const real *data_; /* real [example][f], read */
-    nl_i64 n_f_;
-    nl_i64 n_row_;
-    nl_i64 batches_;
-    nl_i64 padded_;
+    nl_i64 n_f_, n_row_, batches_, padded_;
     alignas(8) real factor_;
 };
 
@@ -53,9 +48,7 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
     const real *__restrict__ const data_p_ = nl_global(self->data_);
-    const nl_i64 n_f_ = self->n_f_;
-    const nl_i64 n_row_ = self->n_row_;
-    const nl_i64 batches_ = self->batches_;
+    const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_;
     const nl_i64 padded_ = self->padded_;
     const real factor_ = self->factor_;
     nl_wait();
@@ -79,53 +72,36 @@ extern "C" __global__ void NL_BLOCK k1_batch_of_data_image(NL_ARGUMENTS) { k1_ba
 /* ---- k2  lstm.input.biased: implicit gemm  (models/lstm.yaml:15:7) */
 
 struct k2_row {
-    real *y_; /* real [n][t0][o], written */
-    const real *x0_; /* real [n][t0][k], read */
-    const real *x1_; /* real [o][k], read */
-    const real *e0_; /* real [o], read */
-    nl_i64 n_n_;
-    nl_i64 n_t0_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 y_by_t0_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_t0_;
-    nl_i64 x1_by_o_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
-    nl_i64 scratch_bytes_;
+    real *input_biased_; /* real [n][t0][o], written */
+    const real *x_; /* real [n][t0][k], read */
+    const real *input_weight_; /* real [o][k], read */
+    const real *input_bias_; /* real [o], read */
+    nl_i64 n_n_, n_t0_, n_o_, n_k_, input_biased_by_n_, input_biased_by_t0_, x_by_n_, x_by_t0_;
+    nl_i64 input_weight_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k2_implicit_gemm_product(const k2_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_t0_ = self->n_t0_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_t0_ = self->x0_by_t0_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const input_weight_p_ = nl_global(self->input_weight_);
+    const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_;
+    const nl_i64 input_weight_by_o_ = self->input_weight_by_o_, s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
     nl_p.of[0].side.count = 2;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
-    nl_p.of[0].side.steps[1].by = x0_by_t0_;
+    nl_p.of[0].side.steps[0].by = x_by_n_;
+    nl_p.of[0].side.steps[1].by = x_by_t0_;
     nl_p.of[0].side.steps[1].extent = n_t0_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = input_weight_p_;
     nl_p.of[1].first = 0;
     nl_p.of[1].deep_first = true;
     nl_p.of[1].side.count = 1;
-    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].side.steps[0].by = input_weight_by_o_;
     nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_ * n_t0_;
@@ -139,11 +115,10 @@ NL_PART void k2_implicit_gemm_product(const k2_row *self, nl_i64 step, nl_produc
 
 NL_PART void k2_implicit_gemm_store(const k2_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const nl_i64 n_t0_ = self->n_t0_;
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 y_by_t0_ = self->y_by_t0_;
+    real *__restrict__ const input_biased_p_ = nl_global(self->input_biased_);
+    const real *__restrict__ const input_bias_p_ = nl_global(self->input_bias_);
+    const nl_i64 n_t0_ = self->n_t0_, input_biased_by_n_ = self->input_biased_by_n_;
+    const nl_i64 input_biased_by_t0_ = self->input_biased_by_t0_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -155,9 +130,9 @@ NL_PART void k2_implicit_gemm_store(const k2_row *self, nl_i64 step, const nl_su
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
         const real acc = nl_s.at[nl_e];
-        const real e0_ = e0_p_[o];
-        real y_ = acc + e0_;
-        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = y_;
+        const real input_bias_ = input_bias_p_[o];
+        real input_biased_ = acc + input_bias_;
+        input_biased_p_[n * input_biased_by_n_ + t0 * input_biased_by_t0_ + o] = input_biased_;
     }
 }
 
@@ -165,32 +140,24 @@ NL_PART void k2_implicit_gemm_store(const k2_row *self, nl_i64 step, const nl_su
 /* ---- k3  lstm.input.part: sum over z1  (models/lstm.yaml:15:7) */
 
 struct k3_row {
-    real *y_; /* real [d0][d1][d2], written */
-    const real *x0_; /* real [d0][d2][d1 + z1 + x0_from1], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 n_d2_;
-    nl_i64 y_by_d0_;
-    nl_i64 y_by_d1_;
-    nl_i64 x0_by_d0_;
-    nl_i64 x0_stride1_;
-    nl_i64 x0_from1_;
+    real *input_part_; /* real [d0][d1][d2], written */
+    const real *input_biased_; /* real [d0][d1 + z1 + input_biased_from1][d2], read */
+    nl_i64 n_d0_, n_d1_, n_d2_, input_part_by_d0_, input_part_by_d1_, input_biased_by_d0_;
+    nl_i64 input_biased_stride1_, input_biased_from1_;
 };
 
 NL_FN void k3_sum_over_z1_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k3_row *const self = (const k3_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d1_ = self->n_d1_;
-    const nl_i64 n_d2_ = self->n_d2_;
-    const nl_i64 y_by_d0_ = self->y_by_d0_;
-    const nl_i64 y_by_d1_ = self->y_by_d1_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
-    const nl_i64 x0_stride1_ = self->x0_stride1_;
-    const nl_i64 x0_from1_ = self->x0_from1_;
+    real *__restrict__ const input_part_p_ = nl_global(self->input_part_);
+    const real *__restrict__ const input_biased_p_ = nl_global(self->input_biased_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, n_d2_ = self->n_d2_;
+    const nl_i64 input_part_by_d0_ = self->input_part_by_d0_;
+    const nl_i64 input_part_by_d1_ = self->input_part_by_d1_;
+    const nl_i64 input_biased_by_d0_ = self->input_biased_by_d0_;
+    const nl_i64 input_biased_stride1_ = self->input_biased_stride1_;
+    const nl_i64 input_biased_from1_ = self->input_biased_from1_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -201,11 +168,11 @@ NL_FN void k3_sum_over_z1_block(const nl_task &nl_t)
         const nl_i64 d0 = rest;
         real acc = 0.0f;
         for (nl_i64 z1 = 0; z1 < 1; z1++) {
-            const real x0_ = x0_p_[d0 * x0_by_d0_ + d2 + (d1 + z1 + x0_from1_) * x0_stride1_];
-            acc += x0_;
+            const real input_biased_ = input_biased_p_[d0 * input_biased_by_d0_ + d2 + (d1 + z1 + input_biased_from1_) * input_biased_stride1_];
+            acc += input_biased_;
         }
-        real y_ = acc;
-        y_p_[d0 * y_by_d0_ + d1 * y_by_d1_ + d2] = y_;
+        real input_part_ = acc;
+        input_part_p_[d0 * input_part_by_d0_ + d1 * input_part_by_d1_ + d2] = input_part_;
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k3_sum_over_z1(NL_ARGUMENTS) { k3_sum_over_z1_block(NL_TASK(k3_row)); }
@@ -214,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) k3_sum_over_z1(NL_ARGUMENTS
 /* ---- k4  lstm.start: elementwise  (models/lstm.yaml:15:7) */
 
 struct k4_row {
-    real *y_; /* real [d0], written */
+    real *start_; /* real [d0], written */
     nl_i64 n_d0_;
 };
 
@@ -222,14 +189,14 @@ NL_FN void k4_elementwise_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k4_row *const self = (const k4_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
+    real *__restrict__ const start_p_ = nl_global(self->start_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 d0 = nl_me.part * nl_t.chunk + threadIdx.x; d0 < nl_end; d0 += blockDim.x) {
-        real y_ = 0.0f;
-        y_p_[d0] = y_;
+        real start_ = 0.0f;
+        start_p_[d0] = start_;
     }
 }
 extern "C" __global__ void NL_BLOCK k4_elementwise(NL_ARGUMENTS) { k4_elementwise_block(NL_TASK(k4_row)); }
@@ -238,40 +205,27 @@ extern "C" __global__ void NL_BLOCK k4_elementwise(NL_ARGUMENTS) { k4_elementwis
 /* ---- k5  lstm.at.input.carried: matmul  (models/lstm.yaml:15:7) */
 
 struct k5_row {
-    real *y_; /* real [n][o], written */
-    const real *x0_; /* real [n][k], read */
-    const real *x1_; /* real [o][k], read */
-    nl_i64 n_n_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_o_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
-    nl_i64 scratch_bytes_;
+    real *input_carried_; /* real [n][o], written */
+    const real *start_; /* real [n][k], read */
+    const real *input_recurrent_; /* real [o][k], read */
+    nl_i64 n_n_, n_o_, n_k_, input_carried_by_n_, start_by_n_, input_recurrent_by_o_, s_tile_;
+    nl_i64 s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k5_matmul_product(const k5_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *const x0_p_ = nl_global(self->x0_);
-    const real *const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *const start_p_ = nl_global(self->start_);
+    const real *const input_recurrent_p_ = nl_global(self->input_recurrent_);
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_;
+    const nl_i64 start_by_n_ = self->start_by_n_, input_recurrent_by_o_ = self->input_recurrent_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = start_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].side.steps[0].by = start_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = input_recurrent_p_;
     nl_p.of[1].first = 0;
-    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].side.steps[0].by = input_recurrent_by_o_;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_;
     nl_p.n = n_o_;
@@ -284,8 +238,8 @@ NL_PART void k5_matmul_product(const k5_row *self, nl_i64 step, nl_product &nl_p
 
 NL_PART void k5_matmul_store(const k5_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *const y_p_ = nl_global(self->y_);
-    const nl_i64 y_by_n_ = self->y_by_n_;
+    real *const input_carried_p_ = nl_global(self->input_carried_);
+    const nl_i64 input_carried_by_n_ = self->input_carried_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -295,8 +249,8 @@ NL_PART void k5_matmul_store(const k5_row *self, nl_i64 step, const nl_sums &nl_
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
-        real y_ = acc;
-        y_p_[n * y_by_n_ + o] = y_;
+        real input_carried_ = acc;
+        input_carried_p_[n * input_carried_by_n_ + o] = input_carried_;
     }
 }
 
@@ -304,52 +258,34 @@ NL_PART void k5_matmul_store(const k5_row *self, nl_i64 step, const nl_sums &nl_
 /* ---- k6  lstm.at.memory: matmul  (models/lstm.yaml:15:7) */
 
 struct k6_row {
-    real *y_; /* real [n][o], written */
-    const real *x0_; /* real [n][k], read */
-    const real *x1_; /* real [o][k], read */
-    const real *e0_; /* real [n][o], read */
-    const real *e1_; /* real [n][o], read */
-    const real *e2_; /* real [n][o], read */
-    const real *e3_; /* real [n][o], read */
-    const real *e4_; /* real [n][o], read */
-    const real *e5_; /* real [n][o], read */
-    nl_i64 n_n_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_o_;
-    nl_i64 e0_by_n_;
-    nl_i64 e1_by_n_;
-    nl_i64 e2_by_n_;
-    nl_i64 e3_by_n_;
-    nl_i64 e4_by_n_;
-    nl_i64 e5_by_n_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
-    nl_i64 scratch_bytes_;
+    real *memory_; /* real [n][o], written */
+    const real *start_; /* real [n][k], read */
+    const real *cell_recurrent_; /* real [o][k], read */
+    const real *start_2_; /* real [n][o], read */
+    const real *forget_carried_; /* real [n][o], read */
+    const real *forget_part_step_; /* real [n][o], read */
+    const real *input_carried_; /* real [n][o], read */
+    const real *input_part_step_; /* real [n][o], read */
+    const real *cell_part_step_; /* real [n][o], read */
+    nl_i64 n_n_, n_o_, n_k_, memory_by_n_, start_by_n_, cell_recurrent_by_o_, start_by_n_2_;
+    nl_i64 forget_carried_by_n_, forget_part_step_by_n_, input_carried_by_n_, input_part_step_by_n_;
+    nl_i64 cell_part_step_by_n_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *const x0_p_ = nl_global(self->x0_);
-    const real *const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *const start_p_ = nl_global(self->start_);
+    const real *const cell_recurrent_p_ = nl_global(self->cell_recurrent_);
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_;
+    const nl_i64 start_by_n_ = self->start_by_n_, cell_recurrent_by_o_ = self->cell_recurrent_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = start_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].side.steps[0].by = start_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = cell_recurrent_p_;
     nl_p.of[1].first = 0;
-    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].side.steps[0].by = cell_recurrent_by_o_;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_;
     nl_p.n = n_o_;
@@ -362,20 +298,19 @@ NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p
 
 NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *const y_p_ = nl_global(self->y_);
-    const real *const e0_p_ = nl_global(self->e0_);
-    const real *const e1_p_ = nl_global(self->e1_);
-    const real *const e2_p_ = nl_global(self->e2_);
-    const real *const e3_p_ = nl_global(self->e3_);
-    const real *const e4_p_ = nl_global(self->e4_);
-    const real *const e5_p_ = nl_global(self->e5_);
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 e0_by_n_ = self->e0_by_n_;
-    const nl_i64 e1_by_n_ = self->e1_by_n_;
-    const nl_i64 e2_by_n_ = self->e2_by_n_;
-    const nl_i64 e3_by_n_ = self->e3_by_n_;
-    const nl_i64 e4_by_n_ = self->e4_by_n_;
-    const nl_i64 e5_by_n_ = self->e5_by_n_;
+    real *const memory_p_ = nl_global(self->memory_);
+    const real *const start_p_2_ = nl_global(self->start_2_);
+    const real *const forget_carried_p_ = nl_global(self->forget_carried_);
+    const real *const forget_part_step_p_ = nl_global(self->forget_part_step_);
+    const real *const input_carried_p_ = nl_global(self->input_carried_);
+    const real *const input_part_step_p_ = nl_global(self->input_part_step_);
+    const real *const cell_part_step_p_ = nl_global(self->cell_part_step_);
+    const nl_i64 memory_by_n_ = self->memory_by_n_, start_by_n_2_ = self->start_by_n_2_;
+    const nl_i64 forget_carried_by_n_ = self->forget_carried_by_n_;
+    const nl_i64 forget_part_step_by_n_ = self->forget_part_step_by_n_;
+    const nl_i64 input_carried_by_n_ = self->input_carried_by_n_;
+    const nl_i64 input_part_step_by_n_ = self->input_part_step_by_n_;
+    const nl_i64 cell_part_step_by_n_ = self->cell_part_step_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -385,14 +320,14 @@ NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
-        const real e0_ = e0_p_[n * e0_by_n_ + o];
-        const real e1_ = e1_p_[n * e1_by_n_ + o];
-        const real e2_ = e2_p_[n * e2_by_n_ + o];
-        const real e3_ = e3_p_[n * e3_by_n_ + o];
-        const real e4_ = e4_p_[n * e4_by_n_ + o];
-        const real e5_ = e5_p_[n * e5_by_n_ + o];
-        real y_ = nl_sigmoid_f32(e1_ + e2_) * e0_ + nl_sigmoid_f32(e3_ + e4_) * nl_tanh_f32(acc + e5_);
-        y_p_[n * y_by_n_ + o] = y_;
+        const real start_ = start_p_2_[n * start_by_n_2_ + o];
+        const real forget_carried_ = forget_carried_p_[n * forget_carried_by_n_ + o];
+        const real forget_part_step_ = forget_part_step_p_[n * forget_part_step_by_n_ + o];
+        const real input_carried_ = input_carried_p_[n * input_carried_by_n_ + o];
+        const real input_part_step_ = input_part_step_p_[n * input_part_step_by_n_ + o];
+        const real cell_part_step_ = cell_part_step_p_[n * cell_part_step_by_n_ + o];
+        real memory_ = nl_sigmoid_f32(forget_carried_ + forget_part_step_) * start_ + nl_sigmoid_f32(input_carried_ + input_part_step_) * nl_tanh_f32(acc + cell_part_step_);
+        memory_p_[n * memory_by_n_ + o] = memory_;
     }
 }
 
@@ -400,44 +335,29 @@ NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_
 /* ---- k7  lstm.at.h: matmul  (models/lstm.yaml:15:7) */
 
 struct k7_row {
-    real *y_; /* real [n][o], written */
-    const real *x0_; /* real [n][k], read */
-    const real *x1_; /* real [o][k], read */
-    const real *e0_; /* real [n][o], read */
-    const real *e1_; /* real [n][o], read */
-    nl_i64 n_n_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_o_;
-    nl_i64 e0_by_n_;
-    nl_i64 e1_by_n_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
-    nl_i64 scratch_bytes_;
+    real *h_; /* real [n][o], written */
+    const real *start_; /* real [n][k], read */
+    const real *output_recurrent_; /* real [o][k], read */
+    const real *memory_; /* real [n][o], read */
+    const real *output_part_step_; /* real [n][o], read */
+    nl_i64 n_n_, n_o_, n_k_, h_by_n_, start_by_n_, output_recurrent_by_o_, memory_by_n_;
+    nl_i64 output_part_step_by_n_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k7_matmul_product(const k7_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *const x0_p_ = nl_global(self->x0_);
-    const real *const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *const start_p_ = nl_global(self->start_);
+    const real *const output_recurrent_p_ = nl_global(self->output_recurrent_);
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_;
+    const nl_i64 start_by_n_ = self->start_by_n_, output_recurrent_by_o_ = self->output_recurrent_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = start_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].side.steps[0].by = start_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = output_recurrent_p_;
     nl_p.of[1].first = 0;
-    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].side.steps[0].by = output_recurrent_by_o_;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_;
     nl_p.n = n_o_;
@@ -450,12 +370,11 @@ NL_PART void k7_matmul_product(const k7_row *self, nl_i64 step, nl_product &nl_p
 
 NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *const y_p_ = nl_global(self->y_);
-    const real *const e0_p_ = nl_global(self->e0_);
-    const real *const e1_p_ = nl_global(self->e1_);
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 e0_by_n_ = self->e0_by_n_;
-    const nl_i64 e1_by_n_ = self->e1_by_n_;
+    real *const h_p_ = nl_global(self->h_);
+    const real *const memory_p_ = nl_global(self->memory_);
+    const real *const output_part_step_p_ = nl_global(self->output_part_step_);
+    const nl_i64 h_by_n_ = self->h_by_n_, memory_by_n_ = self->memory_by_n_;
+    const nl_i64 output_part_step_by_n_ = self->output_part_step_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -465,10 +384,10 @@ NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
-        const real e0_ = e0_p_[n * e0_by_n_ + o];
-        const real e1_ = e1_p_[n * e1_by_n_ + o];
-        real y_ = nl_sigmoid_f32(acc + e1_) * nl_tanh_f32(e0_);
-        y_p_[n * y_by_n_ + o] = y_;
+        const real memory_ = memory_p_[n * memory_by_n_ + o];
+        const real output_part_step_ = output_part_step_p_[n * output_part_step_by_n_ + o];
+        real h_ = nl_sigmoid_f32(acc + output_part_step_) * nl_tanh_f32(memory_);
+        h_p_[n * h_by_n_ + o] = h_;
     }
 }
 
@@ -476,36 +395,25 @@ NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_
 /* ---- k8  lstm.ways: sum over z1  (models/lstm.yaml:15:7) */
 
 struct k8_row {
-    real *y_; /* real [d0][d1], written */
-    const real *x0_; /* real [d0][d1 + z1 + x0_from1], read */
-    const real *x1_; /* real [d0][d1 + z1 + x1_from1], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 y_by_d0_;
-    nl_i64 x0_by_d0_;
-    nl_i64 x0_from1_;
-    nl_i64 x0_extent1_;
-    nl_i64 x1_by_d0_;
-    nl_i64 x1_from1_;
-    nl_i64 x1_extent1_;
+    real *ways_; /* real [d0][d1], written */
+    const real *h_; /* real [d0][d1 + z1 + h_from1], read */
+    const real *backward_h_; /* real [d0][d1 + z1 + backward_h_from1], read */
+    nl_i64 n_d0_, n_d1_, ways_by_d0_, h_by_d0_, h_from1_, h_extent1_, backward_h_by_d0_;
+    nl_i64 backward_h_from1_, backward_h_extent1_;
 };
 
 NL_FN void k8_sum_over_z1_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k8_row *const self = (const k8_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d1_ = self->n_d1_;
-    const nl_i64 y_by_d0_ = self->y_by_d0_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
-    const nl_i64 x0_from1_ = self->x0_from1_;
-    const nl_i64 x0_extent1_ = self->x0_extent1_;
-    const nl_i64 x1_by_d0_ = self->x1_by_d0_;
-    const nl_i64 x1_from1_ = self->x1_from1_;
-    const nl_i64 x1_extent1_ = self->x1_extent1_;
+    real *__restrict__ const ways_p_ = nl_global(self->ways_);
+    const real *__restrict__ const h_p_ = nl_global(self->h_);
+    const real *__restrict__ const backward_h_p_ = nl_global(self->backward_h_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, ways_by_d0_ = self->ways_by_d0_;
+    const nl_i64 h_by_d0_ = self->h_by_d0_, h_from1_ = self->h_from1_, h_extent1_ = self->h_extent1_;
+    const nl_i64 backward_h_by_d0_ = self->backward_h_by_d0_;
+    const nl_i64 backward_h_from1_ = self->backward_h_from1_;
+    const nl_i64 backward_h_extent1_ = self->backward_h_extent1_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -515,12 +423,12 @@ NL_FN void k8_sum_over_z1_block(const nl_task &nl_t)
         const nl_i64 d0 = rest;
         real acc = 0.0f;
         for (nl_i64 z1 = 0; z1 < 1; z1++) {
-            const real x0_ = ((nl_u32)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)x0_from1_) < (nl_u32)x0_extent1_) ? x0_p_[d0 * x0_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)x0_from1_)] : 0.0f;
-            const real x1_ = ((nl_u32)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)x1_from1_) < (nl_u32)x1_extent1_) ? x1_p_[d0 * x1_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)x1_from1_)] : 0.0f;
-            acc += x0_ + x1_;
+            const real h_ = ((nl_u32)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)h_from1_) < (nl_u32)h_extent1_) ? h_p_[d0 * h_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)h_from1_)] : 0.0f;
+            const real backward_h_ = ((nl_u32)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)backward_h_from1_) < (nl_u32)backward_h_extent1_) ? backward_h_p_[d0 * backward_h_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)backward_h_from1_)] : 0.0f;
+            acc += h_ + backward_h_;
         }
-        real y_ = acc;
-        y_p_[d0 * y_by_d0_ + d1] = y_;
+        real ways_ = acc;
+        ways_p_[d0 * ways_by_d0_ + d1] = ways_;
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k8_sum_over_z1(NL_ARGUMENTS) { k8_sum_over_z1_block(NL_TASK(k8_row)); }
@@ -529,41 +437,28 @@ extern "C" __global__ void __launch_bounds__(256, 4) k8_sum_over_z1(NL_ARGUMENTS
 /* ---- k9  logits.biased: matmul  (models/lstm.yaml:16:7) */
 
 struct k9_row {
-    real *y_; /* real [n][o], written */
-    const real *x0_; /* real [n][k], read */
-    const real *x1_; /* real [o][k], read */
-    const real *e0_; /* real [o], read */
-    nl_i64 n_n_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_o_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
+    real *biased_; /* real [n][o], written */
+    const real *x_; /* real [n][k], read */
+    const real *weight_; /* real [o][k], read */
+    const real *bias_; /* real [o], read */
+    nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
     nl_i64 scratch_bytes_;
 };
 
 NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, x_by_n_ = self->x_by_n_;
+    const nl_i64 weight_by_o_ = self->weight_by_o_, s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].side.steps[0].by = x_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = weight_p_;
     nl_p.of[1].first = 0;
-    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].side.steps[0].by = weight_by_o_;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_;
     nl_p.n = n_o_;
@@ -576,9 +471,9 @@ NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p
 
 NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const nl_i64 y_by_n_ = self->y_by_n_;
+    real *__restrict__ const biased_p_ = nl_global(self->biased_);
+    const real *__restrict__ const bias_p_ = nl_global(self->bias_);
+    const nl_i64 biased_by_n_ = self->biased_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -588,9 +483,9 @@ NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
-        const real e0_ = e0_p_[o];
-        real y_ = acc + e0_;
-        y_p_[n * y_by_n_ + o] = y_;
+        const real bias_ = bias_p_[o];
+        real biased_ = acc + bias_;
+        biased_p_[n * biased_by_n_ + o] = biased_;
     }
 }
 
@@ -753,55 +648,53 @@ NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const nl_points &nl_t)
         real nl_y0;
         { /* lstm.at.input.carried: matmul */
             const real acc = nl_sum_of(nl_t, 0, nl_e);
-            real y_ = acc;
-            nl_y0 = y_;
+            real input_carried_ = acc;
+            nl_y0 = input_carried_;
         }
         real nl_y1;
         { /* lstm.at.input.carried: matmul */
             const real acc = nl_sum_of(nl_t, 1, nl_e);
-            real y_ = acc;
-            nl_y1 = y_;
+            real input_carried_ = acc;
+            nl_y1 = input_carried_;
         }
         real nl_y2;
         real *nl_at2;
         { /* lstm.at.memory: matmul */
             const k6_row *const self = (const k6_row *)(nl_rows + 224);
-            real *const y_p_ = nl_global(self->y_);
-            const real *const e0_p_ = nl_global(self->e0_);
-            const real *const e2_p_ = nl_global(self->e2_);
-            const real *const e4_p_ = nl_global(self->e4_);
-            const real *const e5_p_ = nl_global(self->e5_);
-            const nl_i64 y_by_n_ = self->y_by_n_;
-            const nl_i64 e0_by_n_ = self->e0_by_n_;
-            const nl_i64 e2_by_n_ = self->e2_by_n_;
-            const nl_i64 e4_by_n_ = self->e4_by_n_;
-            const nl_i64 e5_by_n_ = self->e5_by_n_;
+            real *const memory_p_ = nl_global(self->memory_);
+            const real *const start_p_2_ = nl_global(self->start_2_);
+            const real *const forget_part_step_p_ = nl_global(self->forget_part_step_);
+            const real *const input_part_step_p_ = nl_global(self->input_part_step_);
+            const real *const cell_part_step_p_ = nl_global(self->cell_part_step_);
+            const nl_i64 memory_by_n_ = self->memory_by_n_, start_by_n_2_ = self->start_by_n_2_;
+            const nl_i64 forget_part_step_by_n_ = self->forget_part_step_by_n_;
+            const nl_i64 input_part_step_by_n_ = self->input_part_step_by_n_;
+            const nl_i64 cell_part_step_by_n_ = self->cell_part_step_by_n_;
             const nl_i64 n = nl_sample;
             const nl_i64 o = nl_out;
             const real acc = nl_sum_of(nl_t, 2, nl_e);
-            const real e0_ = e0_p_[n * e0_by_n_ + o];
-            const real e2_ = e2_p_[n * e2_by_n_ + o];
-            const real e4_ = e4_p_[n * e4_by_n_ + o];
-            const real e5_ = e5_p_[n * e5_by_n_ + o];
-            real y_ = nl_sigmoid_f32(nl_y1 + e2_) * e0_ + nl_sigmoid_f32(nl_y0 + e4_) * nl_tanh_f32(acc + e5_);
-            nl_y2 = y_;
-            nl_at2 = &y_p_[n * y_by_n_ + o];
+            const real start_ = start_p_2_[n * start_by_n_2_ + o];
+            const real forget_part_step_ = forget_part_step_p_[n * forget_part_step_by_n_ + o];
+            const real input_part_step_ = input_part_step_p_[n * input_part_step_by_n_ + o];
+            const real cell_part_step_ = cell_part_step_p_[n * cell_part_step_by_n_ + o];
+            real memory_ = nl_sigmoid_f32(nl_y1 + forget_part_step_) * start_ + nl_sigmoid_f32(nl_y0 + input_part_step_) * nl_tanh_f32(acc + cell_part_step_);
+            nl_y2 = memory_;
+            nl_at2 = &memory_p_[n * memory_by_n_ + o];
         }
         real nl_y3;
         real *nl_at3;
         { /* lstm.at.h: matmul */
             const k7_row *const self = (const k7_row *)(nl_rows + 432);
-            real *const y_p_ = nl_global(self->y_);
-            const real *const e1_p_ = nl_global(self->e1_);
-            const nl_i64 y_by_n_ = self->y_by_n_;
-            const nl_i64 e1_by_n_ = self->e1_by_n_;
+            real *const h_p_ = nl_global(self->h_);
+            const real *const output_part_step_p_ = nl_global(self->output_part_step_);
+            const nl_i64 h_by_n_ = self->h_by_n_, output_part_step_by_n_ = self->output_part_step_by_n_;
             const nl_i64 n = nl_sample;
             const nl_i64 o = nl_out;
             const real acc = nl_sum_of(nl_t, 3, nl_e);
-            const real e1_ = e1_p_[n * e1_by_n_ + o];
-            real y_ = nl_sigmoid_f32(acc + e1_) * nl_tanh_f32(nl_y2);
-            nl_y3 = y_;
-            nl_at3 = &y_p_[n * y_by_n_ + o];
+            const real output_part_step_ = output_part_step_p_[n * output_part_step_by_n_ + o];
+            real h_ = nl_sigmoid_f32(acc + output_part_step_) * nl_tanh_f32(nl_y2);
+            nl_y3 = h_;
+            nl_at3 = &h_p_[n * h_by_n_ + o];
         }
         *nl_at2 = nl_y2;
         *nl_at3 = nl_y3;

@@ -6,8 +6,7 @@ struct k0_row {
     real *x_; /* real [i], written */
     nl_i64 n_;
     nl_u64 key_;
-    alignas(8) real low_;
-    alignas(8) real high_;
+    alignas(8) real low_, high_;
 };
 
 NL_FN void k0_initial_value_block(const nl_task &nl_t)
@@ -18,8 +17,7 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
     real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_ = self->n_;
     const nl_u64 key_ = self->key_;
-    const real low_ = self->low_;
-    const real high_ = self->high_;
+    const real low_ = self->low_, high_ = self->high_;
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
@@ -38,8 +36,7 @@ struct k1_row {
     real *x_; /* real [i], written */
     nl_i64 n_;
     nl_u64 key_;
-    alignas(8) real mean_;
-    alignas(8) real std_;
+    alignas(8) real mean_, std_;
 };
 
 NL_FN void k1_initial_value_block(const nl_task &nl_t)
@@ -50,8 +47,7 @@ NL_FN void k1_initial_value_block(const nl_task &nl_t)
     real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_ = self->n_;
     const nl_u64 key_ = self->key_;
-    const real mean_ = self->mean_;
-    const real std_ = self->std_;
+    const real mean_ = self->mean_, std_ = self->std_;
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
@@ -96,10 +92,7 @@ struct k3_row {
     real *y_; /* real [row][f], written */
     const nl_i32 *order_; /* nl_i32 [k], read */
     const real *data_; /* real [example][f], read */
-    nl_i64 n_f_;
-    nl_i64 n_row_;
-    nl_i64 batches_;
-    nl_i64 padded_;
+    nl_i64 n_f_, n_row_, batches_, padded_;
     alignas(8) real factor_;
 };
 
@@ -111,9 +104,7 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
     const real *__restrict__ const data_p_ = nl_global(self->data_);
-    const nl_i64 n_f_ = self->n_f_;
-    const nl_i64 n_row_ = self->n_row_;
-    const nl_i64 batches_ = self->batches_;
+    const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_;
     const nl_i64 padded_ = self->padded_;
     const real factor_ = self->factor_;
     nl_wait();
@@ -138,54 +129,35 @@ extern "C" __global__ void NL_BLOCK k3_batch_of_data_image(NL_ARGUMENTS) { k3_ba
 
 struct k4_row {
     real *y_; /* real [n][t0][o], written */
-    const real *x0_; /* real [n][t0][k], read */
-    const real *x1_; /* real [o][k], read */
-    const real *e0_; /* real [t0][o], read */
-    const real *e1_; /* real [o], read */
-    nl_i64 n_n_;
-    nl_i64 n_t0_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 y_by_t0_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_t0_;
-    nl_i64 x1_by_o_;
-    nl_i64 e0_by_t0_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
-    nl_i64 scratch_bytes_;
+    const real *x_; /* real [n][t0][k], read */
+    const real *x_2_; /* real [o][k], read */
+    const real *weight_; /* real [t0][o], read */
+    const real *x_3_; /* real [o], read */
+    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, x_by_o_, weight_by_t0_;
+    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k4_implicit_gemm_product(const k4_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_t0_ = self->n_t0_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_t0_ = self->x0_by_t0_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
+    const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_, x_by_o_ = self->x_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
     nl_p.of[0].side.count = 2;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
-    nl_p.of[0].side.steps[1].by = x0_by_t0_;
+    nl_p.of[0].side.steps[0].by = x_by_n_;
+    nl_p.of[0].side.steps[1].by = x_by_t0_;
     nl_p.of[0].side.steps[1].extent = n_t0_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = x_p_2_;
     nl_p.of[1].first = 0;
     nl_p.of[1].deep_first = true;
     nl_p.of[1].side.count = 1;
-    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].side.steps[0].by = x_by_o_;
     nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_ * n_t0_;
@@ -200,12 +172,10 @@ NL_PART void k4_implicit_gemm_product(const k4_row *self, nl_i64 step, nl_produc
 NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const real *__restrict__ const e1_p_ = nl_global(self->e1_);
-    const nl_i64 n_t0_ = self->n_t0_;
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 y_by_t0_ = self->y_by_t0_;
-    const nl_i64 e0_by_t0_ = self->e0_by_t0_;
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
+    const real *__restrict__ const x_p_3_ = nl_global(self->x_3_);
+    const nl_i64 n_t0_ = self->n_t0_, y_by_n_ = self->y_by_n_, y_by_t0_ = self->y_by_t0_;
+    const nl_i64 weight_by_t0_ = self->weight_by_t0_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -217,9 +187,9 @@ NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_su
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
         const real acc = nl_s.at[nl_e];
-        const real e0_ = e0_p_[t0 * e0_by_t0_ + o];
-        const real e1_ = e1_p_[o];
-        real y_ = acc + e1_ + e0_;
+        const real weight_ = weight_p_[t0 * weight_by_t0_ + o];
+        const real x_ = x_p_3_[o];
+        real y_ = acc + x_ + weight_;
         y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = y_;
     }
 }
@@ -228,11 +198,9 @@ NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_su
 /* ---- k5  layer_norm.mean: sum over d2  (models/transformer.yaml:25:13) */
 
 struct k5_row {
-    real *y_; /* real [d0], written */
-    const real *x0_; /* real [d0][d2], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d2_;
-    nl_i64 x0_by_d0_;
+    real *mean_; /* real [d0], written */
+    const real *x_; /* real [d0][d2], read */
+    nl_i64 n_d0_, n_d2_, x_by_d0_;
     alignas(8) real share_;
 };
 
@@ -240,11 +208,9 @@ NL_FN void k5_sum_over_d2_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k5_row *const self = (const k5_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d2_ = self->n_d2_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    real *__restrict__ const mean_p_ = nl_global(self->mean_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d2_ = self->n_d2_, x_by_d0_ = self->x_by_d0_;
     const real share_ = self->share_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
@@ -262,8 +228,8 @@ NL_FN void k5_sum_over_d2_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d2 = r;
-            const real x0_ = x0_p_[d0 * x0_by_d0_ + d2];
-            acc += x0_ * share_;
+            const real x_ = x_p_[d0 * x_by_d0_ + d2];
+            acc += x_ * share_;
             r += nl_group;
         };
 #pragma unroll 1
@@ -277,8 +243,8 @@ NL_FN void k5_sum_over_d2_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = acc;
-            y_p_[d0] = y_;
+            real mean_ = acc;
+            mean_p_[d0] = mean_;
         }
     }
 }
@@ -288,36 +254,24 @@ extern "C" __global__ void __launch_bounds__(256, 4) k5_sum_over_d2(NL_ARGUMENTS
 /* ---- k6  layer_norm.inverse: sum over d2  (models/transformer.yaml:25:13) */
 
 struct k6_row {
-    real *y_; /* real [d0][d1], written */
-    const real *x0_; /* real [d0][d1][d2], read */
-    const real *x1_; /* real [d0][d1], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 n_d2_;
-    nl_i64 y_by_d0_;
-    nl_i64 x0_by_d0_;
-    nl_i64 x0_by_d1_;
-    nl_i64 x1_by_d0_;
-    alignas(8) real share_;
-    alignas(8) real epsilon_;
+    real *inverse_; /* real [d0][d1], written */
+    const real *x_; /* real [d0][d1][d2], read */
+    const real *mean_; /* real [d0][d1], read */
+    nl_i64 n_d0_, n_d1_, n_d2_, inverse_by_d0_, x_by_d0_, x_by_d1_, mean_by_d0_;
+    alignas(8) real share_, epsilon_;
 };
 
 NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k6_row *const self = (const k6_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d1_ = self->n_d1_;
-    const nl_i64 n_d2_ = self->n_d2_;
-    const nl_i64 y_by_d0_ = self->y_by_d0_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
-    const nl_i64 x0_by_d1_ = self->x0_by_d1_;
-    const nl_i64 x1_by_d0_ = self->x1_by_d0_;
-    const real share_ = self->share_;
-    const real epsilon_ = self->epsilon_;
+    real *__restrict__ const inverse_p_ = nl_global(self->inverse_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const mean_p_ = nl_global(self->mean_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, n_d2_ = self->n_d2_;
+    const nl_i64 inverse_by_d0_ = self->inverse_by_d0_, x_by_d0_ = self->x_by_d0_;
+    const nl_i64 x_by_d1_ = self->x_by_d1_, mean_by_d0_ = self->mean_by_d0_;
+    const real share_ = self->share_, epsilon_ = self->epsilon_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -336,9 +290,9 @@ NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d2 = r;
-            const real x0_ = x0_p_[d0 * x0_by_d0_ + d1 * x0_by_d1_ + d2];
-            const real x1_ = x1_p_[d0 * x1_by_d0_ + d1];
-            acc += (x0_ - x1_) * (x0_ - x1_) * share_;
+            const real x_ = x_p_[d0 * x_by_d0_ + d1 * x_by_d1_ + d2];
+            const real mean_ = mean_p_[d0 * mean_by_d0_ + d1];
+            acc += (x_ - mean_) * (x_ - mean_) * share_;
             r += nl_group;
         };
 #pragma unroll 1
@@ -352,8 +306,8 @@ NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = 1.0f / nl_sqrt_f32(acc + epsilon_);
-            y_p_[d0 * y_by_d0_ + d1] = y_;
+            real inverse_ = 1.0f / nl_sqrt_f32(acc + epsilon_);
+            inverse_p_[d0 * inverse_by_d0_ + d1] = inverse_;
         }
     }
 }
@@ -363,32 +317,27 @@ extern "C" __global__ void __launch_bounds__(256, 4) k6_sum_over_d2(NL_ARGUMENTS
 /* ---- k7  layer_norm.scaled: elementwise  (models/transformer.yaml:25:13) */
 
 struct k7_row {
-    real *y_; /* real [d0][d2], written */
-    const real *x0_; /* real [d2], read */
-    const real *x1_; /* real [d2], read */
-    const real *x2_; /* real [d0][d2], read */
-    const real *x3_; /* real [d0], read */
-    const real *x4_; /* real [d0], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d2_;
-    nl_i64 y_by_d0_;
-    nl_i64 x2_by_d0_;
+    real *scaled_; /* real [d0][d2], written */
+    const real *weight_; /* real [d2], read */
+    const real *bias_; /* real [d2], read */
+    const real *x_; /* real [d0][d2], read */
+    const real *mean_; /* real [d0], read */
+    const real *inverse_; /* real [d0], read */
+    nl_i64 n_d0_, n_d2_, scaled_by_d0_, x_by_d0_;
 };
 
 NL_FN void k7_elementwise_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k7_row *const self = (const k7_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const real *__restrict__ const x2_p_ = nl_global(self->x2_);
-    const real *__restrict__ const x3_p_ = nl_global(self->x3_);
-    const real *__restrict__ const x4_p_ = nl_global(self->x4_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d2_ = self->n_d2_;
-    const nl_i64 y_by_d0_ = self->y_by_d0_;
-    const nl_i64 x2_by_d0_ = self->x2_by_d0_;
+    real *__restrict__ const scaled_p_ = nl_global(self->scaled_);
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
+    const real *__restrict__ const bias_p_ = nl_global(self->bias_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const mean_p_ = nl_global(self->mean_);
+    const real *__restrict__ const inverse_p_ = nl_global(self->inverse_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d2_ = self->n_d2_, scaled_by_d0_ = self->scaled_by_d0_;
+    const nl_i64 x_by_d0_ = self->x_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -396,13 +345,13 @@ NL_FN void k7_elementwise_block(const nl_task &nl_t)
         nl_u64 rest = e;
         const nl_i64 d2 = nl_take(rest, n_d2_);
         const nl_i64 d0 = rest;
-        const real x0_ = x0_p_[d2];
-        const real x1_ = x1_p_[d2];
-        const real x2_ = x2_p_[d0 * x2_by_d0_ + d2];
-        const real x3_ = x3_p_[d0];
-        const real x4_ = x4_p_[d0];
-        real y_ = (x2_ - x3_) * x4_ * x0_ + x1_;
-        y_p_[d0 * y_by_d0_ + d2] = y_;
+        const real weight_ = weight_p_[d2];
+        const real bias_ = bias_p_[d2];
+        const real x_ = x_p_[d0 * x_by_d0_ + d2];
+        const real mean_ = mean_p_[d0];
+        const real inverse_ = inverse_p_[d0];
+        real scaled_ = (x_ - mean_) * inverse_ * weight_ + bias_;
+        scaled_p_[d0 * scaled_by_d0_ + d2] = scaled_;
     }
 }
 extern "C" __global__ void NL_BLOCK k7_elementwise(NL_ARGUMENTS) { k7_elementwise_block(NL_TASK(k7_row)); }
@@ -411,53 +360,36 @@ extern "C" __global__ void NL_BLOCK k7_elementwise(NL_ARGUMENTS) { k7_elementwis
 /* ---- k8  seen.query.biased: implicit gemm  (models/transformer.yaml:26:13) */
 
 struct k8_row {
-    real *y_; /* real [n][t0][o], written */
-    const real *x0_; /* real [n][t0][k], read */
-    const real *x1_; /* real [o][k], read */
-    const real *e0_; /* real [o], read */
-    nl_i64 n_n_;
-    nl_i64 n_t0_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 y_by_t0_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_t0_;
-    nl_i64 x1_by_o_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
-    nl_i64 scratch_bytes_;
+    real *query_biased_; /* real [n][t0][o], written */
+    const real *x_; /* real [n][t0][k], read */
+    const real *query_weight_; /* real [o][k], read */
+    const real *query_bias_; /* real [o], read */
+    nl_i64 n_n_, n_t0_, n_o_, n_k_, query_biased_by_n_, query_biased_by_t0_, x_by_n_, x_by_t0_;
+    nl_i64 query_weight_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k8_implicit_gemm_product(const k8_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_t0_ = self->n_t0_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_t0_ = self->x0_by_t0_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const query_weight_p_ = nl_global(self->query_weight_);
+    const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_;
+    const nl_i64 query_weight_by_o_ = self->query_weight_by_o_, s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
     nl_p.of[0].side.count = 2;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
-    nl_p.of[0].side.steps[1].by = x0_by_t0_;
+    nl_p.of[0].side.steps[0].by = x_by_n_;
+    nl_p.of[0].side.steps[1].by = x_by_t0_;
     nl_p.of[0].side.steps[1].extent = n_t0_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = query_weight_p_;
     nl_p.of[1].first = 0;
     nl_p.of[1].deep_first = true;
     nl_p.of[1].side.count = 1;
-    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].side.steps[0].by = query_weight_by_o_;
     nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_ * n_t0_;
@@ -471,11 +403,10 @@ NL_PART void k8_implicit_gemm_product(const k8_row *self, nl_i64 step, nl_produc
 
 NL_PART void k8_implicit_gemm_store(const k8_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const nl_i64 n_t0_ = self->n_t0_;
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 y_by_t0_ = self->y_by_t0_;
+    real *__restrict__ const query_biased_p_ = nl_global(self->query_biased_);
+    const real *__restrict__ const query_bias_p_ = nl_global(self->query_bias_);
+    const nl_i64 n_t0_ = self->n_t0_, query_biased_by_n_ = self->query_biased_by_n_;
+    const nl_i64 query_biased_by_t0_ = self->query_biased_by_t0_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -487,9 +418,9 @@ NL_PART void k8_implicit_gemm_store(const k8_row *self, nl_i64 step, const nl_su
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
         const real acc = nl_s.at[nl_e];
-        const real e0_ = e0_p_[o];
-        real y_ = acc + e0_;
-        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = y_;
+        const real query_bias_ = query_bias_p_[o];
+        real query_biased_ = acc + query_bias_;
+        query_biased_p_[n * query_biased_by_n_ + t0 * query_biased_by_t0_ + o] = query_biased_;
     }
 }
 
@@ -497,66 +428,44 @@ NL_PART void k8_implicit_gemm_store(const k8_row *self, nl_i64 step, const nl_su
 /* ---- k9  seen.scaled: implicit gemm  (models/transformer.yaml:26:13) */
 
 struct k9_row {
-    real *y_; /* real [n][h][t][s], written */
-    const real *x0_; /* real [n][h][t][e], read */
-    const real *x1_; /* real [n][h][s][e], read */
-    nl_i64 n_n_;
-    nl_i64 n_h_;
-    nl_i64 n_t_;
-    nl_i64 n_s_;
-    nl_i64 n_e_;
-    nl_i64 y_by_n_;
-    nl_i64 y_by_h_;
-    nl_i64 y_by_t_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_h_;
-    nl_i64 x0_by_t_;
-    nl_i64 x1_by_n_;
-    nl_i64 x1_by_h_;
-    nl_i64 x1_by_s_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
-    nl_i64 scratch_bytes_;
+    real *scaled_; /* real [n][h][t][s], written */
+    const real *query_heads_; /* real [n][h][t][e], read */
+    const real *key_heads_; /* real [n][h][s][e], read */
+    nl_i64 n_n_, n_h_, n_t_, n_s_, n_e_, scaled_by_n_, scaled_by_h_, scaled_by_t_, query_heads_by_n_;
+    nl_i64 query_heads_by_h_, query_heads_by_t_, key_heads_by_n_, key_heads_by_h_, key_heads_by_s_;
+    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
     alignas(8) real scale_;
 };
 
 NL_PART void k9_implicit_gemm_product(const k9_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_h_ = self->n_h_;
-    const nl_i64 n_t_ = self->n_t_;
-    const nl_i64 n_s_ = self->n_s_;
-    const nl_i64 n_e_ = self->n_e_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_h_ = self->x0_by_h_;
-    const nl_i64 x0_by_t_ = self->x0_by_t_;
-    const nl_i64 x1_by_n_ = self->x1_by_n_;
-    const nl_i64 x1_by_h_ = self->x1_by_h_;
-    const nl_i64 x1_by_s_ = self->x1_by_s_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const query_heads_p_ = nl_global(self->query_heads_);
+    const real *__restrict__ const key_heads_p_ = nl_global(self->key_heads_);
+    const nl_i64 n_h_ = self->n_h_, n_t_ = self->n_t_, n_s_ = self->n_s_, n_e_ = self->n_e_;
+    const nl_i64 query_heads_by_n_ = self->query_heads_by_n_;
+    const nl_i64 query_heads_by_h_ = self->query_heads_by_h_;
+    const nl_i64 query_heads_by_t_ = self->query_heads_by_t_, key_heads_by_n_ = self->key_heads_by_n_;
+    const nl_i64 key_heads_by_h_ = self->key_heads_by_h_, key_heads_by_s_ = self->key_heads_by_s_;
+    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = query_heads_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
     nl_p.of[0].side.count = 3;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
-    nl_p.of[0].side.steps[1].by = x0_by_h_;
+    nl_p.of[0].side.steps[0].by = query_heads_by_n_;
+    nl_p.of[0].side.steps[1].by = query_heads_by_h_;
     nl_p.of[0].side.steps[1].extent = n_h_;
-    nl_p.of[0].side.steps[2].by = x0_by_t_;
+    nl_p.of[0].side.steps[2].by = query_heads_by_t_;
     nl_p.of[0].side.steps[2].extent = n_t_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = key_heads_p_;
     nl_p.of[1].first = 0;
     nl_p.of[1].deep_first = true;
     nl_p.of[1].side.count = 3;
-    nl_p.of[1].side.steps[0].by = x1_by_n_;
-    nl_p.of[1].side.steps[1].by = x1_by_h_;
+    nl_p.of[1].side.steps[0].by = key_heads_by_n_;
+    nl_p.of[1].side.steps[1].by = key_heads_by_h_;
     nl_p.of[1].side.steps[1].extent = n_h_;
-    nl_p.of[1].side.steps[2].by = x1_by_s_;
+    nl_p.of[1].side.steps[2].by = key_heads_by_s_;
     nl_p.of[1].side.steps[2].extent = n_s_;
     nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
@@ -571,11 +480,9 @@ NL_PART void k9_implicit_gemm_product(const k9_row *self, nl_i64 step, nl_produc
 
 NL_PART void k9_implicit_gemm_store(const k9_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const nl_i64 n_h_ = self->n_h_;
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 y_by_h_ = self->y_by_h_;
-    const nl_i64 y_by_t_ = self->y_by_t_;
+    real *__restrict__ const scaled_p_ = nl_global(self->scaled_);
+    const nl_i64 n_h_ = self->n_h_, scaled_by_n_ = self->scaled_by_n_;
+    const nl_i64 scaled_by_h_ = self->scaled_by_h_, scaled_by_t_ = self->scaled_by_t_;
     const real scale_ = self->scale_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
@@ -589,8 +496,8 @@ NL_PART void k9_implicit_gemm_store(const k9_row *self, nl_i64 step, const nl_su
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 t = nl_slow;
         const real acc = nl_s.at[nl_e];
-        real y_ = acc * scale_;
-        y_p_[n * y_by_n_ + h * y_by_h_ + t * y_by_t_ + s] = y_;
+        real scaled_ = acc * scale_;
+        scaled_p_[n * scaled_by_n_ + h * scaled_by_h_ + t * scaled_by_t_ + s] = scaled_;
     }
 }
 
@@ -598,22 +505,18 @@ NL_PART void k9_implicit_gemm_store(const k9_row *self, nl_i64 step, const nl_su
 /* ---- k10  seen.softmax.largest: maximum over d3  (models/transformer.yaml:26:13) */
 
 struct k10_row {
-    real *y_; /* real [d0], written */
-    const real *x0_; /* real [d0][d3], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d3_;
-    nl_i64 x0_by_d0_;
+    real *softmax_largest_; /* real [d0], written */
+    const real *scaled_; /* real [d0][d3], read */
+    nl_i64 n_d0_, n_d3_, scaled_by_d0_;
 };
 
 NL_FN void k10_maximum_over_d3_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k10_row *const self = (const k10_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d3_ = self->n_d3_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    real *__restrict__ const softmax_largest_p_ = nl_global(self->softmax_largest_);
+    const real *__restrict__ const scaled_p_ = nl_global(self->scaled_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, scaled_by_d0_ = self->scaled_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -630,8 +533,8 @@ NL_FN void k10_maximum_over_d3_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d3 = r;
-            const real x0_ = x0_p_[d0 * x0_by_d0_ + d3];
-            acc = nl_max_f32(acc, x0_);
+            const real scaled_ = scaled_p_[d0 * scaled_by_d0_ + d3];
+            acc = nl_max_f32(acc, scaled_);
             r += nl_group;
         };
 #pragma unroll 1
@@ -645,8 +548,8 @@ NL_FN void k10_maximum_over_d3_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = acc;
-            y_p_[d0] = y_;
+            real softmax_largest_ = acc;
+            softmax_largest_p_[d0] = softmax_largest_;
         }
     }
 }
@@ -656,22 +559,19 @@ extern "C" __global__ void __launch_bounds__(256, 4) k10_maximum_over_d3(NL_ARGU
 /* ---- k11  seen.softmax.power: elementwise  (models/transformer.yaml:26:13) */
 
 struct k11_row {
-    real *y_; /* real [d0][d3], updated */
-    const real *x0_; /* real [d0], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d3_;
-    nl_i64 y_by_d0_;
+    real *softmax_power_; /* real [d0][d3], updated */
+    const real *softmax_largest_; /* real [d0], read */
+    nl_i64 n_d0_, n_d3_, softmax_power_by_d0_;
 };
 
 NL_FN void k11_elementwise_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k11_row *const self = (const k11_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d3_ = self->n_d3_;
-    const nl_i64 y_by_d0_ = self->y_by_d0_;
+    real *__restrict__ const softmax_power_p_ = nl_global(self->softmax_power_);
+    const real *__restrict__ const softmax_largest_p_ = nl_global(self->softmax_largest_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_;
+    const nl_i64 softmax_power_by_d0_ = self->softmax_power_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -679,10 +579,10 @@ NL_FN void k11_elementwise_block(const nl_task &nl_t)
         nl_u64 rest = e;
         const nl_i64 d3 = nl_take(rest, n_d3_);
         const nl_i64 d0 = rest;
-        real y_ = y_p_[d0 * y_by_d0_ + d3];
-        const real x0_ = x0_p_[d0];
-        y_ = nl_exp_f32(y_ - x0_);
-        y_p_[d0 * y_by_d0_ + d3] = y_;
+        real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
+        const real softmax_largest_ = softmax_largest_p_[d0];
+        softmax_power_ = nl_exp_f32(softmax_power_ - softmax_largest_);
+        softmax_power_p_[d0 * softmax_power_by_d0_ + d3] = softmax_power_;
     }
 }
 extern "C" __global__ void NL_BLOCK k11_elementwise(NL_ARGUMENTS) { k11_elementwise_block(NL_TASK(k11_row)); }
@@ -691,22 +591,19 @@ extern "C" __global__ void NL_BLOCK k11_elementwise(NL_ARGUMENTS) { k11_elementw
 /* ---- k12  seen.softmax.total: sum over d3  (models/transformer.yaml:26:13) */
 
 struct k12_row {
-    real *y_; /* real [d0], written */
-    const real *x0_; /* real [d0][d3], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d3_;
-    nl_i64 x0_by_d0_;
+    real *softmax_total_; /* real [d0], written */
+    const real *softmax_power_; /* real [d0][d3], read */
+    nl_i64 n_d0_, n_d3_, softmax_power_by_d0_;
 };
 
 NL_FN void k12_sum_over_d3_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k12_row *const self = (const k12_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d3_ = self->n_d3_;
-    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    real *__restrict__ const softmax_total_p_ = nl_global(self->softmax_total_);
+    const real *__restrict__ const softmax_power_p_ = nl_global(self->softmax_power_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_;
+    const nl_i64 softmax_power_by_d0_ = self->softmax_power_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -723,8 +620,8 @@ NL_FN void k12_sum_over_d3_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d3 = r;
-            const real x0_ = x0_p_[d0 * x0_by_d0_ + d3];
-            acc += x0_;
+            const real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
+            acc += softmax_power_;
             r += nl_group;
         };
 #pragma unroll 1
@@ -738,8 +635,8 @@ NL_FN void k12_sum_over_d3_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = acc;
-            y_p_[d0] = y_;
+            real softmax_total_ = acc;
+            softmax_total_p_[d0] = softmax_total_;
         }
     }
 }
@@ -749,22 +646,18 @@ extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_d3(NL_ARGUMENT
 /* ---- k13  seen.softmax.y: elementwise  (models/transformer.yaml:26:13) */
 
 struct k13_row {
-    real *y_; /* real [d0][d3], updated */
-    const real *x0_; /* real [d0], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d3_;
-    nl_i64 y_by_d0_;
+    real *softmax_y_; /* real [d0][d3], updated */
+    const real *softmax_total_; /* real [d0], read */
+    nl_i64 n_d0_, n_d3_, softmax_y_by_d0_;
 };
 
 NL_FN void k13_elementwise_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k13_row *const self = (const k13_row *)nl_t.self;
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d3_ = self->n_d3_;
-    const nl_i64 y_by_d0_ = self->y_by_d0_;
+    real *__restrict__ const softmax_y_p_ = nl_global(self->softmax_y_);
+    const real *__restrict__ const softmax_total_p_ = nl_global(self->softmax_total_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, softmax_y_by_d0_ = self->softmax_y_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -772,10 +665,10 @@ NL_FN void k13_elementwise_block(const nl_task &nl_t)
         nl_u64 rest = e;
         const nl_i64 d3 = nl_take(rest, n_d3_);
         const nl_i64 d0 = rest;
-        real y_ = y_p_[d0 * y_by_d0_ + d3];
-        const real x0_ = x0_p_[d0];
-        y_ = y_ / x0_;
-        y_p_[d0 * y_by_d0_ + d3] = y_;
+        real softmax_y_ = softmax_y_p_[d0 * softmax_y_by_d0_ + d3];
+        const real softmax_total_ = softmax_total_p_[d0];
+        softmax_y_ = softmax_y_ / softmax_total_;
+        softmax_y_p_[d0 * softmax_y_by_d0_ + d3] = softmax_y_;
     }
 }
 extern "C" __global__ void NL_BLOCK k13_elementwise(NL_ARGUMENTS) { k13_elementwise_block(NL_TASK(k13_row)); }
@@ -784,68 +677,46 @@ extern "C" __global__ void NL_BLOCK k13_elementwise(NL_ARGUMENTS) { k13_elementw
 /* ---- k14  seen.context: implicit gemm  (models/transformer.yaml:26:13) */
 
 struct k14_row {
-    real *y_; /* real [n][t][h][e], written */
-    const real *x0_; /* real [n][t][h][s], read */
-    const real *x1_; /* real [n][h][e][s], read */
-    nl_i64 n_n_;
-    nl_i64 n_t_;
-    nl_i64 n_h_;
-    nl_i64 n_e_;
-    nl_i64 n_s_;
-    nl_i64 y_by_n_;
-    nl_i64 y_by_t_;
-    nl_i64 y_by_h_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_t_;
-    nl_i64 x0_by_h_;
-    nl_i64 x1_by_n_;
-    nl_i64 x1_by_h_;
-    nl_i64 x1_by_s_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
-    nl_i64 scratch_bytes_;
+    real *context_; /* real [n][t][h][e], written */
+    const real *softmax_y_; /* real [n][t][h][s], read */
+    const real *value_heads_; /* real [n][h][s][e], read */
+    nl_i64 n_n_, n_t_, n_h_, n_e_, n_s_, context_by_n_, context_by_t_, context_by_h_, softmax_y_by_n_;
+    nl_i64 softmax_y_by_t_, softmax_y_by_h_, value_heads_by_n_, value_heads_by_h_, value_heads_by_s_;
+    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k14_implicit_gemm_product(const k14_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_t_ = self->n_t_;
-    const nl_i64 n_h_ = self->n_h_;
-    const nl_i64 n_e_ = self->n_e_;
-    const nl_i64 n_s_ = self->n_s_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_t_ = self->x0_by_t_;
-    const nl_i64 x0_by_h_ = self->x0_by_h_;
-    const nl_i64 x1_by_n_ = self->x1_by_n_;
-    const nl_i64 x1_by_h_ = self->x1_by_h_;
-    const nl_i64 x1_by_s_ = self->x1_by_s_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const softmax_y_p_ = nl_global(self->softmax_y_);
+    const real *__restrict__ const value_heads_p_ = nl_global(self->value_heads_);
+    const nl_i64 n_t_ = self->n_t_, n_h_ = self->n_h_, n_e_ = self->n_e_, n_s_ = self->n_s_;
+    const nl_i64 softmax_y_by_n_ = self->softmax_y_by_n_, softmax_y_by_t_ = self->softmax_y_by_t_;
+    const nl_i64 softmax_y_by_h_ = self->softmax_y_by_h_, value_heads_by_n_ = self->value_heads_by_n_;
+    const nl_i64 value_heads_by_h_ = self->value_heads_by_h_;
+    const nl_i64 value_heads_by_s_ = self->value_heads_by_s_, s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = softmax_y_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
     nl_p.of[0].side.count = 3;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
-    nl_p.of[0].side.steps[1].by = x0_by_h_;
+    nl_p.of[0].side.steps[0].by = softmax_y_by_n_;
+    nl_p.of[0].side.steps[1].by = softmax_y_by_h_;
     nl_p.of[0].side.steps[1].extent = n_h_;
-    nl_p.of[0].side.steps[2].by = x0_by_t_;
+    nl_p.of[0].side.steps[2].by = softmax_y_by_t_;
     nl_p.of[0].side.steps[2].extent = n_t_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = value_heads_p_;
     nl_p.of[1].first = 0;
     nl_p.of[1].deep_first = false;
     nl_p.of[1].side.count = 3;
-    nl_p.of[1].side.steps[0].by = x1_by_n_;
-    nl_p.of[1].side.steps[1].by = x1_by_h_;
+    nl_p.of[1].side.steps[0].by = value_heads_by_n_;
+    nl_p.of[1].side.steps[1].by = value_heads_by_h_;
     nl_p.of[1].side.steps[1].extent = n_h_;
     nl_p.of[1].side.steps[2].by = 1;
     nl_p.of[1].side.steps[2].extent = n_e_;
     nl_p.of[1].deep.count = 1;
-    nl_p.of[1].deep.steps[0].by = x1_by_s_;
+    nl_p.of[1].deep.steps[0].by = value_heads_by_s_;
     nl_p.m = n_t_;
     nl_p.n = n_e_;
     nl_p.k = n_s_;
@@ -857,11 +728,9 @@ NL_PART void k14_implicit_gemm_product(const k14_row *self, nl_i64 step, nl_prod
 
 NL_PART void k14_implicit_gemm_store(const k14_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const nl_i64 n_h_ = self->n_h_;
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 y_by_t_ = self->y_by_t_;
-    const nl_i64 y_by_h_ = self->y_by_h_;
+    real *__restrict__ const context_p_ = nl_global(self->context_);
+    const nl_i64 n_h_ = self->n_h_, context_by_n_ = self->context_by_n_;
+    const nl_i64 context_by_t_ = self->context_by_t_, context_by_h_ = self->context_by_h_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     nl_u32 rest = nl_s.batch;
@@ -874,8 +743,8 @@ NL_PART void k14_implicit_gemm_store(const k14_row *self, nl_i64 step, const nl_
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 t = nl_slow;
         const real acc = nl_s.at[nl_e];
-        real y_ = acc;
-        y_p_[n * y_by_n_ + t * y_by_t_ + h * y_by_h_ + e] = y_;
+        real context_ = acc;
+        context_p_[n * context_by_n_ + t * context_by_t_ + h * context_by_h_ + e] = context_;
     }
 }
 
@@ -884,55 +753,35 @@ NL_PART void k14_implicit_gemm_store(const k14_row *self, nl_i64 step, const nl_
 
 struct k15_row {
     real *y_; /* real [n][t0][o], written */
-    const real *x0_; /* real [n][t0][k], read */
-    const real *x1_; /* real [o][k], read */
-    const real *e0_; /* real [n][t0][o], read */
-    const real *e1_; /* real [o], read */
-    nl_i64 n_n_;
-    nl_i64 n_t0_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 y_by_t0_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_t0_;
-    nl_i64 x1_by_o_;
-    nl_i64 e0_by_n_;
-    nl_i64 e0_by_t0_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
-    nl_i64 scratch_bytes_;
+    const real *x_; /* real [n][t0][k], read */
+    const real *x_2_; /* real [o][k], read */
+    const real *x_3_; /* real [n][t0][o], read */
+    const real *x_4_; /* real [o], read */
+    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, x_by_o_, x_by_n_2_;
+    nl_i64 x_by_t0_2_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k15_implicit_gemm_product(const k15_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_t0_ = self->n_t0_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_t0_ = self->x0_by_t0_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
+    const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_, x_by_o_ = self->x_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
     nl_p.of[0].side.count = 2;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
-    nl_p.of[0].side.steps[1].by = x0_by_t0_;
+    nl_p.of[0].side.steps[0].by = x_by_n_;
+    nl_p.of[0].side.steps[1].by = x_by_t0_;
     nl_p.of[0].side.steps[1].extent = n_t0_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = x_p_2_;
     nl_p.of[1].first = 0;
     nl_p.of[1].deep_first = true;
     nl_p.of[1].side.count = 1;
-    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].side.steps[0].by = x_by_o_;
     nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_ * n_t0_;
@@ -947,13 +796,10 @@ NL_PART void k15_implicit_gemm_product(const k15_row *self, nl_i64 step, nl_prod
 NL_PART void k15_implicit_gemm_store(const k15_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const real *__restrict__ const e1_p_ = nl_global(self->e1_);
-    const nl_i64 n_t0_ = self->n_t0_;
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 y_by_t0_ = self->y_by_t0_;
-    const nl_i64 e0_by_n_ = self->e0_by_n_;
-    const nl_i64 e0_by_t0_ = self->e0_by_t0_;
+    const real *__restrict__ const x_p_3_ = nl_global(self->x_3_);
+    const real *__restrict__ const x_p_4_ = nl_global(self->x_4_);
+    const nl_i64 n_t0_ = self->n_t0_, y_by_n_ = self->y_by_n_, y_by_t0_ = self->y_by_t0_;
+    const nl_i64 x_by_n_2_ = self->x_by_n_2_, x_by_t0_2_ = self->x_by_t0_2_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -965,9 +811,9 @@ NL_PART void k15_implicit_gemm_store(const k15_row *self, nl_i64 step, const nl_
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
         const real acc = nl_s.at[nl_e];
-        const real e0_ = e0_p_[n * e0_by_n_ + t0 * e0_by_t0_ + o];
-        const real e1_ = e1_p_[o];
-        real y_ = e0_ + (acc + e1_);
+        const real x_ = x_p_3_[n * x_by_n_2_ + t0 * x_by_t0_2_ + o];
+        const real x_2_ = x_p_4_[o];
+        real y_ = x_ + (acc + x_2_);
         y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = y_;
     }
 }
@@ -976,53 +822,35 @@ NL_PART void k15_implicit_gemm_store(const k15_row *self, nl_i64 step, const nl_
 /* ---- k16  dense.activated: implicit gemm  (models/transformer.yaml:29:13) */
 
 struct k16_row {
-    real *y_; /* real [n][t0][o], written */
-    const real *x0_; /* real [n][t0][k], read */
-    const real *x1_; /* real [o][k], read */
-    const real *e0_; /* real [o], read */
-    nl_i64 n_n_;
-    nl_i64 n_t0_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 y_by_t0_;
-    nl_i64 x0_by_n_;
-    nl_i64 x0_by_t0_;
-    nl_i64 x1_by_o_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
-    nl_i64 scratch_bytes_;
+    real *activated_; /* real [n][t0][o], written */
+    const real *x_; /* real [n][t0][k], read */
+    const real *weight_; /* real [o][k], read */
+    const real *bias_; /* real [o], read */
+    nl_i64 n_n_, n_t0_, n_o_, n_k_, activated_by_n_, activated_by_t0_, x_by_n_, x_by_t0_, weight_by_o_;
+    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k16_implicit_gemm_product(const k16_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_t0_ = self->n_t0_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x0_by_t0_ = self->x0_by_t0_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
+    const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_, weight_by_o_ = self->weight_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
     nl_p.of[0].side.count = 2;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
-    nl_p.of[0].side.steps[1].by = x0_by_t0_;
+    nl_p.of[0].side.steps[0].by = x_by_n_;
+    nl_p.of[0].side.steps[1].by = x_by_t0_;
     nl_p.of[0].side.steps[1].extent = n_t0_;
     nl_p.of[0].deep.count = 1;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = weight_p_;
     nl_p.of[1].first = 0;
     nl_p.of[1].deep_first = true;
     nl_p.of[1].side.count = 1;
-    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].side.steps[0].by = weight_by_o_;
     nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_ * n_t0_;
@@ -1036,11 +864,10 @@ NL_PART void k16_implicit_gemm_product(const k16_row *self, nl_i64 step, nl_prod
 
 NL_PART void k16_implicit_gemm_store(const k16_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const nl_i64 n_t0_ = self->n_t0_;
-    const nl_i64 y_by_n_ = self->y_by_n_;
-    const nl_i64 y_by_t0_ = self->y_by_t0_;
+    real *__restrict__ const activated_p_ = nl_global(self->activated_);
+    const real *__restrict__ const bias_p_ = nl_global(self->bias_);
+    const nl_i64 n_t0_ = self->n_t0_, activated_by_n_ = self->activated_by_n_;
+    const nl_i64 activated_by_t0_ = self->activated_by_t0_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -1052,9 +879,9 @@ NL_PART void k16_implicit_gemm_store(const k16_row *self, nl_i64 step, const nl_
         const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
         const nl_i64 n = rest;
         const real acc = nl_s.at[nl_e];
-        const real e0_ = e0_p_[o];
-        real y_ = 0.5f * (acc + e0_) * (1.0f + nl_erf_f32((acc + e0_) * 0.70710677f));
-        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = y_;
+        const real bias_ = bias_p_[o];
+        real activated_ = 0.5f * (acc + bias_) * (1.0f + nl_erf_f32((acc + bias_) * 0.70710677f));
+        activated_p_[n * activated_by_n_ + t0 * activated_by_t0_ + o] = activated_;
     }
 }
 
@@ -1063,19 +890,12 @@ NL_PART void k16_implicit_gemm_store(const k16_row *self, nl_i64 step, const nl_
 
 struct k17_row {
     real *y_; /* real [d0][d1], written */
-    const real *x0_; /* real [d1], read */
-    const real *x1_; /* real [d1], read */
-    const real *x2_; /* real [d0][d1][d2], read */
-    const real *x3_; /* real [d0][d2], read */
-    const real *x4_; /* real [d0][d2], read */
-    nl_i64 n_d0_;
-    nl_i64 n_d1_;
-    nl_i64 n_d2_;
-    nl_i64 y_by_d0_;
-    nl_i64 x2_by_d0_;
-    nl_i64 x2_by_d2_;
-    nl_i64 x3_by_d0_;
-    nl_i64 x4_by_d0_;
+    const real *x_; /* real [d1], read */
+    const real *x_2_; /* real [d1], read */
+    const real *x_3_; /* real [d0][d2][d1], read */
+    const real *x_4_; /* real [d0][d2], read */
+    const real *x_5_; /* real [d0][d2], read */
+    nl_i64 n_d0_, n_d1_, n_d2_, y_by_d0_, x_by_d0_, x_by_d2_, x_by_d0_2_, x_by_d0_3_;
     alignas(8) real share_;
 };
 
@@ -1084,19 +904,14 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
     const nl_job &nl_me = nl_t.me;
     const k17_row *const self = (const k17_row *)nl_t.self;
     real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const real *__restrict__ const x2_p_ = nl_global(self->x2_);
-    const real *__restrict__ const x3_p_ = nl_global(self->x3_);
-    const real *__restrict__ const x4_p_ = nl_global(self->x4_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    const nl_i64 n_d1_ = self->n_d1_;
-    const nl_i64 n_d2_ = self->n_d2_;
-    const nl_i64 y_by_d0_ = self->y_by_d0_;
-    const nl_i64 x2_by_d0_ = self->x2_by_d0_;
-    const nl_i64 x2_by_d2_ = self->x2_by_d2_;
-    const nl_i64 x3_by_d0_ = self->x3_by_d0_;
-    const nl_i64 x4_by_d0_ = self->x4_by_d0_;
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
+    const real *__restrict__ const x_p_3_ = nl_global(self->x_3_);
+    const real *__restrict__ const x_p_4_ = nl_global(self->x_4_);
+    const real *__restrict__ const x_p_5_ = nl_global(self->x_5_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, n_d2_ = self->n_d2_;
+    const nl_i64 y_by_d0_ = self->y_by_d0_, x_by_d0_ = self->x_by_d0_, x_by_d2_ = self->x_by_d2_;
+    const nl_i64 x_by_d0_2_ = self->x_by_d0_2_, x_by_d0_3_ = self->x_by_d0_3_;
     const real share_ = self->share_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
@@ -1116,12 +931,12 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
         nl_i64 r = nl_first;
         const auto nl_more = [&](int) {
             const nl_i64 d2 = r;
-            const real x0_ = x0_p_[d1];
-            const real x1_ = x1_p_[d1];
-            const real x2_ = x2_p_[d0 * x2_by_d0_ + d1 + d2 * x2_by_d2_];
-            const real x3_ = x3_p_[d0 * x3_by_d0_ + d2];
-            const real x4_ = x4_p_[d0 * x4_by_d0_ + d2];
-            acc += ((x2_ - x3_) * x4_ * x0_ + x1_) * share_;
+            const real x_ = x_p_[d1];
+            const real x_2_ = x_p_2_[d1];
+            const real x_3_ = x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_];
+            const real x_4_ = x_p_4_[d0 * x_by_d0_2_ + d2];
+            const real x_5_ = x_p_5_[d0 * x_by_d0_3_ + d2];
+            acc += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
             r += nl_group;
         };
 #pragma unroll 1
@@ -1146,41 +961,28 @@ extern "C" __global__ void __launch_bounds__(256, 4) k17_sum_over_d2(NL_ARGUMENT
 /* ---- k18  logits.biased: matmul  (models/transformer.yaml:35:7) */
 
 struct k18_row {
-    real *y_; /* real [n][o], written */
-    const real *x0_; /* real [n][k], read */
-    const real *x1_; /* real [o][k], read */
-    const real *e0_; /* real [o], read */
-    nl_i64 n_n_;
-    nl_i64 n_o_;
-    nl_i64 n_k_;
-    nl_i64 y_by_n_;
-    nl_i64 x0_by_n_;
-    nl_i64 x1_by_o_;
-    nl_i64 s_tile_;
-    nl_i64 s_splits_;
-    nl_i64 s_depth_;
+    real *biased_; /* real [n][o], written */
+    const real *x_; /* real [n][k], read */
+    const real *weight_; /* real [o][k], read */
+    const real *bias_; /* real [o], read */
+    nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
     nl_i64 scratch_bytes_;
 };
 
 NL_PART void k18_matmul_product(const k18_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
-    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
-    const nl_i64 n_n_ = self->n_n_;
-    const nl_i64 n_o_ = self->n_o_;
-    const nl_i64 n_k_ = self->n_k_;
-    const nl_i64 x0_by_n_ = self->x0_by_n_;
-    const nl_i64 x1_by_o_ = self->x1_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x0_p_;
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, x_by_n_ = self->x_by_n_;
+    const nl_i64 weight_by_o_ = self->weight_by_o_, s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].side.steps[0].by = x_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].data = weight_p_;
     nl_p.of[1].first = 0;
-    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].side.steps[0].by = weight_by_o_;
     nl_p.of[1].deep.steps[0].by = 1;
     nl_p.m = n_n_;
     nl_p.n = n_o_;
@@ -1193,9 +995,9 @@ NL_PART void k18_matmul_product(const k18_row *self, nl_i64 step, nl_product &nl
 
 NL_PART void k18_matmul_store(const k18_row *self, nl_i64 step, const nl_sums &nl_s)
 {
-    real *__restrict__ const y_p_ = nl_global(self->y_);
-    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
-    const nl_i64 y_by_n_ = self->y_by_n_;
+    real *__restrict__ const biased_p_ = nl_global(self->biased_);
+    const real *__restrict__ const bias_p_ = nl_global(self->bias_);
+    const nl_i64 biased_by_n_ = self->biased_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -1205,9 +1007,9 @@ NL_PART void k18_matmul_store(const k18_row *self, nl_i64 step, const nl_sums &n
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
-        const real e0_ = e0_p_[o];
-        real y_ = acc + e0_;
-        y_p_[n * y_by_n_ + o] = y_;
+        const real bias_ = bias_p_[o];
+        real biased_ = acc + bias_;
+        biased_p_[n * biased_by_n_ + o] = biased_;
     }
 }
 

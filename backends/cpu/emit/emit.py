@@ -30,12 +30,11 @@ kernel.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, inside, offset, open_kernel, row_struct
+from backends.c_family.access import Kernel, inside, mentioned, offset, open_kernel, row_struct
 from backends.c_family.cprint import Body, Dialect, Element, Line, PrintError, Symbol, literal
 from backends.c_family.device_library import known, select
 from backends.c_family.source_map import comment, fixed_order, heading, marked, unmarked
@@ -46,7 +45,7 @@ from backends.cpu.kernels.nest import IDENTITY
 from backends.cpu.kernels.propagate import propagate
 from backends.cpu.kernels.skeletons import environment, exists, render
 from backends.cpu.kernels.tiles import tile
-from backends.protocol import BackendError
+from backends.protocol import BackendError, Columns
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Ref, refs
 from compiler.ir.space import DType, Role
@@ -64,27 +63,36 @@ _CONSTANTS = {
 
 @dataclass(frozen=True)
 class Emitted:
-    """`text`: the C file; `header`: netloom.h; `spans`: model spans by line of the text (from 1)."""
+    """`text`: the C file; `header`: netloom.h; `spans`: model spans by line of the text (from 1). `columns`: by
+    template, the formals that its rows have, by number."""
 
     text: str
     header: str
     spans: Mapping[int, Span]
+    columns: Columns
+
+
+def _nothing(_: Columns) -> Mapping[str, object]:
+    return {}
 
 
 def emit(
-    program: l2.Merged, skeleton: str = "module.c.j2", more: Mapping[str, object] = MappingProxyType({})
+    program: l2.Merged, skeleton: str = "module.c.j2", more: Callable[[Columns], Mapping[str, object]] = _nothing
 ) -> Emitted:
-    """The C file and header of a program. `skeleton`: the file around the kernels, which may read `more`.
-    Raises BackendError (E0903) for programs without a C text."""
+    """The C file and header of a program. `skeleton`: the file around the kernels, which may read what `more` tells of
+    the columns of its rows. Raises BackendError (E0903) for programs without a C text."""
     real = "double" if program.precision == DType.F64 else "float"
     dialect = Dialect(program.precision)
     used: set[str] = set()
     blocks: list[list[Line]] = []
     functions: list[str] = []
+    columns: list[tuple[int, ...]] = []
     for template in program.templates:
         try:
             k = open_kernel(template, dialect, used)
-            blocks.append(kernel_lines(k))
+            lines, read = kernel_lines(k)
+            blocks.append([*heading(template), *lines])
+            columns.append(tuple(n for n, f in enumerate(template.formals) if f.name in read))
         except PrintError as e:
             where = e.span if e.span is not NOWHERE else template.span
             at = f" ({where})" if where is not NOWHERE else ""
@@ -109,7 +117,7 @@ def emit(
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,
         functions=functions,
-        **more,
+        **more(tuple(columns)),
     )
     text, found = unmarked(whole, spans)
     header = render(
@@ -118,11 +126,11 @@ def emit(
         roles=[str(r) for r in Role],
         kernels=len(program.templates),
     )
-    return Emitted(text, header, found)
+    return Emitted(text, header, found, tuple(columns))
 
 
-def kernel_lines(k: Kernel) -> list[Line]:
-    """The comment, row structure and function of one template."""
+def kernel_lines(k: Kernel) -> tuple[list[Line], set[str]]:
+    """The row structure and function of one template, and the formals that it reads."""
     helpers: list[Line] = []
     match k.template.body:
         case l2.Nest() as nest:
@@ -130,7 +138,7 @@ def kernel_lines(k: Kernel) -> list[Line]:
         case l2.Contract() as contract:
             helpers, body = emit_contract(k, contract)
         case l2.Propagate() as p:
-            return [*heading(k.template), *row_struct(k), Line(""), *propagate(k, p)]
+            return _kernel(k, propagate(k, p))
         case l2.Connect() as c:
             body = connect(k, c)
         case l2.RecordEvents() as r:
@@ -139,7 +147,12 @@ def kernel_lines(k: Kernel) -> list[Line]:
             body = record_trace(k, r)
         case l2.EmitScheduled() as e:
             body = emit_scheduled(k, e)
-    return [*heading(k.template), *row_struct(k), Line(""), *helpers, *function(k, body)]
+    return _kernel(k, [*helpers, *function(k, body)])
+
+
+def _kernel(k: Kernel, code: Sequence[Line]) -> tuple[list[Line], set[str]]:
+    read = mentioned(k, code)
+    return [*row_struct(k, read), Line(""), *code], read
 
 
 # ----------------------------------------------------------------------------------------- strategies

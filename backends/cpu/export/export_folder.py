@@ -18,9 +18,9 @@ import numpy as np
 import compiler.ir.level2.program as l2
 from backends.cpu.emit.emit import Emitted
 from backends.cpu.kernels.skeletons import render
-from backends.cpu.run.load import Words, launch_lists, scratch_bytes
+from backends.cpu.run.load import Words, launch_lists, read_columns, scratch_bytes
 from backends.manifest import manifest
-from backends.protocol import Artifact
+from backends.protocol import Artifact, Columns
 from compiler.core.disk import copy_file, new_file, write_text
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place
@@ -46,7 +46,7 @@ def write_folder(folder: Path, program: l2.Merged, emitted: Emitted, artifact: A
     flags = " ".join(f for f in artifact.flags if f not in ("-fPIC", "-shared"))
     write_text(folder / "Makefile", render("Makefile.j2", name=name, flags=flags), CODE)
     with new_file(folder / f"{name}.bin", "the tables of a build") as file:
-        _write_data(file, program, placement, tables)
+        _write_data(file, program, placement, tables, artifact.columns)
     text = manifest(program, placement, artifact, seed, "cpu")
     write_text(folder / "manifest.json", text, "the manifest of a build")
     copy_file(artifact.binary, folder / f"lib{name}.so", "compiled code")
@@ -69,11 +69,13 @@ def _word(array: l2.Array, placement: Placement) -> int:
     return ROLE_NUMBER[array.role] << ROLE_SHIFT | placement.offsets[array.name]
 
 
-def _write_data(file: IO[bytes], program: l2.Merged, placement: Placement, tables: tuple[Words, ...]) -> None:
+def _write_data(
+    file: IO[bytes], program: l2.Merged, placement: Placement, tables: tuple[Words, ...], columns: Columns
+) -> None:
     arrays = {a.name: a for a in program.arrays}
     _words(file, MAGIC, *(placement.arena_bytes.get(r, 0) for r in Role))
     _words(file, scratch_bytes(program, tables))
-    for table in tables:
+    for table in read_columns(tables, columns):
         _words(file, *table.shape)
         file.write(table.tobytes())
     for launches in launch_lists(program):
@@ -90,7 +92,7 @@ def _write_data(file: IO[bytes], program: l2.Merged, placement: Placement, table
             _word(pointers, placement),
             pointers.physical_size,
         )
-    patches = _patches(program, {a.name: i for i, a in enumerate(late)}, late)
+    patches = _patches(program, {a.name: i for i, a in enumerate(late)}, late, columns)
     _words(file, len(patches))
     file.write(np.array(patches, np.int64).tobytes())
     given = [n for n in program.constants if n in placement.offsets]
@@ -102,15 +104,18 @@ def _write_data(file: IO[bytes], program: l2.Merged, placement: Placement, table
     _write_results(file, program, placement, arrays)
 
 
-def _patches(program: l2.Merged, number: dict[str, int], late: list[l2.Array]) -> list[tuple[int, int, int, int]]:
+def _patches(
+    program: l2.Merged, number: dict[str, int], late: list[l2.Array], columns: Columns
+) -> list[tuple[int, int, int, int]]:
     """Cells of tables that hold the address (0) or the size (1) of an array that is placed after connecting."""
     first = {a.size_from: i for i, a in reversed(list(enumerate(late)))}
     sized: dict[str, int] = {a.name: i for i, a in enumerate(late)}
     sized |= {n: i for n, i in first.items() if n is not None}
     found: list[tuple[int, int, int, int]] = []
     for kernel, (template, rows) in enumerate(zip(program.templates, program.tables, strict=True)):
-        width = len(template.formals)
-        for column, formal in enumerate(template.formals):
+        read = columns[kernel]
+        width = len(read)
+        for column, formal in enumerate(template.formals[n] for n in read):
             if isinstance(formal, l2.ArrayFormal):
                 found += [
                     (kernel, row * width + column, number[n], 0)

@@ -14,6 +14,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ import compiler.ir.level2.program as l2
 from backends.c_family.cprint import c_name
 from backends.cpu.emit.emit import emit
 from backends.cpu.kernels.skeletons import render
-from backends.cpu.run.load import launch_lists, scratch_bytes
+from backends.cpu.run.load import Words, launch_lists, read_columns, scratch_bytes
+from backends.protocol import Columns
 from compiler.core.disk import write_bytes
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place
@@ -90,18 +92,23 @@ def write_standalone(
         ],
         "roles": [_role(r, images[r], embed or r not in loaded, r in loaded and not embed) for r in Role],
         "scratch": -(-scratch_bytes(program, tables) // 8) + 8,
-        "tables": [_words(t.reshape(-1)) if t.size else "    0," for t in tables],
         "launches": launch_lists(program)[[p.name for p in program.phases].index(phase)].tolist(),
         "weight_bytes": len(binary),
         "digest": int.from_bytes(digest, "little"),
     }
-    text = emit(program, "standalone.c.j2", known).text
+    text = emit(program, "standalone.c.j2", partial(_with_tables, known, tables)).text
     files = {f"{name}.c": text.encode(), f"{name}.h": render("standalone.h.j2", **known).encode()}
     if not embed:
         files[f"{name}.bin"] = binary
     for file, contents_ in files.items():
         write_bytes(folder / file, contents_, "a file of the network")
     return [folder / f for f in files]
+
+
+def _with_tables(known: Mapping[str, object], tables: tuple[Words, ...], columns: Columns) -> Mapping[str, object]:
+    """What the skeleton is told, with the tables that have these columns."""
+    read = read_columns(tables, columns)
+    return {**known, "tables": [_words(t.reshape(-1)) if t.size else "    0," for t in read]}
 
 
 def _digest(program: l2.Merged, placement: Placement) -> bytes:

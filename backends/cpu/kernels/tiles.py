@@ -8,6 +8,7 @@ Does not: choose shapes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,17 +53,27 @@ def tile(name: str, shape: Shape) -> str:
     outs, vectors = range(shape.outs), range(shape.vectors)
     lines = [
         f"NL_ONCE void nl_{name}_{shape.outs}x{shape.vectors}({kind.parameters}) {{",
-        "    const real " + ", ".join(f"*const x{u} = x[{u}]" for u in vectors) + ";",
-        "    const real " + ", ".join(f"*const w{o} = w[{o}]" for o in outs) + ";",
+        *_flowed("    const real ", [f"*const x{u} = x[{u}]" for u in vectors]),
+        *_flowed("    const real ", [f"*const w{o} = w[{o}]" for o in outs]),
+        *_flowed("    nl_vec ", [f"s{o}_{u} = {kind.start.format(o=o, u=u)}" for o in outs for u in vectors]),
+        "#pragma GCC unroll 1",
+        f"    {kind.loop}",
+        f"        {kind.at}",
+        *_flowed("        const nl_vec ", [f"v{u} = *(const nl_vec *)(x{u} + i)" for u in vectors]),
     ]
     for o in outs:
-        lines.append("    nl_vec " + ", ".join(f"s{o}_{u} = {kind.start.format(o=o, u=u)}" for u in vectors) + ";")
-    lines += ["#pragma GCC unroll 1", f"    {kind.loop}", f"        {kind.at}"]
-    lines.append("        const nl_vec " + ", ".join(f"v{u} = *(const nl_vec *)(x{u} + i)" for u in vectors) + ";")
-    for o in outs:
-        lines.append(f"        {kind.factor.format(o=o)}")
-        lines.append("        " + ", ".join(f"s{o}_{u} += v{u} * f{o}" for u in vectors) + ";")
-    lines.append("    }")
-    for o in outs:
-        lines.append("    " + ", ".join(f"acc[{o} * pitch + {u}] = s{o}_{u}" for u in vectors) + ";")
+        sums = [f"s{o}_{u} += v{u} * f{o}" for u in vectors]
+        lines += _flowed(f"        {kind.factor.format(o=o)} ", sums)
+    stores = [f"acc[{o} * pitch + {u}] = s{o}_{u}" for o in outs for u in vectors]
+    lines += ["    }", *_flowed("    ", stores)]
     return "\n".join([*lines, "}"])
+
+
+def _flowed(head: str, parts: Sequence[str]) -> list[str]:
+    """One statement of `parts` with commas between them, in lines of at most 120 characters."""
+    lines, margin = [head], " " * (len(head) - len(head.lstrip()) + 4)
+    for part in parts:
+        if len(lines[-1]) + len(part) > 118 and lines[-1] != head:
+            lines.append(margin)
+        lines[-1] += f"{part}, "
+    return [x.rstrip() for x in [*lines[:-1], lines[-1][:-2] + ";"]]

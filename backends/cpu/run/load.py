@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.cpu.kernels import toeplitz_simd as channels
-from backends.protocol import AnyArray, Artifact, BackendError
+from backends.protocol import AnyArray, Artifact, BackendError, Columns
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, place, written
 from compiler.layout.write_tables import write_tables
@@ -86,12 +86,18 @@ def scratch_bytes(program: l2.Merged, tables: tuple[Words, ...]) -> int:
     return most
 
 
+def read_columns(tables: tuple[Words, ...], columns: Columns) -> tuple[Words, ...]:
+    """The tables with those columns that kernels read."""
+    return tuple(np.ascontiguousarray(t[:, list(c)]) for t, c in zip(tables, columns, strict=True))
+
+
 class CpuInstance:
     """A loaded program with its memory; see backends.protocol.Instance."""
 
-    def __init__(self, binary: Path, program: l2.Merged, seed: int) -> None:
+    def __init__(self, artifact: Artifact, program: l2.Merged, seed: int) -> None:
         self.program = program
-        self._lib = _library(binary)
+        self._lib = _library(artifact.binary)
+        self._columns = artifact.columns
         self._ctx: int | None = self._lib.nl_create()
         if not self._ctx:
             raise BackendError("E0905", "out of memory", exit_code=5)
@@ -136,10 +142,11 @@ class CpuInstance:
                 bill = ", ".join(f"{r} {b / 2**20:.0f} MB" for r, b in self.placement.arena_bytes.items() if b)
                 raise BackendError("E0905", f"out of memory: {bill}", exit_code=5) from None
             self._lib.nl_set_arena(self._ctx, number, self.arenas[role].ctypes.data)
-        self.tables = write_tables(self.program, self.placement, seed, self.sizes)
+        tables = write_tables(self.program, self.placement, seed, self.sizes)
+        self.tables = read_columns(tables, self._columns)
         for number, table in enumerate(self.tables):
             self._lib.nl_set_table(self._ctx, number, table.ctypes.data)
-        self._scratch = aligned_zeros(scratch_bytes(self.program, self.tables) + 64)
+        self._scratch = aligned_zeros(scratch_bytes(self.program, tables) + 64)
         self._lib.nl_set_scratch(self._ctx, self._scratch.ctypes.data)
         for name, values in self.program.constants.items():
             if name in self.placement.offsets:
@@ -232,4 +239,4 @@ class CpuInstance:
 
 def load(artifact: Artifact, program: l2.Merged, seed: int) -> CpuInstance:
     """Allocate, connect and initialize."""
-    return CpuInstance(artifact.binary, program, seed)
+    return CpuInstance(artifact, program, seed)

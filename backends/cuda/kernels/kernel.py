@@ -57,18 +57,16 @@ def with_end(text: str, end: Sequence[Line]) -> tuple[Line, ...]:
 
 def row_struct(k: Kernel) -> list[Line]:
     """The structure of one row, in the order of the formals, 8 bytes each."""
-    lines = [Line(f"struct {k.row_type} {{")]
+    fields: list[tuple[str, str]] = []
     for f in k.template.formals:
         if isinstance(f, l2.ArrayFormal):
-            lines.append(Line(f"{array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */", 1))
+            fields.append(("", f"{array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */"))
         else:
-            t = scalar_type(k, f, "")
             narrow = "alignas(8) " if f.dtype == DType.F32 else ""
-            lines.append(Line(f"{narrow}{t} {k.fields[f.name]};", 1))
-    if not k.template.formals:
-        lines.append(Line("nl_u64 unused;", 1))
-    lines.append(Line("};"))
-    return lines
+            fields.append((narrow + scalar_type(k, f, ""), k.fields[f.name]))
+    if not fields:
+        fields.append(("nl_u64", "unused"))
+    return [Line(f"struct {k.row_type} {{"), *indent(access.declarations(fields)), Line("};")]
 
 
 def columns(k: Kernel, names: Iterable[str]) -> list[Line]:

@@ -93,6 +93,7 @@ class Spike:
     hold: tuple[str, ...]
     round_refractory: bool = False
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+    """Of `when`."""
 
 
 @dataclass(frozen=True)

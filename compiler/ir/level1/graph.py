@@ -133,6 +133,7 @@ class Cell:
     renamed: tuple[tuple[str, str], ...] = ()
     """Names that the compiler uses too, as they stand here and as the user chose them (free_names)."""
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+    when_span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     def shown(self, name: str) -> str:
         """The user's name of a param, state or input, which arrays and instances use."""

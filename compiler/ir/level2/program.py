@@ -144,10 +144,14 @@ SCALAR = Strided(())
 
 @dataclass(frozen=True)
 class ArrayFormal:
+    """`meaning`: a word for what it is (`weight`, `image`), from the first kernel that was lowered with it; text shows
+    it in place of `name` ("": the name), and kernels are equal without it."""
+
     name: str
     dtype: DType
     mode: Mode
     access: Access
+    meaning: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from compiler.passes.kernels.fuse_epilogues import Epilogue
 from compiler.passes.kernels.lower_epilogues import lower_end
 from compiler.passes.kernels.nest_builder import Loops, Walk
 from compiler.passes.kernels.one_hot import Lookup
-from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row
+from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row, meaning
 from compiler.passes.program.decisions import Decision
 
 ROW = "row"
@@ -44,17 +44,19 @@ def lower_row_read(
             walks.append(Walk(f"x{k}", p.tensors[name], axes))
     loops = _loops(p, walks, [d for d in node.dims if d[0] != lookup.rows])
     columns = dict(loops.columns)
-    formals = [array_formal(t.walk.formal, t.dtype, t.mode, loops) for t in end.arrays]
+    result = end.arrays[0].walk.tensor
+    formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in end.arrays]
     for k, name in enumerate(node.ins):
         formal, dtype = f"x{k}", p.dtype(p.tensors[name])
         if formal in tables:
             access = _at_row(p, formal, *tables[formal], lookup.rows, columns)
-            formals.append(l2.ArrayFormal(formal, dtype, l2.Mode.READ, access))
+            formals.append(l2.ArrayFormal(formal, dtype, l2.Mode.READ, access, meaning(p.tensors[name], result)))
         else:
-            formals.append(array_formal(formal, dtype, l2.Mode.READ, loops))
+            walk = next(w for w in walks if w.formal == formal)
+            formals.append(array_formal(walk, dtype, l2.Mode.READ, loops, result))
     bound = {t.walk.formal: t.array for t in end.arrays} | {f"x{k}": p.arrays[n] for k, n in enumerate(node.ins)}
     statements = (l2.Assign(ROW, Ref(f"x{lookup.index}")), l2.Assign("acc", lookup.value, node.span), *end.statements)
-    path = end.arrays[0].walk.tensor.name
+    path = result.name
     scalars = tuple(end.scalars.items())
     nest = l2.Nest(loops.dims, statements)
     emit_row(p, l2.Kind.MAP, f"{path}: rows", formals, bound, columns, scalars, nest, path, node.span)
@@ -67,9 +69,10 @@ def lower_rows_added(p: Phase, node: l1.Contract, lookup: Lookup) -> None:
     out = node.out
     array = p.arrays[out.name] = p.temporary(out, node.span)
     dims = [(f"d{a}", e) for a, e in enumerate(out.shape)]
-    flat = p.loops([Walk("y", out, axes_of(out))], dims, [d for d, _ in dims])
+    whole = Walk("y", out, axes_of(out))
+    flat = p.loops([whole], dims, [d for d, _ in dims])
     zeros = l2.Nest(flat.dims, (l2.Assign("y", Num(0.0), node.span),))
-    y = array_formal("y", p.builder.precision, l2.Mode.WRITE, flat)
+    y = array_formal(whole, p.builder.precision, l2.Mode.WRITE, flat)
     emit_row(p, l2.Kind.MAP, f"{out.name}: zeros", [y], {"y": array}, flat.columns, (), zeros, out.name, node.span)
 
     summed = [d for d in node.dims if d[0] not in {plain_dim(a) for a in node.out_map}]
@@ -94,8 +97,8 @@ def lower_rows_added(p: Phase, node: l1.Contract, lookup: Lookup) -> None:
         mode, kind = l2.Mode.WRITE, l2.Kind.REDUCE
     columns = dict(loops.columns)
     access = _at_row(p, "y", out, node.out_map, lookup.rows, columns)
-    formals = [l2.ArrayFormal("y", p.builder.precision, mode, access)]
-    formals += [array_formal(w.formal, p.dtype(w.tensor), l2.Mode.READ, loops) for w in walks]
+    formals = [l2.ArrayFormal("y", p.builder.precision, mode, access, meaning(out, out))]
+    formals += [array_formal(w, p.dtype(w.tensor), l2.Mode.READ, loops, out) for w in walks]
     label = f"{out.name}: sums of rows"
     emit_row(p, kind, label, formals, bound, columns, node.scalars, nest, out.name, node.span)
 

@@ -46,11 +46,12 @@ def _maps(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> None:
     end = lower_group(p, group, in_place)
     dims = [(f"d{a}", extent) for a, extent in enumerate(group.maps[0].out.shape)]
     loops = p.loops([t.walk for t in end.arrays], dims, [d for d, _ in dims])
-    formals = [array_formal(t.walk.formal, t.dtype, t.mode, loops) for t in end.arrays]
+    result = end.arrays[0].walk.tensor
+    formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in end.arrays]
     bound = {t.walk.formal: t.array for t in end.arrays}
     nest = l2.Nest(loops.dims, tuple(end.statements))
     scalars = tuple(end.scalars.items())
-    name = end.arrays[0].walk.tensor.name
+    name = result.name
     span = group.maps[0].span
     emit_row(p, l2.Kind.MAP, f"{name}: elementwise", formals, bound, loops.columns, scalars, nest, name, span)
 
@@ -98,9 +99,10 @@ def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: 
         separate if plain or (choice is not None and choice.joined) else frozenset(d for d, _ in node.dims),
         choice is not None,
     )
-    formals = [array_formal(t.walk.formal, t.dtype, t.mode, loops) for t in arrays]
+    result = arrays[0].walk.tensor
+    formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in arrays]
     bound = {t.walk.formal: t.array for t in arrays}
-    final = end.arrays[0].walk.tensor.name
+    final = result.name
     nest = l2.Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill)
     columns = dict(loops.columns)
     body: l2.Nest | l2.Contract = nest

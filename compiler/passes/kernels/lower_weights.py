@@ -133,8 +133,8 @@ def lower_store(p: Phase, node: l1.Store) -> None:
     walks = [Walk("y", target, axes_of(target)), Walk("x0", value, axes_of(value))]
     loops = build_loops(walks, dims, [d for d, _ in dims], frozenset(), p.lanes)
     formals = [
-        array_formal("y", p.dtype(target), l2.Mode.WRITE, loops),
-        array_formal("x0", p.dtype(value), l2.Mode.READ, loops),
+        array_formal(walks[0], p.dtype(target), l2.Mode.WRITE, loops),
+        array_formal(walks[1], p.dtype(value), l2.Mode.READ, loops, target),
     ]
     bound = {"y": p.arrays[node.target], "x0": p.arrays[node.value]}
     nest = l2.Nest(loops.dims, (l2.Assign("y", Ref("x0"), node.span),))

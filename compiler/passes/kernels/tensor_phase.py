@@ -92,8 +92,20 @@ def axes_of(tensor: l1.Tensor) -> tuple[Affine, ...]:
     return tuple(along(f"d{a}") for a in range(len(tensor.shape)))
 
 
-def array_formal(name: str, dtype: DType, mode: l2.Mode, loops: Loops) -> l2.ArrayFormal:
-    return l2.ArrayFormal(name, dtype, mode, loops.accesses[name])
+def array_formal(walk: Walk, dtype: DType, mode: l2.Mode, loops: Loops, of: l1.Tensor | None = None) -> l2.ArrayFormal:
+    """The formal of a tensor that `loops` walk in a kernel of the result `of` (none: the tensor itself)."""
+    word = meaning(walk.tensor, of if of is not None and mode is l2.Mode.READ else walk.tensor)
+    return l2.ArrayFormal(walk.formal, dtype, mode, loops.accesses[walk.formal], word)
+
+
+def meaning(tensor: l1.Tensor, of: l1.Tensor) -> str:
+    """What a tensor is in any layer of its kind: `conv1.weight.grad` -> `weight_grad`; `x`: a value of another layer
+    than that of `of`."""
+    (layer, *parts), (other, *_) = (_NUMBER.sub("", steps_as_one(t.name)).split(".") for t in (tensor, of))
+    parts = [x for x in parts if not x.isdigit() and x != "at"]
+    if not parts:
+        return layer
+    return "_".join(parts) if layer == other or "grad" in parts else "x"
 
 
 def emit_row(

@@ -319,9 +319,10 @@ def integrate_odes(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[l1.Cell, Dec
 
 def _stored(cell: l1.Cell, after: Mapping[str, Expr]) -> list[l0.Set]:
     """States after integration; all new values are computed from old ones before any is stored."""
+    written = {ode.state: ode.span for ode in cell.dynamics}
     if len(after) == 1:
-        return [l0.Set(name, _gated(cell, name, value)) for name, value in after.items()]
-    computed = [l0.Set(f"{name}_next", value) for name, value in after.items()]
+        return [l0.Set(name, _gated(cell, name, value), written.get(name, NOWHERE)) for name, value in after.items()]
+    computed = [l0.Set(f"{name}_next", value, written.get(name, NOWHERE)) for name, value in after.items()]
     return computed + [l0.Set(name, _gated(cell, name, Ref(f"{name}_next"))) for name in after]
 
 
@@ -345,7 +346,7 @@ def _steps(time: Expr) -> Expr:
 def _spiking(cell: l1.Cell, when: Expr, reset: Sequence[l0.Set], arrays: tuple[str, ...]) -> list[l0.Set]:
     """The spike test, the reset and the count of the refractory period, which may differ from neuron to neuron."""
     period = cell.refractory
-    out = [l0.Set("spiked", when if period is None else ~Ref("held") & when)]
+    out = [l0.Set("spiked", when if period is None else ~Ref("held") & when, cell.when_span)]
     out += [replace(x, value=Cond(Ref("spiked"), x.value, Ref(x.target))) for x in reset]
     if period is not None:
         steps = _steps(period) if refs(period) & set(arrays) else Ref(PERIOD)

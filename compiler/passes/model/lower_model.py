@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
+from compiler.core.source import NOWHERE
 from compiler.passes.model.flatten_names import plain_control
 from compiler.passes.model.free_names import free_names
 from compiler.passes.model.insert_delays import delays_and_rings
@@ -61,6 +62,7 @@ def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ..
         dynamics=neuron.dynamics,
         update=neuron.update,
         when=spike.when if spike else None,
+        when_span=spike.span if spike else NOWHERE,
         reset=spike.reset if spike else (),
         refractory=spike.refractory if spike else None,
         hold=spike.hold if spike else (),

@@ -68,6 +68,7 @@ def build_into(parent: Path, program: l2.Merged, backend: Backend, options: Mapp
             "key": artifact.key,
             "compiler": artifact.compiler,
             "flags": list(artifact.flags),
+            "columns": artifact.columns,
             "loaded": loaded,
             "files": _states(scratch.path),
         }
@@ -119,7 +120,10 @@ def _artifact(folder: Path, stamp: Mapping[str, Any]) -> Artifact | None:
         return None
     if any(digest is None or file_digest(Path(path)) != digest for path, digest in stamp["loaded"].items()):
         return None
-    return Artifact("", binary, stamp["key"], False, stamp["compiler"], tuple(stamp["flags"]), 0.0, tuple(beside))
+    columns = tuple(tuple(x) for x in stamp["columns"])
+    return Artifact(
+        "", binary, stamp["key"], False, stamp["compiler"], tuple(stamp["flags"]), 0.0, tuple(beside), columns
+    )
 
 
 def surroundings(backend: Backend) -> dict[str, str]:

@@ -37,7 +37,7 @@ from compiler.frontend.build.shared.definition_builder import (
 from compiler.frontend.build.shared.others import build_others, explain_undeclared
 from compiler.frontend.build.shared.phases import build_actions, build_handlers, counters
 from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, read_statement
+from compiler.frontend.build.shared.scope import Scope, Wanted, read_statement
 from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
 from compiler.frontend.build.spiking.drives import noise_method, with_hidden, with_noise
 from compiler.frontend.build.spiking.pools import Pools, explain_absent
@@ -187,9 +187,7 @@ def _spike(d: Draft, scope: Scope, lets: tuple[l0.Set, ...], update: tuple[l0.Se
     if block is None:
         return None
     when_node = block.get("when")
-    when: Checked | None = None
-    if when_node is not None:
-        when = d.check(when_node, scope, Wanted("`when`", None, True, None))
+    when = None if when_node is None else d.check(when_node, scope, Wanted("`when`", None, True, None))
     reset: list[l0.Set] = []
     for node in listed(block.get("reset")):
         statement = read_statement(node, scope, d.c.sink)
@@ -203,11 +201,11 @@ def _spike(d: Draft, scope: Scope, lets: tuple[l0.Set, ...], update: tuple[l0.Se
         if found is not None:
             reset.append(l0.Set(target, found.expr, statement.span))
     refractory, hold, nearest = _refractory(d, block)
-    if when is None:
+    if when is None or when_node is None:
         return None
     if refractory is not None and hold is None:
         hold = _states_in(when.expr, d, (*lets, *update))
-    return l0.Spike(when.expr, tuple(reset), refractory, hold or (), nearest, block.span)
+    return l0.Spike(when.expr, tuple(reset), refractory, hold or (), nearest, when_node.span)
 
 
 def _flags(d: Draft) -> tuple[l0.StateDecl, ...]:

@@ -1,0 +1,53 @@
+"""Emitted text as a reader sees it: names by meaning, formulas of the user, rows without columns that nothing reads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from backends.registry import backend
+from compiler.frontend.load import load_model
+from compiler.passes.pipeline.lower import lower
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+
+
+def emitted(name: str) -> str:
+    cpu = backend("cpu")
+    return cpu.emit(lower(load_model(MODELS / f"{name}.yaml"), cpu.capabilities).merged)
+
+
+@pytest.fixture(scope="module")
+def lenet5() -> str:
+    return emitted("lenet5")
+
+
+def _kernels(text: str) -> list[str]:
+    return re.split(r"/\* ---- k\d+  ", text)[1:]
+
+
+def test_operands_are_called_after_what_they_are(lenet5: str) -> None:
+    convolution = next(k for k in _kernels(lenet5) if k.startswith("conv1.activated"))
+    row = convolution[: convolution.index("} k")]
+    assert [x in row for x in ("activated_", "x_", "weight_", "bias_")] == [True] * 4
+
+
+def test_lanes_stand_last_in_the_shape_of_an_operand(lenet5: str) -> None:
+    shapes = re.findall(r"/\* real (\S[^*]*), (?:read|written)", lenet5)
+    assert any("[lane]" in s for s in shapes)
+    assert all(s.endswith("[lane]") for s in shapes if "[lane]" in s)
+
+
+def test_rows_have_no_columns_that_nothing_reads(lenet5: str) -> None:
+    for kernel in _kernels(lenet5):
+        row, _, code = kernel.partition("_row;")
+        for field in re.findall(r"\w+_(?=[,;])", row):
+            assert f"self->{field}" in code, field
+
+
+def test_formulas_of_the_user_stand_above_their_lines() -> None:
+    text = emitted("cuba")
+    assert re.search(r"/\* cuba.yaml:\d+  dv/dt: \(v_rest - v \+ ge \+ gi\) / tau_m \*/\n *real v_next_ =", text)
+    assert re.search(r"/\* cuba.yaml:\d+  when: v > v_thresh \*/\n *int spiked_ =", text)
