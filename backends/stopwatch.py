@@ -39,8 +39,9 @@ def made_with(backend: Backend) -> str:
     """The compiler that a backend uses here, and the driver of its device. Raises BackendError where there is none."""
     if backend.capabilities.name == "cpu":
         from backends.cpu.emit.build import find_compiler
+        from backends.cpu.run.libraries import found
 
-        return find_compiler().version
+        return find_compiler().version + (f"; oneDNN {library[1]}" if (library := found()) is not None else "")
     if backend.capabilities.name == "cuda":
         from backends.cuda.device.driver import Driver
         from backends.cuda.emit.compile import find_compiler as find_cuda_compiler

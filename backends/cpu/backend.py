@@ -17,6 +17,7 @@ from backends.cpu.emit.build import compile_text
 from backends.cpu.emit.emit import Emitted, emit
 from backends.cpu.export.export_folder import write_folder
 from backends.cpu.kernels.skeletons import environment
+from backends.cpu.run import libraries
 from backends.cpu.run.load import CpuInstance, load
 from backends.processor import processor
 from backends.protocol import Artifact, Capabilities
@@ -39,7 +40,8 @@ class CpuBackend:
     def capabilities(self) -> Capabilities:
         names = environment().list_templates()
         strategies = (n.removeprefix("strategy_").removesuffix(".c.j2") for n in names if n.startswith("strategy_"))
-        return Capabilities("cpu", LANES, True, frozenset(strategies), device=core())
+        here = frozenset(strategies) - (libraries.STRATEGIES if libraries.found() is None else frozenset())
+        return Capabilities("cpu", LANES, True, here, device=core())
 
     def emit(self, program: l2.Merged) -> str:
         return emit(program).text
@@ -55,6 +57,7 @@ class CpuBackend:
         return artifact
 
     def load(self, artifact: Artifact, program: l2.Merged, seed: int) -> CpuInstance:
+        libraries.load_for(program)
         return load(artifact, program, seed)
 
 

@@ -22,6 +22,7 @@ from compiler.strategies.cpu import (
     lanes_conv_weight_gradient,
     lanes_dense,
     lanes_pairs,
+    onednn,
     rows_conv,
     rows_dense,
     rows_product,
@@ -66,8 +67,9 @@ ROWS = frozenset({rows_conv.NAME, rows_dense.NAME, rows_product.NAME, winograd_r
 
 
 def measured() -> tuple[Strategy, ...]:
-    """Strategies that no rule takes: they are computed with where a lock file says so."""
-    return installed()
+    """Strategies that no rule takes, libraries and those of other packages: they are computed with where a lock file
+    says so."""
+    return (onednn.STRATEGY, *installed())
 
 
 def every() -> tuple[Strategy, ...]:

@@ -17,7 +17,7 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
-from compiler.strategies import ROWS, choose, problem_key
+from compiler.strategies import ROWS, choose, measured, problem_key
 from compiler.strategies.choice import VECTOR_BYTES, Choice, rounded
 from compiler.strategies.cost.cpu import MAP, NEST, OPERATIONS_PER_US, ROW_NEST
 
@@ -38,8 +38,9 @@ class Layout:
 
 
 def row_major(capabilities: Capabilities) -> Capabilities:
-    """The target with row-major tensors, and the strategies for them."""
-    return replace(capabilities, lanes=0, strategies=capabilities.strategies & ROWS)
+    """The target with row-major tensors, and the strategies for them, or that say so themselves."""
+    both = {s.name for s in measured()}
+    return replace(capabilities, lanes=0, strategies=capabilities.strategies & (ROWS | both))
 
 
 def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order, capabilities: Capabilities) -> Layout:

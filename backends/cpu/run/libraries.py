@@ -1,0 +1,41 @@
+"""libraries: shared libraries of other makers that strategies call.
+
+Assumes: the package `onednn-cpu-gomp` (extra `onednn`), whose library needs nothing beside OpenMP's.
+Guarantees: nothing is loaded before a program that calls it; a library that is there is found by the metadata of its
+package, or on the system's search path.
+Does not: call it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+import compiler.ir.level2.program as l2
+from compiler.strategies.cpu import onednn
+
+PACKAGE: Final = "onednn-cpu-gomp"
+LIBRARY: Final = "libdnnl.so.3"
+STRATEGIES: Final = frozenset({onednn.NAME})
+"""Those that call it."""
+
+
+@cache
+def found() -> tuple[Path, str] | None:
+    """The file of oneDNN and the version of its package; None where it is not installed."""
+    try:
+        package = distribution(PACKAGE)
+    except PackageNotFoundError:
+        return None
+    files = (Path(str(package.locate_file(f))).resolve() for f in package.files or () if f.name == LIBRARY)
+    return next(((file, package.version) for file in files if file.is_file()), None)
+
+
+def load_for(program: l2.Merged) -> None:
+    """Load what the contractions of a program call, so that its code finds it by name."""
+    called = {t.body.strategy for t in program.templates if isinstance(t.body, l2.Contract)}
+    if called & STRATEGIES and (library := found()) is not None:
+        ctypes.CDLL(str(library[0]), mode=ctypes.RTLD_GLOBAL)
