@@ -613,6 +613,12 @@ synapses:
     on:
       trial.start: [w = first_kernel(w), own = max_kernel(pre.x) - min_kernel(post.v)]
       trial.end: ["w = clip(w + sum_kernel(dw) - 0.01 * mean_kernel(own * post.v), 0, 1)", dw = 0]
+  held:
+    params: {rate: 0.8}
+    state: {w: 0.1, n: 0}
+    let: {less: rate * w}
+    on_pre: [deliver(0.3 * w / (1 + n))]
+    on: {trial.start: ["w = max(w, 0.2)"], trial.end: [k = less + 0.01 * trial.count, w = k, n = n + 0.1]}
 populations:
   image: {neuron: dot, shape: [2, 7, 6]}
   maps: {neuron: cell, shape: [3, 4, 3]}
@@ -622,10 +628,18 @@ projections:
     {from: image, to: maps, connect: {conv2d: {kernel: 3, padding: 1, stride: 2}}, synapse: tied, deliver: {into: g}}
   deep: {from: image, to: deep, connect: {conv2d: {kernel: 3, padding: 1, stride: 2, depthwise: true}}, synapse: tied,
          deliver: {into: g}, delay: 2 ms}
+  held:
+    from: image
+    to: deep
+    connect: {conv2d: {kernel: 3, padding: 1, stride: 2, depthwise: true, storage: toeplitz}}
+    synapse: held
+    init: {w: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]}
+    deliver: {into: g}
 simulate: {dt: 1 ms, duration: 50 ms, seed: 9}
 record:
   - spikes: {from: all}
   - trace: {from: [maps, deep], variables: [v], members: all}
+  - synapses: {from: held, variables: [w]}
   - synapses: {from: wide, variables: [w, own]}
   - synapses: {from: deep, variables: [w, own]}
 """

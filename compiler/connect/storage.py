@@ -11,8 +11,10 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.connect import Form, rule_of
+from compiler.expr.ast import refs, substitute
 from compiler.expr.simplify import has_random
 from compiler.ir.level2.synapse_sums import has_sums
+from compiler.ir.level2.synapse_values import COUNTED
 
 UNSTORED: Final = frozenset({"bitmask", "procedural", "toeplitz"})
 """Storages that hold nothing for each synapse, and find synapses from their sources alone."""
@@ -35,6 +37,35 @@ def at_targets(synapse: l0.SynapseDef) -> str | None:
     return next((e.name for e in synapse.events if e.end == "post"), None)
 
 
+def kernel_fault(synapse: l0.SynapseDef) -> str | None:
+    """Why the states of a synapse cannot be those of the elements of a kernel, which its synapses share; None where
+    they can: events of phases alone change them, in the same way at all positions."""
+    states = {x.name for x in synapse.state}
+    at_spikes = (*synapse.update, *synapse.on_pre, *synapse.on_post, *(a for e in synapse.events for a in e.actions))
+    if synapse.dynamics or any(isinstance(a, l0.Set) and a.target in states for a in at_spikes):
+        return "they change beside events of phases"
+    for handler in synapse.on:
+        if not any(isinstance(a, l0.Set) and a.target in states for a in handler.actions):
+            continue
+        if not all(isinstance(a, l0.Set) for a in handler.actions):
+            return f"`{handler.phase}.{handler.event}` does more than change them"
+        inner = {let.target: let.value for let in synapse.lets}
+        values = [substitute(value, inner) for value in l0.values_of(handler.actions)]
+        read = set[str]().union(*(refs(value) for value in values))
+        own = {n for n in read if n.partition(".")[0] in ("pre", "post") or n in COUNTED}
+        if own or any(has_sums(value) for value in values):
+            return f"what changes them at `{handler.phase}.{handler.event}` differs from synapse to synapse"
+    return None
+
+
+def holds_kernel(projection: l0.Projection) -> bool:
+    """Whether the states of its synapse are those of the elements of a kernel."""
+    synapse = projection.synapse
+    if synapse is None or not synapse.state or projection.storage != "toeplitz":
+        return False
+    return kernel_fault(synapse) is None
+
+
 def keeps_state(projection: l0.Projection) -> bool:
     """Whether synapses have individual state, or are accessed by target too, or (where the number that this needs is
     otherwise missing) draw random numbers."""
@@ -43,7 +74,8 @@ def keeps_state(projection: l0.Projection) -> bool:
     synapse = projection.synapse
     if synapse is None:
         return False
-    if synapse.state or at_targets(synapse) is not None or sums_over(synapse):
+    own = bool(synapse.state) and not holds_kernel(projection)
+    if own or at_targets(synapse) is not None or sums_over(synapse):
         return True
     unnumbered = rule_of(projection).form is Form.WINDOWS or projection.storage == "bitmask"
     return unnumbered and draws(synapse)

@@ -47,6 +47,7 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
     "shape_with_the_batch": [("[null, 1, 8, 8]", "[1, 8, 8]")],
     "shape_as_a_tuple": [("(1, 8, 8)", "[1, 8, 8]")],
     "parameter_of_an_end_unknown": [("from.nominl", "from.nominal")],
+    "kernel_changed_at_spikes": [("storage: toeplitz", "storage: sparse")],
     "on_post_of_a_bitmask": [("storage: bitmask", "storage: sparse")],
     "convolution_not_stored": [("storage: procedural", "storage: sparse")],
     "activation_in_capitals": [("ReLU", "relu")],

@@ -35,6 +35,7 @@ from compiler.passes.projections.synapse_rows import (
     EventSource,
     Synapses,
     at_all_neurons,
+    at_elements,
     at_every_neuron,
     at_neurons,
     at_synapses,
@@ -254,7 +255,10 @@ class SynapseLowering:
                     return made(called, held, first)
 
                 own = self._once(s, (called, *key, *_kinds(s)), text)
-                at_synapses(s, where, own, found, "pre", None, due=due, part=part)
+                if s.shared and own.written & set(s.flat.states):
+                    at_elements(s, where, own, found.extent, due, part)
+                else:
+                    at_synapses(s, where, own, found, "pre", None, due=due, part=part)
             for one in segment.sums:
                 del s.arrays[one.name]
         s.parts[where] = part

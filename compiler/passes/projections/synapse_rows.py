@@ -375,6 +375,15 @@ def at_all_neurons(
     _row(s, stage, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), statements), due=due)
 
 
+def at_elements(
+    s: Synapses, stage: str, text: SynapseKernel, size: int | l2.SizeOf, due: Due = EVERY_STEP, part: int = 0
+) -> None:
+    """The statements run once for each element of a kernel, whose states all synapses with it share."""
+    signature = _signature(s, text, (), {}, {"syn": l2.ELEMENT, "one": l2.SCALAR})
+    signature.column("n", size)
+    _row(s, stage, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), text.statements), due=due, part=part)
+
+
 def at_every_neuron(s: Synapses, stage: str, text: SynapseKernel, end: str) -> None:
     """The statements, which deliver, run for every neuron of `end` in every step: a relation of each with itself."""
     signature = _signature(s, text, (), {}, {end: l2.At("syn"), "one": l2.SCALAR})

@@ -8,6 +8,7 @@ Does not: store anything (Toeplitz, in ir/level2/program.py, defines the connect
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
@@ -15,6 +16,7 @@ from compiler.connect.convolution import layout
 from compiler.frontend.build.projections.given_values import header_of
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.spiking.family import Family
+from compiler.frontend.build.synapses.use import Settings
 
 
 @dataclass
@@ -35,6 +37,21 @@ class Kernels:
         if key not in self._known:  # the value is kept alive, so that its id stays unique
             self._known[key] = value, _weight(value, planes, shape, family.c)
         return self._known[key][1]
+
+
+def settings_of_kernel(own: Settings, element: Callable[[l0.Value], l0.Value | None]) -> Settings | None:
+    """Parameters and states of a convolution, of which lists and arrays are those of the kernel's `element`s; None
+    after an error."""
+    out: list[tuple[tuple[str, l0.Value], ...]] = []
+    for part in own:
+        values: list[tuple[str, l0.Value]] = []
+        for name, value in part:
+            whole = element(value) if isinstance(value, l0.Listed | l0.FromFile) else value
+            if whole is None:
+                return None
+            values.append((name, whole))
+        out.append(tuple(values))
+    return out[0], out[1]
 
 
 def _weight(value: l0.Value, planes: l0.Planes, shape: tuple[int, ...], c: Context) -> l0.Value | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 import compiler.ir.level0.model as l0
@@ -36,6 +37,7 @@ from compiler.frontend.build.projections.delays import (
     placed_steps,
 )
 from compiler.frontend.build.projections.given_values import GivenValues
+from compiler.frontend.build.projections.kernels import settings_of_kernel
 from compiler.frontend.build.projections.parts import check_parts, within_parts
 from compiler.frontend.build.projections.read_values import Totals, add_up, end_values, summed_names
 from compiler.frontend.build.projections.storage import check_values
@@ -300,7 +302,9 @@ def _values(d: _Draft, connection: Connectivity | None) -> _Values:
     """With a synapse, its statements say what is delivered: the weight is 0."""
     r, family, deliver = d.r, d.family, d.deliver if d.synapse is None else None
     count = None if connection is None else connection.count
-    given = OneByOne(connection is None or (connection.rule.arrays and connection.planes is None), count)
+    planes = None if connection is None else connection.planes
+    given = OneByOne(connection is None or (connection.rule.arrays and planes is None), count)
+    of_synapses = given if planes is None or planes.shared else OneByOne(True, None)  # of the kernel's elements
     refused = connection.rule.keys.name if connection is not None and not connection.rule.arrays else None
 
     def delays(key: str) -> Delay:
@@ -311,7 +315,7 @@ def _values(d: _Draft, connection: Connectivity | None) -> _Values:
         _weight(deliver, d.dimension, d.space, family, refused, count)
         if deliver is not None
         else lambda env: l0.Const(0.0),
-        read_settings(d.block, d.synapse, d.space, family, d.at, given)
+        read_settings(d.block, d.synapse, d.space, family, d.at, of_synapses)
         if d.synapse is not None
         else lambda env: ((), ()),
         delays("delay"),
@@ -343,6 +347,8 @@ def _members(
         delays = delay(env), back_delay(env)
         if args is not None:
             given.check(w, own, delays, source, target)
+        if own is not None and connection.planes is not None:
+            own = settings_of_kernel(own, partial(connection.weight, source=source, target=target, family=family))
         if family.placed and args is not None:
             w, own = _settled(settling, w, own, source, target, args)
         steps, each = late.steps(delays[0], "`delay`", source, target, args)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import compiler.ir.level0.model as l0
 from compiler.connect import ConnectRule, Form
-from compiler.connect.storage import UNSTORED, at_targets, draws, sums_over
+from compiler.connect.storage import UNSTORED, at_targets, draws, kernel_fault, sums_over
 from compiler.frontend.build.projections.pairs import Pairs
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
@@ -60,6 +60,24 @@ def check_bits(storage: str, pairs: Pairs, r: Reader) -> None:
     r.c.sink.error("E0611", message, node.span, "use `sparse` or `auto`")
 
 
+def _unfit(synapse: l0.SynapseDef, storage: str, asked: str, members: Iterable[l0.Member]) -> str | None:
+    """What a synapse does that the storage cannot serve: it finds its synapses by target, or has states that are not
+    those of a kernel."""
+    post, what = at_targets(synapse), f"connections stored as `{asked}` are not found by their targets"
+    if sums_over(synapse):
+        return f"{what}, but `{synapse.name}` sums over them"
+    if not synapse.state and post is not None:
+        return f"{what}, but `{post}` of `{synapse.name}` runs at spikes of a target"
+    fault = kernel_fault(synapse) if synapse.state and storage == "toeplitz" and post is None else None
+    if synapse.state and storage == "toeplitz" and fault is None and post is None:
+        drawn = any(isinstance(v, l0.Distribution | l0.Placed) for m in members for _, v in m.init)
+        fault = "what they begin with is drawn, or follows from places" if drawn else None
+    if fault is None:
+        return None
+    shared = f"connections stored as `{asked}` share the elements of a kernel"
+    return f"{shared}, but states of `{synapse.name}` are one for each synapse: {fault}"
+
+
 def check_values(
     rule: ConnectRule,
     storage: str,
@@ -76,16 +94,12 @@ def check_values(
     asked = written.text if isinstance(written, Scalar) else storage
     found: tuple[str, Node | None] | None = None
     if synapse is not None:
-        post, what = at_targets(synapse), f"connections stored as `{asked}` are not found by their targets"
-        wrong = None
-        if sums_over(synapse):
-            wrong = f"{what}, but `{synapse.name}` sums over them"
-        elif not synapse.state and post is not None:
-            wrong = f"{what}, but `{post}` of `{synapse.name}` runs at spikes of a target"
+        wrong = _unfit(synapse, storage, asked, members)
         if wrong is not None:
             c.sink.error("E0611", wrong, None if model is None else model.span, "use `storage: sparse`")
             return
-        if synapse.state or post is not None or (storage != "procedural" and draws(synapse)):
+        own = bool(synapse.state) and storage != "toeplitz"
+        if own or at_targets(synapse) is not None or (storage != "procedural" and draws(synapse)):
             found = f"the synapse `{synapse.name}`", model
     again = storage == "procedural" and synapse is None and rule.ordered
     for m in members:
