@@ -33,6 +33,7 @@ from compiler.strategies.cpu import (
 from compiler.strategies.cuda import (
     direct_conv,
     direct_conv_weights,
+    fft_conv,
     implicit_gemm,
     matmul,
     tensor_cores,
@@ -57,6 +58,7 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
         direct_conv.STRATEGY,
         direct_conv_weights.STRATEGY,
         implicit_gemm.STRATEGY,
+        fft_conv.STRATEGY,
         *tensor_cores.STRATEGIES,
     ),
 )

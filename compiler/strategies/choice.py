@@ -25,7 +25,8 @@ LIMIT = 2**31
 class Choice:
     """A strategy for one contraction: structural literals, integer columns of its template, scratch bytes.
     `microseconds`: estimated time, where strategies of a target compete by time; 0: it always wins. `joined`: adjacent
-    dims that every array walks contiguously may be collapsed into one loop of its nest."""
+    dims that every array walks contiguously may be collapsed into one loop of its nest. `workspace`: elements of an
+    array that its kernels pass to each other, which is planned with the others."""
 
     strategy: str
     literals: tuple[tuple[str, int], ...]
@@ -33,6 +34,7 @@ class Choice:
     scratch_bytes: int
     microseconds: float = 0.0
     joined: bool = False
+    workspace: int = 0
 
 
 @dataclass(frozen=True)

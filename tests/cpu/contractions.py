@@ -30,6 +30,7 @@ from compiler.ir.level2.program import (
 from compiler.ir.level2.program import Contract as ContractBody
 from compiler.ir.space import Affine, DType, Role, along
 from compiler.passes.kernels.nest_builder import Walk, build_loops
+from compiler.passes.kernels.tensor_phase import WORKSPACE
 from compiler.passes.tensors.decompose import gather_form
 from compiler.strategies import Choice
 
@@ -177,6 +178,7 @@ def _kernel(case: Case, prefix: str, lanes: int, real: DType) -> tuple[Kernel, d
     nest = Nest(loops.dims, (), "add", node.body, "acc", (Assign("y", value),), node.fill)
     columns = dict(loops.columns)
     body: Nest | ContractBody = nest
+    room = case.choice.workspace if case.choice is not None else 0
     if case.choice is not None:
         columns |= dict(case.choice.columns)
         columns["scratch_bytes"] = case.choice.scratch_bytes
@@ -184,8 +186,12 @@ def _kernel(case: Case, prefix: str, lanes: int, real: DType) -> tuple[Kernel, d
     formals: tuple[Formal, ...] = (
         ArrayFormal("y", real, Mode.WRITE, loops.accesses["y"]),
         *(ArrayFormal(f, real, Mode.READ, loops.accesses[f]) for f in bound),
+        *((replace(WORKSPACE, dtype=real),) if room else ()),
         *(ScalarFormal(c, DType.I64) for c in columns),
     )
+    if room:
+        bound["workspace"] = "workspace"
+        tensors = {**tensors, "workspace": Tensor("workspace", (room,))}
     rows = Rows(
         1,
         {"y": (f"{prefix}y",), **{f: (prefix + n,) for f, n in bound.items()}},

@@ -13,12 +13,12 @@ from backends.c_family.cprint import Dialect
 from backends.cuda.device.device import has_kernel
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import Emitted, emit
-from backends.cuda.kernels.hazards import Touched, conflicts, overlaps, touched
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
 from backends.cuda.kernels.nest import SHARED
 from backends.cuda.run.backend import CudaBackend
 from backends.cuda.run.cuda_graphs import KernelCall, Plan, Timed, calls_due, launch_pattern, nodes
+from backends.cuda.run.hazards import Touched, conflicts, overlaps, touched
 from backends.cuda.run.load_plan import device_table
 from backends.protocol import BackendError
 from compiler.frontend.load import load_model

@@ -121,7 +121,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
     kernel_text = "\n".join(blocks)
     shape_text = marked(x.points, spans) if share.chains else ""
     words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text + shape_text))
-    names = shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None)
+    names = shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None, share.part)
     whole = render(
         "module.cu.j2",
         title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
@@ -139,7 +139,8 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         **names,
     )
     text, found = unmarked(whole, spans)
-    return Emitted(text, found, name=share.name, quick=share.quick, tensor=names["tensor_products"])
+    tensor = names["tensor_products"] or names["fft_products"]
+    return Emitted(text, found, name=share.name, quick=share.quick, tensor=tensor)
 
 
 def functions_of(k: Kernel, waves: bool) -> list[Function]:

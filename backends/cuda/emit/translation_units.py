@@ -2,10 +2,11 @@
 
 Assumes: a legal Merged.
 Guarantees: every kernel is in one part. Products, those on matrix units (which have instructions of one architecture),
-convolutions, gradients of their filters and chains, which take longest to compile, are separate parts, so that all
-parts are compiled in parallel, and unchanged ones come from the cache. The rest, if it consists of nests alone, is
-divided into maps and sums over one dim, which lose nothing with little optimisation, and sums over several dims, which
-do. Of a simulation the single kernels and the waves are parts: both have the functions of all templates of a step.
+convolutions, Fourier transforms and the products of their spectra, gradients of filters and chains, which take longest
+to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come from the cache. The
+rest, if it consists of nests alone, is divided into maps and sums over one dim, which lose nothing with little
+optimisation, and sums over several dims, which do. Of a simulation the single kernels and the waves are parts: both
+have the functions of all templates of a step.
 Does not: depend on sizes or rows: parts follow from the templates alone.
 """
 
@@ -16,10 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
+from backends.cuda.kernels import transforms
 from backends.cuda.kernels.contract import PRODUCTS
 from backends.cuda.kernels.waves import wave_templates
 from backends.cuda.persistent.rnn import chained_templates
-from compiler.strategies.cuda import direct_conv, direct_conv_weights, tensor_products
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, fft_conv, tensor_products
 
 _REST: Final = "rest"
 _SUMS: Final = "sums"
@@ -27,6 +29,7 @@ _PRODUCTS: Final = "products"
 _TENSORS: Final = "tensors"
 _CONVOLUTIONS: Final = "convolutions"
 _FILTERS: Final = "filters"
+_TRANSFORMS: Final = "transforms"
 _CHAINS: Final = "chains"
 _WAVES: Final = "waves"
 
@@ -34,7 +37,8 @@ _WAVES: Final = "waves"
 @dataclass(frozen=True)
 class Share:
     """A part of the kernels, by templates. `called`: templates whose functions are called, by its chains or its waves.
-    `helpers`: whether it has the kernels common to all programs; `quick`: whether it needs little optimisation."""
+    `helpers`: whether it has the kernels common to all programs; `quick`: whether it needs little optimisation; `part`:
+    of the kernels of a contraction only those of this part."""
 
     name: str
     kernels: Set[int]
@@ -43,6 +47,7 @@ class Share:
     waves: bool = False
     helpers: bool = False
     quick: bool = False
+    part: str | None = None
 
 
 def whole_of(program: l2.Merged) -> Share:
@@ -52,7 +57,8 @@ def whole_of(program: l2.Merged) -> Share:
 
 def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     """The non-empty parts of a program; the first one has the kernels common to all programs."""
-    contracts = {t.index: t.body.strategy for t in program.templates if isinstance(t.body, l2.Contract)}
+    bodies = {t.index: t.body for t in program.templates if isinstance(t.body, l2.Contract)}
+    contracts = {t: body.strategy for t, body in bodies.items()}
     nests = {t.index: t.body for t in program.templates if isinstance(t.body, l2.Nest)}
     rest = {t.index for t in program.templates} - set(contracts)
     waves = wave_templates(program)
@@ -67,6 +73,9 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     }
     parts = [Share(_REST, rest - sums, helpers=True, quick=quick)]
     parts += [Share(name, kernels) for name, kernels in found.items() if kernels]
+    if transformed := {t: transforms.parts(b) for t, b in bodies.items() if b.strategy == fft_conv.NAME}:
+        for part in sorted({x.part for found in transformed.values() for x in found}):
+            parts.append(Share(part or _TRANSFORMS, transformed.keys(), part=part))
     if chained := chained_templates(program):
         parts.append(Share(_CHAINS, frozenset(), frozenset(chained), chains=True))
     if waves:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, scaled
 from backends.c_family.cprint import Line, PrintError, Symbol
-from backends.cuda.kernels import direct
+from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.direct import access_of
 from backends.cuda.kernels.kernel import BLOCK, Function, with_end
 from backends.cuda.kernels.nest import NestPrinter
@@ -27,6 +27,7 @@ from compiler.expr.ast import refs
 from compiler.strategies.cuda import (
     direct_conv,
     direct_conv_weights,
+    fft_conv,
     implicit_gemm,
     matmul,
     tensor_cores,
@@ -48,7 +49,7 @@ _DECLARED: Final = re.compile(r"const (\w+) (\w+) = (.*);")
 
 def strategies() -> frozenset[str]:
     """Strategies that this target has."""
-    return PRODUCTS | direct.STRATEGIES
+    return PRODUCTS | direct.STRATEGIES | {fft_conv.NAME}
 
 
 def sides_of(template: l2.Template, nest: l2.Nest) -> Sides:
@@ -79,6 +80,8 @@ def shared_name(template: l2.Template, contract: l2.Contract) -> str:
     """The kernel of a contraction: `implicit_gemm_guarded_2_plain`, `direct_conv_3_step_1_tap_1`."""
     if contract.strategy == matmul.NAME or contract.strategy in tensor_products.KINDS:
         return contract.strategy
+    if contract.strategy == fft_conv.NAME:
+        return transforms.shared_name(contract)
     if contract.strategy in direct.STRATEGIES:
         return "{}_{}_step_{}_tap_{}".format(contract.strategy, *direct.walk(template, contract))
     parts = [f"guarded_{count}" if count else "plain" for count in _guards(template, contract)]
@@ -89,7 +92,8 @@ def shared_name(template: l2.Template, contract: l2.Contract) -> str:
 class Shared:
     """A kernel of several contractions. `operands` and `sums`: the structures that their functions fill in and store;
     `call`: the summation. `resident`: minimum blocks per multiprocessor for register allocation (0: the compiler
-    decides). `number`: `s_tile` of the rows that it is for (None: of all). `block`: its threads."""
+    decides). `number`: `s_tile` of the rows that it is for (None: of all). `block`: its threads. Without `sums` it has
+    no epilogue: another kernel of the contraction comes after it. `part`: its kernels that are compiled together."""
 
     name: str
     call: str
@@ -99,6 +103,7 @@ class Shared:
     users: tuple[Kernel, ...]
     number: int | None = None
     block: int = BLOCK
+    part: str = ""
 
 
 def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
@@ -113,6 +118,11 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
             readers = [f"nl_reader<{count}>" for count in _guards(template, contract)]
             call = f"nl_implicit_gemm<{tensor_cores.PASSES.get(strategy, 0)}, {', '.join(readers)}>"
         return [Shared(name, call, "nl_product", "nl_sums", _RESIDENT, ())]
+    if strategy == fft_conv.NAME:
+        return [
+            Shared(x.name, x.call, "nl_transformed", x.sums, x.resident, (), block=x.block, part=x.part)
+            for x in transforms.parts(contract)
+        ]
     walk = direct.walk(template, contract)
     literals = ", ".join(map(str, walk))
     if strategy == direct_conv_weights.NAME:
@@ -142,17 +152,22 @@ def numbers_of(program: l2.Merged) -> Mapping[int, frozenset[int]]:
 
 
 def shared_names(
-    every: Sequence[Shared], kernels: Set[int], called: Set[int], numbers: Mapping[int, frozenset[int]] | None
+    every: Sequence[Shared],
+    kernels: Set[int],
+    called: Set[int],
+    numbers: Mapping[int, frozenset[int]] | None,
+    part: str | None = None,
 ) -> Mapping[str, Any]:
     """Arguments of the skeletons of shared kernels: of those that the templates `kernels` use, and of the structures of
     templates whose functions are `called`. `numbers`: the shapes of tiles that rows have, which alone are printed
-    (None: all shapes). `room`: guards of an operand and dims of a side, at most."""
+    (None: all shapes). `part`: only kernels of that part (None: all). `room`: guards of an operand and dims of a side,
+    at most."""
 
     def has(number: int | None, templates: Iterable[int]) -> bool:
         return numbers is None or number is None or any(number in numbers.get(t, ()) for t in templates)
 
     shared = [s for s in every if s.users[0].template.index in kernels]
-    shared = [s for s in shared if has(s.number, (k.template.index for k in s.users))]
+    shared = [s for s in shared if has(s.number, (k.template.index for k in s.users)) and part in (None, s.part)]
     templates = {k.template.index: k.template for s in every for k in s.users}
     here = {t: x for t, x in templates.items() if t in kernels or t in called}
     contracts = [(t, t.body) for t in here.values() if isinstance(t.body, l2.Contract)]
@@ -166,6 +181,9 @@ def shared_names(
         "contracted": bool(contracts),
         "strategies": {c.strategy for t, c in contracts if t.index in kernels},
         "products": bool(products),
+        **transforms.names(
+            [c for t, c in contracts if t.index in kernels], any(s.part == transforms.PRODUCT for s in shared)
+        ),
         "tensor_cores": any(c.strategy in tensor_cores.PASSES for t, c in products if t.index in kernels),
         "tensor_products": any(c.strategy in tensor_products.KINDS for t, c in products if t.index in kernels),
         "tensor_sums": any(c.strategy in tensor_products.KINDS for t, c in products),
@@ -343,14 +361,17 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
     """The functions of one contraction."""
     if contract.strategy not in strategies() or contract.nest.prologue or contract.nest.fill != 0:
         raise PrintError(f"there is no strategy `{contract.strategy}` for this kernel", k.template.span)
-    if contract.strategy in direct.STRATEGIES:
+    if contract.strategy == fft_conv.NAME:
+        product, store, nest = transforms.transform_texts(k, contract)
+        value = "nl_sum"
+    elif contract.strategy in direct.STRATEGIES:
         product, store, nest = direct.direct_texts(k, contract)
         value = "nl_at[nl_q]" if contract.strategy == direct_conv.NAME else "nl_own.at[nl_e]"
     else:
         product, store, nest = _product_texts(k, contract)
         tensor = contract.strategy in tensor_products.KINDS
         value = "nl_s.at[nl_swizzled(nl_e, nl_s.bits)]" if tensor else "nl_s.at[nl_e]"
-    (kind, *_) = _kinds(k.template, contract)
+    kind = next(x for x in _kinds(k.template, contract) if x.sums)
     loads = _loads(nest) if contract.strategy in tensor_products.KINDS else []
     return [
         Function(PRODUCT, with_end(product, ()), given=f"{kind.operands} &nl_p"),

@@ -67,7 +67,7 @@ def roles(template: l2.Template, contract: l2.Contract) -> Roles:
     """The roles of the dims. Raises PrintError where the accesses are of another form."""
     image, other = (f"x{dict(contract.literals)['image']}", f"x{1 - dict(contract.literals)['image']}")
     kinds = {d.name: d.kind for d in contract.nest.dims}
-    forward = contract.strategy == direct_conv.NAME
+    forward = contract.strategy == direct_conv.NAME or dict(contract.literals).get("weights") == 0
     windowed = [a for a in access_of(template, image).axes if len(a.terms) == 2]
     if len(windowed) != 2:
         raise PrintError("the image has not two windowed axes", template.span)

@@ -26,11 +26,13 @@ from backends.cuda.kernels.events import SORT
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import SHARED, WARP, is_windowed, sums_apart
 from backends.cuda.kernels.rows_added import asked_dims
+from backends.cuda.kernels.transforms import parts
 from backends.protocol import BackendError
 from compiler.connect import numbered
 from compiler.expr.ast import refs
 from compiler.expr.interp import evaluate
-from compiler.strategies.cuda import direct_conv, direct_conv_weights, matmul, tensor_products
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, fft_conv, matmul, tensor_products
+from compiler.strategies.cuda.fft_conv import way_of
 from compiler.strategies.cuda.implicit_gemm import TILES
 
 Ints = npt.NDArray[np.int64]
@@ -244,6 +246,18 @@ def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
     return _call(name, w, rows, many * splits, 1, group=w.template.index, places=places, memory=memory)
 
 
+def _transformed(w: Work, contract: l2.Contract) -> list[Call]:
+    """For each row a launch of its own for each kernel."""
+    way, names = way_of(contract.literals), ("s_a", "s_b", "s_outs", "s_tiles", "s_splits")
+    calls = []
+    for row in range(w.launch.hi - w.launch.lo):
+        a, b, outs, tiles, splits = (int(w.column(name)[row]) for name in names)
+        spectra = fft_conv.spectra(a, b, outs, tiles, way.weights, splits)
+        for x, grid, shared in zip(parts(contract), spectra.blocks(way), fft_conv.shared_bytes(way), strict=True):
+            calls.append(Call(x.name, grid, x.block, w.launch.lo + row, 1, group=w.template.index, shared=shared))
+    return calls
+
+
 def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
     """The memory offset of each row of a call, in words of 4 bytes, and the total bytes."""
     if not words.any():
@@ -352,6 +366,8 @@ def calls_of(w: Work, dialect: Dialect) -> list[Call]:
             return _direct(w, c)
         case l2.Contract() as c if c.strategy == direct_conv_weights.NAME:
             return _direct_weights(w, c)
+        case l2.Contract() as c if c.strategy == fft_conv.NAME:
+            return _transformed(w, c)
         case l2.Contract() as c:
             return _product(w, c)
         case l2.Propagate() as p:

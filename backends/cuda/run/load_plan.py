@@ -18,7 +18,6 @@ from backends.c_family.cprint import Dialect
 from backends.cuda.device.device import Device
 from backends.cuda.emit.emit import wave_functions
 from backends.cuda.kernels.barrier_placement import beside, launched, paired
-from backends.cuda.kernels.hazards import conflicts, overlaps, together, touched
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words, Work, array_elements, calls_of, row_bytes
 from backends.cuda.kernels.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, waves
@@ -28,6 +27,7 @@ from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.rnn_table import walk as chain_walk
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, Plan, Timed, WaveKernels, release
+from backends.cuda.run.hazards import conflicts, overlaps, together, touched
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import joined
 from compiler.ir.space import DType

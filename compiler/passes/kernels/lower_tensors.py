@@ -10,7 +10,7 @@ Does not: fuse or differentiate.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
@@ -33,7 +33,7 @@ from compiler.passes.kernels.lower_weights import (
 from compiler.passes.kernels.nest_builder import Walk
 from compiler.passes.kernels.one_hot import row_read, rows_added
 from compiler.passes.kernels.reuse_arrays import reused
-from compiler.passes.kernels.tensor_phase import Phase, array_formal, emit_row
+from compiler.passes.kernels.tensor_phase import WORKSPACE, Phase, array_formal, emit_row
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
@@ -113,6 +113,9 @@ def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: 
     if choice is not None:
         columns.update(dict(choice.columns))
         columns["scratch_bytes"] = choice.scratch_bytes
+        if choice.workspace:
+            bound[WORKSPACE.name] = p.workspace(f"{node.out.name}.workspace", choice.workspace, node.span)
+            formals.append(replace(WORKSPACE, dtype=p.builder.precision))
         body = l2.Contract(nest, choice.strategy, choice.literals, "scratch_bytes")
     emit_row(
         p,

@@ -27,6 +27,9 @@ from compiler.strategies.pins import Pins, steps_as_one
 _NUMBER: Final = re.compile(r"_\d+(?=[.:]|$)")
 """Of a repeated layer, or of one that has no name of its own."""
 
+WORKSPACE: Final = l2.ArrayFormal("workspace", DType.F32, l2.Mode.UPDATE, l2.ByName())
+"""What the launches of a contraction pass to each other."""
+
 
 @dataclass
 class Phase:
@@ -85,6 +88,12 @@ class Phase:
         kept = tensor.name in self.graph.outputs
         role = Role.STATE if kept else Role.WORK
         self.builder.array(array_of(tensor, name, self.builder.precision, self.lanes, role, span=span))
+        return name
+
+    def workspace(self, name: str, elements: int, span: Span) -> str:
+        """A WORK array of one contraction."""
+        name = f"{self.graph.phase}/{name}"
+        self.builder.array(l2.Array(name, self.builder.precision, (elements,), Role.WORK, span=span))
         return name
 
 

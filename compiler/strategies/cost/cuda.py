@@ -60,6 +60,19 @@ PRODUCTS_JOIN_US: Final = 4.0
 PRODUCTS_GAIN: Final = 0.6
 """What implicit_gemm's estimate is multiplied by, as other strategies are faster."""
 
+# ------------------------------------------------------------------------- convolutions by Fourier transforms
+
+FFT_RATE: Final = {16: 3.2e6, 32: 2.8e6, 64: 1.8e6}
+"""Bytes that transforms read and write in a microsecond, by the points of a tile."""
+FFT_BANDWIDTH: Final = 4e6
+"""Bytes that products do."""
+FFT_OPERATIONS: Final = 9e7
+"""Operations on reals of products in a microsecond."""
+FFT_TILE_US: Final = 3.8e-3
+"""A tile of 32 x 32 points that is transformed, and summed with few others."""
+FFT_START_US: Final = 5.0
+"""Of a launch, and what it has to be faster by, since its text takes long to compile."""
+
 # ------------------------------------------------------------------------------- recurrent layers as chains
 
 LAUNCH_US, LINK_US = 3.0, 1.1
@@ -71,6 +84,11 @@ LAUNCH_TERMS, LINK_TERMS = 7e4, 3.5e4
 def waits(device: Target) -> float:
     """What times of waiting, measured on an H200, are multiplied by."""
     return H200.clock / device.clock
+
+
+def moves(device: Target) -> float:
+    """What times of reading and writing memory are multiplied by."""
+    return H200.bandwidth / device.bandwidth if device.bandwidth else 1.0
 
 
 def works(device: Target) -> float:
