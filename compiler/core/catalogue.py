@@ -875,6 +875,12 @@ _WARNINGS: Final = (
         "It acts on the loss through a population of neurons alone, where gradients stop: its weights stay as they "
         "begin. Layers that read the population are trained.",
     ),
+    _code(
+        "W0007",
+        "channels of a population that has none",
+        "A population with a `size` is a line: the channel of each of its neurons is 0, so that a condition such as "
+        "`c_i == c_j` holds for all of them. Channels, which are pools where there are any, come with a `shape`.",
+    ),
 )
 
 CATALOGUE: Final[Mapping[str, CodeInfo]] = MappingProxyType(

@@ -42,6 +42,20 @@ def reads_places(node: Node | None, scope: Scope) -> bool:
     return any(w in NAMES and w not in scope.kinds for w in WORD.findall(node.value))
 
 
+def warn_of_channels(p: l0.Projection, populations: Mapping[str, l0.Population], c: Context) -> None:
+    """W0007 where a projection reads channels of a population without a shape."""
+    values = [v for m in p.members[:1] for v in (m.weight, m.delays, m.back_delays)]
+    values += [v for m in p.members[:1] for _, v in (*m.params, *m.init)]
+    read = set[str]().union(*(refs(v.value) for v in values if isinstance(v, l0.Placed)))
+    read |= refs(p.probability) if p.probability is not None else set()
+    for name, ends in (("c_i", {m.source for m in p.members}), ("c_j", {m.target for m in p.members})):
+        bare = sorted(n for n in ends if name in read and not populations[n].shape and populations[n].size > 1)
+        if bare:
+            message = f"`{p.name}` reads `{name}`, which is 0 for every neuron of `{bare[0]}`: it has no channels"
+            c.sink.warning("W0007", message, p.span, "give it a `shape`, such as `shape: [channels, height, width]`")
+            return
+
+
 def place_numbers() -> dict[str, float]:
     """Any numbers for the names of places, where only dimensions are of interest."""
     return dict.fromkeys(NAMES, 1.0)

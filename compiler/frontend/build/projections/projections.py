@@ -26,7 +26,7 @@ from compiler.expr.ast import refs
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
 from compiler.frontend.build.places.names import Space, space_of
-from compiler.frontend.build.places.values import Settling, placed_value, reads_places
+from compiler.frontend.build.places.values import Settling, placed_value, reads_places, warn_of_channels
 from compiler.frontend.build.projections.connect import Connectivity, connectivity
 from compiler.frontend.build.projections.delays import (
     Delay,
@@ -96,6 +96,8 @@ def build_projections(
             mirror = r.get("mirror")
             out.append(mirrored(whole, mirror if isinstance(mirror, Scalar) else None, named, c))
     check_transposes(tuple(out), named, c)
+    for family in out:
+        warn_of_channels(family, populations.built, c)
     return tuple(out)
 
 
