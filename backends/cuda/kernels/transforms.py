@@ -2,8 +2,9 @@
 
 Assumes: a Contract that compiler/strategies/cuda/fft_conv.py took: a formal `workspace` for its spectra, and a column
 for each of its sizes.
-Guarantees: a contraction is three launches: all transforms, products, transforms back with the epilogue, which is
-printed from the nest. The points of a tile are literal in the kernels of transforms; all else is data.
+Guarantees: a contraction is two or three launches: all transforms; products, or sums of few while images are
+transformed, where they are not summed by the last one; transforms back with the epilogue, which is printed from the
+nest. The points of a tile, and few channels or outputs, are literal in the kernels; all else is data.
 Does not: choose the tiles.
 """
 
