@@ -28,6 +28,8 @@ from compiler.ir.level2.synapse_values import own_name
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.relations.expected_sizes import least_bytes, synapse_counts
 from compiler.runtime.common.options import Options
+from compiler.runtime.common.timing import Times
+from compiler.runtime.prepare import prepare
 from compiler.runtime.resources.recorded import SPIKE_RATE, written_by
 from compiler.runtime.resources.room import Room, disk_room, memory_room
 from netloom import run
@@ -382,3 +384,18 @@ def test_limit_of_address_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
     found = disk_room(tmp_path / "a" / "b" / "runs")
     assert found is not None and found.bytes > 0
+
+
+def test_the_workspace_of_contractions_is_on_the_bill() -> None:
+    """The largest one counts, since they run one after the other; `--workspace` bounds it."""
+    parts = []
+    for workspace in (None, "1 kB"):
+        options = Options(workspace=workspace)
+        prepared = prepare(Path(__file__).parents[2] / "models" / "lenet5.yaml", options, Times())
+        (need, _) = bill.needs_of(prepared.model, prepared.lowered.merged, prepared.backend, options)
+        (part,) = (p for p in need.parts if p.what == "workspace of contractions")
+        parts.append(part)
+        assert need.bytes == sum(p.bytes for p in need.parts)
+    assert parts[0].bytes > 1000
+    assert parts[0].note.startswith("`")
+    assert parts[1].bytes <= 1000

@@ -96,9 +96,22 @@ def memory_needs(merged: l2.Merged, sizes: Mapping[str, int], backend: Backend, 
         arenas = sum(place(merged, sizes, backend.capabilities.apart).arena_bytes.values())
     host = Part("constants, as the host holds them", constants, "", NOWHERE)
     if not on_device:
-        whole = tuple(sorted((*parts, host), key=lambda p: (-p.bytes, p.what)))
-        return (Need("memory", arenas + constants, whole, room),)
+        beside = _workspace(merged)
+        whole = tuple(sorted((*parts, host, beside), key=lambda p: (-p.bytes, p.what)))
+        return (Need("memory", arenas + constants + beside.bytes, whole, room),)
     return Need("memory", constants, (host,), memory_room()), Need("memory of the GPU", arenas, tuple(parts), room)
+
+
+def _workspace(merged: l2.Merged) -> Part:
+    """What the contractions of a program take beside the arrays, one after the other: that of the largest."""
+    most, path = 0, ""
+    for t in merged.templates:
+        if isinstance(t.body, l2.Contract) and t.body.scratch is not None:
+            rows = merged.tables[t.index]
+            for number, taken in enumerate(rows.scalars[t.body.scratch]):
+                if int(str(taken)) > most:
+                    most, path = int(str(taken)), rows.paths[number] if rows.paths else t.name
+    return Part("workspace of contractions", most, f"`{path}`" if path else "", NOWHERE)
 
 
 def refuse_memory(merged: l2.Merged, backend: Backend, options: Options) -> None:
