@@ -3,7 +3,8 @@
 Assumes: paths such as `train/conv1.sum` or `train/conv1.weight.grad`.
 Guarantees: before the colon stand patterns (`*`, `?`) of layers or whole paths, behind it parts of the names of
 strategies or patterns of them, either side in a list with commas; an empty side means all. The choice of the rules is
-always measured, as what the others are compared with. What matches nothing is refused by the name of the part.
+always measured, as what the others are compared with. What fits no contraction of the model, or no strategy that there
+is, is refused by the name of the part.
 Does not: change what is locked for other contractions.
 """
 
@@ -15,6 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from compiler.core.errors import RunError
+from compiler.strategies import every as strategies
 from compiler.strategies.choice import Choice
 from compiler.tune.sites import Site, workspace_of
 
@@ -46,8 +48,9 @@ def selected(only: Only, found: Iterable[Site], workspace: int | None = None) ->
     those that have no alternative then. Raises RunError (E0912) for a pattern that fits nothing."""
     every = tuple(found)
     _every_one_fits(only.places, [s.path for s in every], "contraction", _place)
-    names = sorted({name_of(w) for s in every for w in s.ways})
-    _every_one_fits(only.strategies, names, "strategy", _strategy)
+    known = {s.name for s in strategies()} | {name_of(None)}
+    here = {name_of(w) for s in every for w in s.ways}
+    _every_one_fits(only.strategies, [*sorted(here), *sorted(known - here)], "strategy", _strategy)
     kept = (_restricted(s, only, workspace) for s in every if _fits(only.places, s.path, _place))
     return tuple(s for s in kept if len(s.ways) > 1)
 

@@ -335,10 +335,12 @@ def test_candidates_that_are_asked_for_are_measured_beside_that_of_the_rules() -
 
 def test_what_fits_nothing_is_refused_by_name() -> None:
     sites = [site("train/conv1.sum")]
-    for text, part in (("pool*", "`pool*`"), ("conv1:winograd", "`winograd`"), ("conv1,b", "`b`"), (":dens", "`dens`")):
+    for text, part in (("pool*", "`pool*`"), ("conv1:magic", "`magic`"), ("conv1,b", "`b`"), (":dens", "`dens`")):
         with pytest.raises(RunError) as caught:
             selected(parsed(text), sites)
         assert part in caught.value.message
+    (known,) = selected(parsed("conv1:winograd,fft"), sites)  # which have no candidate here
+    assert len(known.ways) == 2
 
 
 def test_workspace_bounds_what_is_measured_and_what_the_rules_take() -> None:
