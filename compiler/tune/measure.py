@@ -212,7 +212,8 @@ def together(sites: Iterable[Site], real: int) -> Iterator[list[Site]]:
         part: list[Site] = []
         size = phases = 0
         for site in group:
-            own = site.bytes(real) + real * (len(site.ways) - 1) * prod(site.node.out.shape)
+            results = (len(site.ways) - 1) * prod(site.node.out.shape)
+            own = site.bytes(real) + real * (results + sum(w.workspace for w in site.ways if w is not None))
             if part and (size + own > TOGETHER_BYTES or phases + len(site.ways) > TOGETHER):
                 yield part
                 part, size, phases = [], 0, 0

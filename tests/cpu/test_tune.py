@@ -163,6 +163,10 @@ def test_contractions_of_one_structure_are_built_together(fresh: Path) -> None:
     assert [[s.problem for s in g] for g in together([one, two, three], 4)] == [[s.problem for s in (one, two, three)]]
     other = site(conv(Conv(20, 3, 5, 6, 7, pad=1)))
     assert [len(group) for group in together([one, other, two], 4)] == [2, 1]
+    first = one.ways[0]
+    assert first is not None
+    large = replace(one, ways=(replace(first, workspace=1 << 27), None))
+    assert [len(group) for group in together([large, two, three], 4)] == [1, 2]
 
 
 def test_hopeless_ways_are_measured_once(fresh: Path) -> None:
