@@ -85,3 +85,17 @@ synapses: {learns: {state: {w: 0}, on: {trial.end: ["w = w + dot(pre.tr, post.tr
         encoding="utf-8",
     )
     netloom.load(path).check()
+
+
+def test_beside_a_parameter_that_changes_in_time() -> None:
+    """Parameters that a projection gives as expressions of counters stay so where products are written out."""
+    text = MODEL.replace("state: {w: 0, v: 0", "params: {rate: 1}\n    state: {w: 0, v: 0")
+    text = text.replace("w = w + dot(pre.tr", "w = w + rate * dot(pre.tr")
+    moving = text.replace("synapse: learns}", "synapse: learns, params: {rate: 0 if trial.count < 2 else 1}}")
+    found = []
+    for given, steps in ((text, 24), (text, 36), (moving, 36)):
+        s = netloom.load(given).simulation()
+        s.run(f"{steps} ms")
+        found.append(np.asarray(s.projections["p"].w))
+    np.testing.assert_allclose(found[2], found[1] - found[0], rtol=1e-12)
+    assert found[2].max() > 0

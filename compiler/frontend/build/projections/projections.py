@@ -39,7 +39,7 @@ from compiler.frontend.build.projections.delays import (
 from compiler.frontend.build.projections.given_values import GivenValues
 from compiler.frontend.build.projections.kernels import settings_of_kernel
 from compiler.frontend.build.projections.parts import check_parts, within_parts
-from compiler.frontend.build.projections.read_values import Totals, add_up, end_values, summed_names
+from compiler.frontend.build.projections.read_values import Totals, add_up, check_circles, end_values, summed_names
 from compiler.frontend.build.projections.storage import check_values
 from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.others import User, bind_others, check_one
@@ -88,7 +88,7 @@ def build_projections(
         for name, r, at in entries:
             if name in totals.readers:
                 built[name] = _projection(name, r, at, populations, names, synapses, totals)
-        _check_circles(built, totals, {name: at for name, _, at in entries}, c)
+        check_circles(built, totals, {name: at for name, _, at in entries}, c)
     named = tuple(e.name for e in entries_of(node))
     out: list[l0.Projection] = []
     for name, r, _ in entries:
@@ -101,17 +101,6 @@ def build_projections(
     return tuple(out)
 
 
-def _check_circles(
-    built: Mapping[str, l0.Projection | None], totals: Totals, places: Mapping[str, Span], c: Context
-) -> None:
-    """E0802 where what is added up changes with the sum."""
-    whole = [p for p in built.values() if p is not None]
-    if len(whole) == len(built) and add_up(whole, totals, c) != totals.known:
-        at = next(at for name, at in places.items() if name in totals.readers)
-        message = f"what `{TOTAL}` adds up depends on such a sum"
-        c.sink.error("E0802", message, at, "add up parameters that do not read one")
-
-
 _Env = dict[str, Any]
 """The values of the names that differ from member to member (Family.members)."""
 
@@ -120,7 +109,7 @@ _Env = dict[str, Any]
 class _Draft:
     """One entry of `projections` while it is built. `sources`, `targets`, `dimension` (of the input `into`): None after
     an error; `fits`: no such error so far; `sure`: the dimensions that the synapse needs are known; `user`: a note that
-    names the entry."""
+    names the entry; `unmoved`: the synapse before parameters that change in time (`moving`) became expressions."""
 
     r: Reader
     block: tree.Mapping
@@ -136,6 +125,8 @@ class _Draft:
     sure: bool
     user: Related
     space: Space
+    unmoved: BuiltSynapse | None
+    moving: Mapping[str, Node]
 
     @property
     def deliver(self) -> tree.Mapping | None:
@@ -188,15 +179,17 @@ def _draft(
     if isinstance(block.get("synapse"), Scalar) and (synapse is None or synapse.definition is None):
         return None
     user, sure = Related(f"the projection `{name}` uses the synapse here", at), True
+    unmoved, moving = synapse, dict[str, Node]()
     if synapse is not None:
         moving = moving_params(block, synapse, c)
         dimensions, sure = given_dimensions(block, synapse, space, family, moving)
-        synapse = synapses.with_dimensions(synapse, dimensions, user) if sure else synapse
+        unmoved = synapse = synapses.with_dimensions(synapse, dimensions, user) if sure else synapse
         synapse = with_moving(synapse, moving, name, synapses.moved, c)
         if synapse is None:
             return None
     dimension, fits = (None, synapse is not None) if into is None else _input(into, targets, populations, c)
-    return _Draft(r, block, at, family, sources, targets, synapse, synapses, into, dimension, fits, sure, user, space)
+    ends = (sources, targets, synapse, synapses, into, dimension)
+    return _Draft(r, block, at, family, *ends, fits, sure, user, space, unmoved, moving)
 
 
 def _per_synapse(block: tree.Mapping) -> Iterator[Node | None]:
@@ -250,7 +243,9 @@ def _whole(d: _Draft, before: int, populations: Populations, totals: Totals) -> 
     if d.synapse is not None and not d.sure and len(c.sink.items) == before:  # else a value has a mistake
         _check_synapse(d, d.synapse)
     if d.synapse is not None and len(c.sink.items) == before:
-        d = replace(d, synapse=d.synapses.written_out(d.synapse, _pairs(d), at))
+        written = d.synapses.written_out(d.synapse, d.unmoved or d.synapse, _pairs(d), at)
+        if written is not d.synapse:
+            d = replace(d, synapse=with_moving(written, d.moving, name, d.synapses.moved, c))
     _check_members(d, connection, members, connect.entries[0].value)
     clear = r.get("clear")
     cleared = find_moment(clear, c) if isinstance(clear, Scalar) else None

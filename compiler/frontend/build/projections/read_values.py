@@ -164,3 +164,14 @@ def add_up(built: Iterable[l0.Projection], totals: Totals, c: Context) -> Sums:
             if name in totals.read:
                 add(family.into, target, name, number)
     return dict(out)
+
+
+def check_circles(
+    built: Mapping[str, l0.Projection | None], totals: Totals, places: Mapping[str, Span], c: Context
+) -> None:
+    """E0802 where what is added up changes with the sum."""
+    whole = [p for p in built.values() if p is not None]
+    if len(whole) == len(built) and add_up(whole, totals, c) != totals.known:
+        at = next(at for name, at in places.items() if name in totals.readers)
+        message = f"what `{TOTAL}` adds up depends on such a sum"
+        c.sink.error("E0802", message, at, "add up parameters that do not read one")

@@ -138,8 +138,11 @@ class Synapses:
             self._checked[key] = not self._tell(own, user)
         return self._checked[key]
 
-    def written_out(self, synapse: BuiltSynapse, ends: Iterable[Ends], at: Span) -> BuiltSynapse:
-        """A definition that fits these neurons, with products of their histories written out."""
+    def written_out(
+        self, synapse: BuiltSynapse, whole_synapse: BuiltSynapse, ends: Iterable[Ends], at: Span
+    ) -> BuiltSynapse:
+        """A definition that fits these neurons, with products of their histories written out. `whole_synapse`: before
+        parameters were replaced by expressions of the time, as the result is."""
         if not multiplies_histories(synapse.node):
             return synapse
         found = [self._between[id(synapse), id(e.pre), id(e.post), e.into].definition for e in ends]
@@ -149,7 +152,7 @@ class Synapses:
             self.c.sink.error("E0802", message, at, "write an entry for each length")
         for definition in whole:
             key = (id(synapse), definition)
-            return self._written_out.setdefault(key, replace(synapse, definition=definition))
+            return self._written_out.setdefault(key, replace(whole_synapse, definition=definition))
         return synapse
 
     def _tell(self, found: Sink, user: Related) -> bool:
