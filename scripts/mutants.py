@@ -133,9 +133,10 @@ _EVENTS = "backends.cpu.kernels.propagate"
 _TENSORS = "compiler.passes.kernels.lower_tensors"
 STRATEGIES = (
     "rows_conv", "winograd_rows", "rows_dense", "rows_product", "lanes_dense", "dense_weight_gradient", "lanes_pairs",
-    "lanes_conv", "winograd_conv", "lanes_conv_weight_gradient", "winograd_weight_gradient", "matmul", "direct_conv",
-    "direct_conv_weights", "implicit_gemm", "fft_conv", "tensor_cores_tf32", "tensor_cores_tf32x3",
-    "tensor_products_float32", "tensor_products_tf32", "tensor_products_bf16",
+    "lanes_product", "lanes_conv", "winograd_conv", "lanes_conv_weight_gradient", "winograd_weight_gradient",
+    "fourier_conv", "fourier_weight_gradient", "matmul", "direct_conv", "direct_conv_weights", "implicit_gemm",
+    "fft_conv", "tensor_cores_tf32", "tensor_cores_tf32x3", "tensor_products_float32", "tensor_products_tf32",
+    "tensor_products_bf16",
 )  # fmt: skip
 MUTANTS = (
     # passes

@@ -18,6 +18,8 @@ from compiler.strategies.choice import Choice, NotApplicable, product
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cpu import (
     dense_weight_gradient,
+    fourier_conv,
+    fourier_weight_gradient,
     lanes_conv,
     lanes_conv_weight_gradient,
     lanes_dense,
@@ -50,8 +52,15 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
     (lanes_dense.STRATEGY,),
     (dense_weight_gradient.STRATEGY,),
     (lanes_pairs.STRATEGY,),
-    (lanes_conv.STRATEGY, winograd_conv.STRATEGY),
-    (lanes_conv_weight_gradient.STRATEGY, winograd_weight_gradient.STRATEGY),
+    (
+        lanes_conv.STRATEGY,
+        winograd_conv.STRATEGY,
+        fourier_conv.STRATEGY,
+        lanes_conv_weight_gradient.STRATEGY,
+        winograd_weight_gradient.STRATEGY,
+        fourier_weight_gradient.STRATEGY,
+        rows_product.LANES_STRATEGY,
+    ),
     (
         *tensor_products.STRATEGIES,
         matmul.STRATEGY,

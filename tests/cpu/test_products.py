@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from compiler.ir.space import DType, along
 from compiler.passes.program.merge import merge
 from compiler.strategies.choice import Choice, Problem, product
 from compiler.strategies.cpu import rows_product
-from tests.cpu.contractions import PRODUCT, Case, program
+from tests.cpu.contractions import PRODUCT, Case, Conv, conv, gradient, program
 from tests.cpu.test_strategies import REALS, check, with_epilogue
 
 pytestmark = pytest.mark.usefixtures("cc")
@@ -28,10 +29,12 @@ def einsum(spec: str, **extents: int) -> tuple[Contract, dict[str, Tensor]]:
     return Contract(tensors["y"], dims, maps["y"], ("x", "w"), (maps["x"], maps["w"]), PRODUCT), tensors
 
 
-def packed(problem: tuple[Contract, dict[str, Tensor]], real: DType, after: Map | None = None) -> Case:
-    found = product(*problem, 0, real.bytes)
+def packed(
+    problem: tuple[Contract, dict[str, Tensor]], real: DType, after: Map | None = None, lanes: bool = False
+) -> Case:
+    found = product(*problem, LANES * 4 // real.bytes if lanes else 0, real.bytes)
     assert isinstance(found, Problem)
-    choice = rows_product.match(found)
+    choice = rows_product.match_lanes(found) if lanes else rows_product.match(found)
     assert isinstance(choice, Choice), choice
     return Case(*problem, choice, after)
 
@@ -54,6 +57,8 @@ CASES = [
     ),
     ("nd,d->n", {"n": 7, "d": 40}),
     ("nab,cdab->ncd", {"n": 4, "a": 3, "b": 7, "c": 2, "d": 9}),
+    ("nk,kba->nab", {"n": 3, "k": 5, "a": 16, "b": 2}),
+    ("nk,kba->nab", {"n": 3, "k": 5, "a": 2, "b": 16}),
     ("anb,nc->abc", {"n": 300, "a": 13, "b": 3, "c": 19}),
 ]
 
@@ -77,6 +82,35 @@ def test_epilogues(real: DType, tmp_path: Path) -> None:
         problem, after = with_epilogue(einsum(spec, n=5, t=14, o=37, k=11, h=2), text, *others)
         cases.append(packed(problem, real, after))
     check(cases, real, tmp_path, row_major=True)
+
+
+CONVS = [
+    Conv(16, 7, 5, 6, 5, (1, 1)),
+    Conv(32, 3, 18, 9, 8, (3, 2)),
+    Conv(16, 20, 13, 9, 9, (3, 3), stride=(2, 3)),
+    Conv(48, 2, 3, 7, 11, (3, 3), dilate=2),
+    Conv(16, 6, 4, 6, 6, (2, 3), groups=2),
+]
+
+
+@pytest.mark.parametrize("real", REALS.values())
+@pytest.mark.parametrize("lanes", [False, True])
+def test_convolutions(real: DType, lanes: bool, tmp_path: Path) -> None:
+    """Forward and to the weights, to the input for a window of one pixel; batches that do not fill the lanes."""
+    cases = [packed(conv(Conv(5, 9, 14, 6, 7, (3, 3))), real, None, lanes)]
+    problem, after = with_epilogue(conv(Conv(20, 9, 14, 6, 7, (3, 3))), "relu(x0 + x1)", ("b", (1,)))
+    cases.append(packed(problem, real, after, lanes))
+    for c in CONVS:
+        forward = conv(c if c.kernel == (1, 1) else replace(c, batch=LANES * 4 // real.bytes))
+        cases += [packed(forward, real, None, lanes), packed(gradient(*forward, 1), real, None, lanes)]
+    cases.append(packed(gradient(*conv(CONVS[0]), 0), real, None, lanes))
+    check(cases, real, tmp_path, row_major=not lanes)
+
+
+def test_lanes_without_a_sample_are_not_summed() -> None:
+    found = product(*gradient(*conv(Conv(20, 3, 4, 5, 5, (1, 1))), 1), LANES, 4)
+    assert isinstance(found, Problem)
+    assert not isinstance(rows_product.match_lanes(found), Choice)
 
 
 @pytest.mark.parametrize("real", REALS.values())

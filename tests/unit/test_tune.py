@@ -358,10 +358,11 @@ def test_workspace_bounds_what_is_measured_and_what_the_rules_take() -> None:
 
 
 def test_estimates_are_corrected_by_what_was_measured() -> None:
-    """Winograd is chosen by its estimate; where it was measured to take four times as long, it is not."""
+    """Winograd is chosen by its estimate; where transforms were measured to take four times as long, it is not."""
     node, tensors = conv(Conv(16, 64, 64, 28, 28, (3, 3), pad=1))
     plain, _ = choose(node, tensors, LANES, 4, CPU)
-    slow, _ = choose(node, tensors, LANES, 4, CPU, replace(HERE, estimates=(("winograd_conv", 4.0),)))
+    measured_so = (("winograd_conv", 4.0), ("fourier_conv", 4.0))
+    slow, _ = choose(node, tensors, LANES, 4, CPU, replace(HERE, estimates=measured_so))
     assert plain is not None
     assert slow is not None
     assert (plain.strategy, slow.strategy) == ("winograd_conv", "lanes_conv")

@@ -13,6 +13,9 @@ OPERATIONS_PER_US: Final = 3700.0
 """Vector operations that a core takes in a microsecond, at best."""
 TILE_START: Final = 40.0
 """What a register tile costs besides its sums, and twice again for each of its accumulators."""
+TILE_NEAR_BYTES, TILE_FAR_VECTOR = 48_000, 8.5
+"""Of the vectors of a register tile that stay in the first cache, and what reading one from the second cache takes."""
+VECTOR_BYTES: Final = 64
 COPY: Final = 5.0
 """Copying a vector of an image with its border."""
 WINDOW_LANES: Final = 8.0
@@ -55,3 +58,12 @@ WINOGRAD_GRADIENT_SUMS_BYTES: Final = 5_000_000
 WINOGRAD_GRADIENT_IMAGE, WINOGRAD_GRADIENT_GRADIENT, WINOGRAD_GRADIENT_SUM = 130.0, 100.0, 300.0
 """What it costs to transform a channel of a tile, an output of a tile, and to make the weights of a channel and output
 from their sums."""
+
+# --------------------------------------------------------------------------------------------- Fourier
+
+FOURIER_STRIP_BYTES: Final = 32_000_000
+"""Of transformed tiles and sums that are worked on at a time."""
+FOURIER_IMAGE, FOURIER_BACK, FOURIER_WEIGHTS = 18_000.0, 13_000.0, 22_000.0
+"""What it costs to transform a channel of a tile, an output of a tile back, and a vector of windows."""
+FOURIER_GRADIENT_SUM: Final = 8.0
+"""Adding a vector of sums of a strip to those of the strips before it."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.strategies.cost.cpu import TILE_START
+from compiler.strategies.cost.cpu import TILE_FAR_VECTOR, TILE_NEAR_BYTES, TILE_START, VECTOR_BYTES
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,23 @@ DOTS = (
 """Vectors times vectors: acc[o][u] += d[o] * x[u], lane by lane."""
 
 
-def cost(shape: Shape, outs: int, parts: Sequence[tuple[float, float]]) -> float:
-    """Estimated vector operations of a tile that covers `outs` outputs by the parts' (vectors, terms of each sum)."""
+def cost(shape: Shape, outs: int, parts: Sequence[tuple[float, float]], apart: bool = False) -> float:
+    """Estimated vector operations of a tile that covers `outs` outputs by the parts' (vectors, terms of each sum).
+    `apart`: no two terms read the same vector, so that those of a long sum come from the second cache."""
     size = shape.outs * shape.vectors
     total = 0.0
     for vectors, terms in parts:
-        total += math.ceil(vectors / shape.vectors) * (terms * size / shape.speed * 118 + TILE_START + 2 * size)
+        term = size / shape.speed * 118
+        if apart and terms * shape.vectors * VECTOR_BYTES > TILE_NEAR_BYTES:
+            term = max(term, TILE_FAR_VECTOR * shape.vectors)
+        total += math.ceil(vectors / shape.vectors) * (terms * term + TILE_START + 2 * size)
     return -(-outs // shape.outs) * total
 
 
-def best(shapes: tuple[Shape, ...], outs: int, parts: Sequence[tuple[float, float]]) -> tuple[int, float]:
+def best(
+    shapes: tuple[Shape, ...], outs: int, parts: Sequence[tuple[float, float]], apart: bool = False
+) -> tuple[int, float]:
     """The index of the tile with the least estimated cost, and that cost."""
-    costs = [cost(s, outs, parts) for s in shapes]
+    costs = [cost(s, outs, parts, apart) for s in shapes]
     least = min(costs)
     return costs.index(least), least

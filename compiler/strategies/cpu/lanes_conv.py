@@ -21,7 +21,6 @@ from compiler.strategies.window import WindowAxis, columns
 
 NAME = "lanes_conv"
 PIXEL_BYTES, TAP_BYTES, CLASS_BYTES = 16, 8, 24
-"""What it costs to copy a vector of the image, in vector operations."""
 
 
 def match(p: Problem) -> Choice | NotApplicable:
@@ -57,6 +56,8 @@ def match(p: Problem) -> Choice | NotApplicable:
         "s_tile": tile,
     }
     scratch = (image * p.real_bytes if copy else 0) + classes * CLASS_BYTES + places * PIXEL_BYTES + terms * TAP_BYTES
+    if rows.taps * cols.taps == 1 and image * p.real_bytes > conv.groups * constants.TILE_CACHE_BYTES:
+        operations *= constants.TILE_FAR
     microseconds = (
         blocks * (conv.groups * operations + (constants.COPY * pixels if copy else 0)) / constants.OPERATIONS_PER_US
     )
@@ -71,7 +72,8 @@ def _tile(outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -> tuple[int,
     def parts(split: bool) -> list[tuple[float, float]]:
         return [(rows.out / rows.div * n, seen * taps * ins) for n, taps in cols.classes(split)] * rows.div
 
-    whole, apart = best(TILES, outs, parts(False)), best(TILES, outs, parts(True))
+    alone = rows.taps * cols.taps == 1
+    whole, apart = best(TILES, outs, parts(False), alone), best(TILES, outs, parts(True), alone)
     split = cols.leaves and apart[1] < 0.95 * whole[1]
     return (apart[0], True, apart[1]) if split else (whole[0], False, whole[1])
 

@@ -18,6 +18,8 @@ from compiler.strategies.strategy import Strategy, with_columns
 from compiler.strategies.window import columns
 
 NAME = "lanes_conv_weight_gradient"
+PART = 512
+"""Pixels that are summed at a time: those of a tile's outputs stay in the second cache for all taps."""
 """What it costs to copy a vector of the image, and to sum the lanes of one, in vector operations."""
 
 
@@ -43,12 +45,15 @@ def match(p: Problem) -> Choice | NotApplicable:
         "s_ins": found.ins,
         **walk,
         "s_pitch": pitch,
+        "s_part": PART,
         "s_tile": tile,
     }
     del values["s_div_r"], values["s_div_c"]
     sums = DOTS[tile].outs * pitch * p.lanes * p.real_bytes
     copies = blocks * image * p.real_bytes if copy else 0
     scratch = sums + copies + 4 * (pixels + taps)
+    if rows.taps * cols.taps == 1 and image * p.real_bytes > found.groups * constants.TILE_CACHE_BYTES:
+        operations *= constants.TILE_FAR
     operations = found.groups * (blocks * operations + constants.WINDOW_LANES * found.outs * taps)
     operations += blocks * constants.COPY * image / p.lanes if copy else 0.0
     microseconds = operations / constants.OPERATIONS_PER_US

@@ -1,15 +1,19 @@
-"""rows_product: products of matrices of row-major arrays, in packed panels.
+"""rows_product, lanes_product: products of matrices in packed panels, of row-major arrays or with lanes.
 
 y[g, m, n] = sum over k of a[g, m, k] b[g, k, n], each of g, m, n and k up to three dims, which the arrays may have in
-any order: dense layers and their gradients over single examples or sequences, and attention. The scheme is that of
+any order: dense layers and their gradients over single examples or sequences, attention, and convolutions, whose pixels
+and taps index the same axes. The scheme is that of
 K. Goto and R. van de Geijn, Anatomy of high-performance matrix multiplication (ACM TOMS 34(3), 2008) and of BLIS
 (F. Van Zee and R. van de Geijn, ACM TOMS 41(3), 2015): columns of b are packed once for a strip of y, rows of a block
 by block, so that a register tile reads both in order; a panel of b stays in a core's first cache, a block of a in its
 second. Whichever operand has the last axis of y is b. Terms are added in order of k, whatever the blocks.
 
-Assumes: Contracts in gather form, no lanes.
+With the batch in the lanes only convolutions are so computed: windows of one pixel, whose terms lie far apart, and
+large ones.
+
+Assumes: Contracts in gather form.
 Guarantees: taken by estimate, where packing pays.
-Does not: match indices that are sums of dims (convolutions).
+Does not: match windows that leave an image, or sum over lanes that hold no sample.
 """
 
 from __future__ import annotations
@@ -31,12 +35,14 @@ from compiler.strategies.cost.cpu import (
 )
 from compiler.strategies.strategy import Strategy, with_columns
 
-NAME = "rows_product"
+NAME, LANES_NAME = "rows_product", "lanes_product"
 ROWS, COLS = 12, 32
 """Multiples of every register tile that the template may have."""
 HIGH, DEEP, WIDE = 120, 240, 2048
 """Rows and terms of a block of a, columns of a strip of y at most."""
 LEVELS = 3
+LANE = "lane"
+"""The dim of the lanes."""
 
 
 @dataclass(frozen=True)
@@ -49,42 +55,81 @@ class _Dim:
 
 
 def match(p: Problem) -> Choice | NotApplicable:
-    if p.lanes:
-        return NotApplicable("its tensors are not row-major")
-    walked = p.plain(0), p.plain(1)
+    return NotApplicable("its tensors are not row-major") if p.lanes else _of_matrices(p, NAME)
+
+
+def match_lanes(p: Problem) -> Choice | NotApplicable:
+    if not p.lanes or len(p.out) < 4:
+        return NotApplicable("it is no convolution with the batch in the lanes")
+    return _of_matrices(p, LANES_NAME)
+
+
+def _of_matrices(p: Problem, name: str) -> Choice | NotApplicable:
+    """The choice, with tensors of either layout: lanes are one more dim of batched tensors."""
     if not p.out:
         return NotApplicable("the output is one number")
-    if any(None in w or len(set(w)) != len(w) for w in walked):
-        return NotApplicable("an operand is not indexed by plain dims")
-    last = p.out[-1]
+    first, second = _strides(p, 0), _strides(p, 1)
+    if isinstance(first, NotApplicable):
+        return first
+    if isinstance(second, NotApplicable):
+        return second
+    walked = first, second
+    extents, out = dict(p.extents), p.out
+    if p.lanes:
+        batch = next(p.plain(side)[0] for side in (0, 1) if p.operands[side].batched)
+        assert batch is not None
+        if not p.node.out.batched and extents[batch] % p.lanes:
+            return NotApplicable("some lanes have no sample")
+        extents[batch] = p.blocks(batch)
+        extents[LANE] = p.lanes
+        out = (*p.out, LANE) if p.node.out.batched else p.out
+    last = next((d for d in reversed(out) if d in walked[0] or d in walked[1]), out[-1])
     if last in walked[0] and last in walked[1]:
         return NotApplicable("both operands have the last axis of the output")
     vector = 0 if last in walked[0] else 1
-    if last not in walked[vector] or any(d not in walked[0] and d not in walked[1] for d in p.extents):
-        return NotApplicable("no operand has one of its dims")
-    alone = [[d for d in p.out if d in walked[s] and d not in walked[1 - s]] for s in (1 - vector, vector)]
-    both = [d for d in p.out if d in walked[0] and d in walked[1]]
-    summed = [d for d in p.extents if d not in p.out]
-    if any(d not in walked[0] or d not in walked[1] for d in summed):
+    a, b = walked[1 - vector], walked[vector]
+    summed = [d for d in extents if d not in out and (d in a or d in b)]
+    if any((d in a) == (d not in b) for d in summed) or any(
+        d not in a and d not in b for d in extents if extents[d] > 1
+    ):
         return NotApplicable("a sum runs over one operand alone")
     if not summed:
         return NotApplicable("it has no sum")
-    a, b = (dict(zip(walked[s], strides(p.operands[s]), strict=True)) for s in (1 - vector, vector))
+    rows = [d for d in out if d in a and d not in b]
+    cols = [d for d in out if d not in a]
     roles = {
-        name: _merged([_Dim(p.extents[d], a.get(d, 0), b.get(d, 0)) for d in dims])
-        for name, dims in (("g", both), ("m", alone[0]), ("n", alone[1]), ("k", summed))
+        role: _merged([_Dim(extents[d], a.get(d, 0), b.get(d, 0)) for d in dims])
+        for role, dims in (("g", [d for d in out if d in a and d in b]), ("m", rows), ("n", cols), ("k", summed))
     }
     if any(len(r) > LEVELS for r in roles.values()):
         return NotApplicable("its matrices have more than three dims on a side")
-    if max(prod(t.shape) for t in p.operands) >= LIMIT:
+    if max(sum((extents[d] - 1) * step for d, step in w.items()) for w in walked) >= LIMIT:
         return NotApplicable("it is larger than 32-bit offsets reach")
-    literals = (("vector", vector), ("rows", _places(p, alone[0])), ("cols", _places(p, alone[1])))
-    return _choice(p, roles, literals)
+    literals = (("vector", vector), ("rows", _places(out, rows)), ("cols", _places(out, cols)))
+    return _choice(p, name, roles, literals)
 
 
-def _places(p: Problem, dims: Sequence[str]) -> int:
+def _strides(p: Problem, operand: int) -> dict[str, int] | NotApplicable:
+    """Elements per step along each dim that indexes an operand, which no index may leave."""
+    tensor, axes = p.operands[operand], p.axes(operand)
+    lanes = p.lanes if tensor.batched else 0
+    if lanes and (p.plain(operand)[0] is None or p.plain(operand)[0] in p.plain(operand)[1:]):
+        return NotApplicable("the batch is not an axis of its own")
+    found: dict[str, int] = {}
+    for axis, stride, extent in zip(axes, strides(tensor), tensor.shape, strict=True):
+        high = axis.const + sum(c * (p.extents[d] - 1) for d, c in axis.terms)
+        if axis.div != 1 or axis.const or any(c < 1 for d, c in axis.terms if p.extents[d] > 1) or high >= extent:
+            return NotApplicable("an operand is not walked by multiples of dims, or beyond its ends")
+        if not axis.terms and extent > 1:
+            return NotApplicable("an operand is only partly read")
+        for d, c in axis.terms:
+            found[d] = found.get(d, 0) + c * stride * (lanes or 1)
+    return found | {LANE: 1} if lanes else found
+
+
+def _places(out: Sequence[str], dims: Sequence[str]) -> int:
     """The output's axes that are `dims`, as bits."""
-    return sum(1 << p.out.index(d) for d in dims)
+    return sum(1 << out.index(d) for d in dims)
 
 
 def _merged(dims: Sequence[_Dim]) -> list[_Dim]:
@@ -99,7 +144,7 @@ def _merged(dims: Sequence[_Dim]) -> list[_Dim]:
     return done
 
 
-def _choice(p: Problem, roles: dict[str, list[_Dim]], literals: tuple[tuple[str, int], ...]) -> Choice:
+def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple[tuple[str, int], ...]) -> Choice:
     groups, rows, cols, terms = (prod(d.extent for d in roles[r]) for r in "gmnk")
     width = min(rounded(cols, COLS), max(COLS, min(WIDE, PANEL_STRIP_BYTES // (terms * p.real_bytes)) // COLS * COLS))
     values: dict[str, int] = {}
@@ -118,7 +163,7 @@ def _choice(p: Problem, roles: dict[str, list[_Dim]], literals: tuple[tuple[str,
     operations += terms * (rows * strips * _packing(roles["m"], roles["k"], "a")) / lanes
     operations += terms * (cols * _packing(roles["n"], roles["k"], "b")) / lanes
     return Choice(
-        NAME,
+        name,
         literals,
         tuple(values.items()),
         reals * p.real_bytes + 4 * (rows + cols + 2 * terms),
@@ -138,3 +183,4 @@ def _depths(p: Problem, choice: Choice) -> list[Choice]:
 
 
 STRATEGY: Final = Strategy(NAME, match, _depths)
+LANES_STRATEGY: Final = Strategy(LANES_NAME, match_lanes, _depths)

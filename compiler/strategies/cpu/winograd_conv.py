@@ -92,7 +92,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     image, sums = conv.ins * strip + 1, shape.outs * shape.vectors
     weights = -(-conv.outs // p.lanes) * (conv.ins + 1)
     scratch = PLACES * (p.lanes * (image + sums + weights) * p.real_bytes + conv.ins * TAP_BYTES)
-    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)])
+    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], True)
     operations += tiles * (conv.ins * constants.WINOGRAD_IMAGE + conv.outs * constants.WINOGRAD_BACK) + weights_cost(
         p, conv, -(-tiles // strip)
     )

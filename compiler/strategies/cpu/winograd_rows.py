@@ -77,7 +77,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     scratch = (PLACES * transformed + sums) * VECTOR_BYTES + (padded + 8 * plane) * p.real_bytes
     scratch += PLACES * conv.ins * TAP_BYTES
     lines = (2 * high + 2) * -(-tile_cols // lanes)
-    operations = PLACES * cost(shape, conv.outs, [(vectors, conv.ins)])
+    operations = PLACES * cost(shape, conv.outs, [(vectors, conv.ins)], True)
     operations += (
         conv.ins * (lines * constants.WINOGRAD_ROWS_LINE + vectors * constants.WINOGRAD_ROWS_IMAGE)
         + conv.outs * vectors * constants.WINOGRAD_ROWS_BACK

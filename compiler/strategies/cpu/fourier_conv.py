@@ -1,0 +1,118 @@
+"""fourier_conv: convolutions of stride 1 by Fourier transforms of tiles, the batch in the lanes.
+
+M. Mathieu, M. Henaff and Y. LeCun, Fast training of convolutional networks through FFTs (arXiv:1312.5851, 2014), by
+tiles of 16 x 16 pixels that overlap by the window less one (overlap-save). Of the 256 frequencies of a real tile 130
+are independent; each complex product is three real ones (Gauss), so that 390 places are summed over the channels in
+the register tiles that lanes_conv has too. Input gradients are such convolutions that walk the window backwards.
+Rounding grows with the logarithm of the tile, not with the number of terms: the error is below that of direct sums
+where windows are large.
+
+Assumes: Contracts in gather form, the batch in the lanes.
+Guarantees: taken where fewer products outweigh the transforms, by estimate: large windows, many channels.
+Does not: match strides or dilation, or confine infinities and NaN to the pixels that depend on them: they spread within
+a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Final
+
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
+from compiler.strategies.convolution import Convolution, convolution, extents
+from compiler.strategies.cost.cpu import (
+    FOURIER_BACK,
+    FOURIER_IMAGE,
+    FOURIER_STRIP_BYTES,
+    FOURIER_WEIGHTS,
+    OPERATIONS_PER_US,
+)
+from compiler.strategies.cost.tiles import TILES, Shape, cost
+from compiler.strategies.strategy import Strategy, found_by
+from compiler.strategies.window import WindowAxis
+
+NAME = "fourier_conv"
+SIDE = 16
+PLACES = 390
+LEAST, MOST = 3, 13
+"""Taps along an axis."""
+TERMS = 200
+"""From so many terms on the error is no larger than that of a float32 sum in order (tests/cpu/test_fourier.py)."""
+TAP_BYTES = 8
+_TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4)
+
+
+def match(p: Problem) -> Choice | NotApplicable:
+    return match_by(p, variants)
+
+
+def match_by(p: Problem, of: Callable[[Problem], list[Choice] | NotApplicable]) -> Choice | NotApplicable:
+    """The fastest of the variants by estimate, where sums are long enough to be as exact as direct ones."""
+    if prod(e for d, e in p.extents.items() if d not in p.out) < TERMS:
+        return NotApplicable(f"direct sums of fewer than {TERMS} terms are more exact")
+    found = of(p)
+    return found if isinstance(found, NotApplicable) else found[0]
+
+
+def variants(p: Problem) -> list[Choice] | NotApplicable:
+    """The choice for each register tile, the fastest by estimate first."""
+    if not p.lanes:
+        return NotApplicable("its tensors have no lanes")
+    conv = convolution(p)
+    if isinstance(conv, NotApplicable):
+        return conv
+    if not (steady(conv.rows) and steady(conv.cols)):
+        return NotApplicable(f"the window is not of {LEAST} to {MOST} neighbours with steps of 1")
+    if max(conv.ins, conv.outs) * SIDE * p.lanes * 32 >= LIMIT:
+        return NotApplicable("it is larger than 32-bit offsets reach")
+    return sorted((_choice(p, conv, n) for n in _TILES), key=lambda choice: choice.microseconds)
+
+
+def steady(axis: WindowAxis) -> bool:
+    """Whether a tile covers the window along the axis, at every position."""
+    return LEAST <= axis.taps <= MOST and axis.step == 1 and axis.div == 1 and abs(axis.tap) == 1
+
+
+def tiles_of(axis: WindowAxis) -> int:
+    """Tiles along an axis."""
+    return -(-axis.out // (SIDE + 1 - axis.taps))
+
+
+def _strip(p: Problem, conv: Convolution, shape: Shape, tiles: int) -> int:
+    """Tiles that are transformed at a time: whole register tiles."""
+    each = PLACES * (conv.ins + conv.outs) * p.lanes * p.real_bytes * shape.vectors
+    return max(1, min(FOURIER_STRIP_BYTES // each, -(-tiles // shape.vectors))) * shape.vectors
+
+
+def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
+    rows, cols, shape = conv.rows, conv.cols, TILES[tile]
+    tiles = p.blocks(p.out[0]) * tiles_of(rows) * tiles_of(cols)
+    strip = _strip(p, conv, shape, tiles)
+    back_r, back_c = (conv.w_r if rows.tap < 0 else 0), (conv.w_c if cols.tap < 0 else 0)
+    values = {
+        "s_blocks": p.blocks(p.out[0]),
+        **extents(conv),
+        "s_taps_r": rows.taps,
+        "s_taps_c": cols.taps,
+        "s_from_r": rows.low,
+        "s_from_c": cols.low,
+        "s_w_first": back_r * (rows.taps - 1) + back_c * (cols.taps - 1),
+        "s_w_group": conv.w_group,
+        "s_w_out": conv.w_out,
+        "s_w_in": conv.w_in,
+        "s_w_r": conv.w_r * rows.tap,
+        "s_w_c": conv.w_c * cols.tap,
+        "s_strip": strip,
+        "s_tile": tile,
+    }
+    vectors = (conv.ins + conv.outs) * strip + 2 + -(-conv.outs // p.lanes) * (conv.ins + 1)
+    scratch = PLACES * p.lanes * vectors * p.real_bytes + conv.ins * TAP_BYTES
+    pairs = conv.ins * rounded(conv.outs, p.lanes) / p.lanes
+    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], True)
+    operations += tiles * (conv.ins * FOURIER_IMAGE + conv.outs * FOURIER_BACK) + pairs * FOURIER_WEIGHTS
+    microseconds = conv.groups * operations / OPERATIONS_PER_US
+    return Choice(NAME, (("vector", conv.vector),), tuple(values.items()), scratch, microseconds)
+
+
+STRATEGY: Final = Strategy(NAME, match, found_by(variants), products="float32")

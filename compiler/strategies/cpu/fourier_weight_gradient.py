@@ -1,0 +1,79 @@
+"""fourier_weight_gradient: the gradient of weights of stride 1 by Fourier transforms of tiles.
+
+The tiles of fourier_conv: the gradient's pixels of a tile, padded with zeros, are correlated with the 16 x 16 pixels of
+the image that they saw. Images are transposed so that input channels stand in the lanes; the gradients' frequencies
+are scalars; a sum runs over the samples of each tile in order, then over strips of tiles. Lanes without a sample have
+no terms.
+
+Assumes: Contracts in gather form, the batch in the lanes.
+Guarantees: taken where fewer products outweigh the transforms, by estimate: large windows, many channels.
+Does not: match strides or dilation, or confine infinities and NaN to the weights that depend on them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
+from compiler.strategies.convolution import WeightGradient, extents, weight_gradient
+from compiler.strategies.cost.cpu import (
+    FOURIER_BACK,
+    FOURIER_GRADIENT_SUM,
+    FOURIER_IMAGE,
+    FOURIER_STRIP_BYTES,
+    OPERATIONS_PER_US,
+)
+from compiler.strategies.cost.tiles import TILES, cost
+from compiler.strategies.cpu.fourier_conv import PLACES, SIDE, TAP_BYTES, match_by, steady, tiles_of
+from compiler.strategies.strategy import Strategy, found_by
+
+NAME = "fourier_weight_gradient"
+_TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4)
+
+
+def match(p: Problem) -> Choice | NotApplicable:
+    return match_by(p, variants)
+
+
+def variants(p: Problem) -> list[Choice] | NotApplicable:
+    """The choice for each register tile, the fastest by estimate first."""
+    if not p.lanes:
+        return NotApplicable("its tensors have no lanes")
+    found = weight_gradient(p)
+    if isinstance(found, NotApplicable):
+        return found
+    if not (steady(found.rows) and steady(found.cols)) or min(found.rows.tap, found.cols.tap) < 0:
+        return NotApplicable("the window is not one of a few neighbours with steps of 1")
+    if SIDE * 16 * p.lanes * max(found.ins, found.outs) >= LIMIT:
+        return NotApplicable("it is larger than 32-bit offsets reach")
+    return sorted((_choice(p, found, n) for n in _TILES), key=lambda choice: choice.microseconds)
+
+
+def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
+    rows, cols, shape = found.rows, found.cols, TILES[tile]
+    blocks, parts = -(-found.samples // p.lanes), -(-found.ins // p.lanes)
+    tiles = blocks * tiles_of(rows) * tiles_of(cols)
+    each = p.lanes * p.real_bytes
+    strip = max(1, min(tiles, FOURIER_STRIP_BYTES // (PLACES * each * (p.lanes * parts + found.outs)), 8))
+    values = {
+        "s_blocks": blocks,
+        "s_samples": found.samples,
+        **extents(found),
+        "s_taps_r": rows.taps,
+        "s_taps_c": cols.taps,
+        "s_from_r": rows.low,
+        "s_from_c": cols.low,
+        "s_strip": strip,
+        "s_tile": tile,
+    }
+    vectors = strip * (p.lanes * parts + found.outs) + found.outs * parts + 3
+    scratch = (PLACES * vectors + p.lanes * SIDE * SIDE) * each + strip * p.lanes * TAP_BYTES
+    strips, samples = -(-tiles // strip), min(found.samples, p.lanes)
+    operations = PLACES * strips * cost(shape, found.outs, [(parts, strip * samples)])
+    operations += PLACES * strips * found.outs * parts * FOURIER_GRADIENT_SUM
+    operations += tiles * (samples * parts + found.outs) * FOURIER_IMAGE + found.outs * parts * FOURIER_BACK
+    microseconds = found.groups * operations / OPERATIONS_PER_US
+    return Choice(NAME, (("vector", found.vector),), tuple(values.items()), scratch, microseconds)
+
+
+STRATEGY: Final = Strategy(NAME, match, found_by(variants), products="float32")
