@@ -18,6 +18,7 @@ import netloom
 pytestmark = pytest.mark.usefixtures("cc")
 
 SEEDS = range(1, 6)
+FRESH = range(6, 11)  # settings of the hippocampus and the gate were tried on others
 Array = npt.NDArray[np.float64]
 
 
@@ -81,7 +82,7 @@ def test_deep_layers_learn_a_grammar(root: Path) -> None:
 
 
 HIP_TRACES = "".join(
-    f"  - trace: {{from: {layer}, variables: [act_m], at: trial.plus}}\n" for layer in ("EC3", "EC2", "DG", "CA3")
+    f"  - trace: {{from: {layer}, variables: [act_m], at: trial.plus}}\n" for layer in ("EC3", "EC2", "DG")
 )
 
 
@@ -91,26 +92,32 @@ def hippocampus(root: Path) -> netloom.Model:
     return netloom.load(text.replace("../data/", f"{root}/models/data/") + HIP_TRACES)
 
 
-def check_separation(result: netloom.RunResult) -> None:
-    """Patterns of 20 pairs overlap ever less from EC over DG."""
-    found = {
-        layer: overlap(np.asarray(result.traces(layer, "act_m")[1], np.float64)[:20]) for layer in ("EC3", "EC2", "DG")
-    }
-    assert found["EC3"] > 1.4 * found["EC2"] and found["EC2"] > 2 * found["DG"] > 0, found
+def recalled(model: netloom.Model, seed: int, duration: str) -> tuple[Array, Array]:
+    """Percent of A-B and of A-C that are recalled at the end of each block."""
+    percent = column(model.run(seed=seed, duration=duration), "recall", "percent").reshape(-1, 6)
+    return percent[:, 4], percent[:, 5]
 
 
 def test_dentate_gyrus_separates_patterns(root: Path) -> None:
-    check_separation(hippocampus(root).run(duration="4 s"))
+    """Patterns of 20 pairs overlap ever less from EC over DG."""
+    result = hippocampus(root).run(duration="4 s")
+    found = {}
+    for layer in ("EC3", "EC2", "DG"):
+        patterns = np.asarray(result.traces(layer, "act_m")[1], np.float64)
+        found[layer] = overlap(patterns[patterns.max(axis=1) > 0])
+    assert found["EC3"] > 1.4 * found["EC2"] and found["EC2"] > 2 * found["DG"] > 0, found
 
 
 @pytest.mark.slow
 def test_hippocampus_learns_two_lists(root: Path) -> None:
-    """A-B is recalled from A and the context after 16 epochs; A-C, learned after it, drives it out."""
-    for seed in SEEDS:
-        result = network(root, "hip").run(seed=seed)
-        ab, ac = (column(result, "recall", name) for name in ("ab", "ac"))
-        assert ab[13:16].mean() >= 60 and ac[:16].max() == 0, (ab, ac)
-        assert ac[-3:].mean() >= 60 and ab[-3:].mean() <= 15, (ab, ac)
+    """A-B is recalled from A and the context after its list has been studied 16 times; A-C, learned after it, drives it
+    out. Without the phases of theta less of A-B is recalled (Ketz, Morkonda and O'Reilly 2013)."""
+    for seed in FRESH:
+        ab, ac = recalled(network(root, "hip"), seed, "192 s")
+        assert ab[3] >= 60 and ac[:4].max() == 0, (ab, ac)
+        assert ac[-1] >= 40 and ab[-1] <= 15, (ab, ac)
+        without, _ = recalled(network(root, "hip", theta=0), seed, "96 s")
+        assert without[3] <= ab[3] - 20, (ab, without)
 
 
 def test_striatum_waits_for_acetylcholine(root: Path) -> None:
@@ -130,15 +137,16 @@ def test_striatum_waits_for_acetylcholine(root: Path) -> None:
 
 @pytest.mark.slow
 def test_basal_ganglia_learn_when_to_act(root: Path) -> None:
-    """They act where the first value is larger, and do not where the second one is."""
+    """They act where the first value is larger, and do not where the second one is: right in 0.957 of these decisions
+    in Axon's own results (sims/bgventral/results/fig_bgventral_test.tsv, at the values of our grid)."""
     good, bad = np.divmod(np.arange(36), 6)
-    for seed in SEEDS:
+    for seed in FRESH:
         acted = column(network(root, "bg_gate").run(seed=seed), "decisions", "acted")[-36:]
-        rows, columns = acted.reshape(6, 6).mean(axis=1), acted.reshape(6, 6).mean(axis=0)
-        assert acted[good > bad].mean() > 0.9 and acted[good < bad].mean() < 0.45, acted
-        assert rows[-1] > rows[0] + 0.3 and columns[0] > columns[-1] + 0.3, acted
-    untrained = network(root, "bg_gate", training=0).run(duration="21.6 s")
-    assert column(untrained, "decisions", "acted").min() > 0.9
+        right = np.where(good > bad, acted, 1 - acted)
+        assert right[good != bad].mean() > 0.92, acted.reshape(6, 6)
+        assert acted[good > bad].mean() > 0.95 and acted[good < bad].mean() < 0.15, acted.reshape(6, 6)
+    untrained = column(network(root, "bg_gate", training=0).run(duration="21.6 s"), "decisions", "acted")
+    assert np.where(good > bad, untrained, 1 - untrained)[good != bad].mean() < 0.85, untrained.reshape(6, 6)
 
 
 @pytest.mark.parametrize(
