@@ -22,7 +22,7 @@ import numpy as np
 import compiler.expr.ast as ast
 import compiler.ir.level2.program as l2
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP
+from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP, ROUNDED
 from compiler.ir.space import DType
 
 Scalar = DType | Literal["bool"]
@@ -31,6 +31,7 @@ Scalar = DType | Literal["bool"]
 C_TYPES: Final[Mapping[str, str]] = {
     "f32": "float",
     "f64": "double",
+    "bf16": "nl_bfloat",
     "i32": "nl_i32",
     "u32": "nl_u32",
     "i64": "nl_i64",
@@ -219,7 +220,7 @@ def _type_of_call(func: str, args: list[Scalar], real: DType, span: Span) -> Sca
         return DType.I32
     if func == "isnan":
         return "bool"
-    if func in _RANDOM or func == LOOKUP:
+    if func in _RANDOM or func in (LOOKUP, ROUNDED):
         return real
     if func == SHUFFLED:
         return DType.I64
@@ -440,7 +441,7 @@ class Printer:
         if func == "heaviside":
             own = type_of(args[0], scope, real)
             return f"({self._inside(self._as(args[0], scope, own), _SUM)} >= {literal(0, own)})"
-        if FUNCTIONS[func].machine == "whole" and not is_real(t):
+        if func in FUNCTIONS and FUNCTIONS[func].machine == "whole" and not is_real(t):
             return f"({self._as(args[0], scope, t)[0]})"
         t = DType.I64 if t in (DType.U32, DType.U64) else t
         return self.call(func, t, *(self._as(a, scope, t)[0] for a in args))

@@ -21,7 +21,7 @@ from backends.reference import philox
 from backends.reference.elementary import FUNCTIONS, maximum, minimum
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
 from compiler.expr.functions import FUNCTIONS as KNOWN
-from compiler.expr.functions import LOOKUP
+from compiler.expr.functions import LOOKUP, ROUNDED
 from compiler.expr.interp import OPERATORS
 
 Value = Any
@@ -73,6 +73,13 @@ def lookup(table: Any, x: Any) -> Any:
     a, b = table[3 + at], table[3 + np.minimum(at + 1, len(table) - 4)]
     found: Any = a + (u - k.astype(table.dtype)) * (b - a)
     return found
+
+
+def rounded(x: Any) -> Any:
+    """float32 rounded to bf16, half-way cases to even; NaN stays what it is."""
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    near = (bits + (np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(x), x, near.view(np.float32))
 
 
 class Evaluator:
@@ -163,6 +170,8 @@ class Evaluator:
             return self.draw(func, args)
         if func == LOOKUP:
             return lookup(args[0], cast(args[1], self.real))
+        if func == ROUNDED:
+            return rounded(cast(args[0], np.dtype(np.float32)))
         both, known = self.joined(*args), KNOWN.get(func)
         if known is None:
             raise TypeError(f"a kernel cannot call `{func}`")

@@ -71,12 +71,27 @@ def _summary(path: Path, prepared: Prepared, options: Options) -> str:
         rows = [[n, f"{count:.2g}", f"{100 * count / total:.0f} %"] for n, count in work.most_common(MOST)]
         lines += [f"\nwhere the work is (operations of {unit}; counted, not measured)"]
         lines += [table(["", "operations", "share"], rows)]
+    if model.numerics.precision == "mixed":
+        lines += ["\nwhat runs in which type", table(["", "type"], _types(prepared.lowered.decisions))]
     lines += ["\nmemory", *(_need(n) for n in needs)]
     hints = _hints(prepared, options, total)
     if hints:
         lines += ["\nwhat could be changed", *(f"  {h}" for h in hints)]
     lines += ["\ndecisions", *_topics(path, prepared.lowered.decisions)]
     return "\n".join(lines)
+
+
+def _types(decisions: Sequence[Decision]) -> list[list[str]]:
+    """What mixed precision computes and stores in which type."""
+    made = [d for d in decisions if d.pass_name == "mixed_precision"]
+    kept = dict.fromkeys(d.subject.partition(": ")[2] for d in made if "registers" in d.reason)
+    rows = [
+        ["weights, their gradients, the optimizer's state", "float32"],
+        ["activations and their gradients", "bf16, rounded where they are made"],
+        ["factors of products", "bf16; weights are rounded once a step"],
+        ["sums, means and other statistics, losses, metrics", "float32"],
+    ]
+    return [*rows, *([[f"recurrent layers: {', '.join(kept)}", "float32"]] if kept else [])]
 
 
 def _what(prepared: Prepared) -> str:

@@ -341,6 +341,9 @@ differentiated."""
 LOOKUP: Final = "lookup"
 """What kernels call: lookup(table, x)."""
 
+ROUNDED: Final = "bf16"
+"""What kernels call: bf16(x) is x rounded to 8 significant bits, half-way cases to even; of float32 alone."""
+
 
 def table_call(name: str) -> str:
     """The function that expressions call for a table of the model, of a number without a unit: no user's name begins

@@ -13,10 +13,12 @@ from enum import StrEnum
 
 
 class DType(StrEnum):
-    """Element types. `REAL` is replaced by F32 or F64 (numerics.precision) when a program is lowered."""
+    """Element types. `REAL` is replaced by F32 or F64 (numerics.precision) when a program is lowered. BF16 is a way to
+    store F32, with 8 significant bits: kernels compute in F32 and round at stores."""
 
     F32 = "f32"
     F64 = "f64"
+    BF16 = "bf16"
     I32 = "i32"
     U32 = "u32"
     I64 = "i64"
@@ -25,14 +27,15 @@ class DType(StrEnum):
 
     @property
     def bytes(self) -> int:
-        return {"f32": 4, "f64": 8, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "u8": 1}[self.value]
+        return {"f32": 4, "f64": 8, "bf16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "u8": 1}[self.value]
 
     @property
     def numpy(self) -> str:
-        """The numpy name of this type."""
+        """The numpy name of this type; of the bits of a BF16, which numpy has not."""
         names = {
             "f32": "float32",
             "f64": "float64",
+            "bf16": "uint16",
             "i32": "int32",
             "u32": "uint32",
             "i64": "int64",
@@ -43,7 +46,12 @@ class DType(StrEnum):
 
     @property
     def is_real(self) -> bool:
-        return self in (DType.F32, DType.F64)
+        return self in (DType.F32, DType.F64, DType.BF16)
+
+    @property
+    def computed(self) -> DType:
+        """The type of a loaded element."""
+        return DType.F32 if self is DType.BF16 else self
 
 
 class Role(StrEnum):

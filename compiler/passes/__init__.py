@@ -36,6 +36,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     ),
     tensors.EarlyFactors(),
     tensors.Recompute(),
+    tensors.MixedPrecision(),
     tensors.LowerTensors(),
     tensors.RequireFusion(),
     # Both halves: level 2.

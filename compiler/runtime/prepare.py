@@ -195,6 +195,7 @@ def with_options(model: l0.Model, options: Options) -> l0.Model:
         numerics = replace(numerics, precision=options.precision)
     if options.order is not None:
         numerics = replace(numerics, order=options.order)
+    refuse_mixed(model, numerics)
     simulate, train = model.simulate, model.train
     if options.seed is not None:
         simulate = replace(simulate, seed=options.seed) if simulate is not None else None
@@ -217,6 +218,17 @@ def with_options(model: l0.Model, options: Options) -> l0.Model:
             raise RunError("E0912", "--epochs is at least 1", exit_code=2)
         train = replace(train, epochs=options.epochs)
     return replace(model, numerics=numerics, simulate=simulate, train=train)
+
+
+def refuse_mixed(model: l0.Model, numerics: l0.Numerics) -> None:
+    """Mixed precision where it has no meaning. Raises RunError (E0912, exit 2)."""
+    if numerics.precision != "mixed":
+        return
+    if model.network is None:
+        raise RunError("E0912", "--precision mixed is for models with a `network`", exit_code=2)
+    if numerics.order == "bitwise":
+        help = "use --order reproducible, or --precision float32"
+        raise RunError("E0912", "`precision: mixed` has no bitwise order of sums", help, exit_code=2)
 
 
 def with_samples(model: l0.Model, options: Options) -> l0.Model:

@@ -13,7 +13,7 @@ Guarantees: every breach is named.
              state and locals
   cells      distinct names; before integration no step, after it no dynamics; statements read what
              is declared
-Does not: check types of elements beyond "real" and "int", or differentiate.
+Does not: check types of elements beyond "real", "int" and "bf16", or differentiate.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def graph_violations(graph: l1.TensorGraph, *, gather_only: bool = False) -> lis
                 found.append(f"{label}: `{out.name}` is defined twice")
             if any(n < 1 for n in out.shape) or (out.batched and not out.shape):
                 found.append(f"{label}: `{out.name}` has the shape {out.shape}")
-            if out.dtype not in ("real", "int"):
+            if out.dtype not in ("real", "int", "bf16"):
                 found.append(f"{label}: `{out.name}` has elements of type `{out.dtype}`")
             known[out.name] = out
             if isinstance(node, l1.Weight | l1.Variable):

@@ -26,7 +26,7 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from compiler.connect import RULE
 from compiler.expr.ast import Call, Expr, Num, Quantity, Ref, children
-from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP
+from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP, ROUNDED
 from compiler.ir.space import DType
 from compiler.verify.violations import distinct
 
@@ -116,6 +116,8 @@ class _Code:
                         yield f"{where} looks up `{table}`, which is no table"
                     stack.append(argument)
                     continue
+                case Call(func, (_,)) if func == ROUNDED:
+                    pass
                 case Call(func, args):
                     known = FUNCTIONS.get(func)
                     if func in DRAWS and (known is None or known.random):

@@ -161,7 +161,7 @@ def _row_violations(code: Code, rows: l2.Rows, arrays: Mapping[str, l2.Array], p
         yield f"{len(rows.paths)} paths stand for {rows.count} rows"
     sizes = {a.size_from for a in arrays.values()} | {a.name for a in arrays.values() if a.size_from}
     for formal in code.formals:
-        if formal.dtype.is_real and formal.dtype not in (precision, DType.F64):
+        if formal.dtype.is_real and formal.dtype.computed not in (precision, DType.F64):
             yield f"`{formal.name}` is {formal.dtype.value} in a program of {precision.value}"
         if isinstance(formal, l2.ArrayFormal):
             bound = rows.arrays.get(formal.name, ())

@@ -19,6 +19,8 @@ from compiler.frontend.schema.other_simulators import OTHER_NAMES
 HERE = Path(__file__).parent
 
 FOLLOWED: dict[str, list[tuple[str, str]]] = {
+    "mixed_and_bitwise": [("order: bitwise", "order: reproducible")],
+    "mixed_without_layers": [("precision: mixed", "precision: float32")],
     "brian_uniform": [('"uniform(-65, -50)"', "{uniform: {low: -65 mV, high: -50 mV}}")],
     "brian_rand": [("-65 mV + 15 mV * rand()", "{uniform: {low: -65 mV, high: -65 mV + 15 mV}}")],
     "brian_randn": [("-65 mV + 5 mV * randn()", "{normal: {mean: -65 mV, std: 5 mV}}")],

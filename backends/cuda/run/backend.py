@@ -54,7 +54,8 @@ class CudaBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("cuda", 0, False, strategies(), APART, self.chains, device_of(self.device, self.arch))
+        device = device_of(self.device, self.arch)
+        return Capabilities("cuda", 0, False, strategies(), APART, self.chains, device, bf16=True)
 
     def emit(self, program: l2.Merged) -> str:
         return emit(program).text

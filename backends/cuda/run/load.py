@@ -20,7 +20,7 @@ from backends.cuda.device.device import Device
 from backends.cuda.run.cuda_graphs import ExecutionMode, KernelCall, run_checked, run_steps
 from backends.cuda.run.load_plan import Prepared, prepare
 from backends.protocol import AnyArray, Artifact, BackendError
-from compiler.ir.space import Role
+from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place, written
 from compiler.layout.write_tables import write_tables
 
@@ -141,12 +141,14 @@ class CudaInstance:
 
     def _get(self, name: str, count: int | None = None) -> AnyArray:
         size = self._size(name)
-        values = np.empty(size if count is None else min(count, size), self._arrays[name].dtype.numpy)
+        dtype = self._arrays[name].dtype
+        values = np.empty(size if count is None else min(count, size), dtype.numpy)
         self._device.download(self._address(name), values)
-        return values
+        return widened(values) if dtype is DType.BF16 else values
 
     def _put(self, name: str, values: AnyArray) -> None:
-        flat = np.asarray(values).reshape(-1).astype(self._arrays[name].dtype.numpy, copy=False)
+        flat, dtype = np.asarray(values).reshape(-1), self._arrays[name].dtype
+        flat = narrowed(flat) if dtype is DType.BF16 else flat.astype(dtype.numpy, copy=False)
         if len(flat) != self._size(name):
             raise ValueError(f"`{name}` has {self._size(name)} elements, not {len(flat)}")
         self._device.upload(self._address(name), flat)
@@ -169,7 +171,9 @@ class CudaInstance:
             with self._device.current():
                 self._device.download(start, values)
             for address, name, size in group:
-                yield name, values[address - start :][:size].view(self._arrays[name].dtype.numpy)
+                dtype = self._arrays[name].dtype
+                part = values[address - start :][:size].view(dtype.numpy)
+                yield name, widened(part) if dtype is DType.BF16 else part
 
     def write(self, name: str, values: AnyArray) -> None:
         """Replace an array's contents. Raises KeyError; ValueError for another number of elements."""
@@ -298,6 +302,19 @@ class CudaInstance:
 
 def _not_drained() -> BackendError:
     return BackendError("E0906", "a record buffer was not drained in time", exit_code=5)
+
+
+def widened(bits: AnyArray) -> AnyArray:
+    """The float32 that elements of a BF16 array are."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def narrowed(values: AnyArray) -> AnyArray:
+    """The bits of the nearest bf16, half-way cases to even."""
+    flat = values.astype(np.float32)
+    bits = flat.view(np.uint32)
+    near = (bits + (np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))) >> np.uint32(16)
+    return np.where(np.isnan(flat), np.uint32(0x7FFF), near).astype(np.uint16)
 
 
 Placed = tuple[int, str, int]

@@ -73,7 +73,7 @@ def build_model(
     simulate_block = mapping(root.get("simulate"))
     step = read_step(simulate_block, c)
     c.phases = build_phases(root.get("phases"), step, c)
-    numerics = build_numerics(mapping(root.get("numerics")), c)
+    numerics = build_numerics(mapping(root.get("numerics")), root.get("network") is not None, c)
     spiking = _spiking(root, step, resolved.uses, functions, numerics, c)
     populations, projections, drives = spiking.populations, spiking.projections, spiking.drives
     named = tuple(e.name for e in entries_of(resolved.root.get("projections")))

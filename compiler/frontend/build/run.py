@@ -122,10 +122,19 @@ def _frozen(
     return tuple(out)
 
 
-def build_numerics(block: tree.Mapping | None, c: Context) -> l0.Numerics:
-    """`numerics`, with its defaults."""
+def build_numerics(block: tree.Mapping | None, layers: bool, c: Context) -> l0.Numerics:
+    """`numerics`, with its defaults. `layers`: whether the model has any."""
     r = Reader(NUMERICS, block, c)
-    return l0.Numerics(r.word("precision"), r.word("order"), r.word("products"))
+    made = l0.Numerics(r.word("precision"), r.word("order"), r.word("products"))
+    node = r.get("precision")
+    if node is not None and made.precision == "mixed":
+        if not layers:
+            help = "write `precision: float32`"
+            c.sink.error("E0802", "`precision: mixed` is for models with a `network`", node.span, help)
+        elif made.order == "bitwise":
+            help = "write `order: reproducible`, or `precision: float32`"
+            c.sink.error("E0802", "`precision: mixed` has no bitwise order of sums", node.span, help)
+    return made
 
 
 # ---------------------------------------------------------------------------------- expectations

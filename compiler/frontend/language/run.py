@@ -263,8 +263,16 @@ NUMERICS = Block(
                 (
                     Option("float32", "32-bit floating point."),
                     Option("float64", "64-bit floating point."),
+                    Option(
+                        "mixed",
+                        "Of layers, activations and their gradients are rounded to bf16 (8 significant bits), and so "
+                        "are weights where they are factors, once a step; a GPU stores them so and multiplies them on "
+                        "matrix units. Weights, the optimizer's state, gradients of weights, statistics, sums and "
+                        "recurrent layers stay float32, and so does everything that has no layers.",
+                    ),
                 ),
                 {
+                    **dict.fromkeys(("bf16", "bfloat16", "amp", "half", "fp16", "float16"), "`mixed`"),
                     **dict.fromkeys(("double", "fp64", "f64", "64"), "`float64`"),
                     **dict.fromkeys(("single", "float", "fp32", "f32", "32"), "`float32`"),
                 },

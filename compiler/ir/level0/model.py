@@ -56,8 +56,8 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Numerics:
-    """precision: float32 | float64; order: fast | reproducible | bitwise; products: exact | float32 | tf32x3 | tf32 |
-    bf16, how exact products are that targets may take (strategies/cuda/tensor_cores.py)."""
+    """precision: float32 | float64 | mixed; order: fast | reproducible | bitwise; products: exact | float32 | tf32x3 |
+    tf32 | bf16, how exact products are that targets may take (strategies/cuda/tensor_cores.py)."""
 
     precision: str = "float32"
     order: str = "reproducible"

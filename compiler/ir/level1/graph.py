@@ -164,7 +164,8 @@ class Instance:
 
 @dataclass(frozen=True)
 class Tensor:
-    """dtype: "real" | "int". `batched`: axis 0 is the batch. Shapes include the batch axis."""
+    """dtype: "real" | "int" | "bf16" (a real that is stored so). `batched`: axis 0 is the batch. Shapes include the
+    batch axis."""
 
     name: str
     shape: tuple[int, ...]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Binary, Ref
+from compiler.ir.space import DType
 
 MOST_TERMS = 31
 """Terms of a sum inside a chain that is no product."""
@@ -90,6 +91,8 @@ def may_be_chained(template: l2.Template) -> bool:
         return False
     arrays = [f for f in template.formals if isinstance(f, l2.ArrayFormal)]
     if any(not isinstance(f.access, l2.Strided) or f.mode is l2.Mode.ACCUMULATE for f in arrays):
+        return False
+    if any(f.dtype is DType.BF16 for f in arrays):
         return False
     if not all(isinstance(s, l2.Assign) for s in (*nest.prologue, *nest.epilogue)):
         return False

@@ -49,7 +49,7 @@ class Capabilities:
     concurrent float += has a fixed order (a single thread), so that accumulators may be the state itself; False:
     `reproducible` needs fixed-point accumulators. apart: bytes of WORK arrays up to which they share no memory (0: they
     always share). chains: whether it can run chains (compiler/passes/program/persistent_rnn.py). device: the
-    device that it is for.
+    device that it is for. bf16: whether it has arrays of bf16.
     """
 
     name: str
@@ -59,3 +59,4 @@ class Capabilities:
     apart: int = 0
     chains: bool = False
     device: Target = Target()
+    bf16: bool = False

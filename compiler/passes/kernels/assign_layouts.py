@@ -26,7 +26,8 @@ def array_of(
     tensor: l1.Tensor, name: str, precision: DType, lanes: int, role: Role, wide: bool = False, span: Span = NOWHERE
 ) -> l2.Array:
     """The array of a tensor; scalars have one element."""
-    dtype = DType.I32 if tensor.dtype == "int" else DType.F64 if wide else precision
+    dtype = DType.I32 if tensor.dtype == "int" else DType.BF16 if tensor.dtype == "bf16" else precision
+    dtype = DType.F64 if wide else dtype
     return l2.Array(name, dtype, tensor.shape or (1,), role, layout_of(tensor, lanes), span=span)
 
 

@@ -50,7 +50,8 @@ def context_of(model: l0.Model, capabilities: Capabilities, verify: bool = False
     driving = driving_layers(model)
     phases = ("train", "eval", *((DRIVE,) if driving else ()))
     order = l2.Order(model.numerics.order)
-    return Context(target, precision, order, verify, pins or {}, phases=phases, driving=driving)
+    mixed = model.numerics.precision == "mixed"
+    return Context(target, precision, order, verify, mixed, pins or {}, phases=phases, driving=driving)
 
 
 def driving_layers(model: l0.Model) -> tuple[str, ...]:

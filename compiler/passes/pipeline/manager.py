@@ -37,6 +37,8 @@ class Context:
     precision: DType
     order: l2.Order
     verify: bool = False
+    mixed: bool = False
+    """Whether activations and factors of products are bf16 (passes/kernels/mixed_precision.py)."""
     pins: Pins = field(default_factory=dict)
     """Strategies of contractions that are decided already."""
     phases: tuple[str, ...] = ("train", "eval")

@@ -179,6 +179,7 @@ def lower_predict(
         precision,
         order,
         verify,
+        model.numerics.precision == "mixed",
         pins or {},
         phases=(PHASE, DRIVE) if driving else (PHASE,),
         outputs=tuple(stands.get(n, n) for n in names),

@@ -307,6 +307,22 @@ class Recompute(GraphPass):
         return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
 
 
+@dataclass(frozen=True)
+class MixedPrecision(GraphPass):
+    """Activations and factors of products become bf16: compiler/passes/kernels/mixed_precision.py."""
+
+    name: str = "mixed_precision"
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        return context.mixed and super().applies(context, ir)
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.kernels.mixed_precision import mixed_precision
+
+        nodes, made = mixed_precision(graph.nodes, graph.outputs, context.capabilities.bf16)
+        return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
+
+
 # ---------------------------------------------------------------------------------------- to level 2
 
 

@@ -30,7 +30,7 @@ from compiler.runtime.common.arguments import (
     text_or_none,
 )
 
-PRECISIONS: Final = ("float32", "float64")
+PRECISIONS: Final = ("float32", "float64", "mixed")
 ORDERS: Final = ("fast", "reproducible", "bitwise")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,7 +52,7 @@ class Option:
 
 _SET = Option("Another value of a parameter: name=value. Repeatable.", settings_of, "-s")
 _PRECISION = Option(
-    "float32 or float64, instead of the model's.", partial(choice_or_none, among=PRECISIONS), choices=PRECISIONS
+    "float32, float64 or mixed, instead of the model's.", partial(choice_or_none, among=PRECISIONS), choices=PRECISIONS
 )
 _ORDER = Option(
     "fast, reproducible or bitwise, instead of the model's.", partial(choice_or_none, among=ORDERS), choices=ORDERS

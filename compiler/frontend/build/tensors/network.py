@@ -153,7 +153,7 @@ def _input(r: _Reader, name: str, block: tree.Mapping | None, at: Span) -> None:
     dtype = block.get("dtype")
     text = text_of(dtype)
     kind = "int32" if text == "int32" else "real"
-    if dtype is not None and text not in ("int32", r.precision):
+    if dtype is not None and text not in ("int32", "float32" if r.precision == "mixed" else r.precision):
         if text == "int64":
             r.c.sink.error("E0801", "`int64` is not supported yet", dtype.span, "write `int32`")
         else:

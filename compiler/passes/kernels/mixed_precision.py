@@ -1,0 +1,219 @@
+"""mixed_precision: activations, their gradients and factors of products become bf16 (`numerics: {precision: mixed}`).
+
+After Micikevicius et al. 2018, "Mixed Precision Training", with bf16, whose exponents are those of float32, so that
+losses need no scaling (Kalamkar et al. 2019, "A Study of BFLOAT16 for Deep Learning Training").
+
+Assumes: gather form; maps are fused; nothing after this pass changes the graph.
+Guarantees: what is bf16 is rounded where it is made (`bf16(x)`), on every target to the same bits; a target that can
+store it so does (`stored`). Weights, state of the optimizer, gradients of weights, statistics, sums and losses stay
+float32; a weight that is a factor of products is rounded once a step. A sum of products that only one map reads,
+element by element, is not rounded before that map.
+Does not: change recurrent layers, whose steps run in one kernel that keeps them in registers (persistent_rnn); scale
+losses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import compiler.ir.level1.graph as l1
+from compiler.expr.ast import Call, Ref
+from compiler.expr.functions import ROUNDED
+from compiler.ir.space import plain_dim
+from compiler.passes.kernels.one_hot import row_read, rows_added
+from compiler.passes.program.decisions import Decision
+
+NAME: Final = "mixed_precision"
+BF16: Final = "bf16"
+_STEP: Final = re.compile(r"\.at_\d+(?=[.:]|$)")
+"""Of a tensor that belongs to one step of a recurrent layer."""
+
+
+def mixed_precision(
+    nodes: tuple[l1.Node, ...], outputs: tuple[str, ...], stored: bool
+) -> tuple[tuple[l1.Node, ...], tuple[Decision, ...]]:
+    """The graph, and what each layer computes in. `outputs`: tensors that the host reads; `stored`: whether the target
+    has arrays of bf16."""
+    rewritten = _Rewriting(nodes, frozenset(outputs), stored).run()
+    return rewritten.result, rewritten.decisions()
+
+
+def is_sum_of_products(node: l1.Contract) -> bool:
+    """Whether each operand has dims of the result that the other one lacks: else it is a weighted sum."""
+    if len(node.ins) != 2 or node.combine != "add":
+        return False
+    used = [{d for a in axes for d, _ in a.terms} for axes in node.in_maps]
+    out = {d for a in node.out_map for d, _ in a.terms}
+    return bool(out & used[0] - used[1]) and bool(out & used[1] - used[0])
+
+
+def _layer(name: str) -> str:
+    return name.split(".")[0]
+
+
+@dataclass
+class _Rewriting:
+    """`active`: tensors with an element for each element of an activation, whatever their type; `narrow`: those that
+    are bf16; `factors`: tensor -> its rounded copy; `copies`: tensor -> the Map that rounds a sum of products."""
+
+    nodes: tuple[l1.Node, ...]
+    outputs: frozenset[str]
+    stored: bool
+    tensors: dict[str, l1.Tensor] = field(default_factory=dict)
+    readers: dict[str, list[l1.Node]] = field(default_factory=dict)
+    recurrent: frozenset[str] = frozenset()
+    active: set[str] = field(default_factory=set)
+    narrow: set[str] = field(default_factory=set)
+    factors: dict[str, str] = field(default_factory=dict)
+    copies: dict[str, str] = field(default_factory=dict)
+    result: tuple[l1.Node, ...] = ()
+
+    def run(self) -> _Rewriting:
+        for node in self.nodes:
+            out = getattr(node, "out", None)
+            if isinstance(out, l1.Tensor):
+                self.tensors[out.name] = out
+            for name in l1.operands(node):
+                self.readers.setdefault(name, []).append(node)
+        self.recurrent = frozenset(_layer(n) for n in self.tensors if _STEP.search(n))
+        kept = {n.value for n in self.nodes if isinstance(n, l1.Store)}
+        self.outputs |= kept
+        for node in self.nodes:
+            self._type(node)
+        first = [n for n in self.nodes if isinstance(n, l1.Weight)]
+        rest = [n for n in self.nodes if not isinstance(n, l1.Weight)]
+        wanted = self._wanted()
+        weights = [self._rounded(n.out, f"{n.out.name}.{BF16}") for n in first if n.out.name in wanted]
+        made: list[l1.Node] = [*first, *weights]
+        for node in rest:
+            made += self._rewritten(node, wanted)
+        self.result = tuple(made)
+        return self
+
+    # ------------------------------------------------------------------------------------------ deciding
+
+    def _type(self, node: l1.Node) -> None:
+        """Whether the result of a node is an activation, and stored as bf16."""
+        out = getattr(node, "out", None)
+        if not isinstance(out, l1.Tensor) or out.dtype != "real" or not out.batched:
+            return
+        free = out.name not in self.outputs and _layer(out.name) not in self.recurrent
+        match node:
+            case l1.Feed():
+                self.active.add(out.name)
+            case l1.Reindex(_, source) if source in self.active:
+                self.active.add(out.name)
+                if source in self.narrow:
+                    self.narrow.add(out.name)
+            case l1.Map() if self._is_elementwise(node):
+                self.active.add(out.name)
+                if free:
+                    self.narrow.add(out.name)
+            case l1.Contract() if not self._is_statistic(node):
+                self.active.add(out.name)
+                if free and not self._is_read_once(out):
+                    self.copies[out.name] = f"{out.name}.{BF16}"
+                    self.narrow.add(out.name)
+
+    def _is_elementwise(self, node: l1.Map) -> bool:
+        """Whether each of its elements reads one of an activation, in any order of the axes."""
+        every = set(range(len(node.out.shape)))
+        return any(n in self.active and {*axes} >= every for n, axes in zip(node.ins, node.maps, strict=True))
+
+    def _is_statistic(self, node: l1.Contract) -> bool:
+        """Whether it sums over activations, and is none itself: a mean, a norm, a largest value."""
+        if is_sum_of_products(node) or row_read(node, self.tensors) is not None:
+            return False
+        return all(not a.terms or plain_dim(a) is not None for axes in node.in_maps for a in axes)
+
+    def _is_read_once(self, out: l1.Tensor) -> bool:
+        readers = self.readers.get(out.name, [])
+        if len(readers) != 1 or not isinstance(readers[0], l1.Map):
+            return False
+        node, every = readers[0], tuple(range(len(out.shape)))
+        return node.out.shape == out.shape and all(
+            axes == every for n, axes in zip(node.ins, node.maps, strict=True) if n == out.name
+        )
+
+    def _is_converted(self, node: l1.Node) -> bool:
+        """Whether the factors of a node are to be bf16."""
+        if not isinstance(node, l1.Contract) or not is_sum_of_products(node):
+            return False
+        if row_read(node, self.tensors) is not None or rows_added(node, self.tensors) is not None:
+            return False
+        names = (node.out.name, *node.ins)
+        return not any(_layer(n) in self.recurrent for n in names) and all(
+            self.tensors[n].dtype == "real" for n in node.ins
+        )
+
+    def _wanted(self) -> frozenset[str]:
+        """Factors that need a rounded copy."""
+        converted = [n for n in self.nodes if self._is_converted(n)]
+        return frozenset(x for n in converted for x in l1.operands(n) if x not in self.narrow)
+
+    # ----------------------------------------------------------------------------------------- rewriting
+
+    def _as_stored(self, tensor: l1.Tensor) -> l1.Tensor:
+        return replace(tensor, dtype=BF16) if self.stored else tensor
+
+    def _rounded(self, source: l1.Tensor, name: str) -> l1.Map:
+        """A rounded copy of a tensor, by which products take it from then on."""
+        self.factors[source.name] = name
+        every = tuple(range(len(source.shape)))
+        return l1.Map(
+            self._as_stored(replace(source, name=name)), (source.name,), (every,), Call(ROUNDED, (Ref("x0"),))
+        )
+
+    def _rewritten(self, node: l1.Node, wanted: frozenset[str]) -> list[l1.Node]:
+        """A node with the new types and operands, and the rounded copy of its result where one is needed."""
+        given = {**self.factors, **self.copies} if self._is_converted(node) else self.copies
+        found: list[l1.Node] = [self._typed(node, given)]
+        out = getattr(node, "out", None)
+        if isinstance(out, l1.Tensor):
+            if out.name in self.copies:
+                copy = self._rounded(out, self.copies[out.name])
+                found.append(replace(copy, span=getattr(node, "span", copy.span)))
+            elif out.name in wanted:
+                found.append(self._rounded(out, f"{out.name}.{BF16}"))
+        return found
+
+    def _typed(self, node: l1.Node, given: Mapping[str, str]) -> l1.Node:
+        """A node that reads other tensors in place of some, with its result as it is stored."""
+        match node:
+            case l1.Map(out=out):
+                node = replace(node, ins=tuple(given.get(n, n) for n in node.ins))
+                if out.name in self.narrow:
+                    node = replace(node, out=self._as_stored(out), body=Call(ROUNDED, (node.body,)))
+            case l1.Contract():
+                node = replace(node, ins=tuple(given.get(n, n) for n in node.ins))
+            case l1.Reindex(out, source):
+                stored = self._as_stored(out) if out.name in self.narrow else out
+                node = replace(node, out=stored, source=given.get(source, source))
+            case l1.Store(_, value):
+                node = replace(node, value=given.get(value, value))
+        return node
+
+    # ----------------------------------------------------------------------------------------- reporting
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """A line a layer: how many of its tensors are bf16, and which of its sums are not."""
+        bf16, real = Counter[str](), Counter[str]()
+        rounded: Mapping[str, str] = self.factors
+        for name, tensor in self.tensors.items():
+            if tensor.batched and tensor.dtype == "real":
+                (bf16 if name in self.narrow else real)[_layer(name)] += 1
+        weights = Counter(_layer(n) for n in rounded if n not in self.copies)
+        made = []
+        for layer in dict.fromkeys((*bf16, *real)):
+            if layer in self.recurrent:
+                made.append(Decision(NAME, layer, "float32", "its steps run in one kernel, in registers"))
+                continue
+            parts = [f"{bf16[layer]} activations or gradients"] if bf16[layer] else []
+            parts += [f"{weights[layer]} factors rounded"] if weights[layer] else []
+            parts += [f"{real[layer]} sums, statistics or inputs in float32"] if real[layer] else []
+            made.append(Decision(NAME, layer, "bf16" if bf16[layer] or weights[layer] else "float32", "; ".join(parts)))
+        return tuple(made)
