@@ -38,6 +38,7 @@ from compiler.strategies.cuda import (
     fft_conv,
     implicit_gemm,
     matmul,
+    stored_products,
     tensor_cores,
     tensor_products,
 )
@@ -62,6 +63,7 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
         rows_product.LANES_STRATEGY,
     ),
     (
+        stored_products.STRATEGY,
         *tensor_products.STRATEGIES,
         matmul.STRATEGY,
         direct_conv.STRATEGY,
@@ -106,7 +108,7 @@ def choose(
         best: Choice | None = None
         for strategy in group:
             name = strategy.name
-            if name not in available or (lanes and name in ROWS):
+            if name not in available or (lanes and name in ROWS) or not strategy.reads(problem):
                 continue
             found = fitting(strategy.match(problem), device)
             if isinstance(found, NotApplicable):

@@ -50,6 +50,12 @@ class Problem:
     real_bytes: int
     device: Target = H200
 
+    @property
+    def stored(self) -> tuple[bool, bool]:
+        """Which operands are bf16 in memory."""
+        first, second = (t.dtype == "bf16" for t in self.operands)
+        return first, second
+
     def axes(self, operand: int) -> tuple[Affine, ...]:
         return self.node.in_maps[operand]
 
@@ -98,7 +104,7 @@ def product(
     if node.fill != 0:
         return NotApplicable("what lies outside an operand does not count as 0")
     operands = (tensors[node.ins[0]], tensors[node.ins[1]])
-    if any(t.dtype != "real" for t in operands):
+    if any(t.dtype == "int" for t in operands):
         return NotApplicable("an operand is not real")
     out = tuple(plain_dim(a) for a in node.out_map)
     named = tuple(d for d in out if d is not None)

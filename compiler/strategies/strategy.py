@@ -35,8 +35,8 @@ def alone(p: Problem, choice: Choice) -> Sequence[Choice]:
 class Strategy:
     """An algorithm. `match`: its choice for a problem, or why it has none; `variants`: others that are worth measuring,
     of the same text: they differ in the columns that variants.TUNED names; `products`: what `numerics: {products: ...}`
-    has to permit at least. Those of other packages have a `target`, and `template`: the text of a row, as
-    backends/cpu/emit/emit.py describes it."""
+    has to permit at least; `bf16`: whether it reads operands that are bf16 in memory. Those of other packages have a
+    `target`, and `template`: the text of a row, as backends/cpu/emit/emit.py describes it."""
 
     name: str
     match: Match
@@ -44,6 +44,11 @@ class Strategy:
     products: str = "exact"
     target: str = ""
     template: str = ""
+    bf16: bool = False
+
+    def reads(self, p: Problem) -> bool:
+        """Whether it can read the operands of a problem."""
+        return self.bf16 or not any(p.stored)
 
     @property
     def rounding(self) -> float:

@@ -51,7 +51,7 @@ def _candidates(p: Problem, strategies: Iterable[Strategy], available: frozenset
     """What the strategies have for a problem, with all their variants."""
     found: list[Choice] = []
     for strategy in strategies:
-        choice = strategy.match(p) if strategy.name in available else NotApplicable("")
+        choice = strategy.match(p) if strategy.name in available and strategy.reads(p) else NotApplicable("")
         if isinstance(choice, Choice):
             variants = (choice, *strategy.variants(p, choice))
             found += [v for v in variants if not isinstance(fitting(v, p.device), NotApplicable)]

@@ -148,11 +148,22 @@ def program(cases: Sequence[Case], real: DType, row_major: bool = False) -> Prog
         kernel, used = _kernel(case, f"{number}.", lanes, real)
         kernels.append(kernel)
         arrays += [
-            Array(f"{number}.{n}", real, t.shape or (1,), Role.DATA, Lanes(lanes) if t.batched and lanes else None)
+            Array(
+                f"{number}.{n}",
+                type_of(t, real),
+                t.shape or (1,),
+                Role.DATA,
+                Lanes(lanes) if t.batched and lanes else None,
+            )
             for n, t in used.items()
         ]
     phase = Phase("train", tuple(KernelLaunch(i, 0, 1) for i in range(len(kernels))))
     return Program("contraction", real, Order.REPRODUCIBLE, tuple(arrays), tuple(kernels), (phase,))
+
+
+def type_of(tensor: Tensor, real: DType) -> DType:
+    """Of its array."""
+    return DType.BF16 if tensor.dtype == "bf16" else real
 
 
 def _kernel(case: Case, prefix: str, lanes: int, real: DType) -> tuple[Kernel, dict[str, Tensor]]:
@@ -184,8 +195,8 @@ def _kernel(case: Case, prefix: str, lanes: int, real: DType) -> tuple[Kernel, d
         columns["scratch_bytes"] = case.choice.scratch_bytes
         body = ContractBody(nest, case.choice.strategy, case.choice.literals, "scratch_bytes")
     formals: tuple[Formal, ...] = (
-        ArrayFormal("y", real, Mode.WRITE, loops.accesses["y"]),
-        *(ArrayFormal(f, real, Mode.READ, loops.accesses[f]) for f in bound),
+        ArrayFormal("y", type_of(tensors["y"], real), Mode.WRITE, loops.accesses["y"]),
+        *(ArrayFormal(f, type_of(tensors[n], real), Mode.READ, loops.accesses[f]) for f, n in bound.items()),
         *((replace(WORKSPACE, dtype=real),) if room else ()),
         *(ScalarFormal(c, DType.I64) for c in columns),
     )

@@ -4,12 +4,13 @@ that fill no tile."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.level1.graph import Contract, Map, Tensor
 from compiler.ir.space import along
 from compiler.strategies.choice import NotApplicable, product
-from compiler.strategies.cuda import tensor_products
+from compiler.strategies.cuda import stored_products, tensor_products
 from tests.cpu.contractions import Case, dense
 from tests.cpu.test_strategies import with_epilogue
 from tests.gpu.products import Problem
@@ -68,6 +69,46 @@ def by_force(problem: Problem, kind: str, after: Map | None = None) -> Iterator[
     for split in (False, True):
         for choice in [c for c in every if (dict(c.columns)["s_splits"] > 1) == split][:1]:
             yield Case(*problem, choice, after)
+
+
+STORED = ((128, 128, 64), (136, 120, 200), (32, 256, 504), (152, 40, 1064), (264, 264, 40))
+"""Multiples of 8, as the copy engine needs them; most fill no tile."""
+STORED_HEADS = ((2, 3, 128, 64, 128), (1, 2, 40, 48, 56), (3, 2, 136, 128, 40))
+
+
+def in_bf16(problem: Problem, results: bool = False) -> Problem:
+    """The problem with operands that are bf16 in memory (`results`: and the result)."""
+    node, tensors = problem
+    found = {n: replace(t, dtype="bf16") if n != "y" or results else t for n, t in tensors.items()}
+    return replace(node, out=found["y"]), found
+
+
+def stored_by_force(problem: Problem, after: Map | None = None) -> Iterator[Case]:
+    """The problem by stored_products: by each shape of tiles with and without splits, whatever the rules say."""
+    found = product(*problem, 0, 4)
+    assert not isinstance(found, NotApplicable)
+    every = stored_products.variants(found, len(stored_products.COLUMNS) * 10)
+    assert every, stored_products.match(found)
+    taken = set()
+    for choice in every:
+        columns = dict(choice.columns)
+        kind = columns["s_tile"], columns["s_splits"] > 1
+        if kind not in taken:
+            taken.add(kind)
+            yield Case(*problem, choice, after)
+
+
+def stored_cases() -> list[Case]:
+    problems = [in_bf16(transposed(*s, r, c)) for s in STORED for r in (False, True) for c in (False, True)]
+    problems += [in_bf16(heads(*s, t)) for s in STORED_HEADS for t in (False, True)]
+    problems += [in_bf16(joined_heads(2, 3, 72, 144, 40)), in_bf16(transposed(160, 136, 264, False, True), True)]
+    cases = [case for p in problems for case in stored_by_force(p)]
+    for problem, after in (
+        with_epilogue(dense(200, 104, 144), "relu(x0 + x1)", ("b", (1,))),
+        with_epilogue(dense(136, 520, 264), "tanh(x0) * x1 + x0", ("q", (0, 1))),
+    ):
+        cases += stored_by_force(in_bf16(problem), after)
+    return cases
 
 
 def tensor_cases(kind: str) -> list[Case]:

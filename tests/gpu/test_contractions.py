@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from backends.cuda.run.backend import CudaBackend
-from compiler.ir.level1.graph import Weight
+from backends.cuda.run.load import narrowed, widened
+from compiler.ir.level1.graph import Tensor, Weight
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
-from compiler.strategies.cuda.tensor_cores import TF32, TF32X3
+from compiler.strategies import choose
+from compiler.strategies.cuda.tensor_cores import STORED, TF32, TF32X3
 from tests.cpu.contractions import Case, program
 from tests.evaluate_graph import evaluate_graph
 from tests.gpu.products import (
@@ -44,6 +47,30 @@ def test_tensor_cores(name: str, unit: float, tmp_path: Path) -> None:
     run_products(cases, DType.F32, unit, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["implicit_gemm", STORED])
+def test_operands_in_bf16(name: str, tmp_path: Path) -> None:
+    """Their products are exact in float32, and in tf32; one operand, or both."""
+    cases = [
+        bf16_operands(c, both) for c in (*dense_cases(DType.F32), *conv_cases(DType.F32)) for both in (False, True)
+    ]
+    chosen = [(c, choose(c.node, c.tensors, 0, 4, frozenset({name}))[0]) for c in cases]
+    found = [replace(c, choice=way) for c, way in chosen if way is not None]
+    assert len(found) > 20
+    run_products(found, DType.F32, 1e-6, tmp_path)
+
+
+def bf16_operands(case: Case, both: bool) -> Case:
+    first, second = case.node.ins
+    named = {first, second} if both else {second}
+    return replace(case, tensors={n: replace(t, dtype="bf16") if n in named else t for n, t in case.tensors.items()})
+
+
+def as_stored(values: np.ndarray, tensor: Tensor, real: DType) -> np.ndarray:
+    """Values as an array of the tensor holds them, in float64."""
+    stored = widened(narrowed(values)) if tensor.dtype == "bf16" else values.astype(real.numpy)
+    return stored.astype(np.float64)
+
+
 def run_products(cases: list[Case], real: DType, unit: float, tmp_path: Path) -> None:
     """The numbers of the definition, and the same bits when it runs again. `unit`: the error of a term, about."""
     merged = merge(program(cases, real, True))
@@ -63,10 +90,11 @@ def run_products(cases: list[Case], real: DType, unit: float, tmp_path: Path) ->
     for number, (case, arrays) in enumerate(zip(cases, given, strict=True)):
         node, last = case.node, case.after or case.node
         inputs = tuple(Weight(case.tensors[n], "zeros") for n in arrays)
-        arrays = {n: v.astype(real.numpy).astype(np.float64) for n, v in arrays.items()}
+        arrays = {n: as_stored(v, case.tensors[n], real) for n, v in arrays.items()}
         exact = evaluate_graph((*inputs, node, *((case.after,) if case.after else ())), arrays)[last.out.name]
         terms = np.prod([e for d, e in node.dims if d not in {a.terms[0][0] for a in node.out_map}])
         tolerance = unit * (5 + 3 * float(np.sqrt(terms)))
+        tolerance += 2.0**-8 if last.out.dtype == "bf16" else 0.0
         found = runs[0][number].reshape(node.out.shape)
         np.testing.assert_allclose(found, exact, rtol=tolerance, atol=tolerance, err_msg=f"{number}: {node}")
         for again in runs[1:]:

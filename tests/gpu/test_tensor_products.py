@@ -12,7 +12,7 @@ from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
 from compiler.strategies.cuda.tensor_products import BF16, FLOAT32, TF32
 from tests.cpu.contractions import program
-from tests.gpu.tensor_cases import by_force, tensor_cases, transposed
+from tests.gpu.tensor_cases import by_force, in_bf16, stored_by_force, stored_cases, tensor_cases, transposed
 from tests.gpu.test_contractions import run_products
 
 pytestmark = pytest.mark.gpu
@@ -21,6 +21,17 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize(("kind", "unit"), [(FLOAT32, 1e-6), (TF32, 6e-4), (BF16, 5e-3)])
 def test_sums(kind: str, unit: float, tmp_path: Path) -> None:
     run_products(tensor_cases(kind), DType.F32, unit, tmp_path)
+
+
+def test_sums_of_what_is_stored_in_bf16(tmp_path: Path) -> None:
+    """Products are exact, and sums those of the units, which truncate."""
+    run_products(stored_cases(), DType.F32, 3e-6, tmp_path)
+
+
+def test_small_products_of_what_is_stored(tmp_path: Path) -> None:
+    """Each tile and transpose once, and a split: few enough for compute-sanitizer."""
+    problems = [in_bf16(transposed(136, 72, k, r, c)) for r in (False, True) for c in (False, True) for k in (136, 264)]
+    run_products([case for p in problems for case in stored_by_force(p)], DType.F32, 3e-6, tmp_path)
 
 
 @pytest.mark.parametrize("positive", [False, True])

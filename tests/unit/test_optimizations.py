@@ -43,9 +43,11 @@ STRATEGIES = {
     "tensor_products_bf16": ("transformer", "cuda", "bf16", "1024"),
     "tensor_cores_tf32": ("transformer", "cuda", "tf32"),
     "tensor_cores_tf32x3": ("transformer", "cuda", "tf32x3"),
+    "stored_products": ("mlp", "cuda", "mixed"),
+    "tensor_cores_stored": ("lenet_digits", "cuda", "mixed"),
 }
-"""Each with a model, a target, and how exact the products of a training are, or a use for one sample at a time; and the
-width of the model, where it is not as the file says."""
+"""Each with a model, a target, and how exact the products of a training are (`mixed`: its precision), or a use for one
+sample at a time; and the width of the model, where it is not as the file says."""
 
 
 SYNAPSES = """\
@@ -71,7 +73,8 @@ def program(name: str, target: str, how: str = "exact", width: str = "") -> Merg
     capabilities = backend(target).capabilities
     if how == "one sample":
         return lower_predict(model, capabilities, 1).lowered.merged
-    return lower(replace(model, numerics=replace(model.numerics, products=how)), capabilities).merged
+    numerics = {"precision": how} if how == "mixed" else {"products": how}
+    return lower(replace(model, numerics=replace(model.numerics, **numerics)), capabilities).merged
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -108,6 +111,9 @@ def test_tensors_share_memory() -> None:
         ("cuba", "cuda", "nl_two"),  # points of a thread
         ("cuba", "cuda", "nl_wave"),
         ("lstm", "cuda", "nl_chained("),
+        ("mlp", "cuda", "nl_joined_columns<"),  # sums over the rows of a matrix
+        ("mlp", "cuda", "nl_load_of[4]"),  # points of a thread of a map
+        ("custom_optimizer", "cuda", "const real power = "),  # of the step, once a thread
     ],
 )
 def test_the_text_has_it(name: str, target: str, what: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 from backends.protocol import BackendError
@@ -21,6 +22,11 @@ _MAJOR, _MINOR, _PROCESSORS, _SHARED = 75, 76, 16, 97
 _WARP, _CLOCK, _MEMORY_CLOCK, _BUS, _CACHE, _SHARED_ALL, _REGISTERS = 10, 13, 36, 37, 38, 81, 82
 """CUdevice_attribute; clocks are in kHz, the width of the bus in bits."""
 _LIBRARIES: Final = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
+
+_MAP, _BF16 = 128, 9
+"""Bytes of a CUtensorMap; CU_TENSOR_MAP_DATA_TYPE_BFLOAT16."""
+_SWIZZLED: Final = (0, 3, 3, 0)
+"""Of cuTensorMapEncodeTiled: no interleaving, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, zeros."""
 
 _EDGES: Final = ("cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2")
 _PROGRAMMATIC: Final = (1, 0, 1, 0, 0, 0, 0, 0)
@@ -137,6 +143,29 @@ class Driver:
         return tuple(
             f"{self.name(n)}, {self.architecture(n)}, {self.memory(n) / 2**30:.0f} GiB" for n in range(self.count())
         )
+
+    # --------------------------------------------------------------------------------------- tensors
+
+    def tensor_map(self, address: int, extents: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> bytes:
+        """The 128 bytes that tell the tensor copy engine of an array of bf16: extents and the box that is fetched at
+        once in elements, the contiguous axis first; strides of the other axes in bytes. Lines of 128 bytes are swizzled
+        in shared memory; what lies outside is 0."""
+        rank = len(extents)
+        room = ctypes.create_string_buffer(2 * _MAP)
+        at = (ctypes.addressof(room) + _MAP // 2 - 1) // (_MAP // 2) * (_MAP // 2)
+        self._call(
+            "cuTensorMapEncodeTiled",
+            ctypes.c_void_p(at),
+            ctypes.c_int(_BF16),
+            ctypes.c_uint32(rank),
+            ctypes.c_void_p(address),
+            (ctypes.c_uint64 * rank)(*extents),
+            (ctypes.c_uint64 * (rank - 1))(*strides),
+            (ctypes.c_uint32 * rank)(*box),
+            (ctypes.c_uint32 * rank)(*(1 for _ in box)),
+            *(ctypes.c_int(x) for x in _SWIZZLED),
+        )
+        return ctypes.string_at(at, _MAP)
 
     # --------------------------------------------------------------------------------------- graphs
 

@@ -18,15 +18,16 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels import transforms
-from backends.cuda.kernels.contract import PRODUCTS
+from backends.cuda.kernels.contract import PRODUCTS, UNITS
 from backends.cuda.kernels.waves import wave_templates
 from backends.cuda.persistent.rnn import chained_templates
-from compiler.strategies.cuda import direct_conv, direct_conv_weights, fft_conv, tensor_products
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, fft_conv, stored_products, tensor_products
 
 _REST: Final = "rest"
 _SUMS: Final = "sums"
 _PRODUCTS: Final = "products"
 _TENSORS: Final = "tensors"
+_STORED: Final = "stored"
 _CONVOLUTIONS: Final = "convolutions"
 _FILTERS: Final = "filters"
 _TRANSFORMS: Final = "transforms"
@@ -66,7 +67,8 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     sums = {t for t in rest if _is_long(nests[t])} if quick else set()
     found = {
         _SUMS: sums,
-        _PRODUCTS: {t for t, strategy in contracts.items() if strategy in PRODUCTS - tensor_products.KINDS.keys()},
+        _PRODUCTS: {t for t, strategy in contracts.items() if strategy in PRODUCTS - UNITS},
+        _STORED: {t for t, strategy in contracts.items() if strategy == stored_products.NAME},
         _TENSORS: {t for t, strategy in contracts.items() if strategy in tensor_products.KINDS},
         _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy == direct_conv.NAME},
         _FILTERS: {t for t, strategy in contracts.items() if strategy == direct_conv_weights.NAME},

@@ -24,24 +24,32 @@ from backends.cuda.kernels.kernel import BLOCK, Function, with_end
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.skeletons import render
 from compiler.expr.ast import refs
+from compiler.ir.space import DType
 from compiler.strategies.cuda import (
     direct_conv,
     direct_conv_weights,
     fft_conv,
     implicit_gemm,
     matmul,
+    stored_products,
     tensor_cores,
     tensor_products,
 )
 from compiler.strategies.cuda.implicit_gemm import Sides, sides
 
-PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME, *tensor_cores.PASSES, *tensor_products.KINDS})
+UNITS: Final = frozenset({*tensor_products.KINDS, stored_products.NAME})
+"""Strategies of products whose tiles two warpgroups sum."""
+PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME, *tensor_cores.PASSES, *UNITS})
 """Strategies of products of two matrices."""
 _RESIDENT: Final = 3
 """Blocks that a processor holds: while one waits for its operands another one sums."""
 _LOADERS: Final = 128
 TENSOR_BLOCK: Final = BLOCK + _LOADERS
-"""Threads of a block on matrix units: BLOCK multiply, the others load columns for them."""
+"""Threads of a block on matrix units: BLOCK multiply, the others load for them."""
+WIDE: Final = "_wide"
+"""Suffix of the kernel of stored_products for tiles of which a processor holds one."""
+STORED_BLOCK: Final = BLOCK + 32
+"""Threads of a block of stored_products: one of the last warp fetches."""
 PRODUCT: Final = "_product"
 STORE: Final = "_store"
 _DECLARED: Final = re.compile(r"const (\w+) (\w+) = (.*);")
@@ -78,22 +86,31 @@ def _guards(template: l2.Template, contract: l2.Contract) -> tuple[int, int]:
 
 def shared_name(template: l2.Template, contract: l2.Contract) -> str:
     """The kernel of a contraction: `implicit_gemm_guarded_2_plain`, `direct_conv_3_step_1_tap_1`."""
-    if contract.strategy == matmul.NAME or contract.strategy in tensor_products.KINDS:
+    if contract.strategy == matmul.NAME or contract.strategy in UNITS:
         return contract.strategy
     if contract.strategy == fft_conv.NAME:
         return transforms.shared_name(contract)
     if contract.strategy in direct.STRATEGIES:
         return "{}_{}_step_{}_tap_{}".format(contract.strategy, *direct.walk(template, contract))
     parts = [f"guarded_{count}" if count else "plain" for count in _guards(template, contract)]
-    return "_".join([contract.strategy, *parts])
+    types = [f"{part}_bf16" if x else part for part, x in zip(parts, _stored(template, contract), strict=True)]
+    return "_".join([contract.strategy, *types])
+
+
+def _stored(template: l2.Template, contract: l2.Contract) -> tuple[bool, bool]:
+    """Whether the row operand and the column operand are bf16 in memory."""
+    rows = sides_of(template, contract.nest).rows
+    types = {f.name: f.dtype for f in template.formals}
+    return types[f"x{rows}"] is DType.BF16, types[f"x{1 - rows}"] is DType.BF16
 
 
 @dataclass(frozen=True)
 class Shared:
     """A kernel of several contractions. `operands` and `sums`: the structures that their functions fill in and store;
     `call`: the summation. `resident`: minimum blocks per multiprocessor for register allocation (0: the compiler
-    decides). `number`: `s_tile` of the rows that it is for (None: of all). `block`: its threads. Without `sums` it has
-    no epilogue: another kernel of the contraction comes after it. `part`: its kernels that are compiled together."""
+    decides). `numbers`: `s_tile` of the rows that it is for (None: of all). `block`: its threads. Without `sums` it has
+    no epilogue: another kernel of the contraction comes after it. `part`: its kernels that are compiled together.
+    `early`: what runs before preceding kernels have ended."""
 
     name: str
     call: str
@@ -101,9 +118,10 @@ class Shared:
     sums: str
     resident: int
     users: tuple[Kernel, ...]
-    number: int | None = None
+    numbers: frozenset[int] | None = None
     block: int = BLOCK
     part: str = ""
+    early: str = ""
 
 
 def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
@@ -112,10 +130,13 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     if strategy in tensor_products.KINDS:
         call = f"nl_tensor_product<{tensor_products.KINDS[strategy]}>"
         return [Shared(name, call, "nl_product", "nl_sums", 1, (), block=TENSOR_BLOCK)]
+    if strategy == stored_products.NAME:
+        return [_stored_kind(name, resident) for resident in (1, 2)]
     if strategy in PRODUCTS:
         call = "nl_matmul"
         if strategy != matmul.NAME:
-            readers = [f"nl_reader<{count}>" for count in _guards(template, contract)]
+            given = zip(_guards(template, contract), _stored(template, contract), strict=True)
+            readers = [f"nl_reader<{count}, {'nl_bfloat' if stored else 'real'}>" for count, stored in given]
             call = f"nl_implicit_gemm<{tensor_cores.PASSES.get(strategy, 0)}, {', '.join(readers)}>"
         return [Shared(name, call, "nl_product", "nl_sums", _RESIDENT, ())]
     if strategy == fft_conv.NAME:
@@ -129,9 +150,34 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
         call = f"nl_direct_weights<{direct_conv_weights.outs_of(walk[0])}, {literals}>"
         return [Shared(name, call, "nl_weights", "nl_filters", _RESIDENT, ())]
     return [
-        Shared(name + suffix, f"nl_direct<{outs}, {literals}>", "nl_convolution", "nl_strips", 0, (), number)
+        Shared(
+            name + suffix, f"nl_direct<{outs}, {literals}>", "nl_convolution", "nl_strips", 0, (), frozenset({number})
+        )
         for number, (suffix, outs) in enumerate(zip(direct.SUFFIXES, direct_conv.OUTS, strict=True))
     ]
+
+
+def _stored_kind(name: str, resident: int) -> Shared:
+    """The kernel of stored_products for the tiles of which a processor holds so many."""
+    suffix = WIDE if resident == 1 else ""
+    of = [n for n in range(stored_products.NUMBERS) if resident_of(n) == resident]
+    early = "nl_begin_stored(nl_t);"
+    return Shared(
+        name + suffix,
+        f"nl_stored{suffix}",
+        "nl_product",
+        "nl_sums",
+        resident,
+        (),
+        frozenset(of),
+        STORED_BLOCK,
+        early=early,
+    )
+
+
+def resident_of(number: int) -> int:
+    """Blocks of a tile of stored_products that a processor holds."""
+    return stored_products.RESIDENT[stored_products.shape_of(number)[0]]
 
 
 def shared_kernels(kernels: Iterable[Kernel]) -> list[Shared]:
@@ -163,11 +209,12 @@ def shared_names(
     (None: all shapes). `part`: only kernels of that part (None: all). `room`: guards of an operand and dims of a side,
     at most."""
 
-    def has(number: int | None, templates: Iterable[int]) -> bool:
-        return numbers is None or number is None or any(number in numbers.get(t, ()) for t in templates)
+    def has(number: int, templates: Iterable[int]) -> bool:
+        return numbers is None or any(number in numbers.get(t, ()) for t in templates)
 
-    shared = [s for s in every if s.users[0].template.index in kernels]
-    shared = [s for s in shared if has(s.number, (k.template.index for k in s.users)) and part in (None, s.part)]
+    shared = [s for s in every if s.users[0].template.index in kernels and part in (None, s.part)]
+    used = {s.name: [n for n in s.numbers or () if has(n, [k.template.index for k in s.users])] for s in shared}
+    shared = [s for s in shared if s.numbers is None or used[s.name]]
     templates = {k.template.index: k.template for s in every for k in s.users}
     here = {t: x for t, x in templates.items() if t in kernels or t in called}
     contracts = [(t, t.body) for t in here.values() if isinstance(t.body, l2.Contract)]
@@ -175,7 +222,7 @@ def shared_names(
     found = [sides_of(t, c.nest) for t, c in products]
     tiles = implicit_gemm.TILES
     matrices = [t.index for t, c in products if c.strategy == matmul.NAME]
-    others = [t.index for t, c in products if c.strategy != matmul.NAME and c.strategy not in tensor_products.KINDS]
+    others = [t.index for t, c in products if c.strategy != matmul.NAME and c.strategy not in UNITS]
     return {
         "shared": shared,
         "contracted": bool(contracts),
@@ -186,7 +233,9 @@ def shared_names(
         ),
         "tensor_cores": any(c.strategy in tensor_cores.PASSES for t, c in products if t.index in kernels),
         "tensor_products": any(c.strategy in tensor_products.KINDS for t, c in products if t.index in kernels),
-        "tensor_sums": any(c.strategy in tensor_products.KINDS for t, c in products),
+        "units": any(c.strategy in UNITS for t, c in products if t.index in kernels),
+        "tensor_sums": any(c.strategy in UNITS for t, c in products),
+        "stored": _stored_names([s for s in shared if s.numbers is not None], used),
         "tensor_rows": tensor_products.ROWS,
         "tensor_columns": tensor_products.COLUMNS,
         "tensor_step": tensor_products.DEEP,
@@ -208,6 +257,22 @@ def shared_names(
         ],
         "gemm_room": max(BLOCK * 16, *(x.k * (x.m + x.n + 16) for x in tiles)),
     }
+
+
+def _stored_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -> Mapping[str, Any] | None:
+    """Arguments of the skeleton of stored_products, or None where no kernel of it is printed."""
+    kernels = []
+    for s in shared:
+        if s.early:
+            tiles = []
+            for number in sorted(used[s.name]):
+                shape, rows, columns = stored_products.shape_of(number)
+                across = {"rows_across": str(rows).lower(), "columns_across": str(columns).lower()}
+                sizes = {"columns": stored_products.COLUMNS[shape], "stages": stored_products.STAGES[shape]}
+                tiles.append({"number": number, **sizes, **across})
+            kernels.append({"call": s.call, "tiles": tiles})
+    found = {"deep": stored_products.DEEP, "columns": stored_products.COLUMNS, "kernels": kernels}
+    return found if kernels else None
 
 
 # ------------------------------------------------------------------------------------------- printing
@@ -309,13 +374,18 @@ class _Printer:
         last = [a for a in access.axes if a.stride == 1]
         consts = [self._scaled(a.const, a) for a in access.axes if a.div == 1 and a.const != 0]
         return Operand(
-            self.k.pointers[formal],
+            self._pointer(formal),
             " + ".join(consts) or "0",
             tuple(self._guard(a) for a in _guarded(access)),
             tuple(self._step(access, d) for d in (*self.sides.batch, *(self.sides.m, self.sides.n)[number])),
             tuple(self._step(access, d) for d in self.sides.k),
             bool(last) and all(d in self.sides.k for a in last for d, _ in a.terms),
         )
+
+    def _pointer(self, formal: str) -> str:
+        """The operand's memory; of bf16 elements, whatever the structure calls it."""
+        pointer = self.k.pointers[formal]
+        return f"(const real *){pointer}" if self.k.formal(formal).dtype is DType.BF16 else pointer
 
     def by_m(self) -> bool:
         """Whether the output is contiguous in memory along M."""
@@ -369,10 +439,10 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
         value = "nl_at[nl_q]" if contract.strategy == direct_conv.NAME else "nl_own.at[nl_e]"
     else:
         product, store, nest = _product_texts(k, contract)
-        tensor = contract.strategy in tensor_products.KINDS
+        tensor = contract.strategy in UNITS
         value = "nl_s.at[nl_swizzled(nl_e, nl_s.bits)]" if tensor else "nl_s.at[nl_e]"
     kind = next(x for x in _kinds(k.template, contract) if x.sums)
-    loads = _loads(nest) if contract.strategy in tensor_products.KINDS else []
+    loads = _loads(nest) if contract.strategy in UNITS else []
     return [
         Function(PRODUCT, with_end(product, ()), given=f"{kind.operands} &nl_p"),
         Function(STORE, with_end(store, _epilogue(k, nest, value, loads)), given=f"const {kind.sums} &nl_s"),
@@ -389,12 +459,13 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[str, str, NestPrin
         extents=[p.extent(x) for x in (p.sides.m, p.sides.n, p.sides.k)],
         by_m=p.by_m(),
         matrices=contract.strategy == matmul.NAME,
+        outer=len(p.sides.batch) if contract.strategy == stored_products.NAME else None,
         column=lambda name: k.scope[name].text,
     )
     fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)
     batch = p.split("nl_s.batch", p.sides.batch)
     parts = {"batch": batch, "fast": p.split("nl_fast", fast), "slow": p.split("nl_slow", slow), "block": BLOCK}
-    if contract.strategy in tensor_products.KINDS:
+    if contract.strategy in UNITS:
         loads = [(x.type, x.name, x.value) for x in _loads(p.nest)]
         text = render("store_tensor.cu.j2", **parts, loads=loads)
     else:

@@ -9,8 +9,9 @@ Does not: depend on devices beyond the number of blocks that fill them (propagat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -19,21 +20,38 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.c_family.access import open_kernel
 from backends.c_family.cprint import Dialect
-from backends.cuda.kernels.contract import TENSOR_BLOCK, shared_name, sides_of
+from backends.cuda.kernels.contract import STORED_BLOCK, TENSOR_BLOCK, WIDE, resident_of, shared_name, sides_of
 from backends.cuda.kernels.direct import SUFFIXES as DIRECT_SUFFIXES
-from backends.cuda.kernels.direct import roles
+from backends.cuda.kernels.direct import access_of, roles
 from backends.cuda.kernels.events import SORT
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.nest import SHARED, WARP, is_windowed, sums_apart
+from backends.cuda.kernels.nest import (
+    COLUMNS,
+    SHARED,
+    WARP,
+    is_short,
+    is_windowed,
+    sums_apart,
+    sums_columns,
+    sums_rows,
+)
 from backends.cuda.kernels.rows_added import asked_dims
 from backends.cuda.kernels.transforms import parts
 from backends.protocol import BackendError
 from compiler.connect import numbered
 from compiler.expr.ast import refs
 from compiler.expr.interp import evaluate
-from compiler.strategies.cuda import direct_conv, direct_conv_weights, fft_conv, matmul, tensor_products
+from compiler.strategies.cuda import (
+    direct_conv,
+    direct_conv_weights,
+    fft_conv,
+    matmul,
+    stored_products,
+    tensor_products,
+)
 from compiler.strategies.cuda.fft_conv import way_of
 from compiler.strategies.cuda.implicit_gemm import TILES
+from compiler.strategies.cuda.stored_products import Matrix, matrix_of, shape_of
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -45,9 +63,32 @@ BUSY: Final = 1 << 17
 """Threads that keep a device busy."""
 ENOUGH: Final = 1 << 14
 """Points from which on a thread for each is better than several that share the terms of a sum."""
+LARGE_MAP: Final = 1 << 18
+"""Points from which on a thread of a map takes four at a time: there are threads enough, and loads wait together."""
 LONG_SUM: Final = 2048
+COLUMN_TERMS: Final = 64
+"""Terms of a point from which on another block may share it, where points are columns of a matrix."""
+COLUMN_BLOCKS: Final = 512
+"""Blocks of such a sum that keep a device busy."""
 MOST_SHARES: Final = 64
 """Blocks that share a point of a reduction, at most."""
+
+
+_AXES: Final = 5
+"""Of a tensor map."""
+Number = Callable[[int | str], int]
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """`formal`: the operand of row `row` of the table; extents and the box that is fetched at once in elements, strides
+    of all axes but the first in bytes."""
+
+    formal: str
+    row: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +96,8 @@ class Call:
     """One kernel launch: `row` is the first row of the table; `jobs` (blocks, 4) u32 or None (one row, each block a
     part of it). `memory`: bytes of counters, zero before the call, that begin with `places` (u64) if there are any.
     `group`: threads of an element, or the template's number, where several share the function. `shared`: bytes of
-    dynamic shared memory."""
+    dynamic shared memory; `enough`: those on other architectures than sm_90, if fewer. `maps`: for each row of the
+    launch two tensor maps, whose address takes the place of `chunk`."""
 
     function: str
     grid: int
@@ -67,11 +109,14 @@ class Call:
     memory: int = 0
     places: Words | None = None
     shared: int = 0
+    enough: int = 0
+    maps: tuple[TensorMap, ...] = ()
 
 
 @dataclass(frozen=True)
 class Work:
-    """One launch with its table and sizes. `synapses`: the number of stored elements of an array, by name."""
+    """One launch with its table and sizes. `synapses`: the number of stored elements of an array, by name; `waves`:
+    whether the template runs in waves, too."""
 
     template: l2.Template
     rows: l2.Rows
@@ -79,6 +124,7 @@ class Work:
     launch: l2.Launch
     synapses: Callable[[str], int]
     blocks: int
+    waves: bool = False
 
     def column(self, name: str) -> Ints:
         """An integer column, for the rows of the launch."""
@@ -126,10 +172,13 @@ def _call(function: str, w: Work, rows: Ints, parts: Ints, chunk: int, block: in
     return [Call(function, total, block, w.launch.lo, chunk, jobs, **more)]
 
 
-def group_size(points: int, terms: int) -> int:
-    """Threads that share one point of a reduction: 1, a warp, a block or several blocks."""
-    if terms < WARP or points >= ENOUGH:
+def group_size(points: int, terms: int, along: bool = False) -> int:
+    """Threads that share one point of a reduction: 1, a warp, a block or several blocks. `along`: its terms are
+    neighbours in memory, so that a warp reads them at once."""
+    if terms < WARP or (points >= ENOUGH and not along):
         return 1
+    if points >= ENOUGH:
+        return WARP
     blocks = min(terms // LONG_SUM, BUSY // (points * BLOCK), MOST_SHARES)
     if terms >= 4 * LONG_SUM and blocks > 1:
         return blocks * BLOCK
@@ -156,10 +205,17 @@ def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
     points = w.extent(nest.dims, False)
     if (asked := asked_dims(nest)) is not None:
         return _spread(function, w, w.extent(nest.dims[:asked], False), 1, most=MANY_BLOCKS)
+    if nest.combine is None and not w.waves:
+        large = points >= LARGE_MAP
+        calls = _spread(function, w, points, 4 * BLOCK, np.flatnonzero(large), MANY_BLOCKS)
+        return [*calls, *_spread(function, w, points, BLOCK, np.flatnonzero(~large), MANY_BLOCKS)]
     if nest.combine is None or w.template.order is l2.Order.BITWISE:
         return _spread(function, w, points, BLOCK, most=MANY_BLOCKS)
     terms = w.extent(nest.dims, True)
-    groups = np.array([group_size(int(p), int(t)) for p, t in zip(points, terms, strict=True)], np.int64)
+    if not (w.waves or sums_apart(w.template) or is_short(nest)) and sums_columns(w.template, nest):
+        return _columns(function, w, points, terms)
+    rows_of = sums_rows(w.template, nest)
+    groups = np.array([group_size(int(p), int(t), rows_of) for p, t in zip(points, terms, strict=True)], np.int64)
     calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), MANY_BLOCKS)
     shared = function + SHARED if sums_apart(w.template) else function
     for group in (WARP, BLOCK):
@@ -173,13 +229,26 @@ def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
     return calls
 
 
+def _columns(function: str, w: Work, points: Ints, terms: Ints) -> list[Call]:
+    """Sums over the rows of a matrix: blocks of COLUMNS points each, several of which share the terms."""
+    calls = []
+    groups = -(-points // COLUMNS)
+    splits = np.minimum(terms // COLUMN_TERMS, COLUMN_BLOCKS // np.maximum(groups, 1)).clip(1, MOST_SHARES)
+    for shared in np.unique(splits).tolist():
+        rows = np.flatnonzero((splits == shared) & (points > 0))
+        words = (groups[rows] + 1) // 2 * 2 + 2 * COLUMNS * groups[rows] * shared
+        places, memory = _places(rows, words if shared > 1 else 0 * words)
+        calls += _call(function, w, rows, groups[rows] * shared, 1, group=shared, places=places, memory=memory)
+    return calls
+
+
 def _product(w: Work, contract: l2.Contract) -> list[Call]:
     """A block for each tile and split, in the kernel that the template shares with others."""
     dims = {d.name: d for d in contract.nest.dims}
     found = sides_of(w.template, contract.nest)
     sizes = [w.extent(tuple(dims[d] for d in part), False) for part in (found.batch, found.m, found.n)]
     splits = w.column("s_splits")
-    bytes_ = next(f.dtype.bytes for f in w.template.formals if f.name == "y")
+    bytes_ = next(f.dtype.computed.bytes for f in w.template.formals if f.name == "y")
     shapes = _shapes(contract.strategy)
     tall, wide = (np.array([x[side] for x in shapes], np.int64)[w.column("s_tile")] for side in (0, 1))
     batch, m, n = sizes
@@ -189,16 +258,85 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     rows = np.arange(len(many), dtype=np.int64)
     places, memory = _places(rows, words)
     name = shared_name(w.template, contract)
+    if contract.strategy == stored_products.NAME:
+        return _stored(w, contract, many * splits, words)
     shared = tensor_products.shared_bytes(contract.strategy, w.column("s_tile").tolist())
     block = TENSOR_BLOCK if shared else BLOCK
     more: dict[str, Any] = {"places": places, "memory": memory, "shared": shared}
     return _call(name, w, rows, many * splits, 1, block, group=w.template.index, **more)
 
 
+def _stored(w: Work, contract: l2.Contract, parts: Ints, words: Ints) -> list[Call]:
+    """As _product, in a kernel for wide tiles and one for the others."""
+    numbers = w.column("s_tile").tolist()
+    function, calls = shared_name(w.template, contract), []
+    for suffix in ("", WIDE):
+        rows = np.array([r for r, n in enumerate(numbers) if (resident_of(n) == 1) == (suffix == WIDE)], np.int64)
+        if len(rows) == 0:
+            continue
+        here = [numbers[r] for r in rows]
+        places, memory = _places(rows, words[rows])
+        more: dict[str, Any] = {"places": places, "memory": memory, "group": w.template.index}
+        more["maps"] = _maps(w, contract, range(len(numbers)) if len(rows) > 1 else rows.tolist())
+        more["shared"], more["enough"] = (stored_products.shared_bytes(here, x) for x in (False, True))
+        calls += _call(function + suffix, w, rows, parts[rows], 1, STORED_BLOCK, **more)
+    return calls
+
+
+def _maps(w: Work, contract: l2.Contract, rows: Iterable[int]) -> tuple[TensorMap, ...]:
+    """Of the operands of these rows of the launch, one after the other."""
+
+    def number(x: int | str, row: int) -> int:
+        return x if isinstance(x, int) else int(w.column(x)[row])
+
+    made = (tensor_maps(w.template, contract, w.launch.lo + r, partial(number, row=r)) for r in rows)
+    return tuple(m for pair in made for m in pair)
+
+
+def tensor_maps(template: l2.Template, contract: l2.Contract, row: int, number: Number) -> tuple[TensorMap, TensorMap]:
+    """What the tensor copy engine is told of the row operand and of the column operand of one row. Axes are, from the
+    fastest on, the contiguous one of side and terms, the other one, and the batch dims from the last to the first;
+    those that there are not have extent 1. `number`: of a literal or a column."""
+    dims = {d.name: d for d in contract.nest.dims}
+    found = sides_of(template, contract.nest)
+    shape, *across = shape_of(number("s_tile"))
+    made = []
+    for x, own, turned, side in (
+        (found.rows, found.m, across[0], stored_products.ROWS),
+        (1 - found.rows, found.n, across[1], stored_products.COLUMNS[shape]),
+    ):
+        access = access_of(template, f"x{x}")
+
+        def walked(names: Sequence[str], access: l2.Strided = access) -> list[tuple[int, int]]:
+            return [(number(dims[d].extent), _stride(access, d, number)) for d in names]
+
+        matrix = matrix_of(walked(found.batch), walked(own), walked(found.k))
+        assert matrix is not None and matrix.across == turned, template.name
+        made.append(_map(f"x{x}", row, matrix, side))
+    first, second = made
+    return first, second
+
+
+def _stride(access: l2.Strided, dim: str, number: Number) -> int:
+    return sum(c * number(axis.stride) for axis in access.axes for d, c in axis.terms if d == dim)
+
+
+def _map(formal: str, row: int, matrix: Matrix, side: int) -> TensorMap:
+    inner, outer = (matrix.side, matrix.deep) if matrix.across else (matrix.deep, matrix.side)
+    axes = [inner, outer, *reversed(matrix.batch)]
+    axes += [(1, 0)] * (_AXES - len(axes))
+    strides = tuple(2 * (stride if extent != 1 else inner[0] + -inner[0] % 8) for extent, stride in axes[1:])
+    box = (stored_products.DEEP, stored_products.DEEP if matrix.across else side, 1, 1, 1)
+    return TensorMap(formal, row, tuple(extent for extent, _ in axes), strides, box)
+
+
 def _shapes(strategy: str) -> list[tuple[int, int]]:
     """Rows and columns of the tiles of a strategy, by number."""
     if strategy == matmul.NAME:
         return [(x, x) for x in matmul.TILES]
+    if strategy == stored_products.NAME:
+        numbers = range(stored_products.NUMBERS)
+        return [(stored_products.ROWS, stored_products.COLUMNS[stored_products.shape_of(n)[0]]) for n in numbers]
     if strategy in tensor_products.KINDS:
         return [(tensor_products.ROWS, n) for n in tensor_products.COLUMNS]
     return [(x.m, x.n) for x in TILES]
@@ -233,7 +371,7 @@ def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
     dims = {d.name: d for d in contract.nest.dims}
     o, c, window = (w.extent((dims[d],), False) for d in (r.o, r.c, r.r))
     blocks, channels, splits = w.column("s_blocks"), w.column("s_channels"), w.column("s_splits")
-    bytes_ = next(f.dtype.bytes for f in w.template.formals if f.name == "y")
+    bytes_ = next(f.dtype.computed.bytes for f in w.template.formals if f.name == "y")
     rows = np.arange(len(o), dtype=np.int64)
     many, words = np.zeros_like(rows), np.zeros_like(rows)
     for n in rows.tolist():

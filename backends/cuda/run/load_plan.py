@@ -19,8 +19,8 @@ from backends.cuda.device.device import Device
 from backends.cuda.emit.emit import wave_functions
 from backends.cuda.kernels.barrier_placement import beside, launched, paired
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.launch_geometry import Words, Work, array_elements, calls_of, row_bytes
-from backends.cuda.kernels.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, waves
+from backends.cuda.kernels.launch_geometry import Call, Words, Work, array_elements, calls_of, row_bytes
+from backends.cuda.kernels.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, wave_templates, waves
 from backends.cuda.persistent.rnn import AHEAD
 from backends.cuda.persistent.rnn import NAME as CHAINED
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
@@ -35,6 +35,8 @@ from compiler.layout.plan_memory import Placement
 from compiler.layout.write_tables import NOT_PLACED, ROLE_SHIFT
 
 _OFFSET: Final = np.uint64((1 << ROLE_SHIFT) - 1)
+COPY_ENGINE: Final = "sm_90"
+"""The architecture whose kernels fetch tiles by tensor maps (templates/stored_products.cu.j2)."""
 Address = Callable[[str], int]
 
 
@@ -105,11 +107,13 @@ def prepare(
     elements = array_elements(sizes, {a.name: a.physical_size for a in program.arrays})
     shared = overlaps(program, placement)
     shapes = shapes_of(program)
+    in_waves = frozenset(wave_templates(program))
     sized = all(a.size_from is None or a.name in sizes for a in program.arrays)
 
     def work(launch: l2.Launch) -> Work:
         template, table = program.templates[launch.template], tables[launch.template]
-        return Work(template, program.tables[launch.template], table, launch, elements, device.blocks)
+        waved = launch.template in in_waves
+        return Work(template, program.tables[launch.template], table, launch, elements, device.blocks, waved)
 
     for phase in program.phases:
         parts = launched_at_once(device, program, phase, words, shapes)
@@ -124,7 +128,8 @@ def prepare(
             if walk is not None:
                 timed.append(_chained(out, walk, label, others))
             else:
-                timed.append(_timed(out, work(launches[0]), rows[launches[0].template], program, others, besides))
+                place = rows[launches[0].template], words[launches[0].template]
+                timed.append(_timed(out, work(launches[0]), place, program, others, besides))
         functions, run = wave_functions(program) if steps else (), None
         if functions:
             ground = PhaseContext(program, phase, tables, rows, elements, out.keep, functions, known, pairs)
@@ -173,11 +178,13 @@ def _label(program: l2.Merged, launch: l2.Launch, many: int) -> str:
 def _timed(
     out: Prepared,
     work: Work,
-    base: int,
+    place: tuple[int, Words],
     program: l2.Merged,
     others: frozenset[int],
     besides: frozenset[tuple[int, int]],
 ) -> Timed:
+    """The calls of a launch. `place`: the address of its table, and what is there."""
+    base, words = place
     width = row_bytes(work.template)
     label = _label(program, work.launch, work.launch.hi - work.launch.lo)
     ready = []
@@ -185,12 +192,31 @@ def _timed(
         jobs = 0 if call.jobs is None else out.keep(call.jobs)
         memory = counters(out.keep, call)
         at = base + call.row * width
-        if call.shared and (room := out.device.room(call.function)) < call.shared:
-            what = f"{label} needs {call.shared} bytes of shared memory, a block here has {room}"
-            raise BackendError("E0922", what, "`numerics: {products: float32}` takes smaller tiles", exit_code=3)
-        part = KernelCall(call.function, call.grid, call.block, at, jobs, call.chunk, memory, call.group, label)
-        ready.append(replace(part, shared=call.shared))
+        chunk = _maps(out, work, call, words) if call.maps and out.device.arch == COPY_ENGINE else call.chunk
+        part = KernelCall(call.function, call.grid, call.block, at, jobs, chunk, memory, call.group, label)
+        ready.append(replace(part, shared=_shared(out, call, label)))
     return Timed(tuple(ready), work.launch.every, work.launch.offset, others, besides)
+
+
+def _shared(out: Prepared, call: Call, label: str) -> int:
+    """Dynamic shared memory of a call. Raises BackendError (E0922) where the device has less."""
+    if not call.shared:
+        return 0
+    room = out.device.room(call.function)
+    wanted = call.shared if call.enough == 0 or out.device.arch == COPY_ENGINE else call.enough
+    if room < wanted:
+        what = f"{label} needs {wanted} bytes of shared memory, a block here has {room}"
+        more = "precision: float32" if call.maps else "products: float32"
+        raise BackendError("E0922", what, f"`numerics: {{{more}}}` takes smaller tiles", exit_code=3)
+    return wanted
+
+
+def _maps(out: Prepared, work: Work, call: Call, words: Words) -> int:
+    """The address of the encoded tensor maps of a call."""
+    names = [f.name for f in work.template.formals]
+    encode = out.device.driver.tensor_map
+    parts = [encode(int(words[m.row, names.index(m.formal)]), m.extents, m.strides, m.box) for m in call.maps]
+    return out.keep(np.frombuffer(b"".join(parts), np.uint8), "tensor maps")
 
 
 def _waves(out: Prepared, ground: PhaseContext, blocks: int) -> WaveKernels | None:

@@ -44,7 +44,7 @@ WEIGHTS_START, WEIGHTS_JOIN = 4000.0, 1500.0
 
 # -------------------------------------------------------------------------------------- matrix units
 
-UNITS_TIME: Final = {"tensor_cores_tf32": 0.55, "tensor_cores_tf32x3": 0.75}
+UNITS_TIME: Final = {"tensor_cores_tf32": 0.55, "tensor_cores_tf32x3": 0.75, "tensor_cores_stored": 0.55}
 """Of implicit_gemm's, measured on an H200 (4096 x 4096 x 4096, and a convolution of 64 channels)."""
 PRODUCTS_STEP_US: Final = {
     "tensor_products_bf16": (0.92, 1.31),
@@ -59,6 +59,14 @@ PRODUCTS_JOIN_US: Final = 4.0
 """What the last block of such a tile takes for each split, and once more; measured like the others."""
 PRODUCTS_GAIN: Final = 0.6
 """What implicit_gemm's estimate is multiplied by, as other strategies are faster."""
+
+STORED_STEP_US: Final = (0.31, 0.50, 0.80)
+"""Microseconds of a stage of stored_products by shape of the tile, of a block that has a processor for itself; from a
+prototype's 560 and 700 TFLOP/s."""
+STORED_START_US: Final = (2.5, 3.0, 5.0)
+"""Of a block beside its stages: first loads, and the epilogue."""
+STORED_JOIN_US: Final = (1.0, 2.0, 4.0)
+"""What the last block of a tile takes for each split, and once more."""
 
 # ------------------------------------------------------------------------- convolutions by Fourier transforms
 

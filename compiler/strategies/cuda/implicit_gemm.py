@@ -156,4 +156,4 @@ def _choice(
     return Choice(NAME, (), columns, scratch, cost.GEMM_MEASURED * microseconds + cost.GEMM_TEXT_US)
 
 
-STRATEGY: Final = Strategy(NAME, match, found_by(variants))
+STRATEGY: Final = Strategy(NAME, match, found_by(variants), bf16=True)

@@ -7,8 +7,8 @@ Yokota 2022, "Recovering single precision accuracy from Tensor Cores", without t
 float32; those of the units themselves, which are truncated instead of rounded, have only a few terms.
 
 Assumes: what implicit_gemm assumes; float32.
-Guarantees: taken only where `numerics: {products: ...}` permits it, and there in place of implicit_gemm: matmul and
-direct_conv are as fast, and exact.
+Guarantees: taken only where `numerics: {products: ...}` permits it, or the factors are bf16 in memory, and there in
+place of implicit_gemm: matmul and direct_conv are as fast, and exact.
 Does not: apply to float64, whose products have separate units.
 """
 
@@ -25,7 +25,9 @@ from compiler.strategies.strategy import Strategy
 
 TF32: Final = "tensor_cores_tf32"
 TF32X3: Final = "tensor_cores_tf32x3"
-PASSES: Final = {TF32: 1, TF32X3: 3}
+STORED: Final = "tensor_cores_stored"
+"""`tf32` of operands that are bf16 in memory: their products are exact."""
+PASSES: Final = {TF32: 1, TF32X3: 3, STORED: 1}
 """Products of parts of factors for each product."""
 SQUARE: Final = 2
 """The number of the tile shape (implicit_gemm.TILES) that there is."""
@@ -36,6 +38,8 @@ LEAST: Final = 32
 def _match(p: Problem, name: str) -> Choice | NotApplicable:
     if p.real_bytes != 4:
         return NotApplicable("its reals are not float32")
+    if name == STORED and p.stored != (True, True):
+        return NotApplicable("its operands are not both bf16")
     found = implicit_gemm.with_tile(p, SQUARE, LEAST)
     return (
         found
@@ -44,6 +48,7 @@ def _match(p: Problem, name: str) -> Choice | NotApplicable:
     )
 
 
-STRATEGIES: Final = tuple(
-    Strategy(name, partial(_match, name=name), products=name.rpartition("_")[2]) for name in PASSES
+STRATEGIES: Final = (
+    *(Strategy(name, partial(_match, name=name), products=name.rpartition("_")[2]) for name in (TF32, TF32X3)),
+    Strategy(STORED, partial(_match, name=STORED), bf16=True),
 )

@@ -131,7 +131,7 @@ def _choice(p: Problem, name: str, product: tuple[int, int, int, int], best: Til
         return NotApplicable("it has more tiles than a launch may have blocks")
     columns = (("s_tile", best.tile), ("s_splits", best.splits), ("s_depth", best.depth))
     scratch = many * best.splits * ROWS * COLUMNS[best.tile] * p.real_bytes if best.splits > 1 else 0
-    return Choice(name, (), columns, scratch)
+    return Choice(name, (), columns, scratch, joined=True)
 
 
 STRATEGIES: Final = tuple(

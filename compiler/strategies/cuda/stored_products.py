@@ -1,0 +1,214 @@
+"""stored_products: products of matrices that are bf16 in memory, on matrix units, as fast as these are.
+
+On NVIDIA's sm_90 a thread fetches tiles of both operands with the tensor copy engine into a ring in shared memory, from
+which two warpgroups multiply (wgmma), in any of the four transposes; elsewhere warps multiply (mma.sync). Products of
+bf16 are exact in float32, and their sums are those of the unit, which truncates: after 4,096 terms the error is about
+4e-6, where rounding the result to bf16 costs 2e-3.
+
+Assumes: what implicit_gemm assumes; both operands bf16, every index a plain dim.
+Guarantees: taken only for operands that the copy engine reads: batch dims, rows (or columns) and terms lie in memory as
+at most MOST_BATCH batch dims and one stride each, one of them 1, the others multiples of 16 bytes. Tile shape and split
+follow from the extents alone.
+Does not: read windows (tensor_cores does), or operands of which only one is bf16 (implicit_gemm does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import Final
+
+from compiler.ir.level2.target import Target
+from compiler.strategies.choice import Choice, NotApplicable, Problem, rounded, strides
+from compiler.strategies.cost import cuda as cost
+from compiler.strategies.cost.devices import H200
+from compiler.strategies.cuda import implicit_gemm
+from compiler.strategies.cuda.implicit_gemm import MOST_TILES, Sides, sides
+from compiler.strategies.strategy import Strategy, found_by
+
+NAME: Final = "stored_products"
+ROWS: Final = 128
+"""Of a tile."""
+COLUMNS: Final = (64, 128, 256)
+"""Of a tile, by shape."""
+STAGES: Final = (4, 3, 4)
+"""Of the ring, by shape."""
+RESIDENT: Final = (2, 2, 1)
+"""Blocks that a processor holds, by shape."""
+DEEP: Final = 64
+"""Terms of a stage: 128 bytes, a line of the copy engine."""
+MOST_BATCH: Final = 3
+"""The copy engine knows arrays of five axes."""
+_ALIGNED: Final = 8
+"""Elements: 16 bytes."""
+_LEAST: Final = 16
+"""Rows, columns and terms of a product that fills enough of a tile."""
+_SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+MOST_VARIANTS: Final = 6
+"""Tilings that are worth measuring, by estimate."""
+_AHEAD: Final = 2048
+"""Bytes before the ring: its barriers, and up to the next multiple of 1024."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """How the copy engine sees an operand, in elements: `batch`: (extent, stride) of each batch dim; of the side and of
+    the terms together. `across`: it is contiguous along the side, not along the terms."""
+
+    batch: tuple[tuple[int, int], ...]
+    side: tuple[int, int]
+    deep: tuple[int, int]
+
+    @property
+    def across(self) -> bool:
+        return self.side[1] == 1 and self.deep[1] != 1
+
+
+@dataclass(frozen=True, order=True)
+class Tiling:
+    """`shape` by number; K is split in `splits` parts of `depth` terms."""
+
+    microseconds: float
+    shape: int
+    splits: int
+    depth: int
+
+
+def number_of(shape: int, rows: bool, columns: bool) -> int:
+    """The tile (`s_tile`): its shape, and which operands are contiguous across (Matrix)."""
+    return 4 * shape + 2 * rows + columns
+
+
+def shape_of(number: int) -> tuple[int, bool, bool]:
+    """The inverse of number_of."""
+    return number // 4, bool(number & 2), bool(number & 1)
+
+
+NUMBERS: Final = 4 * len(COLUMNS)
+
+
+def shared_bytes(numbers: Iterable[int], elsewhere: bool = False) -> int:
+    """Dynamic shared memory of a block for the larger of its ring and its sums, for tiles of these numbers;
+    `elsewhere`: on other architectures than sm_90, which have no ring."""
+    found = 0
+    for shape in {shape_of(n)[0] for n in numbers}:
+        stage = (ROWS + COLUMNS[shape]) * DEEP * 2
+        ring = stage * 5 // 4 if elsewhere else STAGES[shape] * stage
+        found = max(found, ring, 4 * ROWS * COLUMNS[shape])
+    return found + _AHEAD
+
+
+def joined(dims: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """(extent, stride) of dims that lie in memory as one, the last varying fastest; None where they do not."""
+    found: tuple[int, int] | None = None
+    for extent, stride in reversed([d for d in dims if d[0] != 1]):
+        if found is None:
+            found = extent, stride
+        elif stride == found[0] * found[1]:
+            found = extent * found[0], found[1]
+        else:
+            return None
+    return found if found is not None else (1, 1)
+
+
+def matrix_of(
+    batch: Sequence[tuple[int, int]], side: Sequence[tuple[int, int]], deep: Sequence[tuple[int, int]]
+) -> Matrix | None:
+    """The operand with these (extent, stride), or None where the copy engine cannot read it."""
+    one, other = joined(side), joined(deep)
+    if one is None or other is None or len(batch) > MOST_BATCH:
+        return None
+    if one[1] != 1 and other[1] != 1:
+        return None
+    far = [stride for extent, stride in (*batch, one, other) if stride != 1 and extent != 1]
+    return Matrix(tuple(batch), one, other) if all(x % _ALIGNED == 0 and x < 2**38 for x in far) else None
+
+
+def _matrices(p: Problem) -> tuple[Matrix, Matrix] | None:
+    """The row operand and the column operand."""
+    used = [frozenset(d for a in p.axes(x) for d, _ in a.terms) for x in (0, 1)]
+    found: Sides | None = sides(p.out, tuple(d for d in p.extents if d not in p.out), (used[0], used[1]))
+    if found is None:
+        return None
+    made = []
+    for x, own in ((found.rows, found.m), (1 - found.rows, found.n)):
+        by = dict(zip(p.plain(x), strides(p.operands[x]), strict=True))
+        parts = [[(p.extents[d], by[d]) for d in part] for part in (found.batch, own, found.k)]
+        made.append(matrix_of(*parts))
+    first, second = made
+    return None if first is None or second is None else (first, second)
+
+
+def tiles(shape: int, batch: int, m: int, n: int) -> int:
+    """Tiles of the output."""
+    return batch * -(-m // ROWS) * -(-n // COLUMNS[shape])
+
+
+def tilings(batch: int, m: int, n: int, k: int, device: Target = H200) -> list[Tiling]:
+    """All tilings, the fastest by estimate first."""
+    found = set()
+    for shape, step in enumerate(cost.STORED_STEP_US):
+        many = tiles(shape, batch, m, n)
+        for wanted in _SPLITS:
+            depth = rounded(ceil(k / wanted), DEEP)
+            splits = -(-k // depth)
+            if splits > 1 and depth < 4 * DEEP:
+                continue
+            turns = -(-many * splits // device.processors)
+            working = turns * depth // DEEP * step + -(-turns // RESIDENT[shape]) * cost.STORED_START_US[shape]
+            join = cost.STORED_JOIN_US[shape] * (splits + 1) if splits > 1 else 0.0
+            found.add(Tiling((working + join) * cost.waits(device), shape, splits, depth))
+    return sorted(found)
+
+
+def match(p: Problem) -> Choice | NotApplicable:
+    found = _product(p)
+    if isinstance(found, NotApplicable):
+        return found
+    best = tilings(*found[0], p.device)[0]
+    if best.microseconds > implicit_gemm.tiling(*found[0], p.device)[0]:
+        return NotApplicable("it is too small to gain")
+    return _choice(p, *found, best)
+
+
+def variants(p: Problem, most: int = MOST_VARIANTS) -> list[Choice]:
+    """The tilings of a problem that matches, the fastest by estimate first, `most` of them."""
+    found = _product(p)
+    if isinstance(found, NotApplicable):
+        return []
+    choices = (_choice(p, *found, t) for t in tilings(*found[0], p.device)[:most])
+    return [c for c in choices if isinstance(c, Choice)]
+
+
+def _product(p: Problem) -> tuple[tuple[int, int, int, int], tuple[Matrix, Matrix]] | NotApplicable:
+    """Its extents and operands."""
+    if p.stored != (True, True):
+        return NotApplicable("its operands are not both bf16")
+    found = implicit_gemm.extents(p)
+    if isinstance(found, NotApplicable):
+        return found
+    if any(d is None for x in (0, 1) for d in p.plain(x)):
+        return NotApplicable("an operand is read through a window")
+    if min(found[1:]) < _LEAST:
+        return NotApplicable("it would leave most of a tile empty")
+    made = _matrices(p)
+    if made is None:
+        return NotApplicable("an operand has strides that the copy engine does not know")
+    return found, made
+
+
+def _choice(
+    p: Problem, product: tuple[int, int, int, int], matrices: tuple[Matrix, Matrix], best: Tiling
+) -> Choice | NotApplicable:
+    batch, m, n, _ = product
+    many = tiles(best.shape, batch, m, n)
+    if many * best.splits > MOST_TILES:
+        return NotApplicable("it has more tiles than a launch may have blocks")
+    number = number_of(best.shape, *(x.across for x in matrices))
+    columns = (("s_tile", number), ("s_splits", best.splits), ("s_depth", best.depth))
+    sums = prod((many, best.splits, ROWS, COLUMNS[best.shape], p.real_bytes))
+    return Choice(NAME, (), columns, sums if best.splits > 1 else 0, joined=True)
+
+
+STRATEGY: Final = Strategy(NAME, match, found_by(variants), bf16=True)
