@@ -48,13 +48,30 @@ NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
     const nl_i64 n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 row = nl_me.part * nl_t.chunk + threadIdx.x; row < nl_end; row += blockDim.x) {
+    struct nl_load_found {
+        nl_i64 k_;
+        nl_i32 order_;
+    };
+    const auto nl_load = [&](nl_i64 row) {
         nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + row;
         const nl_i32 order_ = order_p_[k_];
+        return nl_load_found{k_, order_};
+    };
+    const auto nl_work = [&](nl_i64 row, const nl_load_found &nl_load_of) {
+        nl_i64 k_ = nl_load_of.k_;
+        nl_i32 order_ = nl_load_of.order_;
         real y_ = order_ >= 0 ? 1.0f : 0.0f;
         y_p_[row] = y_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_load_found nl_load_of[4];
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k1_rows_that_exist(NL_ARGUMENTS) { k1_rows_that_exist_block(NL_TASK(k1_row)); }
 
@@ -144,8 +161,16 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
     const real factor_ = self->factor_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+    struct nl_load_found {
+        nl_u64 rest;
+        nl_i64 f;
+        nl_i64 row;
+        nl_i64 k_;
+        nl_i32 order_;
+        nl_i32 example_;
+        real data_;
+    };
+    const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
         const nl_i64 f = nl_take(rest, n_f_);
         const nl_i64 row = rest;
@@ -153,9 +178,28 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
         const nl_i32 order_ = order_p_[k_];
         nl_i32 example_ = nl_max_i32(order_, 0);
         const real data_ = data_p_[example_ * n_f_ + f];
+        return nl_load_found{rest, f, row, k_, order_, example_, data_};
+    };
+    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
+        nl_u64 rest = nl_load_of.rest;
+        nl_i64 f = nl_load_of.f;
+        nl_i64 row = nl_load_of.row;
+        nl_i64 k_ = nl_load_of.k_;
+        nl_i32 order_ = nl_load_of.order_;
+        nl_i32 example_ = nl_load_of.example_;
+        real data_ = nl_load_of.data_;
         real y_ = data_ * factor_;
         y_p_[row * n_f_ + f] = y_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_load_found nl_load_of[4];
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k3_batch_of_data_images(NL_ARGUMENTS) { k3_batch_of_data_images_block(NL_TASK(k3_row)); }
 
@@ -181,8 +225,16 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
     const nl_i64 padded_ = self->padded_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+    struct nl_load_found {
+        nl_u64 rest;
+        nl_i64 f;
+        nl_i64 row;
+        nl_i64 k_;
+        nl_i32 order_;
+        nl_i32 example_;
+        nl_i32 data_;
+    };
+    const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
         const nl_i64 f = nl_take(rest, n_f_);
         const nl_i64 row = rest;
@@ -190,9 +242,28 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
         const nl_i32 order_ = order_p_[k_];
         nl_i32 example_ = nl_max_i32(order_, 0);
         const nl_i32 data_ = data_p_[example_ * n_f_ + f];
+        return nl_load_found{rest, f, row, k_, order_, example_, data_};
+    };
+    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
+        nl_u64 rest = nl_load_of.rest;
+        nl_i64 f = nl_load_of.f;
+        nl_i64 row = nl_load_of.row;
+        nl_i64 k_ = nl_load_of.k_;
+        nl_i32 order_ = nl_load_of.order_;
+        nl_i32 example_ = nl_load_of.example_;
+        nl_i32 data_ = nl_load_of.data_;
         nl_i32 y_ = data_;
         y_p_[row * n_f_ + f] = y_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_load_found nl_load_of[4];
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k4_batch_of_data_labels(NL_ARGUMENTS) { k4_batch_of_data_labels_block(NL_TASK(k4_row)); }
 
@@ -216,17 +287,42 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
     const nl_i64 spread_by_d4_ = self->spread_by_d4_, image_by_d0_ = self->image_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+    struct nl_load_found {
+        nl_u64 rest;
+        nl_i64 d5;
+        nl_i64 d4;
+        nl_i64 d3;
+        nl_i64 d0;
+        real image_;
+    };
+    const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
         const nl_i64 d5 = nl_take(rest, n_d5_);
         const nl_i64 d4 = nl_take(rest, n_d4_);
         const nl_i64 d3 = nl_take(rest, n_d3_);
         const nl_i64 d0 = rest;
         const real image_ = image_p_[d0 * image_by_d0_ + d4];
+        return nl_load_found{rest, d5, d4, d3, d0, image_};
+    };
+    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
+        nl_u64 rest = nl_load_of.rest;
+        nl_i64 d5 = nl_load_of.d5;
+        nl_i64 d4 = nl_load_of.d4;
+        nl_i64 d3 = nl_load_of.d3;
+        nl_i64 d0 = nl_load_of.d0;
+        real image_ = nl_load_of.image_;
         real spread_ = image_;
         spread_p_[d0 * spread_by_d0_ + d3 * spread_by_d3_ + d4 * spread_by_d4_ + d5] = spread_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_load_found nl_load_of[4];
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k5_elementwise(NL_ARGUMENTS) { k5_elementwise_block(NL_TASK(k5_row)); }
 
@@ -831,17 +927,38 @@ NL_FN void k16_elementwise_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 d0 = nl_me.part * nl_t.chunk + threadIdx.x; d0 < nl_end; d0 += blockDim.x) {
+    struct nl_load_found {
+        real sum_grad_;
+        real x_;
+        real v0_;
+        real total_grad_;
+    };
+    const auto nl_load = [&](nl_i64 d0) {
         const real sum_grad_ = sum_grad_p_[0];
         const real x_ = x_p_[d0];
         real v0_ = sum_grad_ * x_;
         real total_grad_ = total_grad_p_[d0];
+        return nl_load_found{sum_grad_, x_, v0_, total_grad_};
+    };
+    const auto nl_work = [&](nl_i64 d0, const nl_load_found &nl_load_of) {
+        real sum_grad_ = nl_load_of.sum_grad_;
+        real x_ = nl_load_of.x_;
+        real v0_ = nl_load_of.v0_;
+        real total_grad_ = nl_load_of.total_grad_;
         total_grad_ = v0_ * (1.0f / total_grad_);
         real picked_grad_ = v0_ * -1.0f;
         total_grad_p_[d0] = total_grad_;
         picked_grad_p_[d0] = picked_grad_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_load_found nl_load_of[4];
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k16_elementwise(NL_ARGUMENTS) { k16_elementwise_block(NL_TASK(k16_row)); }
 
@@ -909,40 +1026,32 @@ NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
     const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_;
     const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
     nl_wait();
-    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
-    const nl_u32 nl_splits = nl_group >> nl_bits;
-    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
-    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d1_, (nl_part + 1ll) * nl_t.chunk);
+    const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits;
+    const nl_i64 nl_points = n_d1_;
+    const nl_i64 nl_point = nl_me.part / nl_splits * 32ll + threadIdx.x % 32;
+    const nl_i64 e = nl_least(nl_point, nl_points - 1);
+    const nl_i64 d1 = e;
+    real acc = 0.0f;
+    const nl_i64 nl_terms = n_d0_;
+    const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
+    const nl_u32 nl_group = nl_splits * 8;
+    nl_i64 r = nl_first;
+    const auto nl_more = [&](int) {
+        const nl_i64 d0 = r;
+        const real biased_grad_sum_ = biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_];
+        acc += biased_grad_sum_;
+        r += nl_group;
+    };
 #pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
-        const nl_i64 d1 = e;
-        real acc = 0.0f;
-        const nl_i64 nl_terms = n_d0_;
-        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
-            const nl_i64 d0 = r;
-            const real biased_grad_sum_ = biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_];
-            acc += biased_grad_sum_;
-            r += nl_group;
-        };
+    while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
-#pragma unroll 1
-        while (r < nl_terms) nl_more(0);
-        if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
-                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
-            if (!nl_all.here) return;
-            acc = nl_all.value;
-        }
-        if (nl_lane == 0) {
-            real bias_grad_ = acc;
-            bias_grad_p_[d1] = bias_grad_;
-        }
-    }
+    while (r < nl_terms) nl_more(0);
+    const auto nl_all = nl_joined_columns<real, nl_sum_of<real>>(
+        acc, 0.0f, nl_me, nl_t.memory, nl_splits);
+    if (!nl_all.here || nl_point >= nl_points) return;
+    acc = nl_all.value;
+    real bias_grad_ = acc;
+    bias_grad_p_[d1] = bias_grad_;
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k18_sum_over_d0(NL_ARGUMENTS) { k18_sum_over_d0_block(NL_TASK(k18_row)); }
 
@@ -1442,28 +1551,51 @@ NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
     const nl_i64 n_ = self->n_;
     const real learning_rate_ = self->learning_rate_, beta1_ = self->beta1_, beta2_ = self->beta2_;
     const real epsilon_ = self->epsilon_;
+    const real power = nl_pow_f32(beta1_, (real)step);
+    const real power_2 = nl_pow_f32(beta2_, (real)step);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
+    struct nl_load_found {
+        real gradient_;
+        real m_;
+        real v_;
+        real param_;
+    };
+    const auto nl_load = [&](nl_i64 i) {
         const real gradient_ = gradient_p_[i];
         real m_ = m_p_[i];
+        real v_ = v_p_[i];
+        real param_ = param_p_[i];
+        return nl_load_found{gradient_, m_, v_, param_};
+    };
+    const auto nl_work = [&](nl_i64 i, const nl_load_found &nl_load_of) {
+        real gradient_ = nl_load_of.gradient_;
+        real m_ = nl_load_of.m_;
+        real v_ = nl_load_of.v_;
+        real param_ = nl_load_of.param_;
         /* adam.yaml:8  m = beta1 * m + (1 - beta1) * gradient */
         m_ = beta1_ * m_ + (1.0f - beta1_) * gradient_;
-        real v_ = v_p_[i];
         /* adam.yaml:9  v = beta2 * v + (1 - beta2) * gradient ** 2 */
         v_ = beta2_ * v_ + (1.0f - beta2_) * (gradient_ * gradient_);
         /* adam.yaml:10  m_hat = m / (1 - beta1 ** step) */
-        real m_hat_ = m_ / (1.0f - nl_pow_f32(beta1_, (real)step));
+        real m_hat_ = m_ / (1.0f - power);
         /* adam.yaml:11  v_hat = v / (1 - beta2 ** step) */
-        real v_hat_ = v_ / (1.0f - nl_pow_f32(beta2_, (real)step));
-        real param_ = param_p_[i];
+        real v_hat_ = v_ / (1.0f - power_2);
         /* adam.yaml:12  param = param - learning_rate * m_hat / (sqrt(v_hat) + epsilon) */
         param_ = param_ - learning_rate_ * m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_);
         param_p_[i] = param_;
         m_p_[i] = m_;
         v_p_[i] = v_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_load_found nl_load_of[4];
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k27_optimizer_update(NL_ARGUMENTS) { k27_optimizer_update_block(NL_TASK(k27_row)); }
 

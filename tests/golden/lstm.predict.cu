@@ -53,8 +53,16 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
     const real factor_ = self->factor_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+    struct nl_load_found {
+        nl_u64 rest;
+        nl_i64 f;
+        nl_i64 row;
+        nl_i64 k_;
+        nl_i32 order_;
+        nl_i32 example_;
+        real data_;
+    };
+    const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
         const nl_i64 f = nl_take(rest, n_f_);
         const nl_i64 row = rest;
@@ -62,9 +70,28 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
         const nl_i32 order_ = order_p_[k_];
         nl_i32 example_ = nl_max_i32(order_, 0);
         const real data_ = data_p_[example_ * n_f_ + f];
+        return nl_load_found{rest, f, row, k_, order_, example_, data_};
+    };
+    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
+        nl_u64 rest = nl_load_of.rest;
+        nl_i64 f = nl_load_of.f;
+        nl_i64 row = nl_load_of.row;
+        nl_i64 k_ = nl_load_of.k_;
+        nl_i32 order_ = nl_load_of.order_;
+        nl_i32 example_ = nl_load_of.example_;
+        real data_ = nl_load_of.data_;
         real y_ = data_ * factor_;
         y_p_[row * n_f_ + f] = y_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_load_found nl_load_of[4];
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k1_batch_of_data_image(NL_ARGUMENTS) { k1_batch_of_data_image_block(NL_TASK(k1_row)); }
 
@@ -193,11 +220,17 @@ NL_FN void k4_elementwise_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 d0 = nl_me.part * nl_t.chunk + threadIdx.x; d0 < nl_end; d0 += blockDim.x) {
+    const auto nl_work = [&](nl_i64 d0) {
         real start_ = 0.0f;
         start_p_[d0] = start_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a);
 }
 extern "C" __global__ void NL_BLOCK k4_elementwise(NL_ARGUMENTS) { k4_elementwise_block(NL_TASK(k4_row)); }
 
@@ -505,7 +538,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) implicit_gemm_plain_plain(N
     __syncthreads();
     nl_wait();
     nl_sums nl_s;
-    if (!nl_implicit_gemm<0, nl_reader<0>, nl_reader<0>>(nl_t, nl_p, nl_s)) return;
+    if (!nl_implicit_gemm<0, nl_reader<0, real>, nl_reader<0, real>>(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {
     case 2:
         k2_implicit_gemm_store((const k2_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);

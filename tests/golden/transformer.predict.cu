@@ -77,11 +77,17 @@ NL_FN void k2_initial_value_block(const nl_task &nl_t)
     const real value_ = self->value_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
+    const auto nl_work = [&](nl_i64 i) {
         real x_ = value_;
         x_p_[i] = x_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a);
 }
 extern "C" __global__ void NL_BLOCK k2_initial_value(NL_ARGUMENTS) { k2_initial_value_block(NL_TASK(k2_row)); }
 
@@ -109,8 +115,16 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
     const real factor_ = self->factor_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+    struct nl_load_found {
+        nl_u64 rest;
+        nl_i64 f;
+        nl_i64 row;
+        nl_i64 k_;
+        nl_i32 order_;
+        nl_i32 example_;
+        real data_;
+    };
+    const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
         const nl_i64 f = nl_take(rest, n_f_);
         const nl_i64 row = rest;
@@ -118,9 +132,28 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
         const nl_i32 order_ = order_p_[k_];
         nl_i32 example_ = nl_max_i32(order_, 0);
         const real data_ = data_p_[example_ * n_f_ + f];
+        return nl_load_found{rest, f, row, k_, order_, example_, data_};
+    };
+    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
+        nl_u64 rest = nl_load_of.rest;
+        nl_i64 f = nl_load_of.f;
+        nl_i64 row = nl_load_of.row;
+        nl_i64 k_ = nl_load_of.k_;
+        nl_i32 order_ = nl_load_of.order_;
+        nl_i32 example_ = nl_load_of.example_;
+        real data_ = nl_load_of.data_;
         real y_ = data_ * factor_;
         y_p_[row * n_f_ + f] = y_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_load_found nl_load_of[4];
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k3_batch_of_data_image(NL_ARGUMENTS) { k3_batch_of_data_image_block(NL_TASK(k3_row)); }
 
@@ -340,8 +373,17 @@ NL_FN void k7_elementwise_block(const nl_task &nl_t)
     const nl_i64 x_by_d0_ = self->x_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+    struct nl_load_found {
+        nl_u64 rest;
+        nl_i64 d2;
+        nl_i64 d0;
+        real weight_;
+        real bias_;
+        real x_;
+        real mean_;
+        real inverse_;
+    };
+    const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
         const nl_i64 d2 = nl_take(rest, n_d2_);
         const nl_i64 d0 = rest;
@@ -350,9 +392,29 @@ NL_FN void k7_elementwise_block(const nl_task &nl_t)
         const real x_ = x_p_[d0 * x_by_d0_ + d2];
         const real mean_ = mean_p_[d0];
         const real inverse_ = inverse_p_[d0];
+        return nl_load_found{rest, d2, d0, weight_, bias_, x_, mean_, inverse_};
+    };
+    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
+        nl_u64 rest = nl_load_of.rest;
+        nl_i64 d2 = nl_load_of.d2;
+        nl_i64 d0 = nl_load_of.d0;
+        real weight_ = nl_load_of.weight_;
+        real bias_ = nl_load_of.bias_;
+        real x_ = nl_load_of.x_;
+        real mean_ = nl_load_of.mean_;
+        real inverse_ = nl_load_of.inverse_;
         real scaled_ = (x_ - mean_) * inverse_ * weight_ + bias_;
         scaled_p_[d0 * scaled_by_d0_ + d2] = scaled_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_load_found nl_load_of[4];
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k7_elementwise(NL_ARGUMENTS) { k7_elementwise_block(NL_TASK(k7_row)); }
 
@@ -660,16 +722,39 @@ NL_FN void k13_elementwise_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, softmax_y_by_d0_ = self->softmax_y_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+    struct nl_load_found {
+        nl_u64 rest;
+        nl_i64 d3;
+        nl_i64 d0;
+        real softmax_y_;
+        real softmax_total_;
+    };
+    const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
         const nl_i64 d3 = nl_take(rest, n_d3_);
         const nl_i64 d0 = rest;
         real softmax_y_ = softmax_y_p_[d0 * softmax_y_by_d0_ + d3];
         const real softmax_total_ = softmax_total_p_[d0];
+        return nl_load_found{rest, d3, d0, softmax_y_, softmax_total_};
+    };
+    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
+        nl_u64 rest = nl_load_of.rest;
+        nl_i64 d3 = nl_load_of.d3;
+        nl_i64 d0 = nl_load_of.d0;
+        real softmax_y_ = nl_load_of.softmax_y_;
+        real softmax_total_ = nl_load_of.softmax_total_;
         softmax_y_ = softmax_y_ / softmax_total_;
         softmax_y_p_[d0 * softmax_y_by_d0_ + d3] = softmax_y_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_load_found nl_load_of[4];
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k13_elementwise(NL_ARGUMENTS) { k13_elementwise_block(NL_TASK(k13_row)); }
 
@@ -1044,7 +1129,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) implicit_gemm_plain_plain(N
     __syncthreads();
     nl_wait();
     nl_sums nl_s;
-    if (!nl_implicit_gemm<0, nl_reader<0>, nl_reader<0>>(nl_t, nl_p, nl_s)) return;
+    if (!nl_implicit_gemm<0, nl_reader<0, real>, nl_reader<0, real>>(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {
     case 4:
         k4_implicit_gemm_store((const k4_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);

@@ -24,7 +24,7 @@ from backends.cuda.kernels.barrier_placement import is_flat
 from backends.cuda.kernels.contract import Shared, contract_functions, numbers_of, shared_kernels, shared_names
 from backends.cuda.kernels.events import connect, emit_scheduled, record_events, record_trace
 from backends.cuda.kernels.kernel import BLOCK, Function, function, row_struct
-from backends.cuda.kernels.nest import nest_functions
+from backends.cuda.kernels.nest import COLUMNS, nest_functions
 from backends.cuda.kernels.propagate import propagate
 from backends.cuda.kernels.rows_added import asked_dims, rows_added
 from backends.cuda.kernels.skeletons import render
@@ -127,6 +127,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
         real="double" if program.precision == DType.F64 else "float",
         block=BLOCK,
+        columns=COLUMNS,
         words=words,
         device=select(sorted(words & known(cuda=True)), cuda=True),
         constants=[text for name, text in _CONSTANTS.items() if name in words],
@@ -139,7 +140,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         **names,
     )
     text, found = unmarked(whole, spans)
-    tensor = names["tensor_products"] or names["fft_products"]
+    tensor = names["units"] or names["fft_products"]
     return Emitted(text, found, name=share.name, quick=share.quick, tensor=tensor)
 
 

@@ -56,6 +56,32 @@ def in_pairs(inner: Sequence[Line], index: str, wait: Line, pointers: Set[str]) 
     ]
 
 
+def in_fours(inner: Sequence[Line], index: str, pointers: Set[str]) -> list[Line]:
+    """As in_pairs, four points at a time, which lie a block of threads apart; those that are left one at a time."""
+    first = _loaded(inner, pointers)
+    stages = [("load", [inner[n] for n in first])] if first else []
+    each, one = (", nl_load_of[nl_n]", ", nl_load(nl_a)") if stages else ("", "")
+    several = [
+        Line("nl_load_found nl_load_of[4];", 1),
+        Line("nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });", 1),
+    ]
+    return [
+        *(_stage(stages, index) if stages else []),
+        Line(f"const auto nl_work = [&](nl_i64 {index}{_given(stages)}) {{"),
+        *indent([line for name, own in stages for line in _copies(name, own)]),
+        *indent([x for n, x in enumerate(inner) if n not in first]),
+        Line("};"),
+        Line("nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;"),
+        Line("#pragma unroll 1"),
+        Line("for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {"),
+        *(several if stages else []),
+        Line(f"nl_each<4>([&](int nl_n) {{ nl_work(nl_a + nl_n * blockDim.x{each}); }});", 1),
+        Line("}"),
+        Line("#pragma unroll 1"),
+        Line(f"for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a{one});"),
+    ]
+
+
 def _loaded(lines: Sequence[Line], pointers: Set[str]) -> list[int]:
     """The loads, and earlier lines that depend on no assigned value."""
     changed: set[str] = set()

@@ -164,7 +164,7 @@ def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -
     sources = []
     for x in phase.launches:
         template, table = program.templates[x.template], ground.tables[x.template]
-        work = Work(template, program.tables[x.template], table, x, ground.elements, blocks)
+        work = Work(template, program.tables[x.template], table, x, ground.elements, blocks, True)
         sources.append(_Source(work, ground.bases[x.template], row_bytes(template), numbers))
     flat = {n: _points(sources[n].work) for n, x in enumerate(known) if x.flat}
     groups = alike(known, flat)
