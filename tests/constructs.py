@@ -1102,6 +1102,12 @@ synapses:
   graded:
     params: {rel: 2}
     on_pre: ["deliver(rel / sum_into(rel) / n_in / n_out, post.h)"]
+  placed:
+    params: {w: 0.1, gain: 1}
+    let: {both: w * gain}
+    pre: {state: {u: 1}, dynamics: {du/dt: (1 - u) / (20 ms)}, on_spike: [u = 0.5 * u]}
+    on_pre: ["deliver(both * pre.u, post.h)"]
+    events: {high: {of: pre, when: pre.x > 4, do: ["deliver(0.1 * w * pre.x, post.h)"]}}
 populations:
   a: {neuron: src, size: 20}
   b: {neuron: src, size: 13, params: {nominal: 0.2}}
@@ -1128,6 +1134,18 @@ projections:
     connect: {fixed_outdegree: {number: 4, storage: procedural}}
     deliver: {into: g, weight: 0.2 / n_in}
   none: {from: a, to: c, connect: {fixed_probability: {p: 0.5, storage: procedural}}, synapse: graded}
+  place:
+    from: [a, b]
+    to: c
+    connect: {fixed_probability: {p: 0.5, storage: procedural}}
+    synapse: placed
+    params: {w: 0.02 * i + 0.3 / n_in}
+  placed:
+    from: a
+    to: c
+    connect: {fixed_probability: {p: 0.5, storage: bitmask}}
+    synapse: placed
+    params: {w: 0.01 * j, gain: 1 + i / n_out}
   bit: {from: a, to: c, connect: {fixed_probability: {p: 0.5, storage: bitmask}}, synapse: graded, params: {rel: 5}}
 simulate: {dt: 1 ms, duration: 40 ms, seed: 5}
 record:

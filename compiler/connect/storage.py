@@ -113,7 +113,7 @@ def misfit(projection: l0.Projection) -> str | None:
         return None if rule.form is Form.WINDOWS else "only convolutions are stored as `toeplitz`"
     one = (l0.Const, l0.Placed, l0.Distribution) if drawn_again(projection) else (l0.Const, l0.Placed)
     for m in projection.members:
-        if not isinstance(m.weight, one) or not all(isinstance(value, l0.Const) for _, value in m.params):
+        if not isinstance(m.weight, one) or not all(isinstance(value, l0.Const | l0.Placed) for _, value in m.params):
             return f"synapses have values of their own, but the storage is `{storage}`"
     if storage == "procedural":
         return None if rule.redrawn else f"connections of `{rule.name}` cannot be drawn again source by source"

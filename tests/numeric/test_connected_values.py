@@ -109,3 +109,23 @@ def test_own_names_keep_their_meaning() -> None:
     s = netloom.load(text).simulation()
     s.run("5 ms")
     np.testing.assert_allclose(s["d"].v, (1 / 2 + 1 / 2) * 6 / 4, rtol=1e-13)
+
+
+PLACED = """  p:
+    from: a
+    to: c
+    connect: {fixed_probability: {p: 0.4, storage: STORAGE}}
+    synapse: placed
+    params: {w: 0.5 * i + 0.1 * j + 1 / n_in}
+    deliver: {into: g}"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("storage", ["sparse", "bitmask", "procedural"])
+def test_parameters_by_place_need_no_storage(storage: str, target: str) -> None:
+    text = TEXT.replace("synapses:\n", "synapses:\n  placed: {params: {w: 1}, on_pre: [deliver(2 * w)]}\n")
+    s = netloom.load(text.replace("PROJECTIONS", PLACED.replace("STORAGE", storage))).simulation(target=target)
+    s.run("5 ms")
+    many = counts(f"fixed_probability: {{p: 0.4, storage: {storage}}}")
+    each = 0.5 * np.arange(20)[:, None] + 0.1 * np.arange(10) + 1 / np.maximum(many.sum(0), 1)
+    np.testing.assert_allclose(s["c"].v, (2 * many * each).sum(0), rtol=1e-13)

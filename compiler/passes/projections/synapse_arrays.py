@@ -58,7 +58,7 @@ def weight_of(link: Link, found: LoweredRelation) -> Weight:
         return Weight(value, formals, columns={**columns, "weight_key": l2.StreamKey(f"{link.stored}.weight")})
     if isinstance(weight, l0.Placed) and isinstance(found.relation, l2.Procedural | l2.Bitmask):
         at, numbers, counts = placed(weight, frozenset(f.name for f in found.formals))
-        counted, held = _counted(link, found, counts)
+        counted, held = counted_formals(link, found, counts)
         return Weight(at, (*_scalars(numbers, real), *counted), held, dict(numbers))
     array = per_synapse(link, "weight", weight, found)
     formal = l2.ArrayFormal("weight", real, l2.Mode.READ, l2.At("syn"))
@@ -188,7 +188,7 @@ def count_of(link: Link, found: LoweredRelation, name: str) -> str:
     return array
 
 
-def _counted(
+def counted_formals(
     link: Link, found: LoweredRelation, counts: Mapping[str, str]
 ) -> tuple[tuple[l2.ArrayFormal, ...], dict[str, str]]:
     """The formals of numbers of synapses in a kernel over these synapses, and their arrays. `counts`: by formal."""
@@ -212,7 +212,7 @@ def _fill_placed(
     theirs = frozenset(f.name for f in found.formals)
     target = free_name("value", theirs)
     e, numbers, counts = placed(value, theirs | {target})
-    counted, held = _counted(link, found, counts)
+    counted, held = counted_formals(link, found, counts)
     if whole is not None:
         e = Call("int", (Call("round", (e,)),))
     columns: dict[str, l2.ColumnValue] = {**found.columns, **numbers, "n_pre": link.pre.size}

@@ -11,13 +11,14 @@ Does not: schedule statements (lower_synapses).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Expr, Num, Ref
@@ -26,8 +27,8 @@ from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots, room_of
 from compiler.passes.cells.state_history import Past, past_row
-from compiler.passes.model.synapse_names import Flat
-from compiler.passes.projections.synapse_arrays import DELAYS
+from compiler.passes.model.synapse_names import TAKEN, Flat
+from compiler.passes.projections.synapse_arrays import DELAYS, counted_formals, placed
 from compiler.passes.projections.synapse_schedule import (
     ENDS_PAST,
     EVERY_STEP,
@@ -66,7 +67,8 @@ class Synapses(Link):
     """One projection of a family while its statements are lowered. `number`: of the synapse model and its target input;
     where instances of the network share synapses, this is number `copy` of `copies` (the first does the work that is
     done once); `numbers`, `arrays`: the values of its flat names; `cache`: of the whole pass; `parts`: the parts of a
-    stage that are in use; `rings`: by name, ring buffers of variables of `pre:` and `post:` (`_late`)."""
+    stage that are in use; `rings`: by name, ring buffers of variables of `pre:` and `post:` (`_late`); `again`:
+    parameters that follow from places and are not stored, but worked out where they are read."""
 
     stages: Stages
     deliveries: Deliveries
@@ -79,6 +81,7 @@ class Synapses(Link):
     arrays: dict[str, BoundArray] = field(default_factory=dict)
     parts: dict[str, int] = field(default_factory=dict)
     rings: dict[str, BoundArray] = field(default_factory=dict)
+    again: dict[str, l0.Placed] = field(default_factory=dict)
 
     @cached_property
     def name(self) -> str:
@@ -309,12 +312,18 @@ def at_synapses(
     other rows of the kernel."""
     size = "n_pre" if by == "pre" else "n_post"
     text = _apart(s, text, found)
+    text, numbers, counted = _worked_out(s, text, found)
     formals = (*(EVENT_FORMALS if happening is not None else ()), *found.formals)
     access: dict[str, l2.Access] = {"one": l2.SCALAR, **{end: l2.At(end) for end in ("pre", "post", "syn")}}
     bound = dict(found.arrays)
     if happening is not None:
         bound |= {"spikes": happening.spikes, "spike_count": happening.count}
     signature = _signature(s, text, formals, bound, access, found.columns, stage)
+    for name, number in numbers.items():
+        signature.column(name, number, DType.I64 if isinstance(number, int) else s.builder.precision)
+    for formal, array in counted.items():
+        signature.formals.append(formal)
+        signature.bound[formal.name] = array
     if happening is None:
         signature.column(size, s.instance(by).size)
         events: l2.Events | l2.Every = l2.Every(size)
@@ -324,6 +333,31 @@ def at_synapses(
         signature.column("age", age)
     body = l2.Propagate(events, found.relation, text.statements, by, gather)
     _row(s, stage, text, l2.Kind.PROPAGATE, signature, body, join and age is None, due, part)
+
+
+def _worked_out(
+    s: Synapses, text: SynapseKernel, found: LoweredRelation
+) -> tuple[SynapseKernel, dict[str, float | int], dict[l2.ArrayFormal, str]]:
+    """The statements after the parameters that they read and that are worked out here, with the columns and the numbers
+    of synapses of these."""
+    read = sorted(s.again.keys() & text.read)
+    if not read:
+        return text, {}, {}
+    first: list[l2.Statement] = []
+    numbers: dict[str, float | int] = {}
+    arrays: dict[l2.ArrayFormal, str] = {}
+    taken = {f.name for f in found.formals} | text.read | text.written | {x.formal for x in text.sends} | TAKEN
+    for name in read:
+        e, own, counts = placed(s.again[name], frozenset(taken))
+        taken |= own.keys() | counts.keys()
+        first.append(l2.Assign(name, e))
+        numbers |= own
+        formals, held = counted_formals(s, found, counts)
+        arrays |= {f: held[f.name] for f in formals}
+    kinds: list[object] = s.cache.setdefault(("worked out", s.number, text.what), [])
+    if (kind := tuple(first)) not in kinds:
+        kinds.append(kind)
+    return replace(text, statements=(*first, *text.statements), variant=kinds.index(kind) + 1), numbers, arrays
 
 
 def _events(s: Synapses, happening: EventSource, signature: _Signature) -> l2.Events:

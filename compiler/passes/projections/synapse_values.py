@@ -47,6 +47,8 @@ def bind_names(s: Synapses, found: LoweredRelation, model_numbers: dict[str, flo
         assert value is not None
         if isinstance(value, l0.Const):
             s.numbers[p.name] = known[shown] = float(value.value)
+        elif isinstance(value, l0.Placed) and isinstance(found.relation, l2.Procedural | l2.Bitmask):
+            s.again[p.name] = value
         else:
             arrays[shown] = _per_synapse(s, shown, value, found, p.unit, known, arrays)
             s.arrays[p.name] = BoundArray(arrays[shown], s.builder.precision, "syn")

@@ -108,7 +108,7 @@ def check_values(
             found = found or ("the weight", weight)
         for what, each, node in (("the delay", m.delays, delay), ("the back delay", m.back_delays, back_delay)):
             found = found or (None if each is None else (what, node))
-        if storage != "toeplitz" and any(not isinstance(v, l0.Const) for _, v in m.params):
+        if storage != "toeplitz" and any(not isinstance(v, l0.Const | l0.Placed) for _, v in m.params):
             found = found or ("a parameter of the synapse", model)
     if found is not None:
         message = f"connections stored as `{asked}` have nothing of their own, but {found[0]} is one for each"
