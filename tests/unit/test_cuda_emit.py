@@ -280,7 +280,8 @@ def test_no_work_is_no_call() -> None:
 
 @pytest.mark.parametrize("div", [1, 2])
 def test_rows_of_a_reduction_choose_by_themselves(div: int) -> None:
-    """What a row gets depends on its own extents, so merging changes no bit."""
+    """What a row gets depends on its own extents, so merging changes no bit. Terms that are neighbours in memory (`div`
+    1) are read by a warp at least."""
     dims = (Dim("i", "n"), Dim("k", 4096, DimKind.RED))
     nest = Nest(dims, (), "add", expr("v"), "acc", (assign("ge", "acc"),))
     every = Strided((Axis((("k", 1),), div=div),))
@@ -292,10 +293,10 @@ def test_rows_of_a_reduction_choose_by_themselves(div: int) -> None:
 
     counts = [3, 1 << 18, 5000, 7]
     calls = calls_for(counts)
-    assert sorted(c.group for c in calls) == [1, 32, 256]
+    assert sorted({c.group for c in calls}) == ([32, 256] if div == 1 else [1, 32, 256])
     for n in counts:
         (alone,) = calls_for([n])
-        assert alone.group == group_size(n, 4096)
+        assert alone.group == group_size(n, 4096, div == 1)
     total = [np.zeros(n, np.int64) for n in counts]
     for call in calls:
         assert call.function.endswith(SHARED) == (call.group > 1 and div > 1)
