@@ -37,11 +37,11 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, inside, mentioned, offset, open_kernel, row_struct
 from backends.c_family.cprint import Body, Dialect, Element, Line, PrintError, Symbol, literal
 from backends.c_family.device_library import known, select
+from backends.c_family.point_nest import IDENTITY
 from backends.c_family.source_map import comment, fixed_order, heading, marked, unmarked
 from backends.cpu.kernels.column_sums import nest_lines
 from backends.cpu.kernels.events import connect, emit_scheduled, record_events, record_trace
 from backends.cpu.kernels.kernel import function
-from backends.cpu.kernels.nest import IDENTITY
 from backends.cpu.kernels.propagate import propagate
 from backends.cpu.kernels.skeletons import environment, exists, render
 from backends.cpu.kernels.tiles import tile

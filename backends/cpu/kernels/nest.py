@@ -31,6 +31,7 @@ from backends.c_family.cprint import (
     statement_refs,
     type_of,
 )
+from backends.c_family.point_nest import IDENTITY
 from backends.cpu.kernels.batched_rng import DRAWS, drawn_in_chunks, has_draws, rewritten
 from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
@@ -38,7 +39,6 @@ from compiler.ir.space import DType
 KEEP = Line("#pragma GCC unroll 1")  # gcc unrolls short loops before it vectorises
 PARTS = 32  # partial accumulators of a contiguous sum: two 64-byte vectors of float
 WIDE = 24  # arrays of a map from which on events are flagged in integers of the size of its values
-IDENTITY = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 
 
 @dataclass(frozen=True)

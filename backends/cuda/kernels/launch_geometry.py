@@ -20,6 +20,7 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.c_family.access import open_kernel
 from backends.c_family.cprint import Dialect
+from backends.c_family.point_nest import is_windowed
 from backends.cuda.kernels.contract import STORED_BLOCK, TENSOR_BLOCK, WIDE, resident_of, shared_name, sides_of
 from backends.cuda.kernels.direct import SUFFIXES as DIRECT_SUFFIXES
 from backends.cuda.kernels.direct import access_of, roles
@@ -30,7 +31,6 @@ from backends.cuda.kernels.nest import (
     SHARED,
     WARP,
     is_short,
-    is_windowed,
     sums_apart,
     sums_columns,
     sums_rows,
