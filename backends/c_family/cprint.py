@@ -52,12 +52,18 @@ class PrintError(Exception):
 @dataclass(frozen=True)
 class Dialect:
     """`precision`: what REAL is (F32 or F64); `real` its name in the text; `restrict` the keyword. `add`: the function
-    for atomic addition to an element shared by threads ("": one thread, plain `+=`)."""
+    for atomic addition to an element shared by threads ("": one thread, plain `+=`), in which {} is the element's type.
+    `space`: the address space of arrays; `wide`: the suffix of 64-bit literals."""
 
     precision: DType
     real: str = "real"
     restrict: str = "restrict"
     add: str = ""
+    space: str = ""
+    wide: str = "LL"
+
+    def literal(self, value: int | float, t: Scalar) -> str:
+        return literal(value, t, self.wide)
 
     def type_name(self, scalar: Scalar) -> str:
         return self.real if scalar == self.precision else C_TYPES[scalar]
@@ -241,14 +247,14 @@ _C_BINARY: Final = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
 _C_COMPARE: Final = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
-def literal(value: int | float, t: Scalar) -> str:
+def literal(value: int | float, t: Scalar, wide: str = "LL") -> str:
     """A number in type `t`, with exactly the bits that numpy gives it."""
     if t == "bool":
         return "1" if value else "0"
     if not is_real(t):
         if t == DType.I64 and value == -(2**63):
-            return "(-9223372036854775807LL - 1)"
-        suffix = {"i32": "", "u8": "", "u32": "u", "i64": "LL", "u64": "ULL"}[t]
+            return f"(-9223372036854775807{wide} - 1)"
+        suffix = {"i32": "", "u8": "", "u32": "u", "i64": wide, "u64": f"U{wide}"}[t]
         return f"{int(value)}{suffix}"
     if math.isnan(value):
         return "NL_NAN_F32" if t == DType.F32 else "NL_NAN_F64"
@@ -299,11 +305,11 @@ class Printer:
             return self._test(e, scope)
         if isinstance(e, ast.Num):
             if isinstance(e.value, float) and not is_real(to):
-                return f"({C_TYPES[to]}){literal(e.value, DType.F64)}", _SIGN
-            text = literal(e.value, to)
+                return f"({C_TYPES[to]}){self.dialect.literal(e.value, DType.F64)}", _SIGN
+            text = self.dialect.literal(e.value, to)
             return text, _SIGN if text.startswith("-") else _ATOM
         if isinstance(e, ast.Ref) and e.name not in scope and e.name in CONSTANTS:
-            return literal(CONSTANTS[e.name], to), _ATOM
+            return self.dialect.literal(CONSTANTS[e.name], to), _ATOM
         real = self.dialect.precision
         own = type_of(e, scope, real)
         if isinstance(e, ast.Cond):  # the arms take the type, so that literals in them do
@@ -351,7 +357,7 @@ class Printer:
                 shown = self._own(e, scope, own)
                 if own == "bool":
                     return shown
-                return f"{self._inside(shown, _SUM)} != {literal(0, own)}", _COMPARE
+                return f"{self._inside(shown, _SUM)} != {self.dialect.literal(0, own)}", _COMPARE
 
     def _own(self, e: ast.Expr, scope: Scope, t: Scalar) -> tuple[str, int]:
         """`e` in its own type `t`."""
@@ -390,14 +396,14 @@ class Printer:
         base = self._as(a, scope, t)
         if isinstance(b, ast.Num) and float(b.value) in (0.5, -0.5) and is_real(t):
             root = self.call("sqrt", t, base[0])
-            return (root, _ATOM) if b.value > 0 else (f"{literal(1, t)} / {root}", _PRODUCT)
+            return (root, _ATOM) if b.value > 0 else (f"{self.dialect.literal(1, t)} / {root}", _PRODUCT)
         whole = isinstance(b, ast.Num) and float(b.value).is_integer()
         if whole and isinstance(b, ast.Num) and b.value == 0:
-            return literal(1, t), _ATOM
+            return self.dialect.literal(1, t), _ATOM
         if whole and isinstance(b, ast.Num) and 1 <= abs(b.value) <= _MOST_FACTORS and self._simple(a):
             text = " * ".join([self._inside(base, _ATOM)] * int(abs(b.value)))
             if b.value < 0:
-                return f"{literal(1, t)} / ({text})", _PRODUCT
+                return f"{self.dialect.literal(1, t)} / ({text})", _PRODUCT
             return text, _PRODUCT if abs(b.value) > 1 else base[1]
         if not is_real(t):
             raise PrintError("an integer power of this size has no text", a.span)
@@ -413,7 +419,7 @@ class Printer:
         if func in _RANDOM:
             at = "(nl_u64)step"
             if func != "poisson" and len(args) == 4 and isinstance(args[3], ast.Num):  # of a given step
-                at, args = literal(args[3].value, DType.U64), args[:3]
+                at, args = self.dialect.literal(args[3].value, DType.U64), args[:3]
             if len(args) != _RANDOM[func]:
                 raise PrintError(f"`{func}` needs {_RANDOM[func]} arguments here", span)
             key, index, draw = (
@@ -437,10 +443,10 @@ class Printer:
             text = self._inside(self._as(args[0], scope, own), _SIGN)
             return f"({text})" if own == t else f"(({self.dialect.type_name(t)}){text})"
         if func == "relu":
-            return self.call("max", t, self._as(args[0], scope, t)[0], literal(0, t))
+            return self.call("max", t, self._as(args[0], scope, t)[0], self.dialect.literal(0, t))
         if func == "heaviside":
             own = type_of(args[0], scope, real)
-            return f"({self._inside(self._as(args[0], scope, own), _SUM)} >= {literal(0, own)})"
+            return f"({self._inside(self._as(args[0], scope, own), _SUM)} >= {self.dialect.literal(0, own)})"
         if func in FUNCTIONS and FUNCTIONS[func].machine == "whole" and not is_real(t):
             return f"({self._as(args[0], scope, t)[0]})"
         t = DType.I64 if t in (DType.U32, DType.U64) else t
@@ -598,7 +604,7 @@ class Body:
         guard = f"if ({element.inside}) " if element.inside else ""
         text = self.printer.expr(value, self.scope, element.type)
         if add := self.printer.dialect.add:
-            return [Line(f"{guard}{add}(&{element.place}, {text});", span=span)]
+            return [Line(f"{guard}{add.format(element.type)}(&{element.place}, {text});", span=span)]
         return [Line(f"{guard}{element.place} += {text};", span=span)]
 
     def mark(self, names: Iterable[str]) -> None:

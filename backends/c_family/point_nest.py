@@ -99,7 +99,7 @@ class PointNest:
         """The product of extents, as a 64-bit expression."""
         parts = [self.k.extent(d.extent) for d in dims]
         if not parts:
-            return "1ll"
+            return f"1{self.k.dialect.wide.lower()}"
         return " * ".join([f"(nl_i64){parts[0]}" if parts[0].isdigit() else parts[0], *parts[1:]])
 
     def split(self, index: str, dims: Sequence[l2.Dim]) -> list[Line]:

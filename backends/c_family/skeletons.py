@@ -1,4 +1,4 @@
-"""The jinja2 skeletons of a backend (its templates/*.j2).
+"""The jinja2 skeletons of a backend: its templates/*.j2, and those of this folder that backends share.
 
 Assumes: the files are package data of the backend's package.
 Guarantees: an undefined name in a skeleton is an error, never an empty string; trailing newlines are kept. Skeletons
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Final
 
 from jinja2 import (
     BytecodeCache,
@@ -24,13 +25,15 @@ from jinja2 import (
     StrictUndefined,
 )
 
+_SHARED: Final = "backends.c_family"
+
 
 @cache
 def skeletons(package: str, others: Callable[[], Mapping[str, str]] = dict) -> Environment:
-    """One environment for all skeletons of a package: blocks on separate lines leave no empty lines. `others`: texts
-    by name, of other packages."""
+    """One environment for all skeletons of a package, its own first: blocks on separate lines leave no empty lines.
+    `others`: texts by name, of other packages."""
     return Environment(
-        loader=ChoiceLoader([PackageLoader(package, "templates"), DictLoader(others())]),
+        loader=ChoiceLoader([*(PackageLoader(p, "templates") for p in (package, _SHARED)), DictLoader(others())]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

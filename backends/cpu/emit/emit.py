@@ -38,9 +38,10 @@ from backends.c_family.access import Kernel, inside, mentioned, offset, open_ker
 from backends.c_family.cprint import Body, Dialect, Element, Line, PrintError, Symbol, literal
 from backends.c_family.device_library import known, select
 from backends.c_family.point_nest import IDENTITY
+from backends.c_family.rule_rows import connect
 from backends.c_family.source_map import comment, fixed_order, heading, marked, unmarked
 from backends.cpu.kernels.column_sums import nest_lines
-from backends.cpu.kernels.events import connect, emit_scheduled, record_events, record_trace
+from backends.cpu.kernels.events import emit_scheduled, record_events, record_trace
 from backends.cpu.kernels.kernel import function
 from backends.cpu.kernels.propagate import propagate
 from backends.cpu.kernels.skeletons import environment, exists, render
@@ -140,7 +141,7 @@ def kernel_lines(k: Kernel) -> tuple[list[Line], set[str]]:
         case l2.Propagate() as p:
             return _kernel(k, propagate(k, p))
         case l2.Connect() as c:
-            body = connect(k, c)
+            body = connect(k, c, render)
         case l2.RecordEvents() as r:
             body = record_events(k, r)
         case l2.RecordTrace() as r:

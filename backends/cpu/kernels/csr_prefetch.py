@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, mentioned
 from backends.c_family.cprint import Line, indent
+from backends.c_family.synapse_walk import Ends
 from backends.cpu.kernels.kernel import columns, opened
-from backends.cpu.kernels.synapse_loops import Ends
 
 
 @dataclass(frozen=True)

@@ -8,54 +8,25 @@ Does not: choose the relation.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, offset
-from backends.c_family.cprint import Body, Element, Line, Symbol, indent, statement_refs
+from backends.c_family.access import Kernel
+from backends.c_family.cprint import Body, Line, Symbol, indent, statement_refs
+from backends.c_family.synapse_elements import elements, read_once_per_event
+from backends.c_family.synapse_walk import Ends, walk
 from backends.cpu.kernels.batched_rng import drawn_in_rows, has_draws
 from backends.cpu.kernels.csr_prefetch import Due, function_ahead
 from backends.cpu.kernels.kernel import function
-from backends.cpu.kernels.synapse_loops import Ends, walk
+from backends.cpu.kernels.skeletons import render
 from backends.cpu.kernels.toeplitz_simd import channels_last, parts_of
 from compiler.core.names import free_name
 from compiler.expr.ast import Num, Ref, refs
 from compiler.ir.space import DType
 
 ENDS: Final = frozenset({"pre", "post", "syn"})
-
-
-def elements(k: Kernel, at: Mapping[str, str], now: Mapping[str, str]) -> dict[str, Element]:
-    """The formals of a propagation by name, at the ends that `at` names. `now`: the slot of this step in a ring, by the
-    column of its slots."""
-    ptr, scope = k.pointers, k.scope
-    found: dict[str, Element] = {}
-    for f in k.template.formals:
-        if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At):
-            place = at[f.access.end]
-            if f.access.ring is not None:
-                late, slots, size = f.access.ring
-                steps = f"{ptr[late]}[{at['syn']}]" if late in ptr else scope[late].text
-                slot = f"{'nl_earlier' if f.access.past else 'nl_later'}({now[slots]}, {steps}, {scope[slots].text})"
-                place = f"{slot} * {scope[size].text} + {place}"
-            found[f.name] = Element(f"{ptr[f.name]}[{place}]", f.dtype, f.mode)
-        elif isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided):
-            place = f"{ptr[f.name]}[{offset(f.access, lambda n: scope[n].text)}]"
-            found[f.name] = Element(place, f.dtype, f.mode)
-    return found
-
-
-def _of_event(f: l2.ArrayFormal, by: str, arrays: AbstractSet[str]) -> bool:
-    """Whether all synapses of an event read the same element: that of its neuron, also of a past step, or the only
-    one."""
-    if f.access == l2.SCALAR:
-        return f.mode is l2.Mode.READ
-    if not isinstance(f.access, l2.At) or f.access.end != by or f.mode is not l2.Mode.READ:
-        return False
-    return f.access.ring is None or f.access.ring[0] not in arrays
 
 
 def once_per_event(
@@ -133,7 +104,9 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
     now = {slots: namer.fresh("now") for slots in dict.fromkeys(a.ring[1] for a in accesses if a.ring is not None)}
     slots_now = [Line(f"const nl_i64 {name} = nl_slot(step, {scope[slots].text});") for slots, name in now.items()]
     places = elements(k, {"pre": pre, "post": post, "syn": syn}, now)
-    of_event = {f.name for f in k.template.formals if isinstance(f, l2.ArrayFormal) and _of_event(f, p.by, ptr.keys())}
+    of_event = {
+        f.name for f in k.template.formals if isinstance(f, l2.ArrayFormal) and read_once_per_event(f, p.by, ptr.keys())
+    }
     source = Body(k.printer, scope, places, namer)
     before = source.load(of_event & statement_refs(p.statements))
     once, statements = once_per_event(p, (scope.keys() - ENDS) | of_event)
@@ -147,7 +120,7 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
     body = Body(k.printer, dict(source.scope), places, namer)
     inner = [*body.run(p.statements), *body.stores()]
     words = set(re.findall(r"\w+", "\n".join(x.text for x in (*before, *inner))))
-    w = walk(k, p.relation, ends, p.by, (over.due.first, over.due.end) if over.due else None, words, fills)
+    w = walk(k, p.relation, ends, p.by, (over.due.first, over.due.end) if over.due else None, words, render, fills)
     point = [*w.before, *before, *w.head, *indent([*w.inside, *inner], w.depth), *w.tail]
     if over.due is not None and isinstance(p.relation, l2.Csr):
         return function_ahead(k, p.relation, ends, over.due, over.early, slots_now, point)

@@ -5,7 +5,7 @@ Guarantees: the bits of the plain walk: every target is summed in the order of e
 block of LANES channels is copied to the context's scratch memory as [position][lane] and back, the kernel's elements as
 [in channel, ky, kx][lane], so that a kernel position adds a vector. That pays for many events per step: the text
 compares their number with the size of the copies and otherwise takes the plain walk.
-Does not: print the plain walk (synapse_loops.py).
+Does not: print the plain walk (backends/c_family/synapse_walk.py).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import C_TYPES, Body, Element, Line, Symbol, indent
+from backends.c_family.synapse_walk import over, place, reached
 from backends.cpu.kernels.batched_rng import has_draws
-from backends.cpu.kernels.synapse_loops import over, place, reached
 from compiler.expr.ast import refs
 
 LANES: Final = 16

@@ -15,27 +15,11 @@ from dataclasses import dataclass
 import compiler.ir.level2.program as l2
 from backends.c_family import cprint
 from backends.c_family.access import Kernel, offset
-from backends.c_family.cprint import Element, Line, PrintError, Scalar, Symbol, is_real, statement_refs
+from backends.c_family.cprint import Element, Line, Scalar, Symbol, statement_refs
+from backends.c_family.synapse_elements import refuse_races
 from backends.cuda.kernels.kernel import Function
 from backends.cuda.kernels.synapse_loops import Body, Names, loops, reads_ahead, texts_at
 from compiler.ir.space import DType
-
-
-def _refuse_races(k: Kernel, p: l2.Propagate) -> None:
-    """Synapses run concurrently: they may only add to shared elements."""
-    real_order = k.template.order is not l2.Order.FAST
-    # elements of a convolution's kernel are shared by synapses, in stored rows too
-    shared = isinstance(p.relation, l2.Toeplitz) or (isinstance(p.relation, l2.Csr) and p.relation.shared)
-    for s in p.statements:
-        if not isinstance(s, l2.Assign | l2.Add) or s.target not in k.pointers:
-            continue
-        f = k.formal(s.target)
-        own = isinstance(f.access, l2.At) and f.access.end == "syn" and not shared
-        own = own or (p.gather and isinstance(f.access, l2.At) and f.access.end == p.by)
-        if not own and f.mode is not l2.Mode.ACCUMULATE:
-            raise PrintError(f"`{s.target}` is shared by synapses that run at the same time", s.span)
-        if f.mode is l2.Mode.ACCUMULATE and is_real(f.dtype) and real_order:
-            raise PrintError(f"sums into `{s.target}` from many threads have no fixed order here", s.span)
 
 
 def _read_ahead(k: Kernel, p: l2.Propagate) -> list[l2.ArrayFormal]:
@@ -123,7 +107,7 @@ def _elements(
 
 def propagate(k: Kernel, p: l2.Propagate) -> list[Function]:
     """The function of one propagation."""
-    _refuse_races(k, p)
+    refuse_races(k, p)
     scope, namer = dict(k.scope), k.namer
     opened = _open_events(k, p)
     pre, post, syn, u = (namer.fresh(x) for x in ("pre", "post", "k", "u"))

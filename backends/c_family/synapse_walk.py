@@ -1,4 +1,4 @@
-"""The loop over the synapses of one neuron, for every relation, as C.
+"""The loop over the synapses of one neuron, for every relation, in one thread.
 
 Assumes: formals as compiler/ir/level2/program.py names them; populations have fewer than 2^31 neurons.
 Guarantees: synapses run in the order of the relation's numbers (a Toeplitz relation's targets are all distinct, so that
@@ -17,7 +17,7 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import Line, PrintError, indent
-from backends.cpu.kernels.events import row_again
+from backends.c_family.rule_rows import Render, row_again
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ def walk(
     by: str,
     bounds: tuple[str, str] | None,
     words: AbstractSet[str],
-    fills: Sequence[Line],
+    render: Render,
+    fills: Sequence[Line] = (),
 ) -> Walk:
     """The loop over the synapses of event `ends.event`. `bounds`: their range in a stored relation, if known already.
     `words`: identifiers in the statements' text; others are not set. `fills`: work per chunk of `many` synapses of a
@@ -73,7 +74,7 @@ def walk(
         case l2.Bitmask():
             return _bitmask(k, relation, ends, words)
         case l2.Procedural():
-            return _procedural(k, relation, ends, words, fills)
+            return _procedural(k, relation, ends, words, render, fills)
         case l2.Toeplitz():
             return _toeplitz(k, relation, ends, words)
 
@@ -123,7 +124,7 @@ def _bitmask(k: Kernel, relation: l2.Bitmask, ends: Ends, words: AbstractSet[str
     count, mask, w, bits = (k.namer.fresh(x) for x in ("words", "mask", "w", "bits"))
     before = (
         Line(f"const nl_i64 {count} = ({n_post} + 31) / 32;"),
-        Line(f"const nl_u32 *const {mask} = {ptr} + {ends.event} * {count};"),
+        Line(f"{k.dialect.space}const nl_u32 *const {mask} = {ptr} + {ends.event} * {count};"),
     )
     head = (
         Line(f"for (nl_i64 {w} = 0; {w} < {count}; {w}++) {{"),
@@ -140,11 +141,13 @@ _OWN: Final = frozenset(_OWN_TEXT.split())
 """What the skeletons of rules call their own variables."""
 
 
-def _procedural(k: Kernel, relation: l2.Procedural, ends: Ends, words: AbstractSet[str], fills: Sequence[Line]) -> Walk:
+def _procedural(
+    k: Kernel, relation: l2.Procedural, ends: Ends, words: AbstractSet[str], render: Render, fills: Sequence[Line]
+) -> Walk:
     """The skeleton of the rule for one row; the line `@@` stands for the statements at a synapse, `##` for `fills`."""
     if relation.rule == "fixed_outdegree" and ends.syn in words:
         raise PrintError("synapses that are drawn out of order have no number", k.template.span)
-    lines = row_again(k, relation)
+    lines = row_again(k, relation, render)
     names = {"i": ends.event, "target": ends.other, "k": ends.syn, "many": ends.many, "t": ends.nth}
     found = {w for x in lines for w in re.findall(r"\w+", x.text)} & _OWN
     names |= {w: k.namer.fresh(w) for w in sorted(found - names.keys())}
