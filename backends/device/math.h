@@ -1,4 +1,4 @@
-/* What C11 and CUDA C++ (nvcc, NVRTC) bring along for the elementary functions, and those of integers. The functions
+/* What C11, CUDA C++ (nvcc, NVRTC) and OpenCL C bring along for the elementary functions, and those of integers. The functions
    of real numbers stand in elementary.py; backends/device/c_text.py prints them at the end of this text.
 
    Assumes: IEEE 754 binary32/binary64, round to nearest even, and a compiler that keeps the order of
@@ -29,6 +29,21 @@ NL_FN float nl_ceil_f32(float x) { return ceilf(x); }
 NL_FN double nl_ceil_f64(double x) { return ceil(x); }
 /* Half-way cases go to the even neighbour, as in Python and numpy. */
 NL_FN float nl_round_f32(float x) { return rintf(x); }
+NL_FN double nl_round_f64(double x) { return rint(x); }
+#elif defined(__OPENCL_VERSION__)
+#define NL_FN static inline
+NL_FN nl_u32 nl__bits_f32(float x) { return as_uint(x); }
+NL_FN float nl__from_f32(nl_u32 u) { return as_float(u); }
+NL_FN nl_u64 nl__bits_f64(double x) { return as_ulong(x); }
+NL_FN double nl__from_f64(nl_u64 u) { return as_double(u); }
+NL_FN float nl_sqrt_f32(float x) { return sqrt(x); }
+NL_FN double nl_sqrt_f64(double x) { return sqrt(x); }
+NL_FN float nl_floor_f32(float x) { return floor(x); }
+NL_FN double nl_floor_f64(double x) { return floor(x); }
+NL_FN float nl_ceil_f32(float x) { return ceil(x); }
+NL_FN double nl_ceil_f64(double x) { return ceil(x); }
+/* Half-way cases go to the even neighbour, as in Python and numpy. */
+NL_FN float nl_round_f32(float x) { return rint(x); }
 NL_FN double nl_round_f64(double x) { return rint(x); }
 #else
 #define NL_FN static inline __attribute__((always_inline))

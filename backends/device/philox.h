@@ -1,4 +1,4 @@
-/* Counter-based random numbers: Philox 4x32-10, one text for C11 and for CUDA C++ (nvcc, NVRTC).
+/* Counter-based random numbers: Philox 4x32-10, one text for C11, CUDA C++ (nvcc, NVRTC) and OpenCL C.
 
    Assumes: the text of math.h (types, NL_FN, log, exp, sqrt) stands before this one.
    Guarantees: a draw is a pure function of (key, index, step, draw): no state, the same bits on every

@@ -1,4 +1,4 @@
-/* Rings of slots, one text for C11 and for CUDA C++: what is kept or delivered step by step.
+/* Rings of slots, one text for C11, CUDA C++ and OpenCL C: what is kept or delivered step by step.
 
    Assumes: NL_FN and the integer types; step >= 0, 0 <= late < slots < 2^31.
    Guarantees: step s has slot s mod slots; the step that is `late` steps after or before the one of slot `now` is found

@@ -1,4 +1,4 @@
-/* Lookup tables, one text for C11 and CUDA C++.
+/* Lookup tables, one text for C11, CUDA C++ and OpenCL C.
 
    Assumes: math.h; a table is the argument of its first value, values per unit of the argument, the place of the last
    value, and the values.

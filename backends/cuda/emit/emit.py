@@ -129,7 +129,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         block=BLOCK,
         columns=COLUMNS,
         words=words,
-        device=select(sorted(words & known(cuda=True)), cuda=True),
+        device=select(sorted(words & known("cuda")), "cuda"),
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,
         shape_text=shape_text,
