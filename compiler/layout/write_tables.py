@@ -4,7 +4,7 @@ Assumes: a placement that names every array of the rows.
 Guarantees: array formals become (role number << 56) | byte offset; real columns f64 bits; integer columns i64;
 random-stream keys u64 (compiler/ir/level0/streams.py). The word of an array that is not placed yet (sizes unknown
 before connecting) is NOT_PLACED.
-Does not: depend on the target: the same table serves host and device.
+Does not: depend on the target: the same table serves host and device, of which `device_table` makes that of a device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from compiler.ir.level0.streams import stream_key
-from compiler.ir.space import Role
+from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement
 
 NOT_PLACED = (1 << 64) - 1
@@ -70,3 +70,24 @@ def write_tables(
         _table(template, rows, words, seed, sizes)
         for template, rows in zip(merged.templates, merged.tables, strict=True)
     )
+
+
+_OFFSET = np.uint64((1 << ROLE_SHIFT) - 1)
+
+
+def device_table(
+    template: l2.Template, table: npt.NDArray[np.uint64], bases: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint64]:
+    """The rows as the kernels read them: device addresses, and reals in their own type. `bases`: by role number."""
+    out = table.copy()
+    for column, formal in enumerate(template.formals):
+        words = table[:, column]
+        if isinstance(formal, l2.ArrayFormal):
+            placed = words != np.uint64(NOT_PLACED)
+            role = np.where(placed, words >> np.uint64(ROLE_SHIFT), 0).astype(np.int64)
+            out[:, column] = np.where(placed, bases[role] + (words & _OFFSET), 0)
+        elif formal.dtype == DType.F32:
+            narrow = np.zeros((len(words), 2), np.float32)
+            narrow[:, 0] = words.view(np.float64).astype(np.float32)
+            out[:, column] = narrow.view(np.uint64)[:, 0]
+    return out

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 import compiler.ir.level2.program as l2
 from backends.c_family.cprint import Dialect
+from backends.c_family.watched import watched
 from backends.cuda.device.device import Device
 from backends.cuda.emit.emit import wave_functions
 from backends.cuda.kernels.barrier_placement import beside, launched, paired
@@ -30,30 +31,12 @@ from backends.cuda.run.cuda_graphs import STEPS, KernelCall, Plan, Timed, WaveKe
 from backends.cuda.run.hazards import conflicts, overlaps, together, touched
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import joined
-from compiler.ir.space import DType
 from compiler.layout.plan_memory import Placement
-from compiler.layout.write_tables import NOT_PLACED, ROLE_SHIFT
+from compiler.layout.write_tables import device_table
 
-_OFFSET: Final = np.uint64((1 << ROLE_SHIFT) - 1)
 COPY_ENGINE: Final = "sm_90"
 """The architecture whose kernels fetch tiles by tensor maps (templates/stored_products.cu.j2)."""
 Address = Callable[[str], int]
-
-
-def device_table(template: l2.Template, table: Words, bases: Words) -> Words:
-    """The rows as the kernels read them: device addresses, and reals in their own type. `bases`: by role number."""
-    out = table.copy()
-    for column, formal in enumerate(template.formals):
-        words = table[:, column]
-        if isinstance(formal, l2.ArrayFormal):
-            placed = words != np.uint64(NOT_PLACED)
-            role = np.where(placed, words >> np.uint64(ROLE_SHIFT), 0).astype(np.int64)
-            out[:, column] = np.where(placed, bases[role] + (words & _OFFSET), 0)
-        elif formal.dtype == DType.F32:
-            narrow = np.zeros((len(words), 2), np.float32)
-            narrow[:, 0] = words.view(np.float64).astype(np.float32)
-            out[:, column] = narrow.view(np.uint64)[:, 0]
-    return out
 
 
 @dataclass(frozen=True)
@@ -231,34 +214,9 @@ def _waves(out: Prepared, ground: PhaseContext, blocks: int) -> WaveKernels | No
 def _watch(
     out: Prepared, program: l2.Merged, phase: l2.MergedPhase, tables: tuple[Words, ...], address: Address
 ) -> Watch:
-    rings: list[tuple[int, int]] = []
-    buffers: list[tuple[int, int, int, int]] = []
-    for launch in phase.launches:
-        template, rows = program.templates[launch.template], program.tables[launch.template]
-        names = [f.name for f in template.formals]
-        part = tables[launch.template][launch.lo : launch.hi]
-
-        def column(name: str, names: list[str] = names, part: Words = part) -> list[int]:
-            values: list[int] = part[:, names.index(name)].view(np.int64).tolist()
-            return values
-
-        def places(name: str, rows: l2.Rows = rows, at: l2.Launch = launch) -> list[int]:
-            return [address(n) for n in rows.arrays[name][at.lo : at.hi]]
-
-        match template.body:
-            case l2.Nest(_, prologue):
-                for s in prologue:
-                    if isinstance(s, l2.Emit):
-                        rings += zip(places(s.count), column(s.slots), strict=True)
-            case l2.EmitScheduled():
-                count = "count" if "count" in names else "spike_count"
-                rings += zip(places(count), column("slots"), strict=True)
-            case l2.RecordEvents():
-                found = zip(places("used"), column("capacity"), column("n"), strict=True)
-                buffers += [(used, room, max(most, 1), launch.every) for used, room, most in found]
-            case l2.RecordTrace():
-                pairs = zip(places("used"), column("capacity"), strict=True)
-                buffers += [(used, room, 1, launch.every) for used, room in pairs]
+    found = watched(program, phase, tables)
+    rings = [(address(count), slots) for count, slots in found.rings]
+    buffers = [(address(used), room, most, every) for used, room, most, every in found.buffers]
     ring = out.keep(np.array(rings, np.int64)) if rings else 0
     buffer = out.keep(np.array(buffers, np.int64)) if buffers else 0
     return Watch(ring, len(rings), buffer, len(buffers))
