@@ -24,13 +24,15 @@ def _installed(module: str) -> bool:
 
 @dataclass(frozen=True)
 class Target:
-    """A selectable backend. `devices`: whether it runs on one of several devices, by number."""
+    """A selectable backend. `devices`: whether it runs on one of several devices, by number; `architectures`: whether
+    it compiles for one of several."""
 
     name: str
     module: str
     cls: str
     title: str
     devices: bool = False
+    architectures: bool = False
 
     def missing(self) -> str | None:
         """Why nothing can be built for this target here, or None."""
@@ -48,7 +50,8 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
                 "ReferenceBackend",
                 "numpy interpreter: slow and plain, what the others are tested against",
             ),
-            Target("cuda", "backends.cuda.run.backend", "CudaBackend", "CUDA for one NVIDIA GPU", True),
+            Target("cuda", "backends.cuda.run.backend", "CudaBackend", "CUDA for one NVIDIA GPU", True, True),
+            Target("opencl", "backends.opencl.backend", "OpenclBackend", "OpenCL C for one device", True),
         )
     }
 )
@@ -58,6 +61,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("gpu", "nvidia", "cuda:0", "cuda0"), "cuda"),
         **dict.fromkeys(("c", "x86", "host"), "cpu"),
+        **dict.fromkeys(("cl", "pocl", "opencl:0"), "opencl"),
         **dict.fromkeys(("numpy", "python", "ref"), "reference"),
     }
 )

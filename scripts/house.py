@@ -190,8 +190,9 @@ def picture() -> str:
         (
             ("cuda/", "CUDA text, NVRTC, PyCUDA"),
             ("cpu/", "C text, the C compiler, ctypes"),
-            ("reference/", "numpy, the oracle of both"),
-            ("c_family/", "what C and CUDA share"),
+            ("opencl/", "OpenCL C text, PyOpenCL"),
+            ("reference/", "numpy, the oracle of all"),
+            ("c_family/", "what C, CUDA and OpenCL share"),
         )
     ):
         count = sum(f.startswith(f"backends/{name}") for f in files())

@@ -120,6 +120,10 @@ class Namer:
         self._taken = {"ctx", "self", "rows", "last", "lo", "hi", "step", "real"}  # names around every body
         self._given: dict[str, str] = {}
 
+    def reserve(self, words: Iterable[str]) -> None:
+        """Words that the compiler's own names must not be."""
+        self._taken |= set(words)
+
     def __call__(self, name: str) -> str:
         """The identifier of a name of the model (`a.b` and `a_b` stay apart)."""
         if name not in self._given:

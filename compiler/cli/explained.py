@@ -157,7 +157,8 @@ def _hints(prepared: Prepared, options: Options, total: float) -> Sequence[str]:
         out.append("--order reproducible lets sums be vectorised; the bits of targets then differ")
     inexact = [d for d in prepared.lowered.decisions if d.pass_name == "integrate_odes" and d.verdict != "exact"]
     out += [f"{d.subject} is solved by {d.verdict}: its error depends on dt ({d.reason})" for d in inexact[:MOST]]
-    tunable = model.train is not None and model.numerics.order != "bitwise" and options.target != "reference"
+    choices = prepared.backend.capabilities.strategies
+    tunable = model.train is not None and model.numerics.order != "bitwise" and bool(choices)
     if tunable and not any(".lock: " in d.reason for d in prepared.lowered.decisions):
         out.append("`netloom tune` measures which way of computing each product is the fastest here")
     return out

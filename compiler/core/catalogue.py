@@ -837,6 +837,26 @@ _TOOLS: Final = (
         "`compiler.strategies.strategy.Strategy`, each with its target and the text of its template. The message says "
         "what is wrong with this one.",
     ),
+    _code(
+        "E0947",
+        "no OpenCL device",
+        "The target opencl needs the package PyOpenCL and a driver with a device: `pip install 'netloom[opencl]'` "
+        "brings both (PoCL is a device on the CPU). `netloom doctor` lists the devices by number; `--target cpu` needs "
+        "none.",
+    ),
+    _code(
+        "E0948",
+        "a device without what the model needs",
+        "Models in float64, and some kernels of others, need devices with float64 (cl_khr_fp64); sums that are the "
+        "same in every order need atomic additions of 64 bits (cl_khr_int64_base_atomics); under `order: bitwise`, "
+        "division and square roots must be rounded correctly. `netloom doctor` shows what each OpenCL device lacks.",
+    ),
+    _code(
+        "E0949",
+        "the OpenCL device failed",
+        "A kernel could not be launched or has stopped with a fault. With `--verify`, every kernel is waited for, so "
+        "that the message names the one that failed.",
+    ),
 )
 
 _WARNINGS: Final = (

@@ -181,8 +181,11 @@ def refuse_options(options: Options) -> None:
     target = TARGETS.get(options.target)
     if target is None:
         return
-    for name, given in (("device", options.device), ("arch", options.arch)):
-        if given is not None and not target.devices:
+    for name, given, has in (
+        ("device", options.device, target.devices),
+        ("arch", options.arch, target.architectures),
+    ):
+        if given is not None and not has:
             raise RunError("E0912", f"the target `{target.name}` has no --{name}", exit_code=2)
     if options.portable and target.name != "cpu":
         raise RunError("E0912", f"the target `{target.name}` has no --portable", exit_code=2)

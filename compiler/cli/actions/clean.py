@@ -62,8 +62,8 @@ def remove(build_dir: Path, runs_dir: Path, cache: bool, dead_runs: bool, dry: b
             if folder.is_dir() and is_build_folder(folder):
                 tally.remove(folder, BUILD)
         if cache:
-            tally.remove(cache_folder() / "cpu", CACHE)
-            tally.remove(cache_folder() / "cuda", CACHE)
+            for target in ("cpu", "cuda", "opencl"):
+                tally.remove(cache_folder() / target, CACHE)
         for path in _left_behind(build_dir, runs_dir):
             if not dead_runs and resumable(path):
                 kept.append(path)

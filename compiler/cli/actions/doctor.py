@@ -26,6 +26,7 @@ OPTIONAL = {
     "matplotlib": "plots (extra `plot`)",
     "pycuda": "the target cuda (extra `cuda`)",
     "nvidia-cuda-nvrtc": "compiling CUDA (extra `cuda`)",
+    "pyopencl": "the target opencl (extra `opencl`)",
     "onnx": "ONNX files (extra `onnx`)",
     "ziglang": "a C compiler from the package index",
 }
@@ -71,6 +72,9 @@ def examine() -> int:
     typer.echo("\nCUDA")
     for what, finding in cuda_lines():
         _line(what, finding)
+    typer.echo("\nOpenCL")
+    for what, finding in opencl_lines():
+        _line(what, finding)
     typer.echo("\ntargets")
     for target in TARGETS.values():
         _line(target.name, state_of(target))
@@ -113,6 +117,10 @@ def state_of(target: Target) -> str:
             Driver()
             if _version("pycuda") is None:
                 return "it can be built, not run: PyCUDA is not installed (extra `cuda`)"
+        if target.name == "opencl":
+            from backends.opencl.device import device_of
+
+            device_of(0)
     except BackendError as error:
         known = target.name == "cuda" and error.code == "E0923"
         return f"it can be built, not run: {error.message}" if known else error.message
@@ -124,6 +132,15 @@ def cuda_lines() -> tuple[tuple[str, str], ...]:
     if TARGETS["cuda"].missing() is not None:
         return ()
     from backends.cuda.emit.compile import doctor
+
+    return doctor()
+
+
+def opencl_lines() -> tuple[tuple[str, str], ...]:
+    """Rows about OpenCL (name, finding), from the backend."""
+    if TARGETS["opencl"].missing() is not None:
+        return ()
+    from backends.opencl.device import doctor
 
     return doctor()
 

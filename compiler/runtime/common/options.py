@@ -68,6 +68,7 @@ _VALIDATION = Option(
     partial(number_or_none, least=0.0),
 )
 _RESUME = Option("A run directory or checkpoint to go on from, bit for bit.", path_or_none)
+_DEVICE = Option("The number of the GPU, or of the OpenCL device.", partial(integer_or_none, least=0))
 _ARCH = Option(
     "The GPU's architecture, such as sm_90.",
     partial(text_or_none, wanted="the name of an architecture, such as 'sm_90'"),
@@ -84,7 +85,7 @@ _FREEZE = Option("`learning`, or a projection whose synapses keep what they have
 class Options:
     """What a caller may choose beside the model file. None: what the model says."""
 
-    target: Annotated[str, Option("cpu, reference or cuda.", target_of, "-t")] = "cpu"
+    target: Annotated[str, Option("cpu, reference, cuda or opencl.", target_of, "-t")] = "cpu"
     set: Annotated[Mapping[str, str], _SET] = field(default_factory=dict)
     precision: Annotated[str | None, _PRECISION] = None
     order: Annotated[str | None, _ORDER] = None
@@ -99,7 +100,7 @@ class Options:
     runs_dir: Annotated[Path, Option("Where run directories are made.", path_of)] = Path("runs")
     out: Annotated[Path | None, Option("The run directory itself.", path_or_none)] = None
     resume: Annotated[Path | None, _RESUME] = None
-    device: Annotated[int | None, Option("The number of the GPU.", partial(integer_or_none, least=0))] = None
+    device: Annotated[int | None, _DEVICE] = None
     arch: Annotated[str | None, _ARCH] = None
     weights: Annotated[Path | None, _WEIGHTS] = None
     lock: Annotated[bool, Option("Leave out the lock file that `tune` wrote.", flag)] = True

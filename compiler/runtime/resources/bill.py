@@ -36,6 +36,10 @@ HELP: Final = {
 }
 
 
+_DEVICES: Final = {"cuda": "memory of the GPU", "opencl": "memory of the device"}
+"""Targets with memory of their own."""
+
+
 @dataclass(frozen=True)
 class Part:
     """Something that takes place. `sure`: whether that is known before the run."""
@@ -49,7 +53,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Need:
-    """What a run needs of one kind ("memory", "memory of the GPU", "on disk"), and what there is (None: not known).
+    """What a run needs of one kind ("memory", what _DEVICES names, "on disk"), and what there is (None: not known).
     `parts`: largest first; `bytes` may be less than their sum, where parts share their place."""
 
     kind: str
@@ -67,8 +71,8 @@ def least_needs(model: l0.Model, options: Options) -> tuple[Need, ...]:
     """What is known of a model before it is lowered: the least memory, and what is recorded."""
     parts = tuple(Part(x.what, x.bytes, x.note, x.span) for x in least_bytes(model))
     room = device_room(options.target, options.device or 0)
-    kind = "memory" if options.target != "cuda" else "memory of the GPU"
-    memory = memory_room() if options.target != "cuda" else room
+    kind = _DEVICES.get(options.target, "memory")
+    memory = memory_room() if options.target not in _DEVICES else room
     return Need(kind, sum(p.bytes for p in parts), parts, memory), _on_disk(model, None, options)
 
 
@@ -89,7 +93,7 @@ def memory_needs(merged: l2.Merged, sizes: Mapping[str, int], backend: Backend, 
     constants = sum(v.nbytes for v in merged.constants.values())
     # placing takes a while, and tells only by how much arrays that share memory take less
     unshared = sum(p.bytes for p in parts)
-    on_device = options.target == "cuda"
+    on_device = options.target in _DEVICES
     room = device_room(options.target, options.device or 0) if on_device else memory_room()
     arenas = unshared
     if room is not None and unshared + constants > room.bytes // 2:
@@ -99,7 +103,8 @@ def memory_needs(merged: l2.Merged, sizes: Mapping[str, int], backend: Backend, 
         beside = _workspace(merged)
         whole = tuple(sorted((*parts, host, beside), key=lambda p: (-p.bytes, p.what)))
         return (Need("memory", arenas + constants + beside.bytes, whole, room),)
-    return Need("memory", constants, (host,), memory_room()), Need("memory of the GPU", arenas, tuple(parts), room)
+    device = Need(_DEVICES[options.target], arenas, tuple(parts), room)
+    return Need("memory", constants, (host,), memory_room()), device
 
 
 def _workspace(merged: l2.Merged) -> Part:

@@ -43,7 +43,10 @@ def disk_room(place: Path) -> Room | None:
 
 
 def device_room(target: str, device: int) -> Room | None:
-    """The memory of a GPU; None for other targets, and where there is none to ask."""
+    """The memory of a GPU, or of one buffer of an OpenCL device; None for other targets, and where there is none to
+    ask."""
+    if target == "opencl":
+        return _opencl_room(device)
     if target != "cuda":
         return None
     from backends.cuda.device.driver import Driver
@@ -54,6 +57,16 @@ def device_room(target: str, device: int) -> Room | None:
     except (BackendError, AttributeError, OSError):
         return None
     return Room(size, f"GPU {device}") if size else None
+
+
+def _opencl_room(device: int) -> Room | None:
+    from backends.opencl.device import device_of
+    from backends.protocol import BackendError
+
+    try:
+        return Room(device_of(device).max_mem_alloc_size, f"a buffer of OpenCL device {device}")
+    except BackendError:
+        return None
 
 
 def _machine(proc: Path) -> Room | None:

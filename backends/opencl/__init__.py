@@ -1,0 +1,1 @@
+"""The target opencl: OpenCL C for one device, through PyOpenCL."""

@@ -1,0 +1,107 @@
+"""emit: the OpenCL C text of a merged program.
+
+Assumes: a legal Merged (verify/verify.py) whose arrays are row-major.
+Guarantees: OpenCL C 1.2. The text is a function of the templates, the precision and the order alone: equal for any
+number and values of rows. Every kernel names its part of the model; `spans` maps lines of the text to the model;
+`needs` are the optional features of devices that the text uses.
+Does not: compile (compile.py), or print tables (they are data).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import compiler.ir.level2.program as l2
+from backends.c_family.access import Kernel, open_kernel, row_struct
+from backends.c_family.cprint import Dialect, Line, PrintError
+from backends.c_family.device_library import known, select
+from backends.c_family.rule_rows import connect
+from backends.c_family.source_map import comment, fixed_order, heading, marked, unmarked
+from backends.opencl.events import emit_scheduled, record_events, record_trace, render
+from backends.opencl.kernel import function
+from backends.opencl.nest import nest_lines
+from backends.opencl.propagate import propagate
+from backends.protocol import BackendError
+from compiler.core.source import NOWHERE, Span
+from compiler.ir.space import DType
+
+_CONSTANTS: Final = {
+    "NL_INF_F32": "#define NL_INF_F32 as_float(0x7f800000u)",
+    "NL_INF_F64": "#define NL_INF_F64 as_double(0x7ff0000000000000ul)",
+    "NL_NAN_F32": "#define NL_NAN_F32 as_float(0x7fc00000u)",
+    "NL_NAN_F64": "#define NL_NAN_F64 as_double(0x7ff8000000000000ul)",
+}
+_RESERVED: Final = frozenset({"half", "kernel", "global", "local", "constant", "private", "uniform", "pipe", "complex"})
+_ATOMICS: Final = frozenset({"nl_add_i64", "nl_add_u64", "nl_add_f64"})
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """`text`: the .cl file; `spans`: model spans by line of the text (from 1). `needs`: "double", "atomics" (of 64
+    bits), "order" (division and roots that are rounded correctly)."""
+
+    text: str
+    spans: Mapping[int, Span]
+    needs: frozenset[str]
+
+
+def emit(program: l2.Merged) -> Emitted:
+    """The OpenCL C text of a program. Raises BackendError (E0903) for programs without one."""
+    real = "double" if program.precision == DType.F64 else "float"
+    dialect = Dialect(program.precision, restrict="", add="nl_add_{}", space="__global ", wide="L")
+    blocks: list[list[Line]] = []
+    for template in program.templates:
+        try:
+            k = open_kernel(template, dialect, set())
+            k.namer.reserve(_RESERVED)
+            blocks.append(
+                [*heading(template), *row_struct(k, [f.name for f in template.formals], ""), Line(""), *_kernel(k)]
+            )
+        except PrintError as e:
+            where = e.span if e.span is not NOWHERE else template.span
+            at = f" ({where})" if where is not NOWHERE else ""
+            what = f"`{template.name}` has no OpenCL C text: {e.message}{at}"
+            raise BackendError("E0903", what, exit_code=4) from None
+    spans: list[Span] = []
+    kernel_text = "\n".join(marked(b, spans) for b in blocks)
+    words = set(re.findall(r"\w+", kernel_text))
+    device = select(sorted(words & known("opencl")), "opencl")
+    needs = {"order"} if fixed_order(program) else set()
+    needs |= {"atomics"} if words & _ATOMICS else set()
+    needs |= {"double"} if real == "double" or re.search(r"\bdouble\b", kernel_text + device) else set()
+    whole = render(
+        "module.cl.j2",
+        title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
+        fixed_order=fixed_order(program),
+        real=real,
+        words=words,
+        needs=needs,
+        device=device,
+        constants=[text for name, text in _CONSTANTS.items() if name in words],
+        kernel_text=kernel_text,
+    )
+    text, found = unmarked(whole, spans)
+    return Emitted(text, found, frozenset(needs))
+
+
+def _kernel(k: Kernel) -> list[Line]:
+    """The kernel of one template."""
+    match k.template.body:
+        case l2.Nest() as nest:
+            body = nest_lines(k, nest)
+        case l2.Contract(nest):
+            body = nest_lines(k, nest)
+        case l2.Propagate() as p:
+            return propagate(k, p)
+        case l2.Connect() as c:
+            body = connect(k, c, render)
+        case l2.RecordEvents():
+            body = record_events(k)
+        case l2.RecordTrace() as r:
+            body = record_trace(k, r)
+        case l2.EmitScheduled():
+            body = emit_scheduled(k)
+    return function(k, body)

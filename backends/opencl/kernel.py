@@ -1,0 +1,78 @@
+"""The kernel of one template: its row, the loads of its columns, and its work items.
+
+Assumes: a kernel that backends/c_family/access.py has opened. All arrays lie in one buffer.
+Guarantees: a row holds offsets in that buffer and numbers in the types that they are used in; a column is loaded only
+where its name is used. All kernels have the same arguments (NL_ARGUMENTS in templates/module.cl.j2). Axis 1 of a launch
+is the row, axis 0 the work item of a row: a point of a nest, an event, a source of a rule; `items` says how many there
+are, in groups of GROUP.
+Does not: print bodies (nest.py, propagate.py, events.py) or files (emit.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+import compiler.ir.level2.program as l2
+from backends.c_family import access
+from backends.c_family.access import Kernel, array_type, mentioned
+from backends.c_family.cprint import Line, indent
+
+Words = npt.NDArray[np.uint64]
+GROUP: Final = 64
+"""Work items of a group, where a row has more than one."""
+EVENTS: Final = 1024
+"""Work items that share the events of a row, at most."""
+_ONE_BY_ONE: Final = frozenset({"fixed_indegree", "fixed_total", "transpose"})
+"""Rules whose rows are filled from other ends than their own: one work item does so."""
+
+
+def _columns(k: Kernel, names: Iterable[str]) -> list[Line]:
+    """As access.columns, with pointers into the buffer."""
+
+    def pointer(f: l2.ArrayFormal, source: str) -> str:
+        kind = f"{k.dialect.space}{array_type(k, f)} *"
+        return f"{kind}const {k.pointers[f.name]} = ({kind})(nl_memory + {source});"
+
+    return access.columns(k, names, "", pointer)
+
+
+def function(k: Kernel, body: Sequence[Line], early: Sequence[Line] = ()) -> list[Line]:
+    """The kernel around its statements. `early` runs first, with its own columns, and may return."""
+    first = mentioned(k, early)
+    rest = mentioned(k, body) - first
+    row = f"__global const {k.row_type} *"
+    return [
+        Line(f"__kernel void {k.function}(NL_ARGUMENTS({k.row_type}))"),
+        Line("{"),
+        Line(f"{row}const self = nl_rows + nl_first + get_global_id(1);", 1),
+        Line("const nl_i64 step = nl_state[0];", 1),
+        *indent([*_columns(k, first), *early, *_columns(k, rest), *body]),
+        Line("}"),
+    ]
+
+
+def items(template: l2.Template, table: Words, lo: int, hi: int) -> int:
+    """Work items of the row with the most of them, among rows [lo, hi) of the host's table."""
+    names = [f.name for f in template.formals]
+
+    def column(x: int | str) -> npt.NDArray[np.int64]:
+        return np.full(hi - lo, x) if isinstance(x, int) else table[lo:hi, names.index(x)].view(np.int64)
+
+    most = np.ones(hi - lo, np.int64)
+    match template.body:
+        case l2.Nest() | l2.Contract() as body:
+            for d in (body if isinstance(body, l2.Nest) else body.nest).dims:
+                most = most if d.kind is l2.DimKind.RED else most * column(d.extent)
+        case l2.Propagate(l2.Every(n)):
+            most = column(n)
+        case l2.Propagate(l2.Events(stride=stride)):
+            most = np.minimum(column(stride), EVENTS)
+        case l2.Connect(rule, stage) if stage != "scan" and rule not in _ONE_BY_ONE:
+            most = column("n_pre")
+        case l2.RecordEvents() | l2.RecordTrace():
+            most = np.full(hi - lo, GROUP)
+    return int(most.max(initial=0))

@@ -1,0 +1,201 @@
+"""The opencl backend by itself: elementary functions and draws bit for bit, merged text, devices that lack something,
+failures with codes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from backends.c_family.device_library import known, select
+from backends.device import source
+from backends.opencl import device as devices
+from backends.opencl.compile import OPTIONS, compile_text
+from backends.opencl.emit import emit
+from backends.protocol import BackendError
+from backends.registry import backend
+from compiler.cli.actions.doctor import opencl_lines
+from compiler.core.errors import RunError
+from compiler.frontend.load import load_model
+from compiler.ir.level2.program import Merged
+from compiler.runtime.common.options import Options
+from compiler.runtime.prepare import refuse_options
+from tests.construct_runs import construct, lowered
+from tests.numeric.device_library import TYPES, Signature, build, signatures
+
+HEAD = """
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#pragma OPENCL FP_CONTRACT OFF
+typedef uchar nl_u8; typedef int nl_i32; typedef uint nl_u32; typedef long nl_i64; typedef ulong nl_u64;
+#define NL_FN static inline
+"""
+
+
+@pytest.fixture(scope="module")
+def device() -> Any:
+    """The first device; PoCL of the extra `dev`, where there is no other."""
+    return devices.device_of(0)
+
+
+# --------------------------------------------------------------------------------------- device functions
+
+
+def kernel_of(s: Signature) -> str:
+    formals = "".join(f"__global const {t} *a{n}, " for n, t in enumerate(s.arguments))
+    actuals = ", ".join(f"a{n}[i]" for n in range(len(s.arguments)))
+    return (f"__kernel void run_{s.name}({formals}__global {s.result} *out) "
+            f"{{ const size_t i = get_global_id(0); out[i] = nl_{s.name}({actuals}); }}\n")  # fmt: skip
+
+
+def arguments(s: Signature, rng: np.random.Generator) -> list[npt.NDArray[Any]]:
+    """Numbers over all magnitudes, with zeros, infinities and NaN; whole numbers of all sizes."""
+    made: list[npt.NDArray[Any]] = []
+    for t in s.arguments:
+        dtype = np.dtype(TYPES[t])
+        if dtype.kind == "f":
+            x = rng.normal(size=4096) * 10.0 ** rng.integers(-6, 6, 4096)
+            x[:8] = 0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5
+            made.append(x.astype(dtype))
+        else:
+            high = 2 if dtype.kind == "i" else 1
+            x = rng.integers(1, 2 ** (8 * dtype.itemsize - high), 4096, dtype=np.uint64)
+            made.append((x >> rng.integers(0, 8 * dtype.itemsize - 2, 4096).astype(np.uint64) | 1).astype(dtype))
+    return made
+
+
+def test_elementary_functions_and_draws_are_those_of_c(device: Any, cc: list[str], tmp_path: Path) -> None:
+    """One text for all compilers: every public function of backends/device gives the bits of the C compiler."""
+    cl = devices.library()
+    found = [s for s in signatures(source("math") + source("philox")) if f"nl_{s.name}" in known("opencl")]
+    assert len(found) > 60
+    text = HEAD + select([f"nl_{s.name}" for s in found], "opencl") + "\n" + "".join(kernel_of(s) for s in found)
+    context = cl.Context([device])
+    options = [*OPTIONS, "-cl-fp32-correctly-rounded-divide-sqrt", "-cl-opt-disable"]
+    program = cl.Program(context, text).build([o for o in options if "denorms" not in o])
+    queue, rng, theirs = cl.CommandQueue(context), np.random.default_rng(3), build(cc, tmp_path, "-ffp-contract=off")
+    for s in found:
+        given = arguments(s, rng)
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        buffers = [cl.Buffer(context, flags, hostbuf=x) for x in given]
+        ours = np.empty(4096, TYPES[s.result])
+        out = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, ours.nbytes)
+        kernel = cl.Kernel(program, f"run_{s.name}")
+        kernel.set_args(*buffers, out)
+        cl.enqueue_nd_range_kernel(queue, kernel, (4096,), (64,))
+        cl.enqueue_copy(queue, ours, out)
+        np.testing.assert_array_equal(ours, theirs(s.name, *given), err_msg=s.name)
+
+
+# ------------------------------------------------------------------------------------------------ texts
+
+
+def small(folder: Path, precision: str = "float32") -> Merged:
+    return lowered(construct("fixed degrees", folder, precision), "opencl")
+
+
+def test_text_does_not_depend_on_rows(root: Path) -> None:
+    texts = {emit(lowered(load_model(root / "models/ring_10k.yaml", {"n": n}), "opencl")).text for n in ("30", "90")}
+    assert len(texts) == 1
+
+
+def test_needs_of_a_text(root: Path, tmp_path: Path) -> None:
+    """What a device must be able to do follows from the text."""
+    assert "double" not in emit(lowered(load_model(root / "models/spiking_conv.yaml", {}), "opencl")).needs
+    assert "double" in emit(small(tmp_path, "float64")).needs
+    exact = emit(small(tmp_path))
+    assert {"atomics", "order"} <= exact.needs
+    assert "#pragma OPENCL FP_CONTRACT OFF" in exact.text
+
+
+# ---------------------------------------------------------------------------------------------- devices
+
+
+def without(device: Any, extensions: str) -> Any:
+    """A device like this one, with these extensions and division that is not rounded correctly."""
+    return SimpleNamespace(name="thing", platform=device.platform, extensions=extensions, single_fp_config=0)
+
+
+@pytest.mark.parametrize(
+    ("need", "extensions", "what", "help"),
+    [
+        ("double", "cl_khr_int64_base_atomics", "float64 numbers", "precision: float32"),
+        ("atomics", "cl_khr_fp64", "atomic additions of 64 bits", "--target cpu"),
+        ("order", "cl_khr_fp64 cl_khr_int64_base_atomics", "division and square roots", "order: reproducible"),
+    ],
+)
+def test_a_device_that_lacks_something(device: Any, need: str, extensions: str, what: str, help: str) -> None:
+    with pytest.raises(BackendError) as e:
+        devices.check(without(device, extensions), frozenset({need}))
+    assert (e.value.code, e.value.exit_code) == ("E0948", 3)
+    assert what in e.value.message and "thing" in e.value.message and help in (e.value.help or "")
+    devices.check(device, frozenset({need}))
+
+
+def test_devices_that_are_not_there(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BackendError, match="there is no OpenCL device 99") as e:
+        devices.device_of(99)
+    assert e.value.code == "E0947" and device.name.strip() in (e.value.help or "")
+    monkeypatch.setattr(devices, "devices", lambda: ())
+    with pytest.raises(BackendError, match="there is no OpenCL device") as e:
+        devices.device_of(0)
+    assert "netloom[opencl]" in (e.value.help or "")
+
+
+def test_pyopencl_is_asked_for_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyopencl", None)
+    with pytest.raises(BackendError, match="PyOpenCL cannot be used") as e:
+        devices.library()
+    assert (e.value.code, e.value.exit_code) == ("E0947", 3)
+
+
+def test_the_doctor_names_devices(device: Any) -> None:
+    rows = dict(opencl_lines())
+    assert device.name.strip() in rows["device 0"] and "lacks" not in rows["device 0"]
+
+
+def test_options_of_other_targets_are_refused() -> None:
+    for wrong in (Options(target="opencl", arch="sm_90"), Options(target="opencl", portable=True)):
+        with pytest.raises(RunError) as e:
+            refuse_options(wrong)
+        assert e.value.code == "E0912"
+    refuse_options(Options(target="opencl", device=0))
+
+
+# --------------------------------------------------------------------------------------------- failures
+
+
+def test_a_refused_text_names_the_line_of_the_model(device: Any, tmp_path: Path) -> None:
+    emitted = emit(small(tmp_path))
+    number, span = next((n, s) for n, s in emitted.spans.items() if s.file.text)
+    lines = emitted.text.split("\n")
+    lines[number - 1] = "nothing_like_it(;"
+    with pytest.raises(BackendError) as e:
+        compile_text(replace(emitted, text="\n".join(lines)), device)
+    assert e.value.code == "E0902" and str(span) in e.value.message
+
+
+def test_failures_of_a_device_have_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too little memory, a kernel that cannot be launched, a run of a closed instance."""
+    merged, chosen = small(tmp_path), backend("opencl", check=True)
+    instance: Any = chosen.load(chosen.compile(merged, {}), merged, 1)
+    assert instance.run("step", 1, 2) == 2
+    with pytest.raises(ValueError, match="elements"):
+        instance.write(merged.arrays[0].name, np.zeros(10**6))
+    cl = devices.library()
+
+    def fails(*arguments: Any) -> None:
+        raise cl.RuntimeError("it is broken")
+
+    with monkeypatch.context() as patch, pytest.raises(BackendError, match="it is broken") as e:
+        patch.setattr(cl, "enqueue_nd_range_kernel", fails)
+        instance.run("step", 3, 1)
+    assert e.value.code == "E0949"
+    instance.close()
+    with pytest.raises(ValueError, match="closed"):
+        instance.run("step", 3, 1)
