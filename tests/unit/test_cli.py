@@ -94,7 +94,7 @@ def test_the_module_runs(root: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "compiler.cli", "targets"], cwd=root, capture_output=True, text=True, check=True
     )
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["cpu", "reference", "cuda"]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["cpu", "reference", "cuda", "opencl"]
 
 
 def test_the_version_is_that_of_the_project(root: Path) -> None:
