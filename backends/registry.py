@@ -83,4 +83,6 @@ def backend(name: str, device: int = 0, check: bool = False, arch: str | None = 
     if (missing := target.missing()) is not None:
         raise BackendError("E0907", f"the target `{name}` cannot be used: {missing}", exit_code=3)
     cls = getattr(importlib.import_module(target.module), target.cls)
-    return cast(Backend, cls(device, check, arch=arch) if target.devices else cls())
+    if target.architectures:
+        return cast(Backend, cls(device, check, arch=arch))
+    return cast(Backend, cls(device, check) if target.devices else cls())

@@ -20,14 +20,19 @@ import compiler.ir.level2.program as l2
 from backends.c_family import access
 from backends.c_family.access import Kernel, array_type, mentioned
 from backends.c_family.cprint import Line, indent
+from compiler.connect import numbered
 
 Words = npt.NDArray[np.uint64]
 GROUP: Final = 64
 """Work items of a group, where a row has more than one."""
 EVENTS: Final = 1024
 """Work items that share the events of a row, at most."""
-_ONE_BY_ONE: Final = frozenset({"fixed_indegree", "fixed_total", "transpose"})
-"""Rules whose rows are filled from other ends than their own: one work item does so."""
+
+
+def _by_source(c: l2.Connect) -> bool:
+    """Whether each row is filled by itself; else one work item fills all, from other ends than their own."""
+    found = numbered(c.rule)
+    return c.stage != "scan" and c.rule != "transpose" and (found is None or found.owner == "i")
 
 
 def _columns(k: Kernel, names: Iterable[str]) -> list[Line]:
@@ -71,7 +76,7 @@ def items(template: l2.Template, table: Words, lo: int, hi: int) -> int:
             most = column(n)
         case l2.Propagate(l2.Events(stride=stride)):
             most = np.minimum(column(stride), EVENTS)
-        case l2.Connect(rule, stage) if stage != "scan" and rule not in _ONE_BY_ONE:
+        case l2.Connect() as c if _by_source(c):
             most = column("n_pre")
         case l2.RecordEvents() | l2.RecordTrace():
             most = np.full(hi - lo, GROUP)
