@@ -3,7 +3,7 @@
 Assumes: formals as compiler/ir/level2/program.py names them; populations have fewer than 2^31 neurons.
 Guarantees: synapses run in the order of the relation's numbers (a Toeplitz relation's targets are all distinct, so that
 the order inside one event changes no sum). Inner loops of dense and Toeplitz relations have no gathers.
-Does not: print the statements at a synapse (propagate.py).
+Does not: print the statements at a synapse (the backends do).
 """
 
 from __future__ import annotations
