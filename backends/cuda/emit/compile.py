@@ -256,7 +256,7 @@ def _check_units(arch: str) -> None:
         raise BackendError(
             "E0922",
             f"{arch} has no matrix units for the products of this model",
-            "`numerics: {products: exact}` multiplies without them",
+            "`numerics: {products: exact, precision: float32}` multiplies without them",
             exit_code=3,
         )
 
