@@ -147,7 +147,7 @@ def test_given_spikes_of_the_warm_up(folder: Path) -> None:
         place.mkdir()
         (place / "m.yaml").write_text(text)
         if warmup == 1:
-            with pytest.raises(ModelError, match="is at -1 ms, which is not the end of a step"):
+            with pytest.raises(ModelError, match="is at -1 ms, before the end of the first step"):
                 run(place / "m.yaml", out=place / "out", build_dir=folder / "build")
             continue
         found = datasets(Path(run(place / "m.yaml", out=place / "out", build_dir=folder / "build").folder))

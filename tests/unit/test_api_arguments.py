@@ -102,6 +102,7 @@ WRONG_ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "validation": (-0.1, "0.2", True),
     "plots": (None, 1, "yes"),
     "tensorboard": (None, 1, "yes"),
+    "workspace": (3, True),
 }
 FUNCTIONS = (check, build, run, evaluate, predict)
 
