@@ -56,14 +56,14 @@ def _loop(s: Signature) -> str:
     )
 
 
-def program() -> str:
-    """One C file with both texts and a loop per function."""
+def program(without: frozenset[str] = frozenset()) -> str:
+    """One C file with both texts and a loop per function, but for those that a target defines elsewhere."""
     texts = source("math") + source("philox")
     words = (
         "void run_philox(const nl_u32 *c, nl_u64 key, nl_u32 *out) {\n"
         "    nl_philox(c[0], c[1], c[2], c[3], key, out);\n}\n"
     )
-    return texts + words + "".join(_loop(s) for s in signatures(texts))
+    return texts + words + "".join(_loop(s) for s in signatures(texts) if s.name not in without)
 
 
 def build(cc: list[str], folder: Path, *more: str) -> DeviceLibrary:

@@ -287,7 +287,8 @@ def test_loops_become_vector_code(contract: str, cc: list[str], tmp_path: Path) 
 @pytest.mark.nvrtc
 def test_compiles_as_cuda(tmp_path: Path) -> None:
     """Every function in a kernel; without a warning too, where a toolkit says so."""
-    text = program().replace("void run_", "__global__ void run_").replace("restrict", "__restrict__")
+    text = program(frozenset({"bf16_f32"}))  # of the frame of CUDA texts, with the type
+    text = text.replace("void run_", "__global__ void run_").replace("restrict", "__restrict__")
     assert compile_text(Emitted(text, {}), "device", True, "sm_90").binary.read_bytes().startswith(b"\x7fELF")
     if shutil.which("nvcc") is None:
         return
