@@ -7,13 +7,13 @@ Does not: render (each backend has its own skeletons).
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Line, Symbol, type_of
-from compiler.connect import numbered
-from compiler.connect.drawing import Numbered
+from backends.c_family.cprint import Symbol, type_of
+from compiler.connect import RULE, drawing_of
+from compiler.connect.drawing import Numbered, Passing
 from compiler.expr.ast import Expr, refs
 from compiler.ir.space import DType
 
@@ -38,20 +38,27 @@ def names_again(k: Kernel, p: l2.Procedural) -> dict[str, str]:
     return names | {"key": names["connect_key"], "row": k.pointers[p.row]}
 
 
-def lines_of(text: str) -> list[Line]:
-    """The lines of a rendered skeleton."""
-    return [Line(t.lstrip(), (len(t) - len(t.lstrip())) // 4) if t.strip() else Line("") for t in text.splitlines()]
-
-
 def file_of(c: l2.Connect) -> str:
     """The skeleton of one stage of one rule, without its ending."""
-    return "connect_scan" if c.stage == "scan" else "connect_numbered" if numbered(c.rule) else f"connect_{c.rule}"
+    if c.stage == "scan":
+        return "connect_scan"
+    match drawing_of(c.rule):
+        case Numbered():
+            return "connect_numbered"
+        case Passing():
+            return "connect_passing"
+    return f"connect_{c.rule}"
 
 
-def _numbered(k: Kernel, x: Numbered) -> dict[str, object]:
+def _scope(k: Kernel, *more: str) -> dict[str, Symbol]:
+    """Names of a rule's expressions: integers, `skip` and `holds`."""
+    integers = {n: Symbol(n, DType.I64) for n in ("i", "j", *more)}
+    return dict(k.scope) | integers | {n: Symbol(n, "bool") for n in ("skip", "holds")}
+
+
+def _numbered(k: Kernel, x: Numbered) -> dict[str, Any]:
     """Arguments of the skeleton of numbered connections."""
-    scope = dict(k.scope) | {n: Symbol(n, DType.I64) for n in ("i", "j", "c", "a", "b")}
-    scope["skip"] = Symbol("skip", "bool")
+    scope = _scope(k, "c", "a", "b")
 
     def text(e: Expr) -> str:
         return k.printer.expr(e, scope, DType.I64)
@@ -62,22 +69,27 @@ def _numbered(k: Kernel, x: Numbered) -> dict[str, object]:
     return {**found, "owner": x.owner, "pools": [text(p) for p in x.pools], "hole": hole, "reads": reads}
 
 
-def given(k: Kernel, c: l2.Connect) -> dict[str, object]:
-    """Arguments of a rule's skeleton; of an expression: the text over columns, `i`, `j` and their positions."""
-    if (found := numbered(c.rule)) is not None and c.stage != "scan":
-        return _numbered(k, found)
-    if c.probability is None:
-        return {}
-    scope = dict(k.scope) | {n: Symbol(n, DType.I64) for n in ("i", "j", *l2.PLACES)}
-    drawn = type_of(c.probability, scope, k.dialect.precision) != "bool"
-    if drawn:
-        k.printer.used.add("nl__draw")
-    used = refs(c.probability)
-    return {
-        "drawn": drawn,
-        "places_i": bool(used & set(l2.PLACES[:3])),
-        "places_j": bool(used & set(l2.PLACES[3:])),
-        "probability": k.printer.expr(c.probability, scope, k.dialect.precision)
-        if drawn
-        else k.printer.test(c.probability, scope),
-    }
+def _passing(k: Kernel, x: Passing, c: l2.Connect) -> dict[str, Any]:
+    """Arguments of the skeleton of rows that pass over places; `drawn`: whether an expression is a probability."""
+    scope = _scope(k, "c", "n", "a", "b")
+    found: dict[str, Any] = {n: k.printer.expr(getattr(x, n), scope, DType.I64) for n in ("pool", "step", "target")}
+    found |= {n: k.printer.operand(getattr(x, n), scope, DType.I64) for n in ("index", "at")}
+    found["hole"] = k.printer.operand(x.hole, scope, DType.I64) if x.hole else ""
+    found |= {"each": x.each, "table": RULE[c.rule].table is not None, "hit": k.printer.test(x.hit, scope)}
+    p, drawn, text, places = c.probability, False, "", set[str]()
+    if p is not None:
+        scope, places = _scope(k, *l2.PLACES), refs(p)
+        drawn = type_of(p, scope, k.dialect.precision) != "bool"
+        text = k.printer.expr(p, scope, k.dialect.precision) if drawn else k.printer.test(p, scope)
+    ends = {f"places_{end}": any(x.endswith(end) for x in places & set(l2.PLACES)) for end in "ij"}
+    return {**found, **ends, "drawn": drawn, "probability": text}
+
+
+def given(k: Kernel, c: l2.Connect) -> dict[str, Any]:
+    """Arguments of the skeleton of a stage of a rule."""
+    match drawing_of(c.rule):
+        case Numbered() as x if c.stage != "scan":
+            return _numbered(k, x)
+        case Passing() as x if c.stage != "scan":
+            return _passing(k, x, c)
+    return {}

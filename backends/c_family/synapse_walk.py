@@ -18,6 +18,7 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import Line, PrintError, indent
 from backends.c_family.rule_rows import Render, row_again
+from compiler.connect import RULE
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ def _bitmask(k: Kernel, relation: l2.Bitmask, ends: Ends, words: AbstractSet[str
 
 
 _OWN_TEXT: Final = """
-    rest_below blocks_below skip pool at k draw first second j word i target targets x_i y_i c_i x_j y_j c_j pairs many
-    hit xs ys cs x y c t probability rounds each pool_a a drawn_a"""
+    rest_below blocks_below skip pool k turn first second word i j n a b c target targets x_i y_i c_i x_j y_j c_j places
+    many hit holds xs ys cs x y z t probability rounds each pool_a drawn_a"""
 _OWN: Final = frozenset(_OWN_TEXT.split())
 """What the skeletons of rules call their own variables."""
 
@@ -145,7 +146,7 @@ def _procedural(
     k: Kernel, relation: l2.Procedural, ends: Ends, words: AbstractSet[str], render: Render, fills: Sequence[Line]
 ) -> Walk:
     """The skeleton of the rule for one row; the line `@@` stands for the statements at a synapse, `##` for `fills`."""
-    if relation.rule == "fixed_outdegree" and ends.syn in words:
+    if not RULE[relation.rule].ordered and ends.syn in words:
         raise PrintError("synapses that are drawn out of order have no number", k.template.span)
     lines = row_again(k, relation, render)
     names = {"i": ends.event, "target": ends.other, "k": ends.syn, "many": ends.many, "t": ends.nth}

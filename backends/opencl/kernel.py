@@ -20,7 +20,8 @@ import compiler.ir.level2.program as l2
 from backends.c_family import access
 from backends.c_family.access import Kernel, array_type, mentioned
 from backends.c_family.cprint import Line, indent
-from compiler.connect import numbered
+from compiler.connect import drawing_of
+from compiler.connect.drawing import Numbered
 
 Words = npt.NDArray[np.uint64]
 GROUP: Final = 64
@@ -31,8 +32,8 @@ EVENTS: Final = 1024
 
 def _by_source(c: l2.Connect) -> bool:
     """Whether each row is filled by itself; else one work item fills all, from other ends than their own."""
-    found = numbered(c.rule)
-    return c.stage != "scan" and c.rule != "transpose" and (found is None or found.owner == "i")
+    found = drawing_of(c.rule)
+    return c.stage != "scan" and c.rule != "transpose" and not (isinstance(found, Numbered) and found.owner != "i")
 
 
 def _columns(k: Kernel, names: Iterable[str]) -> list[Line]:

@@ -1,16 +1,9 @@
-"""Drawing relations: the rules of `Connect`, in integer arithmetic only.
+"""Drawing relations, by the rules' data (compiler/connect/drawing.py).
 
 Assumes: formals with the fixed names that compiler/ir/level2/program.py gives for each rule.
 Guarantees: the same relation as every other backend: words of Philox with counter (index, step, draw) and integer
-comparisons. Rows are ascending by target; a target may repeat only with multapses. Only `expression` computes with real
-numbers: its relation is the same everywhere under `order: bitwise`, else where rounding does not decide.
+comparisons. Rows are ascending by target; a target may repeat only with multapses.
 Does not: check p or sizes (the lowering does).
-
-fixed_probability: row i draws word pairs (index i, step d = 0, 1, ..., draw 0): blocks = first k
-  with w[0] <= hi[k] (none: 256 blocks are passed without a synapse), rest = first k with w[1] <=
-  lo[k]; compiler/connect/probability.py makes the table and says why.
-Rules with numbered connections: compiler/connect/drawing.py.
-expression: pair (i, j) draws (index i n_post + j, step 0, draw 0) and is connected when w[0] / 2**32 < p.
 """
 
 from __future__ import annotations
@@ -26,41 +19,15 @@ import compiler.ir.level2.program as l2
 from backends.reference import philox
 from backends.reference.evaluate import Evaluator, cast
 from backends.reference.row import InterpretError, Row
-from compiler.connect import numbered
-from compiler.connect.drawing import Numbered
+from compiler.connect import drawing_of
+from compiler.connect.drawing import Numbered, Passing
 from compiler.expr.ast import Expr
 from compiler.expr.functions import CONSTANTS
 
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Sources and targets, one entry per synapse, in any order."""
 
-BLOCK = 256
 TRIES = 64
-
-
-def _fixed_probability(row: Row) -> Pairs:
-    table = row.arrays["table"].astype(np.int64)
-    low, high = table[:BLOCK].copy(), table[BLOCK:]
-    low[-1] = (1 << 32) - 1  # every word has an outcome
-    key, n_pre = int(row.scalars["key"]), row.size("n_pre")
-    without_self = row.size("same") == 1 and row.size("autapses") == 0
-    pool = row.size("n_post") - (1 if without_self else 0)
-    source = np.arange(n_pre, dtype=np.int64)
-    at = np.full(n_pre, -1, np.int64)
-    found: list[Pairs] = []
-    draw = 0
-    while len(source):
-        words = philox.words(key, source, draw, 0).astype(np.int64)
-        draw += 1
-        blocks = np.searchsorted(high, words[0], side="left")
-        rest = np.searchsorted(low, words[1], side="left")
-        hit = blocks < BLOCK
-        at = at + np.where(hit, BLOCK * blocks + rest + 1, BLOCK * BLOCK)
-        going = at < pool
-        here = hit & going
-        found.append((source[here], at[here] + (without_self & (at[here] >= source[here]))))
-        source, at = source[going], at[going]
-    return _joined(found)
 
 
 def _without_self(row: Row) -> bool:
@@ -98,29 +65,45 @@ def _numbered(row: Row, x: Numbered) -> Pairs:
     return source, target
 
 
-def _expression(row: Row, e: Expr) -> Pairs:
-    n_pre, n_post = row.size("n_pre"), row.size("n_post")
-    columns = {**CONSTANTS, **row.scalars}
-    found: list[Pairs] = []
-    chunk = max(1, (1 << 22) // max(n_post, 1))
-    for first in range(0, n_pre, chunk):
-        i = np.arange(first, min(first + chunk, n_pre), dtype=np.int64)[:, None]
-        j = np.arange(n_post, dtype=np.int64)[None, :]
-        known: dict[str, Any] = {**columns, "i": i, "j": j}
-        for end, index, side in (("i", i, "from"), ("j", j, "to")):
-            w, h = row.size(f"w_{side}"), row.size(f"h_{side}")
-            known |= {f"x_{end}": index % w, f"y_{end}": index // w % h, f"c_{end}": index // (w * h)}
-        with np.errstate(all="ignore"):
-            p = np.asarray(Evaluator(known.__getitem__, row.real, 0).typed(e))
-        shape = (i.size, n_post)
-        if p.dtype != np.bool_:
-            word = philox.words(int(row.scalars["key"]), i * n_post + j, 0, 0)[0]
-            p = word.astype(np.float64) < np.broadcast_to(cast(p, row.real).astype(np.float64), shape) * 4294967296.0
-        hit = np.broadcast_to(p, shape)
-        if _without_self(row):
-            hit = hit & (i != j)
-        a, b = np.nonzero(hit)
-        found.append((a + first, b))
+def _passing(row: Row, x: Passing, e: Expr | None) -> Pairs:
+    """Places of all sources side by side, turn by turn; all places at once where none is left out."""
+    known: dict[str, Any] = {**CONSTANTS, **row.scalars, "skip": np.bool_(_without_self(row))}
+    value, key = Evaluator(known.__getitem__, row.real, 0), int(row.scalars["key"])
+    pool, n_pre, found = int(value(x.pool)), row.size("n_pre"), list[Pairs]()
+
+    def connected(source: npt.NDArray[np.int64], place: npt.NDArray[np.int64]) -> None:
+        target = np.broadcast_to(value(x.target), place.shape)
+        hit = np.broadcast_to(value(x.hit), place.shape) & (place < pool)
+        if x.hole is not None:
+            hit = hit & ~(known["skip"] & (place == value(x.hole)))
+        found.append((np.broadcast_to(source, place.shape)[hit], target[hit]))
+
+    if x.each:
+        assert e is not None
+        known["c"] = c = np.arange(pool, dtype=np.int64)[None, :]
+        chunk = max(1, (1 << 22) // max(pool, 1))
+        for first in range(0, n_pre, chunk):
+            known["i"] = i = np.arange(first, min(first + chunk, n_pre), dtype=np.int64)[:, None]
+            known["j"] = value(x.target)
+            for end, side in (("i", "from"), ("j", "to")):
+                w, h, at = row.size(f"w_{side}"), row.size(f"h_{side}"), known[end]
+                known |= {f"x_{end}": at % w, f"y_{end}": at // w % h, f"c_{end}": at // (w * h)}
+            with np.errstate(all="ignore"):
+                known["holds"] = p = np.asarray(value.typed(e))
+            if p.dtype != np.bool_:
+                word = philox.words(key, value(x.index), value(x.at), 0)[0]
+                known["holds"] = word.astype(np.float64) < cast(p, row.real).astype(np.float64) * 4294967296.0
+            connected(i, np.broadcast_to(c, (len(i), pool)))
+        return _joined(found)
+    low, high = np.split(row.arrays["table"].astype(np.int64), 2)
+    known |= {"i": np.arange(n_pre, dtype=np.int64), "c": np.full(n_pre, -1, np.int64), "n": 0}
+    while len(known["i"]):
+        words = philox.words(key, value(x.index), value(x.at), 0).astype(np.int64)
+        known |= {"a": np.searchsorted(high, words[0]), "b": np.searchsorted(low[:-1], words[1])}
+        known["c"] = c = known["c"] + value(x.step)
+        connected(known["i"], c)
+        going = c < pool
+        known |= {"i": known["i"][going], "c": c[going], "n": known["n"] + 1}
     return _joined(found)
 
 
@@ -132,12 +115,11 @@ def _joined(parts: list[Pairs]) -> Pairs:
 
 def _pairs(row: Row, body: l2.Connect) -> Pairs:
     rule = body.rule
-    if body.probability is not None:
-        return _expression(row, body.probability)
-    if rule == "fixed_probability":
-        return _fixed_probability(row)
-    if (found := numbered(rule)) is not None:
-        return _numbered(row, found)
+    match drawing_of(rule):
+        case Numbered() as x:
+            return _numbered(row, x)
+        case Passing() as x:
+            return _passing(row, x, body.probability)
     raise InterpretError(f"{row.label}: no connect rule `{rule}`")
 
 

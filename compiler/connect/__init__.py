@@ -11,7 +11,7 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.connect.convolution import AVG_POOL2D, CONV2D
-from compiler.connect.drawing import Numbered
+from compiler.connect.drawing import Drawing
 from compiler.connect.number import FIXED_INDEGREE, FIXED_OUTDEGREE, FIXED_TOTAL
 from compiler.connect.pairs import PAIRS
 from compiler.connect.probability import EXPRESSION, FIXED_PROBABILITY
@@ -20,7 +20,7 @@ from compiler.connect.rule import ConnectRule, Ends, Form, Neurons
 from compiler.connect.tile import TILE
 from compiler.expr.keys.kinds import OneKey
 
-__all__ = ["CONNECT", "RULE", "RULES", "ConnectRule", "Ends", "Form", "Neurons", "numbered", "rule_of"]
+__all__ = ["CONNECT", "RULE", "RULES", "ConnectRule", "Ends", "Form", "Neurons", "drawing_of", "rule_of"]
 
 RULES: Final[tuple[ConnectRule, ...]] = (
     ALL_TO_ALL, ONE_TO_ONE, FIXED_PROBABILITY, FIXED_INDEGREE, FIXED_OUTDEGREE, FIXED_TOTAL, EXPRESSION, PAIRS,
@@ -43,6 +43,6 @@ def rule_of(family: l0.Projection) -> ConnectRule:
     return RULE[family.rule]
 
 
-def numbered(rule: str) -> Numbered | None:
-    """How a rule of the IR numbers its connections, if it does."""
-    return RULE[rule].numbered if rule in RULE else None
+def drawing_of(rule: str) -> Drawing | None:
+    """How kernels draw the connections of a rule of the IR, if they do."""
+    return RULE[rule].drawing if rule in RULE else None

@@ -75,14 +75,14 @@ def _degree(name: str, of: str, word: str, pool: Pool, count: Callable[[Ends], f
 
 FIXED_INDEGREE = replace(
     _degree("fixed_indegree", "target", "incoming", _sources, lambda e: int(e.args["number"]) * e.post.size),
-    numbered=Numbered("j", _N_POST, _NUMBER, past(_A, TARGET), TARGET, (_N_PRE - SKIP,)),
+    drawing=Numbered("j", _N_POST, _NUMBER, past(_A, TARGET), TARGET, (_N_PRE - SKIP,)),
     held="its connections are drawn target by target",
     synonyms=dict.fromkeys(("indegree", "fixed_number_pre"), "`fixed_indegree: {number: ...}`"),
 )
 
 FIXED_OUTDEGREE = replace(
     _degree("fixed_outdegree", "source", "outgoing", _targets, lambda e: int(e.args["number"]) * e.pre.size),
-    numbered=Numbered("i", _N_PRE, _NUMBER, SOURCE, past(_A, SOURCE), (_N_POST - SKIP,)),
+    drawing=Numbered("i", _N_PRE, _NUMBER, SOURCE, past(_A, SOURCE), (_N_POST - SKIP,)),
     ordered=False,
     synonyms=dict.fromkeys(("outdegree", "fixed_number_post"), "`fixed_outdegree: {number: ...}`"),
 )
@@ -102,7 +102,7 @@ FIXED_TOTAL = ConnectRule(
     lambda e: e.args["number"],
     _within(_all_pairs),
     _COLUMNS,
-    numbered=Numbered("", Num(1), _NUMBER, _A, past(_B, _A), (_N_PRE, _N_POST - SKIP)),
+    drawing=Numbered("", Num(1), _NUMBER, _A, past(_B, _A), (_N_PRE, _N_POST - SKIP)),
     amount="number",
     held="its connections are drawn for all sources together",
     synonyms={"fixed_total_number": "`fixed_total: {number: ...}`"},

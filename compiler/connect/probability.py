@@ -11,8 +11,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from compiler.connect.drawing import DRAWN, HOLDS, PLACE, SKIP, SOURCE, TURN, Passing, past
 from compiler.connect.keys import AUTAPSES, FLAGS, rule
 from compiler.connect.rule import ConnectRule, Ends, Form, Table
+from compiler.expr.ast import Cond, Num, Ref
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.keys.kinds import Expression, Field, Flag
@@ -67,6 +69,9 @@ def _table(args: Mapping[str, float | int]) -> Table:
     return f"fixed_probability({p!r})", partial(fixed_probability_table, p)
 
 
+_BLOCKS, _REST = DRAWN
+_N_POST: Final = Ref("n_post")
+
 FIXED_PROBABILITY = ConnectRule(
     rule(
         "fixed_probability",
@@ -82,6 +87,14 @@ FIXED_PROBABILITY = ConnectRule(
     lambda e: float(e.args["p"]) * e.pairs,
     columns=("autapses", "same"),
     table=_table,
+    drawing=Passing(
+        pool=_N_POST - SKIP,
+        index=SOURCE,
+        at=TURN,
+        step=Cond(_BLOCKS < BLOCK, _BLOCKS * BLOCK + _REST + 1, Num(BLOCK * BLOCK)),
+        hit=_BLOCKS < BLOCK,
+        target=past(PLACE, SOURCE),
+    ),
     amount="p",
     random=True,
     synonyms=dict.fromkeys(
@@ -167,6 +180,15 @@ EXPRESSION = ConnectRule(
     Form.DRAWN,
     lambda e: _mean(e) * e.pairs,
     columns=("autapses", "same", "w_from", "h_from", "w_to", "h_to"),
+    drawing=Passing(
+        pool=_N_POST,
+        index=SOURCE * _N_POST + PLACE,
+        at=Num(0),
+        step=Num(1),
+        hit=HOLDS,
+        target=PLACE,
+        hole=SOURCE,
+    ),
     random=True,
     own_name="expression",
     synonyms={

@@ -44,7 +44,7 @@ ALL_TO_ALL = ConnectRule(
     Form.ALL,
     lambda e: e.pairs,
     columns=("autapses", "same"),
-    numbered=Numbered("i", Ref("n_pre"), Ref("n_post") - SKIP, SOURCE, past(PLACE, SOURCE)),
+    drawing=Numbered("i", Ref("n_pre"), Ref("n_post") - SKIP, SOURCE, past(PLACE, SOURCE)),
     bits=lambda e: _bits(np.ones((e.pre.size, e.post.size), np.bool_), e),
     synonyms={"dense": "`all_to_all: {}`", "full": "`all_to_all: {}`"},
 )
@@ -54,6 +54,6 @@ ONE_TO_ONE = ConnectRule(
     Form.DIAGONAL,
     lambda e: min(e.pre.size, e.post.size),
     _one_size,
-    numbered=Numbered("i", Cond(Ref("n_pre") < Ref("n_post"), Ref("n_pre"), Ref("n_post")), Num(1), SOURCE, SOURCE),
+    drawing=Numbered("i", Cond(Ref("n_pre") < Ref("n_post"), Ref("n_pre"), Ref("n_post")), Num(1), SOURCE, SOURCE),
     bits=lambda e: _bits(np.eye(e.pre.size, e.post.size, dtype=np.bool_), e),
 )

@@ -2,8 +2,7 @@
 
 Assumes: nothing of any rule; compiler/connect/__init__.py lists them.
 Guarantees: language, frontend, verifier, passes and runtime derive what they know of a rule from these objects.
-Does not: read files (the frontend fills a Place), or draw connections (the backends do: from `numbered`, or by the
-rule's name).
+Does not: read files (the frontend fills a Place), or draw connections (the backends do, from `drawing`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.connect.drawing import Numbered
+from compiler.connect.drawing import Drawing
 from compiler.expr.ast import Expr
 from compiler.expr.keys.kinds import Alternative, Block, Expression
 from compiler.ir.space import DType
@@ -151,7 +150,7 @@ class ConnectRule:
 
     Kernels that draw read `columns`, integers: arguments, `same` (both ends are one population), and the extents
     `w_from`, `h_from`, `w_to`, `h_to`; and `table(args)`: the name of an array that members share, and what makes it.
-    `numbered`: what such kernels compute, where each connection has a number.
+    `drawing`: what such kernels compute.
     `held`: why the connections of one source cannot be drawn again at its spikes; `ordered`: they are drawn in
     ascending order, which numbers them.
 
@@ -163,7 +162,7 @@ class ConnectRule:
     arguments: Callable[[Place], Args | None] = as_given
     columns: tuple[str, ...] = ()
     table: Callable[[Mapping[str, float | int]], Table] | None = None
-    numbered: Numbered | None = None
+    drawing: Drawing | None = None
     planes: Callable[[Mapping[str, Setting]], l0.Planes] | None = None
     rows: Callable[[Ends], Rows] | None = None
     bits: Callable[[Ends], npt.NDArray[np.bool_]] | None = None

@@ -12,7 +12,7 @@ import compiler.connect
 from backends.cpu.backend import CpuBackend
 from backends.cpu.run.load import CpuInstance
 from backends.reference.load import ReferenceInstance
-from compiler.connect.drawing import DRAWN, PLACE, SOURCE, TARGET, Numbered
+from compiler.connect.drawing import DRAWN, PLACE, SOURCE, TARGET, Numbered, Passing
 from compiler.connect.probability import fixed_probability_table
 from compiler.expr.ast import Ref
 from compiler.ir.level2.program import (
@@ -139,7 +139,7 @@ def test_a_rule_is_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mul
         "even": Numbered("i", n_pre, number, SOURCE, DRAWN[0] * 2, (Ref("n_post") // 2,)),
         "in_even": Numbered("j", Ref("n_post"), number, DRAWN[0] * 2, TARGET, (n_pre // 2,)),
     }
-    known = {name: replace(compiler.connect.FIXED_TOTAL, numbered=x) for name, x in rules.items()}
+    known = {name: replace(compiler.connect.FIXED_TOTAL, drawing=x) for name, x in rules.items()}
     monkeypatch.setattr(compiler.connect, "RULE", known)
     values = {"n_pre": 40, "n_post": 60, "autapses": 1, "same": 0, "number": 7, "multapses": multapses}
     found = {}
@@ -157,6 +157,20 @@ def test_a_rule_is_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mul
     assert multapses or len(np.unique(source * 60 + target)) == len(target)
     source, target = found["in_even"]
     assert (np.bincount(target) == 7).all() and set(source.tolist()) == set(range(0, 40, 2))
+
+
+def test_a_rule_that_passes_over_places_is_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that no backend knows: each even target but the neighbour of the source, with one probability."""
+    known = compiler.connect.FIXED_PROBABILITY
+    assert isinstance(known.drawing, Passing)
+    drawing = replace(known.drawing, pool=Ref("n_post") // 2, target=PLACE * 2, hole=SOURCE + 1)
+    monkeypatch.setattr(compiler.connect, "RULE", {"fixed_probability": replace(known, drawing=drawing)})
+    values = {"n_pre": 30, "n_post": 400, "autapses": 0, "same": 1}
+    here, there = both(merge(relation("fixed_probability", values, 0.6)), tmp_path)
+    col = here.read("col")
+    assert np.array_equal(here.read("row"), there.read("row")) and np.array_equal(col, there.read("col"))
+    assert set(col.tolist()) == set(range(0, 400, 2))
+    assert not (col == 2 * np.repeat(np.arange(1, 31), np.diff(here.read("row")))).any()
 
 
 def test_a_rare_connection_skips_whole_blocks(tmp_path: Path) -> None:

@@ -436,20 +436,25 @@ NL_FN void k3_count_synapses_block(const nl_task &nl_t)
     const nl_u64 key_ = self->key_;
     const nl_i64 autapses_ = self->autapses_, same_ = self->same_;
     nl_wait();
-    /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
+    /* Places of a row in ascending order (compiler/connect/drawing.py); a thread has a row. */
     const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
     const int skip = same_ && !autapses_;
-    const nl_i64 pool = n_post_ - skip;
+    const nl_i64 pool = n_post_ - (skip ? 1LL : 0LL);
     if (nl_me.part == 0 && threadIdx.x == 0) row_p_[0] = 0;
-    NL_EACH (i, n_pre_) {
-        nl_i64 at = -1, k = 0;
-        for (nl_u64 draw = 0;; draw++) {
+    NL_EACH (source, n_pre_) {
+        const nl_i64 i = source;
+        nl_i64 k = 0;
+        nl_i64 c = -1;
+        for (nl_i64 n = 0;; n++) {
             nl_u32 word[4];
-            nl__draw(key_, (nl_u64)i, draw, 0, word);
-            const int none = word[0] > blocks_below[255];
-            at += none ? 256 * 256 : 256 * nl_outcome(blocks_below, word[0]) + nl_outcome(rest_below, word[1]) + 1;
-            if (at >= pool) break;
-            if (none) continue;
+            nl__draw(key_, (nl_u64)i, (nl_u64)n, 0, word);
+            nl_i64 a = 0; /* rarely more */
+            if (word[0] > blocks_below[0]) a = word[0] > blocks_below[255] ? 256 : nl_outcome(blocks_below, word[0]);
+            const nl_i64 b = nl_outcome(rest_below, word[1]);
+            c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
+            if (c >= pool) break;
+            const nl_i64 j = c + ((skip & (c >= i)) ? 1LL : 0LL);
+            if (!(a < 256LL)) continue;
             k++;
         }
         row_p_[i + 1] = k;
@@ -519,20 +524,25 @@ NL_FN void k5_fill_synapses_block(const nl_task &nl_t)
     const nl_u64 key_ = self->key_;
     const nl_i64 autapses_ = self->autapses_, same_ = self->same_;
     nl_wait();
-    /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
+    /* Places of a row in ascending order (compiler/connect/drawing.py); a thread has a row. */
     const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
     const int skip = same_ && !autapses_;
-    const nl_i64 pool = n_post_ - skip;
-    NL_EACH (i, n_pre_) {
-        nl_i64 at = -1, k = row_p_[i];
-        for (nl_u64 draw = 0;; draw++) {
+    const nl_i64 pool = n_post_ - (skip ? 1LL : 0LL);
+    NL_EACH (source, n_pre_) {
+        const nl_i64 i = source;
+        nl_i64 k = row_p_[i];
+        nl_i64 c = -1;
+        for (nl_i64 n = 0;; n++) {
             nl_u32 word[4];
-            nl__draw(key_, (nl_u64)i, draw, 0, word);
-            const int none = word[0] > blocks_below[255];
-            at += none ? 256 * 256 : 256 * nl_outcome(blocks_below, word[0]) + nl_outcome(rest_below, word[1]) + 1;
-            if (at >= pool) break;
-            if (none) continue;
-            col_p_[k++] = (nl_i32)(at + (skip && at >= i));
+            nl__draw(key_, (nl_u64)i, (nl_u64)n, 0, word);
+            nl_i64 a = 0; /* rarely more */
+            if (word[0] > blocks_below[0]) a = word[0] > blocks_below[255] ? 256 : nl_outcome(blocks_below, word[0]);
+            const nl_i64 b = nl_outcome(rest_below, word[1]);
+            c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
+            if (c >= pool) break;
+            const nl_i64 j = c + ((skip & (c >= i)) ? 1LL : 0LL);
+            if (!(a < 256LL)) continue;
+            col_p_[k++] = (nl_i32)j;
         }
     }
 }

@@ -357,30 +357,32 @@ static void k3_count_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 h
         const nl_i64 n_pre_ = self->n_pre_, n_post_ = self->n_post_;
         const nl_u64 key_ = self->key_;
         const nl_i64 autapses_ = self->autapses_, same_ = self->same_;
-        /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
+        /* Places of a row in ascending order (compiler/connect/drawing.py), 16 at a time. */
         const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
         const int skip = same_ && !autapses_;
-        const nl_i64 pool = n_post_ - skip;
+        const nl_i64 pool = n_post_ - (skip ? 1LL : 0LL);
         row_p_[0] = 0;
         for (nl_i64 i = 0; i < n_pre_; i++) {
-            nl_i64 at = -1, k = 0;
-            for (nl_u64 draw = 0; at < pool; draw += 16) {
+            nl_i64 k = 0;
+            nl_i64 c = -1;
+            for (nl_u64 turn = 0; c < pool; turn += 16) {
                 nl_u32 first[16], second[16];
-                for (nl_u32 j = 0; j < 16; j++) {
+                for (nl_u32 t = 0; t < 16; t++) {
+                    const nl_i64 n = (nl_i64)(turn + t);
                     nl_u32 word[4];
-                    nl__draw(key_, (nl_u64)i, draw + j, 0, word);
-                    first[j] = word[0];
-                    second[j] = word[1];
+                    nl__draw(key_, (nl_u64)i, (nl_u64)n, 0, word);
+                    first[t] = word[0];
+                    second[t] = word[1];
                 }
-                for (nl_u32 j = 0; j < 16; j++) {
-                    if (first[j] > blocks_below[255]) {
-                        at += 256 * 256;
-                        if (at >= pool) break;
-                        continue;
-                    }
-                    if (first[j] > blocks_below[0]) at += 256 * nl_outcome(blocks_below, first[j]); /* rarely so */
-                    at += nl_outcome(rest_below, second[j]) + 1;
-                    if (at >= pool) break;
+                for (nl_u32 t = 0; t < 16; t++) {
+                    const nl_i64 b = nl_outcome(rest_below, second[t]);
+                    nl_i64 a = 0; /* rarely more */
+                    if (first[t] > blocks_below[0]) a = first[t] > blocks_below[255] ? 256 : nl_outcome(blocks_below, first[t]);
+                    c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
+                    if (c >= pool) break;
+                    if (!(a < 256LL)) continue;
+                    const nl_i64 j = c + ((skip & (c >= i)) ? 1LL : 0LL);
+                    (void)j;
                     k++;
                 }
             }
@@ -431,30 +433,31 @@ static void k5_fill_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         const nl_i64 n_pre_ = self->n_pre_, n_post_ = self->n_post_;
         const nl_u64 key_ = self->key_;
         const nl_i64 autapses_ = self->autapses_, same_ = self->same_;
-        /* Every source passes over a geometric number of targets before each synapse (compiler/connect/probability.py). */
+        /* Places of a row in ascending order (compiler/connect/drawing.py), 16 at a time. */
         const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
         const int skip = same_ && !autapses_;
-        const nl_i64 pool = n_post_ - skip;
+        const nl_i64 pool = n_post_ - (skip ? 1LL : 0LL);
         for (nl_i64 i = 0; i < n_pre_; i++) {
-            nl_i64 at = -1, k = row_p_[i];
-            for (nl_u64 draw = 0; at < pool; draw += 16) {
+            nl_i64 k = row_p_[i];
+            nl_i64 c = -1;
+            for (nl_u64 turn = 0; c < pool; turn += 16) {
                 nl_u32 first[16], second[16];
-                for (nl_u32 j = 0; j < 16; j++) {
+                for (nl_u32 t = 0; t < 16; t++) {
+                    const nl_i64 n = (nl_i64)(turn + t);
                     nl_u32 word[4];
-                    nl__draw(key_, (nl_u64)i, draw + j, 0, word);
-                    first[j] = word[0];
-                    second[j] = word[1];
+                    nl__draw(key_, (nl_u64)i, (nl_u64)n, 0, word);
+                    first[t] = word[0];
+                    second[t] = word[1];
                 }
-                for (nl_u32 j = 0; j < 16; j++) {
-                    if (first[j] > blocks_below[255]) {
-                        at += 256 * 256;
-                        if (at >= pool) break;
-                        continue;
-                    }
-                    if (first[j] > blocks_below[0]) at += 256 * nl_outcome(blocks_below, first[j]); /* rarely so */
-                    at += nl_outcome(rest_below, second[j]) + 1;
-                    if (at >= pool) break;
-                    col_p_[k++] = (nl_i32)(at + (skip && at >= i));
+                for (nl_u32 t = 0; t < 16; t++) {
+                    const nl_i64 b = nl_outcome(rest_below, second[t]);
+                    nl_i64 a = 0; /* rarely more */
+                    if (first[t] > blocks_below[0]) a = first[t] > blocks_below[255] ? 256 : nl_outcome(blocks_below, first[t]);
+                    c += a < 256LL ? a * 256LL + b + 1LL : 65536LL;
+                    if (c >= pool) break;
+                    if (!(a < 256LL)) continue;
+                    const nl_i64 j = c + ((skip & (c >= i)) ? 1LL : 0LL);
+                    col_p_[k++] = (nl_i32)j;
                 }
             }
         }

@@ -34,7 +34,7 @@ def test_names_of_rules_decide_nothing_outside_of_rules(root: Path) -> None:
     """No comparison with, no case of, and no table by the name of a rule; `pairs`, `expression` and `one_to_one` are
     names of other things, too."""
     wrong, names = [], RULE.keys() - {"pairs", "expression", "one_to_one"}
-    for path in sorted((root / "compiler").rglob("*.py")):
+    for path in sorted(p for folder in ("compiler", "backends") for p in (root / folder).rglob("*.py")):
         name = path.relative_to(root).as_posix()
         if name.startswith(("compiler/connect/", "compiler/layers/", "compiler/interchange/")):
             continue

@@ -22,6 +22,7 @@ from backends.cpu.kernels.csr_prefetch import Due, function_ahead
 from backends.cpu.kernels.kernel import function
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.kernels.toeplitz_simd import channels_last, parts_of
+from compiler.connect import RULE
 from compiler.core.names import free_name
 from compiler.expr.ast import Num, Ref, refs
 from compiler.ir.space import DType
@@ -112,7 +113,7 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
     once, statements = once_per_event(p, (scope.keys() - ENDS) | of_event)
     before += source.run(once)
     fills: list[Line] = []
-    if isinstance(p.relation, l2.Procedural) and p.relation.rule != "fixed_outdegree":  # which draws them out of order
+    if isinstance(p.relation, l2.Procedural) and RULE[p.relation.rule].ordered:
         statements, draws_ = drawn_in_rows(k, statements, ends.syn, ends.many, ends.nth)
         fills = draws_.fills
         source.scope.update(draws_.scope)

@@ -11,56 +11,45 @@ from __future__ import annotations
 from typing import Final
 
 import compiler.ir.level2.program as l2
+from backends.c_family import rule_rows
 from backends.c_family.access import Kernel
-from backends.c_family.connect_template_args import file_of, formal_names, given, lines_of, names_again
 from backends.c_family.cprint import Line
 from backends.c_family.record_trace import sample_of
+from backends.c_family.rule_rows import skeleton
 from backends.cuda.kernels.kernel import Function, each_element
 from backends.cuda.kernels.skeletons import render
-from compiler.connect import numbered
+from compiler.connect import drawing_of
+from compiler.connect.drawing import Numbered
 
-_NUMBERED: Final = frozenset({"nl__draw", "nl__shuffled_once"})
-_DRAWN: Final = frozenset({"nl__draw"})
 SORT: Final = "_sort"
 """Suffix of the function that puts drawn rows in ascending order."""
 
 
-def _uses(rule: str) -> frozenset[str]:
-    """Functions of backends/device that the skeleton of a rule calls."""
-    if (found := numbered(rule)) is not None:
-        return _NUMBERED if found.pools else frozenset()
-    return _DRAWN if rule in ("fixed_probability", "rewire") else frozenset()
-
-
-def _skeleton(k: Kernel, file: str, **more: object) -> tuple[Line, ...]:
-    return tuple(lines_of(render(file, f=formal_names(k), real=k.dialect.real, name=k.template.name, **more)))
+def _function(k: Kernel, file: str, suffix: str = "") -> Function:
+    return Function(suffix, tuple(skeleton(k, render, file)))
 
 
 def connect(k: Kernel, c: l2.Connect) -> list[Function]:
     """One stage of one rule; the draws are those of backends/reference."""
-    k.printer.used |= _uses(c.rule)
-    made = [Function("", _skeleton(k, f"{file_of(c)}.cu.j2", stage=c.stage, **given(k, c)))]
-    if c.stage == "fill" and (found := numbered(c.rule)) is not None and found.pools:
-        made.append(Function(SORT, _skeleton(k, "connect_sort.cu.j2")))
+    made, rule = [Function("", tuple(rule_rows.connect(k, c, render, "cu")))], drawing_of(c.rule)
+    if c.stage == "fill" and isinstance(rule, Numbered) and rule.pools:
+        made.append(_function(k, "connect_sort.cu.j2", SORT))
     if c.rule == "transpose" and c.stage in ("fill", "refill"):
-        made.append(Function(SORT, _skeleton(k, "connect_transpose_sort.cu.j2")))
+        made.append(_function(k, "connect_transpose_sort.cu.j2", SORT))
     return made
 
 
-def row_again(k: Kernel, p: l2.Procedural) -> tuple[Line, ...]:
+def row_again(k: Kernel, p: l2.Procedural) -> list[Line]:
     """The row of source `i` as its rule draws it; of numbered connections: the target of number `c`."""
-    k.printer.used |= _uses(p.rule)
-    rule = l2.Connect(p.rule, "walk", p.probability)
-    file = f"{file_of(rule)}.cu.j2" if numbered(p.rule) else f"walk_{p.rule}.cu.j2"
-    return tuple(lines_of(render(file, f=names_again(k, p), real=k.dialect.real, stage="walk", **given(k, rule))))
+    return rule_rows.row_again(k, p, render, "cu")
 
 
 def record_events(k: Kernel) -> list[Function]:
-    return [Function("", _skeleton(k, "record_events.cu.j2"))]
+    return [_function(k, "record_events.cu.j2")]
 
 
 def emit_scheduled(k: Kernel) -> list[Function]:
-    return [Function("", _skeleton(k, "emit_scheduled.cu.j2"))]
+    return [_function(k, "emit_scheduled.cu.j2")]
 
 
 def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Function]:

@@ -38,7 +38,8 @@ from backends.cuda.kernels.nest import (
 from backends.cuda.kernels.rows_added import asked_dims
 from backends.cuda.kernels.transforms import parts
 from backends.protocol import BackendError
-from compiler.connect import numbered
+from compiler.connect import drawing_of
+from compiler.connect.drawing import Numbered
 from compiler.expr.ast import refs
 from compiler.expr.interp import evaluate
 from compiler.strategies.cuda import (
@@ -452,8 +453,8 @@ def _connect(function: str, w: Work, c: l2.Connect) -> list[Call]:
         return _spread(function, w, one, 1)
     if c.rule == "transpose":
         return _transpose(function, w, c.stage)
-    rule = numbered(c.rule)
-    if rule is None or (c.stage == "count" and rule.by_source):
+    rule = drawing_of(c.rule)
+    if not isinstance(rule, Numbered) or (c.stage == "count" and rule.by_source):
         return _spread(function, w, n_pre, BLOCK)
     owners = {"i": n_pre, "j": w.column("n_post"), "": one}[rule.owner]
     columns = {name: w.column(name).tolist() for name in refs(rule.each) - {"skip"}}

@@ -17,6 +17,8 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import Line, PrintError, Scalar, indent
 from backends.cuda.kernels.events import row_again
+from compiler.connect import drawing_of
+from compiler.connect.drawing import Passing
 
 WIDE: Final = 6
 """Synapses that a thread reads before it works on them."""
@@ -67,19 +69,25 @@ def texts_at(relation: l2.Relation, names: Names) -> tuple[str, str]:
     match relation:
         case l2.OneToOne():
             return names.own, names.own
-        case l2.Bitmask() | l2.Procedural("fixed_probability" | "expression"):
+        case l2.Bitmask():
+            return names.other, names.syn
+        case l2.Procedural(rule) if _passes(rule):
             return names.other, names.syn
         case l2.Csr(_, _, None):
             return f"{names.other}[{names.u}]", names.t
     return f"{names.other}[{names.u}]", f"{names.syn}[{names.u}]"
 
 
+def _passes(rule: str) -> bool:
+    """Whether a warp draws rows of this rule, in ascending order."""
+    return isinstance(drawing_of(rule), Passing)
+
+
 def reads_ahead(relation: l2.Relation) -> bool:
     """Whether a thread loads several synapses before it processes them."""
-    match relation:
-        case l2.OneToOne() | l2.Bitmask() | l2.Procedural("fixed_probability" | "expression"):
-            return False
-    return True
+    if isinstance(relation, l2.Procedural):
+        return not _passes(relation.rule)
+    return not isinstance(relation, l2.OneToOne | l2.Bitmask)
 
 
 def loops(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Body, gather: bool = False) -> list[Line]:
@@ -91,7 +99,7 @@ def loops(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Body, g
             return _one_to_one(names, body)
         case l2.Bitmask():
             return _bitmask(k, relation, names, body)
-        case l2.Procedural("fixed_probability" | "expression"):
+        case l2.Procedural(rule) if _passes(rule):
             return _drawn_again(k, relation, names, body)
     return _batches(k, _elements(k, relation, by, names, body), names, body)
 
@@ -125,7 +133,7 @@ def _elements(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Bod
             return Elements(count, "", after, tuple(finds), "nl_i64" if body.numbered else None)
         case l2.Toeplitz():
             return _toeplitz(k, relation, names, body, after)
-        case l2.Procedural("fixed_outdegree"):
+        case l2.Procedural():
             return _any_order(k, relation, names, body, after)
     raise PrintError(f"there is no {type(relation).__name__} relation for this target", k.template.span)
 
@@ -196,7 +204,7 @@ def _renamed(lines: Iterable[Line], names: Mapping[str, str]) -> list[Line]:
 
 
 _OWN_TEXT: Final = """
-    rest_below blocks_below skip lane pool at found draw word none sum d before here hit hits target k i j first
+    rest_below blocks_below skip lane pool found first n word a b sum d before c hit hits target k i j holds
     probability x_i y_i c_i x_j y_j c_j"""
 _OWN: Final = frozenset(_OWN_TEXT.split())
 """What the skeletons of rules call their own variables."""

@@ -375,7 +375,7 @@ class Propagate:
 @dataclass(frozen=True)
 class Connect:
     """Draws a relation. `rule` and `stage` ("count": row[i + 1] = number of synapses of source i, row[0] = 0;
-    "scan": inclusive sum of row; "fill": writes col, each row ascending by target) choose the template.
+    "scan": inclusive sum of row; "fill": writes col, each row ascending by target) choose what is drawn.
     Stage "mask" writes the bits of a Bitmask instead: words (u32 [n_pre][ceil(n_post / 32)], zero before) and no row.
     Formals have fixed names: row, col (fill), n_pre, n_post, key, and the `formals` of the rule (compiler/connect).
     Rule "expression": pair (i, j) is connected when `probability` holds (a truth value), or with that probability. It
