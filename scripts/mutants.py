@@ -154,6 +154,18 @@ MUTANTS = (
     ),
     # within passes
     Mutant(
+        "attention at once",
+        ("compiler.strategies.cuda.fused_attention:Attending.match",),
+        _always(None),
+        ("tests/unit/test_attention.py::test_results_share_kernels",),
+    ),
+    Mutant(
+        "results of attention share kernels",
+        ("compiler.passes.kernels.lower_tensors:_computed_with",),
+        _always(False),
+        ("tests/unit/test_attention.py::test_results_share_kernels",),
+    ),
+    Mutant(
         "sums of two moves are joined",
         ("compiler.passes.tensors.compose_moves:_joined",),
         _always(None),

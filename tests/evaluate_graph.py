@@ -15,8 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.expr.interp import evaluate
-from compiler.ir.level1.graph import BatchMask, Constant, Contract, Feed, Map, Node, Rand, Reindex, Variable, Weight
+from compiler.ir.level1.graph import (
+    Attention,
+    BatchMask,
+    Constant,
+    Contract,
+    Feed,
+    Map,
+    Node,
+    Rand,
+    Reindex,
+    Variable,
+    Weight,
+)
 from compiler.ir.space import Affine
+from compiler.layers.shared.context import HIDDEN
 
 Values = dict[str, npt.NDArray[Any]]
 
@@ -90,6 +103,33 @@ def _map(node: Map, values: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.broadcast_to(np.asarray(evaluate(node.body, env), np.float64), node.out.shape)
 
 
+def _attention(node: Attention, values: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    q, k, v, *rest = (values[n].astype(np.float64) for n in node.ins)
+    scores = node.scale * np.einsum("ntha,nsha->nhts", q, k)
+    for name, x in zip(node.beside, rest, strict=False):
+        x = x.reshape(len(x), *(1 for _ in range(4 - x.ndim)), *x.shape[1:])
+        scores = scores + x if name == "offset" else np.where(x != 0, scores, HIDDEN)
+    if node.causal:
+        scores = np.where(np.tri(*scores.shape[2:], dtype=bool), scores, HIDDEN)
+    most = scores.max(-1, keepdims=True)
+    power = np.where(scores <= HIDDEN / 2, 0.0, np.exp(scores - most))
+    total = power.sum(-1, keepdims=True)
+    p = power / np.where(total == 0, 1.0, total)
+    if node.of == "context":
+        return np.einsum("nhts,nshe->nthe", p, v)
+    if node.of == "norms":
+        inverse = np.where(total == 0, 0.0, 1 / np.where(total == 0, 1.0, total))
+        return np.concatenate([most, inverse], -1).transpose(0, 2, 1, 3)
+    dy = rest[len(node.beside)]
+    if node.of == "value":
+        return np.einsum("nhts,nthe->nshe", p, dy)
+    slope = np.einsum("nthe,nshe->nhts", dy, v)
+    slope = node.scale * p * (slope - (slope * p).sum(-1, keepdims=True))
+    return np.einsum(
+        "nhts,nsha->ntha" if node.of == "query" else "nhts,ntha->nsha", slope, k if node.of == "query" else q
+    )
+
+
 def evaluate_graph(nodes: tuple[Node, ...], given: Mapping[str, npt.NDArray[Any]]) -> Values:
     """The value of every tensor. `given` names those that nodes do not compute (weights, feeds, mask, ...)."""
     values: Values = {}
@@ -103,6 +143,8 @@ def evaluate_graph(nodes: tuple[Node, ...], given: Mapping[str, npt.NDArray[Any]
                 values[node.out.name] = _map(node, values)
             case Contract():
                 values[node.out.name] = evaluate_contract(node, values)
+            case Attention():
+                values[node.out.name] = _attention(node, values)
             case Reindex():
                 values[node.out.name] = values[node.source].reshape(node.out.shape)
             case _:

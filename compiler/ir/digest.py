@@ -28,6 +28,10 @@ _FIXED: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         | {"w_from", "h_from", "w_to", "h_to"},
         l2.RecordEvents: frozenset({"list", "count", "slots", "buffer", "used", "capacity", "n"}),
         l2.RecordTrace: frozenset({"members", "m", "buffer", "used", "capacity"}),
+        l2.Attention: frozenset({"query", "key", "value", "offset", "mask", "context", "norms", "products"})
+        | {"context_grad", "query_grad", "key_grad", "value_grad"}
+        | {"batch", "heads", "steps", "keys", "d", "e", "scale"}
+        | {f"{name}_by_{of}" for name in ("offset", "mask") for of in ("sample", "head", "step")},
         l2.EmitScheduled: frozenset({"steps", "ids", "m", "cursor", "list", "count", "slots", "n"}),
     }
 )
@@ -106,6 +110,8 @@ def _body(body: object, names: Names) -> str:
             inner = _nest(nest, names)
             space = None if scratch is None else _name(scratch, names)
             return f"contract {strategy}({options};{space}){inner}"
+        case l2.Attention():
+            return repr(body)
         case l2.Propagate(events, relation, statements, by, gather):
             given = f"{by} {_parts(events, names)} {_parts(relation, names)}{' gather' if gather else ''}"
             return f"propagate({given}){{{_statements(statements, names)}}}"

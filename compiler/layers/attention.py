@@ -8,6 +8,7 @@ Does not: cache keys and values between calls.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -139,6 +140,13 @@ def _dot_attention(
         reshape(c, f"{name}.{part}.heads", x, (*x.shape[:2], heads, x.shape[2] // heads), layer)
         for part, x in zip(("query", "key", "value"), parts, strict=True)
     )
+    joined = (*q.shape[:2], heads * v.shape[3])
+    names = tuple(key for key in ("offset", "mask") if key in beside)
+    ins = (q.name, k.name, v.name, *(beside[key].name for key in names))
+    out = l1.Tensor(f"{name}.context", (*q.shape[:3], v.shape[3]), "real", True)
+    node = l1.Attention(out, ins, "context", scale, 0, flag(layer, "causal"), names, span)
+    if parts_of := c.attention(layer.name, node):
+        return reshape(c, f"{name}.joined", c.graph.add(replace(node, parts=parts_of)), joined, layer)
     batch, steps, _, d = q.shape
     others = k.shape[1]
     n, h, t, s, e = (along(x) for x in ("n", "h", "t", "s", "e"))
@@ -171,7 +179,7 @@ def _dot_attention(
             span=span,
         )
     )
-    return reshape(c, f"{name}.joined", y, (batch, steps, heads * features), layer)
+    return reshape(c, f"{name}.joined", y, joined, layer)
 
 
 def _scaled(c: Context, layer: l0.Layer, scores: l1.Tensor, beside: dict[str, l1.Tensor], scale: float) -> l1.Tensor:

@@ -8,6 +8,8 @@ Guarantees: every breach is named.
   contracts  distinct dims of positive extent; index maps have one entry per axis over these dims;
              the body reads operands, dims and scalars; the combine is known; with gather_only, the result's
              axes are distinct dims
+  attention  operands as its docstring says, of one batch and one number of heads; the result has the shape of what
+             it is
   effects    a store's target is a variable or a weight of the value's shape; an update's gradient
              has the weight's shape, its statements read `param`, `gradient`, `step`, their params,
              state and locals
@@ -66,12 +68,12 @@ def _node(node: l1.Node, known: Mapping[str, l1.Tensor], kept: set[str], gather_
             yield from _map(node, known)
         case l1.Contract():
             yield from _contract(node, known, gather_only)
+        case l1.Attention():
+            yield from _attention(node, known)
         case l1.Reindex(out, source):
             yield from _reindex(out, known[source])
-        case l1.Store(target, value):
-            yield from _store(target, value, known, kept)
-        case l1.Update():
-            yield from _update(node, known, kept)
+        case l1.Store() | l1.Update():
+            yield from _effect(node, known, kept)
         case l1.BatchMask(out):
             if len(out.shape) != 1:
                 yield f"a batch mask has one axis, not {len(out.shape)}"
@@ -85,6 +87,13 @@ def _reindex(out: l1.Tensor, source: l1.Tensor) -> Iterator[str]:
         yield f"`{source.name}` {source.shape} cannot have the shape {out.shape}"
     elif out.batched and out.shape[0] != source.shape[0]:
         yield f"`{source.name}` {source.shape} loses its batch axis in {out.shape}"
+
+
+def _effect(node: l1.Store | l1.Update, known: Mapping[str, l1.Tensor], kept: set[str]) -> Iterator[str]:
+    if isinstance(node, l1.Store):
+        yield from _store(node.target, node.value, known, kept)
+    else:
+        yield from _update(node, known, kept)
 
 
 def _store(target: str, value: str, known: Mapping[str, l1.Tensor], kept: set[str]) -> Iterator[str]:
@@ -151,6 +160,26 @@ def _contract(node: l1.Contract, known: Mapping[str, l1.Tensor], gather_only: bo
         for d, extent in zip(used, node.out.shape, strict=False):
             if d is not None and dims.get(d) != extent:
                 yield f"dim `{d}` does not have the extent {extent} of its axis"
+
+
+def _attention(node: l1.Attention, known: Mapping[str, l1.Tensor]) -> Iterator[str]:
+    back = node.of not in ("context", "norms")
+    if len(node.ins) != 3 + len(node.beside) + 3 * back or not {*node.beside} <= {"offset", "mask"}:
+        yield f"attention of `{node.of}` has {len(node.ins)} operands"
+        return
+    shapes = [known[n].shape for n in node.ins]
+    (batch, steps, heads, d), (_, keys, *_), (*_, e) = shapes[:3]
+    wanted: list[tuple[int, ...]] = [(batch, steps, heads, d), (batch, keys, heads, d), (batch, keys, heads, e)]
+    wanted += [(batch, *(heads, steps, keys)[4 - len(s) :]) for s in shapes[3 : 3 + len(node.beside)]]
+    made: dict[str, tuple[int, ...]] = {"context": (batch, steps, heads, e), "norms": (batch, steps, heads, 2)}
+    made |= dict(zip(("query", "key", "value"), wanted, strict=False))
+    if back:
+        wanted += [made["context"], made["norms"], (batch, steps, heads)]
+    for name, shape, fits in zip(node.ins, shapes, wanted, strict=True):
+        if shape != fits:
+            yield f"`{name}` {shape} is not shaped {fits}"
+    if node.out.shape != made.get(node.of) or not 1 <= node.parts <= 3:
+        yield f"`{node.of}` in {node.parts} parts is no result of attention of the shape {node.out.shape}"
 
 
 def _affine_maps(name: str, shape: tuple[int, ...], axes: tuple[Affine, ...], dims: Mapping[str, int]) -> Iterator[str]:

@@ -38,7 +38,7 @@ _DRAWN: Final = {"n_pre": DType.I64, "n_post": DType.I64, "key": DType.U64}
 _BODIES: Final[Mapping[l2.Kind, tuple[type[l2.Body], ...]]] = {
     l2.Kind.MAP: (l2.Nest,),
     l2.Kind.REDUCE: (l2.Nest,),
-    l2.Kind.CONTRACT: (l2.Contract, l2.Nest),
+    l2.Kind.CONTRACT: (l2.Contract, l2.Attention, l2.Nest),
     l2.Kind.PROPAGATE: (l2.Propagate,),
     l2.Kind.CONNECT: (l2.Connect,),
     l2.Kind.EMIT: (l2.EmitScheduled, l2.Nest),
@@ -63,6 +63,10 @@ def code_violations(code: l2.Kernel | l2.Template) -> Iterator[str]:
             yield from check.nest(nest)
             if scratch is not None:
                 yield from check.column(scratch, "scratch")
+        case l2.Attention() as body:
+            columns = ("batch", "heads", "steps", "keys", "d", "e")
+            arrays = ("query", "key", "value", *body.beside)
+            yield from check.found(dict.fromkeys(columns, DType.I64) | dict.fromkeys((*arrays, "scale")))
         case l2.Propagate() as body:
             yield from check.propagate(body)
         case l2.Connect(rule, stage, probability):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, open_kernel
+from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Dialect, Line, PrintError
 from backends.c_family.device_library import known, select
 from backends.c_family.source_map import comment, heading, marked, unmarked
@@ -23,7 +24,7 @@ from backends.cuda.emit.translation_units import Share, parts_of, whole_of
 from backends.cuda.kernels.barrier_placement import is_flat
 from backends.cuda.kernels.contract import Shared, contract_functions, numbers_of, shared_kernels, shared_names
 from backends.cuda.kernels.events import connect, emit_scheduled, record_events, record_trace
-from backends.cuda.kernels.kernel import BLOCK, Function, function, row_struct
+from backends.cuda.kernels.kernel import BLOCK, Function, function, row_struct, with_end
 from backends.cuda.kernels.nest import COLUMNS, nest_functions
 from backends.cuda.kernels.propagate import propagate
 from backends.cuda.kernels.rows_added import asked_dims, rows_added
@@ -35,6 +36,8 @@ from backends.cuda.persistent.rnn_text import shape_lines
 from backends.protocol import BackendError
 from compiler.core.source import NOWHERE, Span
 from compiler.ir.space import DType
+from compiler.layers.shared.context import HIDDEN
+from compiler.strategies.cuda import fused_attention
 
 _CONSTANTS = {
     "NL_INF_F32": "#define NL_INF_F32 __int_as_float(0x7f800000)",
@@ -136,6 +139,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         helpers=share.helpers,
         waves=x.waves if share.waves else [],
         wave_blocks=PER_PROCESSOR,
+        attention={"rows": fused_attention.ROWS, "threads": fused_attention.THREADS, "hidden": HIDDEN},
         **chain_names(x.shapes, x.kernels, share.chains),
         **names,
     )
@@ -152,6 +156,8 @@ def functions_of(k: Kernel, waves: bool) -> list[Function]:
             return nest_functions(k, nest, waves) if asked is None else rows_added(k, nest, asked)
         case l2.Contract() as contract:
             return contract_functions(k, contract)
+        case l2.Attention() as a:
+            return _attention(k, a)
         case l2.Propagate() as p:
             return propagate(k, p)
         case l2.Connect() as c:
@@ -162,6 +168,11 @@ def functions_of(k: Kernel, waves: bool) -> list[Function]:
             return record_trace(k, r)
         case l2.EmitScheduled():
             return emit_scheduled(k)
+
+
+def _attention(k: Kernel, body: l2.Attention) -> list[Function]:
+    tile = fused_attention.tile(body.wide, "context" not in body.of)
+    return [Function("", with_end(render("attend.cu.j2", f=formal_names(k), body=body, tile=tile), ()))]
 
 
 def kernel_lines(k: Kernel, functions: Iterable[Function], whole: bool) -> list[Line]:

@@ -2,11 +2,11 @@
 
 Assumes: a legal Merged.
 Guarantees: every kernel is in one part. Products, those on matrix units (which have instructions of one architecture),
-convolutions, Fourier transforms and the products of their spectra, gradients of filters and chains, which take longest
-to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come from the cache. The
-rest, if it consists of nests alone, is divided into maps and sums over one dim, which lose nothing with little
-optimisation, and sums over several dims, which do. Of a simulation the single kernels and the waves are parts: both
-have the functions of all templates of a step.
+convolutions, attention, Fourier transforms and the products of their spectra, gradients of filters and chains, which
+take longest to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come from
+the cache. The rest, if it consists of nests alone, is divided into maps and sums over one dim, which lose nothing with
+little optimisation, and sums over several dims, which do. Of a simulation the single kernels and the waves are parts:
+both have the functions of all templates of a step.
 Does not: depend on sizes or rows: parts follow from the templates alone.
 """
 
@@ -31,6 +31,7 @@ _STORED: Final = "stored"
 _CONVOLUTIONS: Final = "convolutions"
 _FILTERS: Final = "filters"
 _TRANSFORMS: Final = "transforms"
+_ATTENTION: Final = "attention"
 _CHAINS: Final = "chains"
 _WAVES: Final = "waves"
 
@@ -61,7 +62,8 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     bodies = {t.index: t.body for t in program.templates if isinstance(t.body, l2.Contract)}
     contracts = {t: body.strategy for t, body in bodies.items()}
     nests = {t.index: t.body for t in program.templates if isinstance(t.body, l2.Nest)}
-    rest = {t.index for t in program.templates} - set(contracts)
+    attention = {t.index for t in program.templates if isinstance(t.body, l2.Attention)}
+    rest = {t.index for t in program.templates} - set(contracts) - attention
     waves = wave_templates(program)
     quick = not waves and rest == set(nests)
     sums = {t for t in rest if _is_long(nests[t])} if quick else set()
@@ -72,6 +74,7 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
         _TENSORS: {t for t, strategy in contracts.items() if strategy in tensor_products.KINDS},
         _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy == direct_conv.NAME},
         _FILTERS: {t for t, strategy in contracts.items() if strategy == direct_conv_weights.NAME},
+        _ATTENTION: attention,
     }
     parts = [Share(_REST, rest - sums, helpers=True, quick=quick)]
     parts += [Share(name, kernels) for name, kernels in found.items() if kernels]

@@ -29,6 +29,7 @@ from compiler.strategies.cuda import (
     direct_conv,
     direct_conv_weights,
     fft_conv,
+    fused_attention,
     implicit_gemm,
     matmul,
     stored_products,
@@ -57,7 +58,7 @@ _DECLARED: Final = re.compile(r"const (\w+) (\w+) = (.*);")
 
 def strategies() -> frozenset[str]:
     """Strategies that this target has."""
-    return PRODUCTS | direct.STRATEGIES | {fft_conv.NAME}
+    return PRODUCTS | direct.STRATEGIES | fused_attention.NAMES | {fft_conv.NAME}
 
 
 def sides_of(template: l2.Template, nest: l2.Nest) -> Sides:

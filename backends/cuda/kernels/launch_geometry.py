@@ -51,6 +51,7 @@ from compiler.strategies.cuda import (
     tensor_products,
 )
 from compiler.strategies.cuda.fft_conv import way_of
+from compiler.strategies.cuda.fused_attention import ROWS, THREADS, shared_bytes
 from compiler.strategies.cuda.implicit_gemm import TILES
 from compiler.strategies.cuda.stored_products import Matrix, matrix_of, shape_of
 
@@ -397,6 +398,14 @@ def _transformed(w: Work, contract: l2.Contract) -> list[Call]:
     return calls
 
 
+def _attention(function: str, w: Work, a: l2.Attention) -> list[Call]:
+    """A launch for each row: a block owns a part of what a head of a sample has."""
+    by_keys = {"key", "value"} & {*a.of}
+    grids = w.column("batch") * w.column("heads") * -(-w.column("keys" if by_keys else "steps") // ROWS)
+    shared = shared_bytes(a.wide, a.parts, "context" not in a.of)
+    return [Call(function, int(n), THREADS, w.launch.lo + r, 1, shared=shared) for r, n in enumerate(grids)]
+
+
 def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
     """The memory offset of each row of a call, in words of 4 bytes, and the total bytes."""
     if not words.any():
@@ -509,6 +518,8 @@ def calls_of(w: Work, dialect: Dialect) -> list[Call]:
             return _transformed(w, c)
         case l2.Contract() as c:
             return _product(w, c)
+        case l2.Attention() as a:
+            return _attention(name, w, a)
         case l2.Propagate() as p:
             return _propagate(name, w, p)
         case l2.Connect() as c:

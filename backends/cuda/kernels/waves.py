@@ -60,7 +60,7 @@ def wave_templates(program: l2.Merged) -> tuple[int, ...]:
     if phase is None:
         return ()
     used = sorted({x.template for x in phase.launches})
-    if any(isinstance(program.templates[t].body, l2.Connect | l2.Contract) for t in used):
+    if any(isinstance(program.templates[t].body, l2.Connect | l2.Contract | l2.Attention) for t in used):
         return ()
     return tuple(used)
 

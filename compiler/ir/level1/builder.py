@@ -49,6 +49,18 @@ class GraphBuilder:
         self.tensors[node.out.name] = node.out
         return node.out
 
+    def is_trained(self, name: str) -> bool:
+        """Whether a tensor depends on a weight."""
+        made = {n.out.name: n for n in self.nodes if not isinstance(n, l1.Store | l1.Update)}
+        waiting, seen = [name], {name}
+        while waiting:
+            node = made[waiting.pop()]
+            if isinstance(node, l1.Weight):
+                return True
+            waiting += [n for n in l1.operands(node) if n not in seen]
+            seen.update(l1.operands(node))
+        return False
+
     def map(
         self,
         name: str,

@@ -262,6 +262,29 @@ class Contract:
 
 
 @dataclass(frozen=True)
+class Attention:
+    """One result of attention whose scores are nowhere in memory; `of` says which. `ins`: query (batch, steps,
+    heads, d), key (batch, keys, heads, d) and value (batch, keys, heads, e), then those of `beside` ("offset", "mask",
+    in that order), each (batch, [[heads,] steps,] keys). A score is HIDDEN (compiler/layers/shared/context.py) where
+    the mask is 0, or `causal` and the key is after the step, else scale * (query . key) + offset; one of at most
+    HIDDEN / 2 counts for nothing.
+
+    "context": the sum of values by the softmax of scores, (batch, steps, heads, e). "norms": of each step the largest
+    score and the inverse of the sum of exponentials, (batch, steps, heads, 2). "query", "key", "value": gradients; then
+    follow in `ins` that of the context, the norms, and the products of context and its gradient, (batch, steps, heads).
+    `parts`: a factor of products is the sum of so many numbers of bf16."""
+
+    out: Tensor
+    ins: tuple[str, ...]
+    of: str
+    scale: float
+    parts: int
+    causal: bool = False
+    beside: tuple[str, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Reindex:
     """out is `source` with another shape, same elements in row-major order (batch axis kept in place)."""
 
@@ -304,13 +327,13 @@ class Update:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-Node = Feed | BatchMask | Weight | Variable | Constant | Map | Contract | Reindex | Rand | Store | Update
+Node = Feed | BatchMask | Weight | Variable | Constant | Map | Contract | Attention | Reindex | Rand | Store | Update
 
 
 def operands(node: Node) -> tuple[str, ...]:
     """Names of the tensors that a node reads."""
     match node:
-        case Map() | Contract():
+        case Map() | Contract() | Attention():
             return node.ins
         case Reindex():
             return (node.source,)

@@ -260,6 +260,20 @@ class Contract:
 
 
 @dataclass(frozen=True)
+class Attention:
+    """Results of an l1.Attention, `of` "context" alone or with "norms"; "query"; "key", "value" or both. Array formals
+    have the names of its operands and results: query, key, value, offset, mask; context_grad, norms, products;
+    query_grad etc. Columns: batch, heads, steps, keys, d, e, scale, and for each of `beside` the elements between two
+    of its samples, heads and steps (`mask_by_head`: 0 where they share them). `wide`: d and e are at most that."""
+
+    of: tuple[str, ...]
+    wide: int
+    parts: int
+    causal: bool
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Events:
     """The events of step (step - delay) of one population: its ring (`list` and `count`, ByName formals; `slots`, a
     column), and the columns `delay` (integer steps >= 0) and `stride` (distance between the lists of two slots: the
@@ -425,7 +439,7 @@ class EmitScheduled:
     list, count, slots. In step k every entry with steps == k is emitted (spike_times)."""
 
 
-Body = Nest | Contract | Propagate | Connect | RecordEvents | RecordTrace | EmitScheduled
+Body = Nest | Contract | Attention | Propagate | Connect | RecordEvents | RecordTrace | EmitScheduled
 
 
 class Kind(StrEnum):

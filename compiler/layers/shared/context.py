@@ -8,6 +8,7 @@ Does not: depend on any kind of layer.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import compiler.ir.level0.model as l0
@@ -27,7 +28,8 @@ HIDDEN = -1.0e30
 class Context:
     """`training`: batch statistics and dropout are active; `named`: the output of each layer and network input;
     `constants`: tensors whose gradient cancels (the shift of a softmax); `blocks`: the checkpointed
-    block of a tensor."""
+    block of a tensor; `attention`: says of the attention of a layer of how many parts factors are (0: it is to be
+    contractions)."""
 
     graph: GraphBuilder
     training: bool
@@ -37,6 +39,7 @@ class Context:
     constants: set[str] = field(default_factory=set)
     seed: int = 0
     blocks: dict[str, int] = field(default_factory=dict)
+    attention: Callable[[str, l1.Attention], int] = lambda name, node: 0
 
 
 def call(func: str, *args: Expr) -> Expr:

@@ -3,7 +3,8 @@
 Assumes: graphs in gather form, simplified and fused; the phases share weights and variables by name.
 Guarantees: a node becomes one row of a kernel; nodes of equal structure share the kernel whatever their shapes; all
 updates of one optimizer are one kernel and one launch. A Map that only feeds a Store writes the variable in place. Maps
-that follow a contraction (fuse_epilogues) are its kernel's epilogue; others may share one (horizontal_fusion).
+that follow a contraction (fuse_epilogues) are its kernel's epilogue; others may share one (horizontal_fusion). So do
+the context and the norms of one attention, and the gradients of its keys and values.
 Does not: fuse or differentiate.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
@@ -33,12 +35,16 @@ from compiler.passes.kernels.lower_weights import (
 from compiler.passes.kernels.nest_builder import Walk
 from compiler.passes.kernels.one_hot import row_read, rows_added
 from compiler.passes.kernels.reuse_arrays import reused
-from compiler.passes.kernels.tensor_phase import WORKSPACE, Phase, array_formal, emit_row
+from compiler.passes.kernels.tensor_phase import WORKSPACE, Phase, array_formal, emit_row, meaning
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import Choice
+from compiler.strategies.cuda.fused_attention import wide_of
 from compiler.strategies.pins import Pins, Refused, find, path_of, pinned
+
+_TOGETHER: Final = {"context": ("norms",), "key": ("value",), "value": ("key",)}
+"""What is computed with a result, if it is wanted."""
 
 
 def _maps(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> None:
@@ -153,12 +159,50 @@ def _what(node: l1.Contract, choice: Choice | None) -> str:
     )
 
 
+def _attention(p: Phase, node: l1.Attention) -> None:
+    """The kernel of a result, unless another one's has it."""
+    if node.out.name in p.arrays:
+        return
+    made = [node, *(n for n in p.graph.nodes if isinstance(n, l1.Attention) and _computed_with(n, node))]
+    of = {n.of: n for n in made}
+    back = node.of not in ("context", "norms")
+    given = ["query", "key", "value", *node.beside, *(("context_grad", "norms", "products") if back else ())]
+    bound = {formal: p.arrays[name] for formal, name in zip(given, node.ins, strict=True)}
+    formals = [_formal(p, formal, name, node, l2.Mode.READ) for formal, name in zip(given, node.ins, strict=True)]
+    for kind, result in sorted(of.items()):
+        formal = f"{kind}_grad" if back else kind
+        bound[formal] = p.arrays[result.out.name] = p.temporary(result.out, node.span)
+        formals.append(_formal(p, formal, result.out.name, node, l2.Mode.WRITE))
+    (batch, steps, heads, d), (_, keys, *_), (*_, e) = (p.tensors[n].shape for n in node.ins[:3])
+    columns = {"batch": batch, "heads": heads, "steps": steps, "keys": keys, "d": d, "e": e}
+    for name, operand in zip(node.beside, node.ins[3:], strict=False):
+        shape = (heads, steps, keys)[4 - len(p.tensors[operand].shape) :]
+        by = {1: (keys, 0, 0), 2: (steps * keys, 0, keys), 3: (heads * steps * keys, steps * keys, keys)}[len(shape)]
+        columns |= dict(zip((f"{name}_by_{x}" for x in ("sample", "head", "step")), by, strict=True))
+    wide = wide_of(d, e)
+    assert wide is not None
+    body = l2.Attention(tuple(sorted(of)), wide, node.parts, node.causal, node.beside)
+    label = f"{node.out.name}: attention{' backward' if back else ''}"
+    scalars = (("scale", node.scale),)
+    emit_row(p, l2.Kind.CONTRACT, label, formals, bound, columns, scalars, body, node.out.name, node.span)
+
+
+def _computed_with(other: l1.Attention, node: l1.Attention) -> bool:
+    """Whether one kernel computes both: no more than their results differ."""
+    return other.of in _TOGETHER.get(node.of, ()) and replace(other, out=node.out, of=node.of) == node
+
+
+def _formal(p: Phase, formal: str, name: str, node: l1.Attention, mode: l2.Mode) -> l2.ArrayFormal:
+    tensor = p.tensors[name]
+    return l2.ArrayFormal(formal, p.dtype(tensor), mode, l2.ByName(), meaning(tensor, node.out))
+
+
 def _in_place(nodes: tuple[l1.Node, ...]) -> dict[str, str]:
     """Maps whose only reader is a Store, and whose variable nothing reads afterwards: map -> variable."""
     readers: dict[str, list[int]] = {}
     made: dict[str, int] = {}
     for i, node in enumerate(nodes):
-        if isinstance(node, (l1.Map, l1.Contract)):
+        if isinstance(node, (l1.Map, l1.Contract, l1.Attention)):
             made[node.out.name] = i
             for name in node.ins:
                 readers.setdefault(name, []).append(i)
@@ -240,6 +284,8 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
                 lower_row_read(p, node, rows, fused, kernels.in_place)
             else:
                 _contract(p, node, fused, kernels.in_place)
+        case l1.Attention():
+            _attention(p, node)
         case l1.Reindex():
             p.arrays[node.out.name] = p.arrays[node.source]
         case l1.Update():

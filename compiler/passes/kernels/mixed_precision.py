@@ -113,6 +113,10 @@ class _Rewriting:
                 self.active.add(out.name)
                 if free:
                     self.narrow.add(out.name)
+            case l1.Attention() if node.of != "norms":
+                self.active.add(out.name)
+                if free:
+                    self.narrow.add(out.name)
             case l1.Contract() if not self._is_statistic(node):
                 self.active.add(out.name)
                 if free and not self._is_read_once(out):
@@ -190,6 +194,9 @@ class _Rewriting:
                     node = replace(node, out=self._as_stored(out), body=Call(ROUNDED, (node.body,)))
             case l1.Contract():
                 node = replace(node, ins=tuple(given.get(n, n) for n in node.ins))
+            case l1.Attention(out=out):
+                stored = self._as_stored(out) if out.name in self.narrow else out
+                node = replace(node, out=stored, ins=tuple(given.get(n, n) for n in node.ins))
             case l1.Reindex(out, source):
                 stored = self._as_stored(out) if out.name in self.narrow else out
                 node = replace(node, out=stored, source=given.get(source, source))

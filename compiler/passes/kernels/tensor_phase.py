@@ -125,7 +125,7 @@ def emit_row(
     bound: Mapping[str, str],
     columns: Mapping[str, int],
     scalars: tuple[tuple[str, float], ...],
-    body: l2.Nest | l2.Contract,
+    body: l2.Nest | l2.Contract | l2.Attention,
     path: str,
     span: Span,
     keys: Mapping[str, l2.StreamKey] | None = None,

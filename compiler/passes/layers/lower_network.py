@@ -9,6 +9,8 @@ Does not: differentiate, fuse, or choose layouts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
 
 import compiler.ir.level0.model as l0
@@ -19,6 +21,8 @@ from compiler.layers import KIND
 from compiler.layers.shared.activations import activation
 from compiler.layers.shared.context import X0, Context
 from compiler.passes.layers.load_data import trial_data
+
+Attend = Callable[[GraphBuilder, str, l1.Attention], int]
 
 
 def _activated(c: Context, layer: l0.Layer, y: l1.Tensor) -> l1.Tensor:
@@ -33,8 +37,11 @@ def _activated(c: Context, layer: l0.Layer, y: l1.Tensor) -> l1.Tensor:
     return c.graph.map(f"{layer.name}.activated", body, (identity(y),), span=layer.span)
 
 
-def lower_network(network: l0.Network, train: l0.Train, phase: str) -> tuple[Context, dict[str, l1.Tensor]]:
-    """The forward graph of a phase ("train": batch statistics, dropout; "eval": neither).
+def lower_network(
+    network: l0.Network, train: l0.Train, phase: str, attend: Attend = lambda graph, name, node: 0
+) -> tuple[Context, dict[str, l1.Tensor]]:
+    """The forward graph of a phase ("train": batch statistics, dropout; "eval": neither). `attend`: see
+    Context.attention.
 
     Returns the context (graph, mask, count) and the output tensor of every layer and input by name.
     """
@@ -42,7 +49,7 @@ def lower_network(network: l0.Network, train: l0.Train, phase: str) -> tuple[Con
     batch = train.batch
     mask = g.add(l1.BatchMask(l1.Tensor("batch.mask", (batch,), "real", True)))
     count = g.reduce("batch.count", X0, (identity(mask),), mask, ())
-    c = Context(g, phase == "train", mask, count, {}, seed=train.seed)
+    c = Context(g, phase == "train", mask, count, {}, seed=train.seed, attention=partial(attend, g))
     sources = {name: (array, scale) for name, array, scale in train.data.arrays}
     for item in network.inputs:
         dtype = "real" if item.dtype == "real" else "int"

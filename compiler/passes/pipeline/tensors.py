@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.ir.space import DType, Role
 from compiler.passes.pipeline.manager import Context, Lowering, PhaseGraph
 from compiler.passes.program.decisions import Decision
+
+if TYPE_CHECKING:
+    from compiler.ir.level1.builder import GraphBuilder
+    from compiler.strategies.cuda.fused_attention import Attending
 
 TRAINING = ("train", "eval")
 DRIVE = "drive"
@@ -78,13 +84,27 @@ class LowerNetwork(TensorPass):
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.layers.lower_network import lower_network
+        from compiler.strategies.cuda.fused_attention import Attending
 
         assert ir.network is not None and ir.train is not None
+        attending = Attending.of(context.capabilities, context.precision, context.order, context.mixed)
         graphs = []
         for phase in context.phases:
-            layers = lower_network(ir.network, ir.train, "train" if phase == "train" else "eval")[0]
-            graphs.append(PhaseGraph(phase, layers=layers))
+            made: list[Decision] = []
+            attend = partial(self.attend, attending, made)
+            layers = lower_network(ir.network, ir.train, "train" if phase == "train" else "eval", attend)[0]
+            graphs.append(PhaseGraph(phase, layers=layers, decisions=tuple(made)))
         return replace(ir, graphs=tuple(graphs))
+
+    @staticmethod
+    def attend(way: Attending, made: list[Decision], graph: GraphBuilder, name: str, node: l1.Attention) -> int:
+        """The parts of factors of attention that is computed at once, else 0; and the decision."""
+        found = way.match(node, graph)
+        if found is None:
+            return 0
+        parts = getattr(found, "parts", 0)
+        made.append(Decision("choose_strategies", name, "at once" if parts else "by contractions", found.reason))
+        return parts
 
 
 @dataclass(frozen=True)

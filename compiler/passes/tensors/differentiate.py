@@ -3,7 +3,8 @@
 Assumes: a graph in topological order; `constants` are tensors whose gradient is zero.
 Guarantees: gradients of a scalar tensor with respect to all weights, as more pure nodes. A Map differentiates through
 its body (compiler/expr/diff.py), a Contract by exchanging its output's index map with an operand's, so that a
-convolution's two gradients are again Contracts; a maximum passes its gradient to the first element that attains it.
+convolution's two gradients are again Contracts; a maximum passes its gradient to the first element that attains it; the
+gradients of an Attention are others, which read its norms.
 Contributions are summed in the order of the forward nodes. Only gradients on paths to weights are computed.
 Does not: bring scatter forms to gather form (decompose) or simplify.
 """
@@ -11,7 +12,7 @@ Does not: bring scatter forms to gather form (decompose) or simplify.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level1.graph as l1
 from compiler.core.diagnostics import Diagnostic
@@ -30,7 +31,7 @@ def _needs_gradient(nodes: list[l1.Node], constants: frozenset[str]) -> set[str]
     for node in nodes:
         if isinstance(node, l1.Weight):
             needs.add(node.out.name)
-        elif isinstance(node, (l1.Map, l1.Contract)):
+        elif isinstance(node, (l1.Map, l1.Contract, l1.Attention)):
             if node.out.name not in constants and any(i in needs for i in node.ins):
                 needs.add(node.out.name)
         elif isinstance(node, l1.Reindex) and node.source in needs:
@@ -217,7 +218,7 @@ def differentiate(g: GraphBuilder, loss: l1.Tensor, constants: frozenset[str], m
             gradient = back.total(node.out)
             if gradient is not None:
                 gradients[node.out.name] = gradient
-        elif isinstance(node, l1.Map | l1.Contract | l1.Reindex) and node.out.name in back.needs:
+        elif isinstance(node, l1.Map | l1.Contract | l1.Attention | l1.Reindex) and node.out.name in back.needs:
             gradient = back.total(node.out)
             if gradient is not None:
                 back.through(node, gradient)
@@ -256,12 +257,15 @@ class _Backward:
         number = len(self.parts.get(operand, ()))
         return f"{operand}.grad{self.mark}" if number == 0 else f"{operand}.grad{self.mark}.{number}"
 
-    def through(self, node: l1.Map | l1.Contract | l1.Reindex, gradient: l1.Tensor) -> None:
+    def through(self, node: l1.Map | l1.Contract | l1.Attention | l1.Reindex, gradient: l1.Tensor) -> None:
         """Contributes to the gradients of the operands of `node`."""
         if isinstance(node, l1.Reindex):
             source = self.g.tensors[node.source]
             out = l1.Tensor(self.part_name(node.source), source.shape, "real", source.batched)
             self.contribute(node.source, self.g.add(l1.Reindex(out, gradient.name, node.span)))
+            return
+        if isinstance(node, l1.Attention):
+            self._attention(node, gradient)
             return
         for k, operand in enumerate(node.ins):
             if operand not in self.needs:
@@ -274,3 +278,16 @@ class _Backward:
             else:
                 assert node.combine == "max" and len(node.ins) == 1
                 self.contribute(operand, _max_gradient(self.g, node, gradient, name))
+
+    def _attention(self, node: l1.Attention, gradient: l1.Tensor) -> None:
+        """Contributes to the gradients of query, key and value; those beside them have none (layers/attention.py)."""
+        name, shape = f"{node.out.name}.grad{self.mark}", node.out.shape
+        norms = l1.Tensor(f"{name}.norms", (*shape[:3], 2), "real", True)
+        self.g.add(replace(node, out=norms, of="norms"))
+        both = (identity(gradient), identity(node.out))
+        products = self.g.reduce(f"{name}.products", Ref("x0") * Ref("x1"), both, node.out, (0, 1, 2), span=node.span)
+        ins = (*node.ins, gradient.name, norms.name, products.name)
+        for operand, of in zip(node.ins, ("query", "key", "value"), strict=False):
+            if operand in self.needs:
+                out = replace(self.g.tensors[operand], name=self.part_name(operand))
+                self.contribute(operand, self.g.add(replace(node, out=out, ins=ins, of=of)))

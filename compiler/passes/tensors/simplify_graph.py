@@ -2,8 +2,8 @@
 
 Assumes: a tensor graph in topological order; effects are Store and Update nodes.
 Guarantees: Contracts without reduction dims become Maps. Nodes that outputs and effects depend on stay, in order; Maps,
-Contracts or Reindexes with equal operands and bodies become one. Variables and weights stay even when this phase does
-not read them.
+Contracts, Attentions or Reindexes with equal operands and bodies become one. Variables and weights stay even when this
+phase does not read them.
 Does not: reorder arithmetic.
 """
 
@@ -20,7 +20,7 @@ from compiler.ir.space import Affine, plain_dim
 def renamed(node: l1.Node, names: Mapping[str, str]) -> l1.Node:
     """The node with its operands renamed."""
     match node:
-        case l1.Map() | l1.Contract():
+        case l1.Map() | l1.Contract() | l1.Attention():
             return replace(node, ins=tuple(names.get(i, i) for i in node.ins))
         case l1.Reindex():
             return replace(node, source=names.get(node.source, node.source))
@@ -49,7 +49,7 @@ def _as_map(node: l1.Contract) -> l1.Contract | l1.Map:
     return l1.Map(node.out, node.ins, maps, node.body, node.scalars, node.span)
 
 
-def _computed(node: l1.Map | l1.Contract | l1.Reindex) -> tuple[object, ...]:
+def _computed(node: l1.Map | l1.Contract | l1.Attention | l1.Reindex) -> tuple[object, ...]:
     """Key that is equal for nodes that compute the same."""
     out = (node.out.shape, node.out.dtype, node.out.batched)
     match node:
@@ -58,6 +58,8 @@ def _computed(node: l1.Map | l1.Contract | l1.Reindex) -> tuple[object, ...]:
         case l1.Contract():
             walks = (node.dims, node.out_map, node.ins, node.in_maps)
             return (l1.Contract, out, walks, node.body, node.combine, node.fill, node.scalars)
+        case l1.Attention():
+            return (l1.Attention, replace(node, out=replace(node.out, name="")))
         case l1.Reindex():
             return (l1.Reindex, out, node.source)
 
@@ -73,7 +75,7 @@ def _share(nodes: tuple[l1.Node, ...]) -> list[l1.Node]:
         if isinstance(node, l1.Map) and _is_copy(node):
             names[node.out.name] = node.ins[0]
             continue
-        if isinstance(node, (l1.Map, l1.Contract, l1.Reindex)):
+        if isinstance(node, (l1.Map, l1.Contract, l1.Attention, l1.Reindex)):
             out = node.out
             first = seen.setdefault(_computed(node), out.name)
             if first != out.name:

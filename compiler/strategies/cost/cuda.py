@@ -81,6 +81,16 @@ FFT_TILE_US: Final = 3.8e-3
 FFT_START_US: Final = 5.0
 """Of a launch, and what it has to be faster by, since its text takes long to compile."""
 
+# ------------------------------------------------------------------------------------------- attention
+
+ATTENTION_TILE_US: Final = (11.0, 24.0, 39.0)
+"""Of a processor for 64 queries of 64 features and 64 keys, forward and backward, by parts of a factor; measured on an
+H100, as what follows."""
+ATTENTION_START_US: Final = 10.0
+"""Of its three kernels: first loads, and what they store."""
+ATTENTION_PASSES, ATTENTION_LAUNCHES = 100, 12
+"""Without fused_attention: as how often scores were read or written, products included; and kernels."""
+
 # ------------------------------------------------------------------------------- recurrent layers as chains
 
 LAUNCH_US, LINK_US = 3.0, 1.1
