@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
+import netloom
 from backends.reference import philox
 from compiler.ir.level0.streams import stream_key
 from netloom import run
@@ -173,3 +174,29 @@ def test_recorded_and_frozen(tmp_path: Path) -> None:
     assert np.array_equal(there, counted) and len(there) == 7
     assert len(np.unique(there)) > 2
     assert np.array_equal(targets[4], targets[6])
+
+
+@pytest.mark.parametrize(("keep", "end"), [("", "target"), (", indegree", "source")])
+def test_ends_of_a_simulation(keep: str, end: str) -> None:
+    """-1 until a synapse is formed: at the neurons below 3 alone, by source or by target."""
+    of = "pre" if end == "target" else "post"
+    rule = f"    state: {{w: 1}}\n    on_pre: [deliver(w)]\n    on: {{day.end: ['form({of}.v < 3{keep})']}}\n"
+    model = f"""language: 1
+name: formed
+phases: {{day: {{every: 5 ms, events: {{end: 5 ms}}}}}}
+neurons: {{cell: {{state: {{v: self.i}}, inputs: {{g: {{}}}}, update: [v = v + 0 * g], spike: {{when: v > 9}}}}}}
+synapses:
+  growing:
+{rule}
+populations: {{a: {{neuron: cell, size: 8}}}}
+projections:
+  p: {{from: a, to: a, connect: {{fixed_{"out" if end == "target" else "in"}degree: {{number: 2, multapses: false}}}},
+      synapse: growing, occupied: 0, deliver: {{into: g}}}}
+simulate: {{dt: 1 ms, duration: 5 ms}}
+"""
+    s = netloom.load(model).simulation()
+    assert set(getattr(s.projections["p"], end)) == {-1}
+    s.run("5 ms")
+    p = s.projections["p"]
+    there = np.asarray(p.target if end == "source" else p.source) < 3
+    assert np.array_equal(np.asarray(getattr(p, end)) >= 0, there) and there.sum() == 6

@@ -26,7 +26,7 @@ from compiler.ir.level2.synapse_values import (
     variable_array,
 )
 from compiler.runtime.common.arrays import to_logical, to_physical
-from compiler.runtime.record.record_synapses import synapse_ends, user_order
+from compiler.runtime.record.record_synapses import moving, synapse_ends, user_order
 
 Order = npt.NDArray[np.int64] | None
 Ends = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -116,6 +116,9 @@ def synapses_of(
 
         def read_ends(instance: Instance, member: l0.Member = member, order: Order = order) -> Ends | None:
             ends = synapse_ends(instance, names, projection, member, sizes[member.source], sizes[member.target])
+            if ends is not None and (exists := f"{own_name(projection, member)}.exists") in names:
+                held, by_target = instance.read(exists)[: len(ends[0])] != 0, moving(projection) == "source"
+                return np.where(held | (not by_target), ends[0], -1), np.where(held | by_target, ends[1], -1)
             return ends if ends is None or order is None else (ends[0][order], ends[1][order])
 
         ends = read_ends(instance)
