@@ -68,6 +68,22 @@ def test_copies_know_their_number() -> None:
         np.testing.assert_allclose(s[f"b_{k}"].k, np.array([3, 2 + 1 / 3, 1 + 2 / 3]) + 100 * k, rtol=1e-14)
 
 
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_drives_and_rates_know_the_copy(target: str) -> None:
+    """Copy 0 has none of both: parameters and rates that change in time are worked out for each copy."""
+    s = netloom.load("""language: 1
+name: driven
+neurons: {cell: {params: {p: 0}, inputs: {g: {}}, state: {x: 0, n: 0}, update: [x = p, n = n + g]}}
+populations: {a: {neuron: cell, size: 50, params: {p: self.instance * t / (1 ms)}}}
+inputs: {noise: {to: a, poisson: {rate: 100 Hz * self.instance * (1 + sin(t / (1 s))), into: g, weight: 1}}}
+simulate: {dt: 1 ms, duration: 300 ms, instances: 3}
+""").simulation(target=target)
+    s.run("300 ms")
+    for k in range(3):
+        np.testing.assert_allclose(s[f"a_{k}"].x, 299 * k)
+        assert np.mean(s[f"a_{k}"].n) == pytest.approx(k * 100 * (0.3 + 1 - np.cos(0.3)), rel=0.1)
+
+
 def test_a_parameter_is_data() -> None:
     assert simulation(step="2 mV")["b"].v.tolist() == [-70, -67, -64]
 

@@ -88,8 +88,8 @@ def expand_instances(model: l0.Model, shared: bool) -> l0.Model:
         model,
         populations=tuple(_population(p, k) for p in model.populations for k in copies),
         projections=tuple(_projection(p, copies, shared) for p in model.projections),
-        poisson=tuple(replace(x, population=copy_name(x.population, k)) for x in model.poisson for k in copies),
-        drives=tuple(replace(x, population=copy_name(x.population, k)) for x in model.drives for k in copies),
+        poisson=tuple(_poisson(x, k) for x in model.poisson for k in copies),
+        drives=tuple(_drive(x, k) for x in model.drives for k in copies),
         spikes=tuple(replace(r, populations=all_copies(r.populations)) for r in model.spikes),
         traces=tuple(replace(r, population=copy_name(r.population, k)) for r in model.traces for k in copies),
         events=tuple(
@@ -130,10 +130,23 @@ def _summing(model: l0.Model, copies: int) -> l0.Model:
 
 def _population(p: l0.Population, copy: int) -> l0.Population:
     """The copy, with its number where the equations read it."""
-    number = (PARAMS[INSTANCE], l0.Const(float(copy)))
-    params = tuple(number if name == number[0] else (name, value) for name, value in p.params)
+    params = _numbered(p.params, copy)
     init = tuple((n, _drawn_once(p.name, n, v) if n in p.neuron.shared else v) for n, v in p.init)
     return replace(p, name=copy_name(p.name, copy), params=params, init=init, others=_others(p.others, copy))
+
+
+def _numbered(params: tuple[tuple[str, l0.Value], ...], copy: int) -> tuple[tuple[str, l0.Value], ...]:
+    number = PARAMS[INSTANCE]
+    return tuple((name, l0.Const(float(copy)) if name == number else value) for name, value in params)
+
+
+def _drive(d: l0.Drive, copy: int) -> l0.Drive:
+    return replace(d, population=copy_name(d.population, copy), params=_numbered(d.params, copy))
+
+
+def _poisson(x: l0.PoissonInput, copy: int) -> l0.PoissonInput:
+    changing = None if x.changing is None else _drive(x.changing, copy)
+    return replace(x, population=copy_name(x.population, copy), changing=changing)
 
 
 def _drawn_once(population: str, name: str, value: l0.Value) -> l0.Value:
