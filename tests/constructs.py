@@ -433,6 +433,13 @@ synapses:
   released:
     params: {w: 0.3 nS}
     events: {up: {of: pre, when: pre.v > -56 mV, do: [deliver(w)], delayed: true}}
+  answering:
+    params: {w: 0.1 nS}
+    post: {state: {y: 0}, dynamics: {dy/dt: -y / (20 ms)}, on_spike: [y = y + 1]}
+    on_post: ["deliver(w * (1 + post.y), pre.g)"]
+    events:
+      down: {of: post, when: post.v < -58 mV, do: ["deliver(0.5 * w, pre.g)", "deliver(w, post.g)"]}
+      late: {of: post, when: post.v > -54 mV, do: ["deliver(w, pre.g)"], delayed: true}
 """
 EVENTFUL_USED = """\
   family: {from: [a, b], to: [a, b], connect: {fixed_probability: {p: 0.4}}, synapse: eventful, deliver: {into: g},
@@ -444,6 +451,10 @@ EVENTFUL_USED = """\
           deliver: {into: g}, delay: 4 ms}
   each: {from: a, to: b, connect: {fixed_indegree: {number: 3}}, synapse: released, deliver: {into: g},
          delay: {uniform: {low: 0 ms, high: 6 ms, round: nearest}}}
+  back: {from: [a, b], to: [a, b], connect: {fixed_probability: {p: 0.5, storage: bitmask}}, synapse: answering}
+  again_back: {from: a, to: b, connect: {fixed_probability: {p: 0.5, storage: procedural}}, synapse: answering,
+               back_delay: 2 ms}
+  rows_back: {from: a, to: b, connect: {fixed_probability: {p: 0.5}}, synapse: answering, back_delay: 1 ms}
 """
 TRIALS = "phases: {trial: {every: 8 ms, events: {start: 0 ms, minus: 5 ms, plus: 8 ms}}}"
 TOGETHER = """\

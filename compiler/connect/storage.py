@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.connect import Form, rule_of
+from compiler.connect import ConnectRule, Form, rule_of
 from compiler.expr.ast import refs, substitute
 from compiler.expr.simplify import has_random
 from compiler.ir.level2.synapse_sums import has_sums
@@ -30,11 +30,9 @@ def draws(synapse: l0.SynapseDef) -> bool:
     return any(has_random(e) for e in synapse.values)
 
 
-def at_targets(synapse: l0.SynapseDef) -> str | None:
-    """The statements that run at events of a target, which finds its synapses."""
-    if synapse.on_post:
-        return "on_post"
-    return next((e.name for e in synapse.events if e.end == "post"), None)
+def at_targets(synapse: l0.SynapseDef) -> bool:
+    """Whether statements run at events of a target."""
+    return bool(synapse.on_post) or any(e.end == "post" and e.actions for e in synapse.events)
 
 
 def kernel_fault(synapse: l0.SynapseDef) -> str | None:
@@ -67,7 +65,7 @@ def holds_kernel(projection: l0.Projection) -> bool:
 
 
 def keeps_state(projection: l0.Projection) -> bool:
-    """Whether synapses have individual state, or are accessed by target too, or (where the number that this needs is
+    """Whether synapses have individual state, or are stored by target too, or (where the number that this needs is
     otherwise missing) draw random numbers."""
     if any(m.delays is not None or m.back_delays is not None for m in projection.members):
         return True
@@ -75,10 +73,14 @@ def keeps_state(projection: l0.Projection) -> bool:
     if synapse is None:
         return False
     own = bool(synapse.state) and not holds_kernel(projection)
-    if own or at_targets(synapse) is not None or sums_over(synapse):
+    if own or sums_over(synapse) or (at_targets(synapse) and projection.storage not in UNSTORED):
         return True
-    unnumbered = rule_of(projection).form is Form.WINDOWS or projection.storage == "bitmask"
-    return unnumbered and draws(synapse)
+    return not numbers(rule_of(projection), projection.storage) and draws(synapse)
+
+
+def numbers(rule: ConnectRule, storage: str) -> bool:
+    """Whether synapses have a number, by which they can draw, though nothing is stored for each."""
+    return rule.form is not Form.WINDOWS and storage != "bitmask" and (storage != "procedural" or rule.ordered)
 
 
 def shares_elements(projection: l0.Projection) -> bool:

@@ -120,6 +120,62 @@ def test_delays_that_differ(tmp_path: Path, target: str, delay: str) -> None:
         np.testing.assert_array_equal(found["p[a->b].gap"][k], gap)
 
 
+BACK = """\
+language: 1
+name: back
+neurons:
+  cell:
+    state: {v: {uniform: {low: 0, high: 1}}, n: 0}
+    inputs: {g: {}}
+    update: [n = n + g, v = 0.6 * v + 0.4 * random()]
+    spike: {when: v > 0.7, reset: []}
+synapses:
+  answering:
+    params: {w: 2}
+    post: {state: {spikes: 0}, on_spike: [spikes = spikes + 1]}
+    on_post: ["deliver(w + delayed(post.v) + post.spikes, pre.g)"]
+    events: {low: {of: post, when: post.v < 0.4, do: ["deliver(0.125 * w, pre.g)", "deliver(1, post.g)"]}}
+populations: {a: {neuron: cell, shape: [1, 4, 4]}, b: {neuron: cell, shape: [1, 4, 4]}}
+projections:
+  p: {from: a, to: b, connect: {RULE, storage: STORAGE}}, synapse: answering, back_delay: 2 ms}
+simulate: {dt: 1 ms, duration: 40 ms, seed: 3}
+numerics: {precision: float64}
+"""
+
+
+@both
+@pytest.mark.parametrize(
+    ("rule", "storage"),
+    [
+        *(("fixed_probability: {p: 0.4", s) for s in ("sparse", "bitmask", "procedural")),
+        *(("all_to_all: {autapses: true", s) for s in ("bitmask", "procedural")),
+        ("fixed_outdegree: {number: 3, multapses: false", "procedural"),
+        *(("conv2d: {kernel: 3, padding: 1", s) for s in ("sparse", "toeplitz")),
+    ],
+)
+def test_targets_answer_whatever_the_storage(tmp_path: Path, target: str, rule: str, storage: str) -> None:
+    """Statements at spikes and events of targets, where connections are found by their sources alone."""
+    text = BACK.replace("RULE", rule).replace("STORAGE", storage)
+    found = stepped(text, tmp_path, target, ["a.n", "b.n", "b.v"])
+    p = netloom.load(text.replace(storage, "sparse")).simulation(target=target).projections["p"]
+    connected = np.zeros((16, 16))
+    np.add.at(connected, (np.asarray(p.source), np.asarray(p.target)), 1)
+    spikes, a, b, arriving = np.zeros(16), np.zeros(16), np.zeros(16), (np.zeros(16), np.zeros(16))
+    for k in range(1, STEPS + 1):
+        a, b = a + arriving[0], b + arriving[1]
+        np.testing.assert_allclose(found["a.n"][k], a)
+        np.testing.assert_allclose(found["b.n"][k], b)
+        v = found["b.v"]
+        spiked = (v[k - 2] > 0.7) & (k > 2)
+        low = v[k] < 0.4
+        arriving = (
+            connected @ (spiked * (2 + v[max(k - 2, 0)] + spikes) + 0.25 * low),
+            connected.sum(axis=0) * low,
+        )
+        spikes += spiked
+    assert a.min() > 0 and b.max() > 9
+
+
 RECORDED = """record:
   - trace: {from: a, variables: [v], members: all}
   - events: {from: p, events: [high, low], between: [5 ms, 30 ms]}

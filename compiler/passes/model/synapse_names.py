@@ -35,7 +35,7 @@ TAKEN: Final = (
     | RESERVED
     | frozenset(l2.PLANES)
     | {"pre", "post", "syn", "event", "index", "words", "connect_key", "table", "autapses", "same", "number", "dt", "t"}
-    | {"elapsed", "updated", "due", "age", "ring_slots_pre", "copies", "exists"}
+    | {"elapsed", "updated", "due", "age", "arrived", "ring_slots_pre", "copies", "exists"}
     | {f"past_{x}{end}" for x in ("delay_", "slots_") for end in ("pre", "post")}
     | {"trace_slots_pre", "trace_slots_post"}
     | {"past_slot", "past_slots", "past_shift"}

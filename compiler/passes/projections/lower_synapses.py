@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.connect.storage import UNSTORED
 from compiler.expr.ast import Cond, Expr, Ref, refs
 from compiler.ir.level2.synapse_values import event_name
 from compiler.passes.cells.cell_arrays import Deliveries
@@ -187,7 +188,8 @@ class SynapseLowering:
 
     def _once(self, s: Synapses, key: tuple[object, ...], made: Callable[[], SynapseKernel]) -> SynapseKernel:
         """The statements of one occasion, built once for all members of one kind."""
-        full = ("text", s.number, s.member.delays is not None, s.member.back_delays is not None, *key)
+        held = (s.member.delays is not None, s.member.back_delays is not None, _looked_for(s, "post"))
+        full = ("text", s.number, *held, *key)
         if full not in s.cache:
             s.cache[full] = made()
         found: SynapseKernel = s.cache[full]
@@ -278,7 +280,7 @@ class SynapseLowering:
             return
         what, spikes = f"on_{end}", spikes_of(s.instance(end), _delay(s, end))
         text = self._once(s, (what, updated_at), lambda: _text(s, what, actions, updated_at, arriving(s, end)))
-        _reach(s, where, text, end, spikes)
+        _reach(s, where, text, end, spikes, l0.SPIKE)
 
     def _event(self, s: Synapses, event: l0.SynapseEvent, updated_at: str | None) -> None:
         late = _delay(s, event.end) if event.delayed else 0
@@ -300,30 +302,43 @@ class SynapseLowering:
     def _arrivals(self, s: Synapses, event: l0.SynapseEvent, happening: EventSource, updated_at: str | None) -> None:
         """What an event does at synapses."""
         key, what = ("event", event.name, updated_at), f"event {event.name}"
-        tests = arriving(s, event.end) if event.delayed else ()
+        tests = arriving(s, event.end, event.delayed)
         text = self._once(s, key, lambda: _text(s, what, event.actions, updated_at, tests))
-        if event.delayed:
-            _reach(s, stage.EVENTS, text, event.end, happening)
-        else:
-            at_synapses(s, stage.EVENTS, text, s.found(event.end), event.end, happening)
+        _reach(s, stage.EVENTS, text, event.end, happening, event.name, event.delayed)
 
 
-def _reach(s: Synapses, where: str, text: SynapseKernel, end: str, happening: EventSource) -> None:
+def _looked_for(s: Synapses, end: str) -> bool:
+    """Whether synapses at events of an end are looked for among all, as the storage finds those of sources alone."""
+    return end == "post" and s.storage in UNSTORED
+
+
+def _reach(
+    s: Synapses, where: str, text: SynapseKernel, end: str, happening: EventSource, event: str, delayed: bool = True
+) -> None:
     """The statements run at the synapses that events of an end reach now: for each age that events can have, where
-    delays differ from synapse to synapse."""
-    if s.member.delays_of(end) is None:
+    they are `delayed` and delays differ from synapse to synapse."""
+    if _looked_for(s, end):
+        array = f"{s.name}.arrived.{event}"
+        s = replace(s, arrays={**s.arrays, "arrived": steps_array(s, array, end, s.post.size)})
+        mark = SynapseKernel(f"{event} arrives", statements_of([l0.Set("arrived", Ref("step"))], "syn"))
+        at_neurons(s, where, mark, end, happening)
+        at_synapses(s, where, text, s.found(), "pre", None, part=1)
+    elif delayed and s.member.delays_of(end) is not None:
+        for age in ages(s.projection, s.member, end):
+            at_synapses(s, where, text, s.found(end), end, replace(happening, delay=age), age)
+    else:
         at_synapses(s, where, text, s.found(end), end, happening)
-        return
-    for age in ages(s.projection, s.member, end):
-        at_synapses(s, where, text, s.found(end), end, replace(happening, delay=age), age)
 
 
-def arriving(s: Synapses, end: str | None = None) -> tuple[Expr, ...]:
+def arriving(s: Synapses, end: str | None = None, delayed: bool = True) -> tuple[Expr, ...]:
     """What must hold for an event to reach a neuron, or a synapse of a neuron of `end`: that the delay of the synapse
-    is the event's age."""
-    aged = end is not None and s.member.delays_of(end) is not None
-    tests = (Ref(DELAYS[end]).eq(Ref("age")),) if end is not None and aged else ()
-    return (*tests, *((REMAINS,) if waits(s.projection) else ()))
+    is the event's age, where it is `delayed`; or that the neuron has one now (`_looked_for`)."""
+    tests: tuple[Expr, ...] = ()
+    if end is not None and delayed and s.member.delays_of(end) is not None:
+        tests = (Ref(DELAYS[end]).eq(Ref("age")),)
+    elif end is not None and _looked_for(s, end):
+        tests = (Ref("arrived").eq(Ref("step")),)
+    return (*tests, *((REMAINS,) if delayed and waits(s.projection) else ()))
 
 
 def _if(tests: tuple[Expr, ...], sets: list[l0.Set]) -> list[l0.Set]:

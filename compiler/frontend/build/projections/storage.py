@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import compiler.ir.level0.model as l0
 from compiler.connect import ConnectRule, Form
-from compiler.connect.storage import UNSTORED, at_targets, draws, kernel_fault, sums_over
+from compiler.connect.storage import UNSTORED, draws, kernel_fault, numbers, sums_over
 from compiler.frontend.build.projections.pairs import Pairs
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
@@ -60,16 +60,17 @@ def check_bits(storage: str, pairs: Pairs, r: Reader) -> None:
     r.c.sink.error("E0611", message, node.span, "use `sparse` or `auto`")
 
 
-def _unfit(synapse: l0.SynapseDef, storage: str, asked: str, members: Iterable[l0.Member]) -> str | None:
-    """What a synapse does that the storage cannot serve: it finds its synapses by target, or has states that are not
-    those of a kernel."""
-    post, what = at_targets(synapse), f"connections stored as `{asked}` are not found by their targets"
+def _unfit(
+    synapse: l0.SynapseDef, rule: ConnectRule, storage: str, asked: str, members: Iterable[l0.Member]
+) -> str | None:
+    """What a synapse does that the storage cannot serve: it sums over synapses, draws without a number, or has states
+    that are not those of a kernel."""
     if sums_over(synapse):
-        return f"{what}, but `{synapse.name}` sums over them"
-    if not synapse.state and post is not None:
-        return f"{what}, but `{post}` of `{synapse.name}` runs at spikes of a target"
-    fault = kernel_fault(synapse) if synapse.state and storage == "toeplitz" and post is None else None
-    if synapse.state and storage == "toeplitz" and fault is None and post is None:
+        return f"connections stored as `{asked}` are not found by their targets, but `{synapse.name}` sums over them"
+    if draws(synapse) and not numbers(rule, storage):
+        return f"connections stored as `{asked}` have no number, by which `{synapse.name}` could draw"
+    fault = kernel_fault(synapse) if synapse.state and storage == "toeplitz" else None
+    if synapse.state and storage == "toeplitz" and fault is None:
         drawn = any(isinstance(v, l0.Distribution | l0.Placed) for m in members for _, v in m.init)
         fault = "what they begin with is drawn, or follows from places" if drawn else None
     if fault is None:
@@ -86,20 +87,19 @@ def check_values(
     given: tuple[Node | None, ...],
     c: Context,
 ) -> None:
-    """E0611 for per-connection values, and for statements that find connections by target, where the storage supports
-    neither. `given`: the weight, the delay, the synapse, the storage and the back delay in the file."""
+    """E0611 for per-connection values, and for statements that need more than the storage has. `given`: the weight, the
+    delay, the synapse, the storage and the back delay in the file."""
     if storage not in UNSTORED:
         return
     weight, delay, model, written, back_delay = given
     asked = written.text if isinstance(written, Scalar) else storage
     found: tuple[str, Node | None] | None = None
     if synapse is not None:
-        wrong = _unfit(synapse, storage, asked, members)
+        wrong = _unfit(synapse, rule, storage, asked, members)
         if wrong is not None:
             c.sink.error("E0611", wrong, None if model is None else model.span, "use `storage: sparse`")
             return
-        own = bool(synapse.state) and storage != "toeplitz"
-        if own or at_targets(synapse) is not None or (storage != "procedural" and draws(synapse)):
+        if synapse.state and storage != "toeplitz":
             found = f"the synapse `{synapse.name}`", model
     again = storage == "procedural" and synapse is None and rule.ordered
     for m in members:
