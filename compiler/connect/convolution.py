@@ -196,7 +196,6 @@ CONV2D = ConnectRule(
             Flag(),
             "Whether each channel has a kernel of its own and reaches that channel only.",
             default=False,
-            example="depthwise: true",
         ),
         title="connect_conv2d",
         elsewhere={"size": "`kernel`", "kernel_size": "`kernel`", "strides": "`stride`", "pad": "`padding`"},

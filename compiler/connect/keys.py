@@ -14,7 +14,6 @@ AUTAPSES = Field(
     Flag(),
     "Whether a neuron may connect to itself, where source and target are one population.",
     default=True,
-    example="autapses: false",
 )
 
 MULTAPSES = Field(
@@ -22,7 +21,6 @@ MULTAPSES = Field(
     Flag(),
     "Whether a pair of neurons may be connected several times. With `false` partners are drawn without replacement.",
     default=True,
-    example="multapses: false",
 )
 
 STORAGE = Field(
@@ -40,7 +38,6 @@ STORAGE = Field(
     ),
     "How the connections are held: the network and its results are the same, memory and time differ.",
     default="auto",
-    example="storage: sparse",
 )
 
 FLAGS = {

@@ -48,7 +48,6 @@ PAIRS = ConnectRule(
             "list",
             ListOf(_PAIR, low=1, example="[[0, 1], [0, 2]]"),
             "The connections as [source, target], counted from 0. Their order is kept.",
-            example="list: [[0, 1], [0, 2]]",
         ),
         Field(
             "file",
@@ -72,7 +71,6 @@ PAIRS = ConnectRule(
             "population",
             Text("the name of a population of edges", "exc_to_inh"),
             "The population of edges in a SONATA file; needed when it has several.",
-            example="population: exc_to_inh",
         ),
         one_of=(("list", "file"),),
         needs=(("sources", ("file",)), ("targets", ("file",)), ("population", ("file",))),

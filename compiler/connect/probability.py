@@ -138,7 +138,6 @@ PERIODIC: Final = Field(
     Flag(),
     "Whether `distance` is measured on a torus: opposite borders of the grid are neighbours.",
     default=False,
-    example="periodic: true",
 )
 
 EXPRESSION = ConnectRule(
@@ -153,13 +152,11 @@ EXPRESSION = ConnectRule(
             "the columns, rows and channels `x_i`, `y_i`, `c_i`, `x_j`, `y_j`, `c_j` of both in the `shape` of their "
             "populations, widths and heights `w_from`, `h_from`, `w_to`, `h_to`, their `distance`, the parameters "
             "of the model, and the `values` of this entry.",
-            example="probability: exp(-distance / 3)",
         ),
         Field(
             "when",
             Expression("abs(i - j) < 3"),
             "A condition over the same names: pairs for which it does not hold are not connected.",
-            example="when: abs(i - j) < 3",
         ),
         SPACING,
         PERIODIC,

@@ -17,7 +17,6 @@ _NOT_ITSELF = Field(
     "Whether a population connects to itself, so that each of its neurons has an autapse. With `false` a projection "
     "between several populations leaves these pairs of populations out.",
     default=True,
-    example="autapses: false",
 )
 
 

@@ -82,7 +82,6 @@ TILE = ConnectRule(
             Flag(),
             "Whether windows go on at the opposite border; without it, what is outside is left out.",
             default=False,
-            example="periodic: true",
         ),
         Field(
             "reversed",
@@ -90,7 +89,6 @@ TILE = ConnectRule(
             "The same connections the other way, for feedback: each pool of the source to a window of the target's "
             "pools.",
             default=False,
-            example="reversed: true",
         ),
         AUTAPSES,
         elsewhere=FLAGS

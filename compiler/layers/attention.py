@@ -28,7 +28,7 @@ from compiler.layers.shared.onnx.graph import BOOL, Writer
 
 _HEADS_SHARE = "Its shape is [keys], [steps, keys], or [heads, steps, keys]."
 _SEEN = (
-    Field("causal", Flag(), "Whether a step sees none after it.", default=False, example="causal: true"),
+    Field("causal", Flag(), "Whether a step sees none after it.", default=False),
     Field(
         "mask",
         LAYER_REFERENCE,
@@ -319,7 +319,6 @@ DOT_ATTENTION = LayerKind(
             "scale",
             Value("a number", "0.125"),
             "The factor of the products; without it, 1 / sqrt(features of a query in a head).",
-            example="scale: 0.125",
         ),
         *_SEEN,
         inputs=Field(

@@ -94,13 +94,7 @@ NOISE = LayerKind(
     layer(
         "noise",
         "Adds normal noise to every element while training.",
-        Field(
-            "std",
-            Value("a positive number", "0.1", low=0, above=True),
-            "The standard deviation.",
-            required=True,
-            example="std: 0.1",
-        ),
+        Field("std", Value("a positive number", "0.1", low=0, above=True), "The standard deviation.", required=True),
         elsewhere={"stddev": "`std`", "sigma": "`std`"},
         example="{std: 0.1}",
     ),
@@ -148,7 +142,6 @@ AUGMENT = LayerKind(
             Expression("x * (0.8 + 0.4 * random())"),
             "What the input `x` becomes, element by element; `random()`, `normal()` and `exponential()` draw numbers.",
             required=True,
-            example="value: x * (0.8 + 0.4 * random())",
         ),
         Field(
             "draws",
@@ -161,7 +154,6 @@ AUGMENT = LayerKind(
             ),
             "How many numbers are drawn.",
             default="element",
-            example="draws: sample",
         ),
         example="{value: x * (0.8 + 0.4 * random()), draws: sample}",
     ),

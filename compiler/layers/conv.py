@@ -57,12 +57,10 @@ def _conv_fields(rank: int) -> tuple[Field, ...]:
     one = "The kernel's length." if rank == 1 else f"The kernel's {DIMENSIONS[rank]}, or one number for all."
     return (
         _FILTERS,
-        Field("kernel", extent(rank), one, required=True, example="kernel: 3"),
+        Field("kernel", extent(rank), one, required=True),
         Field("stride", extent(rank), "The step of the kernel.", default=1, example="stride: 2"),
         Field(
-            "padding", padding(rank), padding_doc(rank, "Zeros around the input"), default="valid",
-            example="padding: same",
-        ),
+            "padding", padding(rank), padding_doc(rank, "Zeros around the input"), default="valid"),
         Field("dilation", extent(rank), "The distance of the kernel's taps.", default=1, example="dilation: 2"),
         _GROUPS,
         ACTIVATION,

@@ -165,7 +165,6 @@ MAP = LayerKind(
         ),
         "Layers written as formulas: a name, and an expression over layers, inputs and `params`, element by element. "
         "Shapes are broadcast as in NumPy; the derivative is derived.",
-        example="{map: {y: a * sigmoid(b)}}",
     ),
     _broadcast,
     map_of,
@@ -188,7 +187,7 @@ ACTIVATION = LayerKind(
     layer(
         "activation",
         "Applies a function to every element.",
-        Field("function", FUNCTION, "The function.", required=True, example="function: relu"),
+        Field("function", FUNCTION, "The function.", required=True),
         elsewhere={"activation": "`function`"},
         example="{function: relu}",
     ),

@@ -152,15 +152,7 @@ def _read(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
 
 def _kind(name: str, rank: int, doc: str) -> LayerKind:
     mean = name.startswith("avg")
-    counted = (
-        Field(
-            "count_padding",
-            Flag(),
-            "Whether the mean counts the padding as zeros.",
-            default=True,
-            example="count_padding: false",
-        ),
-    )
+    counted = (Field("count_padding", Flag(), "Whether the mean counts the padding as zeros.", default=True),)
     what = "Elements around the input" if rank == 1 else "Rows and columns around the input"
     keys = layer(
         name,
@@ -173,7 +165,6 @@ def _kind(name: str, rank: int, doc: str) -> LayerKind:
             Flag(),
             "Whether a last window that reaches over the end counts: extents are rounded up.",
             default=False,
-            example="ceil: true",
         ),
         *(counted if mean else ()),
         elsewhere={"kernel": "`size`", "kernel_size": "`size`", "ceil_mode": "`ceil`"}

@@ -124,7 +124,6 @@ ONE_HOT = LayerKind(
             "Whether all whole numbers are taken, as in ONNX: negative ones count from the end (-1 is the last class), "
             "those that are still outside have zeros only.",
             default=False,
-            example="lenient: true",
         ),
         elsewhere={"num_classes": "`count`", "depth": "`count`", "num_tokens": "`count`"},
         example="{inputs: kind, count: 10}",
@@ -238,7 +237,6 @@ POSITIONS = LayerKind(
             ),
             "What is added.",
             default="sinusoidal",
-            example="encoding: trained",
         ),
         elsewhere={"kind": "`encoding`"},
     ),

@@ -100,7 +100,6 @@ PERMUTE = LayerKind(
             ListOf(COUNT, low=1, example="[1, 0]"),
             "For each axis of the output, that of the input it is, from 0, without the batch.",
             required=True,
-            example="axes: [1, 0]",
         ),
         elsewhere={"dims": "`axes`", "perm": "`axes`"},
         example="{axes: [1, 0]}",
@@ -217,13 +216,11 @@ SPLIT = LayerKind(
             ListOf(Name("first"), low=2, example="[first, second]"),
             "The names of the parts, by which other layers read them.",
             required=True,
-            example="into: [first, second]",
         ),
         Field(
             "sizes",
             ListOf(POSITIVE, low=2, example="[3, 5]"),
             "The extent of each part; without it, parts of one size.",
-            example="sizes: [3, 5]",
         ),
         elsewhere={"dim": "`axis`", "outputs": "`into`", "split_size": "`sizes`"},
         example="{into: [first, second]}",
@@ -284,13 +281,7 @@ PAD = LayerKind(
     layer(
         "pad",
         "Elements of one value around the input.",
-        Field(
-            "before",
-            ListOf(COUNT, low=1, example="[0, 1, 1]"),
-            "How many before each axis.",
-            required=True,
-            example="before: [0, 1, 1]",
-        ),
+        Field("before", ListOf(COUNT, low=1, example="[0, 1, 1]"), "How many before each axis.", required=True),
         Field(
             "after",
             ListOf(COUNT, low=1, example="[0, 1, 1]"),

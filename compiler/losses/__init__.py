@@ -55,7 +55,6 @@ _EXPRESSION = LossKind(
                     Expression("(out - y) ** 2 * (2 if y > out else 1)"),
                     "An expression over layers, network inputs and `params`; its mean over all elements is the loss.",
                     required=True,
-                    example="value: (out - y) ** 2 * (2 if y > out else 1)",
                 ),
                 MASK,
             ),
@@ -63,7 +62,6 @@ _EXPRESSION = LossKind(
             example="{value: (out - y) ** 2}",
         ),
         "A loss of your own.",
-        example="{expression: {value: (out - y) ** 2}}",
     ),
     Answers.OWN,
     synonyms=("custom",),
@@ -92,7 +90,6 @@ _SUM = LossKind(
             example="[{loss: {...}}, {weight: 0.5, loss: {...}}]",
         ),
         "Several losses, each with a weight. Metrics are those of the first.",
-        example="{sum: [{loss: {...}}, {weight: 0.5, loss: {...}}]}",
     ),
     Answers.OWN,
 )

@@ -63,7 +63,6 @@ SOFTMAX_CROSS_ENTROPY = LossKind(
                     "class_weights",
                     ListOf(Value("a number", "1", low=0), low=2, example="[1, 2, 1]"),
                     "A factor for the loss of the samples of each class; the mean is still over all samples.",
-                    example="class_weights: [1, 2, 1]",
                 ),
                 MASK,
                 IGNORE,
@@ -81,7 +80,6 @@ SOFTMAX_CROSS_ENTROPY = LossKind(
         ),
         "Cross-entropy between the softmax of the scores and the right class; the target is the class's number. "
         "Scores of shape [steps, classes] have a class for each step.",
-        example="{softmax_cross_entropy: {logits: logits, target: label}}",
     ),
     Answers.CLASSES,
     _cross_entropy,

@@ -55,7 +55,6 @@ IGNORE = Field(
     Value("a whole number", "-1", integer=True),
     "The number in the target that stands for no class, such as that of padding: what has it does not count, as with "
     "`mask`.",
-    example="ignore: -1",
 )
 
 

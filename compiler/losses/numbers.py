@@ -73,7 +73,6 @@ BINARY_CROSS_ENTROPY = elementwise(
                     "class_weights",
                     ListOf(Value("a number", "1", low=0), low=2, high=2, example="[1, 5]"),
                     "A factor for what a target of 0 adds, and one for 1; the mean is still over all elements.",
-                    example="class_weights: [1, 5]",
                 ),
                 MASK,
             ),
@@ -87,7 +86,6 @@ BINARY_CROSS_ENTROPY = elementwise(
             example="{logits: score, target: label}",
         ),
         "Cross-entropy of yes-or-no questions: scores (before the sigmoid) and targets of 0 to 1, of one shape.",
-        example="{binary_cross_entropy: {logits: score, target: label}}",
     ),
     # log(1 + exp(p)) - p t, for scores p
     "softplus(p) - p * (t * (1 - smoothing) + 0.5 * smoothing)",
@@ -121,7 +119,6 @@ HUBER = elementwise(
             Value("a positive number", "1", low=0, above=True),
             "The difference from which on it is a straight line.",
             default=1,
-            example="delta: 1",
         ),
     ),
     "0.5 * (p - t) * (p - t) if abs(p - t) <= delta else delta * (abs(p - t) - 0.5 * delta)",

@@ -164,7 +164,8 @@ class MapOf:
 
 @dataclass(frozen=True)
 class Field:
-    """One key of a block. `doc` is the hover text; its first sentence stands alone."""
+    """One key of a block. `doc` is the hover text; its first sentence stands alone. `example`: by default that of its
+    kind."""
 
     name: str
     kind: Kind
@@ -173,6 +174,10 @@ class Field:
     default: Json = None
     example: str | None = None
     supported: bool = True
+
+    def __post_init__(self) -> None:
+        if self.example is None and (value := _example(self.kind, self.default)):
+            object.__setattr__(self, "example", f"{self.name}: {value}")
 
 
 @dataclass(frozen=True)
@@ -212,13 +217,17 @@ class Block:
 
 @dataclass(frozen=True)
 class Alternative:
-    """One key of a one-key map and the kind of its value."""
+    """One key of a one-key map and the kind of its value. `example`: by default that of its kind."""
 
     name: str
     kind: Kind
     doc: str
     supported: bool = True
     example: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.example is None and (value := _example(self.kind, None)):
+            object.__setattr__(self, "example", f"{{{self.name}: {value}}}")
 
 
 @dataclass(frozen=True)
@@ -273,6 +282,21 @@ Kind = ScalarKind | ListOf | MapOf | Block | OneKey | OneOf | Later
 def options(**docs: str) -> tuple[Option, ...]:
     """Options of a Choice from `word="what it means"`."""
     return tuple(Option(word, doc) for word, doc in docs.items())
+
+
+def _example(kind: Kind, default: Json) -> str | None:
+    """A value of a kind that is not the default."""
+    match kind:
+        case Flag():
+            return "false" if default is True else "true"
+        case Choice(_, words):
+            return next((w.value for w in words if w.value != default), None)
+        case OneOf(kinds):
+            return next((found for k in kinds if (found := _example(k, default))), None)
+        case Constant() | OneKey() | Later():
+            return None
+        case _:
+            return kind.example
 
 
 def article(word: str) -> str:

@@ -62,7 +62,6 @@ USE = Field(
     Reference("definition", "library/neurons/adex", DEFINITION),
     "Starts from another definition: all of its keys are taken over, and keys that stand here win. "
     "A name of this file, `library/...` or `other_file.yaml#name`.",
-    example="use: library/neurons/adex",
 )
 
 FOR = Field(
@@ -83,7 +82,6 @@ FOR = Field(
     "n (0 to n - 1), or a list of numbers or names. Several variables make every combination. In "
     "expressions a variable is a number; in names, that of the entry too, it stands in braces, "
     "alone or in an expression: `p{(i + 1) % n}`.",
-    example="for: {i: 0..9}",
 )
 
 EVENT = Pattern("an event", rf"^{NAME}\.{NAME}$", "trial.end")
@@ -99,14 +97,12 @@ FILE_ARRAY = Block(
             FILE,
             "The file that holds the array: `.npy`, `.npz`, `.csv` or `.h5` (HDF5), relative to the model file.",
             required=True,
-            example="file: data/weights.npz",
         ),
         Field(
             "array",
             Text("the name of an array", "weights"),
             "The name of the array inside an `.npz` file, of a column of a `.csv` whose first line names its columns, "
             "or the path of a data set in an `.h5` file; the other formats hold one array.",
-            example="array: weights",
         ),
         Field(
             "sha256",
@@ -123,7 +119,6 @@ ROUND = Field(
     "round",
     ChoiceOf("rounding", (Option("nearest", "To the nearest whole number of steps of `dt`."),)),
     "How a time becomes a whole number of steps. Without it, a value that is not a whole number of steps is an error.",
-    example="round: nearest",
 )
 
 
@@ -145,7 +140,6 @@ def _distribution(title: str, quantity: Value, *, rounding: bool) -> OneKey:
             Flag(),
             "Values whose sign is not that of the mean become 0, as weights need it.",
             default=False,
-            example="keep_sign: true",
         ),
     )
     mean = Field("mean", quantity, "The mean.", required=True, example=f"mean: {quantity.example}")
@@ -159,7 +153,6 @@ def _distribution(title: str, quantity: Value, *, rounding: bool) -> OneKey:
         "relative_std",
         Value("a number", "0.1", low=0),
         "The standard deviation as a part of the size of the mean. Give this or `std`.",
-        example="relative_std: 0.1",
     )
     spread = (std, relative)
     q = quantity.example
@@ -258,14 +251,8 @@ PARAMETER = Block(
             "unit",
             Text("a unit", "ms"),
             "The unit of a parameter without a default, which every user of the definition must give.",
-            example="unit: ms",
         ),
-        Field(
-            "description",
-            Text("a description", "Membrane time constant"),
-            "What the parameter means.",
-            example="description: Membrane time constant",
-        ),
+        Field("description", Text("a description", "Membrane time constant"), "What the parameter means."),
     ),
     doc="A parameter of a definition, with a description.",
     title="definition_parameter",

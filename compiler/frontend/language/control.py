@@ -84,14 +84,12 @@ def _pool(noun: str, scope: str) -> Block:
                 "state",
                 MapOf("state variable", QUANTITY, key_example="gi", example="{gi: 0}"),
                 f"Variables, one of each per {noun}, with their initial values.",
-                example="state: {gi: 0}",
             ),
             Field(
                 "update",
                 statements("gi = gain * ge_mean", "[gi = gain * ge_mean]"),
                 f"Assignments that run once per step and {noun}, after the reductions, in order. They read the "
                 "reductions and states by their names, and parameters of the neuron that are one number.",
-                example="update: [gi = gain * ge_mean]",
             ),
             ON,
         ),
@@ -109,7 +107,6 @@ POOL = Field(
     _pool("pool", "pool"),
     "What the neurons of a pool have in common: reductions over them, and equations on these. A population has one "
     "pool, or as many as its `pools` says.",
-    example="pool: {reduce: {ge_mean: mean(ge)}, state: {gi: 0}, update: [gi = gain * ge_mean]}",
 )
 
 POPULATION_POOL = Field(
@@ -124,7 +121,6 @@ POOLS = Field(
     Value("a whole number", "4", integer=True, low=1),
     "The number of pools: equal parts of the population, of neurons that follow each other.",
     default=1,
-    example="pools: 4",
 )
 
 _READ = MapOf(
@@ -148,7 +144,6 @@ OTHERS = Field(
     "units: `driver.burst` is a state of the neuron with the same index, or of the only neuron, at the end of the step "
     "before; `driver.pool.act` a variable of a pool, of this step. Which population that is, the populations of the "
     "neuron say: `others: {driver: V1}`.",
-    example="others: {driver: {burst: 1, pool.act: 1}}",
 )
 
 SYNAPSE_OTHERS = Field(
@@ -162,7 +157,6 @@ SYNAPSE_OTHERS = Field(
     "Other populations that all synapses read, by names of their own, with the variables that are read and their "
     "units: `dopamine.level` is a state of a population of one neuron, or a variable of the pool of any, after the "
     "neurons' part of the step. Which population that is, the projection says: `others: {dopamine: VTA}`.",
-    example="others: {dopamine: {level: 1}}",
 )
 
 CHOSEN_OTHERS = Field(
@@ -190,7 +184,6 @@ PHASE = Block(
             "events",
             MapOf("event", TIME, key_example="start", example="{start: 0 ms, minus: 150 ms, plus: 200 ms}"),
             "Times after the start of a trial, by name, for `on`.",
-            example="events: {start: 0 ms, minus: 150 ms, plus: 200 ms}",
         ),
     ),
     doc="A cycle of the run, such as trials. Expressions of neurons and synapses read `<name>.count` (trials since "
@@ -214,7 +207,6 @@ FREEZE = Field(
     "What stands still, for test runs: state variables and traces of these synapses keep their values; deliveries go "
     "on. `learning` means every projection; a list names some (so that short-term plasticity, a state too, goes on). "
     "The command line says it for one run: `--freeze learning`.",
-    example="freeze: learning",
 )
 
 INSTANCES = Field(
@@ -223,7 +215,6 @@ INSTANCES = Field(
     "Independent copies of the network that run side by side, each with random numbers of its own. With more than "
     "one, the copies of a population `exc` are recorded as `exc_0`, `exc_1`, ...",
     default=1,
-    example="instances: 8",
 )
 
 WEIGHTS = Field(
@@ -241,5 +232,4 @@ WEIGHTS = Field(
     ),
     "Whether the copies of `instances` have synapses of their own.",
     default="separate",
-    example="weights: shared",
 )

@@ -41,7 +41,6 @@ BLOCK_SETTINGS = (
         "results, bit for bit, in less memory and more time. What layers outside of the block read is kept, and so are "
         "numbers without a batch, such as the statistics of a `batch_norm`.",
         default=False,
-        example="checkpoint: true",
     ),
     Field(
         "fuse",
@@ -55,7 +54,6 @@ BLOCK_SETTINGS = (
         "Whether elementwise work (biases, normalisations, activations, sums) may be a kernel of its own. Gradients "
         "are not looked at, nor what needs something of the whole tensor first, as a `batch_norm` in training does.",
         default="auto",
-        example="fuse: required",
     ),
 )
 """Settings of a block of layers."""
@@ -69,7 +67,7 @@ LAYER = OneKey(
             Block(
                 "repeat",
                 (
-                    Field("times", POSITIVE, "How many copies.", required=True, example="times: 3"),
+                    Field("times", POSITIVE, "How many copies.", required=True),
                     Field(
                         "layers",
                         Later("layers", _layers),
@@ -91,7 +89,6 @@ LAYER = OneKey(
             ),
             "Layers, several times in a row, each copy with weights of its own. What is set beside `layers` holds for "
             "each copy as a block.",
-            example="{repeat: {times: 3, layers: [...]}}",
         ),
         Alternative(
             "block",
@@ -108,14 +105,12 @@ LAYER = OneKey(
                         "use",
                         Reference("block of the network", "residual"),
                         "One of the network's `blocks`, instead of `layers`.",
-                        example="use: residual",
                     ),
                     Field(
                         "name",
                         Name("first"),
                         "With `use`: the name of its last layer, by which others read the block; its layers are called "
                         "`first_conv` and so on. Without it, `residual_1`, `residual_2` in the order of the file.",
-                        example="name: first",
                     ),
                     Field(
                         "with",
@@ -126,7 +121,6 @@ LAYER = OneKey(
                             example="{channels: 16}",
                         ),
                         "With `use`: what its arguments are, numbers or names of layers.",
-                        example="with: {channels: 16}",
                     ),
                     *BLOCK_SETTINGS,
                 ),
@@ -136,7 +130,6 @@ LAYER = OneKey(
                 example="{checkpoint: true, layers: [...]}",
             ),
             "Layers that are treated as one when a training is compiled.",
-            example="{block: {checkpoint: true, layers: [...]}}",
         ),
     ),
     title="layer",
@@ -219,7 +212,6 @@ NETWORK_INPUT = Block(
             "In place of `shape`: the population whose activity is the input. Each sample of the data "
             "is then a trial of `simulate: {duration: ...}`, which begins with the initial state. "
             "Gradients stop at populations.",
-            example="from: exc",
         ),
         Field(
             "of",
@@ -227,7 +219,6 @@ NETWORK_INPUT = Block(
             "What of the population is read: `spikes`, the number of each neuron in a frame; `rate`, "
             "the same in Hz; or a state or input of its neurons, at the end of each frame, in "
             "ms, mV, pA, nS, pF, GOhm and um.",
-            example="of: spikes",
         ),
         Field(
             "every",
@@ -293,7 +284,6 @@ NETWORK = Block(
             LAYERS,
             "The layers, in order; each reads the one before unless `inputs` says otherwise.",
             required=True,
-            example="layers: [{dense: {units: 10}}]",
         ),
         Field(
             "weights",
@@ -301,7 +291,6 @@ NETWORK = Block(
             "A file with the values that the weights begin with, by name and shape as a run writes them "
             "(`weights.safetensors`), relative to the model file. Without it, they are drawn. A network without "
             "`train` takes its weights from here or from `--weights`.",
-            example="weights: digits.safetensors",
         ),
         DESCRIPTION,
     ),

@@ -25,11 +25,7 @@ from compiler.expr.keys.values import DURATION, POPULATIONS, POSITIVE_TIME, QUAN
 from compiler.frontend.language.recording import VARIABLE, bins
 
 _RECORDED = Field(
-    "from",
-    Reference("projection", "plastic", TEMPLATE_KEY),
-    "The projection with recorded synapses.",
-    required=True,
-    example="from: plastic",
+    "from", Reference("projection", "plastic", TEMPLATE_KEY), "The projection with recorded synapses.", required=True
 )
 _RECORDED_VARIABLE = Field("variable", VARIABLE, "The recorded variable.", required=True, example="variable: w")
 
@@ -37,13 +33,11 @@ _TIME = Field(
     "time",
     ListOf(DURATION, low=2, high=2, example="[100 ms, 300 ms]"),
     "The part of the time axis that is shown; without it, all that was recorded.",
-    example="time: [100 ms, 300 ms]",
 )
 _LIMITS = Field(
     "limits",
     ListOf(QUANTITY, low=2, high=2, example="[-80 mV, -40 mV]"),
     "The ends of the vertical axis; without it, all values fit.",
-    example="limits: [-80 mV, -40 mV]",
 )
 _LOOK = (
     Field("title", Text("a title", "Balanced network"), "What stands above the figure.", example="title: Balanced"),
@@ -51,13 +45,11 @@ _LOOK = (
         "size",
         ListOf(Value("a length", "16 cm", low=0, above=True, dimension=units.LENGTH), 2, 2, "[16 cm, 10 cm]"),
         "Width and height of the figure.",
-        example="size: [16 cm, 10 cm]",
     ),
     Field(
         "style",
         Text("a style", "paper"),
         "`paper` (small letters, one column wide), a style of matplotlib, or a `.mplstyle` file.",
-        example="style: paper",
     ),
     Field(
         "images",
@@ -70,7 +62,6 @@ _LOOK = (
             example="[pdf]",
         ),
         "The files that are written; without it, a PNG and an SVG.",
-        example="images: [pdf]",
     ),
 )
 _SPIKING = Field(
@@ -102,26 +93,13 @@ PLOTS = ListOf(
                 Block(
                     "plot",
                     (
-                        Field(
-                            "from",
-                            POPULATIONS,
-                            "Populations with a recorded trace.",
-                            required=True,
-                            example="from: exc",
-                        ),
-                        Field(
-                            "variable",
-                            VARIABLE,
-                            "The recorded variable.",
-                            required=True,
-                            example="variable: v",
-                        ),
+                        Field("from", POPULATIONS, "Populations with a recorded trace.", required=True),
+                        Field("variable", VARIABLE, "The recorded variable.", required=True),
                         Field(
                             "spikes",
                             Flag(),
                             "Mark the spikes of the neurons that are shown, where they are recorded.",
                             default=True,
-                            example="spikes: false",
                         ),
                         _TIME,
                         _LIMITS,
@@ -132,7 +110,6 @@ PLOTS = ListOf(
                     example="{from: exc, variable: v}",
                 ),
                 "A variable over time, a line per recorded neuron.",
-                example="{trace: {from: exc, variable: v}}",
             ),
             Alternative(
                 "rate",
@@ -170,7 +147,6 @@ PLOTS = ListOf(
                     example="{from: plastic, variable: w}",
                 ),
                 "How a variable of recorded synapses is distributed at the start of the recording and at its end.",
-                example="{histogram: {from: plastic, variable: w}}",
             ),
             Alternative(
                 "matrix",
@@ -183,7 +159,6 @@ PLOTS = ListOf(
                 ),
                 "The connections as a matrix, a row per target and a column per source, coloured by a variable of "
                 "recorded synapses at the end.",
-                example="{matrix: {from: plastic, variable: w}}",
             ),
             Alternative(
                 "evolution",
@@ -196,7 +171,6 @@ PLOTS = ListOf(
                 ),
                 "A variable of recorded synapses over time: some synapses, the mean of all, and how they are "
                 "distributed.",
-                example="{evolution: {from: plastic, variable: w}}",
             ),
             Alternative(
                 "isi",
@@ -227,7 +201,6 @@ PLOTS = ListOf(
                     example="{from: [exc, inh]}",
                 ),
                 "The correlation of the rates of populations over the lag, of each with itself and with each other.",
-                example="{correlogram: {from: [exc, inh]}}",
             ),
             Alternative(
                 "psth",
@@ -251,19 +224,16 @@ PLOTS = ListOf(
                 ),
                 "The rate of populations over the time since a stimulus, the mean over trials (peri-stimulus time "
                 "histogram).",
-                example="{psth: {from: exc, every: 100 ms}}",
             ),
             Alternative(
                 "connectivity",
                 Block("plot", _LOOK, title="plot_connectivity", example="{}"),
                 "The expected number of synapses from each population to each neuron of the others.",
-                example="{connectivity: {}}",
             ),
             Alternative(
                 "training",
                 Block("plot", _LOOK, title="plot_training", example="{}"),
                 "Loss and metrics over the epochs of training.",
-                example="{training: {}}",
             ),
         ),
         title="plot",

@@ -39,7 +39,7 @@ from compiler.expr.keys.values import (
 )
 
 _VARIABLES: Kind = ListOf(Pattern("a variable", rf"^(population\.|pool\.)?{NAME}$", "v"), low=1, example="[v, ge]")
-_FROM = Field("from", POPULATIONS, "The populations that are recorded.", required=True, example="from: exc")
+_FROM = Field("from", POPULATIONS, "The populations that are recorded.", required=True)
 _EVERY = Field(
     "every",
     POSITIVE_TIME,
@@ -62,18 +62,11 @@ _AT = Field(
     "everything that happens in it; of an event at 0 ms, when the trial before has ended.",
     example="at: trial.plus",
 )
-_PROJECTION = Field(
-    "from",
-    Reference("projection", "plastic", TEMPLATE_KEY),
-    "The projection.",
-    required=True,
-    example="from: plastic",
-)
+_PROJECTION = Field("from", Reference("projection", "plastic", TEMPLATE_KEY), "The projection.", required=True)
 _BETWEEN = Field(
     "between",
     ListOf(DURATION, low=2, high=2, example="[1 s, 2 s]"),
     "The part of the simulated time that is kept, whole numbers of steps; without it, all of it.",
-    example="between: [1 s, 2 s]",
 )
 _MEMBERS: Kind = OneOf(
     (
@@ -87,7 +80,6 @@ _SOME = Field(
     _MEMBERS,
     "Which neurons: `all`, a range such as `0..9` (both ends included), or a list of indices from 0.",
     default="all",
-    example="members: 0..9",
 )
 
 
@@ -128,7 +120,6 @@ RECORD = ListOf(
                             "State variables and inputs of the neurons; variables of their pools as `pool.gi`, which "
                             "are recorded for all pools.",
                             required=True,
-                            example="variables: [v, ge]",
                         ),
                         _SOME,
                         _EVERY,
@@ -167,7 +158,6 @@ RECORD = ListOf(
                             EVENT,
                             "An event of `phases`, in place of `every`: a bin ends there in each trial and lasts as "
                             "long as one; with the end of the trial, it is the mean rate in each trial.",
-                            example="at: trial.end",
                         ),
                     ),
                     title="record_rate",
@@ -205,7 +195,6 @@ RECORD = ListOf(
                 ),
                 "Events of synapses, or of neurons, with conditions of their own, written to `events.h5`: which "
                 "neurons they were of, and when the condition held.",
-                example="{events: {from: plastic, events: [release]}}",
             ),
             Alternative(
                 "synapses",
@@ -230,7 +219,6 @@ RECORD = ListOf(
                 ),
                 "Variables of all synapses of a projection over time, with their sources and targets, written to "
                 "`synapses.h5`: source by source, targets ascending; given pairs in the order of the model.",
-                example="{synapses: {from: plastic, variables: [w], every: 1 s}}",
             ),
             Alternative(
                 "histogram",
@@ -250,7 +238,6 @@ RECORD = ListOf(
                             ListOf(QUANTITY, low=2, high=2, example="[0, 1]"),
                             "The edges of the first and of the last bar; what lies outside is not counted.",
                             required=True,
-                            example="range: [0, 1]",
                         ),
                         bins(100_000),
                         _EVERY_SAMPLE,
@@ -262,7 +249,6 @@ RECORD = ListOf(
                 ),
                 "How a variable of the synapses is distributed over time, written to `synapses.h5`: a count per bar "
                 "and sample, where the synapses are too many to be kept one by one.",
-                example="{histogram: {from: plastic, variable: w, range: [0, 1], every: 1 s}}",
             ),
             Alternative(
                 "table",
@@ -274,7 +260,6 @@ RECORD = ListOf(
                             Name("learning"),
                             "The name of the file, `tables/NAME.csv`, and of its columns elsewhere (`NAME.column`).",
                             default="table",
-                            example="name: learning",
                         ),
                         Field(
                             "columns",
@@ -302,7 +287,6 @@ RECORD = ListOf(
                             ),
                             "The format of the file. Parquet needs pyarrow (extra `parquet`).",
                             default="csv",
-                            example="format: parquet",
                         ),
                     ),
                     title="record_table",
@@ -311,7 +295,6 @@ RECORD = ListOf(
                     example="{columns: {error: mean(output.wrong)}, at: trial.end}",
                 ),
                 "Numbers of the whole network over time, a row for each, written to `tables/NAME.csv`.",
-                example="{table: {columns: {error: mean(output.wrong)}, at: trial.end}}",
             ),
         ),
         title="recording",

@@ -87,14 +87,12 @@ STOP = Field(
                 "A condition over `sum`, `mean`, `min` and `max` of what the neurons of a population, or the synapses "
                 "of a projection, hold then.",
                 required=True,
-                example="when: mean(output.wrong) < 0.05",
             ),
             Field("every", POSITIVE_TIME, "The time between two tests, a whole number of steps.", example="every: 1 s"),
             Field(
                 "at",
                 EVENT,
                 "An event of `phases`, in place of `every`: one test per trial, after everything that happens then.",
-                example="at: trial.end",
             ),
             Field("times", POSITIVE, "How often in a row it must hold.", default=1, example="times: 2"),
         ),
@@ -104,26 +102,15 @@ STOP = Field(
         example="{when: mean(output.wrong) < 0.05, at: trial.end}",
     ),
     "Ends the run before its `duration` when a condition holds.",
-    example="stop: {when: mean(output.wrong) < 0.05, at: trial.end}",
 )
 
 SIMULATE = Block(
     "simulation",
     (
         Field(
-            "dt",
-            POSITIVE_TIME,
-            "The time step. Delays and refractory periods are whole numbers of it.",
-            required=True,
-            example="dt: 0.1 ms",
+            "dt", POSITIVE_TIME, "The time step. Delays and refractory periods are whole numbers of it.", required=True
         ),
-        Field(
-            "duration",
-            DURATION,
-            "How long is simulated, after the warm-up.",
-            required=True,
-            example="duration: 1 s",
-        ),
+        Field("duration", DURATION, "How long is simulated, after the warm-up.", required=True),
         Field(
             "warmup",
             DURATION,
@@ -162,7 +149,7 @@ SIMULATE = Block(
     example="{dt: 0.1 ms, duration: 1 s}",
 )
 
-_OF = Field("of", POPULATIONS, "The population, with recorded spikes.", required=True, example="of: exc")
+_OF = Field("of", POPULATIONS, "The population, with recorded spikes.", required=True)
 _AT_LEAST = Field("at_least", NUMBER, "The smallest value that is good.", example="at_least: 0.96")
 _AT_MOST = Field("at_most", NUMBER, "The largest value that is good.", example="at_most: 0.1")
 
@@ -183,7 +170,6 @@ EXPECT = ListOf(
                             ListOf(replace(QUANTITY, dimension=FREQUENCY), low=2, high=2, example="[3 Hz, 12 Hz]"),
                             "The lowest and the highest mean rate that are good.",
                             required=True,
-                            example="between: [3 Hz, 12 Hz]",
                         ),
                     ),
                     title="expect_rate",
@@ -191,7 +177,6 @@ EXPECT = ListOf(
                     example="{of: exc, between: [3 Hz, 12 Hz]}",
                 ),
                 "The mean rate of a population over the run.",
-                example="{rate: {of: exc, between: [3 Hz, 12 Hz]}}",
             ),
             Alternative(
                 "metric",
@@ -205,7 +190,6 @@ EXPECT = ListOf(
                             "`validation_` before it; its value at the last epoch counts. Of a simulation, a column "
                             "of a recorded table (`table.error`); its last row counts.",
                             required=True,
-                            example="name: validation_accuracy",
                         ),
                         _AT_LEAST,
                         _AT_MOST,
@@ -216,7 +200,6 @@ EXPECT = ListOf(
                     at_least_one=("at_least", "at_most"),
                 ),
                 "A metric of training, or a column of a recorded table.",
-                example="{metric: {name: validation_accuracy, at_least: 0.96}}",
             ),
             Alternative(
                 "spikes",
@@ -231,12 +214,7 @@ EXPECT = ListOf(
                             "The smallest number that is good.",
                             example="at_least: 1",
                         ),
-                        Field(
-                            "at_most",
-                            _SPIKES,
-                            "The largest number that is good.",
-                            example="at_most: 1000",
-                        ),
+                        Field("at_most", _SPIKES, "The largest number that is good."),
                     ),
                     title="expect_spikes",
                     elsewhere={"min": "`at_least`", "max": "`at_most`", "from": "`of`"},
@@ -244,7 +222,6 @@ EXPECT = ListOf(
                     at_least_one=("count", "at_least", "at_most"),
                 ),
                 "The number of spikes of a population over the run.",
-                example="{spikes: {of: exc, at_least: 1}}",
             ),
         ),
         title="expectation",
@@ -279,7 +256,6 @@ NUMERICS = Block(
             ),
             "The type of expressions, state, weights and accumulators.",
             default="float32",
-            example="precision: float64",
         ),
         Field(
             "order",

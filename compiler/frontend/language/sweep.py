@@ -57,11 +57,7 @@ _VALUES = Field(
     example="values: {p: {uniform: {low: 0.01, high: 0.1}}}",
 )
 _TRIALS = Field(
-    "trials",
-    Value("a whole number", "50", integer=True, low=1, high=1_000_000),
-    "How many.",
-    required=True,
-    example="trials: 50",
+    "trials", Value("a whole number", "50", integer=True, low=1, high=1_000_000), "How many.", required=True
 )
 _RESULT = Text("a result of a run", "validation_accuracy")
 
@@ -87,7 +83,6 @@ SEARCH = Block(
             Value("a whole number", "1", integer=True, low=0),
             "Of the sampler: what it suggests depends on this, the number of the trial and the trials before it.",
             default=0,
-            example="seed: 1",
         ),
         Field(
             "goal",
@@ -95,9 +90,7 @@ SEARCH = Block(
                 "goal",
                 (
                     Alternative("minimize", _RESULT, "Less of it is better.", example="{minimize: validation_loss}"),
-                    Alternative(
-                        "maximize", _RESULT, "More of it is better.", example="{maximize: validation_accuracy}"
-                    ),
+                    Alternative("maximize", _RESULT, "More of it is better."),
                 ),
                 title="sweep_goal",
             ),
@@ -111,7 +104,6 @@ SEARCH = Block(
             "Ends a training whose best epoch so far is worse than the median of the others at the same epoch, once "
             "five trials have ended.",
             default=False,
-            example="prune: true",
         ),
         _VALUES,
     ),
@@ -136,7 +128,6 @@ SWEEP_BLOCK = Block(
                 example="[{n_exc: 1000, p: 0.04}, {n_exc: 2000, p: 0.02}]",
             ),
             "The trials themselves.",
-            example="list: [{n_exc: 1000, p: 0.04}, {n_exc: 2000, p: 0.02}]",
         ),
         Field(
             "random",
@@ -149,7 +140,6 @@ SWEEP_BLOCK = Block(
                         Value("a whole number", "1", integer=True, low=0),
                         "Of the draws; the trials of a smaller number are the first ones of a larger.",
                         default=0,
-                        example="seed: 1",
                     ),
                     _VALUES,
                 ),
@@ -157,7 +147,6 @@ SWEEP_BLOCK = Block(
                 example="{trials: 50, values: {p: {uniform: {low: 0.01, high: 0.1}}}}",
             ),
             "Trials with drawn values.",
-            example="random: {trials: 50, values: {p: {uniform: {low: 0.01, high: 0.1}}}}",
         ),
         Field(
             "search",
@@ -174,7 +163,6 @@ SWEEP_BLOCK = Block(
                 )
             ),
             "Each trial is run with so many seeds, from the model's own on, or with these.",
-            example="seeds: 10",
         ),
     ),
     doc="Trials of `netloom sweep`: settings of `params`, and seeds. `sweep: {n: [1, 2]}` is short for a `grid`.",

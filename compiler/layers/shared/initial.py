@@ -20,34 +20,27 @@ WITH_FANS: Final = frozenset(
 _SPREAD = Value("a positive number", "0.02", low=0, above=True)
 
 
-def _fixed(name: str, doc: str) -> Alternative:
-    return Alternative(
-        name, Block("initialiser", (), title=f"init_{name}", example="{}"), doc, example=f"{{{name}: {{}}}}"
-    )
+def _with(name: str, doc: str, *fields: Field, example: str = "{}") -> Alternative:
+    return Alternative(name, Block("initialiser", fields, title=f"init_{name}", example=example), doc)
 
 
-def _with(name: str, doc: str, *fields: Field, example: str) -> Alternative:
-    block = Block("initialiser", fields, title=f"init_{name}", example=example)
-    return Alternative(name, block, doc, example=f"{{{name}: {example}}}")
-
-
-_STD = Field("std", _SPREAD, "The standard deviation.", default=0.02, example="std: 0.02")
+_STD = Field("std", _SPREAD, "The standard deviation.", default=0.02)
 _GAIN = Field("gain", _SPREAD, "The length of the rows or columns.", default=1, example="gain: 2 ** 0.5")
 
 INITIALISER = OneKey(
     "initialiser",
     (
-        _fixed("glorot_uniform", "Uniform, variance 2 / (fan in + fan out) (Glorot & Bengio 2010, eq. 16)."),
-        _fixed("glorot_normal", "Normal, variance 2 / (fan in + fan out) (Glorot & Bengio 2010)."),
-        _fixed("he_uniform", "Uniform, variance 2 / fan in (He et al. 2015, eq. 10)."),
-        _fixed("he_normal", "Normal, variance 2 / fan in (He et al. 2015, eq. 10)."),
-        _fixed("lecun_uniform", "Uniform, variance 1 / fan in (LeCun et al. 1998, eq. 16)."),
-        _fixed("lecun_normal", "Normal, variance 1 / fan in (LeCun et al. 1998, eq. 16)."),
+        _with("glorot_uniform", "Uniform, variance 2 / (fan in + fan out) (Glorot & Bengio 2010, eq. 16)."),
+        _with("glorot_normal", "Normal, variance 2 / (fan in + fan out) (Glorot & Bengio 2010)."),
+        _with("he_uniform", "Uniform, variance 2 / fan in (He et al. 2015, eq. 10)."),
+        _with("he_normal", "Normal, variance 2 / fan in (He et al. 2015, eq. 10)."),
+        _with("lecun_uniform", "Uniform, variance 1 / fan in (LeCun et al. 1998, eq. 16)."),
+        _with("lecun_normal", "Normal, variance 1 / fan in (LeCun et al. 1998, eq. 16)."),
         _with("normal", "Normal around 0.", _STD, example="{std: 0.02}"),
         _with(
             "truncated_normal",
             "Normal around 0, cut off at two standard deviations.",
-            Field("std", _SPREAD, "The standard deviation before the cut.", default=0.02, example="std: 0.02"),
+            Field("std", _SPREAD, "The standard deviation before the cut.", default=0.02),
             example="{std: 0.02}",
         ),
         _with(

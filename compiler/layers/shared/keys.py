@@ -21,10 +21,7 @@ ACTIVATIONS = tuple(ACTIVATION_TEXTS)
 FUNCTION = Reference("activation or one of the file's `functions`", "relu", known=ACTIVATIONS)
 
 NAME = Field(
-    "name",
-    Name("conv1"),
-    "The layer's name, by which others refer to it and under which its weights are written.",
-    example="name: conv1",
+    "name", Name("conv1"), "The layer's name, by which others refer to it and under which its weights are written."
 )
 INPUTS = Field(
     "inputs",
@@ -37,36 +34,22 @@ EXPECT = Field(
     "expect",
     Block(
         "expectation",
-        (
-            Field(
-                "shape",
-                SHAPE,
-                "The shape that the layer's output must have, without the batch.",
-                required=True,
-                example="shape: [16, 5, 5]",
-            ),
-        ),
+        (Field("shape", SHAPE, "The shape that the layer's output must have, without the batch.", required=True),),
         title="expect_shape",
         example="{shape: [16, 5, 5]}",
     ),
     "Checks the shape that was inferred; another one is an error here.",
-    example="expect: {shape: [16, 5, 5]}",
 )
 ACTIVATION = Field(
     "activation",
     FUNCTION,
     "A function that is applied to every element of the output: a known one, or one of `functions`.",
-    example="activation: relu",
 )
-BIAS = Field("bias", Flag(), "Whether a trained bias is added.", default=True, example="bias: false")
+BIAS = Field("bias", Flag(), "Whether a trained bias is added.", default=True)
 EPSILON = Field(
-    "epsilon",
-    Value("a positive number", "1e-5", low=0, above=True),
-    "Added to the variance.",
-    default=1e-5,
-    example="epsilon: 1e-5",
+    "epsilon", Value("a positive number", "1e-5", low=0, above=True), "Added to the variance.", default=1e-5
 )
-AFFINE = Field("affine", Flag(), "Whether a trained scale and shift follow.", default=True, example="affine: false")
+AFFINE = Field("affine", Flag(), "Whether a trained scale and shift follow.", default=True)
 
 _ELSEWHERE = {
     "kernel_size": "`kernel`",
@@ -112,7 +95,7 @@ def layer(
         elsewhere={k: v for k, v in words.items() if k not in names},
         example=example or "{}",
     )
-    return Alternative(name, block, doc, example=f"{{{name}: {block.example}}}")
+    return Alternative(name, block, doc)
 
 
 def several(doc: str, low: int = 2, high: int | None = None) -> Field:

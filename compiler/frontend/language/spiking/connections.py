@@ -64,7 +64,6 @@ MEMBER_VALUE = Block(
             _MEMBER_VALUES,
             "One value per target population: a map from classes or populations, a list in the "
             "order of `to` (`all` and classes: that of `populations`), or an array in a file.",
-            example="by_target: [1600, 1500]",
         ),
         Field(
             "by_pair",
@@ -80,7 +79,6 @@ MEMBER_VALUE = Block(
             ),
             "One value per pair of populations: a matrix with a row per target and a column per "
             "source, inline or from a file.",
-            example="by_pair: [[0.1, 0.2], [0.3, 0]]",
         ),
         Field(
             "except",
@@ -105,7 +103,6 @@ MEMBER_VALUE = Block(
                 example="[{from: L4E, to: L23E, value: 2}]",
             ),
             "Members with another value, in order, later wins.",
-            example="except: [{from: L4E, to: L23E, value: 2}]",
         ),
     ),
     doc="A value that differs between the members of a family.",
@@ -118,18 +115,13 @@ VALUES = Field(
     "values",
     MapOf("member value", MEMBER_VALUE, example="{strength: {by_source: {exc: 1, inh: -4}}}"),
     "Named values, one per member of the family, for use in the expressions of this entry.",
-    example="values: {strength: {by_source: {exc: 1, inh: -4}}}",
 )
 
 DELIVER = Block(
     "delivery",
     (
         Field(
-            "into",
-            Reference("input", "ge", TEMPLATE_KEY),
-            "The input of the target that is added to.",
-            required=True,
-            example="into: ge",
+            "into", Reference("input", "ge", TEMPLATE_KEY), "The input of the target that is added to.", required=True
         ),
         Field(
             "weight",
@@ -138,7 +130,6 @@ DELIVER = Block(
             "for each connection, as a list or in a file. An expression may read places (`distance`), parameters of "
             "both populations (`from.x`, `to.x`), the number of synapses of a neuron (`n_in`, `n_out`), and sums over "
             "all projections into that input (`sum_into(x)`). Needed unless a `synapse` says what is delivered.",
-            example="weight: 1.62 mV",
         ),
     ),
     doc="What a spike does to the target.",
@@ -190,7 +181,6 @@ PROJECTION_VALUES = (
         DELIVER,
         "Which input a spike is delivered into, and with which weight. With a `synapse` there is no weight, and "
         "nothing to say here when the synapse names all of its inputs.",
-        example="deliver: {into: ge, weight: 1.62 mV}",
     ),
     Field(
         "space",
@@ -203,7 +193,6 @@ PROJECTION_VALUES = (
         ),
         "How far apart neurons are: weights, delays, `params` and `init` may read `distance`, `i`, `j`, and the rows "
         "and columns of both ends (see `connect: {rule: ...}`).",
-        example="space: {spacing: 20 um, periodic: true}",
     ),
     Field(
         "delay",
@@ -234,7 +223,6 @@ PROJECTION_VALUES = (
         Reference("projection", "forward", TEMPLATE_KEY),
         "The projection that connects the same neurons the other way round: its variables are what the synapse reads "
         "as `transpose(mirror.w)`.",
-        example="mirror: forward",
     ),
     Field(
         "occupied",
@@ -259,7 +247,6 @@ PROJECTION = Block(
             "part of a population is `exc[0..399]`, `exc[0, 3, 7]` or `exc[x < w / 2]`, a condition over index `i`, "
             "column `x`, row `y` and channel `c` of its neurons, their number `n`, its width `w` and height `h`.",
             required=True,
-            example="from: exc",
         ),
         Field(
             "to",
@@ -342,15 +329,8 @@ STIMULUS = Block(
                         "The rate of the train of each neuron; it may read `t`, timed arrays (which then have their "
                         "value at the start of each step) and the place of the neuron, `self.i` and others.",
                         required=True,
-                        example="rate: 8 Hz",
                     ),
-                    Field(
-                        "into",
-                        Reference("input", "ge", TEMPLATE_KEY),
-                        "The input that is added to.",
-                        required=True,
-                        example="into: ge",
-                    ),
+                    Field("into", Reference("input", "ge", TEMPLATE_KEY), "The input that is added to.", required=True),
                     Field(
                         "weight",
                         QUANTITY,
@@ -363,14 +343,12 @@ STIMULUS = Block(
                 example="{rate: 8 Hz, into: ge, weight: 0.5 mV}",
             ),
             "Independent Poisson trains, one per neuron; no source neurons are simulated.",
-            example="poisson: {rate: 8 Hz, into: ge, weight: 0.5 mV}",
         ),
         Field(
             "current",
             CURRENT_INPUT,
             "A current: a constant, or one of `currents` or of the library. It is added in every step, and several "
             "into one parameter or input add up.",
-            example="current: {into: I_e, amplitude: 100 pA}",
         ),
     ),
     doc="What reaches neurons from outside the network.",

@@ -55,7 +55,6 @@ TIMED_ARRAY = Block(
             OneOf((ListOf(OneOf((QUANTITY, _ROW)), low=1, example="[0 pA, 100 pA, 50 pA]"), FILE_ARRAY)),
             "The values, one after the other: a list, or an array in a file. With two axes, rows are times and columns "
             "are neurons.",
-            example="values: [0 pA, 100 pA, 50 pA]",
         ),
         Field(
             "layer",
@@ -75,7 +74,6 @@ TIMED_ARRAY = Block(
             "each",
             Reference("phase", "trial"),
             "In place of `every`: the phase whose trials take one value (or row) each, over again after the last one.",
-            example="each: trial",
         ),
         Field(
             "order",
@@ -89,20 +87,15 @@ TIMED_ARRAY = Block(
             "The order of the trials' values. All arrays of a phase with as many rows have the same; each instance of "
             "the network has its own.",
             default="sequential",
-            example="order: shuffled",
         ),
         Field(
-            "unit",
-            Text("a unit", "pA"),
-            "The unit of bare numbers, of arrays in files and of the values of a layer.",
-            example="unit: pA",
+            "unit", Text("a unit", "pA"), "The unit of bare numbers, of arrays in files and of the values of a layer."
         ),
         Field(
             "interpolate",
             Flag(),
             "Whether values in between are linear from one to the next (taken at the start of each step).",
             default=False,
-            example="interpolate: true",
         ),
     ),
     doc="A value for each time, or for each trial of a phase, read as `name(t)`, or with a column for each neuron as "
@@ -171,7 +164,6 @@ CURRENT = Block(
             Expression("amplitude * sin(2 * pi * frequency * t)"),
             "What is added in a step: it is taken at the start of the step, (k-1) dt in step k, and stands still in "
             "it. It may draw random numbers and read white noise `xi`.",
-            example="value: amplitude * sin(2 * pi * frequency * t)",
         ),
         Field(
             "source",
@@ -180,7 +172,6 @@ CURRENT = Block(
                 (Option("array", "An array of values; the parameters are `values` and `every`."),),
             ),
             "For currents without an expression: where their values come from.",
-            example="source: array",
         ),
     ),
     doc="A current as a function of time, with a state of its own for each target neuron.",
@@ -209,7 +200,7 @@ LAYER_CURRENT = Block(
             required=True,
             example="layer: encoder",
         ),
-        Field("unit", Text("a unit", "pA"), "The unit of the layer's values.", example="unit: pA"),
+        Field("unit", Text("a unit", "pA"), "The unit of the layer's values."),
     ),
     title="layer_current",
     elsewhere={"units": "`unit`", "input": "`layer`"},
@@ -224,7 +215,6 @@ CURRENT_INPUT = Block(
             Reference("parameter or input", "I_e", TEMPLATE_KEY),
             "What is added to: a parameter of the neuron, or an input that does not decay.",
             required=True,
-            example="into: I_e",
         ),
         Field(
             "amplitude",
@@ -237,7 +227,6 @@ CURRENT_INPUT = Block(
             OneOf((CURRENT_REFERENCE, LAYER_CURRENT)),
             "The current: a name of `currents`, `library/currents/...` or `other_file.yaml#name`; or the values of a "
             "layer, `{layer: encoder, unit: pA}`, in a model whose training reads a population.",
-            example="source: library/currents/sine",
         ),
         Field(
             "params",
@@ -263,11 +252,10 @@ LOOKUP_TABLE = Block(
             "The values at evenly spaced arguments, the first at `from`, the last at `to`: a list, or an array with "
             "one axis in a file.",
             required=True,
-            example="values: [0, 0.2, 1]",
         ),
         Field("from", QUANTITY, "The argument of the first value.", required=True, example="from: -80 mV"),
         Field("to", QUANTITY, "The argument of the last value.", required=True, example="to: 40 mV"),
-        Field("unit", Text("a unit", "1/ms"), "The unit of bare numbers and of arrays in files.", example="unit: 1/ms"),
+        Field("unit", Text("a unit", "1/ms"), "The unit of bare numbers and of arrays in files."),
     ),
     doc="A function of one number, given by its values and linear between them, called as `name(x)` in equations and "
     "statements of neurons and synapses, in currents and in rates of Poisson inputs. Below `from` it has its first "

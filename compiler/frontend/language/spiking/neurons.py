@@ -86,10 +86,7 @@ INPUT = Block(
     "input",
     (
         Field(
-            "unit",
-            Text("a unit", "mV"),
-            "The unit of the accumulated value; without it the input is a bare number.",
-            example="unit: mV",
+            "unit", Text("a unit", "mV"), "The unit of the accumulated value; without it the input is a bare number."
         ),
         Field(
             "decay",
@@ -124,14 +121,12 @@ _REFRACTORY: Kind = OneOf(
                     Expression("v > -40 mV"),
                     "In place of a time, the condition that lets it go on: it ends when the condition does not hold "
                     "after `update`. Nothing is held.",
-                    example="while: v > -40 mV",
                 ),
                 Field(
                     "hold",
                     ListOf(Name("v"), low=1, example="[v]"),
                     "The state variables that keep their value during the period. Without it, "
                     "those in the condition `when`.",
-                    example="hold: [v]",
                 ),
                 ROUND,
             ),
@@ -151,14 +146,8 @@ SPIKE = Block(
             Expression("v > v_thresh"),
             "The condition for a spike, tested at the end of each step.",
             required=True,
-            example="when: v > v_thresh",
         ),
-        Field(
-            "reset",
-            STATEMENTS,
-            "Assignments that run at a spike, in order.",
-            example="reset: [v = v_reset]",
-        ),
+        Field("reset", STATEMENTS, "Assignments that run at a spike, in order."),
         Field(
             "refractory",
             _REFRACTORY,
@@ -190,7 +179,6 @@ NEURON_EVENT = Block(
             "The condition, tested for every neuron in every step when that for a spike is: after `update`, before "
             "resets.",
             required=True,
-            example="when: x > x_gate",
         ),
         Field(
             "do",
@@ -213,7 +201,6 @@ HISTORY = Block(
             Expression("ca"),
             "What is kept: an expression of the neuron's parameters, states and inputs.",
             required=True,
-            example="of: ca",
         ),
         Field("at", EVENT, "The event of a phase at which it is taken.", required=True, example="at: bin.end"),
         Field(
@@ -221,7 +208,6 @@ HISTORY = Block(
             Value("a whole number", "20", integer=True, low=1, high=1000),
             "How many values are kept.",
             required=True,
-            example="keep: 20",
         ),
     ),
     doc="The last values of an expression.",
@@ -267,13 +253,11 @@ NEURON = Block(
             "State variables, one of each per neuron, with their initial values; a population's "
             "`init` may give others. A value with a unit also says which dimension the variable "
             "has.",
-            example="state: {v: v_rest}",
         ),
         Field(
             "inputs",
             MapOf("input", INPUT, example="{ge: {unit: mV, decay: 5 ms}}"),
             "Named accumulators that projections deliver into.",
-            example="inputs: {ge: {unit: mV, decay: 5 ms}}",
         ),
         LET,
         Field(
@@ -305,7 +289,6 @@ NEURON = Block(
             "Events with conditions of their own, in order. Each is a variable too, with its name: 1 in a step in "
             "which the condition holds and 0 otherwise, for synapses (`pre.gate`), `others` and traces; the neuron's "
             "own equations read that of the step before.",
-            example="events: {gate: {when: x > 0.5, do: [held = x]}}",
         ),
         Field(
             "history",
@@ -313,7 +296,6 @@ NEURON = Block(
             "Past values: the history `tr` is kept in the variables `tr_1`, the newest, to `tr_20`, 0 at first. "
             "`dot(pre.tr, post.tr)` adds up the products of two histories, and `dot(pre.tr, post.tr, 0.9 ** k)` those "
             "times an expression of `k`, 1 for the newest.",
-            example="history: {tr: {of: ca, at: bin.end, keep: 20}}",
         ),
         POOL,
         POPULATION_POOL,
@@ -325,7 +307,6 @@ NEURON = Block(
             "The variables that have one value in all instances of the network (`simulate: {instances: 8}`), beside "
             "shared weights: initial values are drawn once, and events of `on` alone assign to them, what is equal in "
             "all instances: `target = target + sum_instances(change)`.",
-            example="shared: [target]",
         ),
         Field(
             "source",
@@ -340,7 +321,6 @@ NEURON = Block(
                 ),
             ),
             "For neurons that have no equations: where their spikes come from.",
-            example="source: spike_times",
         ),
         Field(
             "method",

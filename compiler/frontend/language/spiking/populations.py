@@ -50,19 +50,13 @@ POPULATION_VALUES = (
         "The neuron model: a name of `neurons`, `library/neurons/...` or `other_file.yaml#name`.",
         example="neuron: library/neurons/adex",
     ),
-    Field(
-        "size",
-        Value("a whole number", "1000", integer=True, low=1),
-        "The number of neurons.",
-        example="size: 1000",
-    ),
+    Field("size", Value("a whole number", "1000", integer=True, low=1), "The number of neurons."),
     Field(
         "shape",
         ListOf(POSITIVE, low=1, high=4, example="[1, 64, 64]"),
         "The extents of a population that is laid out in space, in place of `size`: rows and columns of pools, height "
         "and width of each; or channels, height, width; or height and width; or the length of a line. Neurons are "
         "numbered with the last of them running fastest.",
-        example="shape: [1, 64, 64]",
     ),
     POOLS,
     CHOSEN_OTHERS,
@@ -72,7 +66,6 @@ POPULATION_VALUES = (
         "Values for parameters of the neuron model, in place of its defaults: one for all neurons, a distribution, or "
         "one for each neuron, as a list or in a file. An expression of the time `t` is taken anew at the start of each "
         "step; it may read timed arrays, as `drive(t)`.",
-        example="params: {tau_m: 10 ms}",
     ),
     Field(
         "init",
@@ -111,7 +104,6 @@ POPULATION = Block(
             "The classes that the population belongs to. Settings of `classes` are applied in "
             "this order, later ones win, and the population's own win over all; a class without "
             "settings groups populations, for `from`, `to` and `by_source`.",
-            example="classes: [cortical, exc]",
         ),
         *(
             Field(f.name, f.kind, f.doc, f.name == "neuron", f.default, f.example, f.supported)

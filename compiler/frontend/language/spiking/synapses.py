@@ -95,7 +95,6 @@ _TRACE_FIELDS = (
             example="{trial.end: [x = 0]}",
         ),
         "Assignments that run at events of `phases`, after all that synapses do at that event.",
-        example="on: {trial.end: [x = 0]}",
     ),
 )
 _TRACE_STATE = Field(
@@ -103,7 +102,6 @@ _TRACE_STATE = Field(
     values_map("state variable", QUANTITY, "{x: 0}"),
     "Variables, one of each per neuron, with their initial values.",
     required=True,
-    example="state: {x: 0}",
 )
 
 _TRACE = Block(
@@ -128,7 +126,6 @@ _POST = Block(
             MapOf("input", INPUT, example="{g: {unit: nS, decay: tau_g}}"),
             "Inputs of the projection's own, one of each per target neuron: `deliver(w, post.g)` of its synapses adds "
             "to them, and what is delivered in a step is in them from the end of that step on.",
-            example="inputs: {g: {unit: nS, decay: tau_g}}",
         ),
         *_TRACE_FIELDS,
         Field(
@@ -142,7 +139,6 @@ _POST = Block(
             "What is added in every step, at its end, to the input that the projection's `deliver: {into: ...}` names, "
             "or to several inputs of the target. It reads these variables, the synapse's parameters, and the target's "
             "variables (`post.v`).",
-            example="deliver: g * (e_rev - post.v)",
         ),
     ),
     doc="What one projection holds once per target neuron: traces, shared by all of its synapses there, and "
@@ -174,7 +170,6 @@ SYNAPSE_EVENT = Block(
             ),
             "Which neuron the condition is about.",
             required=True,
-            example="of: pre",
         ),
         Field(
             "when",
@@ -199,7 +194,6 @@ SYNAPSE_EVENT = Block(
             "`do` runs `delay` after the condition held (`of: post`: `back_delay`), as a spike would arrive. The times "
             "of an event `release`, `pre.last_release` and `pre.previous_release`, are those at which `do` ran.",
             default=False,
-            example="delayed: true",
         ),
     ),
     doc="A spike-like event with a condition of its own.",
@@ -319,7 +313,6 @@ SYNAPSE = Block(
             "Applies `dynamics` exactly for the time that has passed, right before a spike uses the synapse, and not "
             "in every step. Each equation must be linear in its own variable, with parameters as coefficients.",
             default=False,
-            example="event_driven: true",
         ),
         Field(
             "update",
@@ -328,12 +321,7 @@ SYNAPSE = Block(
             "`sum_post(w)` and its kin, and `rewire(...)`, as `on`. " + _DELIVER,
             example="update: [deliver(g * (pre.v - post.v))]",
         ),
-        Field(
-            "on_pre",
-            _ACTIONS,
-            "Runs when a presynaptic spike arrives, that is `delay` after it. " + _DELIVER,
-            example="on_pre: [deliver(w), w = w + post.y]",
-        ),
+        Field("on_pre", _ACTIONS, "Runs when a presynaptic spike arrives, that is `delay` after it. " + _DELIVER),
         Field(
             "on_post",
             _ACTIONS,
@@ -344,7 +332,6 @@ SYNAPSE = Block(
             "events",
             MapOf("event", SYNAPSE_EVENT, example="{release: {of: pre, when: pre.v > v_release, do: [deliver(w)]}}"),
             "Spike-like events with conditions of their own, in order.",
-            example="events: {release: {of: pre, when: pre.v > v_release, do: [deliver(w)]}}",
         ),
         SYNAPSE_OTHERS,
         SYNAPSE_ON,
@@ -354,7 +341,6 @@ SYNAPSE = Block(
             "The variables that all instances of the network have in common (`simulate: {instances: 8, weights: "
             "shared}`): learned weights. `update` and `on` alone assign to them, and read what differs between "
             "instances in sums over these: `w = w + rate * mean_instances(dw)`. `[]`: connections and parameters only.",
-            example="shared: [w]",
         ),
     ),
     doc="A synapse model with state of its own, such as a plasticity rule. Expressions read the synapse's parameters, "

@@ -27,17 +27,11 @@ DATA_SOURCE = Block(
             "any that `data: {file: ...}` may be.",
             example="file: train-images-idx3-ubyte.gz",
         ),
-        Field(
-            "array",
-            Text("the name of an array", "images"),
-            "The array or column, where the file has several.",
-            example="array: images",
-        ),
+        Field("array", Text("the name of an array", "images"), "The array or column, where the file has several."),
         Field(
             "columns",
             ListOf(Text("the name of a column", "width"), low=1, example="[width, length]"),
             "Columns that together are a sample, in this order.",
-            example="columns: [width, length]",
         ),
     ),
     title="data_source",
@@ -52,7 +46,6 @@ FOLDER = Field(
     "A folder of PNG or JPEG images with one sub-folder for each class, instead of `file` (extra `images`). It has the "
     "arrays `images`, of the shape [channels, height, width] with numbers of 0 to 255, and `labels`: the classes are "
     "numbered in the order of their names. All images have one size, and all are grayscale or all RGB.",
-    example="folder: data/pets",
 )
 
 MEMORY = Field(
@@ -63,7 +56,6 @@ MEMORY = Field(
     "same, bit for bit. Files that are compressed or hold text are written once into the cache folder in a form that "
     "can be read in any order.",
     default="2 GB",
-    example="memory: 500 MB",
 )
 
 SPLIT_FIELDS = (
@@ -72,7 +64,6 @@ SPLIT_FIELDS = (
         Value("a whole number from 2", "5", integer=True, low=2),
         "The number of parts for cross-validation, instead of `validation`: one of them is kept for validation. A "
         "sweep over `fold` sees every sample once.",
-        example="folds: 5",
     ),
     Field(
         "fold",
@@ -85,6 +76,5 @@ SPLIT_FIELDS = (
         "stratify",
         Reference("network input", "label", TEMPLATE_KEY),
         "An input of whole numbers (the class) that is as frequent in every part as in the whole.",
-        example="stratify: label",
     ),
 )

@@ -17,14 +17,12 @@ _MARGIN = Field(
     Value("a number", "1e-4", low=0),
     "By how much a value must be better than the best before to count.",
     default=0,
-    example="margin: 1e-4",
 )
 _METRIC = Field(
     "metric",
     _WATCHED,
     "What is watched: `loss` or one of `metrics`, with `validation_` before it for that of the validation samples.",
     required=True,
-    example="metric: validation_loss",
 )
 
 BEST = Field(
@@ -63,7 +61,6 @@ AVERAGE = Field(
     Value("a number between 0 and 1", "0.999", low=0, high=1, above=True, below=True),
     "Keeps an exponential moving average of the weights, of which this part remains at each step. It begins with the "
     "weights after the first step. Validation uses it, and `weights.safetensors` holds it; checkpoints hold both.",
-    example="average: 0.999",
 )
 STOP = Field(
     "stop",
@@ -89,7 +86,6 @@ STOP = Field(
         example="{metric: validation_loss, patience: 5}",
     ),
     "Ends the training before its last epoch when a metric gets no better. The best weights are kept: see `weights`.",
-    example="stop: {metric: validation_loss, patience: 5}",
 )
 PLATEAU = Field(
     "plateau",
@@ -116,7 +112,6 @@ PLATEAU = Field(
                 Value("a number from 0 to 1", "1e-3", low=0, high=1),
                 "The smallest part of the learning rate that is left.",
                 default=0,
-                example="lowest: 1e-3",
             ),
             _MARGIN,
         ),
@@ -125,5 +120,4 @@ PLATEAU = Field(
         example="{metric: validation_loss, patience: 5, factor: 0.5}",
     ),
     "Lowers the optimizer's `learning_rate` (a schedule too) when a metric gets no better.",
-    example="plateau: {metric: validation_loss, patience: 5, factor: 0.5}",
 )

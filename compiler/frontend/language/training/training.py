@@ -42,9 +42,8 @@ from compiler.losses import LOSS, METRIC
 PENALTY = Block(
     "penalty",
     (
-        Field("l1", Value("a number", "1e-5", low=0), "The factor of the sum of sizes.", default=0, example="l1: 1e-5"),
-        Field("l2", Value("a number", "1e-4", low=0), "The factor of the sum of squares.", default=0,
-              example="l2: 1e-4"),
+        Field("l1", Value("a number", "1e-5", low=0), "The factor of the sum of sizes.", default=0),
+        Field("l2", Value("a number", "1e-4", low=0), "The factor of the sum of squares.", default=0),
         Field(
             "of",
             OneOf((
@@ -52,9 +51,7 @@ PENALTY = Block(
                 ListOf(Reference("layer or class of weights", "weights", TEMPLATE_KEY), low=1, example="[a, b]"),
             )),
             "Layers, or classes of weights: `weights`, `biases`, `norms`, `all`.",
-            default="weights",
-            example="of: weights",
-        ),
+            default="weights"),
     ),
     doc="What large weights add to the loss.",
     title="penalty",
@@ -125,7 +122,6 @@ OPTIMIZER = Block(
             "training) are given; other names on the left are temporaries. `norm(x)`, alone on the right, is the root "
             "of the sum of x ** 2 over the weight: `size = norm(param)`.",
             required=True,
-            example="update: [param = param - learning_rate * gradient]",
         ),
     ),
     doc="An optimizer, written out.",
@@ -148,7 +144,6 @@ _DATA = Block(
             DATA_FILE,
             "The file with the samples, relative to the model file: `.npz`, `.h5`, `.csv` with a line of names, "
             "`.parquet`. The first axis of each array counts samples. Without it, every input names a file of its own.",
-            example="file: data/digits.npz",
         ),
         FOLDER,
         Field(
@@ -170,19 +165,13 @@ _DATA = Block(
             MapOf("factor", NUMBER, key_example="image", example="{image: 1 / 255}"),
             "Factors that inputs are multiplied by as they are read. To give them the mean 0 and the variance 1, begin "
             "with a layer such as `map: {z: (image - 0.13) / 0.31}`, which export and predict keep.",
-            example="scale: {image: 1 / 255}",
         ),
         Field(
             "split",
             Block(
                 "split",
                 (
-                    Field(
-                        "validation",
-                        PART,
-                        "The part of the samples that is kept for validation.",
-                        example="validation: 0.2",
-                    ),
+                    Field("validation", PART, "The part of the samples that is kept for validation."),
                     Field(
                         "test",
                         FRACTION,
@@ -198,7 +187,6 @@ _DATA = Block(
                 example="{validation: 0.2}",
             ),
             "Which part of the samples is not trained on; drawn with the training's `seed`.",
-            example="split: {validation: 0.2}",
         ),
         Field(
             "shuffle",
@@ -206,7 +194,6 @@ _DATA = Block(
             "Whether samples are put into a new order in each epoch: a permutation of all of them, drawn from the "
             "training's `seed` and the number of the epoch.",
             default=True,
-            example="shuffle: false",
         ),
         MEMORY,
     ),
@@ -241,12 +228,7 @@ TRAIN = Block(
             required=True,
             example="loss: {softmax_cross_entropy: {logits: logits, target: label}}",
         ),
-        Field(
-            "metrics",
-            ListOf(METRIC, example="[accuracy]"),
-            "What is measured at each epoch.",
-            example="metrics: [accuracy]",
-        ),
+        Field("metrics", ListOf(METRIC, example="[accuracy]"), "What is measured at each epoch."),
         Field(
             "optimizer",
             OPTIMIZER_CHOICE,
@@ -258,7 +240,6 @@ TRAIN = Block(
             "penalty",
             OneOf((PENALTY, ListOf(PENALTY, low=1, example="[{l2: 1e-4}, {l1: 1e-5, of: logits}]"))),
             "What large weights add to the loss, and so to `loss` among the metrics.",
-            example="penalty: {l2: 1e-4}",
         ),
         Field(
             "clip",
@@ -275,7 +256,6 @@ TRAIN = Block(
                         "norm",
                         _POSITIVE_NUMBER,
                         "All gradients are scaled down together where the root of the sum of their squares is larger.",
-                        example="norm: 1",
                     ),
                 ),
                 title="clip",
@@ -284,7 +264,6 @@ TRAIN = Block(
                 example="{norm: 1}",
             ),
             "Limits gradients before the optimizer sees them.",
-            example="clip: {norm: 1}",
         ),
         Field(
             "groups",
@@ -304,15 +283,8 @@ TRAIN = Block(
                             "set",
                             values_map("optimizer parameter", NUMBER, "{decay: 0}"),
                             "Parameters of the optimizer that are different here.",
-                            example="set: {decay: 0}",
                         ),
-                        Field(
-                            "frozen",
-                            Flag(),
-                            "Whether these weights stay as they are.",
-                            default=False,
-                            example="frozen: true",
-                        ),
+                        Field("frozen", Flag(), "Whether these weights stay as they are.", default=False),
                     ),
                     title="weight_group",
                     at_least_one=("set", "frozen"),
@@ -369,7 +341,6 @@ TRAIN = Block(
                 example="{every: 5}",
             ),
             "Writes checkpoints that a run can be resumed from, bit for bit.",
-            example="checkpoint: {every: 5}",
         ),
     ),
     doc="How the network is trained.",
