@@ -19,28 +19,12 @@ import numpy as np
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
+import compiler.layers.shared.context as context
 from compiler.expr.ast import Num
 from compiler.expr.keys.kinds import Alternative, Choice, Field, Flag, Option
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import identity
 from compiler.ir.space import along
-from compiler.layers.shared.context import (
-    PRODUCT,
-    X0,
-    X1,
-    X2,
-    X3,
-    Context,
-    call,
-    flag,
-    glorot,
-    joined,
-    linear,
-    reshape,
-    sliced,
-    weight,
-    whole,
-)
 from compiler.layers.shared.initial import INIT
 from compiler.layers.shared.keys import BIAS, layer
 from compiler.layers.shared.kind import LayerKind, Place, Result, Shape, always, steps_and_features
@@ -85,23 +69,23 @@ def _shape(p: Place, x: Shape) -> Result:
 # ------------------------------------------------------------------------------------------ lowering
 
 
-def recurrent(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
+def recurrent(c: context.Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """rnn (Elman 1990), gru (Cho et al. 2014, with the reset before the candidate's product, or after it as in PyTorch)
     or lstm (Hochreiter & Schmidhuber 1997, with forget gates): the last state, or all of them."""
     ways = [_one_way(c, layer, x, "", False)]
-    if flag(layer, "bidirectional"):
+    if context.flag(layer, "bidirectional"):
         ways.append(_one_way(c, layer, x, "backward.", True))
-    return joined(c, f"{layer.name}.ways", ways, len(ways[0].shape) - 1, layer)
+    return context.joined(c, f"{layer.name}.ways", ways, len(ways[0].shape) - 1, layer)
 
 
 GATES = {"rnn": ("state",), "gru": ("reset", "update", "candidate"), "lstm": ("input", "forget", "cell", "output")}
 
 
-def _one_way(c: Context, layer: l0.Layer, x: l1.Tensor, way: str, backward: bool) -> l1.Tensor:
-    units, steps = whole(layer, "units"), x.shape[1]
+def _one_way(c: context.Context, layer: l0.Layer, x: l1.Tensor, way: str, backward: bool) -> l1.Tensor:
+    units, steps = context.whole(layer, "units"), x.shape[1]
     per_gate = []
     for gate in GATES[layer.kind]:
-        y = linear(c, layer, x, units, f"{way}{gate}")
+        y = context.linear(c, layer, x, units, f"{way}{gate}")
         per_gate.append(_apart(c, f"{layer.name}.{way}{gate}", y, layer))
     start = l1.Tensor("", (x.shape[0], units), "real", True)
     zero = c.graph.map(f"{layer.name}.{way}start", Num(0.0), (), like=start, span=layer.span)
@@ -111,28 +95,28 @@ def _one_way(c: Context, layer: l0.Layer, x: l1.Tensor, way: str, backward: bool
     for t in order:
         h, memory = _step(c, layer, f"{layer.name}.{way}at_{t}", way, [gate[t] for gate in per_gate], h, memory)
         states.append(h)
-    if not flag(layer, "sequence"):
+    if not context.flag(layer, "sequence"):
         return h
     if backward:
         states.reverse()
-    single = [reshape(c, f"{s.name}.step", s, (s.shape[0], 1, units), layer) for s in states]
+    single = [context.reshape(c, f"{s.name}.step", s, (s.shape[0], 1, units), layer) for s in states]
     return _together(c, f"{layer.name}.{way}all", single, layer)
 
 
-def _apart(c: Context, name: str, x: l1.Tensor, layer: l0.Layer, path: str = "") -> list[l1.Tensor]:
+def _apart(c: context.Context, name: str, x: l1.Tensor, layer: l0.Layer, path: str = "") -> list[l1.Tensor]:
     """The steps of a sequence, split recursively: (batch, features) each. Names end in `part_` and the path of halves,
     which kernel labels omit (passes/kernels/tensor_phase.py)."""
     steps = x.shape[1]
     label = f"{name}.part_{path}"
     if steps == 1:
-        return [reshape(c, f"{label}.step", x, (x.shape[0], x.shape[2]), layer)]
+        return [context.reshape(c, f"{label}.step", x, (x.shape[0], x.shape[2]), layer)]
     half = steps // 2
-    first = sliced(c, f"{label}l", x, 1, 0, half, layer)
-    second = sliced(c, f"{label}r", x, 1, half, steps, layer)
+    first = context.sliced(c, f"{label}l", x, 1, 0, half, layer)
+    second = context.sliced(c, f"{label}r", x, 1, half, steps, layer)
     return [*_apart(c, name, first, layer, path + "l"), *_apart(c, name, second, layer, path + "r")]
 
 
-def _together(c: Context, name: str, parts: list[l1.Tensor], layer: l0.Layer, path: str = "") -> l1.Tensor:
+def _together(c: context.Context, name: str, parts: list[l1.Tensor], layer: l0.Layer, path: str = "") -> l1.Tensor:
     """The inverse of `_apart`."""
     if len(parts) == 1:
         return parts[0]
@@ -141,13 +125,15 @@ def _together(c: Context, name: str, parts: list[l1.Tensor], layer: l0.Layer, pa
         _together(c, name, parts[:half], layer, path + "l"),
         _together(c, name, parts[half:], layer, path + "r"),
     ]
-    return joined(c, f"{name}.part_{path}", ends, 1, layer)
+    return context.joined(c, f"{name}.part_{path}", ends, 1, layer)
 
 
-def _carried(c: Context, layer: l0.Layer, name: str, part: str, h: l1.Tensor) -> l1.Tensor:
+def _carried(c: context.Context, layer: l0.Layer, name: str, part: str, h: l1.Tensor) -> l1.Tensor:
     """The product of the previous state with the trained array of a gate."""
     units = h.shape[1]
-    w = weight(c, f"{layer.name}.{part}.recurrent", (units, units), "uniform", glorot(units, units), layer)
+    w = context.weight(
+        c, f"{layer.name}.{part}.recurrent", (units, units), "uniform", context.glorot(units, units), layer
+    )
     return c.graph.add(
         l1.Contract(
             l1.Tensor(name, h.shape, "real", True),
@@ -155,20 +141,20 @@ def _carried(c: Context, layer: l0.Layer, name: str, part: str, h: l1.Tensor) ->
             (along("n"), along("o")),
             (h.name, w.name),
             ((along("n"), along("k")), (along("o"), along("k"))),
-            PRODUCT,
+            context.PRODUCT,
             span=layer.span,
         )
     )
 
 
 def _step(
-    c: Context, layer: l0.Layer, name: str, way: str, given: list[l1.Tensor], h: l1.Tensor, memory: l1.Tensor
+    c: context.Context, layer: l0.Layer, name: str, way: str, given: list[l1.Tensor], h: l1.Tensor, memory: l1.Tensor
 ) -> tuple[l1.Tensor, l1.Tensor]:
     """Hidden and cell state after one step. `given`: the input's contribution to each gate."""
     g, span = c.graph, layer.span
     gates = GATES[layer.kind]
     reset_first = layer.kind == "gru" and layer.attr("reset") == "before"
-    both = X0 + X1
+    both = context.X0 + context.X1
 
     def product(k: int, state: l1.Tensor) -> l1.Tensor:
         return _carried(c, layer, f"{name}.{gates[k]}.carried", f"{way}{gates[k]}", state)
@@ -177,7 +163,7 @@ def _step(
 
     def gate(k: int, func: str) -> l1.Tensor:
         label = f"{name}.{gates[k]}"
-        return g.map(label, call(func, both), (identity(carried[k]), identity(given[k])), span=span)
+        return g.map(label, context.call(func, both), (identity(carried[k]), identity(given[k])), span=span)
 
     if layer.kind == "rnn":
         function = layer.attr("function")
@@ -186,30 +172,32 @@ def _step(
     if layer.kind == "gru":
         reset, update = gate(0, "sigmoid"), gate(1, "sigmoid")
         if reset_first:
-            carried.append(product(2, g.map(f"{name}.left", PRODUCT, (identity(reset), identity(h)), span=span)))
+            carried.append(
+                product(2, g.map(f"{name}.left", context.PRODUCT, (identity(reset), identity(h)), span=span))
+            )
             candidate = gate(2, "tanh")
         else:
             candidate = _after_product(c, layer, f"{name}.candidate", way, (given[2], reset, carried[2]))
-        mixed = (1.0 - X0) * X1 + X0 * X2
+        mixed = (1.0 - context.X0) * context.X1 + context.X0 * context.X2
         return g.map(f"{name}.h", mixed, (identity(update), identity(candidate), identity(h)), span=span), memory
     enter, forget, cell, out = gate(0, "sigmoid"), gate(1, "sigmoid"), gate(2, "tanh"), gate(3, "sigmoid")
-    kept = X0 * X1 + X2 * X3
+    kept = context.X0 * context.X1 + context.X2 * context.X3
     operands_4 = (identity(forget), identity(memory), identity(enter), identity(cell))
     memory = g.map(f"{name}.memory", kept, operands_4, span=span)
-    body = X0 * call("tanh", X1)
+    body = context.X0 * context.call("tanh", context.X1)
     return g.map(f"{name}.h", body, (identity(out), identity(memory)), span=span), memory
 
 
 def _after_product(
-    c: Context, layer: l0.Layer, name: str, way: str, parts: tuple[l1.Tensor, l1.Tensor, l1.Tensor]
+    c: context.Context, layer: l0.Layer, name: str, way: str, parts: tuple[l1.Tensor, l1.Tensor, l1.Tensor]
 ) -> l1.Tensor:
     """The candidate of a gru with the reset after the product. `parts`: the input's contribution, the reset gate, and
     the product of the state."""
     given, reset, inner = parts
     if layer.attr("bias"):
-        bias = weight(c, f"{layer.name}.{way}candidate.recurrent_bias", (inner.shape[1],), "zeros", (), layer)
-        inner = c.graph.map(f"{name}.biased", X0 + X1, (identity(inner), (bias, (1,))), span=layer.span)
-    body = call("tanh", X0 + X1 * X2)
+        bias = context.weight(c, f"{layer.name}.{way}candidate.recurrent_bias", (inner.shape[1],), "zeros", (), layer)
+        inner = c.graph.map(f"{name}.biased", context.X0 + context.X1, (identity(inner), (bias, (1,))), span=layer.span)
+    body = context.call("tanh", context.X0 + context.X1 * context.X2)
     return c.graph.map(name, body, (identity(given), identity(reset), identity(inner)), span=layer.span)
 
 

@@ -16,25 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+import backends.cuda.persistent.rnn as rnn
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words
-from backends.cuda.persistent.rnn import (
-    AHEAD,
-    CHAIN,
-    EXPECTED,
-    FACTOR,
-    FEED,
-    MATRIX,
-    MINE,
-    READ,
-    RECORDS,
-    SLOTS,
-    SPARE,
-    STAGE,
-    TILE,
-    TOGETHER,
-)
 from backends.cuda.persistent.rnn_plan import Shapes, Stage, row_bytes
 from compiler.ir.level2.batch_independence import Product, apart, nest_of, numbers, padded, product_of
 
@@ -138,7 +123,7 @@ class _Link:
 
 def _lines(samples: int) -> int:
     """Samples of a block as they are summed: one, two, or tiles."""
-    return samples if samples <= 2 else -(-samples // TILE) * TILE
+    return samples if samples <= 2 else -(-samples // rnn.TILE) * rnn.TILE
 
 
 Held = tuple[int, int, int]
@@ -156,7 +141,7 @@ class _Sums:
     @staticmethod
     def of(factors: Sequence[_Factors], pitches: Sequence[int], unit: int) -> _Sums:
         bits = min((factors[0].outs - 1).bit_length(), (BLOCK - 1).bit_length())
-        ways = min((min(len(factors), TOGETHER) - 1).bit_length(), (BLOCK >> bits).bit_length() - 1)
+        ways = min((min(len(factors), rnn.TOGETHER) - 1).bit_length(), (BLOCK >> bits).bit_length() - 1)
         most = min(BLOCK >> bits >> ways, max(1, min(pitches) // unit // 2))
         return _Sums(bits, most.bit_length() - 1, ways)
 
@@ -193,7 +178,7 @@ class _Packer:
             return None
         sums = self._sums(x)
         units = -(-max(self._pitch(f.terms) for f in x.factors) // self.unit >> sums.split)
-        if len(x.factors) > 1 << sums.ways or x.factors[0].outs > 1 << sums.bits or units > MINE:
+        if len(x.factors) > 1 << sums.ways or x.factors[0].outs > 1 << sums.bits or units > rnn.MINE:
             return None
         return sums, tuple((f.outs, f.terms, f.matrix, f.by_out) for f in x.factors)
 
@@ -207,11 +192,15 @@ class _Packer:
         whole units of 16 bytes; the maximum number of operand values held at a time, and of partial sums of one sample,
         in reals."""
         area = _lines(each) * max(self._pitch(f.terms) for x in self.links for f in x.factors)
-        held: list[Held | None] = [None] * SLOTS
+        held: list[Held | None] = [None] * rnn.SLOTS
         records: list[npt.NDArray[np.uint8]] = []
         used, room, mine = 0, 0, self._mine()
         for x, behind in zip(self.links, [*self.links[1:], None], strict=True):
-            head, factors, feeds = np.zeros(1, STAGE), np.zeros(len(x.factors), FACTOR), np.zeros(len(x.fed), FEED)
+            head, factors, feeds = (
+                np.zeros(1, rnn.STAGE),
+                np.zeros(len(x.factors), rnn.FACTOR),
+                np.zeros(len(x.fed), rnn.FEED),
+            )
             head["what"] = x.what
             if x.stage.shape:
                 sums = self._sums(x)
@@ -231,9 +220,9 @@ class _Packer:
                 rows[at : at + len(row.words)] = row.words
                 at += row_bytes(row.template) // 8
             there = {f.values[0] for f in x.factors} - {int(f["values"]) for f in factors if f["fresh"]}
-            reads = np.array(list(x.reads(there).items()), READ)
+            reads = np.array(list(x.reads(there).items()), rnn.READ)
             head["rows"], head["reads"] = rows.nbytes, len(reads)
-            feeds = np.concatenate([feeds, np.zeros(len(feeds) % 2, FEED)])
+            feeds = np.concatenate([feeds, np.zeros(len(feeds) % 2, rnn.FEED)])
             records.append(np.concatenate([y.view(np.uint8) for y in (head, rows, reads, factors, feeds)]))
         return records, used * area, room
 
@@ -269,7 +258,7 @@ class _Packer:
         for feed, r in zip(feeds, x.fed, strict=True):
             outs = x.factors[0].outs
             values = next((v for v in wanted if v == (results[r], outs, outs)), None)
-            free = next((n for n in range(SLOTS) if n not in busy), None)
+            free = next((n for n in range(rnn.SLOTS) if n not in busy), None)
             if values is not None and free is not None and outs % self.unit == 0:
                 feed["slot"], feed["pitch"] = free * area, outs
                 held[free] = values
@@ -280,17 +269,17 @@ class _Packer:
         while True:
             lines, values, parts = self._records(each)
             record = max(len(line) for line in lines)
-            turn = parts * min(_lines(each), TILE)
+            turn = parts * min(_lines(each), rnn.TILE)
             sums = self.kept + values
             records = (sums + 2 * turn) * self.real_bytes
-            shared = records + RECORDS * record + 4 * AHEAD * SPARE
+            shared = records + rnn.RECORDS * record + 4 * rnn.AHEAD * rnn.SPARE
             if shared <= room:
                 break
             if each == 1:
                 return None
             each = -(-each // 2)
-        mine = next((n for n, line in enumerate(lines) if line[: STAGE.itemsize].view(STAGE)["mine"][0]), -1)
-        head = np.zeros(1, CHAIN)
+        mine = next((n for n, line in enumerate(lines) if line[: rnn.STAGE.itemsize].view(rnn.STAGE)["mine"][0]), -1)
+        head = np.zeros(1, rnn.CHAIN)
         head[0] = (
             self.samples,
             len(self.matrices),
@@ -304,7 +293,7 @@ class _Packer:
             0,
             0,
         )
-        kept = np.zeros(len(self.matrices), MATRIX)
+        kept = np.zeros(len(self.matrices), rnn.MATRIX)
         for n, ((address, rows, columns, by_row), at) in enumerate(self.matrices.items()):
             kept[n] = (address, by_row, rows, columns, at, padded(rows, columns, self.real_bytes)[1])
         table = np.zeros((len(lines), record), np.uint8)
@@ -335,7 +324,7 @@ def walk(
             if isinstance(f, l2.ArrayFormal) and f.mode is not l2.Mode.WRITE:
                 size = sizes[program.tables[x.template].arrays[f.name][x.lo]]
                 bytes_ = size // chain.samples * f.dtype.bytes
-                if bytes_ <= EXPECTED and apart(template, f, number, chain.samples, size):
+                if bytes_ <= rnn.EXPECTED and apart(template, f, number, chain.samples, size):
                     reads.append((f.name, int(words[n]), bytes_))
         return _Row(template, words, tuple(reads))
 

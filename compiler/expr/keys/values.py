@@ -9,26 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import compiler.expr.keys.kinds as k
 from compiler.expr import units
-from compiler.expr.keys.kinds import (
-    NAME,
-    Alternative,
-    Block,
-    Field,
-    Flag,
-    Kind,
-    ListOf,
-    MapOf,
-    Name,
-    OneKey,
-    OneOf,
-    Option,
-    Pattern,
-    Reference,
-    Statement,
-    Text,
-    Value,
-)
 from compiler.expr.keys.kinds import Choice as ChoiceOf
 
 TEMPLATE_NAME = r"(?:[A-Za-z]|\{[^{}]*\})(?:[A-Za-z0-9_]|\{[^{}]*\})*"
@@ -36,42 +18,42 @@ TEMPLATE_NAME = r"(?:[A-Za-z]|\{[^{}]*\})(?:[A-Za-z0-9_]|\{[^{}]*\})*"
 
 TEMPLATE_KEY = rf"^{TEMPLATE_NAME}$"
 
-DEFINITION = rf"^(?:{TEMPLATE_NAME}|(?:[^#\s]+/)+{NAME}(?:#{NAME})?|[^#]+\.ya?ml(?:#{NAME})?)$"
+DEFINITION = rf"^(?:{TEMPLATE_NAME}|(?:[^#\s]+/)+{k.NAME}(?:#{k.NAME})?|[^#]+\.ya?ml(?:#{k.NAME})?)$"
 """`name`, `library/neurons/adex`, `library/axon#name` or `other_file.yaml#name` (without `#name`: refused by
 resolve)."""
 
-NUMBER = Value()
-COUNT = Value("a whole number", "1000", integer=True, low=0)
-POSITIVE = Value("a whole number", "3", integer=True, low=1)
-TIME = Value("a time", "20 ms", dimension=units.TIME)
-POSITIVE_TIME = Value("a time", "0.1 ms", low=0, above=True, dimension=units.TIME)
-DURATION = Value("a time", "1 s", low=0, dimension=units.TIME)
-RATE = Value("a rate", "8 Hz", low=0, dimension=units.FREQUENCY)
-FRACTION = Value("a number from 0 to 1", "0.2", low=0, high=1)
-PART = Value("a number from 0 to 1", "0.2", low=0, high=1, below=True)
-QUANTITY = Value("a number or a quantity", "1.62 mV", dimension=None)
+NUMBER = k.Value()
+COUNT = k.Value("a whole number", "1000", integer=True, low=0)
+POSITIVE = k.Value("a whole number", "3", integer=True, low=1)
+TIME = k.Value("a time", "20 ms", dimension=units.TIME)
+POSITIVE_TIME = k.Value("a time", "0.1 ms", low=0, above=True, dimension=units.TIME)
+DURATION = k.Value("a time", "1 s", low=0, dimension=units.TIME)
+RATE = k.Value("a rate", "8 Hz", low=0, dimension=units.FREQUENCY)
+FRACTION = k.Value("a number from 0 to 1", "0.2", low=0, high=1)
+PART = k.Value("a number from 0 to 1", "0.2", low=0, high=1, below=True)
+QUANTITY = k.Value("a number or a quantity", "1.62 mV", dimension=None)
 
-DESCRIPTION = Field(
+DESCRIPTION = k.Field(
     "description",
-    Text("a description", "Excitatory neurons"),
+    k.Text("a description", "Excitatory neurons"),
     "What this is, for readers. It is kept in the run directory and has no other effect.",
 )
 
-USE = Field(
+USE = k.Field(
     "use",
-    Reference("definition", "library/neurons/adex", DEFINITION),
+    k.Reference("definition", "library/neurons/adex", DEFINITION),
     "Starts from another definition: all of its keys are taken over, and keys that stand here win. "
     "A name of this file, `library/...` or `other_file.yaml#name`.",
 )
 
-FOR = Field(
+FOR = k.Field(
     "for",
-    MapOf(
+    k.MapOf(
         "loop variable",
-        OneOf(
+        k.OneOf(
             (
-                Value("a whole number or a range", "0..9", integer=True, low=0),
-                ListOf(QUANTITY, low=1, example="[1, 2, 4]"),
+                k.Value("a whole number or a range", "0..9", integer=True, low=0),
+                k.ListOf(QUANTITY, low=1, example="[1, 2, 4]"),
             )
         ),
         key_example="i",
@@ -84,29 +66,29 @@ FOR = Field(
     "alone or in an expression: `p{(i + 1) % n}`.",
 )
 
-EVENT = Pattern("an event", rf"^{NAME}\.{NAME}$", "trial.end")
-CLASS_NAMES = ListOf(Reference("class", "exc", DEFINITION), low=1, example="[cortical, exc]")
+EVENT = k.Pattern("an event", rf"^{k.NAME}\.{k.NAME}$", "trial.end")
+CLASS_NAMES = k.ListOf(k.Reference("class", "exc", DEFINITION), low=1, example="[cortical, exc]")
 
-FILE = Reference("file", "data/weights.npz", r"^.+\.(?:npy|npz|csv|h5|hdf5)$")
+FILE = k.Reference("file", "data/weights.npz", r"^.+\.(?:npy|npz|csv|h5|hdf5)$")
 
-FILE_ARRAY = Block(
+FILE_ARRAY = k.Block(
     "array in a file",
     (
-        Field(
+        k.Field(
             "file",
             FILE,
             "The file that holds the array: `.npy`, `.npz`, `.csv` or `.h5` (HDF5), relative to the model file.",
             required=True,
         ),
-        Field(
+        k.Field(
             "array",
-            Text("the name of an array", "weights"),
+            k.Text("the name of an array", "weights"),
             "The name of the array inside an `.npz` file, of a column of a `.csv` whose first line names its columns, "
             "or the path of a data set in an `.h5` file; the other formats hold one array.",
         ),
-        Field(
+        k.Field(
             "sha256",
-            Pattern("a SHA-256 sum (64 hexadecimal digits)", r"^[0-9a-f]{64}$", "9f86d0...(64 digits)"),
+            k.Pattern("a SHA-256 sum (64 hexadecimal digits)", r"^[0-9a-f]{64}$", "9f86d0...(64 digits)"),
             "The file's SHA-256 sum; the model is refused when the file has another one.",
         ),
     ),
@@ -115,18 +97,18 @@ FILE_ARRAY = Block(
     example="{file: data/weights.npz, array: w}",
 )
 
-ROUND = Field(
+ROUND = k.Field(
     "round",
-    ChoiceOf("rounding", (Option("nearest", "To the nearest whole number of steps of `dt`."),)),
+    ChoiceOf("rounding", (k.Option("nearest", "To the nearest whole number of steps of `dt`."),)),
     "How a time becomes a whole number of steps. Without it, a value that is not a whole number of steps is an error.",
 )
 
 
-def _distribution(title: str, quantity: Value, *, rounding: bool) -> OneKey:
+def _distribution(title: str, quantity: k.Value, *, rounding: bool) -> k.OneKey:
     """The distributions over `quantity`; times may be rounded to steps."""
 
-    def bound(name: str, doc: str, required: bool = False) -> Field:
-        return Field(name, quantity, doc, required=required, example=f"{name}: {quantity.example}")
+    def bound(name: str, doc: str, required: bool = False) -> k.Field:
+        return k.Field(name, quantity, doc, required=required, example=f"{name}: {quantity.example}")
 
     limits = (
         bound("min", "Values below are raised to it."),
@@ -135,31 +117,31 @@ def _distribution(title: str, quantity: Value, *, rounding: bool) -> OneKey:
     ends = (limits[0], bound("max", "Values above are lowered to it: the longest delay.", True)) if rounding else limits
     tail = (ROUND,) if rounding else ()
     sign = (
-        Field(
+        k.Field(
             "keep_sign",
-            Flag(),
+            k.Flag(),
             "Values whose sign is not that of the mean become 0, as weights need it.",
             default=False,
         ),
     )
-    mean = Field("mean", quantity, "The mean.", required=True, example=f"mean: {quantity.example}")
-    std = Field(
+    mean = k.Field("mean", quantity, "The mean.", required=True, example=f"mean: {quantity.example}")
+    std = k.Field(
         "std",
         replace(quantity, low=0),
         "The standard deviation. Give this or `relative_std`.",
         example=f"std: {quantity.example}",
     )
-    relative = Field(
+    relative = k.Field(
         "relative_std",
-        Value("a number", "0.1", low=0),
+        k.Value("a number", "0.1", low=0),
         "The standard deviation as a part of the size of the mean. Give this or `std`.",
     )
     spread = (std, relative)
     q = quantity.example
     late = f", max: {q}, round: nearest" if rounding else ""
 
-    def block(name: str, fields: tuple[Field, ...], one_of: tuple[tuple[str, ...], ...] = ()) -> Block:
-        return Block(
+    def block(name: str, fields: tuple[k.Field, ...], one_of: tuple[tuple[str, ...], ...] = ()) -> k.Block:
+        return k.Block(
             f"{name} distribution",
             fields,
             title=f"{title}_{name}",
@@ -173,25 +155,25 @@ def _distribution(title: str, quantity: Value, *, rounding: bool) -> OneKey:
             },
         )
 
-    def end(name: str, doc: str) -> Field:
-        return Field(name, quantity, doc, required=True, example=f"{name}: {q}")
+    def end(name: str, doc: str) -> k.Field:
+        return k.Field(name, quantity, doc, required=True, example=f"{name}: {q}")
 
-    permutation = Alternative(
+    permutation = k.Alternative(
         "permutation",
         block("permutation", (end("low", "The lowest value."), end("high", "The highest value."))),
         "Of neurons: values spread evenly from `low` to `high`, each once, in a random order.",
         example="{permutation: {low: 0.5, high: 2}}",
     )
-    return OneKey(
+    return k.OneKey(
         title.replace("_", " "),
         (
-            Alternative(
+            k.Alternative(
                 "uniform",
                 block(
                     "uniform",
                     (
-                        Field("low", quantity, "The lowest value.", required=True, example=f"low: {q}"),
-                        Field(
+                        k.Field("low", quantity, "The lowest value.", required=True, example=f"low: {q}"),
+                        k.Field(
                             "high",
                             quantity,
                             "The highest value (not reached).",
@@ -204,19 +186,19 @@ def _distribution(title: str, quantity: Value, *, rounding: bool) -> OneKey:
                 "Every value from `low` to `high` is equally likely.",
                 example="{uniform: {low: -60 mV, high: -50 mV}}",
             ),
-            Alternative(
+            k.Alternative(
                 "normal",
                 block("normal", (mean, *spread, *limits, *sign, *tail), (("std", "relative_std"),)),
                 "The normal distribution; `min`, `max` and `keep_sign` bound it.",
                 example=f"{{normal: {{mean: {q}, relative_std: 0.1}}}}",
             ),
-            Alternative(
+            k.Alternative(
                 "exponential",
                 block("exponential", (mean, *ends, *tail)),
                 "The exponential distribution; `min` and `max` bound it.",
                 example=f"{{exponential: {{mean: {q}{late}}}}}",
             ),
-            Alternative(
+            k.Alternative(
                 "lognormal",
                 block("lognormal", (mean, *spread, *ends, *tail), (("std", "relative_std"),)),
                 "The log-normal distribution; `mean` and `std` are those of the value, not of its logarithm, before "
@@ -238,21 +220,21 @@ def _distribution(title: str, quantity: Value, *, rounding: bool) -> OneKey:
 DISTRIBUTION = _distribution("distribution", QUANTITY, rounding=False)
 DELAY_DISTRIBUTION = _distribution("delay_distribution", TIME, rounding=True)
 
-PARAMETER = Block(
+PARAMETER = k.Block(
     "parameter",
     (
-        Field(
+        k.Field(
             "value",
             QUANTITY,
             "The default value; its unit is that of the parameter.",
             example="value: 20 ms",
         ),
-        Field(
+        k.Field(
             "unit",
-            Text("a unit", "ms"),
+            k.Text("a unit", "ms"),
             "The unit of a parameter without a default, which every user of the definition must give.",
         ),
-        Field("description", Text("a description", "Membrane time constant"), "What the parameter means."),
+        k.Field("description", k.Text("a description", "Membrane time constant"), "What the parameter means."),
     ),
     doc="A parameter of a definition, with a description.",
     title="definition_parameter",
@@ -261,13 +243,13 @@ PARAMETER = Block(
     example="{value: 20 ms, description: Membrane time constant}",
 )
 
-INITIAL: Kind = OneOf((QUANTITY, DISTRIBUTION, ListOf(QUANTITY, low=1, example="[1 mV, 2 mV]"), FILE_ARRAY))
+INITIAL: k.Kind = k.OneOf((QUANTITY, DISTRIBUTION, k.ListOf(QUANTITY, low=1, example="[1 mV, 2 mV]"), FILE_ARRAY))
 """An initial value, a weight: one for all, a distribution, or one for each, as a list or in a file."""
 
-_ROUNDED_TIME = Block(
+_ROUNDED_TIME = k.Block(
     "rounded time",
     (
-        Field("value", TIME, "The delay.", required=True, example="value: 1.37 ms"),
+        k.Field("value", TIME, "The delay.", required=True, example="value: 1.37 ms"),
         ROUND,
     ),
     doc="A delay that may be rounded to whole steps.",
@@ -275,31 +257,31 @@ _ROUNDED_TIME = Block(
     example="{value: 1.37 ms, round: nearest}",
 )
 
-DELAY: Kind = OneOf(
-    (TIME, _ROUNDED_TIME, DELAY_DISTRIBUTION, ListOf(TIME, low=1, example="[1 ms, 1.5 ms]"), FILE_ARRAY)
+DELAY: k.Kind = k.OneOf(
+    (TIME, _ROUNDED_TIME, DELAY_DISTRIBUTION, k.ListOf(TIME, low=1, example="[1 ms, 1.5 ms]"), FILE_ARRAY)
 )
 """One delay, a distribution, or for given pairs one for each, as a list or in a file (ms)."""
 
-POPULATION_REFERENCE = Reference("population", "exc", TEMPLATE_KEY, ("all",))
+POPULATION_REFERENCE = k.Reference("population", "exc", TEMPLATE_KEY, ("all",))
 
-POPULATIONS: Kind = OneOf((POPULATION_REFERENCE, ListOf(POPULATION_REFERENCE, low=1, example="[exc, inh]")))
+POPULATIONS: k.Kind = k.OneOf((POPULATION_REFERENCE, k.ListOf(POPULATION_REFERENCE, low=1, example="[exc, inh]")))
 """One population, several, `all`, or the members of a class."""
 
-_PARTS = Reference("population", "exc", rf"^{TEMPLATE_NAME}(?:\s*\[[^\[\]]*\]\s*)?$", ("all",))
+_PARTS = k.Reference("population", "exc", rf"^{TEMPLATE_NAME}(?:\s*\[[^\[\]]*\]\s*)?$", ("all",))
 
-POPULATION_PARTS: Kind = OneOf((_PARTS, ListOf(_PARTS, low=1, example="[exc, inh]")))
+POPULATION_PARTS: k.Kind = k.OneOf((_PARTS, k.ListOf(_PARTS, low=1, example="[exc, inh]")))
 """As POPULATIONS, or parts of populations: `exc[0..399]`, `exc[x < w / 2]`."""
 
-NAMES: Kind = ListOf(Name("v"), low=1, example="[v, ge]")
+NAMES: k.Kind = k.ListOf(k.Name("v"), low=1, example="[v, ge]")
 
 
-def values_map(noun: str, value: Kind, example: str) -> MapOf:
+def values_map(noun: str, value: k.Kind, example: str) -> k.MapOf:
     """A map from names (parameters, state variables) to values."""
-    return MapOf(noun, value, example=example)
+    return k.MapOf(noun, value, example=example)
 
 
-def statements(example: str = "v = v_reset", shown: str = "[v = v_reset]", low: int = 0) -> Kind:
+def statements(example: str = "v = v_reset", shown: str = "[v = v_reset]", low: int = 0) -> k.Kind:
     """A list of statements, in which some may be grouped under names; a map replaces such parts of a list that `use`
     takes over. `shown`: an example of the list."""
-    part = MapOf("part", ListOf(Statement(example), example=shown), key_example="membrane", low=1)
-    return OneOf((ListOf(OneOf((Statement(example), part)), low=low, example=shown), part))
+    part = k.MapOf("part", k.ListOf(k.Statement(example), example=shown), key_example="membrane", low=1)
+    return k.OneOf((k.ListOf(k.OneOf((k.Statement(example), part)), low=low, example=shown), part))

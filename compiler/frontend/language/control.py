@@ -7,31 +7,17 @@ Does not: check names, dimensions or expressions.
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import (
-    NAME,
-    Block,
-    Choice,
-    Constant,
-    Expression,
-    Field,
-    ListOf,
-    MapOf,
-    OneOf,
-    Option,
-    Reference,
-    Text,
-    Value,
-)
+import compiler.expr.keys.kinds as k
 from compiler.expr.keys.values import DESCRIPTION, FOR, POSITIVE_TIME, QUANTITY, TEMPLATE_KEY, TIME, USE, statements
 
 _ACTIONS = statements(shown="[v = v_rest]", low=1)
 
-ON = Field(
+ON = k.Field(
     "on",
-    MapOf(
+    k.MapOf(
         "event",
         _ACTIONS,
-        key=rf"^{NAME}\.{NAME}$",
+        key=rf"^{k.NAME}\.{k.NAME}$",
         key_example="trial.start",
         example="{trial.start: [v = v_rest]}",
     ),
@@ -44,12 +30,12 @@ ON = Field(
     example="on: {trial.start: [v = v_rest], trial.minus: [v_minus = v]}",
 )
 
-SYNAPSE_ON = Field(
+SYNAPSE_ON = k.Field(
     "on",
-    MapOf(
+    k.MapOf(
         "event",
         statements("w = w + change", "[w = w + change]", 1),
-        key=rf"^{NAME}\.{NAME}$",
+        key=rf"^{k.NAME}\.{k.NAME}$",
         key_example="trial.end",
         example="{trial.end: [w = w + change, change = 0]}",
     ),
@@ -65,27 +51,27 @@ SYNAPSE_ON = Field(
     example="on: {trial.end: [w = w * w_total / sum_post(w)]}",
 )
 
-_REDUCE = Field(
+_REDUCE = k.Field(
     "reduce",
-    MapOf("reduction", Expression("mean(ge)"), key_example="ge_mean", low=1, example="{ge_mean: mean(ge)}"),
+    k.MapOf("reduction", k.Expression("mean(ge)"), key_example="ge_mean", low=1, example="{ge_mean: mean(ge)}"),
     "What is computed over the neurons, by name: `sum`, `mean`, `min` or `max` of an expression, or `argmax` of a "
     "variable (the index of the first neuron where it is largest). In order; each may read those before it.",
     example="reduce: {ge_mean: mean(ge), ge_max: max(ge)}",
 )
 
 
-def _pool(noun: str, scope: str) -> Block:
-    return Block(
+def _pool(noun: str, scope: str) -> k.Block:
+    return k.Block(
         noun,
         (
             DESCRIPTION,
             _REDUCE,
-            Field(
+            k.Field(
                 "state",
-                MapOf("state variable", QUANTITY, key_example="gi", example="{gi: 0}"),
+                k.MapOf("state variable", QUANTITY, key_example="gi", example="{gi: 0}"),
                 f"Variables, one of each per {noun}, with their initial values.",
             ),
-            Field(
+            k.Field(
                 "update",
                 statements("gi = gain * ge_mean", "[gi = gain * ge_mean]"),
                 f"Assignments that run once per step and {noun}, after the reductions, in order. They read the "
@@ -102,39 +88,39 @@ def _pool(noun: str, scope: str) -> Block:
     )
 
 
-POOL = Field(
+POOL = k.Field(
     "pool",
     _pool("pool", "pool"),
     "What the neurons of a pool have in common: reductions over them, and equations on these. A population has one "
     "pool, or as many as its `pools` says.",
 )
 
-POPULATION_POOL = Field(
+POPULATION_POOL = k.Field(
     "population",
     _pool("population", "population"),
     "The same over the whole population, whatever its number of pools; computed before `pool`, which may read it.",
     example="population: {reduce: {act_mean: mean(act)}}",
 )
 
-POOLS = Field(
+POOLS = k.Field(
     "pools",
-    Value("a whole number", "4", integer=True, low=1),
+    k.Value("a whole number", "4", integer=True, low=1),
     "The number of pools: equal parts of the population, of neurons that follow each other.",
     default=1,
 )
 
-_READ = MapOf(
+_READ = k.MapOf(
     "variable",
-    OneOf((Text("a unit", "mV"), Constant(1))),
-    key=rf"^(?:(?:pool|population)\.)?{NAME}$",
+    k.OneOf((k.Text("a unit", "mV"), k.Constant(1))),
+    key=rf"^(?:(?:pool|population)\.)?{k.NAME}$",
     key_example="burst",
     low=1,
     example="{burst: 1, pool.act: 1}",
 )
 
-OTHERS = Field(
+OTHERS = k.Field(
     "others",
-    MapOf(
+    k.MapOf(
         "population that is read",
         _READ,
         key_example="driver",
@@ -146,9 +132,9 @@ OTHERS = Field(
     "neuron say: `others: {driver: V1}`.",
 )
 
-SYNAPSE_OTHERS = Field(
+SYNAPSE_OTHERS = k.Field(
     "others",
-    MapOf(
+    k.MapOf(
         "population that is read",
         _READ,
         key_example="dopamine",
@@ -159,20 +145,20 @@ SYNAPSE_OTHERS = Field(
     "neurons' part of the step. Which population that is, the projection says: `others: {dopamine: VTA}`.",
 )
 
-CHOSEN_OTHERS = Field(
+CHOSEN_OTHERS = k.Field(
     "others",
-    MapOf("population that is read", Reference("population", "V1", TEMPLATE_KEY), key_example="driver"),
+    k.MapOf("population that is read", k.Reference("population", "V1", TEMPLATE_KEY), key_example="driver"),
     "The populations that the neuron or synapse model reads, by the names that it has for them.",
     example="others: {driver: V1}",
 )
 
-PHASE = Block(
+PHASE = k.Block(
     "phase",
     (
         USE,
         FOR,
         DESCRIPTION,
-        Field(
+        k.Field(
             "every",
             POSITIVE_TIME,
             "How long one trial lasts; trials follow each other from time 0 on, and before it in the warm-up. A "
@@ -180,9 +166,9 @@ PHASE = Block(
             required=True,
             example="every: 200 ms",
         ),
-        Field(
+        k.Field(
             "events",
-            MapOf("event", TIME, key_example="start", example="{start: 0 ms, minus: 150 ms, plus: 200 ms}"),
+            k.MapOf("event", TIME, key_example="start", example="{start: 0 ms, minus: 150 ms, plus: 200 ms}"),
             "Times after the start of a trial, by name, for `on`.",
         ),
     ),
@@ -194,14 +180,14 @@ PHASE = Block(
     example="{every: 200 ms, events: {start: 0 ms, minus: 150 ms}}",
 )
 
-PHASES = MapOf("phase", PHASE, key_example="trial", example="{trial: {every: 200 ms, events: {start: 0 ms}}}")
+PHASES = k.MapOf("phase", PHASE, key_example="trial", example="{trial: {every: 200 ms, events: {start: 0 ms}}}")
 
-FREEZE = Field(
+FREEZE = k.Field(
     "freeze",
-    OneOf(
+    k.OneOf(
         (
-            Choice("part", (Option("learning", "The synapses of all projections."),)),
-            ListOf(Reference("projection", "feedforward"), low=1, example="[feedforward]"),
+            k.Choice("part", (k.Option("learning", "The synapses of all projections."),)),
+            k.ListOf(k.Reference("projection", "feedforward"), low=1, example="[feedforward]"),
         )
     ),
     "What stands still, for test runs: state variables and traces of these synapses keep their values; deliveries go "
@@ -209,21 +195,21 @@ FREEZE = Field(
     "The command line says it for one run: `--freeze learning`.",
 )
 
-INSTANCES = Field(
+INSTANCES = k.Field(
     "instances",
-    Value("a whole number", "8", integer=True, low=1, high=1 << 16),
+    k.Value("a whole number", "8", integer=True, low=1, high=1 << 16),
     "Independent copies of the network that run side by side, each with random numbers of its own. With more than "
     "one, the copies of a population `exc` are recorded as `exc_0`, `exc_1`, ...",
     default=1,
 )
 
-WEIGHTS = Field(
+WEIGHTS = k.Field(
     "weights",
-    Choice(
+    k.Choice(
         "kind of copies",
         (
-            Option("separate", "Every copy of the network has synapses of its own, drawn independently."),
-            Option(
+            k.Option("separate", "Every copy of the network has synapses of its own, drawn independently."),
+            k.Option(
                 "shared",
                 "All copies have the same synapses: connections, weights, and of a synapse model its parameters and "
                 "the variables that its `shared` names.",

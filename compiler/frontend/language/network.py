@@ -7,48 +7,33 @@ Does not: infer shapes.
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import (
-    Alternative,
-    Block,
-    Choice,
-    Field,
-    Flag,
-    Kind,
-    Later,
-    ListOf,
-    MapOf,
-    Name,
-    OneKey,
-    OneOf,
-    Option,
-    Reference,
-)
+import compiler.expr.keys.kinds as k
 from compiler.expr.keys.values import DESCRIPTION, NUMBER, POSITIVE, POSITIVE_TIME
 from compiler.ir.level0.tensors import RATE, SPIKES
 from compiler.layers import KINDS
 from compiler.layers.shared.keys import LAYER_REFERENCE, SHAPE
 
 
-def _layers() -> Kind:
+def _layers() -> k.Kind:
     return LAYERS
 
 
 BLOCK_SETTINGS = (
-    Field(
+    k.Field(
         "checkpoint",
-        Flag(),
+        k.Flag(),
         "`true`: what the layers compute is not kept for the gradients but computed again when they need it. The same "
         "results, bit for bit, in less memory and more time. What layers outside of the block read is kept, and so are "
         "numbers without a batch, such as the statistics of a `batch_norm`.",
         default=False,
     ),
-    Field(
+    k.Field(
         "fuse",
-        Choice(
+        k.Choice(
             "fusion",
             (
-                Option("auto", "Elementwise work becomes part of the kernels beside it where that is possible."),
-                Option("required", "Where it is not, that is an error that says why."),
+                k.Option("auto", "Elementwise work becomes part of the kernels beside it where that is possible."),
+                k.Option("required", "Where it is not, that is an error that says why."),
             ),
         ),
         "Whether elementwise work (biases, normalisations, activations, sums) may be a kernel of its own. Gradients "
@@ -58,19 +43,19 @@ BLOCK_SETTINGS = (
 )
 """Settings of a block of layers."""
 
-LAYER = OneKey(
+LAYER = k.OneKey(
     "layer",
     (
         *(kind.keys for kind in KINDS),
-        Alternative(
+        k.Alternative(
             "repeat",
-            Block(
+            k.Block(
                 "repeat",
                 (
-                    Field("times", POSITIVE, "How many copies.", required=True),
-                    Field(
+                    k.Field("times", POSITIVE, "How many copies.", required=True),
+                    k.Field(
                         "layers",
-                        Later("layers", _layers),
+                        k.Later("layers", _layers),
                         "The layers of one copy. A layer called `a` becomes `a_1`, `a_2`, ...; "
                         "inside a copy, names refer to that copy.",
                         required=True,
@@ -90,33 +75,33 @@ LAYER = OneKey(
             "Layers, several times in a row, each copy with weights of its own. What is set beside `layers` holds for "
             "each copy as a block.",
         ),
-        Alternative(
+        k.Alternative(
             "block",
-            Block(
+            k.Block(
                 "block",
                 (
-                    Field(
+                    k.Field(
                         "layers",
-                        Later("layers", _layers),
+                        k.Later("layers", _layers),
                         "The layers of the block, which stand among the others as if they stood there without it.",
                         example="layers: [{dense: {units: 128, activation: tanh}}]",
                     ),
-                    Field(
+                    k.Field(
                         "use",
-                        Reference("block of the network", "residual"),
+                        k.Reference("block of the network", "residual"),
                         "One of the network's `blocks`, instead of `layers`.",
                     ),
-                    Field(
+                    k.Field(
                         "name",
-                        Name("first"),
+                        k.Name("first"),
                         "With `use`: the name of its last layer, by which others read the block; its layers are called "
                         "`first_conv` and so on. Without it, `residual_1`, `residual_2` in the order of the file.",
                     ),
-                    Field(
+                    k.Field(
                         "with",
-                        MapOf(
+                        k.MapOf(
                             "argument",
-                            OneOf((NUMBER, LAYER_REFERENCE)),
+                            k.OneOf((NUMBER, LAYER_REFERENCE)),
                             key_example="channels",
                             example="{channels: 16}",
                         ),
@@ -195,47 +180,47 @@ LAYER = OneKey(
     },
 )
 
-LAYERS = ListOf(LAYER, low=1, example="[{dense: {units: 10}}]")
+LAYERS = k.ListOf(LAYER, low=1, example="[{dense: {units: 10}}]")
 
-NETWORK_INPUT = Block(
+NETWORK_INPUT = k.Block(
     "network input",
     (
-        Field(
+        k.Field(
             "shape",
             SHAPE,
             "The shape of one sample, without the batch; `[]` is a single value.",
             example="shape: [1, 28, 28]",
         ),
-        Field(
+        k.Field(
             "from",
-            Reference("population", "exc"),
+            k.Reference("population", "exc"),
             "In place of `shape`: the population whose activity is the input. Each sample of the data "
             "is then a trial of `simulate: {duration: ...}`, which begins with the initial state. "
             "Gradients stop at populations.",
         ),
-        Field(
+        k.Field(
             "of",
-            Reference("variable", "spikes", known=(SPIKES, RATE)),
+            k.Reference("variable", "spikes", known=(SPIKES, RATE)),
             "What of the population is read: `spikes`, the number of each neuron in a frame; `rate`, "
             "the same in Hz; or a state or input of its neurons, at the end of each frame, in "
             "ms, mV, pA, nS, pF, GOhm and um.",
         ),
-        Field(
+        k.Field(
             "every",
             POSITIVE_TIME,
             "The length of a frame; a trial is a whole number of them, and the input has the shape "
             "[frames, neurons]. Without it the whole trial is one frame, and the shape is [neurons].",
             example="every: 10 ms",
         ),
-        Field(
+        k.Field(
             "dtype",
-            Choice(
+            k.Choice(
                 "element type",
                 (
-                    Option("float32", "32-bit floating point."),
-                    Option("float64", "64-bit floating point."),
-                    Option("int32", "32-bit integers, as for class labels."),
-                    Option("int64", "64-bit integers.", supported=False),
+                    k.Option("float32", "32-bit floating point."),
+                    k.Option("float64", "64-bit floating point."),
+                    k.Option("int32", "32-bit integers, as for class labels."),
+                    k.Option("int64", "64-bit integers.", supported=False),
                 ),
             ),
             "The type of the elements; without it, that of `numerics: {precision: ...}`.",
@@ -250,12 +235,12 @@ NETWORK_INPUT = Block(
     example="{shape: [1, 28, 28]}",
 )
 
-NETWORK = Block(
+NETWORK = k.Block(
     "network",
     (
-        Field(
+        k.Field(
             "inputs",
-            MapOf(
+            k.MapOf(
                 "network input",
                 NETWORK_INPUT,
                 key_example="image",
@@ -266,9 +251,9 @@ NETWORK = Block(
             required=True,
             example="inputs: {image: {shape: [1, 28, 28]}, label: {shape: [], dtype: int32}}",
         ),
-        Field(
+        k.Field(
             "blocks",
-            MapOf(
+            k.MapOf(
                 "block",
                 LAYERS,
                 key=r"^[A-Za-z][A-Za-z0-9_]*\(\s*(?:[A-Za-z][A-Za-z0-9_]*(?:\s*,\s*[A-Za-z][A-Za-z0-9_]*)*)?\s*\)$",
@@ -279,15 +264,15 @@ NETWORK = Block(
             "and for names of layers.",
             example="blocks: {residual(channels): [{conv2d: {filters: channels, kernel: 3}}]}",
         ),
-        Field(
+        k.Field(
             "layers",
             LAYERS,
             "The layers, in order; each reads the one before unless `inputs` says otherwise.",
             required=True,
         ),
-        Field(
+        k.Field(
             "weights",
-            Reference("safetensors file", "digits.safetensors", r"^.+\.safetensors$"),
+            k.Reference("safetensors file", "digits.safetensors", r"^.+\.safetensors$"),
             "A file with the values that the weights begin with, by name and shape as a run writes them "
             "(`weights.safetensors`), relative to the model file. Without it, they are drawn. A network without "
             "`train` takes its weights from here or from `--weights`.",

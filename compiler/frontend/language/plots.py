@@ -7,56 +7,48 @@ Does not: check that what is drawn is recorded.
 
 from __future__ import annotations
 
+import compiler.expr.keys.kinds as k
 from compiler.expr import units
-from compiler.expr.keys.kinds import (
-    Alternative,
-    Block,
-    Choice,
-    Field,
-    Flag,
-    ListOf,
-    OneKey,
-    Option,
-    Reference,
-    Text,
-    Value,
-)
 from compiler.expr.keys.values import DURATION, POPULATIONS, POSITIVE_TIME, QUANTITY, TEMPLATE_KEY
 from compiler.frontend.language.recording import VARIABLE, bins
 
-_RECORDED = Field(
-    "from", Reference("projection", "plastic", TEMPLATE_KEY), "The projection with recorded synapses.", required=True
+_RECORDED = k.Field(
+    "from", k.Reference("projection", "plastic", TEMPLATE_KEY), "The projection with recorded synapses.", required=True
 )
-_RECORDED_VARIABLE = Field("variable", VARIABLE, "The recorded variable.", required=True, example="variable: w")
+_RECORDED_VARIABLE = k.Field("variable", VARIABLE, "The recorded variable.", required=True, example="variable: w")
 
-_TIME = Field(
+_TIME = k.Field(
     "time",
-    ListOf(DURATION, low=2, high=2, example="[100 ms, 300 ms]"),
+    k.ListOf(DURATION, low=2, high=2, example="[100 ms, 300 ms]"),
     "The part of the time axis that is shown; without it, all that was recorded.",
 )
-_LIMITS = Field(
+_LIMITS = k.Field(
     "limits",
-    ListOf(QUANTITY, low=2, high=2, example="[-80 mV, -40 mV]"),
+    k.ListOf(QUANTITY, low=2, high=2, example="[-80 mV, -40 mV]"),
     "The ends of the vertical axis; without it, all values fit.",
 )
 _LOOK = (
-    Field("title", Text("a title", "Balanced network"), "What stands above the figure.", example="title: Balanced"),
-    Field(
+    k.Field("title", k.Text("a title", "Balanced network"), "What stands above the figure.", example="title: Balanced"),
+    k.Field(
         "size",
-        ListOf(Value("a length", "16 cm", low=0, above=True, dimension=units.LENGTH), 2, 2, "[16 cm, 10 cm]"),
+        k.ListOf(k.Value("a length", "16 cm", low=0, above=True, dimension=units.LENGTH), 2, 2, "[16 cm, 10 cm]"),
         "Width and height of the figure.",
     ),
-    Field(
+    k.Field(
         "style",
-        Text("a style", "paper"),
+        k.Text("a style", "paper"),
         "`paper` (small letters, one column wide), a style of matplotlib, or a `.mplstyle` file.",
     ),
-    Field(
+    k.Field(
         "images",
-        ListOf(
-            Choice(
+        k.ListOf(
+            k.Choice(
                 "image format",
-                (Option("png", "Pixels."), Option("svg", "Vectors, for pages."), Option("pdf", "Vectors, for papers.")),
+                (
+                    k.Option("png", "Pixels."),
+                    k.Option("svg", "Vectors, for pages."),
+                    k.Option("pdf", "Vectors, for papers."),
+                ),
             ),
             low=1,
             example="[pdf]",
@@ -64,22 +56,22 @@ _LOOK = (
         "The files that are written; without it, a PNG and an SVG.",
     ),
 )
-_SPIKING = Field(
+_SPIKING = k.Field(
     "from", POPULATIONS, "Populations whose spikes are recorded.", required=True, example="from: [exc, inh]"
 )
 
 
-def _bin(default: str) -> Field:
-    return Field("bin", POSITIVE_TIME, "The width of a bin, whole steps.", default=default, example=f"bin: {default}")
+def _bin(default: str) -> k.Field:
+    return k.Field("bin", POSITIVE_TIME, "The width of a bin, whole steps.", default=default, example=f"bin: {default}")
 
 
-PLOTS = ListOf(
-    OneKey(
+PLOTS = k.ListOf(
+    k.OneKey(
         "plot",
         (
-            Alternative(
+            k.Alternative(
                 "raster",
-                Block(
+                k.Block(
                     "plot",
                     (_SPIKING, _TIME, *_LOOK),
                     title="plot_raster",
@@ -88,16 +80,16 @@ PLOTS = ListOf(
                 "Spikes over time, a row per neuron, with the rates below.",
                 example="{raster: {from: [exc, inh]}}",
             ),
-            Alternative(
+            k.Alternative(
                 "trace",
-                Block(
+                k.Block(
                     "plot",
                     (
-                        Field("from", POPULATIONS, "Populations with a recorded trace.", required=True),
-                        Field("variable", VARIABLE, "The recorded variable.", required=True),
-                        Field(
+                        k.Field("from", POPULATIONS, "Populations with a recorded trace.", required=True),
+                        k.Field("variable", VARIABLE, "The recorded variable.", required=True),
+                        k.Field(
                             "spikes",
-                            Flag(),
+                            k.Flag(),
                             "Mark the spikes of the neurons that are shown, where they are recorded.",
                             default=True,
                         ),
@@ -111,12 +103,12 @@ PLOTS = ListOf(
                 ),
                 "A variable over time, a line per recorded neuron.",
             ),
-            Alternative(
+            k.Alternative(
                 "rate",
-                Block(
+                k.Block(
                     "plot",
                     (
-                        Field(
+                        k.Field(
                             "from",
                             POPULATIONS,
                             "Populations with a recorded rate.",
@@ -132,9 +124,9 @@ PLOTS = ListOf(
                 "The rates of populations over time.",
                 example="{rate: {from: [exc, inh]}}",
             ),
-            Alternative(
+            k.Alternative(
                 "histogram",
-                Block(
+                k.Block(
                     "plot",
                     (
                         _RECORDED,
@@ -148,9 +140,9 @@ PLOTS = ListOf(
                 ),
                 "How a variable of recorded synapses is distributed at the start of the recording and at its end.",
             ),
-            Alternative(
+            k.Alternative(
                 "matrix",
-                Block(
+                k.Block(
                     "plot",
                     (_RECORDED, _RECORDED_VARIABLE, *_LOOK),
                     title="plot_matrix",
@@ -160,9 +152,9 @@ PLOTS = ListOf(
                 "The connections as a matrix, a row per target and a column per source, coloured by a variable of "
                 "recorded synapses at the end.",
             ),
-            Alternative(
+            k.Alternative(
                 "evolution",
-                Block(
+                k.Block(
                     "plot",
                     (_RECORDED, _RECORDED_VARIABLE, _TIME, _LIMITS, *_LOOK),
                     title="plot_evolution",
@@ -172,27 +164,27 @@ PLOTS = ListOf(
                 "A variable of recorded synapses over time: some synapses, the mean of all, and how they are "
                 "distributed.",
             ),
-            Alternative(
+            k.Alternative(
                 "isi",
-                Block("plot", (_SPIKING, *_LOOK), title="plot_isi", example="{from: exc}"),
+                k.Block("plot", (_SPIKING, *_LOOK), title="plot_isi", example="{from: exc}"),
                 "How the intervals between spikes of a neuron are distributed, and their coefficient of variation (CV) "
                 "over neurons.",
                 example="{isi: {from: [exc, inh]}}",
             ),
-            Alternative(
+            k.Alternative(
                 "spectrum",
-                Block("plot", (_SPIKING, _bin("1 ms"), *_LOOK), title="plot_spectrum", example="{from: exc}"),
+                k.Block("plot", (_SPIKING, _bin("1 ms"), *_LOOK), title="plot_spectrum", example="{from: exc}"),
                 "The power spectral density of the rate of populations, by Welch's method.",
                 example="{spectrum: {from: [exc, inh]}}",
             ),
-            Alternative(
+            k.Alternative(
                 "correlogram",
-                Block(
+                k.Block(
                     "plot",
                     (
                         _SPIKING,
                         _bin("1 ms"),
-                        Field(
+                        k.Field(
                             "lag", POSITIVE_TIME, "The largest lag, whole steps.", default="50 ms", example="lag: 50 ms"
                         ),
                         *_LOOK,
@@ -202,13 +194,13 @@ PLOTS = ListOf(
                 ),
                 "The correlation of the rates of populations over the lag, of each with itself and with each other.",
             ),
-            Alternative(
+            k.Alternative(
                 "psth",
-                Block(
+                k.Block(
                     "plot",
                     (
                         _SPIKING,
-                        Field(
+                        k.Field(
                             "every",
                             POSITIVE_TIME,
                             "The time between two stimuli (trials), whole steps, counted from the end of the warm-up.",
@@ -225,14 +217,14 @@ PLOTS = ListOf(
                 "The rate of populations over the time since a stimulus, the mean over trials (peri-stimulus time "
                 "histogram).",
             ),
-            Alternative(
+            k.Alternative(
                 "connectivity",
-                Block("plot", _LOOK, title="plot_connectivity", example="{}"),
+                k.Block("plot", _LOOK, title="plot_connectivity", example="{}"),
                 "The expected number of synapses from each population to each neuron of the others.",
             ),
-            Alternative(
+            k.Alternative(
                 "training",
-                Block("plot", _LOOK, title="plot_training", example="{}"),
+                k.Block("plot", _LOOK, title="plot_training", example="{}"),
                 "Loss and metrics over the epochs of training.",
             ),
         ),

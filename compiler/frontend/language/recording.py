@@ -9,73 +9,49 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.expr.keys.kinds import (
-    NAME,
-    Alternative,
-    Block,
-    Choice,
-    Expression,
-    Field,
-    Kind,
-    ListOf,
-    MapOf,
-    Name,
-    OneKey,
-    OneOf,
-    Option,
-    Pattern,
-    Reference,
-)
-from compiler.expr.keys.values import (
-    COUNT,
-    DURATION,
-    EVENT,
-    NAMES,
-    POPULATIONS,
-    POSITIVE,
-    POSITIVE_TIME,
-    QUANTITY,
-    TEMPLATE_KEY,
-)
+import compiler.expr.keys.kinds as k
+import compiler.expr.keys.values as v
 
-_VARIABLES: Kind = ListOf(Pattern("a variable", rf"^(population\.|pool\.)?{NAME}$", "v"), low=1, example="[v, ge]")
-_FROM = Field("from", POPULATIONS, "The populations that are recorded.", required=True)
-_EVERY = Field(
+_VARIABLES: k.Kind = k.ListOf(
+    k.Pattern("a variable", rf"^(population\.|pool\.)?{k.NAME}$", "v"), low=1, example="[v, ge]"
+)
+_FROM = k.Field("from", v.POPULATIONS, "The populations that are recorded.", required=True)
+_EVERY = k.Field(
     "every",
-    POSITIVE_TIME,
+    v.POSITIVE_TIME,
     "The time between two samples, a whole number of steps; without it, every step.",
     example="every: 1 ms",
 )
-_EVERY_SAMPLE = Field(
+_EVERY_SAMPLE = k.Field(
     "every",
-    POSITIVE_TIME,
+    v.POSITIVE_TIME,
     "The time between two samples, a whole number of steps; without it, the end of the run only.",
     example="every: 1 s",
 )
-_EVERY_ROW = Field(
-    "every", POSITIVE_TIME, "The time between two rows, a whole number of steps.", example="every: 100 ms"
+_EVERY_ROW = k.Field(
+    "every", v.POSITIVE_TIME, "The time between two rows, a whole number of steps.", example="every: 100 ms"
 )
-_AT = Field(
+_AT = k.Field(
     "at",
-    EVENT,
+    v.EVENT,
     "An event of `phases`, in place of `every`: one sample per trial, at the end of the step that ends then, after "
     "everything that happens in it; of an event at 0 ms, when the trial before has ended.",
     example="at: trial.plus",
 )
-_PROJECTION = Field("from", Reference("projection", "plastic", TEMPLATE_KEY), "The projection.", required=True)
-_BETWEEN = Field(
+_PROJECTION = k.Field("from", k.Reference("projection", "plastic", v.TEMPLATE_KEY), "The projection.", required=True)
+_BETWEEN = k.Field(
     "between",
-    ListOf(DURATION, low=2, high=2, example="[1 s, 2 s]"),
+    k.ListOf(v.DURATION, low=2, high=2, example="[1 s, 2 s]"),
     "The part of the simulated time that is kept, whole numbers of steps; without it, all of it.",
 )
-_MEMBERS: Kind = OneOf(
+_MEMBERS: k.Kind = k.OneOf(
     (
-        Pattern("`all` or a range", r"^(?:all|\d+\.\.\d+)$", "0..9"),
-        ListOf(COUNT, low=1, example="[0, 5, 7]"),
+        k.Pattern("`all` or a range", r"^(?:all|\d+\.\.\d+)$", "0..9"),
+        k.ListOf(v.COUNT, low=1, example="[0, 5, 7]"),
     )
 )
-VARIABLE = Reference("variable", "v")
-_SOME = Field(
+VARIABLE = k.Reference("variable", "v")
+_SOME = k.Field(
     "members",
     _MEMBERS,
     "Which neurons: `all`, a range such as `0..9` (both ends included), or a list of indices from 0.",
@@ -83,17 +59,17 @@ _SOME = Field(
 )
 
 
-def bins(most: int) -> Field:
-    return Field("bins", replace(POSITIVE, high=most), "The number of bars.", default=20, example="bins: 20")
+def bins(most: int) -> k.Field:
+    return k.Field("bins", replace(v.POSITIVE, high=most), "The number of bars.", default=20, example="bins: 20")
 
 
-RECORD = ListOf(
-    OneKey(
+RECORD = k.ListOf(
+    k.OneKey(
         "recording",
         (
-            Alternative(
+            k.Alternative(
                 "spikes",
-                Block(
+                k.Block(
                     "recording",
                     (_FROM, _SOME, _BETWEEN),
                     title="record_spikes",
@@ -108,13 +84,13 @@ RECORD = ListOf(
                 "The spikes of populations, written to `spikes.h5`.",
                 example="{spikes: {from: [exc, inh]}}",
             ),
-            Alternative(
+            k.Alternative(
                 "trace",
-                Block(
+                k.Block(
                     "recording",
                     (
                         _FROM,
-                        Field(
+                        k.Field(
                             "variables",
                             _VARIABLES,
                             "State variables and inputs of the neurons; variables of their pools as `pool.gi`, which "
@@ -141,21 +117,21 @@ RECORD = ListOf(
                 "Variables over time, sampled at the end of a step, written to `traces.h5`.",
                 example="{trace: {from: exc, variables: [v], members: 0..9}}",
             ),
-            Alternative(
+            k.Alternative(
                 "rate",
-                Block(
+                k.Block(
                     "recording",
                     (
                         _FROM,
-                        Field(
+                        k.Field(
                             "every",
-                            POSITIVE_TIME,
+                            v.POSITIVE_TIME,
                             "The width of a bin, a whole number of steps.",
                             example="every: 10 ms",
                         ),
-                        Field(
+                        k.Field(
                             "at",
-                            EVENT,
+                            v.EVENT,
                             "An event of `phases`, in place of `every`: a bin ends there in each trial and lasts as "
                             "long as one; with the end of the trial, it is the mean rate in each trial.",
                         ),
@@ -168,21 +144,21 @@ RECORD = ListOf(
                 "The mean rate of a population in bins of time, written to `rates.h5`.",
                 example="{rate: {from: [exc, inh], every: 10 ms}}",
             ),
-            Alternative(
+            k.Alternative(
                 "events",
-                Block(
+                k.Block(
                     "recording",
                     (
-                        Field(
+                        k.Field(
                             "from",
-                            POPULATIONS,
+                            v.POPULATIONS,
                             "A projection, for events of its synapses, or populations, for events of their neurons.",
                             required=True,
                             example="from: plastic",
                         ),
-                        Field(
+                        k.Field(
                             "events",
-                            NAMES,
+                            v.NAMES,
                             "Events with conditions, by name.",
                             required=True,
                             example="events: [release]",
@@ -196,15 +172,15 @@ RECORD = ListOf(
                 "Events of synapses, or of neurons, with conditions of their own, written to `events.h5`: which "
                 "neurons they were of, and when the condition held.",
             ),
-            Alternative(
+            k.Alternative(
                 "synapses",
-                Block(
+                k.Block(
                     "recording",
                     (
                         _PROJECTION,
-                        Field(
+                        k.Field(
                             "variables",
-                            NAMES,
+                            v.NAMES,
                             "State variables of the synapses; of static synapses `weight`, and `delay` where it "
                             "differs from synapse to synapse.",
                             required=True,
@@ -220,22 +196,22 @@ RECORD = ListOf(
                 "Variables of all synapses of a projection over time, with their sources and targets, written to "
                 "`synapses.h5`: source by source, targets ascending; given pairs in the order of the model.",
             ),
-            Alternative(
+            k.Alternative(
                 "histogram",
-                Block(
+                k.Block(
                     "recording",
                     (
                         _PROJECTION,
-                        Field(
+                        k.Field(
                             "variable",
                             VARIABLE,
                             "A state variable of the synapses, or the `weight` of static ones.",
                             required=True,
                             example="variable: w",
                         ),
-                        Field(
+                        k.Field(
                             "range",
-                            ListOf(QUANTITY, low=2, high=2, example="[0, 1]"),
+                            k.ListOf(v.QUANTITY, low=2, high=2, example="[0, 1]"),
                             "The edges of the first and of the last bar; what lies outside is not counted.",
                             required=True,
                         ),
@@ -250,22 +226,22 @@ RECORD = ListOf(
                 "How a variable of the synapses is distributed over time, written to `synapses.h5`: a count per bar "
                 "and sample, where the synapses are too many to be kept one by one.",
             ),
-            Alternative(
+            k.Alternative(
                 "table",
-                Block(
+                k.Block(
                     "recording",
                     (
-                        Field(
+                        k.Field(
                             "name",
-                            Name("learning"),
+                            k.Name("learning"),
                             "The name of the file, `tables/NAME.csv`, and of its columns elsewhere (`NAME.column`).",
                             default="table",
                         ),
-                        Field(
+                        k.Field(
                             "columns",
-                            MapOf(
+                            k.MapOf(
                                 "column",
-                                Expression("mean(output.wrong)"),
+                                k.Expression("mean(output.wrong)"),
                                 low=1,
                                 example="{error: mean(output.wrong), weight: mean(plastic.w)}",
                             ),
@@ -276,13 +252,13 @@ RECORD = ListOf(
                         ),
                         _EVERY_ROW,
                         _AT,
-                        Field(
+                        k.Field(
                             "format",
-                            Choice(
+                            k.Choice(
                                 "format",
                                 (
-                                    Option("csv", "Text, which grows row by row."),
-                                    Option("parquet", "That, and `tables/NAME.parquet` when the run ends."),
+                                    k.Option("csv", "Text, which grows row by row."),
+                                    k.Option("parquet", "That, and `tables/NAME.parquet` when the run ends."),
                                 ),
                             ),
                             "The format of the file. Parquet needs pyarrow (extra `parquet`).",

@@ -9,52 +9,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.expr.keys.kinds import (
-    NAME,
-    Alternative,
-    Block,
-    Choice,
-    Expression,
-    Field,
-    ListOf,
-    OneKey,
-    Option,
-    Reference,
-)
-from compiler.expr.keys.values import (
-    COUNT,
-    DURATION,
-    EVENT,
-    NUMBER,
-    POPULATIONS,
-    POSITIVE,
-    POSITIVE_TIME,
-    QUANTITY,
-)
+import compiler.expr.keys.kinds as k
+import compiler.expr.keys.values as v
 from compiler.expr.units import FREQUENCY
 from compiler.frontend.language.control import FREEZE, INSTANCES, WEIGHTS
 
-CHECKPOINT = Field(
+CHECKPOINT = k.Field(
     "checkpoint",
-    Block(
+    k.Block(
         "checkpoint",
         (
-            Field(
+            k.Field(
                 "every",
-                POSITIVE_TIME,
+                v.POSITIVE_TIME,
                 "Simulated time between checkpoints, a whole number of steps: they are written at its multiples, also "
                 "during the warm-up (which ends at 0).",
                 example="every: 10 s",
             ),
-            Field(
+            k.Field(
                 "every_wall",
-                POSITIVE_TIME,
+                v.POSITIVE_TIME,
                 "Real time between checkpoints.",
                 example="every_wall: 5 min",
             ),
-            Field(
+            k.Field(
                 "keep",
-                POSITIVE,
+                v.POSITIVE,
                 "How many checkpoints are kept, the newest ones.",
                 default=2,
                 example="keep: 2",
@@ -76,25 +56,27 @@ CHECKPOINT = Field(
     example="checkpoint: {every: 10 s, every_wall: 5 min}",
 )
 
-STOP = Field(
+STOP = k.Field(
     "stop",
-    Block(
+    k.Block(
         "stop",
         (
-            Field(
+            k.Field(
                 "when",
-                Expression("mean(output.wrong) < 0.05"),
+                k.Expression("mean(output.wrong) < 0.05"),
                 "A condition over `sum`, `mean`, `min` and `max` of what the neurons of a population, or the synapses "
                 "of a projection, hold then.",
                 required=True,
             ),
-            Field("every", POSITIVE_TIME, "The time between two tests, a whole number of steps.", example="every: 1 s"),
-            Field(
+            k.Field(
+                "every", v.POSITIVE_TIME, "The time between two tests, a whole number of steps.", example="every: 1 s"
+            ),
+            k.Field(
                 "at",
-                EVENT,
+                v.EVENT,
                 "An event of `phases`, in place of `every`: one test per trial, after everything that happens then.",
             ),
-            Field("times", POSITIVE, "How often in a row it must hold.", default=1, example="times: 2"),
+            k.Field("times", v.POSITIVE, "How often in a row it must hold.", default=1, example="times: 2"),
         ),
         title="simulation_stop",
         one_of=(("every", "at"),),
@@ -104,23 +86,26 @@ STOP = Field(
     "Ends the run before its `duration` when a condition holds.",
 )
 
-SIMULATE = Block(
+SIMULATE = k.Block(
     "simulation",
     (
-        Field(
-            "dt", POSITIVE_TIME, "The time step. Delays and refractory periods are whole numbers of it.", required=True
+        k.Field(
+            "dt",
+            v.POSITIVE_TIME,
+            "The time step. Delays and refractory periods are whole numbers of it.",
+            required=True,
         ),
-        Field("duration", DURATION, "How long is simulated, after the warm-up.", required=True),
-        Field(
+        k.Field("duration", v.DURATION, "How long is simulated, after the warm-up.", required=True),
+        k.Field(
             "warmup",
-            DURATION,
+            v.DURATION,
             "How long the model runs before time 0; nothing is recorded then, and `t` is below 0.",
             default="0 ms",
             example="warmup: 500 ms",
         ),
-        Field(
+        k.Field(
             "seed",
-            replace(COUNT, bits=63),
+            replace(v.COUNT, bits=63),
             "The seed of all random numbers. The same seed gives the same run.",
             default=0,
             example="seed: 1",
@@ -149,25 +134,25 @@ SIMULATE = Block(
     example="{dt: 0.1 ms, duration: 1 s}",
 )
 
-_OF = Field("of", POPULATIONS, "The population, with recorded spikes.", required=True)
-_AT_LEAST = Field("at_least", NUMBER, "The smallest value that is good.", example="at_least: 0.96")
-_AT_MOST = Field("at_most", NUMBER, "The largest value that is good.", example="at_most: 0.1")
+_OF = k.Field("of", v.POPULATIONS, "The population, with recorded spikes.", required=True)
+_AT_LEAST = k.Field("at_least", v.NUMBER, "The smallest value that is good.", example="at_least: 0.96")
+_AT_MOST = k.Field("at_most", v.NUMBER, "The largest value that is good.", example="at_most: 0.1")
 
-_SPIKES = replace(COUNT, bits=63)
+_SPIKES = replace(v.COUNT, bits=63)
 
-EXPECT = ListOf(
-    OneKey(
+EXPECT = k.ListOf(
+    k.OneKey(
         "expectation",
         (
-            Alternative(
+            k.Alternative(
                 "rate",
-                Block(
+                k.Block(
                     "expectation",
                     (
                         _OF,
-                        Field(
+                        k.Field(
                             "between",
-                            ListOf(replace(QUANTITY, dimension=FREQUENCY), low=2, high=2, example="[3 Hz, 12 Hz]"),
+                            k.ListOf(replace(v.QUANTITY, dimension=FREQUENCY), low=2, high=2, example="[3 Hz, 12 Hz]"),
                             "The lowest and the highest mean rate that are good.",
                             required=True,
                         ),
@@ -178,14 +163,14 @@ EXPECT = ListOf(
                 ),
                 "The mean rate of a population over the run.",
             ),
-            Alternative(
+            k.Alternative(
                 "metric",
-                Block(
+                k.Block(
                     "expectation",
                     (
-                        Field(
+                        k.Field(
                             "name",
-                            Reference("metric", "validation_accuracy", rf"^{NAME}(\.{NAME})?$"),
+                            k.Reference("metric", "validation_accuracy", rf"^{k.NAME}(\.{k.NAME})?$"),
                             "What stands in `metrics.jsonl`: `loss`, a metric, or either with "
                             "`validation_` before it; its value at the last epoch counts. Of a simulation, a column "
                             "of a recorded table (`table.error`); its last row counts.",
@@ -201,20 +186,20 @@ EXPECT = ListOf(
                 ),
                 "A metric of training, or a column of a recorded table.",
             ),
-            Alternative(
+            k.Alternative(
                 "spikes",
-                Block(
+                k.Block(
                     "expectation",
                     (
                         _OF,
-                        Field("count", _SPIKES, "The exact number of spikes.", example="count: 42"),
-                        Field(
+                        k.Field("count", _SPIKES, "The exact number of spikes.", example="count: 42"),
+                        k.Field(
                             "at_least",
                             _SPIKES,
                             "The smallest number that is good.",
                             example="at_least: 1",
                         ),
-                        Field("at_most", _SPIKES, "The largest number that is good."),
+                        k.Field("at_most", _SPIKES, "The largest number that is good."),
                     ),
                     title="expect_spikes",
                     elsewhere={"min": "`at_least`", "max": "`at_most`", "from": "`of`"},
@@ -230,17 +215,17 @@ EXPECT = ListOf(
     example="[{rate: {of: exc, between: [3 Hz, 12 Hz]}}]",
 )
 
-NUMERICS = Block(
+NUMERICS = k.Block(
     "numerics",
     (
-        Field(
+        k.Field(
             "precision",
-            Choice(
+            k.Choice(
                 "precision",
                 (
-                    Option("float32", "32-bit floating point."),
-                    Option("float64", "64-bit floating point."),
-                    Option(
+                    k.Option("float32", "32-bit floating point."),
+                    k.Option("float64", "64-bit floating point."),
+                    k.Option(
                         "mixed",
                         "Of layers, activations and their gradients are rounded to bf16 (8 significant bits), and so "
                         "are weights where they are factors, once a step; a GPU stores them so and multiplies them on "
@@ -257,34 +242,34 @@ NUMERICS = Block(
             "The type of expressions, state, weights and accumulators.",
             default="float32",
         ),
-        Field(
+        k.Field(
             "order",
-            Choice(
+            k.Choice(
                 "order",
                 (
-                    Option("fast", "Sums in any order."),
-                    Option("reproducible", "The same bits on every run on one machine."),
-                    Option("bitwise", "The same bits on every backend."),
+                    k.Option("fast", "Sums in any order."),
+                    k.Option("reproducible", "The same bits on every run on one machine."),
+                    k.Option("bitwise", "The same bits on every backend."),
                 ),
             ),
             "What is promised about the order of sums.",
             default="reproducible",
             example="order: bitwise",
         ),
-        Field(
+        k.Field(
             "products",
-            Choice(
+            k.Choice(
                 "products",
                 (
-                    Option("exact", "Sums of float32 products of the factors as they are."),
-                    Option(
+                    k.Option("exact", "Sums of float32 products of the factors as they are."),
+                    k.Option(
                         "float32",
                         "However they are computed, with an error no larger than that of a float32 sum in order. Where "
                         "a factor is infinite, the sum may be NaN.",
                     ),
-                    Option("tf32x3", "Targets may leave out what is below 2^-20 of a product of float32 factors."),
-                    Option("tf32", "Targets may round float32 factors to 11 significant bits."),
-                    Option("bf16", "Targets may round float32 factors to 8 significant bits."),
+                    k.Option("tf32x3", "Targets may leave out what is below 2^-20 of a product of float32 factors."),
+                    k.Option("tf32", "Targets may round float32 factors to 11 significant bits."),
+                    k.Option("bf16", "Targets may round float32 factors to 8 significant bits."),
                 ),
                 {"bfloat16": "`bf16`", "fp32": "`float32`", "single": "`float32`"},
             ),

@@ -7,68 +7,54 @@ Does not: check names of parameters or values (compiler/sweep/plan.py).
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import (
-    Alternative,
-    Block,
-    Choice,
-    Field,
-    Flag,
-    Kind,
-    ListOf,
-    MapOf,
-    OneKey,
-    OneOf,
-    Text,
-    Value,
-    options,
-)
+import compiler.expr.keys.kinds as k
 from compiler.expr.keys.values import QUANTITY
 
-_SETTINGS = ListOf(QUANTITY, low=1, example="[1000, 2000]")
+_SETTINGS = k.ListOf(QUANTITY, low=1, example="[1000, 2000]")
 _BOUNDS = (
-    Field("low", QUANTITY, "The smallest value.", required=True, example="low: 0.1"),
-    Field("high", QUANTITY, "The largest value.", required=True, example="high: 10"),
+    k.Field("low", QUANTITY, "The smallest value.", required=True, example="low: 0.1"),
+    k.Field("high", QUANTITY, "The largest value.", required=True, example="high: 10"),
 )
-_BETWEEN = Block("bounds", _BOUNDS, title="sweep_bounds", example="{low: 0.1, high: 10}")
+_BETWEEN = k.Block("bounds", _BOUNDS, title="sweep_bounds", example="{low: 0.1, high: 10}")
 
-DRAWN: Kind = OneKey(
+DRAWN: k.Kind = k.OneKey(
     "distribution of a parameter",
     (
-        Alternative("uniform", _BETWEEN, "Equally likely anywhere between.", example="{uniform: {low: 0, high: 1}}"),
-        Alternative(
+        k.Alternative("uniform", _BETWEEN, "Equally likely anywhere between.", example="{uniform: {low: 0, high: 1}}"),
+        k.Alternative(
             "log_uniform",
             _BETWEEN,
             "Its logarithm is equally likely anywhere between.",
             example="{log_uniform: {low: 1e-4, high: 1e-1}}",
         ),
-        Alternative(
+        k.Alternative(
             "integers", _BETWEEN, "Whole numbers, both ends included.", example="{integers: {low: 1, high: 8}}"
         ),
-        Alternative("choice", _SETTINGS, "One of these.", example="{choice: [relu, tanh]}"),
+        k.Alternative("choice", _SETTINGS, "One of these.", example="{choice: [relu, tanh]}"),
     ),
     title="sweep_distribution",
 )
 
-_VALUES = Field(
+_VALUES = k.Field(
     "values",
-    MapOf("distribution", DRAWN, key_example="p", low=1, example="{p: {uniform: {low: 0, high: 1}}}"),
+    k.MapOf("distribution", DRAWN, key_example="p", low=1, example="{p: {uniform: {low: 0, high: 1}}}"),
     "What is drawn, by parameter.",
     required=True,
     example="values: {p: {uniform: {low: 0.01, high: 0.1}}}",
 )
-_TRIALS = Field(
-    "trials", Value("a whole number", "50", integer=True, low=1, high=1_000_000), "How many.", required=True
+_TRIALS = k.Field(
+    "trials", k.Value("a whole number", "50", integer=True, low=1, high=1_000_000), "How many.", required=True
 )
-_RESULT = Text("a result of a run", "validation_accuracy")
+_RESULT = k.Text("a result of a run", "validation_accuracy")
 
-SEARCH = Block(
+SEARCH = k.Block(
     "search",
     (
-        Field(
+        k.Field(
             "sampler",
-            Choice(
+            k.Choice(
                 "sampler",
-                options(
+                k.options(
                     tpe="Where good trials lie more often than bad ones (tree-structured Parzen estimator).",
                     random="Anywhere, as `random` does.",
                 ),
@@ -78,19 +64,19 @@ SEARCH = Block(
             example="sampler: tpe",
         ),
         _TRIALS,
-        Field(
+        k.Field(
             "seed",
-            Value("a whole number", "1", integer=True, low=0),
+            k.Value("a whole number", "1", integer=True, low=0),
             "Of the sampler: what it suggests depends on this, the number of the trial and the trials before it.",
             default=0,
         ),
-        Field(
+        k.Field(
             "goal",
-            OneKey(
+            k.OneKey(
                 "goal",
                 (
-                    Alternative("minimize", _RESULT, "Less of it is better.", example="{minimize: validation_loss}"),
-                    Alternative("maximize", _RESULT, "More of it is better."),
+                    k.Alternative("minimize", _RESULT, "Less of it is better.", example="{minimize: validation_loss}"),
+                    k.Alternative("maximize", _RESULT, "More of it is better."),
                 ),
                 title="sweep_goal",
             ),
@@ -98,9 +84,9 @@ SEARCH = Block(
             required=True,
             example="goal: {maximize: validation_accuracy}",
         ),
-        Field(
+        k.Field(
             "prune",
-            Flag(),
+            k.Flag(),
             "Ends a training whose best epoch so far is worse than the median of the others at the same epoch, once "
             "five trials have ended.",
             default=False,
@@ -111,33 +97,33 @@ SEARCH = Block(
     example="{trials: 50, goal: {maximize: accuracy}, values: {lr: {log_uniform: {low: 1e-4, high: 1e-1}}}}",
 )
 
-SWEEP_BLOCK = Block(
+SWEEP_BLOCK = k.Block(
     "sweep",
     (
-        Field(
+        k.Field(
             "grid",
-            MapOf("list of values", _SETTINGS, key_example="n_exc", low=1, example="{n_exc: [1000, 2000]}"),
+            k.MapOf("list of values", _SETTINGS, key_example="n_exc", low=1, example="{n_exc: [1000, 2000]}"),
             "Values by parameter: every combination is a trial; the last parameter varies fastest.",
             example="grid: {n_exc: [1000, 2000], p: [0.01, 0.02]}",
         ),
-        Field(
+        k.Field(
             "list",
-            ListOf(
-                MapOf("value", QUANTITY, key_example="n_exc", low=1, example="{n_exc: 1000}"),
+            k.ListOf(
+                k.MapOf("value", QUANTITY, key_example="n_exc", low=1, example="{n_exc: 1000}"),
                 low=1,
                 example="[{n_exc: 1000, p: 0.04}, {n_exc: 2000, p: 0.02}]",
             ),
             "The trials themselves.",
         ),
-        Field(
+        k.Field(
             "random",
-            Block(
+            k.Block(
                 "random",
                 (
                     _TRIALS,
-                    Field(
+                    k.Field(
                         "seed",
-                        Value("a whole number", "1", integer=True, low=0),
+                        k.Value("a whole number", "1", integer=True, low=0),
                         "Of the draws; the trials of a smaller number are the first ones of a larger.",
                         default=0,
                     ),
@@ -148,18 +134,18 @@ SWEEP_BLOCK = Block(
             ),
             "Trials with drawn values.",
         ),
-        Field(
+        k.Field(
             "search",
             SEARCH,
             "Trials whose values follow from the results of those before them (needs Optuna).",
             example="search: {trials: 50, goal: {minimize: loss}, values: {lr: {log_uniform: {low: 1e-4, high: 1}}}}",
         ),
-        Field(
+        k.Field(
             "seeds",
-            OneOf(
+            k.OneOf(
                 (
-                    Value("a whole number", "10", integer=True, low=1, high=1_000_000),
-                    ListOf(Value("a whole number", "1", integer=True, low=0), low=1, example="[1, 2, 3]"),
+                    k.Value("a whole number", "10", integer=True, low=1, high=1_000_000),
+                    k.ListOf(k.Value("a whole number", "1", integer=True, low=0), low=1, example="[1, 2, 3]"),
                 )
             ),
             "Each trial is run with so many seeds, from the model's own on, or with these.",
@@ -170,9 +156,9 @@ SWEEP_BLOCK = Block(
     example="{grid: {n_exc: [1000, 2000]}, seeds: 10}",
 )
 
-SWEEP: Kind = OneOf(
+SWEEP: k.Kind = k.OneOf(
     (
         SWEEP_BLOCK,
-        MapOf("list of values", _SETTINGS, key_example="n_exc", low=1, example="{n_exc: [1000, 2000]}"),
+        k.MapOf("list of values", _SETTINGS, key_example="n_exc", low=1, example="{n_exc: [1000, 2000]}"),
     )
 )

@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+import compiler.frontend.yaml.tree as tree
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.source import Origin
@@ -31,17 +32,6 @@ from compiler.frontend.resolve.repeat import layers_of, named, names_of, renamed
 from compiler.frontend.resolve.templates import Loop, Templates, Variable
 from compiler.frontend.resolve.values import ParamValue, value_of
 from compiler.frontend.schema.wording import allowed
-from compiler.frontend.yaml.tree import (
-    Entry,
-    Mapping,
-    Node,
-    Scalar,
-    Sequence,
-    with_entry,
-    with_items,
-    with_origin,
-    without,
-)
 
 _SETTINGS: Final = frozenset(f.name for f in BLOCK_SETTINGS)
 
@@ -52,9 +42,9 @@ MOST_USES: Final = 10_000
 
 @dataclass(frozen=True)
 class _Definition:
-    key: Scalar
+    key: tree.Scalar
     arguments: tuple[str, ...]
-    layers: Sequence
+    layers: tree.Sequence
 
 
 @dataclass
@@ -69,25 +59,25 @@ class _Uses:
     done: int = 0
 
 
-def expand_blocks(network: Mapping, params: Params[str, ParamValue], sink: Sink) -> Mapping:
+def expand_blocks(network: tree.Mapping, params: Params[str, ParamValue], sink: Sink) -> tree.Mapping:
     """`network` with every use of one of its `blocks` replaced by the layers of the block."""
     blocks, layers = network.get("blocks"), network.get("layers")
-    if not isinstance(layers, Sequence) or not isinstance(blocks, Mapping | None):
+    if not isinstance(layers, tree.Sequence) or not isinstance(blocks, tree.Mapping | None):
         return network
     known: dict[str, _Definition] = {}
     for entry in blocks.entries if blocks is not None else ():
         signature = parse_signature(entry.name, entry.key.span, sink)
-        if signature is not None and isinstance(entry.value, Sequence):
+        if signature is not None and isinstance(entry.value, tree.Sequence):
             known[signature[0]] = _Definition(entry.key, signature[1], entry.value)
     uses = _Uses(known, params, sink)
-    return with_entry(without(network, "blocks"), "layers", _expanded(layers, uses))
+    return tree.with_entry(tree.without(network, "blocks"), "layers", _expanded(layers, uses))
 
 
-def _expanded(layers: Sequence, uses: _Uses) -> Sequence:
-    out: list[Node] = []
+def _expanded(layers: tree.Sequence, uses: _Uses) -> tree.Sequence:
+    out: list[tree.Node] = []
     for item in layers.items:
-        kind = item.entries[0] if isinstance(item, Mapping) and len(item) == 1 else None
-        settings = kind.value if kind is not None and isinstance(kind.value, Mapping) else None
+        kind = item.entries[0] if isinstance(item, tree.Mapping) and len(item) == 1 else None
+        settings = kind.value if kind is not None and isinstance(kind.value, tree.Mapping) else None
         if kind is None or settings is None or kind.name not in ("block", "repeat"):
             out.append(item)
         elif kind.name == "block" and settings.entry("use") is not None:
@@ -95,26 +85,26 @@ def _expanded(layers: Sequence, uses: _Uses) -> Sequence:
         else:
             _without_use(kind, settings, uses.sink)
             inner = settings.get("layers")
-            if isinstance(inner, Sequence):
-                settings = with_entry(settings, "layers", _expanded(inner, uses))
-            out.append(Mapping((Entry(kind.key, settings),), item.span))
-    return with_items(layers, out)
+            if isinstance(inner, tree.Sequence):
+                settings = tree.with_entry(settings, "layers", _expanded(inner, uses))
+            out.append(tree.Mapping((tree.Entry(kind.key, settings),), item.span))
+    return tree.with_items(layers, out)
 
 
-def _without_use(kind: Entry, settings: Mapping, sink: Sink) -> None:
+def _without_use(kind: tree.Entry, settings: tree.Mapping, sink: Sink) -> None:
     for key in ("name", "with") if kind.name == "block" else ():
         entry = settings.entry(key)
         if entry is not None:
             sink.error("E0108", f"`{key}` goes with `use`; this block has layers of its own", entry.key.span)
 
 
-def _used(kind: Entry, settings: Mapping, uses: _Uses) -> list[Node]:
+def _used(kind: tree.Entry, settings: tree.Mapping, uses: _Uses) -> list[tree.Node]:
     """The layers of a use; [] after an error."""
     target, sink = settings.get("use"), uses.sink
     both = settings.entry("layers")
     if both is not None:
         sink.error("E0108", "a block with `use` has no layers of its own", both.key.span)
-    if not isinstance(target, Scalar) or both is not None:
+    if not isinstance(target, tree.Scalar) or both is not None:
         return []
     name, found = target.text, uses.known.get(target.text)
     if found is None:
@@ -134,11 +124,11 @@ def _used(kind: Entry, settings: Mapping, uses: _Uses) -> list[Node]:
         return []
     given = settings.get("name")
     uses.counts[name] = uses.counts.get(name, 0) + (given is None)
-    own = given.text if isinstance(given, Scalar) else f"{name}_{uses.counts[name]}"
+    own = given.text if isinstance(given, tree.Scalar) else f"{name}_{uses.counts[name]}"
     origin = Origin("use", f"use of the block {name}", kind.key.span)
     built = Templates(Loop(1, variables, kind.key.span), uses.params, sink).compile(found.layers) if variables else None
-    body = with_origin(found.layers, origin) if built is None else built(0, origin)
-    assert isinstance(body, Sequence)
+    body = tree.with_origin(found.layers, origin) if built is None else built(0, origin)
+    assert isinstance(body, tree.Sequence)
     before, counts, uses.open, uses.counts = uses.open, uses.counts, (*uses.open, name), {}
     inner = layers_of(_expanded(body, uses), uses.params, sink)
     uses.open, uses.counts = before, counts
@@ -151,14 +141,16 @@ def _used(kind: Entry, settings: Mapping, uses: _Uses) -> list[Node]:
     kept = [e for e in settings.entries if e.name in _SETTINGS]
     if not kept:
         return layers
-    whole = Entry(Scalar("layers", "layers", True, kind.key.span), with_items(found.layers, layers))
-    return [Mapping((Entry(kind.key, Mapping((whole, *kept), settings.span)),), settings.span)]
+    whole = tree.Entry(tree.Scalar("layers", "layers", True, kind.key.span), tree.with_items(found.layers, layers))
+    return [tree.Mapping((tree.Entry(kind.key, tree.Mapping((whole, *kept), settings.span)),), settings.span)]
 
 
-def _arguments(kind: Entry, settings: Mapping, found: _Definition, uses: _Uses) -> tuple[Variable, ...] | None:
+def _arguments(
+    kind: tree.Entry, settings: tree.Mapping, found: _Definition, uses: _Uses
+) -> tuple[Variable, ...] | None:
     """The arguments of a use: numbers or names. None after an error."""
     given, sink = settings.get("with"), uses.sink
-    entries = {e.name: e for e in given.entries} if isinstance(given, Mapping) else {}
+    entries = {e.name: e for e in given.entries} if isinstance(given, tree.Mapping) else {}
     before = len(sink.items)
     for name, entry in entries.items():
         if name not in found.arguments:
@@ -171,8 +163,8 @@ def _arguments(kind: Entry, settings: Mapping, found: _Definition, uses: _Uses) 
     out = []
     for name in found.arguments if len(sink.items) == before else ():
         value = entries[name].value
-        word = isinstance(value, Scalar) and isinstance(value.value, str) and value.text.isidentifier()
-        if word and isinstance(value, Scalar) and value.text not in uses.params:
+        word = isinstance(value, tree.Scalar) and isinstance(value.value, str) and value.text.isidentifier()
+        if word and isinstance(value, tree.Scalar) and value.text not in uses.params:
             out.append(Variable(name, [value.text], None))
             continue
         number = value_of(value, uses.params, sink, f"`{name}`")

@@ -12,32 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Settings
 
+import compiler.frontend.yaml.tree as tree
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
 from compiler.frontend.schema.wording import allowed
-from compiler.frontend.yaml.tree import (
-    Entry,
-    Mapping,
-    Node,
-    Scalar,
-    Sequence,
-    with_entries,
-    with_entry,
-    with_items,
-    without,
-)
 
 _UNCHANGED = frozenset({"params", "sweep", "name", "description", "language"})
 
 
-def choose(root: Mapping, settings: Settings[str, str], sink: Sink) -> tuple[Mapping, dict[str, str]]:
+def choose(root: tree.Mapping, settings: Settings[str, str], sink: Sink) -> tuple[tree.Mapping, dict[str, str]]:
     """`root` and the settings without parameters that are words. Errors: E0103, E0205, E0102."""
     block = root.get("params")
-    entries = block.entries if isinstance(block, Mapping) else ()
+    entries = block.entries if isinstance(block, tree.Mapping) else ()
     words = {
-        e.name: e.value for e in entries if isinstance(e.value, Mapping) and _text(e.value.get("type")) == "choice"
+        e.name: e.value for e in entries if isinstance(e.value, tree.Mapping) and _text(e.value.get("type")) == "choice"
     }
-    if not words or not isinstance(block, Mapping):
+    if not words or not isinstance(block, tree.Mapping):
         return root, dict(settings)
     chosen: dict[str, str] = {}
     for entry in entries:
@@ -45,17 +35,17 @@ def choose(root: Mapping, settings: Settings[str, str], sink: Sink) -> tuple[Map
             word = _chosen(entry, words[entry.name], settings, sink)
             if word is not None:
                 chosen[entry.name] = word
-    changed = [e if e.name in _UNCHANGED else Entry(e.key, _replaced(e.value, chosen)) for e in root.entries]
-    rest = without(block, *words)
-    root = with_entries(root, changed)
-    root = with_entry(root, "params", rest) if rest.entries else without(root, "params")
+    changed = [e if e.name in _UNCHANGED else tree.Entry(e.key, _replaced(e.value, chosen)) for e in root.entries]
+    rest = tree.without(block, *words)
+    root = tree.with_entries(root, changed)
+    root = tree.with_entry(root, "params", rest) if rest.entries else tree.without(root, "params")
     return root, {n: v for n, v in settings.items() if n not in words}
 
 
-def _chosen(entry: Entry, fields: Mapping, settings: Settings[str, str], sink: Sink) -> str | None:
+def _chosen(entry: tree.Entry, fields: tree.Mapping, settings: Settings[str, str], sink: Sink) -> str | None:
     """The word of a parameter; None after an error."""
     listed = fields.get("choices")
-    if not isinstance(listed, Sequence) or not listed.items:
+    if not isinstance(listed, tree.Sequence) or not listed.items:
         help = "for example `choices: [relu, tanh]`"
         sink.error("E0103", f"parameter `{entry.name}` lacks its `choices`", entry.key.span, help)
         return None
@@ -74,24 +64,24 @@ def _chosen(entry: Entry, fields: Mapping, settings: Settings[str, str], sink: S
     return word
 
 
-def _text(node: Node | None) -> str:
-    return node.text if isinstance(node, Scalar) else ""
+def _text(node: tree.Node | None) -> str:
+    return node.text if isinstance(node, tree.Scalar) else ""
 
 
-def _replaced(node: Node, chosen: Settings[str, str]) -> Node:
+def _replaced(node: tree.Node, chosen: Settings[str, str]) -> tree.Node:
     match node:
-        case Scalar(text=text) if text in chosen and isinstance(node.value, str):
+        case tree.Scalar(text=text) if text in chosen and isinstance(node.value, str):
             return _word(node, chosen)
-        case Mapping(entries=entries):
-            new = [Entry(_word(e.key, chosen), _replaced(e.value, chosen)) for e in entries]
+        case tree.Mapping(entries=entries):
+            new = [tree.Entry(_word(e.key, chosen), _replaced(e.value, chosen)) for e in entries]
             same = all(a.key is b.key and a.value is b.value for a, b in zip(new, entries, strict=True))
-            return node if same else with_entries(node, new)
-        case Sequence(items=items):
+            return node if same else tree.with_entries(node, new)
+        case tree.Sequence(items=items):
             parts = [_replaced(i, chosen) for i in items]
-            return node if all(a is b for a, b in zip(parts, items, strict=True)) else with_items(node, parts)
+            return node if all(a is b for a, b in zip(parts, items, strict=True)) else tree.with_items(node, parts)
     return node
 
 
-def _word(scalar: Scalar, chosen: Settings[str, str]) -> Scalar:
+def _word(scalar: tree.Scalar, chosen: Settings[str, str]) -> tree.Scalar:
     word = chosen.get(scalar.text)
-    return scalar if word is None else Scalar(word, word, True, scalar.span)
+    return scalar if word is None else tree.Scalar(word, word, True, scalar.span)

@@ -15,21 +15,11 @@ import re
 from dataclasses import replace
 
 import compiler.expr.keys.kinds as spec
+import compiler.frontend.schema.scalars as scalars
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.frontend.language import ROOT
-from compiler.frontend.schema.scalars import (
-    NAME,
-    Place,
-    Problem,
-    compiled,
-    fits,
-    name_help,
-    nest_rule,
-    scalar_problem,
-    type_problem,
-)
 from compiler.frontend.schema.wording import MANY, allowed, count, elsewhere, for_example, joined, quoted
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, without
 
@@ -42,20 +32,20 @@ def validate(root: Node, sink: Sink, *, expanded: bool = False, partial: bool = 
     With `expanded`, `use` and classes have been expanded, so that missing keys are errors. With `partial`, the file is
     for others to take definitions from: its projections are templates, which may lack keys.
     """
-    place = Place("", None, start(root), sink, False, expanded)
+    place = scalars.Place("", None, start(root), sink, False, expanded)
     templates = root.entry("projections") if partial and isinstance(root, Mapping) else None
     _check(ROOT, root if templates is None or not isinstance(root, Mapping) else without(root, "projections"), place)
     if templates is not None:
-        inner = Place("projections", None, templates.key.span, sink, False, expanded, True)
+        inner = scalars.Place("projections", None, templates.key.span, sink, False, expanded, True)
         _check(ROOT.by_name["projections"].kind, templates.value, inner)
 
 
 def validate_kind(kind: spec.Kind, node: Node, sink: Sink, name: str = "", *, expanded: bool = False) -> None:
     """Check `node` against any part of the language; `name`: its name in messages."""
-    _check(kind, node, Place(name, None, start(node), sink, False, expanded))
+    _check(kind, node, scalars.Place(name, None, start(node), sink, False, expanded))
 
 
-def _check(kind: spec.Kind, node: Node, place: Place) -> None:
+def _check(kind: spec.Kind, node: Node, place: scalars.Place) -> None:
     match kind:
         case spec.Block():
             _check_block(kind, node, place)
@@ -70,13 +60,13 @@ def _check(kind: spec.Kind, node: Node, place: Place) -> None:
         case spec.Later():
             _check(kind.resolve(), node, place)
         case _:
-            _report(scalar_problem(kind, node, place), node, place)
+            _report(scalars.scalar_problem(kind, node, place), node, place)
 
 
 # --------------------------------------------------------------------------------------------- maps
 
 
-def _check_block(kind: spec.Block, node: Node, place: Place) -> None:
+def _check_block(kind: spec.Block, node: Node, place: scalars.Place) -> None:
     if not isinstance(node, Mapping):
         _wrong_type(kind, node, place)
         return
@@ -95,8 +85,8 @@ def _check_block(kind: spec.Block, node: Node, place: Place) -> None:
             whose = f" of {place}" if place.name else ""
             sink.error("E0801", f"`{key}`{whose} is not supported yet", entry.key.span)
             quiet = True
-        if not fits(field.kind, entry.value):
-            _check(field.kind, entry.value, Place(key, None, entry.key.span, sink, quiet, place.expanded))
+        if not scalars.fits(field.kind, entry.value):
+            _check(field.kind, entry.value, scalars.Place(key, None, entry.key.span, sink, quiet, place.expanded))
     helped = [(e, _help_of_key(kind, e.key.text)) for e in unknown]
     missing = _check_presence(kind, node, place, {_meant(h) for _, h in helped if h is not None}) if kind.ruled else []
     unexplained = False
@@ -111,7 +101,7 @@ def _check_block(kind: spec.Block, node: Node, place: Place) -> None:
         sink.error("E0103", f"{place} lacks {joined(missing, 'and')}", place.at, _example_of_missing(kind, there))
 
 
-def _check_presence(kind: spec.Block, node: Mapping, place: Place, meant: set[str]) -> list[str]:
+def _check_presence(kind: spec.Block, node: Mapping, place: scalars.Place, meant: set[str]) -> list[str]:
     """The missing keys. Reports mutually exclusive keys; misspelt ones are `meant`."""
     there = {e.key.text for e in node.entries}
     for group in kind.one_of:
@@ -162,7 +152,7 @@ def _meant(help: str) -> str:
     return "" if word is None else word[1]
 
 
-def _check_map(kind: spec.MapOf, node: Node, place: Place) -> None:
+def _check_map(kind: spec.MapOf, node: Node, place: scalars.Place) -> None:
     if not isinstance(node, Mapping):
         _wrong_type(kind, node, place)
         return
@@ -170,7 +160,7 @@ def _check_map(kind: spec.MapOf, node: Node, place: Place) -> None:
         message = f"{place} must hold at least {kind.low} {count(kind.noun, kind.low)}; it is empty"
         place.sink.error("E0106", message, node.span, for_example(kind.example))
     pattern, value, noun, sink, quiet = (
-        compiled(kind.key),
+        scalars.compiled(kind.key),
         kind.value,
         kind.noun,
         place.sink,
@@ -180,13 +170,15 @@ def _check_map(kind: spec.MapOf, node: Node, place: Place) -> None:
         key = entry.key.text
         if pattern.search(key) is None:
             message = f"`{key}` is not a good name for {spec.article(noun)} {noun}"
-            sink.error("E0107", message, entry.key.span, name_help(kind.key, kind.key_example, key))
+            sink.error("E0107", message, entry.key.span, scalars.name_help(kind.key, kind.key_example, key))
             continue
-        if not fits(value, entry.value):
-            _check(value, entry.value, Place(key, noun, entry.key.span, sink, quiet, place.expanded, place.partial))
+        if not scalars.fits(value, entry.value):
+            _check(
+                value, entry.value, scalars.Place(key, noun, entry.key.span, sink, quiet, place.expanded, place.partial)
+            )
 
 
-def _check_one_key(kind: spec.OneKey, node: Node, place: Place) -> None:
+def _check_one_key(kind: spec.OneKey, node: Node, place: scalars.Place) -> None:
     if kind.bare and isinstance(node, Scalar) and isinstance(node.value, str):
         alternative = _alternative(kind, node, place)
         if alternative is not None and isinstance(alternative.kind, spec.Block) and alternative.kind.required:
@@ -202,21 +194,21 @@ def _check_one_key(kind: spec.OneKey, node: Node, place: Place) -> None:
     entry = node.entries[0]
     key = entry.key.text
     alternative = kind.by_name.get(key)
-    help = nest_rule(kind, node)
+    help = scalars.nest_rule(kind, node)
     if help is not None:
         message = f"unknown {kind.noun} `rule` of this form"
         place.sink.error("E0105", message, start(entry.value), help)
         return
-    inner = Place(key, kind.noun, entry.key.span, place.sink, place.quiet, place.expanded, place.partial)
+    inner = scalars.Place(key, kind.noun, entry.key.span, place.sink, place.quiet, place.expanded, place.partial)
     if alternative is not None:
         _check(alternative.kind, entry.value, _refused(alternative, kind, inner))
-    elif kind.own is not None and NAME.search(key):
+    elif kind.own is not None and scalars.NAME.search(key):
         _check(kind.own, entry.value, inner)
     else:
         _alternative(kind, entry.key, place)
 
 
-def _refused(alternative: spec.Alternative, kind: spec.OneKey, place: Place) -> Place:
+def _refused(alternative: spec.Alternative, kind: spec.OneKey, place: scalars.Place) -> scalars.Place:
     """E0801 where `found` is not supported yet; the context to continue with."""
     if alternative.supported or place.quiet:
         return place
@@ -225,7 +217,7 @@ def _refused(alternative: spec.Alternative, kind: spec.OneKey, place: Place) -> 
     return replace(place, quiet=True)
 
 
-def _alternative(kind: spec.OneKey, word: Scalar, place: Place) -> spec.Alternative | None:
+def _alternative(kind: spec.OneKey, word: Scalar, place: scalars.Place) -> spec.Alternative | None:
     """The alternative named by `word`, or None with an error."""
     known = kind.by_name
     alternative = known.get(word.text)
@@ -239,7 +231,7 @@ def _alternative(kind: spec.OneKey, word: Scalar, place: Place) -> spec.Alternat
     return None
 
 
-def _not_one_key(kind: spec.OneKey, node: Mapping, place: Place) -> None:
+def _not_one_key(kind: spec.OneKey, node: Mapping, place: scalars.Place) -> None:
     keys = [e.key.text for e in node.entries]
     example = kind.alternatives[0].example
     if not keys:
@@ -252,9 +244,9 @@ def _not_one_key(kind: spec.OneKey, node: Mapping, place: Place) -> None:
     place.sink.error("E0104", message, node.entries[1].key.span, help)
 
 
-def _one_key_help(kind: spec.OneKey, node: Mapping, keys: list[str], place: Place) -> str | None:
+def _one_key_help(kind: spec.OneKey, node: Mapping, keys: list[str], place: scalars.Place) -> str | None:
     """The probable intent of adjacent keys."""
-    help = nest_rule(kind, node)
+    help = scalars.nest_rule(kind, node)
     if help is not None:
         return help
     if all(k in kind.by_name for k in keys):
@@ -275,7 +267,7 @@ def _one_key_help(kind: spec.OneKey, node: Mapping, keys: list[str], place: Plac
 # -------------------------------------------------------------------------------- lists and choices
 
 
-def _check_list(kind: spec.ListOf, node: Node, place: Place) -> None:
+def _check_list(kind: spec.ListOf, node: Node, place: scalars.Place) -> None:
     if not isinstance(node, Sequence):
         _wrong_type(kind, node, place)
         return
@@ -296,8 +288,8 @@ def _check_list(kind: spec.ListOf, node: Node, place: Place) -> None:
         return
     item, name, sink, quiet = kind.item, place.name, place.sink, place.quiet
     for child in node.items:
-        if not fits(item, child):
-            _check(item, child, Place(name, "item", start(child), sink, quiet, place.expanded, place.partial))
+        if not scalars.fits(item, child):
+            _check(item, child, scalars.Place(name, "item", start(child), sink, quiet, place.expanded, place.partial))
 
 
 def _is_batch(node: Node) -> bool:
@@ -305,17 +297,17 @@ def _is_batch(node: Node) -> bool:
     return isinstance(node, Scalar) and (node.value in (None, -1) or node.text in ("None", "null", "batch"))
 
 
-def _check_one_of(kind: spec.OneOf, node: Node, place: Place) -> None:
+def _check_one_of(kind: spec.OneOf, node: Node, place: scalars.Place) -> None:
     chosen = _choose(kind, node)
     if chosen is not None:
         _check(chosen, node, place)
         return
-    problems = [scalar_problem(k, node, place) for k in kind.scalars]
+    problems = [scalars.scalar_problem(k, node, place) for k in kind.scalars]
     if None in problems:
         return
     # A violated bound or an unknown word is a closer match than a wrong type.
     nearest = next((p for p in problems if p is not None and p.code != "E0102"), None)
-    _report(nearest or type_problem(kind, node, place), node, place)
+    _report(nearest or scalars.type_problem(kind, node, place), node, place)
 
 
 def _choose(kind: spec.OneOf, node: Node) -> spec.Kind | None:
@@ -346,11 +338,11 @@ def _fit(kind: spec.Block | spec.OneKey | spec.MapOf, node: Mapping) -> tuple[in
     return (sum(e.key.text in kind.by_name for e in node.entries), int(isinstance(kind, spec.OneKey)))
 
 
-def _wrong_type(kind: spec.Kind, node: Node, place: Place) -> None:
-    _report(type_problem(kind, node, place), node, place)
+def _wrong_type(kind: spec.Kind, node: Node, place: scalars.Place) -> None:
+    _report(scalars.type_problem(kind, node, place), node, place)
 
 
-def _report(problem: Problem | None, node: Node, place: Place) -> None:
+def _report(problem: scalars.Problem | None, node: Node, place: scalars.Place) -> None:
     if problem is not None:
         # An absent value has no text; its key is underlined.
         empty = isinstance(node, Scalar) and node.span.start == node.span.end

@@ -14,23 +14,12 @@ from typing import Any
 
 import numpy as np
 
+import compiler.interchange.onnx.import_shapes as shapes
 from compiler.interchange.onnx.import_attention import import_attention, import_scores, probabilities, product_of
 from compiler.interchange.onnx.import_batch import shape_of
 from compiler.interchange.onnx.import_einsum import import_einsum, product
 from compiler.interchange.onnx.import_maps import ELEMENTWISE, import_elementwise
 from compiler.interchange.onnx.import_reductions import REDUCTIONS, import_reduction, rms_norm, unit_norm
-from compiler.interchange.onnx.import_shapes import (
-    fold,
-    import_concat,
-    import_expand,
-    import_flatten,
-    import_gather,
-    import_reshape,
-    import_slice,
-    import_squeeze,
-    import_tile,
-    import_transpose,
-)
 from compiler.interchange.onnx.package import onnx_package
 from compiler.layers import KINDS
 from compiler.layers.shared.kind import Reads
@@ -57,7 +46,7 @@ def import_node(m: Importer, node: Any) -> None:
             return
         ins = [probabilities(m, node, i) if isinstance(i, Scores) else i for i in ins]
     if all(i is None or isinstance(i, np.ndarray | Sized) for i in ins):
-        fold(m, node, [i for i in ins if i is None or isinstance(i, np.ndarray | Sized)])
+        shapes.fold(m, node, [i for i in ins if i is None or isinstance(i, np.ndarray | Sized)])
         return
     if node.op_type in ELEMENTWISE:
         if len([o for o in node.output if o]) > 1:
@@ -179,17 +168,17 @@ COMPOSITE: Mapping[str, Reads] = MappingProxyType(
         "Attention": import_attention,
         **dict.fromkeys(("Identity", "Dropout"), _same),
         "Cast": _cast,
-        "Reshape": import_reshape,
-        "Flatten": import_flatten,
-        "Transpose": import_transpose,
-        **dict.fromkeys(("Squeeze", "Unsqueeze"), import_squeeze),
-        "Concat": import_concat,
-        "Tile": import_tile,
-        "Expand": import_expand,
+        "Reshape": shapes.import_reshape,
+        "Flatten": shapes.import_flatten,
+        "Transpose": shapes.import_transpose,
+        **dict.fromkeys(("Squeeze", "Unsqueeze"), shapes.import_squeeze),
+        "Concat": shapes.import_concat,
+        "Tile": shapes.import_tile,
+        "Expand": shapes.import_expand,
         "Einsum": import_einsum,
         "Split": _split,
-        "Slice": import_slice,
-        "Gather": import_gather,
+        "Slice": shapes.import_slice,
+        "Gather": shapes.import_gather,
         **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _blocks),
     }
 )

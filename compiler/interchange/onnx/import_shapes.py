@@ -13,15 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.interchange.onnx.import_batch import (
-    Extent,
-    extents,
-    relaid,
-    reshape_target,
-    reshaped,
-    transposed,
-    wanted_extents,
-)
+import compiler.interchange.onnx.import_batch as batches
 from compiler.interchange.onnx.import_maps import ELEMENTWISE
 from compiler.layers.shared.onnx.importer import MARKS, Array, Batches, Computed, Importer, Repeated, Sized, refused
 from compiler.layers.shared.onnx.inputs import (
@@ -51,33 +43,33 @@ def import_reshape(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Comp
     value = ins[0]
     if isinstance(value, Repeated):
         like = Computed("", value.shape).at(value.source)
-        found = relaid(m, like, reshape_target(node, ins, attrs, extents(m, like)))
+        found = batches.relaid(m, like, batches.reshape_target(node, ins, attrs, batches.extents(m, like)))
         if found is not None and found[0] == value.shape:
             return replace(value, source=value.source.at(found[1]))
         value = repeated(m, node, value)
     x = data(node, [value], moved=True, kinds=True)
-    return reshaped(m, node, x, reshape_target(node, ins, attrs, extents(m, x)))
+    return batches.reshaped(m, node, x, batches.reshape_target(node, ins, attrs, batches.extents(m, x)))
 
 
 def import_flatten(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     x = data(node, ins, moved=True, kinds=True)
     axis = int(attrs.get("axis", 1))
     axis = axis + x.rank if axis < 0 else axis
-    found = extents(m, x)
+    found = batches.extents(m, x)
     parts = [found[:axis], found[axis:]]
     if any(len([e for e in part if isinstance(e, Batches)]) > 1 for part in parts):
         raise refused(node, "it joins the batch with other axes")
-    joint: list[Extent] = []
+    joint: list[batches.Extent] = []
     for part in parts:
         size, times = math.prod(e for e in part if isinstance(e, int)), [e for e in part if isinstance(e, Batches)]
         joint.append(Batches(size * times[0].times) if times else size)
-    return reshaped(m, node, x, joint)
+    return batches.reshaped(m, node, x, joint)
 
 
 def import_transpose(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     x = data(node, ins, moved=True, kinds=True)
     perm = list(attrs.get("perm", range(x.rank - 1, -1, -1)))
-    return transposed(m, hint_of(node), x, perm)
+    return batches.transposed(m, hint_of(node), x, perm)
 
 
 def import_squeeze(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
@@ -108,13 +100,13 @@ def import_expand(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compu
     if not isinstance(x, Computed):
         raise refused(node, "its shape is computed")
     shape = value.shape
-    wanted = wanted_extents(node, ins, 1)
+    wanted = batches.wanted_extents(node, ins, 1)
     if len(wanted) > x.rank:
         more = len(wanted) - x.rank
         y = m.reshape(f"{x.name}_ranked", x, (1,) * more + x.shape)
         x, shape = y.among(x, more + x.lead), (1,) * more + shape
     wanted = [*(1 for _ in range(x.rank - len(wanted))), *wanted]
-    own = extents(m, x)[x.lead]
+    own = batches.extents(m, x)[x.lead]
     if wanted[x.lead] not in (1, own):
         raise refused(node, "it repeats the batch")
     sizes: list[int] = []
@@ -151,16 +143,16 @@ def import_tile(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compute
 def import_slice(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     x = data(node, ins, moved=True, kinds=True)
     if m.opset < 10:
-        bounds: list[list[Extent]] = [[int(v) for v in attrs[k]] for k in ("starts", "ends")]
+        bounds: list[list[batches.Extent]] = [[int(v) for v in attrs[k]] for k in ("starts", "ends")]
         axes = list(attrs.get("axes", range(len(bounds[0]))))
         steps = [1] * len(axes)
     else:
-        bounds = [wanted_extents(node, ins, 1), wanted_extents(node, ins, 2)]
+        bounds = [batches.wanted_extents(node, ins, 1), batches.wanted_extents(node, ins, 2)]
         axes = [int(a) for a in constant(node, ins, 3, np.arange(len(bounds[0])))]
         steps = [int(s) for s in constant(node, ins, 4, np.ones(len(axes), np.int64))]
     for start, end, axis, step in zip(*bounds, axes, steps, strict=True):
         if axis in (x.lead, x.lead - x.rank):
-            whole = extents(m, x)[x.lead]
+            whole = batches.extents(m, x)[x.lead]
             least = whole if isinstance(whole, int) else 2**31 - 1
             if start == 0 and step == 1 and (end == whole or (isinstance(end, int) and end >= least)):
                 continue
@@ -224,7 +216,7 @@ def _keeps_batch(node: Any, ins: list[Array | Sized | None]) -> bool:
     """Whether a constant of the batch's extent keeps that as its first axis after a Reshape."""
     if node.op_type != "Reshape" or not isinstance(ins[0], np.ndarray):
         return False
-    first, *rest = wanted_extents(node, ins, 1)
+    first, *rest = batches.wanted_extents(node, ins, 1)
     plain = [e for e in rest if isinstance(e, int)]
     return first in (-1, 1) and len(plain) == len(rest) and math.prod(plain) == ins[0].size
 

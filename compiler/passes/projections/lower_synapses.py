@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+import compiler.passes.projections.synapse_rows as rows
 from compiler.connect.storage import UNSTORED
 from compiler.expr.ast import Cond, Expr, Ref, refs
 from compiler.ir.level2.synapse_values import event_name
@@ -30,19 +31,6 @@ from compiler.passes.projections import synapse_schedule as stage
 from compiler.passes.projections.clearing import REMAINS, clear_columns, waits
 from compiler.passes.projections.synapse_arrays import DELAYS, ages
 from compiler.passes.projections.synapse_rewire import rewire
-from compiler.passes.projections.synapse_rows import (
-    SLOTS,
-    Cache,
-    EventSource,
-    Synapses,
-    at_all_neurons,
-    at_elements,
-    at_every_neuron,
-    at_neurons,
-    at_synapses,
-    spikes_of,
-    take_delivered,
-)
 from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
 from compiler.passes.projections.synapse_sums import Segment, gather, segments
 from compiler.passes.projections.synapse_text import SynapseKernel, statements_of, text_of, touches
@@ -65,7 +53,7 @@ class SynapseLowering:
     projections: Mapping[str, l0.Projection] = field(default_factory=dict)
     _flat: dict[int, tuple[l0.SynapseDef, Flat]] = field(default_factory=dict)
     _families: dict[tuple[int, str, bool], int] = field(default_factory=dict)
-    _cache: Cache = field(default_factory=dict)
+    _cache: rows.Cache = field(default_factory=dict)
 
     def lower(self, link: Link, copy: int, copies: int) -> None:
         """Arrays and rows of one projection of a family: number `copy` of the `copies` that share its synapses
@@ -78,7 +66,7 @@ class SynapseLowering:
         family = (id(synapse), link.projection.into, waits(link.projection))
         number = self._families.setdefault(family, len(self._families))
         given = (link.projection, link.member, link.pre, link.post, link.builder, link.storage, link.shared)
-        s = Synapses(*given, self.stages, self.deliveries, flat, number, copy, copies, self._cache)
+        s = rows.Synapses(*given, self.stages, self.deliveries, flat, number, copy, copies, self._cache)
         _check(s)
         s.numbers.update((every, self.phases[phase].every) for every, phase in flat.every.items())
         s.numbers.update(clear_columns(link.projection))
@@ -101,10 +89,10 @@ class SynapseLowering:
                 self._end_at_event(s, end, own)
             self._own_inputs(s, end)
 
-    def _own_inputs(self, s: Synapses, end: str) -> None:
+    def _own_inputs(self, s: rows.Synapses, end: str) -> None:
         """What arrives in inputs that the projection holds at an end, and what it delivers from there in every step."""
         for variable, name in s.flat.own_inputs(end).items():
-            take_delivered(s, stage.OWN_INPUTS, end, variable, name)
+            rows.take_delivered(s, stage.OWN_INPUTS, end, variable, name)
         block = s.flat.end(end)
         if block is not None and block.deliver:
             what, sends = f"{end}: deliver", block.deliver
@@ -112,11 +100,11 @@ class SynapseLowering:
             def made() -> SynapseKernel:
                 return text_of(s.flat, what, sends, s.projection.into, s.deliveries.fixed_point, vacant=True)
 
-            at_every_neuron(s, stage.OWN_DELIVER, self._once(s, (what,), made), end)
+            rows.at_every_neuron(s, stage.OWN_DELIVER, self._once(s, (what,), made), end)
 
     # ------------------------------------------------------------------------------------ every step
 
-    def _ends(self, s: Synapses) -> None:
+    def _ends(self, s: rows.Synapses) -> None:
         d = s.flat.definition
         for end in ("pre", "post"):
             block = s.flat.end(end)
@@ -126,9 +114,9 @@ class SynapseLowering:
             def made(end: str = end, block: l0.EndDef = block) -> SynapseKernel:
                 return self._integrated(s, f"{end} traces", f"{d.name}: {end}", block.dynamics, block.update, end)
 
-            at_all_neurons(s, stage.ENDS, self._once(s, (end, *_kinds(s)), made), end)
+            rows.at_all_neurons(s, stage.ENDS, self._once(s, (end, *_kinds(s)), made), end)
 
-    def _every_step(self, s: Synapses) -> None:
+    def _every_step(self, s: rows.Synapses) -> None:
         d = s.flat.definition
         dynamics = () if d.event_driven else d.dynamics
         if not (dynamics or d.update):
@@ -144,7 +132,7 @@ class SynapseLowering:
         self._at_all_synapses(s, stage.UPDATE, "every step", d.update, made, bool(dynamics))
 
     def _integrated(
-        self, s: Synapses, what: str, name: str, dynamics: tuple[l0.Ode, ...], update: tuple[l0.Set, ...], end: str
+        self, s: rows.Synapses, what: str, name: str, dynamics: tuple[l0.Ode, ...], update: tuple[l0.Set, ...], end: str
     ) -> SynapseKernel:
         block = s.flat.end(end)
         assert block is not None
@@ -153,7 +141,7 @@ class SynapseLowering:
 
     def _cell(
         self,
-        s: Synapses,
+        s: rows.Synapses,
         name: str,
         state: tuple[l0.StateDecl, ...],
         dynamics: tuple[l0.Ode, ...],
@@ -186,7 +174,7 @@ class SynapseLowering:
             self.decisions.append(decision)
         return done, list(done.step)
 
-    def _once(self, s: Synapses, key: tuple[object, ...], made: Callable[[], SynapseKernel]) -> SynapseKernel:
+    def _once(self, s: rows.Synapses, key: tuple[object, ...], made: Callable[[], SynapseKernel]) -> SynapseKernel:
         """The statements of one occasion, built once for all members of one kind."""
         held = (s.member.delays is not None, s.member.back_delays is not None, _looked_for(s, "post"))
         full = ("text", s.number, *held, *key)
@@ -195,7 +183,7 @@ class SynapseLowering:
         found: SynapseKernel = s.cache[full]
         return found
 
-    def _at_event(self, s: Synapses, handler: l0.SynapseHandler, updated_at: str | None) -> None:
+    def _at_event(self, s: rows.Synapses, handler: l0.SynapseHandler, updated_at: str | None) -> None:
         what = f"at {handler.phase}.{handler.event}"
         phase = self.phases[handler.phase]
         at = dict(phase.events)[handler.event]
@@ -211,17 +199,17 @@ class SynapseLowering:
         self._at_all_synapses(s, where, what, actions[:first], made, False, (updated_at,), due)
         self._at_all_synapses(s, then, f"{what}, transposed", actions[first:], made, False, (updated_at,), due)
 
-    def _end_at_event(self, s: Synapses, end: str, handler: l0.Handler) -> None:
+    def _end_at_event(self, s: rows.Synapses, end: str, handler: l0.Handler) -> None:
         """What traces do at an event of a phase, after all that synapses do then."""
         what, phase = f"{end} at {handler.phase}.{handler.event}", self.phases[handler.phase]
         at = dict(phase.events)[handler.event]
         where, offset = (stage.ENDS_START, 1) if at == 0 else (stage.ENDS_END, at)
         text = self._once(s, (what,), lambda: SynapseKernel(what, statements_of(handler.actions, "i")))
-        at_all_neurons(s, where, text, end, due=(phase.every, offset % phase.every))
+        rows.at_all_neurons(s, where, text, end, due=(phase.every, offset % phase.every))
 
     def _at_all_synapses(
         self,
-        s: Synapses,
+        s: rows.Synapses,
         where: str,
         what: str,
         actions: tuple[l0.Action, ...],
@@ -258,48 +246,50 @@ class SynapseLowering:
 
                 own = self._once(s, (called, *key, *_kinds(s)), text)
                 if s.shared and own.written & set(s.flat.states):
-                    at_elements(s, where, own, found.extent, due, part)
+                    rows.at_elements(s, where, own, found.extent, due, part)
                 else:
-                    at_synapses(s, where, own, found, "pre", None, due=due, part=part)
+                    rows.at_synapses(s, where, own, found, "pre", None, due=due, part=part)
             for one in segment.sums:
                 del s.arrays[one.name]
         s.parts[where] = part
 
     # --------------------------------------------------------------------------------------- at spikes
 
-    def _on_pre(self, s: Synapses, updated_at: str | None) -> None:
+    def _on_pre(self, s: rows.Synapses, updated_at: str | None) -> None:
         self._at_spikes(s, "pre", stage.ON_PRE, s.flat.definition.on_pre, updated_at)
 
-    def _on_post(self, s: Synapses, updated_at: str | None) -> None:
+    def _on_post(self, s: rows.Synapses, updated_at: str | None) -> None:
         self._at_spikes(s, "post", stage.ON_POST, s.flat.definition.on_post, updated_at)
 
     def _at_spikes(
-        self, s: Synapses, end: str, where: str, actions: tuple[l0.Action, ...], updated_at: str | None
+        self, s: rows.Synapses, end: str, where: str, actions: tuple[l0.Action, ...], updated_at: str | None
     ) -> None:
         if not actions:
             return
-        what, spikes = f"on_{end}", spikes_of(s.instance(end), _delay(s, end))
+        what, spikes = f"on_{end}", rows.spikes_of(s.instance(end), _delay(s, end))
         text = self._once(s, (what, updated_at), lambda: _text(s, what, actions, updated_at, arriving(s, end)))
         _reach(s, where, text, end, spikes, l0.SPIKE)
 
-    def _event(self, s: Synapses, event: l0.SynapseEvent, updated_at: str | None) -> None:
+    def _event(self, s: rows.Synapses, event: l0.SynapseEvent, updated_at: str | None) -> None:
         late = _delay(s, event.end) if event.delayed else 0
         array = event_name(s.projection, s.member, event.name)
-        happening = EventSource(f"{array}.spikes", f"{array}.spike_count", late + SLOTS, late)
+        happening = rows.EventSource(f"{array}.spikes", f"{array}.spike_count", late + rows.SLOTS, late)
         condition_arrays(s, array, event.end, happening.slots)
         named = f"condition of {event.name}"
         when = l0.Set("happens", event.when, event.span)
         condition = self._once(s, ("when", event.name), lambda: SynapseKernel(named, statements_of([when], "i")))
-        at_all_neurons(s, stage.CONDITIONS, condition, event.end, happening)
+        rows.at_all_neurons(s, stage.CONDITIONS, condition, event.end, happening)
         if event.actions:
             self._arrivals(s, event, happening, updated_at)
         sets = _times(s, event.end, event.name)
         if sets:
             what, sets = f"times of {event.name}", _if(arriving(s) if event.delayed else (), sets)
             times = self._once(s, ("times", event.name), lambda: SynapseKernel(what, statements_of(sets, "syn")))
-            at_neurons(s, stage.EVENT_TIMES, times, event.end, happening)
+            rows.at_neurons(s, stage.EVENT_TIMES, times, event.end, happening)
 
-    def _arrivals(self, s: Synapses, event: l0.SynapseEvent, happening: EventSource, updated_at: str | None) -> None:
+    def _arrivals(
+        self, s: rows.Synapses, event: l0.SynapseEvent, happening: rows.EventSource, updated_at: str | None
+    ) -> None:
         """What an event does at synapses."""
         key, what = ("event", event.name, updated_at), f"event {event.name}"
         tests = arriving(s, event.end, event.delayed)
@@ -307,13 +297,19 @@ class SynapseLowering:
         _reach(s, stage.EVENTS, text, event.end, happening, event.name, event.delayed)
 
 
-def _looked_for(s: Synapses, end: str) -> bool:
+def _looked_for(s: rows.Synapses, end: str) -> bool:
     """Whether synapses at events of an end are looked for among all, as the storage finds those of sources alone."""
     return end == "post" and s.storage in UNSTORED
 
 
 def _reach(
-    s: Synapses, where: str, text: SynapseKernel, end: str, happening: EventSource, event: str, delayed: bool = True
+    s: rows.Synapses,
+    where: str,
+    text: SynapseKernel,
+    end: str,
+    happening: rows.EventSource,
+    event: str,
+    delayed: bool = True,
 ) -> None:
     """The statements run at the synapses that events of an end reach now: for each age that events can have, where
     they are `delayed` and delays differ from synapse to synapse."""
@@ -321,16 +317,16 @@ def _reach(
         array = f"{s.name}.arrived.{event}"
         s = replace(s, arrays={**s.arrays, "arrived": steps_array(s, array, end, s.post.size)})
         mark = SynapseKernel(f"{event} arrives", statements_of([l0.Set("arrived", Ref("step"))], "syn"))
-        at_neurons(s, where, mark, end, happening)
-        at_synapses(s, where, text, s.found(), "pre", None, part=1)
+        rows.at_neurons(s, where, mark, end, happening)
+        rows.at_synapses(s, where, text, s.found(), "pre", None, part=1)
     elif delayed and s.member.delays_of(end) is not None:
         for age in ages(s.projection, s.member, end):
-            at_synapses(s, where, text, s.found(end), end, replace(happening, delay=age), age)
+            rows.at_synapses(s, where, text, s.found(end), end, replace(happening, delay=age), age)
     else:
-        at_synapses(s, where, text, s.found(end), end, happening)
+        rows.at_synapses(s, where, text, s.found(end), end, happening)
 
 
-def arriving(s: Synapses, end: str | None = None, delayed: bool = True) -> tuple[Expr, ...]:
+def arriving(s: rows.Synapses, end: str | None = None, delayed: bool = True) -> tuple[Expr, ...]:
     """What must hold for an event to reach a neuron, or a synapse of a neuron of `end`: that the delay of the synapse
     is the event's age, where it is `delayed`; or that the neuron has one now (`_looked_for`)."""
     tests: tuple[Expr, ...] = ()
@@ -348,13 +344,13 @@ def _if(tests: tuple[Expr, ...], sets: list[l0.Set]) -> list[l0.Set]:
     return sets
 
 
-def _kinds(s: Synapses) -> tuple[str, ...]:
+def _kinds(s: rows.Synapses) -> tuple[str, ...]:
     """The names that are arrays in this member, which determine how equations are integrated."""
     return tuple(s.arrays)
 
 
 def _text(
-    s: Synapses,
+    s: rows.Synapses,
     what: str,
     actions: tuple[l0.Action, ...],
     updated_at: str | None = None,
@@ -375,7 +371,7 @@ def _text(
     )
 
 
-def _event_driven(s: Synapses, extent: int | l2.SizeOf) -> str | None:
+def _event_driven(s: rows.Synapses, extent: int | l2.SizeOf) -> str | None:
     """Where the step of the last update of event-driven states is stored: per source neuron when only on_pre uses them,
     per target when only on_post does, else per synapse. None: not event-driven."""
     d = s.flat.definition
@@ -392,7 +388,7 @@ def _event_driven(s: Synapses, extent: int | l2.SizeOf) -> str | None:
     return end
 
 
-def _after_spike(s: Synapses, end: str, updated_at: str | None) -> None:
+def _after_spike(s: rows.Synapses, end: str, updated_at: str | None) -> None:
     """Effects of a spike on its own neuron: `on_spike`, the times of spikes, the update step of event-driven states."""
     block = s.flat.end(end)
     sets = list(block.on_spike) if block is not None else []
@@ -406,10 +402,10 @@ def _after_spike(s: Synapses, end: str, updated_at: str | None) -> None:
         s.cache[key] = SynapseKernel(f"{end} spike", statements_of(_if(arriving(s), sets), "syn"))
     where = stage.PRE_SPIKE if end == "pre" else stage.POST_SPIKE
     apart = s.member.delays_of(end) is not None  # the block follows its neuron, and synapses see its past
-    at_neurons(s, where, s.cache[key], end, spikes_of(s.instance(end), 0 if apart else _delay(s, end)))
+    rows.at_neurons(s, where, s.cache[key], end, rows.spikes_of(s.instance(end), 0 if apart else _delay(s, end)))
 
 
-def _times(s: Synapses, end: str, event: str) -> list[l0.Set]:
+def _times(s: rows.Synapses, end: str, event: str) -> list[l0.Set]:
     """What keeps the steps of an event of an end, as far as they are read."""
     held = {x.variable: name for name, x in s.flat.externals.items() if x.end == end}
     times, (last, previous) = s.flat.times(end, event), l0.times_of(event)
@@ -417,11 +413,11 @@ def _times(s: Synapses, end: str, event: str) -> list[l0.Set]:
     return [*before, *([l0.Set(held[last], Ref("step"))] if times else [])]
 
 
-def _delay(s: Synapses, end: str) -> int:
+def _delay(s: rows.Synapses, end: str) -> int:
     return s.member.delay_of(end)
 
 
-def _check(s: Synapses) -> None:
+def _check(s: rows.Synapses) -> None:
     """Asserts what the frontend guarantees."""
     d = s.flat.definition
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import compiler.ir.level0.model as l0
+import compiler.passes.pipeline.predict as predict
 from backends.protocol import AnyArray, Backend, Instance
 from backends.registry import backend as backend_of
 from compiler.core.cache import cache_folder
@@ -22,16 +23,6 @@ from compiler.core.disk import new_file
 from compiler.core.errors import RunError
 from compiler.files.array_rows import MemoryRows, Rows
 from compiler.files.sample_checks import sample_checks
-from compiler.passes.pipeline.predict import (
-    ORDER,
-    PHASE,
-    Prediction,
-    data_name,
-    default_outputs,
-    in_trials,
-    inputs_of,
-    lower_predict,
-)
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.fold_norms import folded
 from compiler.runtime.artifacts.build_folder import Built, build_into
@@ -63,7 +54,7 @@ class PredictResult:
 class Predictor:
     """A loaded network. Use it several times, then `close` it."""
 
-    def __init__(self, prediction: Prediction, built: Built, backend: Backend, trained: Trained) -> None:
+    def __init__(self, prediction: predict.Prediction, built: Built, backend: Backend, trained: Trained) -> None:
         self.prediction = prediction
         program = prediction.lowered.merged
         weights = trained.weights(learned((prediction.graph,)))
@@ -82,14 +73,14 @@ class Predictor:
         rows_of = {name: MemoryRows(a) if isinstance(a, np.ndarray) else a for name, a in samples.items()}
         count = next(iter(rows_of.values())).shape[0]
         parts: dict[str, list[AnyArray]] = {o.name: [] for o in p.outputs}
-        order = self._arrays[ORDER]
+        order = self._arrays[predict.ORDER]
         for first in range(0, count, p.batch):
             rows = min(p.batch, count - first)
             numbers = np.full(order.shape, -1, np.int32)
             numbers[0, :rows] = np.arange(rows)
-            self.instance.write(ORDER, numbers.reshape(-1))
+            self.instance.write(predict.ORDER, numbers.reshape(-1))
             for item in p.inputs:
-                array = self._arrays[data_name(item.name)]
+                array = self._arrays[predict.data_name(item.name)]
                 block = np.zeros(array.shape, array.dtype.numpy)
                 chosen = np.arange(first, first + rows)
                 with readable("the samples"):
@@ -100,7 +91,7 @@ class Predictor:
                 self.instance.write(array.name, block.reshape(-1))
             if self._trials is not None:
                 self._trials.run(first // p.batch)
-            self.instance.run(PHASE, 1, 1)
+            self.instance.run(predict.PHASE, 1, 1)
             for o in p.outputs:
                 values = read_logical(self.instance, self._arrays[o.array])
                 parts[o.name].append(values.reshape(p.batch, *o.shape)[:rows])
@@ -123,14 +114,14 @@ def chosen_outputs(model: l0.Model, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def build_prediction(
     trained: Trained, options: Options, batch: int, outputs: tuple[str, ...] = ()
-) -> tuple[Prediction, Built, Backend]:
+) -> tuple[predict.Prediction, Built, Backend]:
     """Lower and build into `build/<name>_predict`. Raises BackendError, RunError."""
     refuse_options(options)
     backend = backend_of(options.target, options.device or 0, options.verify, options.arch)
     names = chosen_outputs(trained.model, outputs)
     lock = locked(trained.lock, options, backend)
     pins = lock.predicting(batch)
-    prediction = lower_predict(trained.model, lock.capabilities, batch, names, options.verify, pins=pins)
+    prediction = predict.lower_predict(trained.model, lock.capabilities, batch, names, options.verify, pins=pins)
     refuse_memory(prediction.lowered.merged, backend, options)
     chosen = {**options.backend_options(), "seed": str(trained.seed)}
     built = build_into(options.build_dir, prediction.lowered.merged, backend, chosen)
@@ -154,7 +145,7 @@ def predict_file(
     trained = open_trained(source, options)
     names = chosen_outputs(trained.model, outputs)
     model = trained.model
-    needed = inputs_of(model, names)
+    needed = predict.inputs_of(model, names)
     samples: Mapping[str, AnyArray | Rows]
     if isinstance(data, Path):
         samples = from_file(data, needed, model, cache_folder())
@@ -174,7 +165,7 @@ def predict_file(
 
 def batch_of(model: l0.Model, outputs: tuple[str, ...], given: int | None, count: int) -> int:
     """The batch size for so many samples: where they are trials, that of the training. Raises RunError (E0912)."""
-    if not in_trials(model, outputs or default_outputs(model)):
+    if not predict.in_trials(model, outputs or predict.default_outputs(model)):
         return given or min(BATCH, count)
     assert model.train is not None
     if given not in (None, model.train.batch):

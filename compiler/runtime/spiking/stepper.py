@@ -23,17 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
+import compiler.runtime.artifacts.checkpoint as checkpoint
 from backends.protocol import AnyArray, Instance
 from compiler.core.disk import make_folder
 from compiler.core.errors import RunError
-from compiler.runtime.artifacts.checkpoint import (
-    Position,
-    check_origin,
-    latest_checkpoint,
-    read_position,
-    restore_checkpoint,
-    save_checkpoint,
-)
 from compiler.runtime.build import build_prepared
 from compiler.runtime.common.arrays import persistent_arrays
 from compiler.runtime.common.hashes import model_hash
@@ -311,20 +304,22 @@ class Stepper:
 
     def save(self, path: Path) -> None:
         """Write a checkpoint, as a run does, which `netloom run --resume` reads. Raises RunError (E0930)."""
-        position = Position("spiking", self.done, self.prepared.seed, model_hash(self.prepared.model))
+        position = checkpoint.Position("spiking", self.done, self.prepared.seed, model_hash(self.prepared.model))
         with _Held():
             self._drain()
             found = begun(max(self.done - self.simulate.warmup, 0), self._writers.rates, self._criterion).arrays()
-            save_checkpoint(path, self.instance, self.program, position, frozen=bool(self.simulate.freeze), begun=found)
+            checkpoint.save_checkpoint(
+                path, self.instance, self.program, position, frozen=bool(self.simulate.freeze), begun=found
+            )
 
     def load(self, path: Path) -> None:
         """Go on from a checkpoint file, or the last one of a run directory. Raises RunError (E0909, E0927)."""
-        latest = latest_checkpoint(path).path
-        position = read_position(latest)
-        check_origin(latest, position, "spiking", self.prepared.seed, model_hash(self.prepared.model))
+        latest = checkpoint.latest_checkpoint(path).path
+        position = checkpoint.read_position(latest)
+        checkpoint.check_origin(latest, position, "spiking", self.prepared.seed, model_hash(self.prepared.model))
         found = read_begun(latest)
         with _Held():
-            restore_checkpoint(latest, self.instance, self.program, bool(self.simulate.freeze))
+            checkpoint.restore_checkpoint(latest, self.instance, self.program, bool(self.simulate.freeze))
             self._moved(position.step, found.rates, False, found.held)
 
     def change(self, settings: Mapping[str, str]) -> None:

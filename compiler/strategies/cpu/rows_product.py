@@ -23,16 +23,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+import compiler.strategies.cost.cpu as cost
 from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, NotApplicable, Problem, rounded, strides
-from compiler.strategies.cost.cpu import (
-    OPERATIONS_PER_US,
-    PANEL_END,
-    PANEL_GATHER,
-    PANEL_PACK,
-    PANEL_START,
-    PANEL_STRIP_BYTES,
-    PANEL_SUM,
-)
 from compiler.strategies.strategy import Strategy, with_columns
 
 NAME, LANES_NAME = "rows_product", "lanes_product"
@@ -146,7 +138,9 @@ def _merged(dims: Sequence[_Dim]) -> list[_Dim]:
 
 def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple[tuple[str, int], ...]) -> Choice:
     groups, rows, cols, terms = (prod(d.extent for d in roles[r]) for r in "gmnk")
-    width = min(rounded(cols, COLS), max(COLS, min(WIDE, PANEL_STRIP_BYTES // (terms * p.real_bytes)) // COLS * COLS))
+    width = min(
+        rounded(cols, COLS), max(COLS, min(WIDE, cost.PANEL_STRIP_BYTES // (terms * p.real_bytes)) // COLS * COLS)
+    )
     values: dict[str, int] = {}
     for role, dims in roles.items():
         filled = [_Dim(1, 0, 0)] * (LEVELS - len(dims)) + dims
@@ -159,7 +153,9 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     reals = terms * width + high * DEEP + high * width + 2 * COLS
     lanes = VECTOR_BYTES // p.real_bytes
     strips, vectors = -(-cols // width), -(-cols // lanes)
-    operations = rounded(rows, ROWS // 2) * vectors * terms * PANEL_SUM + rows * vectors * PANEL_END + PANEL_START
+    operations = (
+        rounded(rows, ROWS // 2) * vectors * terms * cost.PANEL_SUM + rows * vectors * cost.PANEL_END + cost.PANEL_START
+    )
     operations += terms * (rows * strips * _packing(roles["m"], roles["k"], "a")) / lanes
     operations += terms * (cols * _packing(roles["n"], roles["k"], "b")) / lanes
     return Choice(
@@ -167,14 +163,14 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
         literals,
         tuple(values.items()),
         reals * p.real_bytes + 4 * (rows + cols + 2 * terms),
-        groups * operations / OPERATIONS_PER_US,
+        groups * operations / cost.OPERATIONS_PER_US,
     )
 
 
 def _packing(outer: Sequence[_Dim], terms: Sequence[_Dim], operand: str) -> float:
     """The cost of packing a vector of an operand."""
     near = [d for d in (*outer[-1:], *terms[-1:]) if getattr(d, operand) == 1]
-    return PANEL_PACK if near else PANEL_GATHER
+    return cost.PANEL_PACK if near else cost.PANEL_GATHER
 
 
 def _depths(p: Problem, choice: Choice) -> list[Choice]:

@@ -18,22 +18,12 @@ from dataclasses import dataclass
 from math import isqrt, prod
 from typing import Final
 
+import compiler.strategies.cuda.direct_conv as direct
 from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import implicit_gemm
-from compiler.strategies.cuda.direct_conv import (
-    BUFFER_BYTES,
-    MOST_TAPS,
-    STRIP,
-    THREADS,
-    Window,
-    copying,
-    line_pitch,
-    rounded_pitch,
-    window_of,
-)
 from compiler.strategies.strategy import Strategy
 
 NAME = "direct_conv_weights"
@@ -68,7 +58,7 @@ def _parts(total: int, most: int) -> Iterator[int]:
 
 def _shares(threads: int, fit: int) -> int:
     """Threads that share a sum: as many as there are, if the half of them that a tree joins first fits."""
-    shares = THREADS // threads
+    shares = direct.THREADS // threads
     while shares > 1 and _below(shares) > fit:
         shares = _below(shares)
     return shares
@@ -79,18 +69,20 @@ def _below(shares: int) -> int:
     return 1 << (shares - 1).bit_length() - 1
 
 
-def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int, device: Target) -> Iterator[Layout]:
-    words = BUFFER_BYTES // real_bytes
+def _layouts(
+    n: int, o: int, c: int, rows: direct.Window, cols: direct.Window, real_bytes: int, device: Target
+) -> Iterator[Layout]:
+    words = direct.BUFFER_BYTES // real_bytes
     outs = outs_of(cols.taps)
-    all_strips = -(-cols.out // STRIP)
-    pitch, own = line_pitch(all_strips, cols), rounded_pitch(STRIP * all_strips)
-    window = -(-cols.span(STRIP) // STRIP)
-    issue = STRIP * outs * cols.taps + outs + window + 10
+    all_strips = -(-cols.out // direct.STRIP)
+    pitch, own = direct.line_pitch(all_strips, cols), direct.rounded_pitch(direct.STRIP * all_strips)
+    window = -(-cols.span(direct.STRIP) // direct.STRIP)
+    issue = direct.STRIP * outs * cols.taps + outs + window + 10
     processors, arithmetic = device.processors, H200.lanes / device.lanes
     for blocks in _parts(-(-o // outs), 16):
         for channels in _parts(c, 32):
             threads = blocks * channels * rows.taps
-            if threads > THREADS or threads * outs * cols.taps > words:
+            if threads > direct.THREADS or threads * outs * cols.taps > words:
                 continue
             shares = _shares(threads, words // (threads * outs * cols.taps))
             for height in _parts(rows.out, 64):
@@ -101,21 +93,25 @@ def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int
                 tiles = -(-o // (blocks * outs)) * -(-c // channels)
                 strips = -(-height * all_strips // shares)
                 one = strips * (issue * 1.1 + 40) + cost.DIRECT_STAGE
-                copies = copying(blocks * outs * height, own) + copying(channels * rows.span(height), pitch)
-                busy = ((THREADS // 32) * strips * issue * 1.25 + copies) / 4
+                copies = direct.copying(blocks * outs * height, own) + direct.copying(
+                    channels * rows.span(height), pitch
+                )
+                busy = ((direct.THREADS // 32) * strips * issue * 1.25 + copies) / 4
                 size = threads * outs * cols.taps
                 for residents in (0.25, 0.5, 1, 2, 3):
                     splits = max(1, min(units, int(processors * residents) // tiles))
                     each = -(-units // splits)
                     waves = -(-splits * tiles // (processors * cost.DIRECT_RESIDENT))
                     working = -(-splits * tiles // processors) * each * busy * arithmetic
-                    trees = -(-size // (4 * THREADS)) * (isqrt(splits) / 4 + 1) * 700
+                    trees = -(-size // (4 * direct.THREADS)) * (isqrt(splits) / 4 + 1) * 700
                     join = 2 * (cost.WEIGHTS_JOIN + trees) if splits > 1 else 0
                     cycles = 0.5 * waves * each * one + working + cost.WEIGHTS_START + join
                     yield Layout(cycles, blocks, channels, height, shares, splits)
 
 
-def layout(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int, device: Target = H200) -> Layout | None:
+def layout(
+    n: int, o: int, c: int, rows: direct.Window, cols: direct.Window, real_bytes: int, device: Target = H200
+) -> Layout | None:
     """The layout with the least estimated time; None where nothing fits into shared memory."""
     return min(_layouts(n, o, c, rows, cols, real_bytes, device), key=lambda x: x.cycles, default=None)
 
@@ -159,10 +155,10 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
     extents = dict(p.extents)
     if x.shape[:2] != (extents[n], extents[c]) or d.shape != tuple(extents[q] for q in (n, o, i, j)):
         return NotApplicable("an operand is only partly read")
-    rows, cols = window_of(p.axes(image)[2], i, r, extents), window_of(p.axes(image)[3], j, s, extents)
+    rows, cols = direct.window_of(p.axes(image)[2], i, r, extents), direct.window_of(p.axes(image)[3], j, s, extents)
     if rows is None or cols is None:
         return NotApplicable("rows and columns are not walked by one window dim each")
-    if not 2 <= cols.taps <= MOST_TAPS or abs(cols.tap) > 2:
+    if not 2 <= cols.taps <= direct.MOST_TAPS or abs(cols.tap) > 2:
         return NotApplicable("the window is too narrow or too wide to be held in registers")
     if prod(x.shape[1:]) >= LIMIT or prod(d.shape[1:]) >= LIMIT or extents[n] * extents[i] >= LIMIT:
         return NotApplicable("it is larger than 32-bit indices reach")

@@ -12,23 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+import compiler.frontend.build.shared.values as values
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, MapOf, OneKey, OneOf, Value
 from compiler.expr.units import Dimension
-from compiler.frontend.build.shared.values import (
-    Context,
-    Names,
-    Step,
-    bounded,
-    entries_of,
-    items_of,
-    listed,
-    mapping,
-    number,
-    quantity,
-    steps,
-    whole,
-)
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
@@ -36,32 +23,37 @@ K = TypeVar("K")
 
 
 def integer(
-    kind: Kind, node: Node, c: Context, what: str, names: Names | None = None, high: int | None = None
+    kind: Kind, node: Node, c: values.Context, what: str, names: values.Names | None = None, high: int | None = None
 ) -> int | None:
     """An integer of `kind`; `high`: a tighter bound that depends on other keys."""
     v = value_of(kind)
     low = -v.largest if v.low is None else int(v.low)
-    return whole(node, c, what, low, v.largest if high is None else high, names)
+    return values.whole(node, c, what, low, v.largest if high is None else high, names)
 
 
 def real(
-    kind: Kind, node: Node, c: Context, what: str, names: Names | None = None, dimension: Dimension | None = None
+    kind: Kind,
+    node: Node,
+    c: values.Context,
+    what: str,
+    names: values.Names | None = None,
+    dimension: Dimension | None = None,
 ) -> float | None:
     """A finite real of `kind` in canonical units; `dimension`: where the model determines it, not the kind."""
     v = value_of(kind)
     of = v.dimension or dimension
-    return bounded(node, c, what, of, v.low, v.high, above=v.above, below=v.below, names=names)
+    return values.bounded(node, c, what, of, v.low, v.high, above=v.above, below=v.below, names=names)
 
 
 def in_steps(
-    kind: Kind, node: Node, c: Context, what: str, step: Step | None, names: Names | None = None
+    kind: Kind, node: Node, c: values.Context, what: str, step: values.Step | None, names: values.Names | None = None
 ) -> int | None:
     """A time of `kind` as a number of steps; None without a step (the time itself is still checked)."""
     v = value_of(kind)
     if step is None:
-        number(node, c, what, v.dimension, names)
+        values.number(node, c, what, v.dimension, names)
         return None
-    return steps(node, c, what, step, low=int(v.above), names=names)
+    return values.steps(node, c, what, step, low=int(v.above), names=names)
 
 
 def value_of(kind: Kind) -> Value:
@@ -92,7 +84,7 @@ def _parts(kind: Kind) -> Iterator[Kind]:
 def default_of(default: Json) -> float:
     """A default, a number or a quantity, in canonical units."""
     if isinstance(default, str):
-        found = quantity(default)
+        found = values.quantity(default)
         assert found is not None, default
         return float(found[0])
     assert isinstance(default, int | float), default
@@ -106,8 +98,8 @@ class Reader:
 
     kind: Block
     node: tree.Mapping | None
-    c: Context
-    names: Names | None = None
+    c: values.Context
+    names: values.Names | None = None
 
     def __contains__(self, key: str) -> bool:
         """Whether the language has the key here."""
@@ -152,7 +144,7 @@ class Reader:
             return real(self.of(key), node, self.c, f"`{key}`", self.names, dimension)
         return absent if default is None else default_of(default)
 
-    def steps(self, key: str, step: Step | None, what: str | None = None) -> int | None:
+    def steps(self, key: str, step: values.Step | None, what: str | None = None) -> int | None:
         """A time as a number of steps; None without a step."""
         node, default = self.get(key), self.default(key)
         if node is not None:
@@ -200,7 +192,7 @@ class Reader:
 
     def block(self, key: str) -> Reader:
         """The block under a key."""
-        return Reader(part(self.of(key), Block), mapping(self.get(key)), self.c, self.names)
+        return Reader(part(self.of(key), Block), values.mapping(self.get(key)), self.c, self.names)
 
     def blocks(self, key: str) -> Iterator[Reader]:
         """The blocks of a list; a single block is a list of one."""
@@ -211,34 +203,36 @@ class Reader:
         return chosen(part(self.of(key), OneKey), self.get(key), self.c, self.names)
 
 
-def blocks(kind: Kind, node: Node | None, c: Context, names: Names | None = None) -> Iterator[Reader]:
+def blocks(kind: Kind, node: Node | None, c: values.Context, names: values.Names | None = None) -> Iterator[Reader]:
     """The blocks of a list; a single block is a list of one."""
-    for item in items_of(node):
+    for item in values.items_of(node):
         if isinstance(item, tree.Mapping):
             yield Reader(part(kind, Block), item, c, names)
 
 
-def members(kind: Kind, node: Node | None, c: Context) -> Iterator[tuple[str, Reader, Span]]:
+def members(kind: Kind, node: Node | None, c: values.Context) -> Iterator[tuple[str, Reader, Span]]:
     """The blocks of a collection, with their names. Other forms have been reported."""
-    for entry in entries_of(node):
+    for entry in values.entries_of(node):
         if isinstance(entry.value, tree.Mapping):
             yield entry.name, Reader(part(kind, Block), entry.value, c), entry.key.span
 
 
-def choices(kind: Kind, node: Node | None, c: Context) -> Iterator[tuple[str, Reader, Span]]:
+def choices(kind: Kind, node: Node | None, c: values.Context) -> Iterator[tuple[str, Reader, Span]]:
     """The items of a list of one-key maps, as `chosen` returns them. Other forms have been reported."""
-    for item in listed(node):
+    for item in values.listed(node):
         found = chosen(part(kind, OneKey), item, c)
         if found is not None:
             yield found
 
 
-def chosen(kind: OneKey, node: Node | None, c: Context, names: Names | None = None) -> tuple[str, Reader, Span] | None:
+def chosen(
+    kind: OneKey, node: Node | None, c: values.Context, names: values.Names | None = None
+) -> tuple[str, Reader, Span] | None:
     """The alternative of `kind` that `node` chooses; None where it is absent, malformed or no block."""
     if isinstance(node, Scalar):
         name, block, at = node.text, None, node.span
     elif isinstance(node, tree.Mapping) and len(node.entries) == 1:
-        name, block, at = node.entries[0].name, mapping(node.entries[0].value), node.entries[0].key.span
+        name, block, at = node.entries[0].name, values.mapping(node.entries[0].value), node.entries[0].key.span
     else:
         return None
     found = kind.by_name.get(name)

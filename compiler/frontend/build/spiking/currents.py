@@ -13,21 +13,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import compiler.frontend.build.shared.definition_builder as parts
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.simplify import simplify
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension, canonical_name
-from compiler.frontend.build.shared.definition_builder import (
-    Draft,
-    build_dynamics,
-    build_lets,
-    build_params,
-    build_states,
-    build_update,
-    note_unread,
-)
 from compiler.frontend.build.shared.definitions import Definitions, place_of
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.phases import build_handlers, counters
@@ -117,20 +109,22 @@ def _with_units(node: tree.Mapping, into: Dimension | None) -> tree.Mapping:
 def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | None, c: Context) -> BuiltCurrent:
     """The current `node`; with `source` None after an error (reported), and for an array."""
     before = len(c.sink.items)
-    d = Draft(name, _with_units(node, into), c, "current", "random numbers can be drawn in `value` and `update` only")
-    params, states = build_params(d), build_states(d)
+    d = parts.Draft(
+        name, _with_units(node, into), c, "current", "random numbers can be drawn in `value` and `update` only"
+    )
+    params, states = parts.build_params(d), parts.build_states(d)
     times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **counters(c)}
     scope = d.scope(d.params, d.states, times)
-    lets, scope = build_lets(d, scope)
+    lets, scope = parts.build_lets(d, scope)
     value_node = node.get("value")
     noisy, noise = with_noise(d, (value_node or node, *(e.value for e in entries_of(node.get("dynamics")))), scope)
-    dynamics = build_dynamics(d, noisy)
+    dynamics = parts.build_dynamics(d, noisy)
     value = None
     if value_node is not None:
         value = check_expression(value_node, noisy, Wanted(f"`value` of `{name}`", into, False, None), c.sink)
     if value is not None:
         d.read |= refs(value.expr)
-    update = build_update(d, scope)[0]
+    update = parts.build_update(d, scope)[0]
     on = build_handlers(d, node.get("on"), replace(scope, timed={}), d.states, {})
     method = noise_method(d, dynamics, lets, noise, l0.Method(Reader(CURRENT, node, c).word("method")))
     array = text_of(node.get("source")) == "array"
@@ -146,7 +140,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
     neuron = hide_noise(finished(d, neuron), noise)
     built.neuron = neuron
     if not array:
-        note_unread(d, params, "current")
+        parts.note_unread(d, params, "current")
         taken = neuron.lets[-1]
         names: dict[str, Expr] = {n: Ref(l0.hidden(n)) for n in noise}
         body = substitute(taken.value, names)
@@ -154,7 +148,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
     return built
 
 
-def _only_array(d: Draft) -> None:
+def _only_array(d: parts.Draft) -> None:
     for key in ("state", "let", "dynamics", "update", "on", "method"):
         entry = d.node.entry(key)
         if entry is not None:

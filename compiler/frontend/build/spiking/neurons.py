@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import compiler.frontend.build.shared.definition_builder as parts
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
@@ -21,19 +22,6 @@ from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.instances.history import build_histories, with_histories
 from compiler.frontend.build.instances.neurons import assigned_at_event, check_shared_states
 from compiler.frontend.build.instances.shared import shared_states
-from compiler.frontend.build.shared.definition_builder import (
-    Draft,
-    assigned,
-    build_dynamics,
-    build_lets,
-    build_params,
-    build_states,
-    build_update,
-    not_a_state,
-    note_unread,
-    unit_dimension,
-    unit_name,
-)
 from compiler.frontend.build.shared.others import build_others, explain_undeclared
 from compiler.frontend.build.shared.phases import build_actions, build_handlers, counters
 from compiler.frontend.build.shared.readers import Reader
@@ -70,10 +58,10 @@ class BuiltNeuron:
 def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNeuron:
     """The neuron definition `node`, declared at `at`; with `definition` None when it has errors (reported)."""
     before = len(c.sink.items)
-    d = Draft(name, node, c)
+    d = parts.Draft(name, node, c)
     source = text_of(node.get("source")) or "equations"
-    params = build_params(d)
-    state = build_states(d)
+    params = parts.build_params(d)
+    state = parts.build_states(d)
     inputs = build_inputs(d)
     others = build_others(d)
     flags = _flags(d)
@@ -83,14 +71,14 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     pools = Pools(d)
     if pools.read_by(e.value for e in entries_of(node.get("let"))):
         scope = pools.built(scope)
-    lets, scope = build_lets(d, scope)
+    lets, scope = parts.build_lets(d, scope)
     noisy, noise = with_noise(d, (e.value for e in entries_of(node.get("dynamics"))), scope)
-    dynamics = () if pools.present else build_dynamics(d, noisy)
-    update, inner = build_update(d, scope, lambda node, now: pools.built(now) if pools.read_by((node,)) else now)
+    dynamics = () if pools.present else parts.build_dynamics(d, noisy)
+    update, inner = parts.build_update(d, scope, lambda node, now: pools.built(now) if pools.read_by((node,)) else now)
     if pools.present:  # the dynamics read the pools of the step before, whose dimensions are known only now
         inner = pools.built(inner)
         scope = pools.extended(scope)
-        dynamics = build_dynamics(d, pools.extended(noisy))
+        dynamics = parts.build_dynamics(d, pools.extended(noisy))
     spike = _spike(d, inner, lets, update)
     spike, state, update = _with_condition(d, inner, spike, state, update)
     held, after = _events(d, inner, pools.extended(scope))
@@ -113,12 +101,12 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
         check_shared_states(definition, d)
         definition = with_hidden(d, definition, noise)
         if source == "equations":
-            note_unread(d, params, "neuron")
+            parts.note_unread(d, params, "neuron")
     return _built(d, definition, source, at, pools)
 
 
 def _check_emptied(
-    d: Draft, inputs: tuple[l0.InputDecl, ...], lets: tuple[l0.Set, ...], on: tuple[l0.Handler, ...]
+    d: parts.Draft, inputs: tuple[l0.InputDecl, ...], lets: tuple[l0.Set, ...], on: tuple[l0.Handler, ...]
 ) -> None:
     """E0802 where an event after a step reads an input without decay: it is empty then."""
     held = {i.name for i in inputs if i.decay is None}
@@ -135,7 +123,7 @@ def _check_emptied(
             given.add(action.target)
 
 
-def _built(d: Draft, definition: l0.NeuronDef | None, source: str, at: Span, pools: Pools) -> BuiltNeuron:
+def _built(d: parts.Draft, definition: l0.NeuronDef | None, source: str, at: Span, pools: Pools) -> BuiltNeuron:
     spike = mapping(d.node.get("spike"))
     refractory = spike.get("refractory") if spike is not None else None
     return BuiltNeuron(
@@ -159,7 +147,7 @@ def _built(d: Draft, definition: l0.NeuronDef | None, source: str, at: Span, poo
 # ---------------------------------------------------------------------------------- declarations
 
 
-def build_inputs(d: Draft) -> tuple[l0.InputDecl, ...]:
+def build_inputs(d: parts.Draft) -> tuple[l0.InputDecl, ...]:
     out: list[l0.InputDecl] = []
     scope = d.scope(d.params)
     for entry in entries_of(d.node.get("inputs")):
@@ -167,7 +155,7 @@ def build_inputs(d: Draft) -> tuple[l0.InputDecl, ...]:
         if not d.declare(entry.key, "an input") or block is None:
             continue
         unit = block.get("unit")
-        dimension = DIMENSIONLESS if unit is None else unit_dimension(unit, d.c)
+        dimension = DIMENSIONLESS if unit is None else parts.unit_dimension(unit, d.c)
         d.inputs[name] = dimension
         decay = block.get("decay")
         tau: Expr | None = None
@@ -175,14 +163,14 @@ def build_inputs(d: Draft) -> tuple[l0.InputDecl, ...]:
             found = d.check(decay, scope, Wanted(f"`decay` of `{name}`", TIME))
             tau = None if found is None else found.expr
             d.origins[f"{name}.decay"] = decay.span
-        out.append(l0.InputDecl(name, unit_name(dimension), tau, entry.key.span))
+        out.append(l0.InputDecl(name, parts.unit_name(dimension), tau, entry.key.span))
     return tuple(out)
 
 
 # ---------------------------------------------------------------------------------------- spikes
 
 
-def _spike(d: Draft, scope: Scope, lets: tuple[l0.Set, ...], update: tuple[l0.Set, ...]) -> l0.Spike | None:
+def _spike(d: parts.Draft, scope: Scope, lets: tuple[l0.Set, ...], update: tuple[l0.Set, ...]) -> l0.Spike | None:
     block = mapping(d.node.get("spike"))
     if block is None:
         return None
@@ -195,9 +183,9 @@ def _spike(d: Draft, scope: Scope, lets: tuple[l0.Set, ...], update: tuple[l0.Se
             continue
         target = statement.target
         if target not in d.states:
-            not_a_state(d, target, statement.target_span, "cannot be reset")
+            parts.not_a_state(d, target, statement.target_span, "cannot be reset")
             continue
-        found = assigned(d, statement, scope, Wanted(f"`{target}`", d.states[target], False, None), node)
+        found = parts.assigned(d, statement, scope, Wanted(f"`{target}`", d.states[target], False, None), node)
         if found is not None:
             reset.append(l0.Set(target, found.expr, statement.span))
     refractory, hold, nearest = _refractory(d, block)
@@ -208,7 +196,7 @@ def _spike(d: Draft, scope: Scope, lets: tuple[l0.Set, ...], update: tuple[l0.Se
     return l0.Spike(when.expr, tuple(reset), refractory, hold or (), nearest, when_node.span)
 
 
-def _flags(d: Draft) -> tuple[l0.StateDecl, ...]:
+def _flags(d: parts.Draft) -> tuple[l0.StateDecl, ...]:
     """The events of the neuron as variables, which its equations read and do not assign to."""
     out: list[l0.StateDecl] = []
     for entry in entries_of(d.node.get("events")):
@@ -218,7 +206,7 @@ def _flags(d: Draft) -> tuple[l0.StateDecl, ...]:
     return tuple(out)
 
 
-def _events(d: Draft, scope: Scope, after: Scope) -> tuple[tuple[l0.Set, ...], tuple[l0.Set, ...]]:
+def _events(d: parts.Draft, scope: Scope, after: Scope) -> tuple[tuple[l0.Set, ...], tuple[l0.Set, ...]]:
     """The statements that test the conditions of `events`, in `scope`, and those that run where they hold, which know
     what `after` knows."""
     held: list[l0.Set] = []
@@ -248,7 +236,7 @@ AFTER_SPIKE: Final = l0.hidden("after_spike")
 
 
 def _with_condition(
-    d: Draft, scope: Scope, spike: l0.Spike | None, state: tuple[l0.StateDecl, ...], update: tuple[l0.Set, ...]
+    d: parts.Draft, scope: Scope, spike: l0.Spike | None, state: tuple[l0.StateDecl, ...], update: tuple[l0.Set, ...]
 ) -> tuple[l0.Spike | None, tuple[l0.StateDecl, ...], tuple[l0.Set, ...]]:
     """`refractory: {while: ...}` as a state that a spike sets, and that keeps it from another one."""
     block = mapping(d.node.get("spike"))
@@ -265,7 +253,7 @@ def _with_condition(
     return held, (*state, l0.StateDecl(AFTER_SPIKE, "1", l0.Const(0.0), node.span)), (*update, lasting)
 
 
-def _refractory(d: Draft, block: tree.Mapping) -> tuple[Expr | None, tuple[str, ...] | None, bool]:
+def _refractory(d: parts.Draft, block: tree.Mapping) -> tuple[Expr | None, tuple[str, ...] | None, bool]:
     node = block.get("refractory")
     if node is None:
         return None, None, False
@@ -277,7 +265,7 @@ def _refractory(d: Draft, block: tree.Mapping) -> tuple[Expr | None, tuple[str, 
             names = [i for i in listed(inner.get("hold")) if isinstance(i, Scalar)]
             for item in names:
                 if item.text not in d.states:
-                    not_a_state(d, item.text, item.span, "cannot be held")
+                    parts.not_a_state(d, item.text, item.span, "cannot be held")
             hold = tuple(dict.fromkeys(i.text for i in names if i.text in d.states))
         nearest = text_of(inner.get("round")) == "nearest"
         time = inner.get("time")
@@ -291,7 +279,7 @@ def _refractory(d: Draft, block: tree.Mapping) -> tuple[Expr | None, tuple[str, 
     return None if zero else found.expr, hold, nearest
 
 
-def _states_in(when: Expr, d: Draft, definitions: tuple[l0.Set, ...]) -> tuple[str, ...]:
+def _states_in(when: Expr, d: parts.Draft, definitions: tuple[l0.Set, ...]) -> tuple[str, ...]:
     """The states that a condition reads, also through lets and locals."""
     seen = refs(when)
     for statement in reversed(definitions):
@@ -303,7 +291,7 @@ def _states_in(when: Expr, d: Draft, definitions: tuple[l0.Set, ...]) -> tuple[s
 # ---------------------------------------------------------------------------------------- finish
 
 
-def _only_source(d: Draft, source: str) -> None:
+def _only_source(d: parts.Draft, source: str) -> None:
     own = (
         "state",
         "inputs",
@@ -332,7 +320,7 @@ def _only_source(d: Draft, source: str) -> None:
             d.c.sink.error("E0103", message, d.node.span, f"write `params: {{{name}: {example}}}`")
 
 
-def finished(d: Draft, n: l0.NeuronDef) -> l0.NeuronDef:
+def finished(d: parts.Draft, n: l0.NeuronDef) -> l0.NeuronDef:
     """`n` with the model parameters that it reads; Booleans among them are numbers at run time, so `flag` is read as
     `flag != 0`."""
     handlers = (*n.on, *(h for pool in n.pools for h in pool.on))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import compiler.frontend.build.synapses.checks as checks
 import compiler.ir.level0.model as l0
 from compiler.connect import RULES, ConnectRule, Form
 from compiler.core.diagnostics import Related
@@ -20,14 +21,6 @@ from compiler.expr.ast import calls, refs
 from compiler.expr.inline import reads_through
 from compiler.frontend.build.shared.values import Context, mapping
 from compiler.frontend.build.spiking.family import Family
-from compiler.frontend.build.synapses.checks import (
-    delayed_events,
-    late_times,
-    pairs_of,
-    read_through,
-    reads_delayed,
-    takes_spikes,
-)
 from compiler.frontend.build.synapses.statements import ENDS
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.schema.wording import allowed
@@ -80,7 +73,7 @@ def check_spikes(
 ) -> None:
     """E0604 where the synapse uses spikes of neurons that never spike."""
     for end, names, key in (("pre", sources, "from"), ("post", targets, "to")):
-        if not takes_spikes(s, end):
+        if not checks.takes_spikes(s, end):
             continue
         for name in names:
             neuron, node = family.populations.neuron_of.get(name), block.get(key)
@@ -98,7 +91,10 @@ def check_delays(block: tree.Mapping, s: l0.SynapseDef, members: list[l0.Member]
     """Delays without effect on the synapse, and per-synapse delays of variables stored per neuron."""
     sink = family.c.sink
     delay, back = block.entry("delay"), block.entry("back_delay")
-    used = {end: takes_spikes(s, end) or reads_delayed(s, end) or bool(delayed_events(s, end)) for end in ENDS}
+    used = {
+        end: checks.takes_spikes(s, end) or checks.reads_delayed(s, end) or bool(checks.delayed_events(s, end))
+        for end in ENDS
+    }
     if delay is not None and not used["pre"] and any(m.delay or m.delays for m in members):
         message = f"`delay` is that of spikes, and the synapse `{s.name}` has no statements for those of the source"
         help = "what is read of the source with the delay is written `delayed(pre.v)`"
@@ -119,7 +115,7 @@ def _check_apart(end: str, entry: tree.Entry, block: tree.Mapping, s: l0.Synapse
     `entry`."""
     at, side = entry.value.span, "source" if end == "pre" else "target"
     traces = _traces(s, end)
-    for name in late_times(s, end):
+    for name in checks.late_times(s, end):
         message = f"`{entry.name}` differs from synapse to synapse, but `{name}` is held once per {side} neuron"
         help = f"give one delay per projection, or hold it as a state: `on_{end}: [last = t]`"
         sink.error("E0802", message, at, help, (Related("the synapse is declared here", s.span),))
@@ -149,7 +145,7 @@ def check_starts(s: l0.SynapseDef, members: list[l0.Member], c: Context, user: R
     traces = set[str]().union(*(_traces(s, end) for end in late))
     first = {(p.name, event) for p in c.phases for event, at in p.events if at == 0}
     for handler in (h for h in s.on if (h.phase, h.event) in first):
-        found = sorted(read_through(s, l0.values_of(handler.actions)) & traces)
+        found = sorted(checks.read_through(s, l0.values_of(handler.actions)) & traces)
         if found:
             message = f"`{found[0]}` reaches each synapse with its own delay, and cannot be read when a trial starts"
             help = "read it at the end of the trial, or give one delay per projection"
@@ -169,11 +165,11 @@ def check_clear(block: tree.Mapping, s: l0.SynapseDef, c: Context) -> None:
     clear, related = block.entry("clear"), (Related("the synapse is declared here", s.span),)
     if clear is None:
         return
-    if not any(takes_spikes(s, end) or delayed_events(s, end) for end in ENDS):
+    if not any(checks.takes_spikes(s, end) or checks.delayed_events(s, end) for end in ENDS):
         message = f"`clear` has no effect: nothing in the synapse `{s.name}` waits for spikes"
         c.sink.error("E0108", message, clear.key.span, "leave `clear` out", related)
         return
-    pairs = pairs_of(s.lets)
+    pairs = checks.pairs_of(s.lets)
     always = (*(o.rhs for o in s.dynamics), *(e.when for e in s.events))
     always += tuple(v for actions in _unprompted(s) for v in l0.values_of(actions))
     seen = set().union(*(reads_through(e, pairs) for e in always))

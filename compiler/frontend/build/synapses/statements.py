@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import compiler.frontend.build.shared.definition_builder as parts
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
@@ -18,15 +19,6 @@ from compiler.expr.ast import Call, Expr, Ref, calls, refs
 from compiler.expr.parse import Assign, Do
 from compiler.expr.units import Dimension
 from compiler.frontend.build.instances.sums import Taken, has_own_sums, take_sums
-from compiler.frontend.build.shared.definition_builder import (
-    Draft,
-    Locals,
-    assigned,
-    not_a_state,
-    not_assignable,
-    wanted_of,
-    with_local,
-)
 from compiler.frontend.build.shared.scope import (
     Scope,
     Wanted,
@@ -60,7 +52,7 @@ class Ends:
 
 
 @dataclass
-class SynapseDraft(Draft):
+class SynapseDraft(parts.Draft):
     """A synapse under construction. `traces`: the variables of `pre:` and `post:`; `deliveries`: spans that deliver
     into the projection's input; `shared`: states shared between instances (None: unspecified); `keep`: the degree
     conserved by the first `rewire`, and its span; `vacancies`: synapses are removed or formed; `times`: the times of
@@ -115,7 +107,7 @@ class _Locals:
 
     own: Scope
     scope: Scope
-    local: Locals = field(default_factory=dict)
+    local: parts.Locals = field(default_factory=dict)
     gone: dict[str, Span] = field(default_factory=dict)
 
     def end(self, node: Node) -> None:
@@ -165,14 +157,14 @@ def _set(d: SynapseDraft, statement: Assign, node: Node, taken: Taken, names: _L
         _not_of_the_synapse(d, target, at)
         return None
     if not known and (target in d.places or is_taken(scope, target, node)):
-        not_assignable(d, target, at, scope)
+        parts.not_assignable(d, target, at, scope)
         return None
     if not known and statement.op != "=":
         no_value_yet(statement, scope, d.c.sink)
         return None
-    found = assigned(d, statement, taken.scope(scope), wanted_of(target, d.states, names.local), node)
+    found = parts.assigned(d, statement, taken.scope(scope), parts.wanted_of(target, d.states, names.local), node)
     if not known:
-        names.scope = with_local(scope, names.local, target, found, at)
+        names.scope = parts.with_local(scope, names.local, target, found, at)
     found = taken.back(found, d)
     return None if found is None else l0.Set(target, found.expr, statement.span)
 
@@ -187,7 +179,7 @@ def _transposed(d: SynapseDraft, statement: Assign) -> tuple[l0.Transpose, ...]:
             d.c.sink.error("E0301", message, statement.span, "write `w = transpose(forward.w)`")
             return ()
     if statement.target not in d.states:
-        not_a_state(d, statement.target, statement.target_span, "cannot be assigned to")
+        parts.not_a_state(d, statement.target, statement.target_span, "cannot be assigned to")
         return ()
     projection, _, variable = name.partition(".")
     return (l0.Transpose(statement.target, projection, variable, at),)
@@ -233,7 +225,7 @@ def _rewired(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> l0.Rew
     return None if found is None else l0.Rewire(found.expr, keep, how, statement.span)
 
 
-def build_own(d: Draft, items: tuple[Node, ...], scope: Scope) -> tuple[l0.Set, ...]:
+def build_own(d: parts.Draft, items: tuple[Node, ...], scope: Scope) -> tuple[l0.Set, ...]:
     """The statements of a `pre:` or `post:` block: assignments to its variables."""
     out: list[l0.Set] = []
     for node in items:
@@ -244,19 +236,19 @@ def build_own(d: Draft, items: tuple[Node, ...], scope: Scope) -> tuple[l0.Set, 
         if target not in d.states:
             _not_own(d, statement)
             continue
-        found = assigned(d, statement, scope, Wanted(f"`{target}`", d.states[target], False, d.no_random), node)
+        found = parts.assigned(d, statement, scope, Wanted(f"`{target}`", d.states[target], False, d.no_random), node)
         if found is not None:
             out.append(l0.Set(target, found.expr, statement.span))
     return tuple(out)
 
 
-def _not_own(d: Draft, statement: Assign) -> None:
+def _not_own(d: parts.Draft, statement: Assign) -> None:
     end, dot, name = statement.target.partition(".")
     if dot and end in ENDS and name in d.states:
         message = f"`{statement.target}` is called `{name}` here"
         d.c.sink.error("E0310", message, statement.target_span, f"write `{name} = ...`")
         return
-    not_a_state(d, statement.target, statement.target_span, "cannot be assigned to")
+    parts.not_a_state(d, statement.target, statement.target_span, "cannot be assigned to")
 
 
 def _not_of_the_synapse(d: SynapseDraft, target: str, at: Span) -> None:

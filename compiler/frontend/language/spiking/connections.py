@@ -8,26 +8,10 @@ Does not: resolve names of populations, inputs or classes.
 
 from __future__ import annotations
 
+import compiler.expr.keys.values as v
 from compiler.connect import CONNECT
 from compiler.connect.probability import PERIODIC, SPACING
 from compiler.expr.keys.kinds import Block, Field, Kind, ListOf, MapOf, OneOf, Reference
-from compiler.expr.keys.values import (
-    CLASS_NAMES,
-    DELAY,
-    DESCRIPTION,
-    EVENT,
-    FILE_ARRAY,
-    FOR,
-    FRACTION,
-    INITIAL,
-    POPULATION_PARTS,
-    POPULATIONS,
-    QUANTITY,
-    RATE,
-    TEMPLATE_KEY,
-    TEMPLATE_NAME,
-    USE,
-)
 from compiler.frontend.language.control import CHOSEN_OTHERS
 from compiler.frontend.language.spiking.currents import CURRENT_INPUT
 from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
@@ -35,13 +19,13 @@ from compiler.frontend.language.spiking.synapses import SYNAPSE_REFERENCE
 
 _MEMBER_VALUES: Kind = OneOf(
     (
-        ListOf(QUANTITY, low=1, example="[1600, 1500]"),
-        FILE_ARRAY,
+        ListOf(v.QUANTITY, low=1, example="[1600, 1500]"),
+        v.FILE_ARRAY,
         MapOf(
             "value by class or population",
-            QUANTITY,
+            v.QUANTITY,
             # A map with one of these keys is an array in a file.
-            key=rf"^(?!(?:file|array|sha256)$){TEMPLATE_NAME}$",
+            key=rf"^(?!(?:file|array|sha256)$){v.TEMPLATE_NAME}$",
             key_example="exc",
             low=1,
             example="{exc: 1, inh: -4}",
@@ -70,11 +54,11 @@ MEMBER_VALUE = Block(
             OneOf(
                 (
                     ListOf(
-                        ListOf(QUANTITY, low=1, example="[0.1, 0.2]"),
+                        ListOf(v.QUANTITY, low=1, example="[0.1, 0.2]"),
                         low=1,
                         example="[[0.1, 0.2], [0.3, 0]]",
                     ),
-                    FILE_ARRAY,
+                    v.FILE_ARRAY,
                 )
             ),
             "One value per pair of populations: a matrix with a row per target and a column per "
@@ -86,11 +70,11 @@ MEMBER_VALUE = Block(
                 Block(
                     "exception",
                     (
-                        Field("from", POPULATIONS, "The source.", example="from: L4E"),
-                        Field("to", POPULATIONS, "The target.", example="to: L23E"),
+                        Field("from", v.POPULATIONS, "The source.", example="from: L4E"),
+                        Field("to", v.POPULATIONS, "The target.", example="to: L23E"),
                         Field(
                             "value",
-                            QUANTITY,
+                            v.QUANTITY,
                             "The value of these members.",
                             required=True,
                             example="value: 2",
@@ -121,11 +105,11 @@ DELIVER = Block(
     "delivery",
     (
         Field(
-            "into", Reference("input", "ge", TEMPLATE_KEY), "The input of the target that is added to.", required=True
+            "into", Reference("input", "ge", v.TEMPLATE_KEY), "The input of the target that is added to.", required=True
         ),
         Field(
             "weight",
-            INITIAL,
+            v.INITIAL,
             "What one spike adds, in the unit of the input: one value, a distribution (drawn per connection), or one "
             "for each connection, as a list or in a file. An expression may read places (`distance`), parameters of "
             "both populations (`from.x`, `to.x`), the number of synapses of a neuron (`n_in`, `n_out`), and sums over "
@@ -196,7 +180,7 @@ PROJECTION_VALUES = (
     ),
     Field(
         "delay",
-        DELAY,
+        v.DELAY,
         "The time from a spike to its delivery, a whole number of steps. A synapse reads what was so long ago as "
         "`delayed(pre.v)`.",
         default="0 ms",
@@ -204,7 +188,7 @@ PROJECTION_VALUES = (
     ),
     Field(
         "back_delay",
-        DELAY,
+        v.DELAY,
         "The time from a spike of the target to the synapse's `on_post`, a whole number of steps. A synapse reads "
         "what was so long ago as `delayed(post.v)`.",
         default="0 ms",
@@ -212,7 +196,7 @@ PROJECTION_VALUES = (
     ),
     Field(
         "clear",
-        EVENT,
+        v.EVENT,
         "An event of `phases` at which what is on its way is forgotten: spikes with a `delay` or a `back_delay` that "
         "were emitted before it and have not arrived.",
         example="clear: trial.start",
@@ -220,13 +204,13 @@ PROJECTION_VALUES = (
     CHOSEN_OTHERS,
     Field(
         "mirror",
-        Reference("projection", "forward", TEMPLATE_KEY),
+        Reference("projection", "forward", v.TEMPLATE_KEY),
         "The projection that connects the same neurons the other way round: its variables are what the synapse reads "
         "as `transpose(mirror.w)`.",
     ),
     Field(
         "occupied",
-        FRACTION,
+        v.FRACTION,
         "Where the synapse says `remove(...)` or `form(...)`: the probability that a place holds a synapse at the "
         "start. What `connect` draws are the places: there are never more synapses.",
         default=1,
@@ -237,12 +221,12 @@ PROJECTION_VALUES = (
 PROJECTION = Block(
     "projection",
     (
-        USE,
-        FOR,
-        DESCRIPTION,
+        v.USE,
+        v.FOR,
+        v.DESCRIPTION,
         Field(
             "from",
-            POPULATION_PARTS,
+            v.POPULATION_PARTS,
             "The source: a population, a list, `all`, or a class. Several make a family with one member per pair. A "
             "part of a population is `exc[0..399]`, `exc[0, 3, 7]` or `exc[x < w / 2]`, a condition over index `i`, "
             "column `x`, row `y` and channel `c` of its neurons, their number `n`, its width `w` and height `h`.",
@@ -250,14 +234,14 @@ PROJECTION = Block(
         ),
         Field(
             "to",
-            POPULATION_PARTS,
+            v.POPULATION_PARTS,
             "The target: a population, a list, `all`, or a class, or a part of a population.",
             required=True,
             example="to: [exc, inh]",
         ),
         Field(
             "classes",
-            CLASS_NAMES,
+            v.CLASS_NAMES,
             "Classes whose settings the projection takes over, in this order; later ones win, its own win over all.",
             example="classes: [forward]",
         ),
@@ -306,12 +290,12 @@ PROJECTION = Block(
 STIMULUS = Block(
     "input",
     (
-        USE,
-        FOR,
-        DESCRIPTION,
+        v.USE,
+        v.FOR,
+        v.DESCRIPTION,
         Field(
             "to",
-            POPULATION_PARTS,
+            v.POPULATION_PARTS,
             "The target: a population, a list, `all`, or a class, or a part of a population, `exc[0..99]`: the others "
             "get nothing.",
             required=True,
@@ -325,15 +309,17 @@ STIMULUS = Block(
                 (
                     Field(
                         "rate",
-                        RATE,
+                        v.RATE,
                         "The rate of the train of each neuron; it may read `t`, timed arrays (which then have their "
                         "value at the start of each step) and the place of the neuron, `self.i` and others.",
                         required=True,
                     ),
-                    Field("into", Reference("input", "ge", TEMPLATE_KEY), "The input that is added to.", required=True),
+                    Field(
+                        "into", Reference("input", "ge", v.TEMPLATE_KEY), "The input that is added to.", required=True
+                    ),
                     Field(
                         "weight",
-                        QUANTITY,
+                        v.QUANTITY,
                         "What one event adds.",
                         required=True,
                         example="weight: 0.5 mV",
@@ -359,5 +345,5 @@ STIMULUS = Block(
 )
 
 
-PROJECTIONS_MAP = MapOf("projection", PROJECTION, TEMPLATE_KEY, "excitation")
-INPUTS_MAP = MapOf("input", STIMULUS, TEMPLATE_KEY, "background")
+PROJECTIONS_MAP = MapOf("projection", PROJECTION, v.TEMPLATE_KEY, "excitation")
+INPUTS_MAP = MapOf("input", STIMULUS, v.TEMPLATE_KEY, "background")

@@ -7,30 +7,8 @@ Does not: check their targets.
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import (
-    NAME,
-    Block,
-    Choice,
-    Expression,
-    Field,
-    Flag,
-    ListOf,
-    MapOf,
-    OneOf,
-    Option,
-    Reference,
-    Text,
-)
-from compiler.expr.keys.values import (
-    DEFINITION,
-    DESCRIPTION,
-    FILE_ARRAY,
-    FOR,
-    POSITIVE_TIME,
-    QUANTITY,
-    TEMPLATE_KEY,
-    USE,
-)
+import compiler.expr.keys.kinds as k
+import compiler.expr.keys.values as v
 from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, SETTINGS, STATE, STATEMENTS
 from compiler.layers.shared.keys import LAYER_REFERENCE
 
@@ -45,18 +23,18 @@ LIBRARY_CURRENTS = (
 )
 """The files of models/library/currents, which editors offer; a test compares the two."""
 
-_ROW = ListOf(QUANTITY, low=1, example="[0 pA, 10 pA]")
+_ROW = k.ListOf(v.QUANTITY, low=1, example="[0 pA, 10 pA]")
 
-TIMED_ARRAY = Block(
+TIMED_ARRAY = k.Block(
     "timed array",
     (
-        Field(
+        k.Field(
             "values",
-            OneOf((ListOf(OneOf((QUANTITY, _ROW)), low=1, example="[0 pA, 100 pA, 50 pA]"), FILE_ARRAY)),
+            k.OneOf((k.ListOf(k.OneOf((v.QUANTITY, _ROW)), low=1, example="[0 pA, 100 pA, 50 pA]"), v.FILE_ARRAY)),
             "The values, one after the other: a list, or an array in a file. With two axes, rows are times and columns "
             "are neurons.",
         ),
-        Field(
+        k.Field(
             "layer",
             LAYER_REFERENCE,
             "In place of `values`, in a model whose training reads a population: the layer, or the input of the "
@@ -64,36 +42,36 @@ TIMED_ARRAY = Block(
             "frames of a shape [frames, neurons] follow one another and fill it.",
             example="layer: encoder",
         ),
-        Field(
+        k.Field(
             "every",
-            POSITIVE_TIME,
+            v.POSITIVE_TIME,
             "How long each value holds; a whole number of steps. The last one holds to the end.",
             example="every: 10 ms",
         ),
-        Field(
+        k.Field(
             "each",
-            Reference("phase", "trial"),
+            k.Reference("phase", "trial"),
             "In place of `every`: the phase whose trials take one value (or row) each, over again after the last one.",
         ),
-        Field(
+        k.Field(
             "order",
-            Choice(
+            k.Choice(
                 "order",
                 (
-                    Option("sequential", "As they stand."),
-                    Option("shuffled", "In another random order in each pass through them."),
+                    k.Option("sequential", "As they stand."),
+                    k.Option("shuffled", "In another random order in each pass through them."),
                 ),
             ),
             "The order of the trials' values. All arrays of a phase with as many rows have the same; each instance of "
             "the network has its own.",
             default="sequential",
         ),
-        Field(
-            "unit", Text("a unit", "pA"), "The unit of bare numbers, of arrays in files and of the values of a layer."
+        k.Field(
+            "unit", k.Text("a unit", "pA"), "The unit of bare numbers, of arrays in files and of the values of a layer."
         ),
-        Field(
+        k.Field(
             "interpolate",
-            Flag(),
+            k.Flag(),
             "Whether values in between are linear from one to the next (taken at the start of each step).",
             default=False,
         ),
@@ -108,43 +86,43 @@ TIMED_ARRAY = Block(
     example="{values: [0 pA, 100 pA], every: 10 ms}",
 )
 
-CURRENT = Block(
+CURRENT = k.Block(
     "current",
     (
-        USE,
-        FOR,
-        DESCRIPTION,
-        Field(
+        v.USE,
+        v.FOR,
+        v.DESCRIPTION,
+        k.Field(
             "params",
             PARAMS,
             "Parameters with their default values. `unit: into` means the unit of what the current goes into.",
             example="params: {amplitude: {unit: into}, frequency: 10 Hz}",
         ),
-        Field(
+        k.Field(
             "state",
             STATE,
             "State variables, one of each per target neuron, with their initial values.",
             example="state: {x: mean}",
         ),
         LET,
-        Field(
+        k.Field(
             "dynamics",
             DYNAMICS,
             "Differential equations of the state variables; `xi` is white noise, as in neurons.",
             example="dynamics: {dx/dt: -x / tau}",
         ),
-        Field(
+        k.Field(
             "update",
             STATEMENTS,
             "Assignments that run once per step, in order, after `value` was taken and `dynamics` ran.",
             example="update: [x = x * exp(-dt / tau)]",
         ),
-        Field(
+        k.Field(
             "on",
-            MapOf(
+            k.MapOf(
                 "event",
                 STATEMENTS,
-                key=rf"^{NAME}\.{NAME}$",
+                key=rf"^{k.NAME}\.{k.NAME}$",
                 key_example="trial.start",
                 example="{trial.start: [x = 0]}",
             ),
@@ -152,24 +130,24 @@ CURRENT = Block(
             "later ones after `update`, at the end of the step that ends then.",
             example="on: {trial.start: [x = amplitude * random()]}",
         ),
-        Field(
+        k.Field(
             "method",
             METHOD,
             "How `dynamics` are integrated.",
             default="auto",
             example="method: rk4",
         ),
-        Field(
+        k.Field(
             "value",
-            Expression("amplitude * sin(2 * pi * frequency * t)"),
+            k.Expression("amplitude * sin(2 * pi * frequency * t)"),
             "What is added in a step: it is taken at the start of the step, (k-1) dt in step k, and stands still in "
             "it. It may draw random numbers and read white noise `xi`.",
         ),
-        Field(
+        k.Field(
             "source",
-            Choice(
+            k.Choice(
                 "source",
-                (Option("array", "An array of values; the parameters are `values` and `every`."),),
+                (k.Option("array", "An array of values; the parameters are `values` and `every`."),),
             ),
             "For currents without an expression: where their values come from.",
         ),
@@ -182,17 +160,17 @@ CURRENT = Block(
     example="{params: {a: 10 pA, f: 5 Hz}, value: a * sin(2 * pi * f * t)}",
 )
 
-CURRENT_REFERENCE = Reference(
+CURRENT_REFERENCE = k.Reference(
     "current",
     "library/currents/sine",
-    DEFINITION,
+    v.DEFINITION,
     tuple(f"library/currents/{name}" for name in LIBRARY_CURRENTS),
 )
 
-LAYER_CURRENT = Block(
+LAYER_CURRENT = k.Block(
     "current of a layer",
     (
-        Field(
+        k.Field(
             "layer",
             LAYER_REFERENCE,
             "The layer, or the input of the network, whose values for the sample of a trial are the current: of a "
@@ -200,35 +178,35 @@ LAYER_CURRENT = Block(
             required=True,
             example="layer: encoder",
         ),
-        Field("unit", Text("a unit", "pA"), "The unit of the layer's values."),
+        k.Field("unit", k.Text("a unit", "pA"), "The unit of the layer's values."),
     ),
     title="layer_current",
     elsewhere={"units": "`unit`", "input": "`layer`"},
     example="{layer: encoder, unit: pA}",
 )
 
-CURRENT_INPUT = Block(
+CURRENT_INPUT = k.Block(
     "current input",
     (
-        Field(
+        k.Field(
             "into",
-            Reference("parameter or input", "I_e", TEMPLATE_KEY),
+            k.Reference("parameter or input", "I_e", v.TEMPLATE_KEY),
             "What is added to: a parameter of the neuron, or an input that does not decay.",
             required=True,
         ),
-        Field(
+        k.Field(
             "amplitude",
-            QUANTITY,
+            v.QUANTITY,
             "What is added in every step.",
             example="amplitude: 100 pA",
         ),
-        Field(
+        k.Field(
             "source",
-            OneOf((CURRENT_REFERENCE, LAYER_CURRENT)),
+            k.OneOf((CURRENT_REFERENCE, LAYER_CURRENT)),
             "The current: a name of `currents`, `library/currents/...` or `other_file.yaml#name`; or the values of a "
             "layer, `{layer: encoder, unit: pA}`, in a model whose training reads a population.",
         ),
-        Field(
+        k.Field(
             "params",
             SETTINGS,
             "Values for parameters of the current: one for all neurons, a distribution, or one for each neuron.",
@@ -242,20 +220,20 @@ CURRENT_INPUT = Block(
     example="{into: I_e, amplitude: 100 pA}",
 )
 
-TIMED = MapOf("timed array", TIMED_ARRAY, key_example="drive", example="{drive: {values: [0 pA, 1 pA], every: 1 ms}}")
-LOOKUP_TABLE = Block(
+TIMED = k.MapOf("timed array", TIMED_ARRAY, key_example="drive", example="{drive: {values: [0 pA, 1 pA], every: 1 ms}}")
+LOOKUP_TABLE = k.Block(
     "lookup table",
     (
-        Field(
+        k.Field(
             "values",
-            OneOf((ListOf(QUANTITY, low=2, example="[0, 0.2, 1]"), FILE_ARRAY)),
+            k.OneOf((k.ListOf(v.QUANTITY, low=2, example="[0, 0.2, 1]"), v.FILE_ARRAY)),
             "The values at evenly spaced arguments, the first at `from`, the last at `to`: a list, or an array with "
             "one axis in a file.",
             required=True,
         ),
-        Field("from", QUANTITY, "The argument of the first value.", required=True, example="from: -80 mV"),
-        Field("to", QUANTITY, "The argument of the last value.", required=True, example="to: 40 mV"),
-        Field("unit", Text("a unit", "1/ms"), "The unit of bare numbers and of arrays in files."),
+        k.Field("from", v.QUANTITY, "The argument of the first value.", required=True, example="from: -80 mV"),
+        k.Field("to", v.QUANTITY, "The argument of the last value.", required=True, example="to: 40 mV"),
+        k.Field("unit", k.Text("a unit", "1/ms"), "The unit of bare numbers and of arrays in files."),
     ),
     doc="A function of one number, given by its values and linear between them, called as `name(x)` in equations and "
     "statements of neurons and synapses, in currents and in rates of Poisson inputs. Below `from` it has its first "
@@ -271,5 +249,5 @@ LOOKUP_TABLE = Block(
     },
     example="{values: [0, 0.2, 1], from: 0, to: 2}",
 )
-TABLES = MapOf("lookup table", LOOKUP_TABLE, key_example="gain", example="{gain: {values: [0, 1], from: 0, to: 2}}")
-CURRENTS = MapOf("current", CURRENT, TEMPLATE_KEY, "wave")
+TABLES = k.MapOf("lookup table", LOOKUP_TABLE, key_example="gain", example="{gain: {values: [0, 1], from: 0, to: 2}}")
+CURRENTS = k.MapOf("current", CURRENT, v.TEMPLATE_KEY, "wave")

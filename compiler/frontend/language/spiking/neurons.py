@@ -7,95 +7,68 @@ Does not: check names, dimensions or expressions.
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import (
-    Block,
-    Choice,
-    Expression,
-    Field,
-    Kind,
-    ListOf,
-    MapOf,
-    Name,
-    OneOf,
-    Option,
-    Reference,
-    Text,
-    Value,
-)
-from compiler.expr.keys.values import (
-    DESCRIPTION,
-    EVENT,
-    FOR,
-    INITIAL,
-    PARAMETER,
-    QUANTITY,
-    ROUND,
-    TEMPLATE_KEY,
-    TIME,
-    USE,
-    statements,
-    values_map,
-)
+import compiler.expr.keys.kinds as k
+import compiler.expr.keys.values as v
 from compiler.frontend.language.control import ON, OTHERS, POOL, POPULATION_POOL
 
-PARAMS: Kind = MapOf("parameter", OneOf((QUANTITY, PARAMETER)), example="{tau_m: 20 ms}")
+PARAMS: k.Kind = k.MapOf("parameter", k.OneOf((v.QUANTITY, v.PARAMETER)), example="{tau_m: 20 ms}")
 """Parameters of a definition, with their defaults."""
 
-SETTINGS: Kind = MapOf("parameter", INITIAL, example="{tau_m: 10 ms}")
+SETTINGS: k.Kind = k.MapOf("parameter", v.INITIAL, example="{tau_m: 10 ms}")
 """Values for the parameters of a definition."""
 
-STATE = values_map("state variable", INITIAL, "{v: v_rest}")
-STATEMENTS = statements()
+STATE = v.values_map("state variable", v.INITIAL, "{v: v_rest}")
+STATEMENTS = v.statements()
 
-DYNAMICS = MapOf(
+DYNAMICS = k.MapOf(
     "differential equation",
-    Expression("(v_rest - v) / tau_m"),
+    k.Expression("(v_rest - v) / tau_m"),
     key=r"^d[A-Za-z][A-Za-z0-9_]*/dt$",
     key_example="dv/dt",
     low=1,
     example="{dv/dt: (v_rest - v) / tau_m}",
 )
 
-LET = Field(
+LET = k.Field(
     "let",
-    MapOf("named expression", Expression("0.32 * (v + 54 mV)"), example="{alpha: 0.32 * (v + 54 mV)}"),
+    k.MapOf("named expression", k.Expression("0.32 * (v + 54 mV)"), example="{alpha: 0.32 * (v + 54 mV)}"),
     "Names for subexpressions, in order; each may use those before it. They are put in where they "
     "are used and cost no state.",
     example="let: {i_total: g_l * (e_l - v) + i_syn}",
 )
 
-METHOD = Choice(
+METHOD = k.Choice(
     "integration method",
     (
-        Option(
+        k.Option(
             "auto",
             "`exact` where the equations are linear, `exponential_euler` where each is in its own "
             "variable, `rk4` otherwise.",
         ),
-        Option("exact", "The solution itself; for linear equations, coupled ones too."),
-        Option(
+        k.Option("exact", "The solution itself; for linear equations, coupled ones too."),
+        k.Option(
             "exponential_euler", "Exact in a variable's own linear part, others held for the step, `t` in its middle."
         ),
-        Option("euler", "Forward Euler, first order."),
-        Option("rk2", "The midpoint rule, second order."),
-        Option("rk4", "The classical Runge-Kutta rule, fourth order."),
+        k.Option("euler", "Forward Euler, first order."),
+        k.Option("rk2", "The midpoint rule, second order."),
+        k.Option("rk4", "The classical Runge-Kutta rule, fourth order."),
     ),
 )
 
-INPUT = Block(
+INPUT = k.Block(
     "input",
     (
-        Field(
-            "unit", Text("a unit", "mV"), "The unit of the accumulated value; without it the input is a bare number."
+        k.Field(
+            "unit", k.Text("a unit", "mV"), "The unit of the accumulated value; without it the input is a bare number."
         ),
-        Field(
+        k.Field(
             "decay",
-            TIME,
+            v.TIME,
             "The time constant with which the input decays by itself, exactly. Without it, the "
             "input holds what arrived in the last step and starts from zero again in each.",
             example="decay: tau_e",
         ),
-        DESCRIPTION,
+        v.DESCRIPTION,
     ),
     doc="What projections deliver into; several may deliver into one input, and their contributions add up.",
     title="neuron_input",
@@ -103,32 +76,32 @@ INPUT = Block(
     example="{unit: mV, decay: tau_e}",
 )
 
-_REFRACTORY: Kind = OneOf(
+_REFRACTORY: k.Kind = k.OneOf(
     (
-        TIME,
-        Block(
+        v.TIME,
+        k.Block(
             "refractory period",
             (
-                Field(
+                k.Field(
                     "time",
-                    TIME,
+                    v.TIME,
                     "How long the period lasts, a whole number of steps. A parameter in it may differ from neuron to "
                     "neuron; where it is drawn, with `round: nearest`.",
                     example="time: 2 ms",
                 ),
-                Field(
+                k.Field(
                     "while",
-                    Expression("v > -40 mV"),
+                    k.Expression("v > -40 mV"),
                     "In place of a time, the condition that lets it go on: it ends when the condition does not hold "
                     "after `update`. Nothing is held.",
                 ),
-                Field(
+                k.Field(
                     "hold",
-                    ListOf(Name("v"), low=1, example="[v]"),
+                    k.ListOf(k.Name("v"), low=1, example="[v]"),
                     "The state variables that keep their value during the period. Without it, "
                     "those in the condition `when`.",
                 ),
-                ROUND,
+                v.ROUND,
             ),
             title="refractory",
             one_of=(("time", "while"),),
@@ -138,17 +111,17 @@ _REFRACTORY: Kind = OneOf(
     )
 )
 
-SPIKE = Block(
+SPIKE = k.Block(
     "spike",
     (
-        Field(
+        k.Field(
             "when",
-            Expression("v > v_thresh"),
+            k.Expression("v > v_thresh"),
             "The condition for a spike, tested at the end of each step.",
             required=True,
         ),
-        Field("reset", STATEMENTS, "Assignments that run at a spike, in order."),
-        Field(
+        k.Field("reset", STATEMENTS, "Assignments that run at a spike, in order."),
+        k.Field(
             "refractory",
             _REFRACTORY,
             "For this long after a spike the held state does not change and no spike is emitted; "
@@ -170,17 +143,17 @@ SPIKE = Block(
     example="{when: v > v_thresh, reset: [v = v_reset]}",
 )
 
-NEURON_EVENT = Block(
+NEURON_EVENT = k.Block(
     "neuron event",
     (
-        Field(
+        k.Field(
             "when",
-            Expression("x > x_gate"),
+            k.Expression("x > x_gate"),
             "The condition, tested for every neuron in every step when that for a spike is: after `update`, before "
             "resets.",
             required=True,
         ),
-        Field(
+        k.Field(
             "do",
             STATEMENTS,
             "Assignments that run for the neurons for which it holds, in order, after resets.",
@@ -193,19 +166,19 @@ NEURON_EVENT = Block(
     example="{when: x > x_gate, do: [held = x]}",
 )
 
-HISTORY = Block(
+HISTORY = k.Block(
     "history",
     (
-        Field(
+        k.Field(
             "of",
-            Expression("ca"),
+            k.Expression("ca"),
             "What is kept: an expression of the neuron's parameters, states and inputs.",
             required=True,
         ),
-        Field("at", EVENT, "The event of a phase at which it is taken.", required=True, example="at: bin.end"),
-        Field(
+        k.Field("at", v.EVENT, "The event of a phase at which it is taken.", required=True, example="at: bin.end"),
+        k.Field(
             "keep",
-            Value("a whole number", "20", integer=True, low=1, high=1000),
+            k.Value("a whole number", "20", integer=True, low=1, high=1000),
             "How many values are kept.",
             required=True,
         ),
@@ -235,32 +208,32 @@ _EQUATIONS_ELSEWHERE = {
     "event": "`events: {name: {when: ..., do: [...]}}`",
 }
 
-NEURON = Block(
+NEURON = k.Block(
     "neuron",
     (
-        USE,
-        FOR,
-        DESCRIPTION,
-        Field(
+        v.USE,
+        v.FOR,
+        v.DESCRIPTION,
+        k.Field(
             "params",
             PARAMS,
             "Parameters with their default values; a population may give others. They do not change during a run.",
             example="params: {tau_m: 20 ms, v_rest: -65 mV}",
         ),
-        Field(
+        k.Field(
             "state",
             STATE,
             "State variables, one of each per neuron, with their initial values; a population's "
             "`init` may give others. A value with a unit also says which dimension the variable "
             "has.",
         ),
-        Field(
+        k.Field(
             "inputs",
-            MapOf("input", INPUT, example="{ge: {unit: mV, decay: 5 ms}}"),
+            k.MapOf("input", INPUT, example="{ge: {unit: mV, decay: 5 ms}}"),
             "Named accumulators that projections deliver into.",
         ),
         LET,
-        Field(
+        k.Field(
             "dynamics",
             DYNAMICS,
             "Differential equations, one for each variable that changes by itself. They are integrated over a step by "
@@ -271,28 +244,28 @@ NEURON = Block(
             "start of the step.",
             example="dynamics: {dv/dt: (v_rest - v + ge) / tau_m}",
         ),
-        Field(
+        k.Field(
             "update",
             STATEMENTS,
             "Assignments that run once per step, in order, each reading the newest values.",
             example="update: [v = v + dt * (v_rest - v) / tau_m]",
         ),
-        Field(
+        k.Field(
             "spike",
             SPIKE,
             "When the neuron spikes, and what happens then.",
             example="spike: {when: v > 30 mV}",
         ),
-        Field(
+        k.Field(
             "events",
-            MapOf("event", NEURON_EVENT, example="{gate: {when: x > 0.5, do: [held = x]}}"),
+            k.MapOf("event", NEURON_EVENT, example="{gate: {when: x > 0.5, do: [held = x]}}"),
             "Events with conditions of their own, in order. Each is a variable too, with its name: 1 in a step in "
             "which the condition holds and 0 otherwise, for synapses (`pre.gate`), `others` and traces; the neuron's "
             "own equations read that of the step before.",
         ),
-        Field(
+        k.Field(
             "history",
-            MapOf("history", HISTORY, example="{tr: {of: ca, at: bin.end, keep: 20}}"),
+            k.MapOf("history", HISTORY, example="{tr: {of: ca, at: bin.end, keep: 20}}"),
             "Past values: the history `tr` is kept in the variables `tr_1`, the newest, to `tr_20`, 0 at first. "
             "`dot(pre.tr, post.tr)` adds up the products of two histories, and `dot(pre.tr, post.tr, 0.9 ** k)` those "
             "times an expression of `k`, 1 for the newest.",
@@ -301,19 +274,19 @@ NEURON = Block(
         POPULATION_POOL,
         OTHERS,
         ON,
-        Field(
+        k.Field(
             "shared",
-            ListOf(Reference("state variable", "target"), example="[target]"),
+            k.ListOf(k.Reference("state variable", "target"), example="[target]"),
             "The variables that have one value in all instances of the network (`simulate: {instances: 8}`), beside "
             "shared weights: initial values are drawn once, and events of `on` alone assign to them, what is equal in "
             "all instances: `target = target + sum_instances(change)`.",
         ),
-        Field(
+        k.Field(
             "source",
-            Choice(
+            k.Choice(
                 "source",
                 (
-                    Option(
+                    k.Option(
                         "spike_times",
                         "Spikes at given times; the parameters are `times`, `indices` and, for `round: nearest`, "
                         "`round`.",
@@ -322,7 +295,7 @@ NEURON = Block(
             ),
             "For neurons that have no equations: where their spikes come from.",
         ),
-        Field(
+        k.Field(
             "method",
             METHOD,
             "How `dynamics` are integrated. The method that is taken is reported.",
@@ -337,4 +310,4 @@ NEURON = Block(
     example="{state: {v: -65 mV}, dynamics: {dv/dt: ...}}",
 )
 
-NEURONS = MapOf("neuron", NEURON, TEMPLATE_KEY, "lif", example="{lif: {state: {v: -65 mV}, ...}}")
+NEURONS = k.MapOf("neuron", NEURON, v.TEMPLATE_KEY, "lif", example="{lif: {state: {v: -65 mV}, ...}}")

@@ -9,20 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.expr.keys.kinds import (
-    NAME,
-    Block,
-    Choice,
-    Expression,
-    Field,
-    Flag,
-    ListOf,
-    MapOf,
-    OneOf,
-    Option,
-    Reference,
-    Statement,
-)
+import compiler.expr.keys.kinds as k
 from compiler.expr.keys.values import DEFINITION, DESCRIPTION, FOR, QUANTITY, TEMPLATE_KEY, USE, statements, values_map
 from compiler.frontend.language.control import SYNAPSE_ON, SYNAPSE_OTHERS
 from compiler.frontend.language.spiking.neurons import DYNAMICS, INPUT, LET, METHOD, PARAMS, STATE
@@ -42,7 +29,7 @@ LIBRARY_SYNAPSES = (
 )
 """The files of models/library/synapses, which editors offer; a test compares the two."""
 
-SYNAPSE_REFERENCE = Reference(
+SYNAPSE_REFERENCE = k.Reference(
     "synapse",
     "library/synapses/stdp_additive",
     DEFINITION,
@@ -67,44 +54,44 @@ _ELSEWHERE_OF_TRACES = {
     "params": "`params` of the synapse",
 }
 _TRACE_FIELDS = (
-    Field(
+    k.Field(
         "dynamics",
         DYNAMICS,
         "Their equations, integrated in every step. They read these variables and the synapse's parameters.",
         example="dynamics: {dx/dt: -x / tau_pre}",
     ),
-    Field(
+    k.Field(
         "update",
         _ASSIGNMENTS,
         "Assignments that run once per step, after `dynamics`.",
         example="update: [x = x * decay]",
     ),
-    Field(
+    k.Field(
         "on_spike",
         _ASSIGNMENTS,
         "Runs at a spike of that neuron, after the synapses' `on_pre` (or `on_post`) have read the variables.",
         example="on_spike: [x = x + a_pre]",
     ),
-    Field(
+    k.Field(
         "on",
-        MapOf(
+        k.MapOf(
             "event",
             _ASSIGNMENTS,
-            key=rf"^{NAME}\.{NAME}$",
+            key=rf"^{k.NAME}\.{k.NAME}$",
             key_example="trial.end",
             example="{trial.end: [x = 0]}",
         ),
         "Assignments that run at events of `phases`, after all that synapses do at that event.",
     ),
 )
-_TRACE_STATE = Field(
+_TRACE_STATE = k.Field(
     "state",
     values_map("state variable", QUANTITY, "{x: 0}"),
     "Variables, one of each per neuron, with their initial values.",
     required=True,
 )
 
-_TRACE = Block(
+_TRACE = k.Block(
     "trace",
     (_TRACE_STATE, *_TRACE_FIELDS),
     doc="Variables that are held once per neuron and shared by all of its synapses of one projection.",
@@ -117,23 +104,23 @@ _TRACE = Block(
     example="{state: {x: 0}, dynamics: {dx/dt: -x / tau}}",
 )
 
-_POST = Block(
+_POST = k.Block(
     "target",
     (
         replace(_TRACE_STATE, required=False),
-        Field(
+        k.Field(
             "inputs",
-            MapOf("input", INPUT, example="{g: {unit: nS, decay: tau_g}}"),
+            k.MapOf("input", INPUT, example="{g: {unit: nS, decay: tau_g}}"),
             "Inputs of the projection's own, one of each per target neuron: `deliver(w, post.g)` of its synapses adds "
             "to them, and what is delivered in a step is in them from the end of that step on.",
         ),
         *_TRACE_FIELDS,
-        Field(
+        k.Field(
             "deliver",
-            OneOf(
+            k.OneOf(
                 (
-                    Expression("g * (e_rev - post.v)"),
-                    MapOf("input", Expression("g"), example="{ge: g, ie: g * e_rev}"),
+                    k.Expression("g * (e_rev - post.v)"),
+                    k.MapOf("input", k.Expression("g"), example="{ge: g, ie: g * e_rev}"),
                 )
             ),
             "What is added in every step, at its end, to the input that the projection's `deliver: {into: ...}` names, "
@@ -156,41 +143,41 @@ _POST = Block(
     example="{inputs: {g: {decay: tau_g}}, deliver: g}",
 )
 
-SYNAPSE_EVENT = Block(
+SYNAPSE_EVENT = k.Block(
     "synapse event",
     (
-        Field(
+        k.Field(
             "of",
-            Choice(
+            k.Choice(
                 "end",
                 (
-                    Option("pre", "The condition is about the source neuron."),
-                    Option("post", "The condition is about the target neuron."),
+                    k.Option("pre", "The condition is about the source neuron."),
+                    k.Option("post", "The condition is about the target neuron."),
                 ),
             ),
             "Which neuron the condition is about.",
             required=True,
         ),
-        Field(
+        k.Field(
             "when",
-            Expression("pre.v > -20 mV"),
+            k.Expression("pre.v > -20 mV"),
             "The condition, tested for every such neuron in every step, after the neurons have run. It reads that "
             "neuron's variables and parameters as `pre.v` (or `post.v`), variables of `pre` (or `post`), and "
             "parameters of the synapse.",
             required=True,
             example="when: pre.v > v_release",
         ),
-        Field(
+        k.Field(
             "do",
-            ListOf(Statement("deliver(w)"), low=1, example="[deliver(w)]"),
+            k.ListOf(k.Statement("deliver(w)"), low=1, example="[deliver(w)]"),
             "Statements that run at all synapses of a neuron for which the condition holds, after `on_pre` and "
             "`on_post`. " + _DELIVER,
             required=True,
             example="do: [deliver(w * (pre.v - v_release))]",
         ),
-        Field(
+        k.Field(
             "delayed",
-            Flag(),
+            k.Flag(),
             "`do` runs `delay` after the condition held (`of: post`: `back_delay`), as a spike would arrive. The times "
             "of an event `release`, `pre.last_release` and `pre.previous_release`, are those at which `do` ran.",
             default=False,
@@ -262,82 +249,82 @@ _ELSEWHERE = {
     "integrator": "`method`",
 }
 
-SYNAPSE = Block(
+SYNAPSE = k.Block(
     "synapse",
     (
         USE,
         FOR,
         DESCRIPTION,
-        Field(
+        k.Field(
             "params",
             PARAMS,
             "Parameters with their default values; a projection's `params` may give others. They do not change "
             "during a run.",
             example="params: {tau_pre: 20 ms}",
         ),
-        Field(
+        k.Field(
             "state",
             STATE,
             "Variables, one of each per synapse, with their initial values; a projection's `init` may give others.",
             example="state: {w: {uniform: {low: 0, high: w_max}}}",
         ),
         LET,
-        Field(
+        k.Field(
             "pre",
             _TRACE,
             "Variables of the presynaptic neuron, held once per neuron and read as `pre.x`.",
             example="pre: {state: {x: 0}, dynamics: {dx/dt: -x / tau_pre}, on_spike: [x = x + 1]}",
         ),
-        Field(
+        k.Field(
             "post",
             _POST,
             "Variables and inputs of the postsynaptic neuron, held once per neuron and read as `post.y`.",
             example="post: {state: {y: 0}, dynamics: {dy/dt: -y / tau_post}, on_spike: [y = y + 1]}",
         ),
-        Field(
+        k.Field(
             "dynamics",
             DYNAMICS,
             "Equations of the synapse's own variables, integrated in every step unless `event_driven` is set.",
             example="dynamics: {dx/dt: (1 - x) / tau_rec}",
         ),
-        Field(
+        k.Field(
             "method",
             METHOD,
             "How `dynamics` are integrated. The method that is taken is reported.",
             default="auto",
             example="method: rk4",
         ),
-        Field(
+        k.Field(
             "event_driven",
-            Flag(),
+            k.Flag(),
             "Applies `dynamics` exactly for the time that has passed, right before a spike uses the synapse, and not "
             "in every step. Each equation must be linear in its own variable, with parameters as coefficients.",
             default=False,
         ),
-        Field(
+        k.Field(
             "update",
             _ACTIONS,
             "Runs at every synapse in every step, after `dynamics`: graded and gap-junction coupling. It may read "
             "`sum_post(w)` and its kin, and `rewire(...)`, as `on`. " + _DELIVER,
             example="update: [deliver(g * (pre.v - post.v))]",
         ),
-        Field("on_pre", _ACTIONS, "Runs when a presynaptic spike arrives, that is `delay` after it. " + _DELIVER),
-        Field(
+        k.Field("on_pre", _ACTIONS, "Runs when a presynaptic spike arrives, that is `delay` after it. " + _DELIVER),
+        k.Field(
             "on_post",
             _ACTIONS,
             "Runs when the postsynaptic neuron spikes, or `back_delay` after that. " + _DELIVER,
             example="on_post: [w = w + pre.x]",
         ),
-        Field(
+        k.Field(
             "events",
-            MapOf("event", SYNAPSE_EVENT, example="{release: {of: pre, when: pre.v > v_release, do: [deliver(w)]}}"),
+            k.MapOf("event", SYNAPSE_EVENT, example="{release: {of: pre, when: pre.v > v_release, do: [deliver(w)]}}"),
             "Spike-like events with conditions of their own, in order.",
         ),
         SYNAPSE_OTHERS,
         SYNAPSE_ON,
-        Field(
+        k.Field(
             "shared",
-            ListOf(Reference("state variable", "w"), example="[w]"),
+            k.ListOf(k.Reference("state variable", "w"), example="[w]"),
             "The variables that all instances of the network have in common (`simulate: {instances: 8, weights: "
             "shared}`): learned weights. `update` and `on` alone assign to them, and read what differs between "
             "instances in sums over these: `w = w + rate * mean_instances(dw)`. `[]`: connections and parameters only.",
@@ -356,4 +343,4 @@ SYNAPSE = Block(
     example="{state: {w: 0.5}, on_pre: [deliver(w)]}",
 )
 
-SYNAPSES = MapOf("synapse", SYNAPSE, TEMPLATE_KEY, "stdp", example="{stdp: {state: {w: 0.5}, ...}}")
+SYNAPSES = k.MapOf("synapse", SYNAPSE, TEMPLATE_KEY, "stdp", example="{stdp: {state: {w: 0.5}, ...}}")

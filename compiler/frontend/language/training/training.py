@@ -7,48 +7,24 @@ Does not: define the parameters of a library optimizer (its own file does).
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import (
-    Alternative,
-    Block,
-    Expression,
-    Field,
-    Flag,
-    ListOf,
-    MapOf,
-    OneKey,
-    OneOf,
-    Reference,
-    Statement,
-    Text,
-    Value,
-)
-from compiler.expr.keys.values import (
-    COUNT,
-    DESCRIPTION,
-    FOR,
-    FRACTION,
-    NUMBER,
-    PARAMETER,
-    PART,
-    POSITIVE,
-    TEMPLATE_KEY,
-    USE,
-    values_map,
-)
+import compiler.expr.keys.kinds as k
+import compiler.expr.keys.values as v
 from compiler.frontend.language.training.data import DATA_FILE, DATA_SOURCE, FOLDER, MEMORY, SPLIT_FIELDS
 from compiler.frontend.language.training.progress import ACCUMULATE, AVERAGE, BEST, PLATEAU, STOP, WEIGHTS
 from compiler.losses import LOSS, METRIC
 
-PENALTY = Block(
+_CLASSES = ("weights", "biases", "norms", "all")
+
+PENALTY = k.Block(
     "penalty",
     (
-        Field("l1", Value("a number", "1e-5", low=0), "The factor of the sum of sizes.", default=0),
-        Field("l2", Value("a number", "1e-4", low=0), "The factor of the sum of squares.", default=0),
-        Field(
+        k.Field("l1", k.Value("a number", "1e-5", low=0), "The factor of the sum of sizes.", default=0),
+        k.Field("l2", k.Value("a number", "1e-4", low=0), "The factor of the sum of squares.", default=0),
+        k.Field(
             "of",
-            OneOf((
-                Reference("layer or class of weights", "weights", TEMPLATE_KEY, ("weights", "biases", "norms", "all")),
-                ListOf(Reference("layer or class of weights", "weights", TEMPLATE_KEY), low=1, example="[a, b]"),
+            k.OneOf((
+                k.Reference("layer or class of weights", "weights", v.TEMPLATE_KEY, _CLASSES),
+                k.ListOf(k.Reference("layer or class of weights", "weights", v.TEMPLATE_KEY), low=1, example="[a, b]"),
             )),
             "Layers, or classes of weights: `weights`, `biases`, `norms`, `all`.",
             default="weights"),
@@ -59,16 +35,16 @@ PENALTY = Block(
     example="{l2: 1e-4}",
 )  # fmt: skip
 
-_POSITIVE_NUMBER = Value("a positive number", "1", low=0, above=True)
-_WEIGHTS = Reference("layer or class of weights", "biases", TEMPLATE_KEY, ("weights", "biases", "norms", "all"))
-_OPTIMIZER_VALUES = values_map("optimizer parameter", NUMBER, "{learning_rate: 1e-3}")
+_POSITIVE_NUMBER = k.Value("a positive number", "1", low=0, above=True)
+_WEIGHTS = k.Reference("layer or class of weights", "biases", v.TEMPLATE_KEY, _CLASSES)
+_OPTIMIZER_VALUES = v.values_map("optimizer parameter", v.NUMBER, "{learning_rate: 1e-3}")
 
 
-def _known_optimizer(name: str, doc: str, rate: str = "1e-3") -> Alternative:
-    return Alternative(name, _OPTIMIZER_VALUES, doc, example=f"{{{name}: {{learning_rate: {rate}}}}}")
+def _known_optimizer(name: str, doc: str, rate: str = "1e-3") -> k.Alternative:
+    return k.Alternative(name, _OPTIMIZER_VALUES, doc, example=f"{{{name}: {{learning_rate: {rate}}}}}")
 
 
-OPTIMIZER_CHOICE = OneKey(
+OPTIMIZER_CHOICE = k.OneKey(
     "optimizer",
     (
         _known_optimizer("sgd", "Stochastic gradient descent.", "0.1"),
@@ -92,28 +68,28 @@ OPTIMIZER_CHOICE = OneKey(
     own=_OPTIMIZER_VALUES,
 )
 
-OPTIMIZER = Block(
+OPTIMIZER = k.Block(
     "optimizer",
     (
-        USE,
-        FOR,
-        DESCRIPTION,
-        Field(
+        v.USE,
+        v.FOR,
+        v.DESCRIPTION,
+        k.Field(
             "params",
-            MapOf("parameter", OneOf((NUMBER, PARAMETER)), example="{learning_rate: 1e-3, beta: 0.9}"),
+            k.MapOf("parameter", k.OneOf((v.NUMBER, v.PARAMETER)), example="{learning_rate: 1e-3, beta: 0.9}"),
             "Parameters with their default values; `train: {optimizer: ...}` may give others.",
             example="params: {learning_rate: 1e-3, beta1: 0.9}",
         ),
-        Field(
+        k.Field(
             "state",
-            values_map("state variable", NUMBER, "{m: 0}"),
+            v.values_map("state variable", v.NUMBER, "{m: 0}"),
             "Variables with their initial values, one of each per trained value.",
             example="state: {m: 0, v: 0}",
         ),
-        Field(
+        k.Field(
             "update",
-            ListOf(
-                Statement("param = param - learning_rate * gradient"),
+            k.ListOf(
+                k.Statement("param = param - learning_rate * gradient"),
                 low=1,
                 example="[param = param - learning_rate * gradient]",
             ),
@@ -136,21 +112,21 @@ OPTIMIZER = Block(
     example="{params: {learning_rate: 0.1}, update: [...]}",
 )
 
-_DATA = Block(
+_DATA = k.Block(
     "data",
     (
-        Field(
+        k.Field(
             "file",
             DATA_FILE,
             "The file with the samples, relative to the model file: `.npz`, `.h5`, `.csv` with a line of names, "
             "`.parquet`. The first axis of each array counts samples. Without it, every input names a file of its own.",
         ),
         FOLDER,
-        Field(
+        k.Field(
             "inputs",
-            MapOf(
+            k.MapOf(
                 "array",
-                OneOf((Text("the name of an array", "images"), DATA_SOURCE)),
+                k.OneOf((k.Text("the name of an array", "images"), DATA_SOURCE)),
                 key_example="image",
                 low=1,
                 example="{image: images}",
@@ -160,21 +136,21 @@ _DATA = Block(
             required=True,
             example="inputs: {image: images, label: labels}",
         ),
-        Field(
+        k.Field(
             "scale",
-            MapOf("factor", NUMBER, key_example="image", example="{image: 1 / 255}"),
+            k.MapOf("factor", v.NUMBER, key_example="image", example="{image: 1 / 255}"),
             "Factors that inputs are multiplied by as they are read. To give them the mean 0 and the variance 1, begin "
             "with a layer such as `map: {z: (image - 0.13) / 0.31}`, which export and predict keep.",
         ),
-        Field(
+        k.Field(
             "split",
-            Block(
+            k.Block(
                 "split",
                 (
-                    Field("validation", PART, "The part of the samples that is kept for validation."),
-                    Field(
+                    k.Field("validation", v.PART, "The part of the samples that is kept for validation."),
+                    k.Field(
                         "test",
-                        FRACTION,
+                        v.FRACTION,
                         "The part that is kept for a final test.",
                         example="test: 0.1",
                         supported=False,
@@ -188,9 +164,9 @@ _DATA = Block(
             ),
             "Which part of the samples is not trained on; drawn with the training's `seed`.",
         ),
-        Field(
+        k.Field(
             "shuffle",
-            Flag(),
+            k.Flag(),
             "Whether samples are put into a new order in each epoch: a permutation of all of them, drawn from the "
             "training's `seed` and the number of the epoch.",
             default=True,
@@ -212,47 +188,47 @@ _DATA = Block(
 
 _SCHEDULE = '`optimizer: {adam: {learning_rate: "1e-3 * cosine_decay(step, steps)"}}`'
 
-TRAIN = Block(
+TRAIN = k.Block(
     "training",
     (
-        Field(
+        k.Field(
             "data",
             _DATA,
             "The samples. Without it, a run is given some: `--data FILE`, from Python `fit({...})`.",
             example="data: {file: data/digits.npz, inputs: {image: images}}",
         ),
-        Field(
+        k.Field(
             "loss",
             LOSS,
             "What is made small.",
             required=True,
             example="loss: {softmax_cross_entropy: {logits: logits, target: label}}",
         ),
-        Field("metrics", ListOf(METRIC, example="[accuracy]"), "What is measured at each epoch."),
-        Field(
+        k.Field("metrics", k.ListOf(METRIC, example="[accuracy]"), "What is measured at each epoch."),
+        k.Field(
             "optimizer",
             OPTIMIZER_CHOICE,
             "How weights follow their gradients.",
             required=True,
             example="optimizer: {adam: {learning_rate: 1e-3}}",
         ),
-        Field(
+        k.Field(
             "penalty",
-            OneOf((PENALTY, ListOf(PENALTY, low=1, example="[{l2: 1e-4}, {l1: 1e-5, of: logits}]"))),
+            k.OneOf((PENALTY, k.ListOf(PENALTY, low=1, example="[{l2: 1e-4}, {l1: 1e-5, of: logits}]"))),
             "What large weights add to the loss, and so to `loss` among the metrics.",
         ),
-        Field(
+        k.Field(
             "clip",
-            Block(
+            k.Block(
                 "limit",
                 (
-                    Field(
+                    k.Field(
                         "value",
                         _POSITIVE_NUMBER,
                         "Each element of a gradient is held between minus this and this.",
                         example="value: 0.5",
                     ),
-                    Field(
+                    k.Field(
                         "norm",
                         _POSITIVE_NUMBER,
                         "All gradients are scaled down together where the root of the sum of their squares is larger.",
@@ -265,26 +241,26 @@ TRAIN = Block(
             ),
             "Limits gradients before the optimizer sees them.",
         ),
-        Field(
+        k.Field(
             "groups",
-            ListOf(
-                Block(
+            k.ListOf(
+                k.Block(
                     "group of weights",
                     (
-                        Field(
+                        k.Field(
                             "of",
-                            OneOf((_WEIGHTS, ListOf(_WEIGHTS, low=1, example="[biases, norms]"))),
+                            k.OneOf((_WEIGHTS, k.ListOf(_WEIGHTS, low=1, example="[biases, norms]"))),
                             "Layers, or classes: `weights`, `biases`, `norms` (scale and shift of normalisations), "
                             "`all`.",
                             required=True,
                             example="of: [biases, norms]",
                         ),
-                        Field(
+                        k.Field(
                             "set",
-                            values_map("optimizer parameter", NUMBER, "{decay: 0}"),
+                            v.values_map("optimizer parameter", v.NUMBER, "{decay: 0}"),
                             "Parameters of the optimizer that are different here.",
                         ),
-                        Field("frozen", Flag(), "Whether these weights stay as they are.", default=False),
+                        k.Field("frozen", k.Flag(), "Whether these weights stay as they are.", default=False),
                     ),
                     title="weight_group",
                     at_least_one=("set", "frozen"),
@@ -297,18 +273,18 @@ TRAIN = Block(
             "Weights that are trained in another way, in order; later groups win.",
             example="groups: [{of: [biases, norms], set: {decay: 0}}, {of: conv1, frozen: true}]",
         ),
-        Field(
+        k.Field(
             "batch",
-            POSITIVE,
+            v.POSITIVE,
             "Samples per step; the last batch of an epoch may be shorter.",
             default=32,
             example="batch: 64",
         ),
         ACCUMULATE,
         AVERAGE,
-        Field(
+        k.Field(
             "epochs",
-            POSITIVE,
+            v.POSITIVE,
             "How often each sample is seen.",
             required=True,
             example="epochs: 20",
@@ -316,21 +292,21 @@ TRAIN = Block(
         STOP,
         PLATEAU,
         WEIGHTS,
-        Field(
+        k.Field(
             "seed",
-            COUNT,
+            v.COUNT,
             "The seed of initial weights, split, order and dropout.",
             default=0,
             example="seed: 3",
         ),
-        Field(
+        k.Field(
             "checkpoint",
-            Block(
+            k.Block(
                 "checkpoint",
                 (
-                    Field(
+                    k.Field(
                         "every",
-                        POSITIVE,
+                        v.POSITIVE,
                         "Epochs between checkpoints.",
                         default=1,
                         example="every: 5",
@@ -372,10 +348,10 @@ TRAIN = Block(
     example="{data: {...}, loss: {...}, optimizer: {...}, epochs: 20}",
 )
 
-OPTIMIZERS = MapOf("optimizer", OPTIMIZER, TEMPLATE_KEY, "my_optimizer")
-FUNCTIONS = MapOf(
+OPTIMIZERS = k.MapOf("optimizer", OPTIMIZER, v.TEMPLATE_KEY, "my_optimizer")
+FUNCTIONS = k.MapOf(
     "function",
-    Expression("x / (1 + exp(-x))"),
+    k.Expression("x / (1 + exp(-x))"),
     key=r"^[A-Za-z][A-Za-z0-9_]*\(\s*[A-Za-z][A-Za-z0-9_]*(?:\s*,\s*[A-Za-z][A-Za-z0-9_]*)*\s*\)$",
     key_example="swish(x)",
     example="{swish(x): x / (1 + exp(-x))}",
