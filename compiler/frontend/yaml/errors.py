@@ -26,6 +26,7 @@ _REFUSED: Final = re.compile(
 )
 _KEY_AND_MORE: Final = re.compile(r"\s*(?:- +)*[^\s#].*?:\s+\S")
 _MAX_REPORTED: Final = 20
+MAX_DEPTH: Final = 100
 
 
 def refused_characters(file: SourceFile, sink: Sink) -> bool:
@@ -99,6 +100,8 @@ def explain_syntax_error(error: yaml.YAMLError, file: SourceFile, sink: Sink) ->
         return
     if isinstance(error, yaml.reader.ReaderError):
         c.report("E0006", "the file holds a character that YAML does not allow", c.here, None)
+    elif problem == "exceeded maximum nesting depth":  # of libyaml, which has a limit of its own
+        c.report("E0014", f"nesting is deeper than {MAX_DEPTH} levels", c.here, None)
     else:
         c.report("E0001", problem + (f", {context}" if context else ""), c.here, None)
 

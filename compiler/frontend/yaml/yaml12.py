@@ -33,13 +33,12 @@ from compiler.core.source import SourceFile, Span
 from compiler.files.guard import regular
 from compiler.frontend.yaml import core_schema
 from compiler.frontend.yaml.core_schema import Unreadable, Value
-from compiler.frontend.yaml.errors import explain_syntax_error, refused_characters
+from compiler.frontend.yaml.errors import MAX_DEPTH, explain_syntax_error, refused_characters
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_KEPT: Final = 1 << 16
 """Characters of the largest text whose tree is kept."""
-MAX_DEPTH: Final = 100
 MAX_ALIASED_NODES: Final = 1_000_000
 
 _TUPLE: Final = re.compile(r"\([\d.,\s-]*\)", re.ASCII)
