@@ -3,13 +3,14 @@
 Assumes: `use` has been expanded in the classes themselves.
 Guarantees: classes apply in the order listed by a member; later ones override earlier ones, the member's own settings
 override all. The list of classes is kept on the member, for `from: exc` and the like.
-Does not: report a class without a declaration: it is a tag.
+Does not: report a class of a population without a declaration: it is a tag.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.source import Origin
 from compiler.expr.keys.kinds import Kind
@@ -21,12 +22,13 @@ from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence, kind_of
 @dataclass
 class Classes:
     """The classes of a model, and those of other files (`lib.yaml#name`). Their settings are copied once per span that
-    refers to them."""
+    refers to them. `tags`: whether members may name classes that are not declared."""
 
     declared: Mapping | None
     kind: Kind | None
     sink: Sink
     uses: Uses
+    tags: bool
     _copies: dict[tuple[str, int, int], Mapping | None] = field(default_factory=dict, repr=False)
 
     def apply(self, member: Mapping) -> Mapping:
@@ -55,6 +57,10 @@ class Classes:
             found: Node | None = self.declared.get(item.text) if self.declared is not None else None
             if found is None and "#" in item.text:
                 found = self.uses.used(self.uses.model, "classes", item)
+            elif found is None and not self.tags:
+                known = () if self.declared is None else tuple(e.name for e in self.declared.entries)
+                help = did_you_mean(item.text, known) or "declare it in `classes`"
+                self.sink.error("E0201", f"there is no class `{item.text}`", item.span, help)
             copy: Node | None = None
             if isinstance(found, Mapping):
                 settings = without(found, "description", "use")

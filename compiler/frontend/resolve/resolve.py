@@ -49,16 +49,12 @@ def resolve(root: Mapping, settings: Settings[str, str], sink: Sink, base: Path,
     uses = Uses(library, sink, File(root, base, f"{shown}/" if shown else ""))
     tree = resolve_uses(uses)
     declared = tree.get("classes")
-    classes = Classes(
-        declared if isinstance(declared, Mapping) else None,
-        child_kind(child_kind(ROOT, "classes"), ""),
-        sink,
-        uses,
-    )
+    held, kind = declared if isinstance(declared, Mapping) else None, child_kind(child_kind(ROOT, "classes"), "")
+    classes = {name: Classes(held, kind, sink, uses, tags=name != "projections") for name in COLLECTIONS}
     tree = with_entries(
         tree,
         (
-            Entry(e.key, _collection(e.value, params, classes, sink)) if e.name in COLLECTIONS else e
+            Entry(e.key, _collection(e.value, params, classes[e.name], sink)) if e.name in COLLECTIONS else e
             for e in tree.entries
         ),
     )
