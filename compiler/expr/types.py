@@ -81,7 +81,11 @@ _OTHER_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("infinity", "Infinity", "Inf"), "did you mean `inf`?"),
         **dict.fromkeys(("true", "false"), "truth values stand without quotes"),
-        **dict.fromkeys(("i", "j"), "the numbers of neurons, `i` and `j`, are known in `connect: {rule: ...}` only"),
+        **dict.fromkeys(
+            ("i", "j"),
+            "a neuron is `self.i`; a rule, `weight`, `delay`, `params` and `init` of a projection know `i` and `j`",
+        ),
+        "self": "neurons know their place; to a synapse, `params: {x: i}` of the projection gives that of an end",
     }
 )
 """Names that other languages know, where the spelling alone would not lead here."""
@@ -167,7 +171,7 @@ class _Checker:
         else:
             constants = CONSTANTS if len(e.name) > 2 else ()
             alike = (n for n in self.env if len(e.name) > 1 or n.lower() == e.name.lower())
-            help = did_you_mean(e.name, (*alike, *constants)) or _OTHER_WORDS.get(e.name)
+            help = did_you_mean(e.name, (*alike, *constants)) or _OTHER_WORDS.get(e.name.partition(".")[0])
         self.sink.error("E0302", f"unknown name `{e.name}`", e.span, help)
         return None
 

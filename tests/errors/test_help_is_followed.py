@@ -50,6 +50,11 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
     "shape_as_a_tuple": [("(1, 8, 8)", "[1, 8, 8]")],
     "parameter_of_an_end_unknown": [("from.nominl", "from.nominal")],
     "kernel_changed_at_spikes": [("storage: toeplitz", "storage: sparse")],
+    "place_in_a_synapse": [
+        ("deliver(self.i)", "deliver(x)"),
+        ("{s: {", "{s: {params: {x: 0}, "),
+        ("synapse: s,", "synapse: s, params: {x: i},"),
+    ],
     "fixed_outdegree_draws_again": [("storage: procedural", "storage: sparse")],
     "convolution_not_stored": [("storage: procedural", "storage: sparse")],
     "activation_in_capitals": [("ReLU", "relu")],

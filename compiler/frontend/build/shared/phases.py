@@ -118,7 +118,7 @@ def find_event(node: tree.Scalar, c: Context) -> tuple[l0.PhaseDef, str] | None:
     if phase is None:
         help = did_you_mean(phase_name, phases)
         if help is None:
-            example = "phases: {trial: {every: 200 ms, events: {start: 0 ms}}}"
+            example = f"phases: {{{phase_name}: {{every: 200 ms, events: {{{event or 'start'}: 0 ms}}}}}}"
             help = allowed("there are", phases) if phases else f"declare it: `{example}`"
         c.sink.error("E0201", f"there is no phase `{phase_name}`", node.span, help)
         return None

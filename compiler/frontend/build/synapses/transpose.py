@@ -33,7 +33,8 @@ def mirrored(p: l0.Projection, mirror: Scalar | None, named: tuple[str, ...], c:
     if mirror is None:
         if used and MIRROR not in named:
             message = f"`{p.name}` does not say which projection is the `mirror` of its synapse"
-            c.sink.error("E0103", message, p.span, f"write `mirror: {next(iter(named), 'forward')}`", related)
+            other = next((n for n in named if n != p.name), "forward")
+            c.sink.error("E0103", message, p.span, f"write `mirror: {other}`", related)
         return p
     if not used:
         message = f"`mirror` has no effect: nothing in the synapse `{synapse.name}` reads `transpose(mirror. ...)`"
