@@ -14,7 +14,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 from compiler.connect.keys import rule, two
 from compiler.connect.rule import Args, ConnectRule, Ends, Form, Misfit, Neurons, Place, Rows, Setting, pair
-from compiler.expr.keys.kinds import Field, Flag
+from compiler.expr.keys.kinds import Field, Flag, instead
 from compiler.expr.keys.values import COUNT, POSITIVE
 
 # ------------------------------------------------------------------------------------------ shapes
@@ -206,11 +206,9 @@ CONV2D = ConnectRule(
     _fitting("conv2d"),
     planes=_kernel,
     rows=_rows,
-    synonyms={
-        "conv": "`conv2d: {kernel: ...}`",
-        "convolution": "`conv2d: {kernel: ...}`",
-        "toeplitz": "`conv2d: {kernel: ..., storage: toeplitz}`",
-    },
+    synonyms=instead(
+        {"`conv2d: {kernel: ...}`": "conv convolution", "`conv2d: {kernel: ..., storage: toeplitz}`": "toeplitz"}
+    ),
 )
 
 AVG_POOL2D = ConnectRule(

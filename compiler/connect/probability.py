@@ -17,7 +17,7 @@ from compiler.connect.rule import ConnectRule, Ends, Form, Table
 from compiler.expr.ast import Cond, Num, Ref
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.interp import ExprError, evaluate
-from compiler.expr.keys.kinds import Expression, Field, Flag
+from compiler.expr.keys.kinds import Expression, Field, Flag, instead
 from compiler.expr.keys.values import FRACTION, QUANTITY
 
 BLOCK: Final = 256
@@ -163,15 +163,14 @@ EXPRESSION = ConnectRule(
         AUTAPSES,
         at_least_one=("probability", "when"),
         elsewhere=FLAGS
-        | {
-            "p": "`probability`",
-            "prob": "`probability`",
-            "condition": "`when`",
-            "if": "`when`",
-            "kernel": "`probability: exp(-distance / 3)`",
-            "wrap": "`periodic`",
-            "edge_wrap": "`periodic`",
-        },
+        | instead(
+            {
+                "`probability`": "p prob",
+                "`when`": "condition if",
+                "`probability: exp(-distance / 3)`": "kernel",
+                "`periodic`": "wrap edge_wrap",
+            }
+        ),
         example="{probability: exp(-distance / 3)}",
     ),
     Form.DRAWN,

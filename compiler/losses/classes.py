@@ -7,7 +7,7 @@ import math
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
-from compiler.expr.keys.kinds import Alternative, Block, Field, ListOf, Value
+from compiler.expr.keys.kinds import Alternative, Block, Field, ListOf, Value, instead
 from compiler.ir.level1.builder import GraphBuilder, Operand, identity
 from compiler.losses.keys import IGNORE, LOGITS, MASK, SMOOTHING, TARGET
 from compiler.losses.kind import Answers, LossKind, Rows
@@ -68,14 +68,15 @@ SOFTMAX_CROSS_ENTROPY = LossKind(
                 IGNORE,
             ),
             title="softmax_cross_entropy",
-            elsewhere={
-                "prediction": "`logits`",
-                "label": "`target`",
-                "labels": "`target`",
-                "label_smoothing": "`smoothing`",
-                "ignore_index": "`ignore`",
-                "sample_weight": "`mask`",
-            },
+            elsewhere=instead(
+                {
+                    "`logits`": "prediction",
+                    "`target`": "label labels",
+                    "`smoothing`": "label_smoothing",
+                    "`ignore`": "ignore_index",
+                    "`mask`": "sample_weight",
+                }
+            ),
             example="{logits: logits, target: label}",
         ),
         "Cross-entropy between the softmax of the scores and the right class; the target is the class's number. "

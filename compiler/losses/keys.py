@@ -7,7 +7,7 @@ Does not: describe a loss (the modules beside this one do, one per family).
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Alternative, Block, Field, Value
+from compiler.expr.keys.kinds import Alternative, Block, Field, Value, instead
 from compiler.expr.keys.values import PART
 from compiler.layers.shared.keys import LAYER_REFERENCE
 
@@ -65,13 +65,9 @@ def compared(name: str, doc: str, *more: Field) -> Alternative:
             "loss",
             (PREDICTION, TARGET, *more, MASK),
             title=name,
-            elsewhere={
-                "logits": "`prediction`",
-                "label": "`target`",
-                "labels": "`target`",
-                "weights": "`mask`",
-                "sample_weight": "`mask`",
-            },
+            elsewhere=instead(
+                {"`prediction`": "logits", "`target`": "label labels", "`mask`": "weights sample_weight"}
+            ),
             example="{prediction: out, target: y}",
         ),
         doc,

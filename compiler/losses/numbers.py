@@ -9,7 +9,7 @@ import compiler.ir.level1.graph as l1
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Call, Expr, Num, substitute
-from compiler.expr.keys.kinds import Alternative, Block, Field, ListOf, Value
+from compiler.expr.keys.kinds import Alternative, Block, Field, ListOf, Value, instead
 from compiler.expr.parse import parse_expr
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.losses.keys import LOGITS, MASK, SMOOTHING, TARGET, compared
@@ -77,12 +77,14 @@ BINARY_CROSS_ENTROPY = elementwise(
                 MASK,
             ),
             title="binary_cross_entropy",
-            elsewhere={
-                "prediction": "`logits`",
-                "label": "`target`",
-                "label_smoothing": "`smoothing`",
-                "pos_weight": "`class_weights: [1, ...]`",
-            },
+            elsewhere=instead(
+                {
+                    "`logits`": "prediction",
+                    "`target`": "label",
+                    "`smoothing`": "label_smoothing",
+                    "`class_weights: [1, ...]`": "pos_weight",
+                }
+            ),
             example="{logits: score, target: label}",
         ),
         "Cross-entropy of yes-or-no questions: scores (before the sigmoid) and targets of 0 to 1, of one shape.",

@@ -284,6 +284,11 @@ def options(**docs: str) -> tuple[Option, ...]:
     return tuple(Option(word, doc) for word, doc in docs.items())
 
 
+def instead(words: Mapping[str, str]) -> dict[str, str]:
+    """`elsewhere` from what to write here -> the words that users of other tools try for it, with spaces between."""
+    return {word: here for here, listed in words.items() for word in listed.split()}
+
+
 def _example(kind: Kind, default: Json) -> str | None:
     """A value of a kind that is not the default."""
     match kind:

@@ -146,13 +146,7 @@ def _distribution(title: str, quantity: k.Value, *, rounding: bool) -> k.OneKey:
             fields,
             title=f"{title}_{name}",
             one_of=one_of,
-            elsewhere={
-                "sigma": "`std`",
-                "mu": "`mean`",
-                "a": "`low`",
-                "b": "`high`",
-                "stddev": "`std`",
-            },
+            elsewhere=k.instead({"`std`": "sigma stddev", "`mean`": "mu", "`low`": "a", "`high`": "b"}),
         )
 
     def end(name: str, doc: str) -> k.Field:
@@ -209,11 +203,7 @@ def _distribution(title: str, quantity: k.Value, *, rounding: bool) -> k.OneKey:
         ),
         title=title,
         doc="A value that is drawn anew for each element, from a stream of its own.",
-        elsewhere={
-            "gaussian": "`normal`",
-            "gauss": "`normal`",
-            "poisson": "a projection from `library/neurons/poisson`",
-        },
+        elsewhere=k.instead({"`normal`": "gaussian gauss", "a projection from `library/neurons/poisson`": "poisson"}),
     )
 
 

@@ -230,17 +230,18 @@ PLOTS = k.ListOf(
         ),
         title="plot",
         doc="One figure.",
-        elsewhere={
-            "weights": "`histogram` or `evolution`",
-            "psd": "`spectrum`",
-            "cv": "`isi`",
-            "crosscorrelogram": "`correlogram`",
-            "rates": "`rate`",
-            "loss": "`training`",
-            "metrics": "`training`",
-            "spikes": "`raster`",
-            "traces": "`trace`",
-        },
+        elsewhere=k.instead(
+            {
+                "`histogram` or `evolution`": "weights",
+                "`spectrum`": "psd",
+                "`isi`": "cv",
+                "`correlogram`": "crosscorrelogram",
+                "`rate`": "rates",
+                "`training`": "loss metrics",
+                "`raster`": "spikes",
+                "`trace`": "traces",
+            }
+        ),
     ),
     example="[{raster: {from: exc}}]",
 )

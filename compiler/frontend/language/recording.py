@@ -73,12 +73,7 @@ RECORD = k.ListOf(
                     "recording",
                     (_FROM, _SOME, _BETWEEN),
                     title="record_spikes",
-                    elsewhere={
-                        "of": "`from`",
-                        "population": "`from`",
-                        "neurons": "`members`",
-                        "indices": "`members`",
-                    },
+                    elsewhere=k.instead({"`from`": "of population", "`members`": "neurons indices"}),
                     example="{from: exc}",
                 ),
                 "The spikes of populations, written to `spikes.h5`.",
@@ -103,15 +98,14 @@ RECORD = k.ListOf(
                         _BETWEEN,
                     ),
                     title="record_trace",
-                    elsewhere={
-                        "variable": "`variables: [...]`",
-                        "neurons": "`members`",
-                        "indices": "`members`",
-                        "dt": "`every`",
-                        "interval": "`every`",
-                        "of": "`from`",
-                        "population": "`from`",
-                    },
+                    elsewhere=k.instead(
+                        {
+                            "`variables: [...]`": "variable",
+                            "`members`": "neurons indices",
+                            "`every`": "dt interval",
+                            "`from`": "of population",
+                        }
+                    ),
                     example="{from: exc, variables: [v]}",
                 ),
                 "Variables over time, sampled at the end of a step, written to `traces.h5`.",
@@ -275,14 +269,15 @@ RECORD = k.ListOf(
         ),
         title="recording",
         doc="One thing that is recorded. Recording never changes the result.",
-        elsewhere={
-            "traces": "`trace`",
-            "state": "`trace`",
-            "spike": "`spikes`",
-            "voltage": "`trace: {variables: [v]}`",
-            "weights": "`synapses: {variables: [...]}`",
-            "rates": "`rate`",
-        },
+        elsewhere=k.instead(
+            {
+                "`trace`": "traces state",
+                "`spikes`": "spike",
+                "`trace: {variables: [v]}`": "voltage",
+                "`synapses: {variables: [...]}`": "weights",
+                "`rate`": "rates",
+            }
+        ),
     ),
     example="[{spikes: {from: exc}}]",
 )

@@ -7,7 +7,20 @@ Does not: describe nested blocks.
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Block, Choice, Constant, Field, Flag, ListOf, MapOf, Name, OneOf, Option, Text
+from compiler.expr.keys.kinds import (
+    Block,
+    Choice,
+    Constant,
+    Field,
+    Flag,
+    ListOf,
+    MapOf,
+    Name,
+    OneOf,
+    Option,
+    Text,
+    instead,
+)
 from compiler.expr.keys.values import QUANTITY
 from compiler.frontend.language.control import PHASES
 from compiler.frontend.language.network import NETWORK
@@ -63,13 +76,9 @@ PARAMETER = Block(
     ),
     doc="A value that may be changed from outside.",
     title="parameter",
-    elsewhere={
-        "default": "`value`",
-        "minimum": "`min`",
-        "maximum": "`max`",
-        "dtype": "`type`",
-        "doc": "`description`",
-    },
+    elsewhere=instead(
+        {"`value`": "default", "`min`": "minimum", "`max`": "maximum", "`type`": "dtype", "`description`": "doc"}
+    ),
     example="{value: 3200, type: int, min: 1}",
 )
 
@@ -189,22 +198,22 @@ ROOT = Block(
     ),
     doc="A model: a network, how it learns, and how it is run.",
     title="model",
-    elsewhere={
-        "version": "`language: 1`",
-        "parameters": "`params`",
-        "model": "`network`, or `populations` and `projections`",
-        "layers": "`network: {layers: [...]}`",
-        "training": "`train`",
-        "simulation": "`simulate`",
-        "run": "`simulate`",
-        "dt": "`simulate: {dt: ...}`",
-        "connections": "`projections`",
-        "synapse": "`synapses`",
-        "data": "`train: {data: ...}`",
-        "recording": "`record`",
-        "plot": "`plots`",
-        "groups": "`populations`",
-        "neuron_groups": "`populations`",
-        "use": ("`use` inside of a definition, such as `neurons: {cell: {use: library/neurons/adex}}`"),
-    },
+    elsewhere=instead(
+        {
+            "`language: 1`": "version",
+            "`params`": "parameters",
+            "`network`, or `populations` and `projections`": "model",
+            "`network: {layers: [...]}`": "layers",
+            "`train`": "training",
+            "`simulate`": "simulation run",
+            "`simulate: {dt: ...}`": "dt",
+            "`projections`": "connections",
+            "`synapses`": "synapse",
+            "`train: {data: ...}`": "data",
+            "`record`": "recording",
+            "`plots`": "plot",
+            "`populations`": "groups neuron_groups",
+            "`use` inside of a definition, such as `neurons: {cell: {use: library/neurons/adex}}`": "use",
+        }
+    ),
 )

@@ -42,12 +42,9 @@ CHECKPOINT = k.Field(
         ),
         title="simulation_checkpoint",
         at_least_one=("every", "every_wall"),
-        elsewhere={
-            "interval": "`every`",
-            "wall": "`every_wall`",
-            "epochs": "`every`",
-            "best": "`train: {checkpoint: {best: ...}}`",
-        },
+        elsewhere=k.instead(
+            {"`every`": "interval epochs", "`every_wall`": "wall", "`train: {checkpoint: {best: ...}}`": "best"}
+        ),
         example="{every: 10 s}",
     ),
     "Writes checkpoints while the model runs, so that a run that is killed can be gone on with, bit for bit (`netloom "
@@ -119,18 +116,14 @@ SIMULATE = k.Block(
     doc="How a spiking network is simulated.",
     title="simulate",
     needs=(("weights", ("instances",)),),
-    elsewhere={
-        "batch": "`instances`",
-        "copies": "`instances`",
-        "time": "`duration`",
-        "t": "`duration`",
-        "timestep": "`dt`",
-        "resolution": "`dt`",
-        "sim_time": "`duration`",
-        "random_seed": "`seed`",
-        "steps": "`duration`",
-        **dict.fromkeys(("t_stop", "tstop", "t_end", "runtime", "until", "t_max"), "`duration`"),
-    },
+    elsewhere=k.instead(
+        {
+            "`instances`": "batch copies",
+            "`duration`": "time t sim_time steps t_stop tstop t_end runtime until t_max",
+            "`dt`": "timestep resolution",
+            "`seed`": "random_seed",
+        }
+    ),
     example="{dt: 0.1 ms, duration: 1 s}",
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.expr.keys.kinds import Alternative, Block, Field, OneKey, Value
+from compiler.expr.keys.kinds import Alternative, Block, Field, OneKey, Value, instead
 from compiler.expr.keys.values import FILE_ARRAY, NUMBER
 
 WITH_FANS: Final = frozenset(
@@ -71,16 +71,18 @@ INITIALISER = OneKey(
     ),
     title="init",
     bare=True,
-    elsewhere={
-        "xavier_uniform": "`glorot_uniform`",
-        "xavier_normal": "`glorot_normal`",
-        "kaiming_uniform": "`he_uniform`",
-        "kaiming_normal": "`he_normal`",
-        "zeros": "`constant: {value: 0}`",
-        "ones": "`constant: {value: 1}`",
-        "random_normal": "`normal`",
-        "file": "`values: {file: ...}`",
-    },
+    elsewhere=instead(
+        {
+            "`glorot_uniform`": "xavier_uniform",
+            "`glorot_normal`": "xavier_normal",
+            "`he_uniform`": "kaiming_uniform",
+            "`he_normal`": "kaiming_normal",
+            "`constant: {value: 0}`": "zeros",
+            "`constant: {value: 1}`": "ones",
+            "`normal`": "random_normal",
+            "`values: {file: ...}`": "file",
+        }
+    ),
 )
 
 INIT = Field(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import compiler.expr.keys.values as v
 from compiler.connect import CONNECT
 from compiler.connect.probability import PERIODIC, SPACING
-from compiler.expr.keys.kinds import Block, Field, Kind, ListOf, MapOf, OneOf, Reference
+from compiler.expr.keys.kinds import Block, Field, Kind, ListOf, MapOf, OneOf, Reference, instead
 from compiler.frontend.language.control import CHOSEN_OTHERS
 from compiler.frontend.language.spiking.currents import CURRENT_INPUT
 from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
@@ -118,13 +118,7 @@ DELIVER = Block(
     ),
     doc="What a spike does to the target.",
     title="deliver",
-    elsewhere={
-        "w": "`weight`",
-        "weights": "`weight`",
-        "target": "`into`",
-        "input": "`into`",
-        "to": "`into`",
-    },
+    elsewhere=instead({"`weight`": "w weights", "`into`": "target input to"}),
     example="{into: ge, weight: 1.62 mV}",
 )
 
@@ -249,32 +243,22 @@ PROJECTION = Block(
     ),
     doc="Connections from neurons of one population to those of another.",
     title="projection",
-    elsewhere={
-        "source": "`from`",
-        "pre": "`from`",
-        "target": "`to`",
-        "post": "`to`",
-        "weight": "`deliver: {into: ..., weight: ...}`",
-        "weights": "`deliver: {into: ..., weight: ...}`",
-        "w": "`deliver: {into: ..., weight: ...}`",
-        "into": "`deliver: {into: ..., weight: ...}`",
-        "connectivity": "`connect`",
-        "connection": "`connect`",
-        "rule": "`connect`",
-        "p": "`connect: {fixed_probability: {p: ...}}`",
-        "delays": "`delay`",
-        "model": "`synapse`",
-        "synapse_model": "`synapse`",
-        "syn_spec": "`synapse`, `params` and `delay`",
-        "dendritic_delay": "`back_delay`",
-        "back_prop_delay": "`back_delay`",
-        "backprop_delay": "`back_delay`",
-        "initial": "`init`",
-        "parameters": "`params`",
-        **dict.fromkeys(
-            ("on_pre", "on_post", "dynamics", "state"), "`synapse`: such keys stand in a definition under `synapses`"
-        ),
-    },
+    elsewhere=instead(
+        {
+            "`from`": "source pre",
+            "`to`": "target post",
+            "`deliver: {into: ..., weight: ...}`": "weight weights w into",
+            "`connect`": "connectivity connection rule",
+            "`connect: {fixed_probability: {p: ...}}`": "p",
+            "`delay`": "delays",
+            "`synapse`": "model synapse_model",
+            "`synapse`, `params` and `delay`": "syn_spec",
+            "`back_delay`": "dendritic_delay back_prop_delay backprop_delay",
+            "`init`": "initial",
+            "`params`": "parameters",
+            "`synapse`: such keys stand in a definition under `synapses`": "on_pre on_post dynamics state",
+        }
+    ),
     at_least_one=("deliver", "synapse"),
     needs=(
         ("params", ("synapse",)),

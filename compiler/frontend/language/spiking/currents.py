@@ -239,14 +239,16 @@ LOOKUP_TABLE = k.Block(
     "statements of neurons and synapses, in currents and in rates of Poisson inputs. Below `from` it has its first "
     "value, above `to` its last.",
     title="lookup_table",
-    elsewhere={
-        "file": "`values: {file: ...}`",
-        "array": "`values: {file: ..., array: ...}`",
-        "units": "`unit`",
-        "low": "`from`",
-        "high": "`to`",
-        "range": "`from` and `to`",
-    },
+    elsewhere=k.instead(
+        {
+            "`values: {file: ...}`": "file",
+            "`values: {file: ..., array: ...}`": "array",
+            "`unit`": "units",
+            "`from`": "low",
+            "`to`": "high",
+            "`from` and `to`": "range",
+        }
+    ),
     example="{values: [0, 0.2, 1], from: 0, to: 2}",
 )
 TABLES = k.MapOf("lookup table", LOOKUP_TABLE, key_example="gain", example="{gain: {values: [0, 1], from: 0, to: 2}}")

@@ -133,13 +133,13 @@ SPIKE = k.Block(
     ),
     doc="When a neuron spikes and what happens then.",
     title="spike",
-    elsewhere={
-        "threshold": "`when`",
-        "condition": "`when`",
-        "if": "`when`",
-        "t_ref": "`refractory`",
-        "precise": "a smaller `dt`: spikes are at ends of steps; given times are rounded by `round: nearest`",
-    },
+    elsewhere=k.instead(
+        {
+            "`when`": "threshold condition if",
+            "`refractory`": "t_ref",
+            "a smaller `dt`: spikes are at ends of steps; given times are rounded by `round: nearest`": "precise",
+        }
+    ),
     example="{when: v > v_thresh, reset: [v = v_reset]}",
 )
 

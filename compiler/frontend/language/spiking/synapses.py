@@ -133,13 +133,12 @@ _POST = k.Block(
     title="synapse_target",
     at_least_one=("state", "inputs"),
     elsewhere=_ELSEWHERE_OF_TRACES
-    | {
-        "apply_input": "`deliver: g * (e_rev - post.v)`",
-        "inSyn": "`inputs: {g: {decay: tau}}`",
-        "decay_code": "`inputs: {g: {decay: tau}}`",
-        "apply_input_code": "`deliver: g * (e_rev - post.v)`",
-        "decay": "`inputs: {g: {decay: tau}}`",
-    },
+    | k.instead(
+        {
+            "`deliver: g * (e_rev - post.v)`": "apply_input apply_input_code",
+            "`inputs: {g: {decay: tau}}`": "inSyn decay_code decay",
+        }
+    ),
     example="{inputs: {g: {decay: tau_g}}, deliver: g}",
 )
 
@@ -185,17 +184,14 @@ SYNAPSE_EVENT = k.Block(
     ),
     doc="A spike-like event with a condition of its own.",
     title="synapse_event",
-    elsewhere={
-        "condition": "`when`",
-        "threshold": "`when`",
-        "if": "`when`",
-        "then": "`do`",
-        "end": "`of`",
-        "code": "`do`",
-        "statements": "`do`",
-        "event_threshold_condition_code": "`when`",
-        "delay": "`delayed: true`, and `delay` of the projection",
-    },
+    elsewhere=k.instead(
+        {
+            "`when`": "condition threshold if event_threshold_condition_code",
+            "`do`": "then code statements",
+            "`of`": "end",
+            "`delayed: true`, and `delay` of the projection": "delay",
+        }
+    ),
     example="{of: pre, when: pre.v > v_release, do: [deliver(w)]}",
 )
 
