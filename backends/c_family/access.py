@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.cprint import Dialect, Line, Namer, Printer, Symbol, indent
+from backends.c_family.cprint import Dialect, Line, Printer, Symbol, indent
+from backends.c_family.names import Namer
 from compiler.ir.space import DType
 
 NameText = Callable[[str], str]

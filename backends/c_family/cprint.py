@@ -11,16 +11,15 @@ Does not: print loops, memory or launches (backends/cpu/emit/emit.py, backends/c
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final, Literal
 
 import numpy as np
 
 import compiler.expr.ast as ast
 import compiler.ir.level2.program as l2
+from backends.c_family.names import Namer
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP, ROUNDED
 from compiler.ir.space import DType
@@ -92,70 +91,6 @@ class Line:
 
 def indent(lines: Iterable[Line], by: int = 1) -> list[Line]:
     return [Line(x.text, x.depth + by, x.span) for x in lines]
-
-
-# --------------------------------------------------------------------------------------------- names
-
-
-def c_name(name: str) -> str:
-    """An identifier for a name of the model: `v` -> `v_`, `post.y` -> `post_y_`.
-
-    It begins with a letter and ends with an underscore. No keyword, no macro or function of a header and no name of
-    ours does both, so names of a model never collide with them.
-    """
-    text = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return f"{text}_" if text[:1].isalpha() and text.isascii() else f"x{text}_"
-
-
-class Namer:
-    """The identifiers of one kernel, all distinct.
-
-    Names from the model (also those derived by the compiler) end with an underscore: `v_` is a value, `v_p_` the base
-    pointer of its array. The compiler's own names (dims, counters, buffers) do not: `i`, `slot`, `events`. `shown`: for
-    some names the ones to show in their place.
-    """
-
-    def __init__(self, shown: Mapping[str, str] = MappingProxyType({})) -> None:
-        self._shown = shown
-        self._taken = {"ctx", "self", "rows", "last", "lo", "hi", "step", "real"}  # names around every body
-        self._given: dict[str, str] = {}
-
-    def reserve(self, words: Iterable[str]) -> None:
-        """Words that the compiler's own names must not be."""
-        self._taken |= set(words)
-
-    def __call__(self, name: str) -> str:
-        """The identifier of a name of the model (`a.b` and `a_b` stay apart)."""
-        if name not in self._given:
-            self._given[name] = self._free(c_name(self.shown(name))[:-1], "_")
-        return self._given[name]
-
-    def beside(self, name: str, word: str) -> str:
-        """A new identifier derived from a name of the model: `v`, "p" -> `v_p_`."""
-        return self._free(c_name(self.shown(name)) + word, "_")
-
-    def shown(self, name: str) -> str:
-        """What the text says for a name of the model."""
-        return self._shown.get(name, name)
-
-    def own(self, word: str) -> str:
-        """The identifier of a compiler name that is fixed within a kernel: a dim, an accumulator."""
-        key = f"{word}#"
-        if key not in self._given:
-            self._given[key] = self.fresh(word)
-        return self._given[key]
-
-    def fresh(self, word: str) -> str:
-        """A new identifier for a compiler name."""
-        assert re.fullmatch(r"[A-Za-z]\w*(?<!_)", word, re.ASCII), word
-        return self._free(word, "")
-
-    def _free(self, base: str, end: str) -> str:
-        text, number = base + end, 2
-        while text in self._taken:
-            text, number = f"{base}_{number}{end}", number + 1
-        self._taken.add(text)
-        return text
 
 
 # --------------------------------------------------------------------------------------------- types
@@ -416,7 +351,7 @@ class Printer:
     @staticmethod
     def _simple(e: ast.Expr) -> bool:
         """Cheap enough to be duplicated (the compiler eliminates common subexpressions)."""
-        return not any(isinstance(x, ast.Call) and x.func in _RANDOM for x in _walk(e))
+        return not any(isinstance(x, ast.Call) and x.func in _RANDOM for x in ast.nodes(e))
 
     def _call(self, func: str, args: tuple[ast.Expr, ...], scope: Scope, t: Scalar, span: Span) -> str:
         real = self.dialect.precision
@@ -461,14 +396,6 @@ def _widens(a: Scalar, b: Scalar) -> bool:
     """Whether C converts `a` to `b` implicitly and without loss."""
     order = ("bool", "u8", "i32", "i64")
     return a in order and b in order and order.index(a) <= order.index(b)
-
-
-def _walk(e: ast.Expr) -> Iterable[ast.Expr]:
-    stack = [e]
-    while stack:
-        x = stack.pop()
-        yield x
-        stack.extend(ast.children(x))
 
 
 # ----------------------------------------------------------------------------------------- statements

@@ -9,16 +9,15 @@ from backends.c_family.cprint import (
     Body,
     Dialect,
     Element,
-    Namer,
     Printer,
     PrintError,
     Symbol,
-    c_name,
     infer_locals,
     join,
     literal,
     type_of,
 )
+from backends.c_family.names import Namer, c_name
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Expr

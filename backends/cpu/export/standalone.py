@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from backends.c_family.cprint import c_name
+from backends.c_family.names import c_name
 from backends.cpu.emit.emit import emit
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.run.load import Words, launch_lists, read_columns, scratch_bytes
