@@ -22,7 +22,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     tensors.LoadData(),
     tensors.LowerNetwork(),
     tensors.AddLoss(),
-    tensors.Learn(),
+    tensors.Differentiate(),
     tensors.MarkOutputs(),
     tensors.FinishGraph(),
     tensors.Decompose(),

@@ -8,10 +8,11 @@ Does not: select passes; a pass itself declares to which models and phases it ap
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
@@ -101,25 +102,25 @@ class Lowering:
         return replace(self, decisions=(*self.decisions, *decisions))
 
 
-class Pass(Protocol):
-    """One pass: a frozen dataclass whose fields are its options. Its module's header says what it assumes,
-    guarantees and does not do."""
+@dataclass(frozen=True)
+class Pass:
+    """One pass; its fields are its options. Its module's header says what it assumes, guarantees and does not do.
+    `optional`: whether a program without the pass computes the same, only slower."""
+
+    optional: ClassVar[bool] = False
 
     @property
-    def name(self) -> str: ...
-
-    @property
-    def optional(self) -> bool:
-        """Whether a program without the pass computes the same, only slower."""
-        ...
+    def name(self) -> str:
+        """That of its class: `FuseMaps` -> "fuse_maps"."""
+        return re.sub(r"\B(?=[A-Z])", "_", type(self).__name__).lower()
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         """Whether the pass applies to this model and these phases."""
-        ...
+        return True
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         """The levels after the pass. Raises ModelError for what the target cannot do."""
-        ...
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,15 @@ Does not: emit code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import ClassVar
 
 import compiler.ir.level2.program as l2
-from compiler.passes.pipeline.manager import Context, Lowering
+from compiler.passes.pipeline.manager import Context, Lowering, Pass
 
 
-@dataclass(frozen=True)
-class JoinHalves:
+class JoinHalves(Pass):
     """The programs of both halves as one: phases of the same name run one after the other."""
-
-    name: str = "join_halves"
-
-    optional = False
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         return len(ir.programs) > 1
@@ -45,16 +41,8 @@ def _join(a: l2.Program, b: l2.Program) -> l2.Program:
     )
 
 
-@dataclass(frozen=True)
-class Merge:
+class Merge(Pass):
     """Kernels with equal text become a template and its table: compiler/passes/program/merge.py."""
-
-    name: str = "merge"
-
-    optional = False
-
-    def applies(self, context: Context, ir: Lowering) -> bool:
-        return True
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.program.merge import merge
@@ -62,14 +50,11 @@ class Merge:
         return replace(ir, merged=merge(ir.programs[0]))
 
 
-@dataclass(frozen=True)
-class PersistentRnn:
+class PersistentRnn(Pass):
     """The steps of a recurrent layer become one launch, and launches between are batched by dependence level:
     compiler/passes/program/persistent_rnn.py, compiler/passes/program/batch_launches.py."""
 
-    name: str = "persistent_rnn"
-
-    optional = True
+    optional: ClassVar = True
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         return context.capabilities.chains

@@ -7,27 +7,22 @@ Does not: merge.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import compiler.ir.level2.program as l2
-from compiler.passes.pipeline.manager import Context, Lowering
+from compiler.passes.pipeline.manager import Context, Lowering, Pass
 from compiler.passes.program.decisions import Decision
 
 
-class SpikingPass:
+class SpikingPass(Pass):
     """A pass for models with populations."""
-
-    optional = False
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         return context.populations and bool(ir.model.populations)
 
 
-@dataclass(frozen=True)
 class FreezeLearning(SpikingPass):
     """Frozen synapses lose their learning statements: compiler/passes/model/freeze_learning.py."""
-
-    name: str = "freeze_learning"
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.model.freeze_learning import freeze_learning
@@ -35,11 +30,8 @@ class FreezeLearning(SpikingPass):
         return replace(ir, model=freeze_learning(ir.model))
 
 
-@dataclass(frozen=True)
 class LowerModel(SpikingPass):
     """Populations become instances of cells: compiler/passes/model/lower_model.py."""
-
-    name: str = "lower_model"
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.cells.lower_drives import with_driven
@@ -48,11 +40,8 @@ class LowerModel(SpikingPass):
         return replace(ir, spiking=lower_model(with_driven(ir.model)))
 
 
-@dataclass(frozen=True)
 class IntegrateOdes(SpikingPass):
     """Equations become update statements of one step: compiler/passes/model/integrate_odes.py."""
-
-    name: str = "integrate_odes"
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.model.integrate_odes import integrate_odes
@@ -65,11 +54,8 @@ class IntegrateOdes(SpikingPass):
         return ir.decided(d for _, d in done if d is not None)
 
 
-@dataclass(frozen=True)
 class LowerPopulations(SpikingPass):
     """Cells, drives, records and projections become kernels: compiler/passes/cells, compiler/passes/projections."""
-
-    name: str = "lower_populations"
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.projections.lower_populations import lower_populations

@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.ir.space import DType, Role
-from compiler.passes.pipeline.manager import Context, Lowering, PhaseGraph
+from compiler.passes.pipeline.manager import Context, Lowering, Pass, PhaseGraph
 from compiler.passes.program.decisions import Decision
 
 if TYPE_CHECKING:
@@ -33,22 +33,17 @@ ALL = (*TRAINING, *GIVING)
 
 
 @dataclass(frozen=True)
-class TensorPass:
+class TensorPass(Pass):
     """A pass for models with a network. `phases`: those whose graphs it is for."""
 
     phases: tuple[str, ...] = ALL
-
-    optional = False
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         return ir.network is not None and any(p in self.phases for p in context.phases)
 
 
-@dataclass(frozen=True)
 class GraphPass(TensorPass):
     """A pass from graph to graph, one phase at a time."""
-
-    name: str = ""
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         raise NotImplementedError
@@ -66,7 +61,6 @@ class LoadData(TensorPass):
     """Sizes and types of the samples: compiler/passes/layers/load_data.py."""
 
     phases: tuple[str, ...] = ("train",)
-    name: str = "load_data"
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.layers.load_data import load_data, streaming
@@ -76,11 +70,8 @@ class LoadData(TensorPass):
         return replace(ir, data=data).decided(streaming(data, ir.train))
 
 
-@dataclass(frozen=True)
 class LowerNetwork(TensorPass):
     """Layers become a graph for each phase: compiler/passes/layers/lower_network.py."""
-
-    name: str = "lower_network"
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.layers.lower_network import lower_network
@@ -112,7 +103,6 @@ class AddLoss(GraphPass):
     """The loss and the sums of the metrics: compiler/passes/layers/lower_loss.py."""
 
     phases: tuple[str, ...] = TRAINING
-    name: str = "add_loss"
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         from compiler.passes.layers.lower_loss import add_loss
@@ -124,11 +114,10 @@ class AddLoss(GraphPass):
 
 
 @dataclass(frozen=True)
-class Learn(GraphPass):
+class Differentiate(GraphPass):
     """Gradients and updates: compiler/passes/tensors/differentiate.py, compiler/passes/tensors/expand_updates.py."""
 
     phases: tuple[str, ...] = ("train",)
-    name: str = "differentiate"
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         from compiler.passes.tensors.accumulate import Mean
@@ -156,7 +145,6 @@ class MarkOutputs(GraphPass):
     """Stores that mark the outputs of a prediction, so that they survive simplification, which shares equal tensors."""
 
     phases: tuple[str, ...] = GIVING
-    name: str = "mark_outputs"
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         assert graph.layers is not None
@@ -165,12 +153,9 @@ class MarkOutputs(GraphPass):
         return replace(graph, marks=marks)
 
 
-@dataclass(frozen=True)
 class FinishGraph(TensorPass):
     """Finalises the graph. The phase "eval" of a training that averages its weights reads the averages:
     compiler/passes/tensors/accumulate.py."""
-
-    name: str = "finish_graph"
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         graphs = [replace(g, nodes=(*g.layers.graph.nodes, *g.marks)) for g in ir.graphs if g.layers is not None]
@@ -186,11 +171,8 @@ class FinishGraph(TensorPass):
 # ------------------------------------------------------------------------------------- within level 1
 
 
-@dataclass(frozen=True)
 class Decompose(GraphPass):
     """Scatters become gathers: compiler/passes/tensors/decompose.py."""
-
-    name: str = "decompose"
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         from compiler.passes.tensors.decompose import decompose
@@ -198,11 +180,8 @@ class Decompose(GraphPass):
         return replace(graph, nodes=decompose(graph.nodes), gathered=True)
 
 
-@dataclass(frozen=True)
 class SimplifyGraph(GraphPass):
     """Common subexpression and dead code elimination: compiler/passes/tensors/simplify_graph.py."""
-
-    name: str = "simplify_graph"
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         from compiler.passes.tensors.simplify_graph import simplify_graph
@@ -216,7 +195,6 @@ class NameOutputs(GraphPass):
     name: it is the same array."""
 
     phases: tuple[str, ...] = GIVING
-    name: str = "name_outputs"
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         found = {n.target: n.value for n in graph.nodes if isinstance(n, l1.Store)}
@@ -238,10 +216,11 @@ class Changing(GraphPass):
     first: GraphPass = field(default_factory=GraphPass)
     then: tuple[GraphPass, ...] = ()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.first.name)
+    optional: ClassVar = True
 
-    optional = True
+    @property
+    def name(self) -> str:
+        return self.first.name
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         after = self.first.rewrite(context, ir, graph)
@@ -252,13 +231,9 @@ class Changing(GraphPass):
         return after
 
 
-@dataclass(frozen=True)
 class ComposeMoves(GraphPass):
     """Nested slices become one slice, sums of two padded parts one concatenation:
     compiler/passes/tensors/compose_moves.py."""
-
-    phases: tuple[str, ...] = TRAINING
-    name: str = "compose_moves"
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         from compiler.passes.tensors.compose_moves import compose_moves
@@ -266,13 +241,10 @@ class ComposeMoves(GraphPass):
         return replace(graph, nodes=compose_moves(graph.nodes, graph.outputs))
 
 
-@dataclass(frozen=True)
 class FuseMaps(GraphPass):
     """Elementwise nodes join their readers (vertical fusion): compiler/passes/tensors/fuse_maps.py."""
 
-    name: str = "fuse_maps"
-
-    optional = True
+    optional: ClassVar = True
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         from compiler.passes.tensors.fuse_maps import fuse_maps
@@ -288,7 +260,6 @@ class HoistFactors(GraphPass):
     """Factors invariant in a reduction multiply its result: compiler/passes/tensors/hoist_factors.py."""
 
     phases: tuple[str, ...] = TRAINING
-    name: str = "hoist_factors"
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         from compiler.passes.tensors.hoist_factors import hoist_factors
@@ -296,13 +267,10 @@ class HoistFactors(GraphPass):
         return replace(graph, nodes=hoist_factors(graph.nodes))
 
 
-@dataclass(frozen=True)
 class EarlyFactors(GraphPass):
     """Factors that depend on weights alone are scheduled early: compiler/passes/tensors/early_factors.py."""
 
-    name: str = "early_factors"
-
-    optional = True
+    optional: ClassVar = True
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         from compiler.passes.tensors.early_factors import early_factors
@@ -315,7 +283,6 @@ class Recompute(GraphPass):
     """Values of checkpointed blocks are recomputed for gradients: compiler/passes/tensors/recompute.py."""
 
     phases: tuple[str, ...] = ("train",)
-    name: str = "recompute"
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         assert graph.layers is not None
@@ -327,11 +294,8 @@ class Recompute(GraphPass):
         return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
 
 
-@dataclass(frozen=True)
 class MixedPrecision(GraphPass):
     """Activations and factors of products become bf16: compiler/passes/kernels/mixed_precision.py."""
-
-    name: str = "mixed_precision"
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         return context.mixed and super().applies(context, ir)
@@ -346,11 +310,8 @@ class MixedPrecision(GraphPass):
 # ---------------------------------------------------------------------------------------- to level 2
 
 
-@dataclass(frozen=True)
 class LowerTensors(TensorPass):
     """Graphs become arrays, kernels and launches: compiler/passes/kernels/lower_tensors.py."""
-
-    name: str = "lower_tensors"
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.kernels.lower_tensors import lower_tensors
@@ -384,7 +345,6 @@ class RequireFusion(TensorPass):
     """Missed fusions in blocks with `fuse: required` are errors: compiler/passes/kernels/require_fusion.py."""
 
     phases: tuple[str, ...] = ("train", "predict")
-    name: str = "require_fusion"
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.kernels.require_fusion import require_fusion
