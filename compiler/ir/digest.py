@@ -28,7 +28,7 @@ _FIXED: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         | {"w_from", "h_from", "w_to", "h_to"},
         l2.RecordEvents: frozenset({"list", "count", "slots", "buffer", "used", "capacity", "n"}),
         l2.RecordTrace: frozenset({"members", "m", "buffer", "used", "capacity"}),
-        l2.Attention: frozenset({"query", "key", "value", "offset", "mask", "context", "norms", "products"})
+        l2.Attention: frozenset({"query", "key", "value", "offset", "mask", "context", "norms"})
         | {"context_grad", "query_grad", "key_grad", "value_grad"}
         | {"batch", "heads", "steps", "keys", "d", "e", "scale"}
         | {f"{name}_by_{of}" for name in ("offset", "mask") for of in ("sample", "head", "step")},

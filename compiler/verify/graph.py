@@ -174,7 +174,7 @@ def _attention(node: l1.Attention, known: Mapping[str, l1.Tensor]) -> Iterator[s
     made: dict[str, tuple[int, ...]] = {"context": (batch, steps, heads, e), "norms": (batch, steps, heads, 2)}
     made |= dict(zip(("query", "key", "value"), wanted, strict=False))
     if back:
-        wanted += [made["context"], made["norms"], (batch, steps, heads)]
+        wanted += [made["context"], made["norms"], made["context"]]
     for name, shape, fits in zip(node.ins, shapes, wanted, strict=True):
         if shape != fits:
             yield f"`{name}` {shape} is not shaped {fits}"

@@ -256,7 +256,7 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     batch, m, n = sizes
     many = batch * -(-m // tall) * -(-n // wide)
     sums = np.where(splits > 1, many * splits, 0)
-    words = np.where(sums > 0, (many + 1) // 2 * 2 + sums * (tall * wide * bytes_ // 4), 0)
+    words = np.where(sums > 0, (many + 3) // 4 * 4 + sums * (tall * wide * bytes_ // 4), 0)
     rows = np.arange(len(many), dtype=np.int64)
     places, memory = _places(rows, words)
     name = shared_name(w.template, contract)
@@ -407,13 +407,15 @@ def _attention(function: str, w: Work, a: l2.Attention) -> list[Call]:
 
 
 def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
-    """The memory offset of each row of a call, in words of 4 bytes, and the total bytes."""
+    """The memory offset of each row of a call, in words of 4 bytes, from a multiple of 16 bytes on, and the total
+    bytes."""
     if not words.any():
         return None, 0
     count = 1 if len(rows) == 1 else int(rows.max()) + 1
     places = np.zeros(count, np.uint64)
-    places[rows if count > 1 else [0]] = 2 * count + np.cumsum(words) - words
-    return places, 8 * count + 4 * int(words.sum())
+    first = -(-2 * count // 4) * 4
+    places[rows if count > 1 else [0]] = first + np.cumsum(words) - words
+    return places, 4 * first + 4 * int(words.sum())
 
 
 def propagated(w: Work, p: l2.Propagate) -> npt.NDArray[np.float64]:

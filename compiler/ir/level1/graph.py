@@ -271,8 +271,8 @@ class Attention:
 
     "context": the sum of values by the softmax of scores, (batch, steps, heads, e). "norms": of each step the largest
     score and the inverse of the sum of exponentials, (batch, steps, heads, 2). "query", "key", "value": gradients; then
-    follow in `ins` that of the context, the norms, and the products of context and its gradient, (batch, steps, heads).
-    `parts`: a factor of products is the sum of so many numbers of bf16."""
+    follow in `ins` that of the context, the norms, and the context. `parts`: a factor of products is the sum of so many
+    numbers of bf16."""
 
     out: Tensor
     ins: tuple[str, ...]

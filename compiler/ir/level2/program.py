@@ -267,7 +267,7 @@ class Contract:
 @dataclass(frozen=True)
 class Attention:
     """Results of an l1.Attention, `of` "context" alone or with "norms"; "query"; "key", "value" or both. Array formals
-    have the names of its operands and results: query, key, value, offset, mask; context_grad, norms, products;
+    have the names of its operands and results: query, key, value, offset, mask; context_grad, norms, context;
     query_grad etc. Columns: batch, heads, steps, keys, d, e, scale, and for each of `beside` the elements between two
     of its samples, heads and steps (`mask_by_head`: 0 where they share them). `wide`: d and e are at most that."""
 

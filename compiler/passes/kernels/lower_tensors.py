@@ -166,7 +166,7 @@ def _attention(p: Phase, node: l1.Attention) -> None:
     made = [node, *(n for n in p.graph.nodes if isinstance(n, l1.Attention) and _computed_with(n, node))]
     of = {n.of: n for n in made}
     back = node.of not in ("context", "norms")
-    given = ["query", "key", "value", *node.beside, *(("context_grad", "norms", "products") if back else ())]
+    given = ["query", "key", "value", *node.beside, *(("context_grad", "norms", "context") if back else ())]
     bound = {formal: p.arrays[name] for formal, name in zip(given, node.ins, strict=True)}
     formals = [_formal(p, formal, name, node, l2.Mode.READ) for formal, name in zip(given, node.ins, strict=True)]
     for kind, result in sorted(of.items()):

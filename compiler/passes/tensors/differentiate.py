@@ -281,12 +281,9 @@ class _Backward:
 
     def _attention(self, node: l1.Attention, gradient: l1.Tensor) -> None:
         """Contributes to the gradients of query, key and value; those beside them have none (layers/attention.py)."""
-        name, shape = f"{node.out.name}.grad{self.mark}", node.out.shape
-        norms = l1.Tensor(f"{name}.norms", (*shape[:3], 2), "real", True)
+        norms = l1.Tensor(f"{node.out.name}.grad{self.mark}.norms", (*node.out.shape[:3], 2), "real", True)
         self.g.add(replace(node, out=norms, of="norms"))
-        both = (identity(gradient), identity(node.out))
-        products = self.g.reduce(f"{name}.products", Ref("x0") * Ref("x1"), both, node.out, (0, 1, 2), span=node.span)
-        ins = (*node.ins, gradient.name, norms.name, products.name)
+        ins = (*node.ins, gradient.name, norms.name, node.out.name)
         for operand, of in zip(node.ins, ("query", "key", "value"), strict=False):
             if operand in self.needs:
                 out = replace(self.g.tensors[operand], name=self.part_name(operand))

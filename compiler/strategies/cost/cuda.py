@@ -55,8 +55,8 @@ PRODUCTS_STEP_US: Final = {
 of float32 need two accumulators."""
 PRODUCTS_START_US: Final = 8.0
 """Of a tile of 128 columns, beside its steps: first loads, and the epilogue."""
-PRODUCTS_JOIN_US: Final = 4.0
-"""What the last block of such a tile takes for each split, and once more; measured like the others."""
+PRODUCTS_JOIN_US: Final = 6.0
+"""What blocks that share such a tile take to leave their sums, wait, and join their lines of it."""
 PRODUCTS_GAIN: Final = 0.6
 """What implicit_gemm's estimate is multiplied by, as other strategies are faster."""
 
@@ -65,8 +65,8 @@ STORED_STEP_US: Final = (0.31, 0.50, 0.80)
 prototype's 560 and 700 TFLOP/s."""
 STORED_START_US: Final = (2.5, 3.0, 5.0)
 """Of a block beside its stages: first loads, and the epilogue."""
-STORED_JOIN_US: Final = (1.0, 2.0, 4.0)
-"""What the last block of a tile takes for each split, and once more."""
+STORED_JOIN_US: Final = (3.0, 5.0, 9.0)
+"""What blocks that share a tile take to leave their sums, wait, and join their lines of it."""
 
 # ------------------------------------------------------------------------- convolutions by Fourier transforms
 

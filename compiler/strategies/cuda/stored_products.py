@@ -44,7 +44,8 @@ _ALIGNED: Final = 8
 """Elements: 16 bytes."""
 _LEAST: Final = 16
 """Rows, columns and terms of a product that fills enough of a tile."""
-_SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+_SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
+"""The blocks of a tile wait for each other: no more than any device has processors."""
 MOST_VARIANTS: Final = 6
 """Tilings that are worth measuring, by estimate."""
 _AHEAD: Final = 2048
@@ -157,7 +158,7 @@ def tilings(batch: int, m: int, n: int, k: int, device: Target = H200) -> list[T
                 continue
             turns = -(-many * splits // device.processors)
             working = turns * depth // DEEP * step + -(-turns // RESIDENT[shape]) * cost.STORED_START_US[shape]
-            join = cost.STORED_JOIN_US[shape] * (splits + 1) if splits > 1 else 0.0
+            join = cost.STORED_JOIN_US[shape] if splits > 1 else 0.0
             found.add(Tiling((working + join) * cost.waits(device), shape, splits, depth))
     return sorted(found)
 

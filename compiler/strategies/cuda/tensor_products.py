@@ -51,7 +51,8 @@ _LEAST: Final = 32
 """Rows and columns of a product that fills enough of a tile."""
 _LEAST_TERMS: Final = 64
 """Terms of it: a float32 sum of fewer in order is more exact."""
-_SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+_SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
+"""The blocks of a tile wait for each other: no more than any device has processors."""
 MOST_VARIANTS: Final = 6
 """Tilings that are worth measuring, by estimate."""
 
@@ -83,7 +84,7 @@ def tilings(kind: str, batch: int, m: int, n: int, k: int, device: Target = H200
                 continue
             waves = -(-many * splits // device.processors)
             working = waves * (depth // DEEP * step + cost.PRODUCTS_START_US * size)
-            join = cost.PRODUCTS_JOIN_US * (splits + 1) * size if splits > 1 else 0.0
+            join = cost.PRODUCTS_JOIN_US * size if splits > 1 else 0.0
             found.add(Tiling((working + join) * cost.waits(device), tile, splits, depth))
     return sorted(found)
 
