@@ -136,7 +136,7 @@ STRATEGIES = (
     "lanes_product", "lanes_conv", "winograd_conv", "lanes_conv_weight_gradient", "winograd_weight_gradient",
     "fourier_conv", "fourier_weight_gradient", "matmul", "direct_conv", "direct_conv_weights", "implicit_gemm",
     "fft_conv", "tensor_cores_tf32", "tensor_cores_tf32x3", "tensor_products_float32", "tensor_products_tf32",
-    "tensor_products_bf16", "stored_products", "tensor_cores_stored",
+    "tensor_products_bf16", "stored_products", "stored_products_tf32", "tensor_cores_stored",
 )  # fmt: skip
 MUTANTS = (
     # passes

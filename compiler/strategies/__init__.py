@@ -63,7 +63,7 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
         rows_product.LANES_STRATEGY,
     ),
     (
-        stored_products.STRATEGY,
+        *stored_products.STRATEGIES,
         *tensor_products.STRATEGIES,
         matmul.STRATEGY,
         direct_conv.STRATEGY,

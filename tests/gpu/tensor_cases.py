@@ -83,19 +83,27 @@ def in_bf16(problem: Problem, results: bool = False) -> Problem:
     return replace(node, out=found["y"]), found
 
 
-def stored_by_force(problem: Problem, after: Map | None = None) -> Iterator[Case]:
-    """The problem by stored_products: by each shape of tiles with and without splits, whatever the rules say."""
+def stored_by_force(problem: Problem, after: Map | None = None, kind: str = stored_products.NAME) -> Iterator[Case]:
+    """The problem by a kind of stored_products: by each shape of tiles with and without splits, whatever the rules
+    say."""
     found = product(*problem, 0, 4)
     assert not isinstance(found, NotApplicable)
-    every = stored_products.variants(found, len(stored_products.COLUMNS) * 10)
-    assert every, stored_products.match(found)
+    every = stored_products.variants(found, kind, len(stored_products.COLUMNS) * 10)
+    assert every, problem
     taken = set()
     for choice in every:
         columns = dict(choice.columns)
-        kind = columns["s_tile"], columns["s_splits"] > 1
-        if kind not in taken:
-            taken.add(kind)
+        way = columns["s_tile"], columns["s_splits"] > 1
+        if way not in taken:
+            taken.add(way)
             yield Case(*problem, choice, after)
+
+
+def stored_tf32_cases() -> list[Case]:
+    problems = [transposed(*s, False, False) for s in STORED] + [heads(*s, False) for s in STORED_HEADS]
+    problem, after = with_epilogue(dense(200, 104, 144), "relu(x0 + x1)", ("b", (1,)))
+    cases = [case for p in problems for case in stored_by_force(p, None, stored_products.TF32)]
+    return [*cases, *stored_by_force(problem, after, stored_products.TF32)]
 
 
 def stored_cases() -> list[Case]:

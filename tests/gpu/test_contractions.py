@@ -55,7 +55,7 @@ def test_operands_in_bf16(name: str, tmp_path: Path) -> None:
     ]
     chosen = [(c, choose(c.node, c.tensors, 0, 4, frozenset({name}))[0]) for c in cases]
     found = [replace(c, choice=way) for c, way in chosen if way is not None]
-    assert len(found) > 20
+    assert len(found) > (20 if name == "implicit_gemm" else 5)
     run_products(found, DType.F32, 1e-6, tmp_path)
 
 

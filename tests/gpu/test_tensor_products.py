@@ -10,9 +10,18 @@ import pytest
 from backends.cuda.run.backend import CudaBackend
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
+from compiler.strategies.cuda import stored_products
 from compiler.strategies.cuda.tensor_products import BF16, FLOAT32, TF32
 from tests.cpu.contractions import program
-from tests.gpu.tensor_cases import by_force, in_bf16, stored_by_force, stored_cases, tensor_cases, transposed
+from tests.gpu.tensor_cases import (
+    by_force,
+    in_bf16,
+    stored_by_force,
+    stored_cases,
+    stored_tf32_cases,
+    tensor_cases,
+    transposed,
+)
 from tests.gpu.test_contractions import run_products
 
 pytestmark = pytest.mark.gpu
@@ -28,10 +37,30 @@ def test_sums_of_what_is_stored_in_bf16(tmp_path: Path) -> None:
     run_products(stored_cases(), DType.F32, 3e-6, tmp_path)
 
 
+def test_sums_of_float32_that_the_copy_engine_rounds(tmp_path: Path) -> None:
+    run_products(stored_tf32_cases(), DType.F32, 6e-4, tmp_path)
+
+
+def test_rounding_is_to_the_nearest(tmp_path: Path) -> None:
+    """Positive factors show what would be cut off: sums were too small by about 2^-12 of each."""
+    case = next(iter(stored_by_force(transposed(128, 128, 512, False, False), None, stored_products.TF32)))
+    merged, backend = merge(program([case], DType.F32, True)), CudaBackend()
+    instance = backend.load(backend.build(merged, tmp_path, {}), merged, 1)
+    x, w = (np.random.default_rng(n).uniform(1, 2, (128, 512)).astype(np.float32) for n in (1, 2))
+    instance.write("0.x", x)
+    instance.write("0.w", w)
+    instance.run("train", 1, 1)
+    exact = x.astype(np.float64) @ w.astype(np.float64).T
+    assert abs(np.mean(instance.read("0.y").reshape(exact.shape) / exact) - 1) < 2e-5
+    instance.close()
+
+
 def test_small_products_of_what_is_stored(tmp_path: Path) -> None:
     """Each tile and transpose once, and a split: few enough for compute-sanitizer."""
     problems = [in_bf16(transposed(136, 72, k, r, c)) for r in (False, True) for c in (False, True) for k in (136, 264)]
-    run_products([case for p in problems for case in stored_by_force(p)], DType.F32, 3e-6, tmp_path)
+    cases = [case for p in problems for case in stored_by_force(p)]
+    cases += stored_by_force(transposed(136, 72, 264, False, False), None, stored_products.TF32)
+    run_products(cases, DType.F32, 6e-4, tmp_path)
 
 
 @pytest.mark.parametrize("positive", [False, True])

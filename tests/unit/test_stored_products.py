@@ -55,9 +55,10 @@ def test_dims_that_lie_together_are_one() -> None:
     assert joined([(4, 60), (5, 12), (12, 1)]) == (240, 1)
     assert joined([(4, 60), (1, 7), (60, 1)]) == (240, 1)
     assert joined([(4, 64), (5, 12)]) is None
-    assert matrix_of([(2, 96)], [(4, 24)], [(24, 1)]) is not None
-    assert matrix_of([(2, 96)], [(4, 20)], [(20, 1)]) is None  # 40 bytes from line to line
-    assert matrix_of([(2, 1)] * 4, [(4, 24)], [(24, 1)]) is None  # too many axes
+    assert matrix_of([(2, 96)], [(4, 24)], [(24, 1)], 2) is not None
+    assert matrix_of([(2, 96)], [(4, 20)], [(20, 1)], 2) is None  # 40 bytes from line to line
+    assert matrix_of([(2, 96)], [(4, 20)], [(20, 1)], 4) is not None
+    assert matrix_of([(2, 1)] * 4, [(4, 24)], [(24, 1)], 2) is None  # too many axes
 
 
 def test_the_copy_engine_is_told_of_heads_side_by_side() -> None:

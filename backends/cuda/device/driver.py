@@ -23,8 +23,8 @@ _WARP, _CLOCK, _MEMORY_CLOCK, _BUS, _CACHE, _SHARED_ALL, _REGISTERS = 10, 13, 36
 """CUdevice_attribute; clocks are in kHz, the width of the bus in bits."""
 _LIBRARIES: Final = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 
-_MAP, _BF16 = 128, 9
-"""Bytes of a CUtensorMap; CU_TENSOR_MAP_DATA_TYPE_BFLOAT16."""
+_MAP, _TYPES = 128, {2: 9, 4: 11}
+"""Bytes of a CUtensorMap; CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 and _TFLOAT32, by bytes of an element."""
 _SWIZZLED: Final = (0, 3, 3, 0)
 """Of cuTensorMapEncodeTiled: no interleaving, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, zeros."""
 
@@ -146,9 +146,12 @@ class Driver:
 
     # --------------------------------------------------------------------------------------- tensors
 
-    def tensor_map(self, address: int, extents: Sequence[int], strides: Sequence[int], box: Sequence[int]) -> bytes:
-        """The 128 bytes that tell the tensor copy engine of an array of bf16: extents and the box that is fetched at
-        once in elements, the contiguous axis first; strides of the other axes in bytes. Lines of 128 bytes are swizzled
+    def tensor_map(
+        self, address: int, extents: Sequence[int], strides: Sequence[int], box: Sequence[int], size: int
+    ) -> bytes:
+        """The 128 bytes that tell the tensor copy engine of an array of elements of `size` bytes, bf16 or float32 that
+        it rounds to tf32: extents and the box that is fetched at once in elements, the contiguous axis first; strides
+        of the other axes in bytes. Lines of 128 bytes are swizzled
         in shared memory; what lies outside is 0."""
         rank = len(extents)
         room = ctypes.create_string_buffer(2 * _MAP)
@@ -156,7 +159,7 @@ class Driver:
         self._call(
             "cuTensorMapEncodeTiled",
             ctypes.c_void_p(at),
-            ctypes.c_int(_BF16),
+            ctypes.c_int(_TYPES[size]),
             ctypes.c_uint32(rank),
             ctypes.c_void_p(address),
             (ctypes.c_uint64 * rank)(*extents),

@@ -70,7 +70,7 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     found = {
         _SUMS: sums,
         _PRODUCTS: {t for t, strategy in contracts.items() if strategy in PRODUCTS - UNITS},
-        _STORED: {t for t, strategy in contracts.items() if strategy == stored_products.NAME},
+        _STORED: {t for t, strategy in contracts.items() if strategy in stored_products.BYTES},
         _TENSORS: {t for t, strategy in contracts.items() if strategy in tensor_products.KINDS},
         _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy == direct_conv.NAME},
         _FILTERS: {t for t, strategy in contracts.items() if strategy == direct_conv_weights.NAME},

@@ -38,7 +38,7 @@ from compiler.strategies.cuda import (
 )
 from compiler.strategies.cuda.implicit_gemm import Sides, sides
 
-UNITS: Final = frozenset({*tensor_products.KINDS, stored_products.NAME})
+UNITS: Final = frozenset({*tensor_products.KINDS, *stored_products.BYTES})
 """Strategies of products whose tiles two warpgroups sum."""
 PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME, *tensor_cores.PASSES, *UNITS})
 """Strategies of products of two matrices."""
@@ -49,6 +49,8 @@ TENSOR_BLOCK: Final = BLOCK + _LOADERS
 """Threads of a block on matrix units: BLOCK multiply, the others load for them."""
 WIDE: Final = "_wide"
 """Suffix of the kernel of stored_products for tiles of which a processor holds one."""
+_FACTORS: Final = {stored_products.NAME: "nl_factors_bf16", stored_products.TF32: "nl_factors_tf32"}
+"""What a kind of stored_products is called in its template."""
 STORED_BLOCK: Final = BLOCK + 32
 """Threads of a block of stored_products: one of the last warp fetches."""
 PRODUCT: Final = "_product"
@@ -131,7 +133,7 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     if strategy in tensor_products.KINDS:
         call = f"nl_tensor_product<{tensor_products.KINDS[strategy]}>"
         return [Shared(name, call, "nl_product", "nl_sums", 1, (), block=TENSOR_BLOCK)]
-    if strategy == stored_products.NAME:
+    if strategy in stored_products.BYTES:
         return [_stored_kind(name, resident) for resident in (1, 2)]
     if strategy in PRODUCTS:
         call = "nl_matmul"
@@ -161,11 +163,11 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
 def _stored_kind(name: str, resident: int) -> Shared:
     """The kernel of stored_products for the tiles of which a processor holds so many."""
     suffix = WIDE if resident == 1 else ""
-    of = [n for n in range(stored_products.NUMBERS) if resident_of(n) == resident]
+    of = [n for n in stored_products.numbers(name) if resident_of(n) == resident]
     early = "nl_begin_stored(nl_t);"
     return Shared(
         name + suffix,
-        f"nl_stored{suffix}",
+        f"nl_{name}{suffix}",
         "nl_product",
         "nl_sums",
         resident,
@@ -271,8 +273,8 @@ def _stored_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -
                 across = {"rows_across": str(rows).lower(), "columns_across": str(columns).lower()}
                 sizes = {"columns": stored_products.COLUMNS[shape], "stages": stored_products.STAGES[shape]}
                 tiles.append({"number": number, **sizes, **across})
-            kernels.append({"call": s.call, "tiles": tiles})
-    found = {"deep": stored_products.DEEP, "columns": stored_products.COLUMNS, "kernels": kernels}
+            kernels.append({"call": s.call, "tiles": tiles, "unit": _FACTORS[s.name.removesuffix(WIDE)]})
+    found = {"line": stored_products.LINE, "columns": stored_products.COLUMNS, "kernels": kernels}
     return found if kernels else None
 
 
@@ -460,7 +462,7 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[str, str, NestPrin
         extents=[p.extent(x) for x in (p.sides.m, p.sides.n, p.sides.k)],
         by_m=p.by_m(),
         matrices=contract.strategy == matmul.NAME,
-        outer=len(p.sides.batch) if contract.strategy == stored_products.NAME else None,
+        outer=len(p.sides.batch) if contract.strategy in stored_products.BYTES else None,
         column=lambda name: k.scope[name].text,
     )
     fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)

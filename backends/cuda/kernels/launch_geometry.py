@@ -83,14 +83,15 @@ Number = Callable[[int | str], int]
 
 @dataclass(frozen=True)
 class TensorMap:
-    """`formal`: the operand of row `row` of the table; extents and the box that is fetched at once in elements, strides
-    of all axes but the first in bytes."""
+    """`formal`: the operand of row `row` of the table; extents and the box that is fetched at once in elements, which
+    have `size` bytes (2: bf16, 4: float32, rounded to tf32), strides of all axes but the first in bytes."""
 
     formal: str
     row: int
     extents: tuple[int, ...]
     strides: tuple[int, ...]
     box: tuple[int, ...]
+    size: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +261,7 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     rows = np.arange(len(many), dtype=np.int64)
     places, memory = _places(rows, words)
     name = shared_name(w.template, contract)
-    if contract.strategy == stored_products.NAME:
+    if contract.strategy in stored_products.BYTES:
         return _stored(w, contract, many * splits, words)
     shared = tensor_products.shared_bytes(contract.strategy, w.column("s_tile").tolist())
     block = TENSOR_BLOCK if shared else BLOCK
@@ -312,9 +313,10 @@ def tensor_maps(template: l2.Template, contract: l2.Contract, row: int, number: 
         def walked(names: Sequence[str], access: l2.Strided = access) -> list[tuple[int, int]]:
             return [(number(dims[d].extent), _stride(access, d, number)) for d in names]
 
-        matrix = matrix_of(walked(found.batch), walked(own), walked(found.k))
+        size = stored_products.BYTES[contract.strategy]
+        matrix = matrix_of(walked(found.batch), walked(own), walked(found.k), size)
         assert matrix is not None and matrix.across == turned, template.name
-        made.append(_map(f"x{x}", row, matrix, side))
+        made.append(_map(f"x{x}", row, matrix, side, size))
     first, second = made
     return first, second
 
@@ -323,20 +325,21 @@ def _stride(access: l2.Strided, dim: str, number: Number) -> int:
     return sum(c * number(axis.stride) for axis in access.axes for d, c in axis.terms if d == dim)
 
 
-def _map(formal: str, row: int, matrix: Matrix, side: int) -> TensorMap:
+def _map(formal: str, row: int, matrix: Matrix, side: int, size: int) -> TensorMap:
     inner, outer = (matrix.side, matrix.deep) if matrix.across else (matrix.deep, matrix.side)
     axes = [inner, outer, *reversed(matrix.batch)]
     axes += [(1, 0)] * (_AXES - len(axes))
-    strides = tuple(2 * (stride if extent != 1 else inner[0] + -inner[0] % 8) for extent, stride in axes[1:])
-    box = (stored_products.DEEP, stored_products.DEEP if matrix.across else side, 1, 1, 1)
-    return TensorMap(formal, row, tuple(extent for extent, _ in axes), strides, box)
+    strides = tuple(size * (stride if extent != 1 else inner[0] + -inner[0] % 8) for extent, stride in axes[1:])
+    deep = stored_products.LINE // size
+    box = (deep, deep if matrix.across else side, 1, 1, 1)
+    return TensorMap(formal, row, tuple(extent for extent, _ in axes), strides, box, size)
 
 
 def _shapes(strategy: str) -> list[tuple[int, int]]:
     """Rows and columns of the tiles of a strategy, by number."""
     if strategy == matmul.NAME:
         return [(x, x) for x in matmul.TILES]
-    if strategy == stored_products.NAME:
+    if strategy in stored_products.BYTES:
         numbers = range(stored_products.NUMBERS)
         return [(stored_products.ROWS, stored_products.COLUMNS[stored_products.shape_of(n)[0]]) for n in numbers]
     if strategy in tensor_products.KINDS:

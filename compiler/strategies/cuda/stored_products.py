@@ -1,21 +1,24 @@
-"""stored_products: products of matrices that are bf16 in memory, on matrix units, as fast as these are.
+"""stored_products: products of matrices whose factors matrix units take as they are in memory, as fast as these are.
 
 On NVIDIA's sm_90 a thread fetches tiles of both operands with the tensor copy engine into a ring in shared memory, from
-which two warpgroups multiply (wgmma), in any of the four transposes; elsewhere warps multiply (mma.sync). Products of
-bf16 are exact in float32, and their sums are those of the unit, which truncates: after 4,096 terms the error is about
-4e-6, where rounding the result to bf16 costs 2e-3.
+which two warpgroups multiply (wgmma); elsewhere warps multiply (mma.sync). Sums are those of the unit, which truncates:
+after 4,096 terms the error is about 4e-6. Two kinds: of bf16 in any of the four transposes, exactly in float32; of
+float32, which the engine rounds to tf32 on the way, where terms are neighbours in memory in both operands (units take
+no others).
 
-Assumes: what implicit_gemm assumes; both operands bf16, every index a plain dim.
+Assumes: what implicit_gemm assumes; both operands bf16, or float32; every index a plain dim.
 Guarantees: taken only for operands that the copy engine reads: batch dims, rows (or columns) and terms lie in memory as
 at most MOST_BATCH batch dims and one stride each, one of them 1, the others multiples of 16 bytes. Tile shape and split
 follow from the extents alone.
-Does not: read windows (tensor_cores does), or operands of which only one is bf16 (implicit_gemm does).
+Does not: read windows (tensor_cores does), or operands of which only one is bf16 (implicit_gemm does). Float32 is taken
+only where `numerics: {products: ...}` permits tf32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, prod
 from typing import Final
 
@@ -28,6 +31,9 @@ from compiler.strategies.cuda.implicit_gemm import MOST_TILES, Sides, sides
 from compiler.strategies.strategy import Strategy, found_by
 
 NAME: Final = "stored_products"
+TF32: Final = "stored_products_tf32"
+BYTES: Final = {NAME: 2, TF32: 4}
+"""Of a factor, by kind."""
 ROWS: Final = 128
 """Of a tile."""
 COLUMNS: Final = (64, 128, 256)
@@ -36,12 +42,12 @@ STAGES: Final = (4, 3, 4)
 """Of the ring, by shape."""
 RESIDENT: Final = (2, 2, 1)
 """Blocks that a processor holds, by shape."""
-DEEP: Final = 64
-"""Terms of a stage: 128 bytes, a line of the copy engine."""
+LINE: Final = 128
+"""Bytes of the terms of a stage: a line of the copy engine."""
 MOST_BATCH: Final = 3
 """The copy engine knows arrays of five axes."""
-_ALIGNED: Final = 8
-"""Elements: 16 bytes."""
+_ALIGNED: Final = 16
+"""Bytes."""
 _LEAST: Final = 16
 """Rows, columns and terms of a product that fills enough of a tile."""
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -89,12 +95,17 @@ def shape_of(number: int) -> tuple[int, bool, bool]:
 NUMBERS: Final = 4 * len(COLUMNS)
 
 
+def numbers(kind: str) -> Sequence[int]:
+    """Of the tiles that a kind has."""
+    return range(0, NUMBERS, 4 if kind == TF32 else 1)
+
+
 def shared_bytes(numbers: Iterable[int], elsewhere: bool = False) -> int:
     """Dynamic shared memory of a block for the larger of its ring and its sums, for tiles of these numbers;
     `elsewhere`: on other architectures than sm_90, which have no ring."""
     found = 0
     for shape in {shape_of(n)[0] for n in numbers}:
-        stage = (ROWS + COLUMNS[shape]) * DEEP * 2
+        stage = (ROWS + COLUMNS[shape]) * LINE
         ring = stage * 5 // 4 if elsewhere else STAGES[shape] * stage
         found = max(found, ring, 4 * ROWS * COLUMNS[shape])
     return found + _AHEAD
@@ -114,19 +125,20 @@ def joined(dims: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
 
 
 def matrix_of(
-    batch: Sequence[tuple[int, int]], side: Sequence[tuple[int, int]], deep: Sequence[tuple[int, int]]
+    batch: Sequence[tuple[int, int]], side: Sequence[tuple[int, int]], deep: Sequence[tuple[int, int]], size: int
 ) -> Matrix | None:
-    """The operand with these (extent, stride), or None where the copy engine cannot read it."""
+    """The operand with these (extent, stride) and elements of `size` bytes, or None where the copy engine cannot read
+    it."""
     one, other = joined(side), joined(deep)
     if one is None or other is None or len(batch) > MOST_BATCH:
         return None
     if one[1] != 1 and other[1] != 1:
         return None
     far = [stride for extent, stride in (*batch, one, other) if stride != 1 and extent != 1]
-    return Matrix(tuple(batch), one, other) if all(x % _ALIGNED == 0 and x < 2**38 for x in far) else None
+    return Matrix(tuple(batch), one, other) if all(size * x % _ALIGNED == 0 and x < 2**38 for x in far) else None
 
 
-def _matrices(p: Problem) -> tuple[Matrix, Matrix] | None:
+def _matrices(p: Problem, size: int) -> tuple[Matrix, Matrix] | None:
     """The row operand and the column operand."""
     used = [frozenset(d for a in p.axes(x) for d, _ in a.terms) for x in (0, 1)]
     found: Sides | None = sides(p.out, tuple(d for d in p.extents if d not in p.out), (used[0], used[1]))
@@ -136,7 +148,7 @@ def _matrices(p: Problem) -> tuple[Matrix, Matrix] | None:
     for x, own in ((found.rows, found.m), (1 - found.rows, found.n)):
         by = dict(zip(p.plain(x), strides(p.operands[x]), strict=True))
         parts = [[(p.extents[d], by[d]) for d in part] for part in (found.batch, own, found.k)]
-        made.append(matrix_of(*parts))
+        made.append(matrix_of(parts[0], parts[1], parts[2], size))
     first, second = made
     return None if first is None or second is None else (first, second)
 
@@ -146,46 +158,54 @@ def tiles(shape: int, batch: int, m: int, n: int) -> int:
     return batch * -(-m // ROWS) * -(-n // COLUMNS[shape])
 
 
-def tilings(batch: int, m: int, n: int, k: int, device: Target = H200) -> list[Tiling]:
+def tilings(batch: int, m: int, n: int, k: int, device: Target = H200, kind: str = NAME) -> list[Tiling]:
     """All tilings, the fastest by estimate first."""
-    found = set()
+    found, deep = set(), deep_of(kind)
     for shape, step in enumerate(cost.STORED_STEP_US):
         many = tiles(shape, batch, m, n)
         for wanted in _SPLITS:
-            depth = rounded(ceil(k / wanted), DEEP)
+            depth = rounded(ceil(k / wanted), deep)
             splits = -(-k // depth)
-            if splits > 1 and depth < 4 * DEEP:
+            if splits > 1 and depth < 4 * deep:
                 continue
             turns = -(-many * splits // device.processors)
-            working = turns * depth // DEEP * step + -(-turns // RESIDENT[shape]) * cost.STORED_START_US[shape]
+            working = turns * depth // deep * step + -(-turns // RESIDENT[shape]) * cost.STORED_START_US[shape]
             join = cost.STORED_JOIN_US[shape] if splits > 1 else 0.0
             found.add(Tiling((working + join) * cost.waits(device), shape, splits, depth))
     return sorted(found)
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    found = _product(p)
+def deep_of(kind: str) -> int:
+    """Terms of a stage."""
+    return LINE // BYTES[kind]
+
+
+def _match(p: Problem, kind: str) -> Choice | NotApplicable:
+    found = _product(p, kind)
     if isinstance(found, NotApplicable):
         return found
-    best = tilings(*found[0], p.device)[0]
+    best = tilings(*found[0], p.device, kind)[0]
     if best.microseconds > implicit_gemm.tiling(*found[0], p.device)[0]:
         return NotApplicable("it is too small to gain")
-    return _choice(p, *found, best)
+    return _choice(p, kind, *found, best)
 
 
-def variants(p: Problem, most: int = MOST_VARIANTS) -> list[Choice]:
+def variants(p: Problem, kind: str, most: int = MOST_VARIANTS) -> list[Choice]:
     """The tilings of a problem that matches, the fastest by estimate first, `most` of them."""
-    found = _product(p)
+    found = _product(p, kind)
     if isinstance(found, NotApplicable):
         return []
-    choices = (_choice(p, *found, t) for t in tilings(*found[0], p.device)[:most])
+    choices = (_choice(p, kind, *found, t) for t in tilings(*found[0], p.device, kind)[:most])
     return [c for c in choices if isinstance(c, Choice)]
 
 
-def _product(p: Problem) -> tuple[tuple[int, int, int, int], tuple[Matrix, Matrix]] | NotApplicable:
+def _product(p: Problem, kind: str) -> tuple[tuple[int, int, int, int], tuple[Matrix, Matrix]] | NotApplicable:
     """Its extents and operands."""
-    if p.stored != (True, True):
-        return NotApplicable("its operands are not both bf16")
+    stored = kind == NAME
+    if p.stored != (stored, stored):
+        return NotApplicable("its operands are not both bf16" if stored else "an operand is bf16")
+    if p.real_bytes != 4:
+        return NotApplicable("its reals are not float32")
     found = implicit_gemm.extents(p)
     if isinstance(found, NotApplicable):
         return found
@@ -193,14 +213,16 @@ def _product(p: Problem) -> tuple[tuple[int, int, int, int], tuple[Matrix, Matri
         return NotApplicable("an operand is read through a window")
     if min(found[1:]) < _LEAST:
         return NotApplicable("it would leave most of a tile empty")
-    made = _matrices(p)
+    made = _matrices(p, BYTES[kind])
     if made is None:
         return NotApplicable("an operand has strides that the copy engine does not know")
+    if kind == TF32 and any(x.across for x in made):
+        return NotApplicable("the terms of an operand are not neighbours in memory")
     return found, made
 
 
 def _choice(
-    p: Problem, product: tuple[int, int, int, int], matrices: tuple[Matrix, Matrix], best: Tiling
+    p: Problem, kind: str, product: tuple[int, int, int, int], matrices: tuple[Matrix, Matrix], best: Tiling
 ) -> Choice | NotApplicable:
     batch, m, n, _ = product
     many = tiles(best.shape, batch, m, n)
@@ -209,7 +231,10 @@ def _choice(
     number = number_of(best.shape, *(x.across for x in matrices))
     columns = (("s_tile", number), ("s_splits", best.splits), ("s_depth", best.depth))
     sums = prod((many, best.splits, ROWS, COLUMNS[best.shape], p.real_bytes))
-    return Choice(NAME, (), columns, sums if best.splits > 1 else 0, joined=True)
+    return Choice(kind, (), columns, sums if best.splits > 1 else 0, joined=True)
 
 
-STRATEGY: Final = Strategy(NAME, match, found_by(variants), bf16=True)
+STRATEGIES: Final = (
+    Strategy(NAME, partial(_match, kind=NAME), found_by(partial(variants, kind=NAME)), bf16=True),
+    Strategy(TF32, partial(_match, kind=TF32), found_by(partial(variants, kind=TF32)), "tf32"),
+)
