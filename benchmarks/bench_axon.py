@@ -1,6 +1,6 @@
 """Axon's models on one thread: epochs of ra25 over seeds and CPU seconds for each, CPU seconds a trial of bench_lvis.
 
-python benchmarks/bench_axon.py [--seeds 10] [--trials 5] [--target cpu]
+python benchmarks/bench_axon.py [--seeds 30] [--trials 5] [--target cpu]
 
 With `--target cuda` only bench_lvis runs, and seconds are those of the clock. A trial of bench_lvis is 200 cycles of
 47,204 neurons and what 32,448,512 synapses learn at its end.
@@ -55,7 +55,7 @@ def vision(trials: int, target: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--trials", type=int, default=5)
     parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu")
     given = parser.parse_args()
