@@ -62,7 +62,7 @@ def rule(
     name: str,
     doc: str,
     *fields: Field,
-    example: str,
+    example: str | None = None,
     title: str | None = None,
     at_least_one: tuple[str, ...] = (),
     one_of: tuple[tuple[str, ...], ...] = (),
@@ -78,6 +78,6 @@ def rule(
         one_of=one_of,
         needs=needs,
         elsewhere=FLAGS if elsewhere is None else elsewhere,
-        example=example if example != "{}" else None,
+        example=example,
     )
-    return Alternative(name, block, doc, example=f"{{{name}: {example}}}")
+    return Alternative(name, block, doc)

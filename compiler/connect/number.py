@@ -68,7 +68,6 @@ def _degree(name: str, of: str, word: str, pool: Pool, count: Callable[[Ends], f
         MULTAPSES,
         AUTAPSES,
         elsewhere=_NUMBERS | FLAGS | _DEGREES,
-        example="{number: 100}",
     )
     return ConnectRule(keys, Form.DRAWN, count, _within(pool), _COLUMNS, amount="number")
 
@@ -96,7 +95,6 @@ FIXED_TOTAL = ConnectRule(
         MULTAPSES,
         AUTAPSES,
         elsewhere=_NUMBERS | FLAGS,
-        example="{number: 10000}",
     ),
     Form.DRAWN,
     lambda e: e.args["number"],

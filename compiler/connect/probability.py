@@ -81,7 +81,6 @@ FIXED_PROBABILITY = ConnectRule(
         ),
         AUTAPSES,
         elsewhere={"probability": "`p`", "prob": "`p`", "rate": "`p`"} | FLAGS,
-        example="{p: 0.02}",
     ),
     Form.DRAWN,
     lambda e: float(e.args["p"]) * e.pairs,

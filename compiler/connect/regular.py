@@ -39,7 +39,7 @@ def _bits(bits: npt.NDArray[np.bool_], e: Ends) -> npt.NDArray[np.bool_]:
 
 
 ALL_TO_ALL = ConnectRule(
-    rule("all_to_all", "Every source neuron to every target neuron.", AUTAPSES, example="{}"),
+    rule("all_to_all", "Every source neuron to every target neuron.", AUTAPSES),
     Form.ALL,
     lambda e: e.pairs,
     columns=("autapses", "same"),
@@ -49,7 +49,7 @@ ALL_TO_ALL = ConnectRule(
 )
 
 ONE_TO_ONE = ConnectRule(
-    rule("one_to_one", "Neuron i to neuron i; both populations have one size.", _NOT_ITSELF, example="{}"),
+    rule("one_to_one", "Neuron i to neuron i; both populations have one size.", _NOT_ITSELF),
     Form.DIAGONAL,
     lambda e: min(e.pre.size, e.post.size),
     _one_size,

@@ -295,7 +295,6 @@ ATTENTION = LayerKind(
             example="inputs: [decoded, encoded, encoded]",
         ),
         elsewhere=_ATTENTION_WORDS | {"embed_dim": "`size`", "key_dim": "`size`"},
-        example="{heads: 4}",
     ),
     _projected,
     attention,

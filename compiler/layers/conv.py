@@ -144,7 +144,6 @@ def _conv_kind(rank: int) -> LayerKind:
         f"A {words}-dimensional convolution (cross-correlation) over channels, {DIMENSIONS[rank]}.",
         *_conv_fields(rank),
         elsewhere={"units": "`filters`", "size": "`kernel`"},
-        example="{filters: 16, kernel: 3}",
     )
     read = {"Conv": _read} if rank == 1 else {}
     return LayerKind(keys, partial(_conv_shape, rank), conv, _write, read, trained=always, channels=0)

@@ -36,7 +36,6 @@ DENSE = LayerKind(
         ACTIVATION,
         BIAS,
         INIT,
-        example="{units: 10}",
     ),
     _shape,
     _lower,

@@ -189,7 +189,6 @@ ACTIVATION = LayerKind(
         "Applies a function to every element.",
         Field("function", FUNCTION, "The function.", required=True),
         elsewhere={"activation": "`function`"},
-        example="{function: relu}",
     ),
     keeps(),
     _same,

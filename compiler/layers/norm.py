@@ -308,7 +308,6 @@ GROUP_NORM = LayerKind(
         EPSILON,
         AFFINE,
         elsewhere={"num_groups": "`groups`"},
-        example="{groups: 4}",
     ),
     _group_shape,
     group_norm,

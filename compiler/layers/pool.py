@@ -169,7 +169,6 @@ def _kind(name: str, rank: int, doc: str) -> LayerKind:
         *(counted if mean else ()),
         elsewhere={"kernel": "`size`", "kernel_size": "`size`", "ceil_mode": "`ceil`"}
         | ({"count_include_pad": "`count_padding`"} if mean else {}),
-        example="{size: 2}",
     )
     read = {("AveragePool" if mean else "MaxPool"): _read} if rank == 1 else {}
     return LayerKind(keys, partial(_shape, rank), pool, _write, read)

@@ -350,7 +350,6 @@ RNN = _kind(
         ),
         *_SEQUENCE,
         elsewhere=_CELL_WORDS | {"activation": "`function`"},
-        example="{units: 64}",
     )
 )
 GRU = _kind(
@@ -374,7 +373,6 @@ GRU = _kind(
         ),
         *_SEQUENCE,
         elsewhere=_CELL_WORDS | {"reset_after": "`reset`", "linear_before_reset": "`reset`"},
-        example="{units: 64}",
     )
 )
 LSTM = _kind(
@@ -384,6 +382,5 @@ LSTM = _kind(
         _UNITS,
         *_SEQUENCE,
         elsewhere=_CELL_WORDS,
-        example="{units: 64}",
     )
 )

@@ -49,16 +49,13 @@ def _write_reshape(w: Writer, layer: l0.Layer) -> str:
     return w.graph.reshape(w.source(layer), layer.shape, layer.name)
 
 
-FLATTEN = LayerKind(
-    layer("flatten", "All axes but the batch as one.", example="{}"), _flat, _reshape, _write_reshape, moves=True
-)
+FLATTEN = LayerKind(layer("flatten", "All axes but the batch as one."), _flat, _reshape, _write_reshape, moves=True)
 RESHAPE = LayerKind(
     layer(
         "reshape",
         "The same elements, in order, with other axes.",
         Field("shape", SHAPE, "The new shape, without the batch.", required=True, example="shape: [16, 25]"),
         elsewhere={"target_shape": "`shape`"},
-        example="{shape: [16, 25]}",
     ),
     _reshaped,
     _reshape,
@@ -102,7 +99,6 @@ PERMUTE = LayerKind(
             required=True,
         ),
         elsewhere={"dims": "`axes`", "perm": "`axes`"},
-        example="{axes: [1, 0]}",
     ),
     _permuted,
     permute,
@@ -223,7 +219,6 @@ SPLIT = LayerKind(
             "The extent of each part; without it, parts of one size.",
         ),
         elsewhere={"dim": "`axis`", "outputs": "`into`", "split_size": "`sizes`"},
-        example="{into: [first, second]}",
     ),
     _split,
     slice_of,
@@ -290,7 +285,6 @@ PAD = LayerKind(
         ),
         Field("value", Value(), "Their value.", default=0, example="value: 0"),
         elsewhere={"padding": "`before` and `after`"},
-        example="{before: [0, 1, 1]}",
     ),
     _padded,
     pad,
@@ -368,7 +362,6 @@ UPSAMPLE = LayerKind(
             example="factor: 2",
         ),
         elsewhere={"scale_factor": "`factor`", "size": "`factor`"},
-        example="{factor: 2}",
     ),
     _upsampled,
     upsample,

@@ -77,7 +77,6 @@ SOFTMAX_CROSS_ENTROPY = LossKind(
                     "`mask`": "sample_weight",
                 }
             ),
-            example="{logits: logits, target: label}",
         ),
         "Cross-entropy between the softmax of the scores and the right class; the target is the class's number. "
         "Scores of shape [steps, classes] have a class for each step.",

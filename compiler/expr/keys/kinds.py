@@ -187,7 +187,7 @@ class Block:
     `one_of`: groups of mutually exclusive keys of which one is required; `at_least_one`: keys of which some are
     required. `needs`: (key, others) pairs: `key` requires `others`. `elsewhere`: words that users of other tools try
     first, with their replacement. With one of the keys `open_with` present, required keys may be missing: they come
-    from elsewhere.
+    from elsewhere. `example`: by default that of the required keys.
     """
 
     noun: str
@@ -200,6 +200,11 @@ class Block:
     elsewhere: Mapping[str, str] = dataclass_field(default_factory=dict, hash=False)
     open_with: tuple[str, ...] = ()
     example: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.example is None:
+            required = ", ".join(f.example for f in self.fields if f.required and f.example)
+            object.__setattr__(self, "example", f"{{{required}}}")
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:

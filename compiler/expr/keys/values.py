@@ -107,97 +107,72 @@ ROUND = k.Field(
 def _distribution(title: str, quantity: k.Value, *, rounding: bool) -> k.OneKey:
     """The distributions over `quantity`; times may be rounded to steps."""
 
-    def bound(name: str, doc: str, required: bool = False) -> k.Field:
-        return k.Field(name, quantity, doc, required=required, example=f"{name}: {quantity.example}")
+    def of(name: str, doc: str, required: bool = True) -> k.Field:
+        return k.Field(name, quantity, doc, required=required)
 
-    limits = (
-        bound("min", "Values below are raised to it."),
-        bound("max", "Values above are lowered to it."),
-    )
-    ends = (limits[0], bound("max", "Values above are lowered to it: the longest delay.", True)) if rounding else limits
-    tail = (ROUND,) if rounding else ()
-    sign = (
-        k.Field(
-            "keep_sign",
-            k.Flag(),
-            "Values whose sign is not that of the mean become 0, as weights need it.",
-            default=False,
-        ),
-    )
-    mean = k.Field("mean", quantity, "The mean.", required=True, example=f"mean: {quantity.example}")
-    std = k.Field(
-        "std",
-        replace(quantity, low=0),
-        "The standard deviation. Give this or `relative_std`.",
-        example=f"std: {quantity.example}",
-    )
+    def one(name: str, doc: str, example: str, *fields: k.Field) -> k.Alternative:
+        block = k.Block(
+            f"{name} distribution",
+            (*fields, ROUND) if rounding else fields,
+            title=f"{title}_{name}",
+            one_of=(("std", "relative_std"),) if relative in fields else (),
+            elsewhere=k.instead({"`std`": "sigma stddev", "`mean`": "mu", "`low`": "a", "`high`": "b"}),
+            example=example,
+        )
+        return k.Alternative(name, block, doc)
+
+    low, high = of("min", "Values below are raised to it.", False), of("max", "Values above are lowered to it.", False)
+    longest = of("max", "Values above are lowered to it: the longest delay.") if rounding else high
+    mean = of("mean", "The mean.")
+    std = k.Field("std", replace(quantity, low=0), "The standard deviation. Give this or `relative_std`.")
     relative = k.Field(
         "relative_std",
         k.Value("a number", "0.1", low=0),
         "The standard deviation as a part of the size of the mean. Give this or `std`.",
     )
-    spread = (std, relative)
+    sign = k.Field(
+        "keep_sign",
+        k.Flag(),
+        "Values whose sign is not that of the mean become 0, as weights need it.",
+        default=False,
+    )
     q = quantity.example
     late = f", max: {q}, round: nearest" if rounding else ""
-
-    def block(name: str, fields: tuple[k.Field, ...], one_of: tuple[tuple[str, ...], ...] = ()) -> k.Block:
-        return k.Block(
-            f"{name} distribution",
-            fields,
-            title=f"{title}_{name}",
-            one_of=one_of,
-            elsewhere=k.instead({"`std`": "sigma stddev", "`mean`": "mu", "`low`": "a", "`high`": "b"}),
-        )
-
-    def end(name: str, doc: str) -> k.Field:
-        return k.Field(name, quantity, doc, required=True, example=f"{name}: {q}")
-
-    permutation = k.Alternative(
+    permutation = one(
         "permutation",
-        block("permutation", (end("low", "The lowest value."), end("high", "The highest value."))),
         "Of neurons: values spread evenly from `low` to `high`, each once, in a random order.",
-        example="{permutation: {low: 0.5, high: 2}}",
+        "{low: 0.5, high: 2}",
+        of("low", "The lowest value."),
+        of("high", "The highest value."),
     )
     return k.OneKey(
         title.replace("_", " "),
         (
-            k.Alternative(
+            one(
                 "uniform",
-                block(
-                    "uniform",
-                    (
-                        k.Field("low", quantity, "The lowest value.", required=True, example=f"low: {q}"),
-                        k.Field(
-                            "high",
-                            quantity,
-                            "The highest value (not reached).",
-                            required=True,
-                            example=f"high: {q}",
-                        ),
-                        *tail,
-                    ),
-                ),
                 "Every value from `low` to `high` is equally likely.",
-                example="{uniform: {low: -60 mV, high: -50 mV}}",
+                "{low: 0.5 ms, high: 2 ms}" if rounding else "{low: -60 mV, high: -50 mV}",
+                of("low", "The lowest value."),
+                of("high", "The highest value (not reached)."),
             ),
-            k.Alternative(
+            one(
                 "normal",
-                block("normal", (mean, *spread, *limits, *sign, *tail), (("std", "relative_std"),)),
                 "The normal distribution; `min`, `max` and `keep_sign` bound it.",
-                example=f"{{normal: {{mean: {q}, relative_std: 0.1}}}}",
+                f"{{mean: {q}, relative_std: 0.1}}",
+                *(mean, std, relative, low, high, sign),
             ),
-            k.Alternative(
+            one(
                 "exponential",
-                block("exponential", (mean, *ends, *tail)),
                 "The exponential distribution; `min` and `max` bound it.",
-                example=f"{{exponential: {{mean: {q}{late}}}}}",
+                f"{{mean: {q}{late}}}",
+                *(mean, low, longest),
             ),
-            k.Alternative(
+            one(
                 "lognormal",
-                block("lognormal", (mean, *spread, *ends, *tail), (("std", "relative_std"),)),
                 "The log-normal distribution; `mean` and `std` are those of the value, not of its logarithm, before "
                 "`min` and `max` bound it.",
-                example=f"{{lognormal: {{mean: {q}, std: {q}{late}}}}}",
+                f"{{mean: {q}, std: {q}{late}}}",
+                *(mean, std, relative, low, longest),
             ),
             *(() if rounding else (permutation,)),
         ),

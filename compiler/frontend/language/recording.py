@@ -74,7 +74,6 @@ RECORD = k.ListOf(
                     (_FROM, _SOME, _BETWEEN),
                     title="record_spikes",
                     elsewhere=k.instead({"`from`": "of population", "`members`": "neurons indices"}),
-                    example="{from: exc}",
                 ),
                 "The spikes of populations, written to `spikes.h5`.",
                 example="{spikes: {from: [exc, inh]}}",
@@ -161,7 +160,6 @@ RECORD = k.ListOf(
                     ),
                     title="record_events",
                     elsewhere={"event": "`events: [...]`", "of": "`from`", "projection": "`from`"},
-                    example="{from: plastic, events: [release]}",
                 ),
                 "Events of synapses, or of neurons, with conditions of their own, written to `events.h5`: which "
                 "neurons they were of, and when the condition held.",

@@ -124,7 +124,6 @@ SIMULATE = k.Block(
             "`seed`": "random_seed",
         }
     ),
-    example="{dt: 0.1 ms, duration: 1 s}",
 )
 
 _OF = k.Field("of", v.POPULATIONS, "The population, with recorded spikes.", required=True)
@@ -152,7 +151,6 @@ EXPECT = k.ListOf(
                     ),
                     title="expect_rate",
                     elsewhere={"from": "`of`", "population": "`of`"},
-                    example="{of: exc, between: [3 Hz, 12 Hz]}",
                 ),
                 "The mean rate of a population over the run.",
             ),

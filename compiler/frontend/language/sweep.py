@@ -15,7 +15,7 @@ _BOUNDS = (
     k.Field("low", QUANTITY, "The smallest value.", required=True, example="low: 0.1"),
     k.Field("high", QUANTITY, "The largest value.", required=True, example="high: 10"),
 )
-_BETWEEN = k.Block("bounds", _BOUNDS, title="sweep_bounds", example="{low: 0.1, high: 10}")
+_BETWEEN = k.Block("bounds", _BOUNDS, title="sweep_bounds")
 
 DRAWN: k.Kind = k.OneKey(
     "distribution of a parameter",
@@ -130,7 +130,6 @@ SWEEP_BLOCK = k.Block(
                     _VALUES,
                 ),
                 title="sweep_random",
-                example="{trials: 50, values: {p: {uniform: {low: 0.01, high: 0.1}}}}",
             ),
             "Trials with drawn values.",
         ),

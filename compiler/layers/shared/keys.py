@@ -36,7 +36,6 @@ EXPECT = Field(
         "expectation",
         (Field("shape", SHAPE, "The shape that the layer's output must have, without the batch.", required=True),),
         title="expect_shape",
-        example="{shape: [16, 5, 5]}",
     ),
     "Checks the shape that was inferred; another one is an error here.",
 )
@@ -93,7 +92,7 @@ def layer(
         (NAME, *(() if inputs is None else (inputs,)), *own, EXPECT),
         title=f"layer_{name}",
         elsewhere={k: v for k, v in words.items() if k not in names},
-        example=example or "{}",
+        example=example,
     )
     return Alternative(name, block, doc)
 

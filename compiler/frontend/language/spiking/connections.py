@@ -310,7 +310,6 @@ STIMULUS = Block(
                     ),
                 ),
                 title="poisson_input",
-                example="{rate: 8 Hz, into: ge, weight: 0.5 mV}",
             ),
             "Independent Poisson trains, one per neuron; no source neurons are simulated.",
         ),

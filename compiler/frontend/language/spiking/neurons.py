@@ -186,7 +186,6 @@ HISTORY = k.Block(
     doc="The last values of an expression.",
     title="history",
     elsewhere={"every": "`at: phase.event`", "steps": "`keep`", "value": "`of`"},
-    example="{of: ca, at: bin.end, keep: 20}",
 )
 
 _EQUATIONS_ELSEWHERE = {

@@ -83,7 +83,6 @@ STOP = Field(
             "min_delta": "`margin`",
             "restore_best_weights": "`weights: best` beside `stop`",
         },
-        example="{metric: validation_loss, patience: 5}",
     ),
     "Ends the training before its last epoch when a metric gets no better. The best weights are kept: see `weights`.",
 )
