@@ -342,12 +342,12 @@ class LowerTensors(TensorPass):
 
 @dataclass(frozen=True)
 class RequireFusion(TensorPass):
-    """Missed fusions in blocks with `fuse: required` are errors: compiler/passes/kernels/require_fusion.py."""
+    """Missed fusions in blocks with `fuse: required` are errors: compiler/passes/tensors/require_fusion.py."""
 
     phases: tuple[str, ...] = ("train", "predict")
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
-        from compiler.passes.kernels.require_fusion import require_fusion
+        from compiler.passes.tensors.require_fusion import require_fusion
 
         assert ir.network is not None
         require_fusion(ir.network, tuple(g.graph for g in ir.graphs), ir.decisions)
