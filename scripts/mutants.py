@@ -166,6 +166,12 @@ MUTANTS = (
         ("tests/unit/test_attention.py::test_results_share_kernels",),
     ),
     Mutant(
+        "sums over many rows are taken by chunks",
+        ("compiler.strategies.cpu.dense_weight_gradient:CHUNK_BYTES",),
+        lambda _: 1 << 40,
+        ("tests/cpu/test_strategies.py::test_chunks_of_rows",),
+    ),
+    Mutant(
         "sums of two moves are joined",
         ("compiler.passes.tensors.compose_moves:_joined",),
         _always(None),

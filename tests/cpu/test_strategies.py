@@ -89,6 +89,14 @@ def test_dense(real: DType, tmp_path: Path) -> None:
     assert len(check(cases, real, tmp_path).templates) == 3
 
 
+def test_chunks_of_rows(tmp_path: Path) -> None:
+    """Sums over more rows than the cache holds: the last chunk is a short one."""
+    case = chosen(gradient(*dense(3003, 40, 24), 1), "dense_weight_gradient", DType.F32)
+    columns = dict(case.choice.columns)
+    assert columns["s_blocks"] % columns["s_chunk"] and columns["s_blocks"] > 1.5 * columns["s_chunk"]
+    check([case], DType.F32, tmp_path)
+
+
 CONVS = [
     Conv(1, 1, 1, 3, 3),
     Conv(3, 1, 5, 9, 8, (5, 5), pad=2),

@@ -26,6 +26,8 @@ WINDOW_LANES: Final = 8.0
 TILE_CACHE_BYTES, TILE_FAR, TILE_FAR_BLOCKS = 500_000, 1.8, 32
 """Of an operand that register tiles may read again and again, and how much longer sums take where it is larger; from so
 many blocks of the batch on."""
+CHUNK_BYTES: Final = 500_000
+"""Of the operands of a sum that all register tiles read, before the next ones are taken."""
 TRANSPOSE: Final = 6.0
 """Transposing a vector."""
 ROW_TERM, ROW_SUM = 1.3, 25.0

@@ -2,7 +2,8 @@
 
 The dims between n and the features (steps of a sequence) are in one order in both operands; blocks of the batch and
 steps are contiguous in memory and walked as one. x is transposed once so that adjacent k share a vector; elements of d
-are broadcast scalars. The sum runs in storage order, over the valid samples.
+are broadcast scalars. The sum runs in storage order, over the valid samples, by chunks of blocks that stay in the cache
+while all tiles read them: each adds its sums to those before.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from math import prod
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
-from compiler.strategies.cost.cpu import OPERATIONS_PER_US, TILE_CACHE_BYTES, TILE_FAR, TRANSPOSE
+from compiler.strategies.cost.cpu import CHUNK_BYTES, OPERATIONS_PER_US, TRANSPOSE
 from compiler.strategies.cost.tiles import TILES, best
 from compiler.strategies.strategy import Strategy, by_tile
 
@@ -43,17 +44,21 @@ def match(p: Problem) -> Choice | NotApplicable:
         if rows * padded >= LIMIT or rows * outs >= LIMIT:
             return NotApplicable("it is larger than 32-bit offsets reach")
         tile, operations = best(TILES, outs, [(padded // p.lanes, samples * each)])
+        chunk = min(blocks, max(1, CHUNK_BYTES // ((padded + outs) * p.real_bytes * p.lanes)))
+        deep, wide = TILES[tile].outs, TILES[tile].vectors
+        sums = -(-outs // deep) * -(-padded // p.lanes // wide) * deep * wide if chunk < blocks else 0
         columns = {
             "s_blocks": blocks,
+            "s_chunk": chunk,
+            "s_sums": sums,
             "s_steps": each,
             "s_samples": samples,
             "s_outs": outs,
             "s_ins": ins,
             "s_tile": tile,
         }
-        scratch = rows * padded * p.real_bytes + 8 * samples * each
-        near = rows * padded * p.real_bytes <= 4 * TILE_CACHE_BYTES
-        operations = operations * (1.0 if near else TILE_FAR) + TRANSPOSE * rows * padded / p.lanes
+        scratch = (chunk * p.lanes * padded + sums * p.lanes) * p.real_bytes + 8 * chunk * p.lanes
+        operations += TRANSPOSE * rows * padded / p.lanes
         microseconds = operations / OPERATIONS_PER_US
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), scratch, microseconds, joined=True)
     return NotApplicable("it is not a sum over the batch of two products of features")
