@@ -166,6 +166,12 @@ MUTANTS = (
         ("tests/unit/test_attention.py::test_results_share_kernels",),
     ),
     Mutant(
+        "what a step makes lies in its place",
+        ("compiler.passes.kernels.lower_tensors:places",),
+        _always({}),
+        ("tests/unit/test_scan.py::test_nothing_is_copied_but_the_samples",),
+    ),
+    Mutant(
         "sums over many rows are taken by chunks",
         ("compiler.strategies.cpu.dense_weight_gradient:CHUNK_BYTES",),
         lambda _: 1 << 40,

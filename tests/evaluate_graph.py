@@ -8,8 +8,9 @@ Does not: run Updates or Stores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,12 @@ from compiler.ir.level1.graph import (
     Feed,
     Map,
     Node,
+    Part,
     Rand,
     Reindex,
+    Scan,
+    Stack,
+    StepsFirst,
     Variable,
     Weight,
 )
@@ -32,6 +37,7 @@ from compiler.ir.space import Affine
 from compiler.layers.shared.context import HIDDEN
 
 Values = dict[str, npt.NDArray[Any]]
+NONE: Final[Mapping[str, npt.NDArray[Any]]] = MappingProxyType({})
 
 
 def _index(axis: Affine, grids: Mapping[str, npt.NDArray[np.int64]]) -> tuple[Any, Any]:
@@ -130,9 +136,31 @@ def _attention(node: Attention, values: Mapping[str, npt.NDArray[Any]]) -> npt.N
     )
 
 
-def evaluate_graph(nodes: tuple[Node, ...], given: Mapping[str, npt.NDArray[Any]]) -> Values:
-    """The value of every tensor. `given` names those that nodes do not compute (weights, feeds, mask, ...)."""
-    values: Values = {}
+def _steps_first(node: StepsFirst, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    apart = x.reshape(node.steps, -1, *x.shape[1:]) if node.back else x
+    return np.swapaxes(apart, 0, 1).reshape(node.out.shape)
+
+
+def _scan(scan: Scan, values: Values) -> None:
+    """Adds what the Scan defines."""
+    state = {c.state.name: values[c.start] for c in scan.carried}
+    rows: dict[str, list[npt.NDArray[Any]]] = {s.whole.name: [] for s in scan.stacked}
+    for t in reversed(range(scan.steps)) if scan.reverse else range(scan.steps):
+        parts = {g.part.name: np.split(values[g.whole], scan.steps)[t] for g in scan.given}
+        here = evaluate_graph(scan.body, {}, {**values, **state, **parts})
+        state = {c.state.name: here[c.after] for c in scan.carried}
+        for s in scan.stacked:
+            rows[s.whole.name].append(here[s.part])
+    values |= {c.last.name: state[c.state.name] for c in scan.carried if c.last is not None}
+    values |= {name: np.concatenate(found[::-1] if scan.reverse else found) for name, found in rows.items()}
+
+
+def evaluate_graph(
+    nodes: Iterable[Node], given: Mapping[str, npt.NDArray[Any]], known: Mapping[str, npt.NDArray[Any]] = NONE
+) -> Values:
+    """The value of every tensor. `given` names those that nodes do not compute (weights, feeds, mask, ...); `known` are
+    there already."""
+    values: Values = dict(known)
     for node in nodes:
         match node:
             case Weight() | Variable() | Feed() | BatchMask() | Rand():
@@ -147,6 +175,14 @@ def evaluate_graph(nodes: tuple[Node, ...], given: Mapping[str, npt.NDArray[Any]
                 values[node.out.name] = _attention(node, values)
             case Reindex():
                 values[node.out.name] = values[node.source].reshape(node.out.shape)
+            case StepsFirst():
+                values[node.out.name] = _steps_first(node, values[node.source])
+            case Part():
+                values[node.out.name] = values[node.source][node.first : node.first + node.out.shape[0]]
+            case Stack():
+                values[node.out.name] = np.concatenate([values[n] for n in node.ins])
+            case Scan():
+                _scan(node, values)
             case _:
                 pass
     return values

@@ -47,6 +47,9 @@ class ReferenceInstance:
         self._bound.clear()
 
     def _allocate(self, array: l2.Array, size: int) -> None:
+        if array.within:  # declared after its whole
+            self._arrays[array.name] = self._arrays[array.within][array.first : array.first + size]
+            return
         memory: AnyArray = np.zeros(size, np.dtype(array.dtype.numpy))
         contents = self._program.constants.get(array.name)
         if contents is not None:

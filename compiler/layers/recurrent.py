@@ -1,10 +1,9 @@
 """Recurrent layers over inputs of (batch, steps, features).
 
 Assumes: steps are the first axis of a sample.
-Guarantees: unrolled into rows of a few kernels: the text is that of one step, independent of their number; a sequence
-is split and concatenated recursively, so that its gradient takes logarithmically many passes. ONNX: initial states of
-zero, full-length sequences, the activations of the layers; anything else is an error (E0918). A reverse layer is
-imported as the second half of a bidirectional layer, whose first half has zero weights.
+Guarantees: each direction is one Scan; what the input adds to the gates is a product over the rows of all steps. ONNX:
+initial states of zero, full-length sequences, the activations of the layers; anything else is an error (E0918). A
+reverse layer is imported as the second half of a bidirectional layer, whose first half has zero weights.
 Does not: mask steps, or return the final cell state of an LSTM.
 """
 
@@ -23,7 +22,7 @@ import compiler.layers.shared.context as context
 from compiler.expr.ast import Num
 from compiler.expr.keys.kinds import Alternative, Choice, Field, Flag, Option
 from compiler.expr.keys.values import POSITIVE
-from compiler.ir.level1.builder import identity
+from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.space import along
 from compiler.layers.shared.initial import INIT
 from compiler.layers.shared.keys import BIAS, layer
@@ -72,69 +71,53 @@ def _shape(p: Place, x: Shape) -> Result:
 def recurrent(c: context.Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """rnn (Elman 1990), gru (Cho et al. 2014, with the reset before the candidate's product, or after it as in PyTorch)
     or lstm (Hochreiter & Schmidhuber 1997, with forget gates): the last state, or all of them."""
-    ways = [_one_way(c, layer, x, "", False)]
+    batch, steps, features = x.shape
+    rows = l1.Tensor(f"{layer.name}.rows", (steps * batch, features), "real", True)
+    c.graph.add(l1.StepsFirst(rows, x.name, steps, span=layer.span))
+    ways = [_one_way(c, layer, rows, steps, "", False)]
     if context.flag(layer, "bidirectional"):
-        ways.append(_one_way(c, layer, x, "backward.", True))
-    return context.joined(c, f"{layer.name}.ways", ways, len(ways[0].shape) - 1, layer)
+        ways.append(_one_way(c, layer, rows, steps, "backward.", True))
+    y = context.joined(c, f"{layer.name}.ways", ways, 1, layer)
+    if not context.flag(layer, "sequence"):
+        return y
+    out = l1.Tensor(f"{layer.name}.all", (batch, steps, y.shape[1]), "real", True)
+    return c.graph.add(l1.StepsFirst(out, y.name, steps, True, layer.span))
 
 
 GATES = {"rnn": ("state",), "gru": ("reset", "update", "candidate"), "lstm": ("input", "forget", "cell", "output")}
 
 
-def _one_way(c: context.Context, layer: l0.Layer, x: l1.Tensor, way: str, backward: bool) -> l1.Tensor:
-    units, steps = context.whole(layer, "units"), x.shape[1]
-    per_gate = []
-    for gate in GATES[layer.kind]:
-        y = context.linear(c, layer, x, units, f"{way}{gate}")
-        per_gate.append(_apart(c, f"{layer.name}.{way}{gate}", y, layer))
-    start = l1.Tensor("", (x.shape[0], units), "real", True)
-    zero = c.graph.map(f"{layer.name}.{way}start", Num(0.0), (), like=start, span=layer.span)
-    h, memory = zero, zero
-    states: list[l1.Tensor] = []
-    order = range(steps - 1, -1, -1) if backward else range(steps)
-    for t in order:
-        h, memory = _step(c, layer, f"{layer.name}.{way}at_{t}", way, [gate[t] for gate in per_gate], h, memory)
-        states.append(h)
-    if not context.flag(layer, "sequence"):
-        return h
-    if backward:
-        states.reverse()
-    single = [context.reshape(c, f"{s.name}.step", s, (s.shape[0], 1, units), layer) for s in states]
-    return _together(c, f"{layer.name}.{way}all", single, layer)
+def _one_way(c: context.Context, layer: l0.Layer, rows: l1.Tensor, steps: int, way: str, backward: bool) -> l1.Tensor:
+    """The rows of the states of all steps, or the last state."""
+    units, batch = context.whole(layer, "units"), rows.shape[0] // steps
+    name = f"{layer.name}.{way}at"
+
+    def tensor(part: str, samples: int = batch) -> l1.Tensor:
+        return l1.Tensor(part, (samples, units), "real", True)
+
+    sums = [context.linear(c, layer, rows, units, f"{way}{gate}") for gate in GATES[layer.kind]]
+    given = tuple(l1.Given(tensor(f"{name}.{g}.given"), y.name) for g, y in zip(GATES[layer.kind], sums, strict=True))
+    start = c.graph.map(f"{layer.name}.{way}start", Num(0.0), (), like=tensor(""), span=layer.span)
+    before = [tensor(f"{name}.{part}.before") for part in ("h", "memory")[: 1 + (layer.kind == "lstm")]]
+    body = GraphBuilder()
+    after = _step(c, layer, body, way, [g.part for g in given], before)
+    last = None if context.flag(layer, "sequence") else tensor(f"{layer.name}.{way}last")
+    carried = tuple(
+        l1.Carried(x, start.name, y.name, last if k == 0 else None)
+        for k, (x, y) in enumerate(zip(before, after, strict=True))
+    )
+    stacked = () if last else (l1.Stacked(tensor(f"{layer.name}.{way}states", rows.shape[0]), after[0].name),)
+    steps_ = tuple(n for n in body.nodes if isinstance(n, l1.Map | l1.Contract | l1.Reindex))
+    return c.graph.add(l1.Scan(name, steps, carried, given, stacked, steps_, backward, layer.span))
 
 
-def _apart(c: context.Context, name: str, x: l1.Tensor, layer: l0.Layer, path: str = "") -> list[l1.Tensor]:
-    """The steps of a sequence, split recursively: (batch, features) each. Names end in `part_` and the path of halves,
-    which kernel labels omit (passes/kernels/tensor_phase.py)."""
-    steps = x.shape[1]
-    label = f"{name}.part_{path}"
-    if steps == 1:
-        return [context.reshape(c, f"{label}.step", x, (x.shape[0], x.shape[2]), layer)]
-    half = steps // 2
-    first = context.sliced(c, f"{label}l", x, 1, 0, half, layer)
-    second = context.sliced(c, f"{label}r", x, 1, half, steps, layer)
-    return [*_apart(c, name, first, layer, path + "l"), *_apart(c, name, second, layer, path + "r")]
-
-
-def _together(c: context.Context, name: str, parts: list[l1.Tensor], layer: l0.Layer, path: str = "") -> l1.Tensor:
-    """The inverse of `_apart`."""
-    if len(parts) == 1:
-        return parts[0]
-    half = len(parts) // 2
-    ends = [
-        _together(c, name, parts[:half], layer, path + "l"),
-        _together(c, name, parts[half:], layer, path + "r"),
-    ]
-    return context.joined(c, f"{name}.part_{path}", ends, 1, layer)
-
-
-def _carried(c: context.Context, layer: l0.Layer, name: str, part: str, h: l1.Tensor) -> l1.Tensor:
+def _carried(c: context.Context, layer: l0.Layer, g: GraphBuilder, name: str, part: str, h: l1.Tensor) -> l1.Tensor:
     """The product of the previous state with the trained array of a gate."""
     units = h.shape[1]
     w = context.weight(
         c, f"{layer.name}.{part}.recurrent", (units, units), "uniform", context.glorot(units, units), layer
     )
-    return c.graph.add(
+    return g.add(
         l1.Contract(
             l1.Tensor(name, h.shape, "real", True),
             (("n", h.shape[0]), ("o", units), ("k", units)),
@@ -148,16 +131,17 @@ def _carried(c: context.Context, layer: l0.Layer, name: str, part: str, h: l1.Te
 
 
 def _step(
-    c: context.Context, layer: l0.Layer, name: str, way: str, given: list[l1.Tensor], h: l1.Tensor, memory: l1.Tensor
-) -> tuple[l1.Tensor, l1.Tensor]:
-    """Hidden and cell state after one step. `given`: the input's contribution to each gate."""
-    g, span = c.graph, layer.span
-    gates = GATES[layer.kind]
+    c: context.Context, layer: l0.Layer, g: GraphBuilder, way: str, given: list[l1.Tensor], before: list[l1.Tensor]
+) -> list[l1.Tensor]:
+    """Hidden (and cell) state after one step, whose nodes are added to `g`. `given`: the input's contribution to each
+    gate."""
+    span, name = layer.span, f"{layer.name}.{way}at"
+    gates, h = GATES[layer.kind], before[0]
     reset_first = layer.kind == "gru" and layer.attr("reset") == "before"
     both = context.X0 + context.X1
 
     def product(k: int, state: l1.Tensor) -> l1.Tensor:
-        return _carried(c, layer, f"{name}.{gates[k]}.carried", f"{way}{gates[k]}", state)
+        return _carried(c, layer, g, f"{name}.{gates[k]}.carried", f"{way}{gates[k]}", state)
 
     carried = [product(k, h) for k in range(len(gates) - reset_first)]
 
@@ -168,7 +152,7 @@ def _step(
     if layer.kind == "rnn":
         function = layer.attr("function")
         assert isinstance(function, str)
-        return gate(0, function), memory
+        return [gate(0, function)]
     if layer.kind == "gru":
         reset, update = gate(0, "sigmoid"), gate(1, "sigmoid")
         if reset_first:
@@ -177,28 +161,29 @@ def _step(
             )
             candidate = gate(2, "tanh")
         else:
-            candidate = _after_product(c, layer, f"{name}.candidate", way, (given[2], reset, carried[2]))
+            candidate = _after_product(c, layer, g, way, (given[2], reset, carried[2]))
         mixed = (1.0 - context.X0) * context.X1 + context.X0 * context.X2
-        return g.map(f"{name}.h", mixed, (identity(update), identity(candidate), identity(h)), span=span), memory
+        return [g.map(f"{name}.h", mixed, (identity(update), identity(candidate), identity(h)), span=span)]
     enter, forget, cell, out = gate(0, "sigmoid"), gate(1, "sigmoid"), gate(2, "tanh"), gate(3, "sigmoid")
     kept = context.X0 * context.X1 + context.X2 * context.X3
-    operands_4 = (identity(forget), identity(memory), identity(enter), identity(cell))
+    operands_4 = (identity(forget), identity(before[1]), identity(enter), identity(cell))
     memory = g.map(f"{name}.memory", kept, operands_4, span=span)
     body = context.X0 * context.call("tanh", context.X1)
-    return g.map(f"{name}.h", body, (identity(out), identity(memory)), span=span), memory
+    return [g.map(f"{name}.h", body, (identity(out), identity(memory)), span=span), memory]
 
 
 def _after_product(
-    c: context.Context, layer: l0.Layer, name: str, way: str, parts: tuple[l1.Tensor, l1.Tensor, l1.Tensor]
+    c: context.Context, layer: l0.Layer, g: GraphBuilder, way: str, parts: tuple[l1.Tensor, l1.Tensor, l1.Tensor]
 ) -> l1.Tensor:
     """The candidate of a gru with the reset after the product. `parts`: the input's contribution, the reset gate, and
     the product of the state."""
     given, reset, inner = parts
+    name = f"{layer.name}.{way}at.candidate"
     if layer.attr("bias"):
         bias = context.weight(c, f"{layer.name}.{way}candidate.recurrent_bias", (inner.shape[1],), "zeros", (), layer)
-        inner = c.graph.map(f"{name}.biased", context.X0 + context.X1, (identity(inner), (bias, (1,))), span=layer.span)
+        inner = g.map(f"{name}.biased", context.X0 + context.X1, (identity(inner), (bias, (1,))), span=layer.span)
     body = context.call("tanh", context.X0 + context.X1 * context.X2)
-    return c.graph.map(name, body, (identity(given), identity(reset), identity(inner)), span=layer.span)
+    return g.map(name, body, (identity(given), identity(reset), identity(inner)), span=layer.span)
 
 
 # ---------------------------------------------------------------------------------------------- ONNX

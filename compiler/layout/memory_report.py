@@ -58,10 +58,11 @@ class Bill:
 
 def memory_bill(merged: l2.Merged, placement: Placement, sizes: Mapping[str, int]) -> Bill:
     """The bill of a program that is placed with these sizes of arrays (`place`)."""
-    bytes_of = {a.name: _bytes(a, sizes) for a in merged.arrays}
-    work = {a.name: padded(size) for a in merged.arrays if a.role is Role.WORK and (size := bytes_of[a.name])}
+    arrays = [a for a in merged.arrays if not a.within]
+    bytes_of = {a.name: _bytes(a, sizes) for a in arrays}
+    work = {a.name: padded(size) for a in arrays if a.role is Role.WORK and (size := bytes_of[a.name])}
     shares = _shares(work, placement.offsets)
-    billed = [Billed(a, bytes_of[a.name], shares.get(a.name, ())) for a in merged.arrays]
+    billed = [Billed(a, bytes_of[a.name], shares.get(a.name, ())) for a in arrays]
     billed.sort(key=lambda b: (-(b.bytes or 0), b.array.name))
     return Bill(placement.arena_bytes, tuple(billed), placement.unshared_bytes, _in_place(merged), _peaks(merged, work))
 

@@ -2,7 +2,8 @@
 
 Assumes: a merged program; WORK arrays are only live inside one run of one phase.
 Guarantees: offsets are 64-byte aligned; STATE, WEIGHT, CONST, EVENT, DATA, RECORD and SYNAPSE arrays never
-share memory; WORK arrays share where their lifetimes (first to last launch, per phase) do not overlap.
+share memory; WORK arrays share where their lifetimes (first to last launch, per phase) do not overlap. A part of an
+array lies in it, wherever that begins; its uses are uses of the whole.
 Does not: allocate.
 """
 
@@ -37,6 +38,7 @@ def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, i
     """Per array: (first, last) launch per phase in which it is used, numbered over all phases; those of a chain count
     as one, since each block runs through them independently."""
     lives: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+    whole = {a.name: a.within for a in merged.arrays if a.within}
     clock = 0
     for phase in merged.phases:
         spans: dict[str, tuple[int, int]] = {}
@@ -44,7 +46,8 @@ def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, i
         for number, launch in enumerate(phase.launches):
             for formal in merged.templates[launch.template].formals:
                 if isinstance(formal, l2.ArrayFormal):
-                    for name in merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]:
+                    for bound in merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]:
+                        name = whole.get(bound, bound)
                         if name in names:
                             first = spans.get(name, (clock, clock))[0]
                             spans[name] = (first, clock)
@@ -100,9 +103,9 @@ def place(merged: l2.Merged, sizes: Mapping[str, int], apart: int = 0) -> Placem
     work: dict[str, int] = {}
     for array in merged.arrays:
         count = array.physical_size
+        if array.within or (count < 0 and array.name not in sizes):
+            continue
         if count < 0:
-            if array.name not in sizes:
-                continue
             count = sizes[array.name]
         if array.role is Role.WORK:
             work[array.name] = padded(count * array.dtype.bytes)
@@ -115,4 +118,5 @@ def place(merged: l2.Merged, sizes: Mapping[str, int], apart: int = 0) -> Placem
         for name, size in work.items():
             offsets[name] = arena[Role.WORK]
             arena[Role.WORK] += size
+    offsets |= {a.name: offsets[a.within] + a.first * a.dtype.bytes for a in merged.arrays if a.within}
     return Placement(offsets, arena, unshared)

@@ -31,6 +31,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     tensors.SimplifyGraph(phases=tensors.GIVING),
     tensors.Changing(tensors.TRAINING, first=tensors.ComposeMoves(), then=(tensors.SimplifyGraph(),)),
     tensors.FuseMaps(),
+    tensors.Needed(first=tensors.ExpandScans(), then=(tensors.FuseMaps(),)),
     tensors.Changing(
         tensors.TRAINING, first=tensors.HoistFactors(), then=(tensors.SimplifyGraph(), tensors.FuseMaps())
     ),

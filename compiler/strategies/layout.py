@@ -2,8 +2,8 @@
 
 Assumes: graphs in gather form; a target with strategies for both layouts.
 Guarantees: row-major where products (rows_product) and batches that leave lanes empty make it faster by more than
-MARGIN: large products, small batches. One layout for all phases of a program, whatever was measured: what was measured
-in a layout is for that layout.
+MARGIN: large products, small batches; and where steps of a sequence would share lanes. One layout for all phases of a
+program, whatever was measured: what was measured in a layout is for that layout.
 Does not: change tensors in the middle of a program.
 """
 
@@ -26,15 +26,10 @@ MARGIN = 0.9
 
 @dataclass(frozen=True)
 class Layout:
-    """`lanes`, `rows`: estimated microseconds of all phases, if they were compared."""
+    """`reason`: why tensors are row-major, where the target has lanes."""
 
     capabilities: Capabilities
-    lanes: float = 0.0
-    rows: float = 0.0
-
-    @property
-    def row_major(self) -> bool:
-        return self.rows > 0 and self.rows < MARGIN * self.lanes
+    reason: str = ""
 
 
 def row_major(capabilities: Capabilities) -> Capabilities:
@@ -45,9 +40,14 @@ def row_major(capabilities: Capabilities) -> Capabilities:
 
 def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order, capabilities: Capabilities) -> Layout:
     """The target in the layout of the program of `graphs`."""
-    if not capabilities.lanes or order is l2.Order.BITWISE or not capabilities.strategies & ROWS:
-        return Layout(capabilities)
     count, real = VECTOR_BYTES // precision.bytes, precision.bytes
+    graphs = tuple(graphs)
+    if not capabilities.lanes or order is l2.Order.BITWISE:
+        return Layout(capabilities)
+    if any(isinstance(n, l1.Part) and (n.first % count or n.out.shape[0] % count) for g in graphs for n in g.nodes):
+        return Layout(row_major(capabilities), f"steps of sequences have batches that {count} lanes do not divide")
+    if not capabilities.strategies & ROWS:
+        return Layout(capabilities)
     plain = replace(capabilities, device=replace(capabilities.device, estimates=()))
     known: dict[object, tuple[float, float]] = {}
     lanes = rows = 0.0
@@ -62,8 +62,10 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
                 if key not in known:
                     known[key] = _both(node, tensors, count, real, plain)
                 lanes, rows = lanes + known[key][0], rows + known[key][1]
-    found = Layout(capabilities, lanes / OPERATIONS_PER_US, rows / OPERATIONS_PER_US)
-    return replace(found, capabilities=row_major(capabilities)) if found.row_major else found
+    if not 0 < rows < MARGIN * lanes:
+        return Layout(capabilities)
+    wide, flat = lanes / OPERATIONS_PER_US, rows / OPERATIONS_PER_US
+    return Layout(row_major(capabilities), f"about {flat:.0f} us; with the batch in vector lanes about {wide:.0f} us")
 
 
 def _padded(tensor: l1.Tensor, lanes: int) -> int:

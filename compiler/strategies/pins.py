@@ -25,7 +25,7 @@ from compiler.strategies.variants import identity, ways
 
 AGAIN: Final = ".again"
 """Ends the name of a tensor that is computed again (passes/tensors/recompute.py), by the way of its original."""
-_STEP: Final = re.compile(r"\.(at|part)_(?:\d+|[lr]*)(?=[.:]|$)")
+_STEP: Final = re.compile(r"\.(at|part)_\d+(?=[.:]|$)")
 
 
 @dataclass(frozen=True)

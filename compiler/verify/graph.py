@@ -10,6 +10,9 @@ Guarantees: every breach is named.
              axes are distinct dims
   attention  operands as its docstring says, of one batch and one number of heads; the result has the shape of what
              it is
+  scans      a state, its start, its value after a step and after all have one shape; rows of a whole
+             are those of its parts in all steps; the body has Maps, Contracts and Reindexes
+  parts      lie in their source, and stacked ones fill their result, along axis 0
   effects    a store's target is a variable or a weight of the value's shape; an update's gradient
              has the weight's shape, its statements read `param`, `gradient`, `step`, their params,
              state and locals
@@ -41,10 +44,10 @@ def graph_violations(graph: l1.TensorGraph, *, gather_only: bool = False) -> lis
     known: dict[str, l1.Tensor] = {}
     kept: set[str] = set()
     for i, node in enumerate(graph.nodes):
-        out = getattr(node, "out", None)
-        label = f"{graph.phase} node {i} ({type(node).__name__}{' ' + out.name if out else ''})"
+        made = l1.results(node)
+        label = f"{graph.phase} node {i} ({type(node).__name__}{' ' + made[0].name if made else ''})"
         found += (f"{label}: {v}" for v in _node(node, known, kept, gather_only))
-        if out is not None:
+        for out in made:
             if out.name in known:
                 found.append(f"{label}: `{out.name}` is defined twice")
             if any(n < 1 for n in out.shape) or (out.batched and not out.shape):
@@ -70,23 +73,78 @@ def _node(node: l1.Node, known: Mapping[str, l1.Tensor], kept: set[str], gather_
             yield from _contract(node, known, gather_only)
         case l1.Attention():
             yield from _attention(node, known)
-        case l1.Reindex(out, source):
-            yield from _reindex(out, known[source])
+        case l1.Reindex() | l1.StepsFirst() | l1.Part() | l1.Stack():
+            yield from _move(node, known)
+        case l1.Scan():
+            yield from _scan(node, known, gather_only)
         case l1.Store() | l1.Update():
             yield from _effect(node, known, kept)
-        case l1.BatchMask(out):
-            if len(out.shape) != 1:
-                yield f"a batch mask has one axis, not {len(out.shape)}"
-        case l1.Constant(out, values):
-            if len(values) != math.prod(out.shape) or out.batched:
-                yield f"`{out.name}` {out.shape} has {len(values)} values"
+        case l1.BatchMask() | l1.Constant():
+            yield from _numbers(node)
 
 
-def _reindex(out: l1.Tensor, source: l1.Tensor) -> Iterator[str]:
-    if math.prod(out.shape) != math.prod(source.shape):
-        yield f"`{source.name}` {source.shape} cannot have the shape {out.shape}"
-    elif out.batched and out.shape[0] != source.shape[0]:
-        yield f"`{source.name}` {source.shape} loses its batch axis in {out.shape}"
+def _numbers(node: l1.BatchMask | l1.Constant) -> Iterator[str]:
+    out = node.out
+    if isinstance(node, l1.BatchMask):
+        if len(out.shape) != 1:
+            yield f"a batch mask has one axis, not {len(out.shape)}"
+    elif len(node.values) != math.prod(out.shape) or out.batched:
+        yield f"`{out.name}` {out.shape} has {len(node.values)} values"
+
+
+def _move(node: l1.Reindex | l1.StepsFirst | l1.Part | l1.Stack, known: Mapping[str, l1.Tensor]) -> Iterator[str]:
+    match node:
+        case l1.Reindex(out, source):
+            if math.prod(out.shape) != math.prod(known[source].shape):
+                yield f"{_shown(known, source)} cannot have the shape {out.shape}"
+            elif out.batched and out.shape[0] != known[source].shape[0]:
+                yield f"{_shown(known, source)} loses its batch axis in {out.shape}"
+        case l1.StepsFirst(out, source, steps, back):
+            batch, rows = (out, known[source]) if back else (known[source], out)
+            if batch.shape[1:2] != (steps,) or rows.shape != (batch.shape[0] * steps, *batch.shape[2:]):
+                yield f"`{batch.name}` {batch.shape} has no {steps} steps with the rows of `{rows.name}` {rows.shape}"
+        case l1.Part(out, source, first):
+            whole = known[source]
+            if out.shape[1:] != whole.shape[1:] or not 0 <= first <= whole.shape[0] - out.shape[0]:
+                yield f"`{out.name}` {out.shape} from row {first} on is no part of {_shown(known, source)}"
+        case l1.Stack(out, ins):
+            if any(known[n].shape != known[ins[0]].shape for n in ins):
+                yield "parts have several shapes"
+            else:
+                yield from _rows(out, known[ins[0]], len(ins))
+
+
+def _rows(whole: l1.Tensor, part: l1.Tensor, steps: int) -> Iterator[str]:
+    if not part.shape or whole.shape != (part.shape[0] * steps, *part.shape[1:]):
+        yield f"`{whole.name}` {whole.shape} does not have the rows of `{part.name}` {part.shape} {steps} times"
+
+
+def _scan(scan: l1.Scan, known: Mapping[str, l1.Tensor], gather_only: bool) -> Iterator[str]:
+    inner = dict(known)
+    for out in (*(g.part for g in scan.given), *(c.state for c in scan.carried), *(n.out for n in scan.body)):
+        if out.name in inner:
+            yield f"`{out.name}` is defined twice"
+        if not out.name.startswith(f"{scan.name}."):
+            yield f"`{out.name}` is not named `{scan.name}.<...>`"
+        inner[out.name] = out
+    there = {*known, *(g.part.name for g in scan.given), *(c.state.name for c in scan.carried)}
+    for node in scan.body:
+        if not there.issuperset(l1.operands(node)):
+            yield f"{node.out.name}: an operand is used before it is defined"
+            return
+        yield from (f"{node.out.name}: {found}" for found in _node(node, inner, set(), gather_only))
+        there.add(node.out.name)
+    if missing := [n for n in (*(c.after for c in scan.carried), *(s.part for s in scan.stacked)) if n not in inner]:
+        yield f"the body does not define `{missing[0]}`"
+        return
+    for c in scan.carried:
+        shapes = [t.shape for t in (c.state, known[c.start], inner[c.after], c.last) if t is not None]
+        if len(set(shapes)) != 1:
+            yield f"the state `{c.state.name}` has the shapes {shapes}"
+    for g in scan.given:
+        yield from _rows(known[g.whole], g.part, scan.steps)
+    for s in scan.stacked:
+        yield from _rows(s.whole, inner[s.part], scan.steps)
 
 
 def _effect(node: l1.Store | l1.Update, known: Mapping[str, l1.Tensor], kept: set[str]) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 Assumes: nothing; the program may be anything that the constructors accept.
 Guarantees: every breach is named: code (verify/kernel.py), and
-  arrays     unique names; an extent that is found by connecting comes from an i64 array; constants
-             fit
+  arrays     unique names; parts lie in arrays of their type, role and layout; an extent that is
+             found by connecting comes from an i64 array; constants fit
   rows       one column per formal, as long as the table; bound arrays exist and have the formal's
              type; reals are in the program's precision (float64 arrays are allowed beside it: wide
              accumulators)
@@ -29,6 +29,7 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from compiler.ir.digest import digest
 from compiler.ir.level2.batch_independence import chain_violations
+from compiler.ir.level2.dependence import Parts, parts_of
 from compiler.ir.space import DType
 from compiler.verify.kernel import code_violations
 from compiler.verify.violations import repeated
@@ -83,6 +84,7 @@ def _violations(
     phases: Sequence[tuple[str, Sequence[tuple[int, l2.KernelLaunch | l2.Launch]]]],
 ) -> Iterator[str]:
     arrays = {a.name: a for a in program.arrays}
+    parts = parts_of(program.arrays)
     yield from _array_violations(program, arrays)
     sound: list[bool] = []
     for code, rows in codes:
@@ -100,16 +102,16 @@ def _violations(
                 yield f"phase `{name}` launches kernel {number} of {len(codes)}"
                 continue
             where = f"phase `{name}`, {codes[number][0].name}"
-            yield from (f"{where}: {v}" for v in _launch_violations(name, launch, *codes[number], sound[number]))
+            yield from (f"{where}: {v}" for v in _launch_violations(name, launch, *codes[number], sound[number], parts))
 
 
 def _launch_violations(
-    phase: str, launch: l2.KernelLaunch | l2.Launch, code: Code, rows: l2.Rows, sound: bool
+    phase: str, launch: l2.KernelLaunch | l2.Launch, code: Code, rows: l2.Rows, sound: bool, parts: Parts
 ) -> Iterator[str]:
     if not 0 <= launch.lo < launch.hi <= rows.count:
         yield f"rows {launch.lo} to {launch.hi} of {rows.count}"
     elif sound:
-        yield from _hazards(code, rows, launch.lo, launch.hi)
+        yield from _hazards(code, rows, launch.lo, launch.hi, parts)
     if not 0 <= launch.offset < launch.every:
         yield f"every {launch.every} steps at {launch.offset}"
     elif phase in (*l2.CONNECT_PHASES, *l2.INIT_PHASES) and launch.every != 1:
@@ -134,9 +136,22 @@ def _array_violations(program: l2.Program | l2.Merged, arrays: Mapping[str, l2.A
                 yield f"array `{a.name}` has the shape {a.shape}, but a size from connecting"
         elif any(n < 0 for n in a.shape):
             yield f"array `{a.name}` has the shape {a.shape}"
+        if a.within and not _lies_within(a, arrays):
+            yield f"array `{a.name}` is no part of `{a.within}`"
         if a.layout is not None and (a.layout.lanes < 1 or not a.shape):
             yield f"array `{a.name}` has {a.layout.lanes} lanes and {len(a.shape)} axes"
     yield from _constant_violations(program, arrays)
+
+
+def _lies_within(part: l2.Array, arrays: Mapping[str, l2.Array]) -> bool:
+    """Whether the whole has its own place, elements of the same type and role, and holds all of a part."""
+    whole = arrays.get(part.within)
+    return (
+        whole is not None
+        and not whole.within
+        and (whole.dtype, whole.role, whole.layout) == (part.dtype, part.role, part.layout)
+        and 0 <= part.first <= whole.physical_size - part.physical_size
+    )
 
 
 def _constant_violations(program: l2.Program | l2.Merged, arrays: Mapping[str, l2.Array]) -> Iterator[str]:
@@ -273,20 +288,23 @@ def _reach(
 # ------------------------------------------------------------------------------------------ hazards
 
 
-def _hazards(code: Code, rows: l2.Rows, lo: int, hi: int) -> Iterator[str]:
+def _hazards(code: Code, rows: l2.Rows, lo: int, hi: int, parts: Parts) -> Iterator[str]:
     """Arrays that one row writes and another row (or another formal of the same row of a nest)
     touches."""
     written: dict[str, int] = {}
     added: set[str] = set()
     found: set[str] = set()
     formals = [f for f in code.formals if isinstance(f, l2.ArrayFormal)]
+    bound = {  # arrays and their parts, by row
+        f.name: [(r, n) for r, name in enumerate(rows.arrays[f.name][lo:hi]) for n in (name, *parts.get(name, ()))]
+        for f in formals
+    }
     within = isinstance(code.body, l2.Nest | l2.Contract)
     for formal in formals:
-        bound = rows.arrays[formal.name][lo:hi]
         if formal.mode is l2.Mode.ACCUMULATE:
-            added.update(bound)
+            added.update(name for _, name in bound[formal.name])
         elif formal.mode is not l2.Mode.READ:
-            for r, name in enumerate(bound):
+            for r, name in bound[formal.name]:
                 other = written.get(name)
                 if other is not None and (other != r or within):
                     found.add(name)
@@ -294,7 +312,7 @@ def _hazards(code: Code, rows: l2.Rows, lo: int, hi: int) -> Iterator[str]:
     for formal in formals:
         if formal.mode is not l2.Mode.READ:
             continue
-        for r, name in enumerate(rows.arrays[formal.name][lo:hi]):
+        for r, name in bound[formal.name]:
             if name in written and (written[name] != r or within):
                 found.add(name)
             if name in added:

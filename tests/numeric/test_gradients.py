@@ -22,7 +22,7 @@ from compiler.ir.level0.model import (
     TensorInput,
     Train,
 )
-from compiler.ir.level1.graph import BatchMask, Feed, Node, Rand, Store, Tensor, Update, Variable, Weight
+from compiler.ir.level1.graph import BatchMask, Feed, Node, Rand, Tensor, Variable, Weight, results
 from compiler.passes.layers.lower_loss import add_loss
 from compiler.passes.layers.lower_network import lower_network
 from compiler.passes.tensors.decompose import decompose
@@ -171,7 +171,7 @@ def check(image: tuple[int, ...], layers: tuple[Layer, ...], loss: str = "softma
 
 def loss_of(nodes: tuple[Node, ...], total: str) -> Tensor:
     """The tensor called `total`."""
-    return next(n.out for n in nodes if not isinstance(n, (Update, Store)) and n.out.name == total)
+    return next(t for n in nodes for t in results(n) if t.name == total)
 
 
 def slope(nodes: tuple[Node, ...], given: Values, total: str, weight: str, direction: Array) -> float:
@@ -273,3 +273,17 @@ def test_dropout_and_add() -> None:
 
 def test_mean_squared_error() -> None:
     check((4,), (dense("hidden", "image", 5, "tanh"), dense("y", "hidden", 2)), "mean_squared_error")
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [("rnn", {"function": "tanh"}), ("gru", {"reset": "after"}), ("gru", {"reset": "before"}), ("lstm", {})],
+)
+@pytest.mark.parametrize("both", [False, True])
+def test_recurrent(kind: str, own: dict[str, str], both: bool) -> None:
+    """The first layer gives all its states, so that gradients come in at every step; the second one its last state."""
+    settings = (("bias", True), ("bidirectional", both), ("units", 2), *own.items())
+    size = 2 * (1 + both)
+    first = Layer(kind, "first", ("image",), (*settings, ("sequence", True)), None, None, (4, size))
+    second = Layer(kind, "second", ("first",), (*settings, ("sequence", False)), None, None, (size,))
+    check((4, 3), (first, second, dense("logits", "second", 3)))

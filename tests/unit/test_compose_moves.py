@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.cuda.run.backend import CudaBackend
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.level1.graph import Contract, Map, Node, Tensor, Weight
 from compiler.ir.space import Affine, along
-from compiler.passes.pipeline.lower import lower
 from compiler.passes.tensors.compose_moves import compose_moves
 from compiler.passes.tensors.simplify_graph import simplify_graph
 from tests.evaluate_graph import evaluate_graph
-from tests.recurrent import Network, network
 
 SUM = Binary("+", Ref("x0"), Ref("x1"))
 SOURCE = Weight(Tensor("source", (3, 6)), "zeros")
@@ -99,11 +94,3 @@ def test_what_others_read_stays() -> None:
     nodes = (SOURCE, left, right, added("both", left, right))
     assert len(composed(nodes, ("both", "left"))) == 4
     assert len(composed((*nodes, squared("again", left)), ("both", "again"))) == 5
-
-
-def test_a_sequence_is_taken_apart_at_once(tmp_path: Path) -> None:
-    program = lower(network(tmp_path, Network("gru", 8, 9)), CudaBackend().capabilities, True).merged
-    phase = next(p for p in program.phases if p.name == "train")
-    parts = [x for x in phase.launches if program.templates[x.template].name.startswith("gru.reset.part")]
-    assert sum(x.hi - x.lo for x in parts) == 27  # three gates
-    assert len(parts) == 1

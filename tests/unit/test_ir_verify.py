@@ -317,6 +317,56 @@ def test_breaches_of_a_graph(old: str, new: str, message: str) -> None:
     assert any(message in v for v in found), found
 
 
+SCAN = """
+TensorGraph(train, [
+  Feed(Tensor(x, [3, 2, 5], batched=true), data.x, 1.0),
+  StepsFirst(Tensor(rows, [6, 5], batched=true), x, 2),
+  Map(Tensor(start, [3, 5], batched=true), [], [], `0`),
+  Scan(at, 2, [Carried(Tensor(at.s, [3, 5], batched=true), start, at.h, Tensor(last, [3, 5], batched=true))],
+    [Given(Tensor(at.x, [3, 5], batched=true), rows)], [Stacked(Tensor(all, [6, 5], batched=true), at.h)],
+    [Map(Tensor(at.h, [3, 5], batched=true), [at.s, at.x], [[0, 1], [0, 1]], `x0 + x1`)]),
+  Part(Tensor(second, [3, 5], batched=true), all, 3),
+  Stack(Tensor(both, [6, 5], batched=true), [second, last]),
+], [both])
+"""
+
+
+def test_a_legal_scan_has_no_violations() -> None:
+    assert graph_violations(parse_ir(SCAN)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "Tensor(at.s, [3, 5]",
+            "Tensor(at.s, [3, 1]",
+            "the state `at.s` has the shapes [(3, 1), (3, 5), (3, 5), (3, 5)]",
+        ),
+        ("Tensor(at.x, [3, 5]", "Tensor(at.x, [2, 5]", "`rows` (6, 5) does not have the rows of `at.x` (2, 5) 2 times"),
+        ("Tensor(all, [6, 5]", "Tensor(all, [5, 5]", "`all` (5, 5) does not have the rows of `at.h` (3, 5) 2 times"),
+        ("start, at.h", "start, at.g", "the body does not define `at.g`"),
+        ("Map(Tensor(at.h,", "Map(Tensor(at.x,", "`at.x` is defined twice"),
+        ("Scan(at, 2", "Scan(to, 2", "`at.x` is not named `to.<...>`"),
+        ("[at.s, at.x]", "[at.h, at.x]", "at.h: an operand is used before it is defined"),
+        (
+            "[at.s, at.x], [[0, 1], [0, 1]]",
+            "[at.s, at.x], [[0, 1], [1, 0]]",
+            "at.h: axis 0 of `at.x` (3, 5) follows axis 1",
+        ),
+        ("[at.s, at.x]", "[at.s, other]", "`other` is used before it is defined"),
+        ("batched=true), x, 2)", "batched=true), x, 3)", "`x` (3, 2, 5) has no 3 steps with the rows of `rows` (6, 5)"),
+        ("all, 3)", "all, 4)", "`second` (3, 5) from row 4 on is no part of `all` (6, 5)"),
+        ("[second, last]", "[second, all]", "parts have several shapes"),
+        ("[second, last]", "[second]", "`both` (6, 5) does not have the rows of `second` (3, 5) 1 times"),
+    ],
+)
+def test_breaches_of_a_scan(old: str, new: str, message: str) -> None:
+    assert old in SCAN
+    found = graph_violations(parse_ir(SCAN.replace(old, new, 1)))
+    assert any(message in v for v in found), found
+
+
 CELL = """
 Cell(lif, [tau, v_t], [v], [[g, `tau`]], [inf_v <- `g * 2`], [Ode(v, `(inf_v - v) / tau`)], [],
   `v > v_t`, [v <- `0`], `2 * dt`, [v], auto)

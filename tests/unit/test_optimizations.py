@@ -36,7 +36,7 @@ STRATEGIES = {
     "matmul": ("mlp", "cuda", "exact"),
     "direct_conv": ("lenet5", "cuda", "exact"),
     "direct_conv_weights": ("lenet5", "cuda", "exact"),
-    "implicit_gemm": ("lstm", "cuda", "exact"),
+    "implicit_gemm": ("transformer", "cuda", "exact"),
     "fft_conv": ("convnet_l3", "cuda", "float32"),
     "tensor_products_float32": ("transformer", "cuda", "float32", "1024"),
     "tensor_products_tf32": ("transformer", "cuda", "tf32", "1024"),

@@ -18,6 +18,7 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from compiler.ir.level2.batch_independence import nest_of, numbers, product_of
+from compiler.ir.level2.dependence import parts_of
 from compiler.ir.space import Role
 
 MOST: Final = 8
@@ -210,6 +211,7 @@ def shapes_of(program: l2.Merged) -> Shapes:
     alone = frozenset(p.launches[s.first].template for p, stages in chained for s in stages if not s.shape)
     wanted = _unknown_reads(program, chained)
     passing = {a.name for a in program.arrays if a.role is Role.WORK and wanted.get(a.name) == 0}
+    passing -= {part for whole, parts in parts_of(program.arrays).items() if wanted.get(whole) for part in parts}
     stored: dict[Shape, set[int]] = {}
     fed: dict[Shape, set[int]] = {}
     for phase, stages in chained:

@@ -38,7 +38,7 @@ class Touched:
 
 def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[str]]:
     """WORK arrays that share memory, by name: their lifetimes are disjoint in the order of launches, but may overlap
-    when launches run concurrently."""
+    when launches run concurrently. So do arrays and their parts."""
     arrays = [a for a in program.arrays if a.role is Role.WORK and a.name in placement.offsets]
     spans = sorted(
         (placement.offsets[a.name], placement.offsets[a.name] + a.physical_size * a.dtype.bytes, a.name) for a in arrays
@@ -57,7 +57,7 @@ def touched(program: l2.Merged, launch: l2.Launch, shared: Mapping[str, frozense
     """The accesses of the rows of a launch; a write to an array also writes the arrays that share its memory
     (`overlaps`)."""
     formals, rows = program.templates[launch.template].formals, program.tables[launch.template]
-    read, written, added = of_rows(formals, rows, launch.lo, launch.hi)
+    read, written, added = of_rows(formals, rows, launch.lo, launch.hi, {})
     for name in tuple(written | added):
         written |= shared.get(name, frozenset())
     return Touched(frozenset(read), frozenset(written), frozenset(added))

@@ -30,7 +30,7 @@ from backends.cuda.persistent.rnn_table import walk as chain_walk
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, Plan, Timed, WaveKernels, release
 from backends.cuda.run.hazards import conflicts, overlaps, together, touched
 from backends.protocol import AnyArray, BackendError
-from compiler.ir.level2.dependence import joined
+from compiler.ir.level2.dependence import joined, parts_of
 from compiler.layout.plan_memory import Placement
 from compiler.layout.write_tables import device_table
 
@@ -130,10 +130,10 @@ def launched_at_once(
     if not phase.chains:
         return [((x,), None) for x in phase.launches]
     found: list[tuple[tuple[l2.Launch, ...], Walk | None]] = []
-    done = 0
+    done, parts = 0, parts_of(program.arrays)
 
     def single(last: int) -> list[tuple[tuple[l2.Launch, ...], Walk | None]]:
-        return [((x,), None) for x in joined(program.templates, program.tables, phase.launches[done:last])]
+        return [((x,), None) for x in joined(program.templates, program.tables, phase.launches[done:last], parts)]
 
     for chain in phase.chains:
         if not chain.pays:

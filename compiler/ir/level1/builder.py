@@ -38,20 +38,22 @@ class GraphBuilder:
     tensors: dict[str, l1.Tensor] = field(default_factory=dict)
 
     def add(self, node: l1.Node) -> l1.Tensor:
-        """Appends a node; returns the tensor it defines (for effects, the one they act on)."""
+        """Appends a node; returns the (first) tensor it defines (for effects, the one they act on)."""
         self.nodes.append(node)
         if isinstance(node, l1.Store):
             return self.tensors[node.target]
         if isinstance(node, l1.Update):
             return self.tensors[node.weight]
-        if node.out.name in self.tensors:
-            raise AssertionError(f"tensor {node.out.name} is defined twice")
-        self.tensors[node.out.name] = node.out
-        return node.out
+        made = l1.results(node)
+        for out in made:
+            if out.name in self.tensors:
+                raise AssertionError(f"tensor {out.name} is defined twice")
+            self.tensors[out.name] = out
+        return made[0]
 
     def is_trained(self, name: str) -> bool:
         """Whether a tensor depends on a weight."""
-        made = {n.out.name: n for n in self.nodes if not isinstance(n, l1.Store | l1.Update)}
+        made = {out.name: n for n in self.nodes for out in l1.results(n)}
         waiting, seen = [name], {name}
         while waiting:
             node = made[waiting.pop()]

@@ -9,7 +9,8 @@ Does not: define layouts, kernels, arenas or targets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
 from compiler.core.source import NOWHERE, Span
@@ -294,6 +295,80 @@ class Reindex:
 
 
 @dataclass(frozen=True)
+class StepsFirst:
+    """The samples of one step after those of another: `source` (batch, steps, ...) as `out` (steps * batch, ...), with
+    one row for each sample in each step; `back`: the inverse, of such rows (batch, steps, ...)."""
+
+    out: Tensor
+    source: str
+    steps: int
+    back: bool = False
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A view, not a copy: as many rows (axis 0) of `source` as `out` has, from row `first` on."""
+
+    out: Tensor
+    source: str
+    first: int
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Tensors of equal shapes one after the other along axis 0. A part is made in its place in `out`, where nothing
+    keeps it elsewhere."""
+
+    out: Tensor
+    ins: tuple[str, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """State of a Scan. `state`: in the body, its value before a step, which is `start` before the first one; `after`:
+    in the body, its value after a step; `last`: outside, its value after all steps (None: nothing reads it)."""
+
+    state: Tensor
+    start: str
+    after: str
+    last: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """An input of each step: `part` in the body is the rows of that step of `whole` (steps * batch, ...)."""
+
+    part: Tensor
+    whole: str
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """An output of each step: `whole` (steps * batch, ...) has `part` of the body as the rows of that step."""
+
+    whole: Tensor
+    part: str
+
+
+@dataclass(frozen=True)
+class Scan:
+    """`body`, once for each step: Maps, Contracts and Reindexes over its own tensors and, the same in every step,
+    those outside. `reverse`: the last step of a sequence comes first. Tensors of the body are named `<name>.<...>`."""
+
+    name: str
+    steps: int
+    carried: tuple[Carried, ...]
+    given: tuple[Given, ...]
+    stacked: tuple[Stacked, ...]
+    body: tuple[Map | Contract | Reindex, ...]
+    reverse: bool = False
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Rand:
     """Uniform numbers in [0, 1), keyed by `stream`, counter (step, logical row-major element index)."""
 
@@ -327,22 +402,66 @@ class Update:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-Node = Feed | BatchMask | Weight | Variable | Constant | Map | Contract | Attention | Reindex | Rand | Store | Update
+Node = (
+    Feed
+    | BatchMask
+    | Weight
+    | Variable
+    | Constant
+    | Map
+    | Contract
+    | Attention
+    | Reindex
+    | StepsFirst
+    | Part
+    | Stack
+    | Scan
+    | Rand
+    | Store
+    | Update
+)
 
 
 def operands(node: Node) -> tuple[str, ...]:
     """Names of the tensors that a node reads."""
     match node:
-        case Map() | Contract() | Attention():
+        case Map() | Contract() | Attention() | Stack():
             return node.ins
-        case Reindex():
+        case Reindex() | StepsFirst() | Part():
             return (node.source,)
+        case Scan():
+            inner = {c.state.name for c in node.carried} | {g.part.name for g in node.given}
+            inner |= {n.out.name for n in node.body}
+            names = (*(g.whole for g in node.given), *(c.start for c in node.carried))
+            return tuple(dict.fromkeys((*names, *(i for n in node.body for i in operands(n) if i not in inner))))
         case Store():
             return (node.value,)
         case Update():
             return (node.weight, node.gradient, *(t for _, t in node.reads))
         case _:
             return ()
+
+
+def inside(scan: Scan, change: Callable[[tuple[Node, ...]], tuple[Node, ...]]) -> Scan:
+    """The Scan with a changed body. `change` sees the values that the Scan takes from its body as those of Stores."""
+    taken = (*(c.after for c in scan.carried), *(s.part for s in scan.stacked))
+    nodes = change((*scan.body, *(Store(str(k), name) for k, name in enumerate(taken))))
+    values = iter([n.value for n in nodes if isinstance(n, Store)])
+    carried = tuple(replace(c, after=next(values)) for c in scan.carried)
+    stacked = tuple(replace(s, part=next(values)) for s in scan.stacked)
+    body = tuple(n for n in nodes if isinstance(n, Map | Contract | Reindex))
+    return replace(scan, carried=carried, stacked=stacked, body=body)
+
+
+def results(node: Node) -> tuple[Tensor, ...]:
+    """The tensors that a node defines."""
+    match node:
+        case Scan():
+            return (*(c.last for c in node.carried if c.last is not None), *(s.whole for s in node.stacked))
+        case Store() | Update():
+            return ()
+        case _:
+            return (node.out,)
 
 
 @dataclass(frozen=True)

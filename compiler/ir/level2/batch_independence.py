@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Binary, Ref
+from compiler.ir.level2.dependence import parts_of
 from compiler.ir.space import DType
 
 MOST_TERMS = 31
@@ -184,12 +185,16 @@ def _meetings(merged: l2.Merged, launches: tuple[l2.Launch, ...], chain: l2.Chai
         if isinstance(f, l2.ArrayFormal)
     ]
     written = {name for _, f, name in touched if f.mode is not l2.Mode.READ}
+    wholes = {name for name, parts in parts_of(merged.arrays).items() if not written.isdisjoint(parts)}
     return {
         name
         for x, f, name in touched
-        if name in written
-        and not apart(
-            merged.templates[x.template], f, numbers(merged.tables[x.template], x.lo), chain.samples, sizes[name]
+        if name in wholes
+        or (
+            name in written
+            and not apart(
+                merged.templates[x.template], f, numbers(merged.tables[x.template], x.lo), chain.samples, sizes[name]
+            )
         )
     }
 

@@ -50,6 +50,7 @@ class Array:
     row-pointer array whose last element is the extent; `shape` is then (-1,).
     `unit`: canonical unit for outputs ("mV"); `path`: model path for messages ("exc.v").
     `least`: no element of a delay array is smaller (steps).
+    `within`: the array that it is a part of, from element `first` on; "": it has a place of its own.
     """
 
     name: str
@@ -61,6 +62,8 @@ class Array:
     unit: str = "1"
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     least: int = 0
+    within: str = ""
+    first: int = 0
 
     @property
     def physical_size(self) -> int:

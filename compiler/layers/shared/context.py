@@ -77,8 +77,8 @@ def weight(
     layer: l0.Layer,
     fans: tuple[int, int] | None = None,
 ) -> l1.Tensor:
-    """A trained array, created on first use (recurrent layers use theirs at every step). `fans`: fan-in and fan-out,
-    where its shape is not (outputs, inputs, ...)."""
+    """A trained array, created on first use. `fans`: fan-in and fan-out, where its shape is not (outputs, inputs,
+    ...)."""
     if name in c.graph.tensors:
         return c.graph.tensors[name]
     own = chosen(layer, shape, c.seed, fans) if name.rpartition(".")[2] in ("weight", "recurrent") else None

@@ -25,6 +25,7 @@ from compiler.passes.kernels.horizontal_fusion import siblings
 from compiler.passes.kernels.lower_epilogues import Touched, lower_end, lower_group
 from compiler.passes.kernels.lower_feeds import lower_feed, lower_rand
 from compiler.passes.kernels.lower_one_hot import lower_row_read, lower_rows_added
+from compiler.passes.kernels.lower_parts import lower_move, places
 from compiler.passes.kernels.lower_weights import (
     lower_constant,
     lower_store,
@@ -262,6 +263,9 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
             lower_weight(p, node)
         elif isinstance(node, l1.Variable):
             lower_variable(p, node)
+        elif isinstance(node, l1.Stack):
+            p.arrays[node.out.name] = p.temporary(node.out, node.span)
+    p.places = places(nodes, {*p.graph.outputs, *kernels.in_place, *kernels.again})
     for node in nodes:
         _lower_node(p, node, kernels, data)
 
@@ -277,21 +281,27 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
         case l1.Map() if node.out.name in kernels.groups:
             _maps(p, kernels.groups[node.out.name], kernels.in_place | kernels.again)
         case l1.Contract():
-            fused = kernels.fused.get(node.out.name)
-            if (rows := rows_added(node, p.tensors)) is not None:
-                lower_rows_added(p, node, rows)
-            elif (rows := row_read(node, p.tensors)) is not None:
-                lower_row_read(p, node, rows, fused, kernels.in_place)
-            else:
-                _contract(p, node, fused, kernels.in_place)
+            _sum(p, node, kernels)
         case l1.Attention():
             _attention(p, node)
         case l1.Reindex():
             p.arrays[node.out.name] = p.arrays[node.source]
+        case l1.Part() | l1.Stack() | l1.StepsFirst():
+            lower_move(p, node)
         case l1.Update():
             lower_update(p, node)
         case l1.Store() if node.value not in kernels.in_place:
             lower_store(p, node)
+
+
+def _sum(p: Phase, node: l1.Contract, kernels: _Kernels) -> None:
+    fused = kernels.fused.get(node.out.name)
+    if (rows := rows_added(node, p.tensors)) is not None:
+        lower_rows_added(p, node, rows)
+    elif (rows := row_read(node, p.tensors)) is not None:
+        lower_row_read(p, node, rows, fused, kernels.in_place)
+    else:
+        _contract(p, node, fused, kernels.in_place)
 
 
 def lower_tensors(

@@ -200,6 +200,8 @@ class _Rewriting:
             case l1.Reindex(out, source):
                 stored = self._as_stored(out) if out.name in self.narrow else out
                 node = replace(node, out=stored, source=given.get(source, source))
+            case l1.StepsFirst(_, source):
+                node = replace(node, source=given.get(source, source))
             case l1.Store(_, value):
                 node = replace(node, value=given.get(value, value))
         return node

@@ -24,11 +24,17 @@ LANE = "lane"
 
 @dataclass(frozen=True)
 class Walk:
-    """One array as the nest walks it: `axes[a]` indexes axis a of `tensor`; batched tensors have lanes."""
+    """One array as the nest walks it: `axes[a]` indexes axis a of `tensor`; batched tensors have lanes. `steps_first`:
+    in the array, axis 1 is the outermost."""
 
     formal: str
     tensor: l1.Tensor
     axes: tuple[Affine, ...]
+    steps_first: bool = False
+
+    def place(self, axis: int) -> int:
+        """The position of an axis in the array."""
+        return 1 - axis if self.steps_first and axis < 2 else axis
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ def build_loops(
     lane: _Physical | None = None
     if batch is not None:
         lane = _Physical(LANE, lanes, True, l2.DimKind.LANE if batch in parallel else l2.DimKind.RED)
-    strides = {w.formal: strides_of(w.tensor, lanes) for w in walks}
+    strides = {w.formal: _strides(w, lanes) for w in walks}
     tied = separate | literal | _add_steps(walks, {x.name: x for x in loops}, lane, strides)
     ordered = _in_storage_order(loops, lane, tied)
     columns: dict[str, int] = {}
@@ -117,6 +123,15 @@ def build_loops(
             columns[f"n_{x.name}"] = x.extent
             final.append(l2.Dim(x.name, f"n_{x.name}", x.kind))
     return Loops(tuple(final), _accesses(walks, ordered, strides, extents, guarded, columns), columns)
+
+
+def _strides(w: Walk, lanes: int) -> tuple[int, ...]:
+    """Of the axes of a walk, in elements."""
+    found = strides_of(w.tensor, lanes)
+    if not w.steps_first:
+        return found
+    blocks = w.tensor.shape[0] // (lanes if lanes and w.tensor.batched else 1)
+    return (found[1], blocks * found[1], *found[2:])
 
 
 def _add_steps(
@@ -134,7 +149,7 @@ def _add_steps(
                     tied.add(d)
                 else:
                     last = a == len(w.axes) - 1
-                    by_name[d].steps[w.formal] = _Step(strides[w.formal][a], a, last)
+                    by_name[d].steps[w.formal] = _Step(strides[w.formal][a], w.place(a), last)
         if lane is not None and w.tensor.batched:
             lane.steps[w.formal] = _Step(1, len(w.axes), True)
     return tied

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import compiler.ir.level1.graph as l1
@@ -47,6 +47,7 @@ class Phase:
     decisions: list[Decision] = field(default_factory=list)
     pins: Pins = field(default_factory=dict)
     ordered: bool = True  # additions of one launch to one element are ordered (Capabilities.atomic_order)
+    places: dict[str, tuple[str, int]] = field(default_factory=dict)  # part -> its whole, and the first element there
     ranks: dict[str, int] = field(default_factory=dict)  # layer -> its position in the model
     known: dict[object, Loops] = field(default_factory=dict)  # loops of nests that had the same walks
     chosen: dict[object, tuple[Choice | None, str]] = field(default_factory=dict)  # of equal contractions
@@ -69,7 +70,7 @@ class Phase:
         guarded: bool = False,
     ) -> Loops:
         """build_loops, once for all nests that are walked in the same way: equal layers have equal ones."""
-        walked = tuple((w.formal, w.axes, w.tensor.shape, w.tensor.batched) for w in walks)
+        walked = tuple((w.formal, w.axes, w.tensor.shape, w.tensor.batched, w.steps_first) for w in walks)
         key = (walked, tuple(dims), tuple(parallel), literal, separate, guarded)
         if key not in self.known:
             self.known[key] = build_loops(walks, dims, parallel, literal, self.lanes, separate, guarded)
@@ -87,8 +88,11 @@ class Phase:
         name = f"{self.graph.phase}/{tensor.name}"
         kept = tensor.name in self.graph.outputs
         role = Role.STATE if kept else Role.WORK
-        self.builder.array(array_of(tensor, name, self.builder.precision, self.lanes, role, span=span))
-        return name
+        array = array_of(tensor, name, self.builder.precision, self.lanes, role, span=span)
+        if tensor.name in self.places:
+            whole, first = self.places[tensor.name]
+            array = replace(array, within=self.arrays[whole], first=first)
+        return self.builder.array(array)
 
     def workspace(self, name: str, elements: int, span: Span) -> str:
         """A WORK array of one contraction."""

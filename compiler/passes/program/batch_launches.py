@@ -1,7 +1,7 @@
 """batch_launches: independent launches are batched by dependence level.
 
-In an unrolled recurrent layer, similar launches of its steps and gates are far apart: gradients of weights, slices of
-sequences. Independent ones may run at once.
+In an unrolled recurrent layer, similar launches of its directions and gates are far apart: sums of the input, gradients
+of weights. Independent ones may run at once.
 
 Assumes: a merged program.
 Guarantees: in the phases `unrolled` the launches between two chains are sorted by dependence level, and rows of one
@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.dependence import touched
+from compiler.ir.level2.dependence import parts_of, touched
 from compiler.passes.program.decisions import Decision
 
 
@@ -27,8 +27,9 @@ def _levels(merged: l2.Merged, rows: Sequence[l2.Launch]) -> list[int]:
     written: dict[str, int] = {}
     added: dict[str, int] = {}
     levels = []
+    parts = parts_of(merged.arrays)
     for x in rows:
-        r, w, a = touched(merged.templates[x.template].formals, merged.tables[x.template], x.lo, x.hi)
+        r, w, a = touched(merged.templates[x.template].formals, merged.tables[x.template], x.lo, x.hi, parts)
         before = [
             *(seen.get(name, 0) for name in r for seen in (written, added)),
             *(seen.get(name, 0) for name in w for seen in (read, written, added)),

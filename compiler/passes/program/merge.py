@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from compiler.ir.digest import digest
-from compiler.ir.level2.dependence import joined
+from compiler.ir.level2.dependence import joined, parts_of
 
 Column = npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[l2.ColumnValue, ...]
 
@@ -84,12 +84,13 @@ def merge(program: l2.Program) -> l2.Merged:
             where[index] = (number, base)
             base += kernel.rows.count
     phases = []
+    parts = parts_of(program.arrays)
     for phase in program.phases:
         launches = []
         for item in phase.launches:
             number, base = where[item.kernel]
             launches.append(l2.Launch(number, base + item.lo, base + item.hi, item.every, item.offset))
-        phases.append(l2.MergedPhase(phase.name, joined(templates, tables, launches)))
+        phases.append(l2.MergedPhase(phase.name, joined(templates, tables, launches, parts)))
     return l2.Merged(
         program.name,
         program.precision,

@@ -21,7 +21,7 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from compiler.ir.level2.batch_independence import Product, apart, may_be_chained, nest_of, numbers, padded, product_of
-from compiler.ir.level2.dependence import joined, touched
+from compiler.ir.level2.dependence import Parts, joined, parts_of, touched
 from compiler.ir.level2.target import Target
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.cost import cuda as cost
@@ -69,9 +69,9 @@ def _product(merged: l2.Merged, launch: l2.Launch) -> Product | None:
     return product_of(template) if launch.every == 1 and may_be_chained(template) else None
 
 
-def _item(merged: l2.Merged, place: tuple[int, int], launch: l2.Launch) -> _Item:
+def _item(merged: l2.Merged, place: tuple[int, int], launch: l2.Launch, parts: Parts) -> _Item:
     template, rows = merged.templates[launch.template], merged.tables[launch.template]
-    read, written, added = touched(template.formals, rows, launch.lo, launch.hi)
+    read, written, added = touched(template.formals, rows, launch.lo, launch.hi, parts)
     product = _product(merged, launch)
     matrix = "" if product is None else rows.arrays[product.matrix][launch.lo]
     return _Item(place, launch, frozenset(read | added), frozenset(written | added), product, matrix)
@@ -82,6 +82,7 @@ class _Chainer:
 
     def __init__(self, merged: l2.Merged, phase: l2.MergedPhase, device: Target) -> None:
         self.merged, self.phase, self.device = merged, phase, device
+        self.parts = parts_of(merged.arrays)
         self.sizes = {a.name: a.physical_size for a in merged.arrays}
         self.real_bytes = merged.precision.bytes
         self.decisions: list[Decision] = []
@@ -93,7 +94,7 @@ class _Chainer:
             return self.phase
         self.unrolled = True
         items = [
-            _item(self.merged, (n, row), replace(x, lo=row, hi=row + 1))
+            _item(self.merged, (n, row), replace(x, lo=row, hi=row + 1), self.parts)
             for n, x in enumerate(self.phase.launches)
             for row in range(x.lo, x.hi)
         ]
@@ -145,6 +146,8 @@ class _Chainer:
             if not isinstance(f, l2.ArrayFormal):
                 continue
             name = rows.arrays[f.name][item.launch.lo]
+            if name in self.parts:  # rows of all steps
+                return False
             if (name in item.written or name in written) and not apart(template, f, number, samples, self.sizes[name]):
                 return False
         return True
@@ -241,7 +244,7 @@ class _Chainer:
         return l2.MergedPhase(self.phase.name, tuple(launches), tuple(chains))
 
     def _rejoined(self, items: Iterable[_Item]) -> tuple[l2.Launch, ...]:
-        return joined(self.merged.templates, self.merged.tables, [x.launch for x in items])
+        return joined(self.merged.templates, self.merged.tables, [x.launch for x in items], self.parts)
 
 
 def _trimmed(members: Sequence[_Item]) -> tuple[list[_Item], list[_Item]]:

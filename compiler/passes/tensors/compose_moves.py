@@ -1,7 +1,7 @@
 """compose_moves: chains of data movements (slices, pads, concatenations and their gradients) become one movement.
 
-A sequence is split recursively, and its gradient concatenated recursively (layers/recurrent.py). After composition,
-each part of a sequence is one slice of the whole; of two padded halves only the sum is needed.
+A slice of a slice is one slice of the whole; the gradient of two halves is the sum of two padded ones, and of these
+only the sum is needed.
 
 Assumes: a simplified graph in gather form, in topological order.
 Guarantees: a move that reads a move, inside its extents, reads the operands of that one; the sum of two moves without
@@ -86,7 +86,7 @@ def compose_moves(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple
     for node in nodes:
         for name in l1.operands(node):
             readers[name] = readers.get(name, 0) + 1
-    shapes = {node.out.name: node.out.shape for node in nodes if not isinstance(node, (l1.Store, l1.Update))}
+    shapes = {out.name: out.shape for node in nodes for out in l1.results(node)}
     moves: dict[str, l1.Contract] = {}
     result: list[l1.Node] = []
     for node in nodes:

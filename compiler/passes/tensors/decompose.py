@@ -83,4 +83,14 @@ def gather_form(node: l1.Contract) -> l1.Contract:
 
 def decompose(nodes: tuple[l1.Node, ...]) -> tuple[l1.Node, ...]:
     """All Contracts in gather form."""
-    return tuple(gather_form(n) if isinstance(n, l1.Contract) else n for n in nodes)
+    return tuple(_gathered(n) for n in nodes)
+
+
+def _gathered(node: l1.Node) -> l1.Node:
+    match node:
+        case l1.Contract():
+            return gather_form(node)
+        case l1.Scan():
+            return l1.inside(node, decompose)
+        case _:
+            return node

@@ -5,13 +5,16 @@ Guarantees: gradients of a scalar tensor with respect to all weights, as more pu
 its body (compiler/expr/diff.py), a Contract by exchanging its output's index map with an operand's, so that a
 convolution's two gradients are again Contracts; a maximum passes its gradient to the first element that attains it; the
 gradients of an Attention are others, which read its norms.
-Contributions are summed in the order of the forward nodes. Only gradients on paths to weights are computed.
+Contributions are summed in the order of the forward nodes. Only gradients on paths to weights are computed. The
+gradient of a Scan is a Scan the other way round (_ScanGradient): what its body needs of the forward steps is an output
+of each; gradients of what all steps read are one sum over the rows of all steps, outside.
 Does not: bring scatter forms to gather form (decompose) or simplify.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level1.graph as l1
@@ -22,25 +25,41 @@ from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, rewrite,
 from compiler.expr.diff import NotDifferentiable, diff
 from compiler.expr.simplify import simplify
 from compiler.ir.level1.builder import FIRST, GraphBuilder, identity, renumber, used_operands
-from compiler.ir.space import Affine, along
+from compiler.ir.space import Affine, along, plain_dim
 
 
-def _needs_gradient(nodes: list[l1.Node], constants: frozenset[str]) -> set[str]:
-    """Tensors that depend on a weight."""
-    needs: set[str] = set()
+def _needs_gradient(nodes: Iterable[l1.Node], constants: frozenset[str], needs: set[str]) -> set[str]:
+    """Adds to `needs` the tensors that depend on a weight, or on one that is there already."""
     for node in nodes:
-        if isinstance(node, l1.Weight):
-            needs.add(node.out.name)
-        elif isinstance(node, (l1.Map, l1.Contract, l1.Attention)):
-            if node.out.name not in constants and any(i in needs for i in node.ins):
+        match node:
+            case l1.Weight():
                 needs.add(node.out.name)
-        elif isinstance(node, l1.Reindex) and node.source in needs:
-            needs.add(node.out.name)
+            case l1.Map() | l1.Contract() | l1.Attention():
+                if node.out.name not in constants and any(i in needs for i in node.ins):
+                    needs.add(node.out.name)
+            case l1.Reindex() | l1.StepsFirst() if node.source in needs:
+                needs.add(node.out.name)
+            case l1.Scan():
+                inner = _needs_in_scan(node, needs)
+                needs |= {s.whole.name for s in node.stacked if s.part in inner}
+                needs |= {c.last.name for c in node.carried if c.last is not None and c.after in inner}
     return needs
 
 
+def _needs_in_scan(node: l1.Scan, needs: Set[str]) -> set[str]:
+    """Tensors of the body that depend on a weight, in any step."""
+    inner = set(needs) | {g.part.name for g in node.given if g.whole in needs}
+    inner |= {c.state.name for c in node.carried if c.start in needs}
+    while True:
+        _needs_gradient(node.body, frozenset(), inner)
+        more = {c.state.name for c in node.carried if c.after in inner} - inner
+        if not more:
+            return inner
+        inner |= more
+
+
 SHARED = 8
-"""Contributions to one gradient that are added in one kernel; more come from a recurrence."""
+"""Contributions to one gradient that are added in one kernel."""
 
 
 def _chain(g: GraphBuilder, tensor: l1.Tensor, parts: list[l1.Tensor], mark: str) -> l1.Tensor:
@@ -210,18 +229,18 @@ def _ones(g: GraphBuilder, loss: l1.Tensor, mark: str) -> l1.Tensor:
 def differentiate(g: GraphBuilder, loss: l1.Tensor, constants: frozenset[str], mark: str = "") -> dict[str, l1.Tensor]:
     """Adds gradient nodes to the graph; returns the gradient tensor of every weight by name. `mark`: common part of the
     names of one of several gradients."""
-    forward = list(g.nodes)
-    back = _Backward(g, mark, _needs_gradient(forward, constants), {loss.name: [_ones(g, loss, mark)]})
+    back = _Backward(g, mark, _needs_gradient(g.nodes, constants, set()), {loss.name: [_ones(g, loss, mark)]})
     gradients: dict[str, l1.Tensor] = {}
-    for node in reversed(forward):
+    for at in range(len(g.nodes) - 1, -1, -1):
+        node = g.nodes[at]
         if isinstance(node, l1.Weight):
             gradient = back.total(node.out)
             if gradient is not None:
                 gradients[node.out.name] = gradient
-        elif isinstance(node, l1.Map | l1.Contract | l1.Attention | l1.Reindex) and node.out.name in back.needs:
-            gradient = back.total(node.out)
-            if gradient is not None:
-                back.through(node, gradient)
+        elif isinstance(node, l1.Scan):
+            _ScanGradient(back, at, node).run()
+        else:
+            back.through(node)
     return gradients
 
 
@@ -257,12 +276,21 @@ class _Backward:
         number = len(self.parts.get(operand, ()))
         return f"{operand}.grad{self.mark}" if number == 0 else f"{operand}.grad{self.mark}.{number}"
 
-    def through(self, node: l1.Map | l1.Contract | l1.Attention | l1.Reindex, gradient: l1.Tensor) -> None:
+    def through(self, node: l1.Node) -> None:
         """Contributes to the gradients of the operands of `node`."""
-        if isinstance(node, l1.Reindex):
+        if not isinstance(node, l1.Map | l1.Contract | l1.Attention | l1.Reindex | l1.StepsFirst):
+            return
+        if node.out.name not in self.needs:
+            return
+        gradient = self.total(node.out)
+        if gradient is None:
+            return
+        if isinstance(node, l1.Reindex | l1.StepsFirst):
             source = self.g.tensors[node.source]
             out = l1.Tensor(self.part_name(node.source), source.shape, "real", source.batched)
-            self.contribute(node.source, self.g.add(l1.Reindex(out, gradient.name, node.span)))
+            if isinstance(node, l1.StepsFirst):
+                node = replace(node, back=not node.back)
+            self.contribute(node.source, self.g.add(replace(node, out=out, source=gradient.name)))
             return
         if isinstance(node, l1.Attention):
             self._attention(node, gradient)
@@ -288,3 +316,122 @@ class _Backward:
             if operand in self.needs:
                 out = replace(self.g.tensors[operand], name=self.part_name(operand))
                 self.contribute(operand, self.g.add(replace(node, out=out, ins=ins, of=of)))
+
+
+class _ScanGradient:
+    """The gradient of node number `at`, a Scan: `inner` goes backwards through its body, `given`, `carried` and
+    `stacked` are those of the Scan that it becomes."""
+
+    def __init__(self, back: _Backward, at: int, node: l1.Scan) -> None:
+        self.back, self.at, self.node = back, at, node
+        own = {c.state.name: c.state for c in node.carried} | {g.part.name: g.part for g in node.given}
+        self.own = own | {n.out.name: n.out for n in node.body}
+        self.body = GraphBuilder([], {**back.g.tensors, **self.own})
+        self.inner = _Backward(self.body, back.mark, _needs_in_scan(node, back.needs), {}, back.slopes)
+        self.given: list[l1.Given] = []
+        self.carried: list[l1.Carried] = []
+        self.stacked: dict[str, l1.Stacked] = {}
+
+    def run(self) -> None:
+        states = self._incoming()
+        if not self.inner.parts:
+            return
+        for node in reversed(self.node.body):
+            self.inner.through(node)
+        for given in self.node.given:
+            whole = self.back.g.tensors[given.whole]
+            total = self.inner.total(given.part) if whole.name in self.back.needs else None
+            if total is not None:
+                name = self.back.part_name(whole.name)
+                self.stacked[total.name] = l1.Stacked(replace(whole, name=name), total.name)
+                self.back.contribute(whole.name, self.stacked[total.name].whole)
+        for c, state, start in states:
+            total = self.inner.total(c.state)
+            if total is None:
+                total = self.body.map(f"{c.state.name}.grad{self.back.mark}", Num(0.0), (), like=c.state)
+            last = replace(c.state, name=self.back.part_name(c.start)) if c.start in self.back.needs else None
+            self.back.contribute(c.start, last)
+            self.carried.append(l1.Carried(state, start.name, total.name, last))
+        self._add(*self._split())
+
+    def _incoming(self) -> list[tuple[l1.Carried, l1.Tensor, l1.Tensor]]:
+        """The gradients that a step begins with: of its outputs, and of its states (the state's own, the one that later
+        steps carry, and what that is after the last step)."""
+        g, mark, found = self.back.g, self.back.mark, []
+        for s in self.node.stacked:
+            total = self.back.total(s.whole) if s.part in self.inner.needs else None
+            if total is not None:
+                part = replace(self.own[s.part], name=f"{s.part}.given{mark}.grad")
+                self.given.append(l1.Given(part, total.name))
+                self.inner.contribute(s.part, part)
+        ends = [c.last and self.back.total(c.last) for c in self.node.carried]
+        if not self.given and not any(ends):
+            return []
+        for c, end in zip(self.node.carried, ends, strict=True):
+            if c.after in self.inner.needs:
+                state = replace(c.state, name=f"{c.after}.later{mark}.grad")
+                start = end or g.map(f"{c.after}.later{mark}.grad.start", Num(0.0), (), like=c.state)
+                self.inner.contribute(c.after, state)
+                found.append((c, state, start))
+        return found
+
+    def _split(self) -> tuple[list[l1.Map | l1.Contract | l1.Reindex], list[tuple[str, l1.Contract]]]:
+        """The body; and, with the operand that each is for, gradients of what all steps read."""
+        outside = {t.name: k for k in self.inner.parts for t in self.inner.parts[k] if k not in self.own}
+        body: list[l1.Map | l1.Contract | l1.Reindex] = []
+        apart: list[tuple[str, l1.Contract]] = []
+        for node in self.body.nodes:
+            assert isinstance(node, l1.Map | l1.Contract | l1.Reindex)
+            if node.out.name in outside:
+                assert isinstance(node, l1.Contract) and not node.out.batched, "what all steps read has no batch"
+                apart.append((outside[node.out.name], node))
+            else:
+                body.append(node)
+        return body, apart
+
+    def _add(self, body: list[l1.Map | l1.Contract | l1.Reindex], apart: list[tuple[str, l1.Contract]]) -> None:
+        forward = {s.part: s.whole.name for s in self.node.stacked} | {g.part.name: g.whole for g in self.node.given}
+        kept: list[l1.Stacked] = []
+
+        def whole(part: l1.Tensor) -> l1.Tensor:
+            """The tensor of a step, of all steps."""
+            rows = part.shape[0] * self.node.steps
+            return replace(part, name=f"{part.name}.steps", shape=(rows, *part.shape[1:]))
+
+        def of_forward(name: str) -> str:
+            if name not in forward:
+                kept.append(l1.Stacked(whole(self.own[name]), name))
+                forward[name] = kept[-1].whole.name
+            return forward[name]
+
+        read = dict.fromkeys(i for node in body for i in l1.operands(node) if i in self.own)
+        self.given += [l1.Given(self.own[name], of_forward(name)) for name in read]
+        made = {n.out.name: n.out for n in body} | {g.part.name: g.part for g in self.given}
+        inside = {**made, **{c.state.name: c.state for c in self.carried}}
+        sums = []
+        for operand, node in apart:
+            ins = []
+            for name in node.ins:
+                if name in self.own:
+                    name = of_forward(name)
+                elif name in inside:
+                    stacked = self.stacked.setdefault(name, l1.Stacked(whole(inside[name]), name))
+                    name = stacked.whole.name
+                ins.append(name)
+            sums.append((operand, self._over_steps(node, tuple(ins))))
+        g = self.back.g
+        if kept:
+            g.nodes[self.at] = replace(self.node, stacked=(*self.node.stacked, *kept))
+            g.tensors |= {s.whole.name: s.whole for s in kept}
+        parts = tuple(self.carried), tuple(self.given), tuple(self.stacked.values()), tuple(body)
+        g.add(l1.Scan(self.node.name, self.node.steps, *parts, not self.node.reverse, self.node.span))
+        for operand, total in sums:
+            name = self.back.part_name(operand)
+            self.back.contribute(operand, g.add(replace(total, out=replace(total.out, name=name))))
+
+    def _over_steps(self, node: l1.Contract, ins: tuple[str, ...]) -> l1.Contract:
+        """A sum over samples as one over the rows of all steps."""
+        batched = [axes[0] for n, axes in zip(node.ins, node.in_maps, strict=True) if self.body.tensors[n].batched]
+        (samples,) = {plain_dim(axis) for axis in batched}
+        dims = tuple((d, e * self.node.steps if d == samples else e) for d, e in node.dims)
+        return replace(node, dims=dims, ins=ins)

@@ -3,7 +3,7 @@
 Assumes: a simplified graph in topological order.
 Guarantees: a Map is inlined into its reader when it is the only reader, visits every element of it exactly once (so no
 work is repeated), reads it unguarded, and is no matrix product or convolution (strategies match those as products).
-Refusals are Decisions with their reason.
+Refusals are Decisions with their reason. The same in the body of a Scan.
 Does not: fuse horizontally, or across outputs and Stores.
 """
 
@@ -129,14 +129,15 @@ def fuse_maps(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[tup
     readers: dict[str, list[str]] = {}
     for node in nodes:
         for name in l1.operands(node):
-            out = getattr(node, "out", None)
-            readers.setdefault(name, []).append(out.name if out is not None else "")
+            readers.setdefault(name, []).append(next((out.name for out in l1.results(node)), ""))
     made: dict[str, l1.Map] = {}
     gone: set[str] = set()
     told: set[str] = set()
     result: list[l1.Node] = []
     decisions: list[Decision] = []
     for node in nodes:
+        if isinstance(node, l1.Scan):
+            node = l1.inside(node, lambda body: _inside(body, decisions))
         if isinstance(node, (l1.Map, l1.Contract)):
             current: l1.Map | l1.Contract = _shared(node)
             tried: set[str] = set()
@@ -160,6 +161,12 @@ def fuse_maps(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[tup
         result.append(node)
     kept = tuple(n for n in result if not (isinstance(n, l1.Map) and n.out.name in gone))
     return kept, decisions
+
+
+def _inside(body: tuple[l1.Node, ...], decisions: list[Decision]) -> tuple[l1.Node, ...]:
+    nodes, made = fuse_maps(body, ())
+    decisions += made
+    return nodes
 
 
 def _refusal(

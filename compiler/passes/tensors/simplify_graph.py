@@ -2,14 +2,14 @@
 
 Assumes: a tensor graph in topological order; effects are Store and Update nodes.
 Guarantees: Contracts without reduction dims become Maps. Nodes that outputs and effects depend on stay, in order; Maps,
-Contracts, Attentions or Reindexes with equal operands and bodies become one. Variables and weights stay even when this
-phase does not read them.
+Contracts, Attentions or moves with equal operands and bodies become one, in the bodies of Scans, too, which keep the
+states and outputs that something reads. Variables and weights stay even when this phase does not read them.
 Does not: reorder arithmetic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import compiler.ir.level1.graph as l1
@@ -20,10 +20,15 @@ from compiler.ir.space import Affine, plain_dim
 def renamed(node: l1.Node, names: Mapping[str, str]) -> l1.Node:
     """The node with its operands renamed."""
     match node:
-        case l1.Map() | l1.Contract() | l1.Attention():
+        case l1.Map() | l1.Contract() | l1.Attention() | l1.Stack():
             return replace(node, ins=tuple(names.get(i, i) for i in node.ins))
-        case l1.Reindex():
+        case l1.Reindex() | l1.StepsFirst() | l1.Part():
             return replace(node, source=names.get(node.source, node.source))
+        case l1.Scan():
+            carried = tuple(replace(c, start=names.get(c.start, c.start)) for c in node.carried)
+            given = tuple(replace(g, whole=names.get(g.whole, g.whole)) for g in node.given)
+            changed = replace(node, carried=carried, given=given)
+            return l1.inside(changed, lambda body: tuple(renamed(n, names) for n in body))
         case l1.Store():
             return replace(node, value=names.get(node.value, node.value))
         case l1.Update():
@@ -49,7 +54,10 @@ def _as_map(node: l1.Contract) -> l1.Contract | l1.Map:
     return l1.Map(node.out, node.ins, maps, node.body, node.scalars, node.span)
 
 
-def _computed(node: l1.Map | l1.Contract | l1.Attention | l1.Reindex) -> tuple[object, ...]:
+Computed = l1.Map | l1.Contract | l1.Attention | l1.Reindex | l1.StepsFirst | l1.Part | l1.Stack
+
+
+def _computed(node: Computed) -> tuple[object, ...]:
     """Key that is equal for nodes that compute the same."""
     out = (node.out.shape, node.out.dtype, node.out.batched)
     match node:
@@ -60,13 +68,18 @@ def _computed(node: l1.Map | l1.Contract | l1.Attention | l1.Reindex) -> tuple[o
             return (l1.Contract, out, walks, node.body, node.combine, node.fill, node.scalars)
         case l1.Attention():
             return (l1.Attention, replace(node, out=replace(node.out, name="")))
-        case l1.Reindex():
-            return (l1.Reindex, out, node.source)
+        case l1.Reindex() | l1.StepsFirst():
+            return (type(node), out, node.source)
+        case l1.Part():
+            return (l1.Part, out, node.source, node.first)
+        case l1.Stack():
+            return (l1.Stack, out, node.ins)
 
 
 def _share(nodes: tuple[l1.Node, ...]) -> list[l1.Node]:
     names: dict[str, str] = {}
     seen: dict[object, str] = {}
+    turned: dict[tuple[str, bool], str] = {}
     kept: list[l1.Node] = []
     for old in nodes:
         node = renamed(old, names)
@@ -75,7 +88,14 @@ def _share(nodes: tuple[l1.Node, ...]) -> list[l1.Node]:
         if isinstance(node, l1.Map) and _is_copy(node):
             names[node.out.name] = node.ins[0]
             continue
-        if isinstance(node, (l1.Map, l1.Contract, l1.Attention, l1.Reindex)):
+        if isinstance(node, l1.Scan):
+            node = _sharing(node, names)
+        if isinstance(node, l1.StepsFirst):
+            if (node.source, not node.back) in turned:  # and back again
+                names[node.out.name] = turned[node.source, not node.back]
+                continue
+            turned[node.out.name, node.back] = node.source
+        if isinstance(node, Computed):
             out = node.out
             first = seen.setdefault(_computed(node), out.name)
             if first != out.name:
@@ -85,13 +105,50 @@ def _share(nodes: tuple[l1.Node, ...]) -> list[l1.Node]:
     return kept
 
 
+def _sharing(scan: l1.Scan, names: dict[str, str]) -> l1.Scan:
+    """A Scan that computes everything once; outputs that have become equal are one, by `names`."""
+    scan = l1.inside(scan, lambda body: tuple(_share(body)))
+    first: dict[str, l1.Stacked] = {}
+    for s in scan.stacked:
+        if first.setdefault(s.part, s) is not s:
+            names[s.whole.name] = first[s.part].whole.name
+    return replace(scan, stacked=tuple(first.values()))
+
+
+def _needed(scan: l1.Scan, live: set[str]) -> l1.Scan:
+    """A Scan without what nothing reads."""
+    stacked = tuple(s for s in scan.stacked if s.whole.name in live)
+    last = [c.last if c.last is not None and c.last.name in live else None for c in scan.carried]
+    carried = [replace(c, last=t) for c, t in zip(scan.carried, last, strict=True)]
+    wanted = {s.part for s in stacked} | {c.after for c in carried if c.last is not None}
+    while True:
+        for node in reversed(scan.body):
+            if node.out.name in wanted:
+                wanted.update(l1.operands(node))
+        more = {c.after for c in carried if c.state.name in wanted} - wanted
+        if not more:
+            break
+        wanted |= more
+    kept = tuple(c for c in carried if c.state.name in wanted or c.last is not None)
+    given = tuple(g for g in scan.given if g.part.name in wanted)
+    body = tuple(n for n in scan.body if n.out.name in wanted)
+    return replace(scan, stacked=stacked, carried=kept, given=given, body=body)
+
+
 def simplify_graph(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[l1.Node, ...]:
     """The live nodes, each computed once."""
-    shared = _share(nodes)
+    return live_nodes(_share(nodes), outputs)
+
+
+def live_nodes(nodes: Sequence[l1.Node], outputs: Iterable[str]) -> tuple[l1.Node, ...]:
+    """The nodes that outputs and effects depend on, and what persists."""
     live = set(outputs)
     kept: list[l1.Node] = []
-    for node in reversed(shared):
-        if isinstance(node, (l1.Store, l1.Update, l1.Weight, l1.Variable)) or node.out.name in live:
+    for node in reversed(nodes):
+        effect = isinstance(node, (l1.Store, l1.Update, l1.Weight, l1.Variable))
+        if effect or any(out.name in live for out in l1.results(node)):
+            if isinstance(node, l1.Scan):
+                node = _needed(node, live)
             kept.append(node)
             live.update(l1.operands(node))
     return tuple(reversed(kept))
