@@ -312,8 +312,19 @@ def test_other_models_have_none(tmp_path: Path) -> None:
     assert not decided(tmp_path, Network("rnn", 8, 8), order="bitwise")
     for name in ("transformer", "lenet_digits", "cuba"):
         model = load_model(ROOT / "models" / f"{name}.yaml", {})
-        plain, chained = (lower(model, capable(x)).merged for x in (False, True))
-        assert plain == chained
+        assert not any(p.chains for p in lower(model, capable(True)).merged.phases)
+
+
+def test_gradients_of_query_and_key_are_one_launch() -> None:
+    """Of a layer of attention, whose launches are far apart; nothing else changes."""
+    model = load_model(ROOT / "models" / "transformer.yaml", {})
+    plain, batched = (lower(model, capable(x), True).merged for x in (False, True))
+    assert replace(batched, tables=(), phases=()) == replace(plain, tables=(), phases=())
+    for old, new in zip(plain.phases, batched.phases, strict=True):
+        assert sum(x.hi - x.lo for x in old.launches) == sum(x.hi - x.lo for x in new.launches)
+    table = {x.template: batched.tables[x.template].paths for x in phase_of(batched, "train").launches}
+    paths = [table[x.template][x.lo : x.hi] for x in phase_of(batched, "train").launches]
+    assert any({"query", "key"} <= {p.split(".")[1] for p in several if "weight.grad" in p} for several in paths)
 
 
 def test_arrays_of_a_chain_live_at_the_same_time(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """batch_launches: independent launches are batched by dependence level.
 
 In an unrolled recurrent layer, similar launches of its directions and gates are far apart: sums of the input, gradients
-of weights. Independent ones may run at once.
+of weights; so are the gradients of the weights of query, key and value. Independent ones may run at once.
 
 Assumes: a merged program.
-Guarantees: in the phases `unrolled` the launches between two chains are sorted by dependence level, and rows of one
-kernel on one level are one launch; tables are permuted so that these rows are adjacent.
+Guarantees: in phases of layers the launches between two chains are sorted by dependence level, and launches of one
+kernel on one level are one launch (in the phases `unrolled`, rows, which launches had joined before); tables are
+permuted so that these rows are adjacent.
 Does not: change other phases, or programs that launch a row twice; move launches across a chain.
 """
 
@@ -13,12 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 import compiler.ir.level2.program as l2
 from compiler.ir.level2.dependence import parts_of, touched
 from compiler.passes.program.decisions import Decision
+
+LAYERS: Final = frozenset({"train", "eval", "predict"})
+"""Phases of layers."""
 
 
 def _levels(merged: l2.Merged, rows: Sequence[l2.Launch]) -> list[int]:
@@ -47,13 +52,14 @@ def _rows(launches: Iterable[l2.Launch]) -> list[list[l2.Launch]]:
     return [[replace(x, lo=row, hi=row + 1) for row in range(x.lo, x.hi)] for x in launches]
 
 
-def _sorted(merged: l2.Merged, launches: Sequence[l2.Launch]) -> list[list[l2.Launch]]:
-    """Rows that may be one launch, in order: unchanged, where sorting does not reduce the launches."""
+def _sorted(merged: l2.Merged, launches: Sequence[l2.Launch], apart: bool) -> list[list[l2.Launch]]:
+    """Rows that may be one launch, in order: unchanged, where sorting does not reduce the launches. `apart`: those of a
+    launch may part."""
     before = _rows(launches)
-    rows = [x for group in before for x in group]
+    units = [x for group in before for x in group] if apart else launches
     groups: dict[tuple[int, int, int, int], list[l2.Launch]] = {}
-    for level, x in zip(_levels(merged, rows), rows, strict=True):
-        groups.setdefault((level, x.template, x.every, x.offset), []).append(x)
+    for level, x in zip(_levels(merged, units), units, strict=True):
+        groups.setdefault((level, x.template, x.every, x.offset), []).extend(*_rows([x]))
     return [groups[key] for key in sorted(groups, key=lambda k: k[0])] if len(groups) < len(before) else before
 
 
@@ -61,17 +67,18 @@ def _gathered(
     merged: l2.Merged, phase: l2.MergedPhase, unrolled: Collection[str]
 ) -> tuple[list[list[l2.Launch]], tuple[l2.Chain, ...]]:
     """The launches of a phase as lists of rows, and the new positions of its chains."""
-    if phase.name not in unrolled:
-        return _rows(phase.launches), ()
+    if phase.name not in LAYERS:
+        return _rows(phase.launches), phase.chains
+    apart = phase.name in unrolled
     found: list[list[l2.Launch]] = []
     chains: list[l2.Chain] = []
     done = 0
     for chain in phase.chains:
-        found += _sorted(merged, phase.launches[done : chain.first])
+        found += _sorted(merged, phase.launches[done : chain.first], apart)
         chains.append(replace(chain, first=len(found), last=len(found) + chain.last - chain.first))
         found += [[x] for x in phase.launches[chain.first : chain.last]]
         done = chain.last
-    return [*found, *_sorted(merged, phase.launches[done:])], tuple(chains)
+    return [*found, *_sorted(merged, phase.launches[done:], apart)], tuple(chains)
 
 
 def _again(merged: l2.Merged) -> bool:
@@ -94,7 +101,7 @@ def _permuted(rows: l2.Rows, order: Sequence[int]) -> l2.Rows:
 
 def gather(merged: l2.Merged, unrolled: Collection[str]) -> tuple[l2.Merged, list[Decision]]:
     """The program with fewer launches in some of its phases, and how many."""
-    if not unrolled or _again(merged):
+    if not any(p.name in LAYERS for p in merged.phases) or _again(merged):
         return merged, []
     phases = [(phase, *_gathered(merged, phase, unrolled)) for phase in merged.phases]
     places: list[dict[int, int]] = [{} for _ in merged.templates]  # by template: old row -> new row
@@ -109,7 +116,7 @@ def gather(merged: l2.Merged, unrolled: Collection[str]) -> tuple[l2.Merged, lis
     decisions = [
         Decision("gather", old.name, f"{len(new.launches)} launches", f"before {len(old.launches)}")
         for old, new in zip(merged.phases, made, strict=True)
-        if old.name in unrolled
+        if old.name in unrolled or len(new.launches) < len(old.launches)
     ]
     return replace(merged, tables=tables, phases=made), decisions
 
