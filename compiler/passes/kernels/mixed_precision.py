@@ -14,7 +14,6 @@ losses.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,8 +28,6 @@ from compiler.passes.program.decisions import Decision
 
 NAME: Final = "mixed_precision"
 BF16: Final = "bf16"
-_STEP: Final = re.compile(r"\.at_\d+(?=[.:]|$)")
-"""Of a tensor that belongs to one step of a recurrent layer."""
 
 
 def mixed_precision(
@@ -79,7 +76,7 @@ class _Rewriting:
                 self.tensors[out.name] = out
             for name in l1.operands(node):
                 self.readers.setdefault(name, []).append(node)
-        self.recurrent = frozenset(_layer(n) for n in self.tensors if _STEP.search(n))
+        self.recurrent = frozenset(_layer(n.out.name) for n in self.nodes if isinstance(n, l1.Part | l1.Stack))
         kept = {n.value for n in self.nodes if isinstance(n, l1.Store)}
         self.outputs |= kept
         for node in self.nodes:
