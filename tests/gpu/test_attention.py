@@ -50,7 +50,6 @@ def check(cases: Sequence[Case], folder: Path) -> None:
             wanted = exact[f"{of}.{number}"].ravel()
             assert np.array_equal(found[of], again[of], equal_nan=True)
             error = np.linalg.norm(found[of].ravel() - wanted) / max(np.linalg.norm(wanted), 0.3 * wanted.size**0.5)
-            print(f"{case}: {of} {error:.1e}")
             assert error < UNIT[case.parts] * (1 if of in ("context", "norms") else 3), (case, of, error)
     instance.close()
 
