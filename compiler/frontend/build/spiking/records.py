@@ -55,6 +55,25 @@ class Recorded:
     """Kinds with an invalid entry, or one that depends on an invalid block: a missing record may be that one."""
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """One entry of `record`, what it may name, and where its records go."""
+
+    r: Reader
+    at: Span
+    populations: Populations
+    projections: tuple[l0.Projection, ...]
+    declared: tuple[str, ...]
+    out: Recorded
+
+    @property
+    def c(self) -> Context:
+        return self.r.c
+
+    def twice(self, what: str, at: Span, help: str | None = None, related: tuple[Related, ...] = ()) -> None:
+        self.c.sink.error("E0802", f"{what} recorded twice", at, help, related)
+
+
 def build_records(
     node: Node | None,
     populations: Populations,
@@ -65,15 +84,16 @@ def build_records(
     """Everything under `record`. `declared`: names of all projections of the file, including those with an error."""
     out = Recorded()
     for kind, r, at in choices(RECORD, node, c):
+        e = _Entry(r, at, populations, projections, declared, out)
         if kind == "table":
-            _table(r, at, populations, projections, declared, out)
+            _table(e)
             continue
         if kind == "events":
-            _events(r, at, populations, projections, declared, out)
+            _events(e)
             continue
         source = r.get("from")
         if kind in ("synapses", "histogram"):
-            _of_synapses(kind, r, at, projections, declared, populations, out)
+            _of_synapses(kind, e)
             if not _synapses_made(kind, r, out):
                 out.refused.add(kind)
             continue
@@ -83,31 +103,25 @@ def build_records(
             continue
         match kind:
             case "spikes":
-                _spikes(names, r, source, at, populations, out)
+                _spikes(names, e, source)
             case "rate":
-                _rates(names, r, source, at, populations, out)
+                _rates(names, e, source)
             case "trace":
-                _traces(names, r, at, populations, out)
+                _traces(names, e)
         if not _made(kind, names, r, out):
             out.refused.add(kind)
     return out
 
 
-def _table(
-    r: Reader,
-    at: Span,
-    populations: Populations,
-    projections: tuple[l0.Projection, ...],
-    declared: tuple[str, ...],
-    out: Recorded,
-) -> None:
-    name, interval = r.word("name"), interval_of(r, populations, 0)
+def _table(e: _Entry) -> None:
+    r, at, out = e.r, e.at, e.out
+    name, interval = r.word("name"), interval_of(r, e.populations, 0)
     if name in {t.name for t in out.tables}:
         r.c.sink.error("E0212", f"there are two tables `{name}`", at, "give one of them another `name`")
         return
-    owners = owners_of(populations, projections, declared)
+    owners = owners_of(e.populations, e.projections, e.declared)
     items = entries_of(r.get("columns"))
-    columns = [(e.name, build_measured(e.value, f"`{e.name}`", owners, r.c)) for e in items]
+    columns = [(x.name, build_measured(x.value, f"`{x.name}`", owners, r.c)) for x in items]
     taken = next((n for n, _ in columns if n in TIME_COLUMNS), None)
     if taken is not None:
         r.c.sink.error("E0107", f"the column `{taken}` is there already: it says when the row was", at)
@@ -150,86 +164,78 @@ def _never(names: tuple[str, ...], node: Node, populations: Populations, c: Cont
     return False
 
 
-def _spikes(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations: Populations, out: Recorded) -> None:
-    c = r.c
-    if _never(names, node, populations, c):
+def _spikes(names: tuple[str, ...], e: _Entry, node: Node) -> None:
+    r, at, populations, out = e.r, e.at, e.populations, e.out
+    if _never(names, node, populations, e.c):
         return
     for name in names:
         if name in out.spiking:
-            c.sink.error("E0802", f"the spikes of `{name}` are recorded twice", at, "write one entry for it")
+            e.twice(f"the spikes of `{name}` are", at, "write one entry for it")
             return
     out.spiking.update(names)
-    between = _between(r, populations)
+    between = _between(e)
     if r.word("members") == "all" and not isinstance(r.get("members"), Sequence):
         out.spikes.append(l0.RecordSpikes(names, (), between, at))
         return
     for name in names:
         built = populations.built.get(name)
-        members = None if built is None else _members(r, name, built.size, at, populations)
+        members = None if built is None else _members(e, name, built.size)
         if members is None:
             return
         out.spikes.append(l0.RecordSpikes((name,), members, between, at))
 
 
-def _events(
-    r: Reader,
-    at: Span,
-    populations: Populations,
-    projections: tuple[l0.Projection, ...],
-    declared: tuple[str, ...],
-    out: Recorded,
-) -> None:
+def _events(e: _Entry) -> None:
     """Events of synapses, or of neurons."""
-    source, between = r.get("from"), _between(r, populations)
-    if isinstance(source, Scalar) and source.text in declared:
-        found = _projection(source, projections, declared, r.c)
+    at, populations, out = e.at, e.populations, e.out
+    source, between = e.r.get("from"), _between(e)
+    if isinstance(source, Scalar) and source.text in e.declared:
+        found = _projection(source, e)
         if found is not None:
-            known = [] if found.synapse is None else [e.name for e in found.synapse.events]
+            known = [] if found.synapse is None else [x.name for x in found.synapse.events]
             whose, what = f"the synapses of `{found.name}` have", "the projection is"
-            names = _event_names(r, found.name, (whose, what), known, found.span, out)
+            names = _event_names(e, found.name, (whose, what), known, found.span)
             out.events += [l0.RecordSynapseEvents(found.name, names, between, at)] if names else []
         return
-    for population in select(source, populations, r.c) or ():
+    for population in select(source, populations, e.c) or ():
         neuron = populations.neuron_of.get(population)
         if neuron is not None and neuron.definition is not None:
             events, place = neuron.definition.events, populations.places[population]
             words = f"the neurons of `{population}` have", "the population is"
-            names = _event_names(r, population, words, events, place, out)
+            names = _event_names(e, population, words, events, place)
             out.events += [l0.RecordNeuronEvents(population, names, between, at)] if names else []
 
 
 def _event_names(
-    r: Reader, owner: str, words: tuple[str, str], known: Collection[str], declared_at: Span, out: Recorded
+    e: _Entry, owner: str, words: tuple[str, str], known: Collection[str], declared_at: Span
 ) -> tuple[str, ...]:
     """The events that an entry names, of those that are `known`. `words`: who has them, and what is declared."""
     names: list[str] = []
-    for item in items_of(r.get("events")):
+    for item in items_of(e.r.get("events")):
         name = text_of(item)
         if name not in known:
             help = did_you_mean(name, known) or (allowed("they have", known) if known else "they have no `events`")
             related = (Related(f"{words[1]} declared here", declared_at),)
-            r.c.sink.error("E0201", f"{words[0]} no event `{name}`", item.span, help, related)
-        elif name in names or any(e.source == owner and name in e.events for e in out.events):
-            r.c.sink.error("E0802", f"the event `{name}` of `{owner}` is recorded twice", item.span)
+            e.c.sink.error("E0201", f"{words[0]} no event `{name}`", item.span, help, related)
+        elif name in names or any(x.source == owner and name in x.events for x in e.out.events):
+            e.twice(f"the event `{name}` of `{owner}` is", item.span)
         else:
             names.append(name)
     return tuple(names)
 
 
-def _rates(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations: Populations, out: Recorded) -> None:
-    c = r.c
-    if _never(names, node, populations, c):
+def _rates(names: tuple[str, ...], e: _Entry, node: Node) -> None:
+    if _never(names, node, e.populations, e.c):
         return
-    interval = interval_of(r, populations, 0)
+    interval = interval_of(e.r, e.populations, 0)
     if interval is None or interval[0] == 0:
         return
-    width, event = interval
     for name in names:
-        if name in out.rated:
-            c.sink.error("E0802", f"the rate of `{name}` is recorded twice", at, "write one entry for it")
+        if name in e.out.rated:
+            e.twice(f"the rate of `{name}` is", e.at, "write one entry for it")
             return
-        out.rated.add(name)
-        out.rates.append(l0.RecordRate(name, width, event, at))
+        e.out.rated.add(name)
+        e.out.rates.append(l0.RecordRate(name, *interval, e.at))
 
 
 def interval_of(r: Reader, populations: Populations, otherwise: int) -> tuple[int, int | None] | None:
@@ -247,35 +253,35 @@ def interval_of(r: Reader, populations: Populations, otherwise: int) -> tuple[in
     return None if width is None else (width, None)
 
 
-def _between(r: Reader, populations: Populations) -> tuple[int, int] | None:
+def _between(e: _Entry) -> tuple[int, int] | None:
     """Steps of the recorded interval."""
-    node = r.get("between")
-    if not isinstance(node, Sequence) or len(node.items) != 2 or populations.step is None:
+    node, step = e.r.get("between"), e.populations.step
+    if not isinstance(node, Sequence) or len(node.items) != 2 or step is None:
         return None
-    first, last = (in_steps(r.of("between"), i, r.c, "`between`", populations.step) for i in node.items)
+    first, last = (in_steps(e.r.of("between"), i, e.c, "`between`", step) for i in node.items)
     if first is None or last is None:
         return None
     if last <= first:
-        r.c.sink.error("E0106", "`between` must end after it begins", node.span)
+        e.c.sink.error("E0106", "`between` must end after it begins", node.span)
         return None
     return first, last
 
 
-def _traces(names: tuple[str, ...], r: Reader, at: Span, populations: Populations, out: Recorded) -> None:
-    c, variables = r.c, r.get("variables")
+def _traces(names: tuple[str, ...], e: _Entry) -> None:
+    at, out, variables = e.at, e.out, e.r.get("variables")
     items = [i for i in variables.items if isinstance(i, Scalar)] if isinstance(variables, Sequence) else []
-    interval = interval_of(r, populations, 1)
+    interval = interval_of(e.r, e.populations, 1)
     for name in names:
-        built, good = populations.built.get(name), _variables(items, name, populations, c)
+        built, good = e.populations.built.get(name), _variables(items, name, e.populations, e.c)
         if built is None or len(good) != len(items) or interval is None:
             continue
-        members = _members(r, name, built.size, at, populations)
+        members = _members(e, name, built.size)
         if members is None:
             continue
-        between, (every, event) = _between(r, populations), interval
+        between, (every, event) = _between(e), interval
         own = tuple(v for v in good if "." not in v)
         record = l0.RecordTraces(name, own, members, every, between, event, at)
-        if _clashes(record, items, at, out, c):
+        if _clashes(record, items, e):
             continue
         if own:
             out.traces.append(record)
@@ -300,88 +306,69 @@ def _variables(items: list[Scalar], name: str, populations: Populations, c: Cont
     return tuple(dict.fromkeys(i.text for i in items if i.text in known))
 
 
-def _of_synapses(
-    kind: str,
-    r: Reader,
-    at: Span,
-    projections: tuple[l0.Projection, ...],
-    declared: tuple[str, ...],
-    populations: Populations,
-    out: Recorded,
-) -> None:
+def _of_synapses(kind: str, e: _Entry) -> None:
     """`synapses` and `histogram`."""
-    found = _projection(r.get("from"), projections, declared, r.c)
+    at, out = e.at, e.out
+    found = _projection(e.r.get("from"), e)
     if found is None:
         return
-    interval = interval_of(r, populations, 0)
-    names = _of_projection(kind, r, found, populations, out)
+    interval = interval_of(e.r, e.populations, 0)
+    names = _of_projection(kind, e, found)
     if interval is None or not names:
         return
     if kind == "histogram":
-        _histogram(found, names[0], interval, r, at, populations, out)
+        _histogram(found, names[0], interval, e)
         return
     other = next((r for r in out.synapses if r.projection == found.name), None)
     if other is not None:  # they would share their times in the file
         related = (Related("the other one is here", other.span),)
         message = f"the synapses of `{found.name}` have another record"
-        r.c.sink.error("E0802", message, at, "record all of their variables in one entry", related)
+        e.c.sink.error("E0802", message, at, "record all of their variables in one entry", related)
         return
     out.synapses.append(l0.RecordSynapses(found.name, tuple(names), *interval, at))
     out.weighed.update({(found.name, name): at for name in names})
 
 
-def _projection(
-    source: Node | None, projections: tuple[l0.Projection, ...], declared: tuple[str, ...], c: Context
-) -> l0.Projection | None:
+def _projection(source: Node | None, e: _Entry) -> l0.Projection | None:
     """The projection that an entry names; None after an error."""
     if not isinstance(source, Scalar):
         return None
-    found = next((p for p in projections if p.name == source.text), None)
+    found, declared = next((p for p in e.projections if p.name == source.text), None), e.declared
     if found is None and source.text not in declared:  # else it has a mistake, which has been reported
         help = did_you_mean(source.text, declared) or (allowed("the projections are", declared) if declared else None)
-        c.sink.error("E0201", f"there is no projection `{source.text}`", source.span, help)
+        e.c.sink.error("E0201", f"there is no projection `{source.text}`", source.span, help)
     return found
 
 
-def _of_projection(
-    kind: str, r: Reader, projection: l0.Projection, populations: Populations, out: Recorded
-) -> list[str]:
+def _of_projection(kind: str, e: _Entry, projection: l0.Projection) -> list[str]:
     """The variables of synapses that an entry names; none after an error."""
     names: list[str] = []
-    for item in items_of(r.get("variable" if kind == "histogram" else "variables")):
-        unsure = populations.step is None and text_of(item) == "delay"  # its steps are not known
-        if not isinstance(item, Scalar) or unsure or not _synapse_variable(item, projection, r.c):
+    for item in items_of(e.r.get("variable" if kind == "histogram" else "variables")):
+        unsure = e.populations.step is None and text_of(item) == "delay"  # its steps are not known
+        if not isinstance(item, Scalar) or unsure or not _synapse_variable(item, projection, e.c):
             return []
         key = (kind, projection.name, item.text)
-        if key in out.kept:
-            r.c.sink.error("E0802", f"`{item.text}` of `{projection.name}` is recorded twice", item.span)
+        if key in e.out.kept:
+            e.twice(f"`{item.text}` of `{projection.name}` is", item.span)
             return []
-        out.kept.add(key)
+        e.out.kept.add(key)
         names.append(item.text)
     return names
 
 
-def _histogram(
-    projection: l0.Projection,
-    name: str,
-    interval: tuple[int, int | None],
-    r: Reader,
-    at: Span,
-    populations: Populations,
-    out: Recorded,
-) -> None:
-    edges = r.get("range")
+def _histogram(projection: l0.Projection, name: str, interval: tuple[int, int | None], e: _Entry) -> None:
+    edges = e.r.get("range")
     if not isinstance(edges, Sequence) or len(edges.items) != 2:
         return
-    unit = parse_unit(synapse_unit(projection, name, tuple(populations.built.values())))
-    low, high = (number(e, r.c, "`range`", unit[0] if unit else None) for e in edges.items)
-    bins = r.integer("bins")
+    unit = parse_unit(synapse_unit(projection, name, tuple(e.populations.built.values())))
+    low, high = (number(x, e.c, "`range`", unit[0] if unit else None) for x in edges.items)
+    bins = e.r.integer("bins")
     if low is None or high is None or bins is None:
         return
     if high <= low:
-        r.c.sink.error("E0106", "`range` must end above where it begins", edges.span)
+        e.c.sink.error("E0106", "`range` must end above where it begins", edges.span)
         return
-    out.histograms.append(l0.RecordHistogram(projection.name, name, float(low), float(high), bins, *interval, at))
+    e.out.histograms.append(l0.RecordHistogram(projection.name, name, float(low), float(high), bins, *interval, e.at))
 
 
 def _synapse_variable(item: Scalar, projection: l0.Projection, c: Context) -> bool:
@@ -410,28 +397,28 @@ def _no_variable(item: Scalar, name: str, neuron: BuiltNeuron, known: list[str],
     c.sink.error("E0201", message, item.span, help, related)
 
 
-def _clashes(record: l0.RecordTraces, items: list[Scalar], at: Span, out: Recorded, c: Context) -> bool:
+def _clashes(record: l0.RecordTraces, items: list[Scalar], e: _Entry) -> bool:
     """Traces of one population share their members and times in the output file."""
-    other = out.tracing.get(record.population)
+    other = e.out.tracing.get(record.population)
     if other is None:
         return False
     related = (Related("the other one is here", other.span),)
     kept, more = ((x.members, x.every, x.at, x.between) for x in (other, record))
     if kept != more:
         message = f"`{record.population}` has another trace with other `members`, `every`, `at` or `between`"
-        c.sink.error("E0802", message, at, "record all of its variables in one trace", related)
+        e.c.sink.error("E0802", message, e.at, "record all of its variables in one trace", related)
         return True
     for item in items:
-        earlier = out.variables.get((record.population, item.text))
+        earlier = e.out.variables.get((record.population, item.text))
         if earlier is not None:
-            message = f"`{item.text}` of `{record.population}` is recorded twice"
-            c.sink.error("E0802", message, item.span, None, (Related("the first time here", earlier),))
+            first = (Related("the first time here", earlier),)
+            e.twice(f"`{item.text}` of `{record.population}` is", item.span, None, first)
             return True
     return False
 
 
-def _members(r: Reader, name: str, size: int, at: Span, populations: Populations) -> tuple[int, ...] | None:
-    c, node = r.c, r.get("members")
+def _members(e: _Entry, name: str, size: int) -> tuple[int, ...] | None:
+    r, c, populations, node = e.r, e.c, e.populations, e.r.get("members")
     if isinstance(node, Sequence):
         values = r.integers("members", "each member")
         for value, item in zip(values or (), node.items, strict=False):
@@ -440,7 +427,7 @@ def _members(r: Reader, name: str, size: int, at: Span, populations: Populations
                 return None
         return None if values is None else tuple(dict.fromkeys(values))
     if r.word("members") == "all":
-        return _range(0, size - 1, name, node.span if node is not None else at, c)
+        return _range(0, size - 1, name, node.span if node is not None else e.at, c)
     found = _RANGE.match(r.word("members"))
     if found is None or node is None:
         return None
