@@ -14,7 +14,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 from compiler.connect.keys import rule, two
 from compiler.connect.rule import Args, ConnectRule, Ends, Form, Misfit, Neurons, Place, Rows, Setting, pair
-from compiler.expr.keys.kinds import Field, Flag, instead
+from compiler.expr.keys.kinds import instead, switch
 from compiler.expr.keys.values import COUNT, POSITIVE
 
 # ------------------------------------------------------------------------------------------ shapes
@@ -191,12 +191,7 @@ CONV2D = ConnectRule(
         two("kernel", POSITIVE, "The kernel's height and width.", None, "kernel: [3, 3]", "[3, 3]"),
         two("padding", COUNT, "Rows and columns of zeros around the source.", 0, "padding: 1", "[3, 3]"),
         two("stride", POSITIVE, "The step of the kernel, down and to the right.", 1, "stride: 2", "[3, 3]"),
-        Field(
-            "depthwise",
-            Flag(),
-            "Whether each channel has a kernel of its own and reaches that channel only.",
-            default=False,
-        ),
+        switch("depthwise", "Whether each channel has a kernel of its own and reaches that channel only."),
         title="connect_conv2d",
         elsewhere={"size": "`kernel`", "kernel_size": "`kernel`", "strides": "`stride`", "pad": "`padding`"},
     ),

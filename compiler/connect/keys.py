@@ -7,20 +7,16 @@ Does not: describe a rule (the modules beside this one do, one per family).
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Alternative, Block, Choice, Field, Flag, ListOf, OneOf, Option, Value
+from compiler.expr.keys.kinds import Alternative, Choice, Field, ListOf, OneOf, Option, Value, entry, switch
 
-AUTAPSES = Field(
-    "autapses",
-    Flag(),
-    "Whether a neuron may connect to itself, where source and target are one population.",
-    default=True,
+AUTAPSES = switch(
+    "autapses", "Whether a neuron may connect to itself, where source and target are one population.", True
 )
 
-MULTAPSES = Field(
+MULTAPSES = switch(
     "multapses",
-    Flag(),
     "Whether a pair of neurons may be connected several times. With `false` partners are drawn without replacement.",
-    default=True,
+    True,
 )
 
 STORAGE = Field(
@@ -70,14 +66,17 @@ def rule(
     elsewhere: dict[str, str] | None = None,
 ) -> Alternative:
     """The keys of a rule. `example`: of its block; `title`: of its section in the reference."""
-    block = Block(
+    words = FLAGS if elsewhere is None else elsewhere
+    title, fields = title or name, (*fields, STORAGE)
+    return entry(
         "connectivity",
-        (*fields, STORAGE),
-        title=title or name,
+        name,
+        doc,
+        *fields,
+        title=title,
+        example=example,
         at_least_one=at_least_one,
         one_of=one_of,
         needs=needs,
-        elsewhere=FLAGS if elsewhere is None else elsewhere,
-        example=example,
+        elsewhere=words,
     )
-    return Alternative(name, block, doc)

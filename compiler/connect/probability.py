@@ -17,7 +17,7 @@ from compiler.connect.rule import ConnectRule, Ends, Form, Table
 from compiler.expr.ast import Cond, Num, Ref
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.interp import ExprError, evaluate
-from compiler.expr.keys.kinds import Expression, Field, Flag, instead
+from compiler.expr.keys.kinds import Expression, Field, instead, switch
 from compiler.expr.keys.values import FRACTION, QUANTITY
 
 BLOCK: Final = 256
@@ -132,11 +132,8 @@ SPACING: Final = Field(
     default=1,
     example="spacing: 20 um",
 )
-PERIODIC: Final = Field(
-    "periodic",
-    Flag(),
-    "Whether `distance` is measured on a torus: opposite borders of the grid are neighbours.",
-    default=False,
+PERIODIC: Final = switch(
+    "periodic", "Whether `distance` is measured on a torus: opposite borders of the grid are neighbours."
 )
 
 EXPRESSION = ConnectRule(

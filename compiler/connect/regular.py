@@ -9,14 +9,13 @@ from compiler.connect.drawing import PLACE, SKIP, SOURCE, Numbered, past
 from compiler.connect.keys import AUTAPSES, rule
 from compiler.connect.rule import Args, ConnectRule, Ends, Form, Misfit, Place
 from compiler.expr.ast import Cond, Num, Ref
-from compiler.expr.keys.kinds import Field, Flag
+from compiler.expr.keys.kinds import switch
 
-_NOT_ITSELF = Field(
+_NOT_ITSELF = switch(
     "autapses",
-    Flag(),
     "Whether a population connects to itself, so that each of its neurons has an autapse. With `false` a projection "
     "between several populations leaves these pairs of populations out.",
-    default=True,
+    True,
 )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from compiler.connect.keys import AUTAPSES, FLAGS, rule, two
 from compiler.connect.rule import Args, ConnectRule, Expressed, Form, Misfit, Place, Setting, pair
 from compiler.expr.ast import Expr, Ref
-from compiler.expr.keys.kinds import Field, Flag, Value
+from compiler.expr.keys.kinds import Value, switch
 from compiler.expr.keys.values import POSITIVE
 
 _WHOLE = Value("a whole number", "-1", integer=True)
@@ -77,18 +77,11 @@ TILE = ConnectRule(
             "start: [-1, -1]",
             "[-1, -1]",
         ),
-        Field(
-            "periodic",
-            Flag(),
-            "Whether windows go on at the opposite border; without it, what is outside is left out.",
-            default=False,
-        ),
-        Field(
+        switch("periodic", "Whether windows go on at the opposite border; without it, what is outside is left out."),
+        switch(
             "reversed",
-            Flag(),
             "The same connections the other way, for feedback: each pool of the source to a window of the target's "
             "pools.",
-            default=False,
         ),
         AUTAPSES,
         elsewhere=FLAGS

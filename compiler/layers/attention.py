@@ -15,7 +15,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Cond, Expr, Num, Ref
-from compiler.expr.keys.kinds import Field, Flag, ListOf, OneOf, Value
+from compiler.expr.keys.kinds import Field, ListOf, OneOf, Value, switch
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import identity
 from compiler.ir.space import along
@@ -28,7 +28,7 @@ from compiler.layers.shared.onnx.graph import BOOL, Writer
 
 _HEADS_SHARE = "Its shape is [keys], [steps, keys], or [heads, steps, keys]."
 _SEEN = (
-    Field("causal", Flag(), "Whether a step sees none after it.", default=False),
+    switch("causal", "Whether a step sees none after it."),
     Field(
         "mask",
         LAYER_REFERENCE,

@@ -14,7 +14,7 @@ from typing import Any
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Num, Ref
-from compiler.expr.keys.kinds import Field, Flag
+from compiler.expr.keys.kinds import Field, switch
 from compiler.ir.level1.builder import identity
 from compiler.ir.space import Affine, along
 from compiler.layers.shared.context import X0, X1, Context, flag, ints, reshape
@@ -152,7 +152,7 @@ def _read(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
 
 def _kind(name: str, rank: int, doc: str) -> LayerKind:
     mean = name.startswith("avg")
-    counted = (Field("count_padding", Flag(), "Whether the mean counts the padding as zeros.", default=True),)
+    counted = (switch("count_padding", "Whether the mean counts the padding as zeros.", True),)
     what = "Elements around the input" if rank == 1 else "Rows and columns around the input"
     keys = layer(
         name,
@@ -160,12 +160,7 @@ def _kind(name: str, rank: int, doc: str) -> LayerKind:
         Field("size", extent(rank), f"The window's {DIMENSIONS[rank]}.", required=True, example="size: 2"),
         Field("stride", extent(rank), "The step of the window; without it, `size`.", example="stride: 2"),
         Field("padding", padding(rank), padding_doc(rank, what), default=0, example="padding: 1"),
-        Field(
-            "ceil",
-            Flag(),
-            "Whether a last window that reaches over the end counts: extents are rounded up.",
-            default=False,
-        ),
+        switch("ceil", "Whether a last window that reaches over the end counts: extents are rounded up."),
         *(counted if mean else ()),
         elsewhere={"kernel": "`size`", "kernel_size": "`size`", "ceil_mode": "`ceil`"}
         | ({"count_include_pad": "`count_padding`"} if mean else {}),

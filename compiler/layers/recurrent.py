@@ -20,7 +20,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.layers.shared.context as context
 from compiler.expr.ast import Num
-from compiler.expr.keys.kinds import Alternative, Choice, Field, Flag, Option
+from compiler.expr.keys.kinds import Alternative, Choice, Field, Option, switch
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.space import along
@@ -34,18 +34,8 @@ from compiler.layers.shared.onnx.inputs import joined as joined_parts
 
 _UNITS = Field("units", POSITIVE, "The number of elements of the state.", required=True, example="units: 64")
 _SEQUENCE = (
-    Field(
-        "sequence",
-        Flag(),
-        "Whether the output has the state of every step; without it, of the last one only.",
-        default=False,
-    ),
-    Field(
-        "bidirectional",
-        Flag(),
-        "Whether a second one runs from the end to the beginning; both outputs are joined.",
-        default=False,
-    ),
+    switch("sequence", "Whether the output has the state of every step; without it, of the last one only."),
+    switch("bidirectional", "Whether a second one runs from the end to the beginning; both outputs are joined."),
     BIAS,
     INIT,
 )

@@ -14,7 +14,7 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
-from compiler.expr.keys.kinds import Choice, Field, Flag, Option
+from compiler.expr.keys.kinds import Choice, Field, Option, switch
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import identity
 from compiler.ir.space import along
@@ -118,12 +118,10 @@ ONE_HOT = LayerKind(
         "one_hot",
         "For each whole number, as many numbers as there are classes: 1 at its own place, 0 elsewhere.",
         Field("count", POSITIVE, "How many classes there are: 0 to count - 1.", required=True, example="count: 10"),
-        Field(
+        switch(
             "lenient",
-            Flag(),
             "Whether all whole numbers are taken, as in ONNX: negative ones count from the end (-1 is the last class), "
             "those that are still outside have zeros only.",
-            default=False,
         ),
         elsewhere={"num_classes": "`count`", "depth": "`count`", "num_tokens": "`count`"},
         example="{inputs: kind, count: 10}",

@@ -21,6 +21,7 @@ from compiler.expr.keys.kinds import (
     OneKey,
     OneOf,
     Option,
+    entry,
 )
 from compiler.expr.keys.values import NUMBER
 from compiler.losses.classes import SOFTMAX_CROSS_ENTROPY
@@ -45,23 +46,19 @@ def _loss() -> Kind:
 
 
 _EXPRESSION = LossKind(
-    Alternative(
+    entry(
+        "loss",
         "expression",
-        Block(
-            "loss",
-            (
-                Field(
-                    "value",
-                    Expression("(out - y) ** 2 * (2 if y > out else 1)"),
-                    "An expression over layers, network inputs and `params`; its mean over all elements is the loss.",
-                    required=True,
-                ),
-                MASK,
-            ),
-            title="expression_loss",
-            example="{value: (out - y) ** 2}",
-        ),
         "A loss of your own.",
+        Field(
+            "value",
+            Expression("(out - y) ** 2 * (2 if y > out else 1)"),
+            "An expression over layers, network inputs and `params`; its mean over all elements is the loss.",
+            required=True,
+        ),
+        MASK,
+        title="expression_loss",
+        example="{value: (out - y) ** 2}",
     ),
     Answers.OWN,
     synonyms=("custom",),

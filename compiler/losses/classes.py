@@ -7,7 +7,7 @@ import math
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
-from compiler.expr.keys.kinds import Alternative, Block, Field, ListOf, Value, instead
+from compiler.expr.keys.kinds import Field, ListOf, Value, entry, instead
 from compiler.ir.level1.builder import GraphBuilder, Operand, identity
 from compiler.losses.keys import IGNORE, LOGITS, MASK, SMOOTHING, TARGET
 from compiler.losses.kind import Answers, LossKind, Rows
@@ -51,35 +51,31 @@ def _cross_entropy(g: GraphBuilder, loss: l0.Loss, logits: l1.Tensor, target: l1
 
 
 SOFTMAX_CROSS_ENTROPY = LossKind(
-    Alternative(
+    entry(
+        "loss",
         "softmax_cross_entropy",
-        Block(
-            "loss",
-            (
-                LOGITS,
-                TARGET,
-                SMOOTHING,
-                Field(
-                    "class_weights",
-                    ListOf(Value("a number", "1", low=0), low=2, example="[1, 2, 1]"),
-                    "A factor for the loss of the samples of each class; the mean is still over all samples.",
-                ),
-                MASK,
-                IGNORE,
-            ),
-            title="softmax_cross_entropy",
-            elsewhere=instead(
-                {
-                    "`logits`": "prediction",
-                    "`target`": "label labels",
-                    "`smoothing`": "label_smoothing",
-                    "`ignore`": "ignore_index",
-                    "`mask`": "sample_weight",
-                }
-            ),
-        ),
         "Cross-entropy between the softmax of the scores and the right class; the target is the class's number. "
         "Scores of shape [steps, classes] have a class for each step.",
+        LOGITS,
+        TARGET,
+        SMOOTHING,
+        Field(
+            "class_weights",
+            ListOf(Value("a number", "1", low=0), low=2, example="[1, 2, 1]"),
+            "A factor for the loss of the samples of each class; the mean is still over all samples.",
+        ),
+        MASK,
+        IGNORE,
+        title="softmax_cross_entropy",
+        elsewhere=instead(
+            {
+                "`logits`": "prediction",
+                "`target`": "label labels",
+                "`smoothing`": "label_smoothing",
+                "`ignore`": "ignore_index",
+                "`mask`": "sample_weight",
+            }
+        ),
     ),
     Answers.CLASSES,
     _cross_entropy,

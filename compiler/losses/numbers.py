@@ -9,7 +9,7 @@ import compiler.ir.level1.graph as l1
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Call, Expr, Num, substitute
-from compiler.expr.keys.kinds import Alternative, Block, Field, ListOf, Value, instead
+from compiler.expr.keys.kinds import Alternative, Field, ListOf, Value, entry, instead
 from compiler.expr.parse import parse_expr
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.losses.keys import LOGITS, MASK, SMOOTHING, TARGET, compared
@@ -61,33 +61,29 @@ def _cosine(g: GraphBuilder, loss: l0.Loss, prediction: l1.Tensor, target: l1.Te
 
 
 BINARY_CROSS_ENTROPY = elementwise(
-    Alternative(
+    entry(
+        "loss",
         "binary_cross_entropy",
-        Block(
-            "loss",
-            (
-                LOGITS,
-                TARGET,
-                SMOOTHING,
-                Field(
-                    "class_weights",
-                    ListOf(Value("a number", "1", low=0), low=2, high=2, example="[1, 5]"),
-                    "A factor for what a target of 0 adds, and one for 1; the mean is still over all elements.",
-                ),
-                MASK,
-            ),
-            title="binary_cross_entropy",
-            elsewhere=instead(
-                {
-                    "`logits`": "prediction",
-                    "`target`": "label",
-                    "`smoothing`": "label_smoothing",
-                    "`class_weights: [1, ...]`": "pos_weight",
-                }
-            ),
-            example="{logits: score, target: label}",
-        ),
         "Cross-entropy of yes-or-no questions: scores (before the sigmoid) and targets of 0 to 1, of one shape.",
+        LOGITS,
+        TARGET,
+        SMOOTHING,
+        Field(
+            "class_weights",
+            ListOf(Value("a number", "1", low=0), low=2, high=2, example="[1, 5]"),
+            "A factor for what a target of 0 adds, and one for 1; the mean is still over all elements.",
+        ),
+        MASK,
+        title="binary_cross_entropy",
+        elsewhere=instead(
+            {
+                "`logits`": "prediction",
+                "`target`": "label",
+                "`smoothing`": "label_smoothing",
+                "`class_weights: [1, ...]`": "pos_weight",
+            }
+        ),
+        example="{logits: score, target: label}",
     ),
     # log(1 + exp(p)) - p t, for scores p
     "softplus(p) - p * (t * (1 - smoothing) + 0.5 * smoothing)",

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import cached_property
+from types import MappingProxyType
 
 from compiler.expr.units import DIMENSIONLESS, Dimension
 
@@ -282,6 +283,29 @@ class Later:
 
 ScalarKind = Text | Flag | Constant | Value | Expression | Statement | Name | Reference | Pattern | Choice
 Kind = ScalarKind | ListOf | MapOf | Block | OneKey | OneOf | Later
+
+
+def switch(name: str, doc: str, default: bool = False) -> Field:
+    """A key that is `true` or `false`."""
+    return Field(name, Flag(), doc, default=default)
+
+
+def entry(
+    noun: str,
+    name: str,
+    doc: str,
+    *fields: Field,
+    title: str | None = None,
+    example: str | None = None,
+    at_least_one: tuple[str, ...] = (),
+    one_of: tuple[tuple[str, ...], ...] = (),
+    needs: tuple[tuple[str, tuple[str, ...]], ...] = (),
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
+) -> Alternative:
+    """An alternative that is a block; `example`: of its block."""
+    title = title or f"{noun}_{name}"
+    block = Block(noun, fields, "", title, one_of, at_least_one, needs, elsewhere, example=example)
+    return Alternative(name, block, doc)
 
 
 def options(**docs: str) -> tuple[Option, ...]:

@@ -130,12 +130,7 @@ def _distribution(title: str, quantity: k.Value, *, rounding: bool) -> k.OneKey:
         k.Value("a number", "0.1", low=0),
         "The standard deviation as a part of the size of the mean. Give this or `std`.",
     )
-    sign = k.Field(
-        "keep_sign",
-        k.Flag(),
-        "Values whose sign is not that of the mean become 0, as weights need it.",
-        default=False,
-    )
+    sign = k.switch("keep_sign", "Values whose sign is not that of the mean become 0, as weights need it.")
     q = quantity.example
     late = f", max: {q}, round: nearest" if rounding else ""
     permutation = one(

@@ -19,13 +19,11 @@ def _layers() -> k.Kind:
 
 
 BLOCK_SETTINGS = (
-    k.Field(
+    k.switch(
         "checkpoint",
-        k.Flag(),
         "`true`: what the layers compute is not kept for the gradients but computed again when they need it. The same "
         "results, bit for bit, in less memory and more time. What layers outside of the block read is kept, and so are "
         "numbers without a batch, such as the statistics of a `batch_norm`.",
-        default=False,
     ),
     k.Field(
         "fuse",
@@ -47,69 +45,61 @@ LAYER = k.OneKey(
     "layer",
     (
         *(kind.keys for kind in KINDS),
-        k.Alternative(
+        k.entry(
             "repeat",
-            k.Block(
-                "repeat",
-                (
-                    k.Field("times", POSITIVE, "How many copies.", required=True),
-                    k.Field(
-                        "layers",
-                        k.Later("layers", _layers),
-                        "The layers of one copy. A layer called `a` becomes `a_1`, `a_2`, ...; "
-                        "inside a copy, names refer to that copy.",
-                        required=True,
-                        example="layers: [{dense: {units: 128, activation: tanh}}]",
-                    ),
-                    *BLOCK_SETTINGS,
-                ),
-                title="layer_repeat",
-                elsewhere=k.instead({"`times`": "count n number", "`layers`": "body"}),
-                example="{times: 3, layers: [...]}",
-            ),
+            "repeat",
             "Layers, several times in a row, each copy with weights of its own. What is set beside `layers` holds for "
             "each copy as a block.",
-        ),
-        k.Alternative(
-            "block",
-            k.Block(
-                "block",
-                (
-                    k.Field(
-                        "layers",
-                        k.Later("layers", _layers),
-                        "The layers of the block, which stand among the others as if they stood there without it.",
-                        example="layers: [{dense: {units: 128, activation: tanh}}]",
-                    ),
-                    k.Field(
-                        "use",
-                        k.Reference("block of the network", "residual"),
-                        "One of the network's `blocks`, instead of `layers`.",
-                    ),
-                    k.Field(
-                        "name",
-                        k.Name("first"),
-                        "With `use`: the name of its last layer, by which others read the block; its layers are called "
-                        "`first_conv` and so on. Without it, `residual_1`, `residual_2` in the order of the file.",
-                    ),
-                    k.Field(
-                        "with",
-                        k.MapOf(
-                            "argument",
-                            k.OneOf((NUMBER, LAYER_REFERENCE)),
-                            key_example="channels",
-                            example="{channels: 16}",
-                        ),
-                        "With `use`: what its arguments are, numbers or names of layers.",
-                    ),
-                    *BLOCK_SETTINGS,
-                ),
-                title="layer_block",
-                at_least_one=("layers", "use"),
-                elsewhere={"body": "`layers`", "recompute": "`checkpoint`", "remat": "`checkpoint`"},
-                example="{checkpoint: true, layers: [...]}",
+            k.Field("times", POSITIVE, "How many copies.", required=True),
+            k.Field(
+                "layers",
+                k.Later("layers", _layers),
+                "The layers of one copy. A layer called `a` becomes `a_1`, `a_2`, ...; "
+                "inside a copy, names refer to that copy.",
+                required=True,
+                example="layers: [{dense: {units: 128, activation: tanh}}]",
             ),
+            *BLOCK_SETTINGS,
+            title="layer_repeat",
+            elsewhere=k.instead({"`times`": "count n number", "`layers`": "body"}),
+            example="{times: 3, layers: [...]}",
+        ),
+        k.entry(
+            "block",
+            "block",
             "Layers that are treated as one when a training is compiled.",
+            k.Field(
+                "layers",
+                k.Later("layers", _layers),
+                "The layers of the block, which stand among the others as if they stood there without it.",
+                example="layers: [{dense: {units: 128, activation: tanh}}]",
+            ),
+            k.Field(
+                "use",
+                k.Reference("block of the network", "residual"),
+                "One of the network's `blocks`, instead of `layers`.",
+            ),
+            k.Field(
+                "name",
+                k.Name("first"),
+                "With `use`: the name of its last layer, by which others read the block; its layers are called "
+                "`first_conv` and so on. Without it, `residual_1`, `residual_2` in the order of the file.",
+            ),
+            k.Field(
+                "with",
+                k.MapOf(
+                    "argument",
+                    k.OneOf((NUMBER, LAYER_REFERENCE)),
+                    key_example="channels",
+                    example="{channels: 16}",
+                ),
+                "With `use`: what its arguments are, numbers or names of layers.",
+            ),
+            *BLOCK_SETTINGS,
+            title="layer_block",
+            at_least_one=("layers", "use"),
+            elsewhere={"body": "`layers`", "recompute": "`checkpoint`", "remat": "`checkpoint`"},
+            example="{checkpoint: true, layers: [...]}",
         ),
     ),
     title="layer",

@@ -69,159 +69,117 @@ PLOTS = k.ListOf(
     k.OneKey(
         "plot",
         (
-            k.Alternative(
-                "raster",
-                k.Block(
-                    "plot",
-                    (_SPIKING, _TIME, *_LOOK),
-                    title="plot_raster",
-                    example="{from: exc}",
-                ),
-                "Spikes over time, a row per neuron, with the rates below.",
-                example="{raster: {from: [exc, inh]}}",
+            k.entry(
+                "plot", "raster", "Spikes over time, a row per neuron, with the rates below.", _SPIKING, _TIME, *_LOOK
             ),
-            k.Alternative(
+            k.entry(
+                "plot",
                 "trace",
-                k.Block(
-                    "plot",
-                    (
-                        k.Field("from", POPULATIONS, "Populations with a recorded trace.", required=True),
-                        k.Field("variable", VARIABLE, "The recorded variable.", required=True),
-                        k.Field(
-                            "spikes",
-                            k.Flag(),
-                            "Mark the spikes of the neurons that are shown, where they are recorded.",
-                            default=True,
-                        ),
-                        _TIME,
-                        _LIMITS,
-                        *_LOOK,
-                    ),
-                    title="plot_trace",
-                    elsewhere={"variables": "`variable`"},
-                ),
                 "A variable over time, a line per recorded neuron.",
+                k.Field("from", POPULATIONS, "Populations with a recorded trace.", required=True),
+                k.Field("variable", VARIABLE, "The recorded variable.", required=True),
+                k.switch("spikes", "Mark the spikes of the neurons that are shown, where they are recorded.", True),
+                _TIME,
+                _LIMITS,
+                *_LOOK,
+                elsewhere={"variables": "`variable`"},
             ),
-            k.Alternative(
+            k.entry(
+                "plot",
                 "rate",
-                k.Block(
-                    "plot",
-                    (
-                        k.Field(
-                            "from",
-                            POPULATIONS,
-                            "Populations with a recorded rate.",
-                            required=True,
-                            example="from: [exc, inh]",
-                        ),
-                        _TIME,
-                        *_LOOK,
-                    ),
-                    title="plot_rate",
-                    example="{from: exc}",
-                ),
                 "The rates of populations over time.",
-                example="{rate: {from: [exc, inh]}}",
+                k.Field(
+                    "from",
+                    POPULATIONS,
+                    "Populations with a recorded rate.",
+                    required=True,
+                    example="from: [exc, inh]",
+                ),
+                _TIME,
+                *_LOOK,
             ),
-            k.Alternative(
+            k.entry(
+                "plot",
                 "histogram",
-                k.Block(
-                    "plot",
-                    (
-                        _RECORDED,
-                        _RECORDED_VARIABLE,
-                        bins(10_000),
-                        *_LOOK,
-                    ),
-                    title="plot_histogram",
-                    elsewhere={"variables": "`variable`"},
-                ),
                 "How a variable of recorded synapses is distributed at the start of the recording and at its end.",
+                _RECORDED,
+                _RECORDED_VARIABLE,
+                bins(10_000),
+                *_LOOK,
+                elsewhere={"variables": "`variable`"},
             ),
-            k.Alternative(
+            k.entry(
+                "plot",
                 "matrix",
-                k.Block(
-                    "plot",
-                    (_RECORDED, _RECORDED_VARIABLE, *_LOOK),
-                    title="plot_matrix",
-                    elsewhere={"variables": "`variable`"},
-                ),
                 "The connections as a matrix, a row per target and a column per source, coloured by a variable of "
                 "recorded synapses at the end.",
+                _RECORDED,
+                _RECORDED_VARIABLE,
+                *_LOOK,
+                elsewhere={"variables": "`variable`"},
             ),
-            k.Alternative(
+            k.entry(
+                "plot",
                 "evolution",
-                k.Block(
-                    "plot",
-                    (_RECORDED, _RECORDED_VARIABLE, _TIME, _LIMITS, *_LOOK),
-                    title="plot_evolution",
-                    elsewhere={"variables": "`variable`"},
-                ),
                 "A variable of recorded synapses over time: some synapses, the mean of all, and how they are "
                 "distributed.",
+                _RECORDED,
+                _RECORDED_VARIABLE,
+                _TIME,
+                _LIMITS,
+                *_LOOK,
+                elsewhere={"variables": "`variable`"},
             ),
-            k.Alternative(
+            k.entry(
+                "plot",
                 "isi",
-                k.Block("plot", (_SPIKING, *_LOOK), title="plot_isi", example="{from: exc}"),
                 "How the intervals between spikes of a neuron are distributed, and their coefficient of variation (CV) "
                 "over neurons.",
-                example="{isi: {from: [exc, inh]}}",
+                _SPIKING,
+                *_LOOK,
             ),
-            k.Alternative(
+            k.entry(
+                "plot",
                 "spectrum",
-                k.Block("plot", (_SPIKING, _bin("1 ms"), *_LOOK), title="plot_spectrum", example="{from: exc}"),
                 "The power spectral density of the rate of populations, by Welch's method.",
-                example="{spectrum: {from: [exc, inh]}}",
+                _SPIKING,
+                _bin("1 ms"),
+                *_LOOK,
             ),
-            k.Alternative(
+            k.entry(
+                "plot",
                 "correlogram",
-                k.Block(
-                    "plot",
-                    (
-                        _SPIKING,
-                        _bin("1 ms"),
-                        k.Field(
-                            "lag", POSITIVE_TIME, "The largest lag, whole steps.", default="50 ms", example="lag: 50 ms"
-                        ),
-                        *_LOOK,
-                    ),
-                    title="plot_correlogram",
-                ),
                 "The correlation of the rates of populations over the lag, of each with itself and with each other.",
+                _SPIKING,
+                _bin("1 ms"),
+                k.Field("lag", POSITIVE_TIME, "The largest lag, whole steps.", default="50 ms", example="lag: 50 ms"),
+                *_LOOK,
             ),
-            k.Alternative(
+            k.entry(
+                "plot",
                 "psth",
-                k.Block(
-                    "plot",
-                    (
-                        _SPIKING,
-                        k.Field(
-                            "every",
-                            POSITIVE_TIME,
-                            "The time between two stimuli (trials), whole steps, counted from the end of the warm-up.",
-                            required=True,
-                            example="every: 100 ms",
-                        ),
-                        _bin("1 ms"),
-                        *_LOOK,
-                    ),
-                    title="plot_psth",
-                    elsewhere={"period": "`every`", "trial": "`every`"},
-                    example="{from: exc, every: 100 ms}",
-                ),
                 "The rate of populations over the time since a stimulus, the mean over trials (peri-stimulus time "
                 "histogram).",
+                _SPIKING,
+                k.Field(
+                    "every",
+                    POSITIVE_TIME,
+                    "The time between two stimuli (trials), whole steps, counted from the end of the warm-up.",
+                    required=True,
+                    example="every: 100 ms",
+                ),
+                _bin("1 ms"),
+                *_LOOK,
+                elsewhere={"period": "`every`", "trial": "`every`"},
+                example="{from: exc, every: 100 ms}",
             ),
-            k.Alternative(
+            k.entry(
+                "plot",
                 "connectivity",
-                k.Block("plot", _LOOK, title="plot_connectivity"),
                 "The expected number of synapses from each population to each neuron of the others.",
+                *_LOOK,
             ),
-            k.Alternative(
-                "training",
-                k.Block("plot", _LOOK, title="plot_training"),
-                "Loss and metrics over the epochs of training.",
-            ),
+            k.entry("plot", "training", "Loss and metrics over the epochs of training.", *_LOOK),
         ),
         title="plot",
         doc="One figure.",

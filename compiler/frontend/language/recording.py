@@ -67,202 +67,176 @@ RECORD = k.ListOf(
     k.OneKey(
         "recording",
         (
-            k.Alternative(
+            k.entry(
+                "recording",
                 "spikes",
-                k.Block(
-                    "recording",
-                    (_FROM, _SOME, _BETWEEN),
-                    title="record_spikes",
-                    elsewhere=k.instead({"`from`": "of population", "`members`": "neurons indices"}),
-                ),
                 "The spikes of populations, written to `spikes.h5`.",
-                example="{spikes: {from: [exc, inh]}}",
+                _FROM,
+                _SOME,
+                _BETWEEN,
+                title="record_spikes",
+                elsewhere=k.instead({"`from`": "of population", "`members`": "neurons indices"}),
+                example="{from: [exc, inh]}",
             ),
-            k.Alternative(
+            k.entry(
+                "recording",
                 "trace",
-                k.Block(
-                    "recording",
-                    (
-                        _FROM,
-                        k.Field(
-                            "variables",
-                            _VARIABLES,
-                            "State variables and inputs of the neurons; variables of their pools as `pool.gi`, which "
-                            "are recorded for all pools.",
-                            required=True,
-                        ),
-                        _SOME,
-                        _EVERY,
-                        _AT,
-                        _BETWEEN,
-                    ),
-                    title="record_trace",
-                    elsewhere=k.instead(
-                        {
-                            "`variables: [...]`": "variable",
-                            "`members`": "neurons indices",
-                            "`every`": "dt interval",
-                            "`from`": "of population",
-                        }
-                    ),
-                    example="{from: exc, variables: [v]}",
-                ),
                 "Variables over time, sampled at the end of a step, written to `traces.h5`.",
-                example="{trace: {from: exc, variables: [v], members: 0..9}}",
+                _FROM,
+                k.Field(
+                    "variables",
+                    _VARIABLES,
+                    "State variables and inputs of the neurons; variables of their pools as `pool.gi`, which "
+                    "are recorded for all pools.",
+                    required=True,
+                ),
+                _SOME,
+                _EVERY,
+                _AT,
+                _BETWEEN,
+                title="record_trace",
+                elsewhere=k.instead(
+                    {
+                        "`variables: [...]`": "variable",
+                        "`members`": "neurons indices",
+                        "`every`": "dt interval",
+                        "`from`": "of population",
+                    }
+                ),
+                example="{from: exc, variables: [v], members: 0..9}",
             ),
-            k.Alternative(
+            k.entry(
+                "recording",
                 "rate",
-                k.Block(
-                    "recording",
-                    (
-                        _FROM,
-                        k.Field(
-                            "every",
-                            v.POSITIVE_TIME,
-                            "The width of a bin, a whole number of steps.",
-                            example="every: 10 ms",
-                        ),
-                        k.Field(
-                            "at",
-                            v.EVENT,
-                            "An event of `phases`, in place of `every`: a bin ends there in each trial and lasts as "
-                            "long as one; with the end of the trial, it is the mean rate in each trial.",
-                        ),
-                    ),
-                    title="record_rate",
-                    one_of=(("every", "at"),),
-                    elsewhere={"bin": "`every`", "bins": "`every`", "of": "`from`", "population": "`from`"},
-                    example="{from: exc, every: 10 ms}",
-                ),
                 "The mean rate of a population in bins of time, written to `rates.h5`.",
-                example="{rate: {from: [exc, inh], every: 10 ms}}",
-            ),
-            k.Alternative(
-                "events",
-                k.Block(
-                    "recording",
-                    (
-                        k.Field(
-                            "from",
-                            v.POPULATIONS,
-                            "A projection, for events of its synapses, or populations, for events of their neurons.",
-                            required=True,
-                            example="from: plastic",
-                        ),
-                        k.Field(
-                            "events",
-                            v.NAMES,
-                            "Events with conditions, by name.",
-                            required=True,
-                            example="events: [release]",
-                        ),
-                        _BETWEEN,
-                    ),
-                    title="record_events",
-                    elsewhere={"event": "`events: [...]`", "of": "`from`", "projection": "`from`"},
+                _FROM,
+                k.Field(
+                    "every",
+                    v.POSITIVE_TIME,
+                    "The width of a bin, a whole number of steps.",
+                    example="every: 10 ms",
                 ),
+                k.Field(
+                    "at",
+                    v.EVENT,
+                    "An event of `phases`, in place of `every`: a bin ends there in each trial and lasts as "
+                    "long as one; with the end of the trial, it is the mean rate in each trial.",
+                ),
+                title="record_rate",
+                one_of=(("every", "at"),),
+                elsewhere={"bin": "`every`", "bins": "`every`", "of": "`from`", "population": "`from`"},
+                example="{from: [exc, inh], every: 10 ms}",
+            ),
+            k.entry(
+                "recording",
+                "events",
                 "Events of synapses, or of neurons, with conditions of their own, written to `events.h5`: which "
                 "neurons they were of, and when the condition held.",
-            ),
-            k.Alternative(
-                "synapses",
-                k.Block(
-                    "recording",
-                    (
-                        _PROJECTION,
-                        k.Field(
-                            "variables",
-                            v.NAMES,
-                            "State variables of the synapses; of static synapses `weight`, and `delay` where it "
-                            "differs from synapse to synapse.",
-                            required=True,
-                            example="variables: [w]",
-                        ),
-                        _EVERY_SAMPLE,
-                        _AT,
-                    ),
-                    title="record_synapses",
-                    elsewhere={"variable": "`variables: [...]`", "of": "`from`", "projection": "`from`"},
-                    example="{from: plastic, variables: [w], every: 1 s}",
+                k.Field(
+                    "from",
+                    v.POPULATIONS,
+                    "A projection, for events of its synapses, or populations, for events of their neurons.",
+                    required=True,
+                    example="from: plastic",
                 ),
+                k.Field(
+                    "events",
+                    v.NAMES,
+                    "Events with conditions, by name.",
+                    required=True,
+                    example="events: [release]",
+                ),
+                _BETWEEN,
+                title="record_events",
+                elsewhere={"event": "`events: [...]`", "of": "`from`", "projection": "`from`"},
+            ),
+            k.entry(
+                "recording",
+                "synapses",
                 "Variables of all synapses of a projection over time, with their sources and targets, written to "
                 "`synapses.h5`: source by source, targets ascending; given pairs in the order of the model.",
-            ),
-            k.Alternative(
-                "histogram",
-                k.Block(
-                    "recording",
-                    (
-                        _PROJECTION,
-                        k.Field(
-                            "variable",
-                            VARIABLE,
-                            "A state variable of the synapses, or the `weight` of static ones.",
-                            required=True,
-                            example="variable: w",
-                        ),
-                        k.Field(
-                            "range",
-                            k.ListOf(v.QUANTITY, low=2, high=2, example="[0, 1]"),
-                            "The edges of the first and of the last bar; what lies outside is not counted.",
-                            required=True,
-                        ),
-                        bins(100_000),
-                        _EVERY_SAMPLE,
-                        _AT,
-                    ),
-                    title="record_histogram",
-                    elsewhere={"variables": "`variable`", "of": "`from`", "projection": "`from`"},
-                    example="{from: plastic, variable: w, range: [0, 1], every: 1 s}",
+                _PROJECTION,
+                k.Field(
+                    "variables",
+                    v.NAMES,
+                    "State variables of the synapses; of static synapses `weight`, and `delay` where it "
+                    "differs from synapse to synapse.",
+                    required=True,
+                    example="variables: [w]",
                 ),
+                _EVERY_SAMPLE,
+                _AT,
+                title="record_synapses",
+                elsewhere={"variable": "`variables: [...]`", "of": "`from`", "projection": "`from`"},
+                example="{from: plastic, variables: [w], every: 1 s}",
+            ),
+            k.entry(
+                "recording",
+                "histogram",
                 "How a variable of the synapses is distributed over time, written to `synapses.h5`: a count per bar "
                 "and sample, where the synapses are too many to be kept one by one.",
+                _PROJECTION,
+                k.Field(
+                    "variable",
+                    VARIABLE,
+                    "A state variable of the synapses, or the `weight` of static ones.",
+                    required=True,
+                    example="variable: w",
+                ),
+                k.Field(
+                    "range",
+                    k.ListOf(v.QUANTITY, low=2, high=2, example="[0, 1]"),
+                    "The edges of the first and of the last bar; what lies outside is not counted.",
+                    required=True,
+                ),
+                bins(100_000),
+                _EVERY_SAMPLE,
+                _AT,
+                title="record_histogram",
+                elsewhere={"variables": "`variable`", "of": "`from`", "projection": "`from`"},
+                example="{from: plastic, variable: w, range: [0, 1], every: 1 s}",
             ),
-            k.Alternative(
+            k.entry(
+                "recording",
                 "table",
-                k.Block(
-                    "recording",
-                    (
-                        k.Field(
-                            "name",
-                            k.Name("learning"),
-                            "The name of the file, `tables/NAME.csv`, and of its columns elsewhere (`NAME.column`).",
-                            default="table",
-                        ),
-                        k.Field(
-                            "columns",
-                            k.MapOf(
-                                "column",
-                                k.Expression("mean(output.wrong)"),
-                                low=1,
-                                example="{error: mean(output.wrong), weight: mean(plastic.w)}",
-                            ),
-                            "Expressions over `sum`, `mean`, `min` and `max` of what the neurons of a population, "
-                            "or the synapses of a projection, hold then.",
-                            required=True,
-                            example="columns: {error: mean(output.wrong)}",
-                        ),
-                        _EVERY_ROW,
-                        _AT,
-                        k.Field(
-                            "format",
-                            k.Choice(
-                                "format",
-                                (
-                                    k.Option("csv", "Text, which grows row by row."),
-                                    k.Option("parquet", "That, and `tables/NAME.parquet` when the run ends."),
-                                ),
-                            ),
-                            "The format of the file. Parquet needs pyarrow (extra `parquet`).",
-                            default="csv",
+                "Numbers of the whole network over time, a row for each, written to `tables/NAME.csv`.",
+                k.Field(
+                    "name",
+                    k.Name("learning"),
+                    "The name of the file, `tables/NAME.csv`, and of its columns elsewhere (`NAME.column`).",
+                    default="table",
+                ),
+                k.Field(
+                    "columns",
+                    k.MapOf(
+                        "column",
+                        k.Expression("mean(output.wrong)"),
+                        low=1,
+                        example="{error: mean(output.wrong), weight: mean(plastic.w)}",
+                    ),
+                    "Expressions over `sum`, `mean`, `min` and `max` of what the neurons of a population, "
+                    "or the synapses of a projection, hold then.",
+                    required=True,
+                    example="columns: {error: mean(output.wrong)}",
+                ),
+                _EVERY_ROW,
+                _AT,
+                k.Field(
+                    "format",
+                    k.Choice(
+                        "format",
+                        (
+                            k.Option("csv", "Text, which grows row by row."),
+                            k.Option("parquet", "That, and `tables/NAME.parquet` when the run ends."),
                         ),
                     ),
-                    title="record_table",
-                    one_of=(("every", "at"),),
-                    elsewhere={"values": "`columns`", "variables": "`columns`"},
-                    example="{columns: {error: mean(output.wrong)}, at: trial.end}",
+                    "The format of the file. Parquet needs pyarrow (extra `parquet`).",
+                    default="csv",
                 ),
-                "Numbers of the whole network over time, a row for each, written to `tables/NAME.csv`.",
+                title="record_table",
+                one_of=(("every", "at"),),
+                elsewhere={"values": "`columns`", "variables": "`columns`"},
+                example="{columns: {error: mean(output.wrong)}, at: trial.end}",
             ),
         ),
         title="recording",

@@ -136,68 +136,56 @@ EXPECT = k.ListOf(
     k.OneKey(
         "expectation",
         (
-            k.Alternative(
+            k.entry(
+                "expectation",
                 "rate",
-                k.Block(
-                    "expectation",
-                    (
-                        _OF,
-                        k.Field(
-                            "between",
-                            k.ListOf(replace(v.QUANTITY, dimension=FREQUENCY), low=2, high=2, example="[3 Hz, 12 Hz]"),
-                            "The lowest and the highest mean rate that are good.",
-                            required=True,
-                        ),
-                    ),
-                    title="expect_rate",
-                    elsewhere={"from": "`of`", "population": "`of`"},
-                ),
                 "The mean rate of a population over the run.",
+                _OF,
+                k.Field(
+                    "between",
+                    k.ListOf(replace(v.QUANTITY, dimension=FREQUENCY), low=2, high=2, example="[3 Hz, 12 Hz]"),
+                    "The lowest and the highest mean rate that are good.",
+                    required=True,
+                ),
+                title="expect_rate",
+                elsewhere={"from": "`of`", "population": "`of`"},
             ),
-            k.Alternative(
+            k.entry(
+                "expectation",
                 "metric",
-                k.Block(
-                    "expectation",
-                    (
-                        k.Field(
-                            "name",
-                            k.Reference("metric", "validation_accuracy", rf"^{k.NAME}(\.{k.NAME})?$"),
-                            "What stands in `metrics.jsonl`: `loss`, a metric, or either with "
-                            "`validation_` before it; its value at the last epoch counts. Of a simulation, a column "
-                            "of a recorded table (`table.error`); its last row counts.",
-                            required=True,
-                        ),
-                        _AT_LEAST,
-                        _AT_MOST,
-                    ),
-                    title="expect_metric",
-                    elsewhere={"min": "`at_least`", "max": "`at_most`", "of": "`name`"},
-                    example="{name: validation_accuracy, at_least: 0.96}",
-                    at_least_one=("at_least", "at_most"),
-                ),
                 "A metric of training, or a column of a recorded table.",
-            ),
-            k.Alternative(
-                "spikes",
-                k.Block(
-                    "expectation",
-                    (
-                        _OF,
-                        k.Field("count", _SPIKES, "The exact number of spikes.", example="count: 42"),
-                        k.Field(
-                            "at_least",
-                            _SPIKES,
-                            "The smallest number that is good.",
-                            example="at_least: 1",
-                        ),
-                        k.Field("at_most", _SPIKES, "The largest number that is good."),
-                    ),
-                    title="expect_spikes",
-                    elsewhere={"min": "`at_least`", "max": "`at_most`", "from": "`of`"},
-                    example="{of: exc, at_least: 1}",
-                    at_least_one=("count", "at_least", "at_most"),
+                k.Field(
+                    "name",
+                    k.Reference("metric", "validation_accuracy", rf"^{k.NAME}(\.{k.NAME})?$"),
+                    "What stands in `metrics.jsonl`: `loss`, a metric, or either with "
+                    "`validation_` before it; its value at the last epoch counts. Of a simulation, a column "
+                    "of a recorded table (`table.error`); its last row counts.",
+                    required=True,
                 ),
+                _AT_LEAST,
+                _AT_MOST,
+                title="expect_metric",
+                at_least_one=("at_least", "at_most"),
+                elsewhere={"min": "`at_least`", "max": "`at_most`", "of": "`name`"},
+                example="{name: validation_accuracy, at_least: 0.96}",
+            ),
+            k.entry(
+                "expectation",
+                "spikes",
                 "The number of spikes of a population over the run.",
+                _OF,
+                k.Field("count", _SPIKES, "The exact number of spikes.", example="count: 42"),
+                k.Field(
+                    "at_least",
+                    _SPIKES,
+                    "The smallest number that is good.",
+                    example="at_least: 1",
+                ),
+                k.Field("at_most", _SPIKES, "The largest number that is good."),
+                title="expect_spikes",
+                at_least_one=("count", "at_least", "at_most"),
+                elsewhere={"min": "`at_least`", "max": "`at_most`", "from": "`of`"},
+                example="{of: exc, at_least: 1}",
             ),
         ),
         title="expectation",

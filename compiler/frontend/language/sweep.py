@@ -84,12 +84,10 @@ SEARCH = k.Block(
             required=True,
             example="goal: {maximize: validation_accuracy}",
         ),
-        k.Field(
+        k.switch(
             "prune",
-            k.Flag(),
             "Ends a training whose best epoch so far is worse than the median of the others at the same epoch, once "
             "five trials have ended.",
-            default=False,
         ),
         _VALUES,
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.expr.keys.kinds import Alternative, Block, Field, OneKey, Value, instead
+from compiler.expr.keys.kinds import Alternative, Field, OneKey, Value, entry, instead
 from compiler.expr.keys.values import FILE_ARRAY, NUMBER
 
 WITH_FANS: Final = frozenset(
@@ -21,7 +21,7 @@ _SPREAD = Value("a positive number", "0.02", low=0, above=True)
 
 
 def _with(name: str, doc: str, *fields: Field, example: str = "{}") -> Alternative:
-    return Alternative(name, Block("initialiser", fields, title=f"init_{name}", example=example), doc)
+    return entry("initialiser", name, doc, *fields, title=f"init_{name}", example=example)
 
 
 _STD = Field("std", _SPREAD, "The standard deviation.", default=0.02)

@@ -7,7 +7,7 @@ Does not: describe a kind of layer (the modules beside this one do, one per fami
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Alternative, Block, Field, Flag, ListOf, Name, OneOf, Reference, Value
+from compiler.expr.keys.kinds import Alternative, Block, Field, ListOf, Name, OneOf, Reference, Value, switch
 from compiler.expr.keys.values import POSITIVE, TEMPLATE_KEY
 from compiler.layers.shared.activations import ACTIVATIONS as ACTIVATION_TEXTS
 
@@ -44,11 +44,11 @@ ACTIVATION = Field(
     FUNCTION,
     "A function that is applied to every element of the output: a known one, or one of `functions`.",
 )
-BIAS = Field("bias", Flag(), "Whether a trained bias is added.", default=True)
+BIAS = switch("bias", "Whether a trained bias is added.", True)
 EPSILON = Field(
     "epsilon", Value("a positive number", "1e-5", low=0, above=True), "Added to the variance.", default=1e-5
 )
-AFFINE = Field("affine", Flag(), "Whether a trained scale and shift follow.", default=True)
+AFFINE = switch("affine", "Whether a trained scale and shift follow.", True)
 
 _ELSEWHERE = {
     "kernel_size": "`kernel`",

@@ -69,11 +69,9 @@ TIMED_ARRAY = k.Block(
         k.Field(
             "unit", k.Text("a unit", "pA"), "The unit of bare numbers, of arrays in files and of the values of a layer."
         ),
-        k.Field(
+        k.switch(
             "interpolate",
-            k.Flag(),
             "Whether values in between are linear from one to the next (taken at the start of each step).",
-            default=False,
         ),
     ),
     doc="A value for each time, or for each trial of a phase, read as `name(t)`, or with a column for each neuron as "

@@ -174,12 +174,10 @@ SYNAPSE_EVENT = k.Block(
             required=True,
             example="do: [deliver(w * (pre.v - v_release))]",
         ),
-        k.Field(
+        k.switch(
             "delayed",
-            k.Flag(),
             "`do` runs `delay` after the condition held (`of: post`: `back_delay`), as a spike would arrive. The times "
             "of an event `release`, `pre.last_release` and `pre.previous_release`, are those at which `do` ran.",
-            default=False,
         ),
     ),
     doc="A spike-like event with a condition of its own.",
@@ -290,12 +288,10 @@ SYNAPSE = k.Block(
             default="auto",
             example="method: rk4",
         ),
-        k.Field(
+        k.switch(
             "event_driven",
-            k.Flag(),
             "Applies `dynamics` exactly for the time that has passed, right before a spike uses the synapse, and not "
             "in every step. Each equation must be linear in its own variable, with parameters as coefficients.",
-            default=False,
         ),
         k.Field(
             "update",

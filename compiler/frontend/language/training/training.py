@@ -159,12 +159,11 @@ _DATA = k.Block(
             ),
             "Which part of the samples is not trained on; drawn with the training's `seed`.",
         ),
-        k.Field(
+        k.switch(
             "shuffle",
-            k.Flag(),
             "Whether samples are put into a new order in each epoch: a permutation of all of them, drawn from the "
             "training's `seed` and the number of the epoch.",
-            default=True,
+            True,
         ),
         MEMORY,
     ),
@@ -256,7 +255,7 @@ TRAIN = k.Block(
                             v.values_map("optimizer parameter", v.NUMBER, "{decay: 0}"),
                             "Parameters of the optimizer that are different here.",
                         ),
-                        k.Field("frozen", k.Flag(), "Whether these weights stay as they are.", default=False),
+                        k.switch("frozen", "Whether these weights stay as they are."),
                     ),
                     title="weight_group",
                     at_least_one=("set", "frozen"),
