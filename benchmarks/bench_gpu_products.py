@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +96,22 @@ def candidates(node: l1.Contract, tensors: dict[str, l1.Tensor], every: bool) ->
 
 
 def measured(node: l1.Contract, tensors: dict[str, l1.Tensor], every: bool) -> dict[str, tuple[float, float]]:
-    """Microseconds and relative error (Frobenius; of the first rows) by way."""
+    """Microseconds and relative error (Frobenius; of the first rows) by way. A program has the ways of one strategy: of
+    all together a tuner leaves some out."""
+    found = {}
+    for name, ways in groupby(candidates(node, tensors, every), key=lambda w: w.strategy):
+        found |= by_strategy(node, tensors, name, tuple(ways))
+    return found
+
+
+def by_strategy(
+    node: l1.Contract, tensors: dict[str, l1.Tensor], name: str, ways: tuple[Choice, ...]
+) -> dict[str, tuple[float, float]]:
     backend = CudaBackend()
-    ways = tuple(candidates(node, tensors, every))
+    capabilities = replace(backend.capabilities, strategies=frozenset({name}))
     digest = problem_digest(node, tensors, 0, 4, "reproducible")
     site = Site("product", node, tensors, 0, digest, digest, ways)
-    program = alone([site], DType.F32, l2.Order.REPRODUCIBLE, backend.capabilities)
+    program = alone([site], DType.F32, l2.Order.REPRODUCIBLE, capabilities)
     found = {}
     random = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
