@@ -35,6 +35,7 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Entry, Scalar
 
 VALUE = l0.hidden("value")
+Values = tuple[tuple[str, l0.Value], ...]
 _INTO = re.compile(r"\binto\b")
 
 
@@ -194,24 +195,41 @@ def target_dimension(into: Scalar, neuron: BuiltNeuron, target: str, c: Context)
     return message is None, dimension
 
 
-def drive(
-    name: str,
-    block: tree.Mapping,
-    target: str,
-    part: l0.Subset | None,
-    populations: Populations,
-    currents: Currents,
-    names: Names,
-    at: Span,
-) -> None:
-    """The drive of `current: {into: ..., source: ..., params: {...}}` into one population, or a `part` of it."""
-    into, reference = block.get("into"), block.get("source")
+@dataclass(frozen=True)
+class Aim:
+    """What an input acts on: one population, or a `part` of it."""
+
+    name: str
+    target: str
+    part: l0.Subset | None
+    populations: Populations
+    currents: Currents
+    at: Span
+
+    @property
+    def population(self) -> l0.Population:
+        return self.populations.built[self.target]
+
+    @property
+    def neuron(self) -> BuiltNeuron:
+        return self.populations.neuron_of[self.target]
+
+    def drive(self, into: Scalar, source: l0.SourceDef, params: Values = (), init: Values = ()) -> l0.Drive:
+        whole = l0.Drive(self.name, self.target, into.text, source, params, init, self.at)
+        return restricted(whole, self.part, self.population)
+
+    def add(self, into: Scalar, source: l0.SourceDef, params: Values = (), init: Values = ()) -> None:
+        self.currents.drives.add(self.drive(into, source, params, init), self.population.size)
+
+
+def drive(aim: Aim, block: tree.Mapping, names: Names) -> None:
+    """The drive of `current: {into: ..., source: ..., params: {...}}`."""
+    into, reference, currents = block.get("into"), block.get("source"), aim.currents
     if not isinstance(into, Scalar) or reference is None:
         return
-    population, neuron = populations.built[target], populations.neuron_of[target]
-    possible, dimension = target_dimension(into, neuron, target, currents.c)
+    possible, dimension = target_dimension(into, aim.neuron, aim.target, currents.c)
     if isinstance(reference, tree.Mapping) and possible:
-        _layer_drive(name, block, reference, target, part, populations, currents, into, dimension, at)
+        _layer_drive(aim, block, reference, into, dimension)
     if not isinstance(reference, Scalar):
         return
     definition = currents.definitions.find(reference)
@@ -225,10 +243,10 @@ def drive(
     if given is not None and not _known(given, built, currents.c):
         return
     if built.array:
-        _array_drive(name, given, built, target, part, populations, currents, into, dimension, at)
+        _array_drive(aim, given, built, into, dimension)
         return
     assert built.source is not None
-    params = _params(given, built, target, population.size, currents.c, names, block.span)
+    params = _params(given, built, aim.target, aim.population.size, currents.c, names, block.span)
     if params is None:
         return
     init: list[tuple[str, l0.Value]] = []
@@ -236,12 +254,11 @@ def drive(
         what = f"the initial value of `{state.name}` of `{built.name}`"
         value: l0.Value | None = state.init
         if isinstance(state.init, l0.Formula):
-            value = evaluated(_simple(state.init), params, what, at, currents.c)
+            value = evaluated(_simple(state.init), params, what, aim.at, currents.c)
         if value is None:
             return
         init.append((state.name, value))
-    made = l0.Drive(name, target, into.text, built.source, tuple(params.items()), tuple(init), at)
-    currents.drives.add(restricted(made, part, population), population.size)
+    aim.add(into, built.source, tuple(params.items()), tuple(init))
 
 
 def _known(given: tree.Mapping, built: BuiltCurrent, c: Context) -> bool:
@@ -286,58 +303,39 @@ def _simple(formula: l0.Formula) -> l0.Formula:
 
 
 def _array_drive(
-    name: str,
-    given: tree.Mapping | None,
-    built: BuiltCurrent,
-    target: str,
-    part: l0.Subset | None,
-    populations: Populations,
-    currents: Currents,
-    into: Scalar,
-    dimension: Dimension | None,
-    at: Span,
+    aim: Aim, given: tree.Mapping | None, built: BuiltCurrent, into: Scalar, dimension: Dimension | None
 ) -> None:
     """A current given by an array: a separate timed array, for the populations of one input."""
-    c = currents.c
+    name, timed, c = aim.name, aim.currents.drives.timed, aim.currents.c
     entries = {n: None if given is None else given.entry(n) for n in ("values", "every")}
     missing = [f"`{n}`" for n, e in entries.items() if e is None]
     values_entry, every_entry = entries["values"], entries["every"]
     example = "for example `params: {values: {file: data/current.npy}, every: 1 ms}`"
     if values_entry is None or every_entry is None:
-        c.sink.error("E0103", f"the current `{built.name}` into `{target}` lacks {' and '.join(missing)}", at, example)
+        message = f"the current `{built.name}` into `{aim.target}` lacks {' and '.join(missing)}"
+        c.sink.error("E0103", message, aim.at, example)
         return
     array = f"{name}.values"
-    if array not in currents.drives.timed:
+    if array not in timed:
         unit = canonical_name(dimension or DIMENSIONLESS)
         from_file = mapping(values_entry.value) is not None
         found = values_of(values_entry.value, dimension, unit if from_file else "", f"the values of `{name}`", c)
-        if found is None or populations.step is None:
+        if found is None or aim.populations.step is None:
             return
         kind = TIMED_ARRAY.by_name["every"].kind
-        every = in_steps(kind, every_entry.value, c, f"`every` of `{name}`", populations.step)
+        every = in_steps(kind, every_entry.value, c, f"`every` of `{name}`", aim.populations.step)
         if every is None:
             return
         values, rows, columns, _ = found
-        currents.drives.timed[array] = l0.TimedArray(array, values, rows, columns, every, False, unit, span=at)
-    whole = l0.Drive(name, target, into.text, _values_of(array, built.name, built.span), span=at)
-    population = populations.built[target]
-    currents.drives.add(restricted(whole, part, population), population.size)
+        timed[array] = l0.TimedArray(array, values, rows, columns, every, False, unit, span=aim.at)
+    aim.add(into, _values_of(array, built.name, built.span))
 
 
 def _layer_drive(
-    name: str,
-    block: tree.Mapping,
-    source: tree.Mapping,
-    target: str,
-    part: l0.Subset | None,
-    populations: Populations,
-    currents: Currents,
-    into: Scalar,
-    dimension: Dimension | None,
-    at: Span,
+    aim: Aim, block: tree.Mapping, source: tree.Mapping, into: Scalar, dimension: Dimension | None
 ) -> None:
     """A current that is the values of a layer: a timed array, for the populations of one input."""
-    given, array = block.entry("params"), f"{name}.values"
+    given, array, currents = block.entry("params"), f"{aim.name}.values", aim.currents
     if array not in currents.drives.timed:
         made = currents.layers(array, source, dimension)
         if made is None:
@@ -347,9 +345,7 @@ def _layer_drive(
         help = "give the layer a name, `timed: {x: {layer: ...}}`, and write `amplitude: 2 * x(t, i)`"
         currents.c.sink.error("E0108", "the values of a layer have no parameters", given.key.span, help)
         return
-    whole = l0.Drive(name, target, into.text, _values_of(array, "layer", source.span), span=at)
-    population = populations.built[target]
-    currents.drives.add(restricted(whole, part, population), population.size)
+    aim.add(into, _values_of(array, "layer", source.span))
 
 
 def _values_of(array: str, called: str, place: Span) -> l0.SourceDef:

@@ -13,14 +13,13 @@ from typing import Any, Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
-from compiler.core.source import Span
 from compiler.expr.ast import Ref
 from compiler.expr.types import Kind
 from compiler.expr.units import FREQUENCY
 from compiler.frontend.build.shared.readers import Reader, members
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, number, out_of_bounds, shown
-from compiler.frontend.build.spiking.currents import Currents, drive, target_dimension
-from compiler.frontend.build.spiking.drives import reads_time, restricted, source_of
+from compiler.frontend.build.spiking.currents import Aim, Currents, drive, target_dimension
+from compiler.frontend.build.spiking.drives import reads_time, source_of
 from compiler.frontend.build.spiking.member_values import member_values
 from compiler.frontend.build.spiking.per_neuron import reads_place
 from compiler.frontend.build.spiking.populations import Populations
@@ -62,12 +61,13 @@ def build_inputs(
             names = Names(scope, {**c.names.numbers, **here})
             before = len(c.sink.items)
             current = mapping(r.get("current"))
+            aim = Aim(name, target, parts.get(target), populations, currents, at)
             poisson = replace(r, names=names).block("poisson")
             if poisson.node is not None:
-                made = _poisson(name, poisson, target, parts.get(target), populations, at)
+                made = _poisson(aim, poisson)
                 out += [] if made is None else [made]
             if current is not None:
-                _current(name, current, target, parts.get(target), populations, currents, names, at)
+                _current(aim, current, names)
             if len(c.sink.items) > before:
                 break  # the same error would be reported for every target
     return tuple(out)
@@ -86,12 +86,10 @@ def _by_target(declared: tree.Mapping | None, c: Context) -> bool:
     return len(c.sink.items) == before
 
 
-def _missing(
-    kind: str, into: Scalar, target: str, known: tuple[str, ...], populations: Populations, c: Context
-) -> None:
+def _missing(kind: str, into: Scalar, aim: Aim, known: tuple[str, ...]) -> None:
     """Report a missing target of the delivery, and the candidates."""
-    neuron = populations.neuron_of[target]
-    message = f"neuron `{neuron.name}` of `{target}` has no {kind} `{into.text}`"
+    neuron = aim.neuron
+    message = f"neuron `{neuron.name}` of `{aim.target}` has no {kind} `{into.text}`"
     several = "parameters and inputs" if kind != "input" else "inputs"
     help = f"its {several} are {', '.join(f'`{n}`' for n in known)}" if known else f"it has no {several}"
     if kind == "input" and into.text in neuron.params:
@@ -100,77 +98,61 @@ def _missing(
         help = f"`{into.text}` is a state variable; {help}"
     else:
         help = did_you_mean(into.text, known) or help
-    c.sink.error("E0201", message, into.span, help, (Related("the neuron is declared here", neuron.span),))
+    related = (Related("the neuron is declared here", neuron.span),)
+    aim.currents.c.sink.error("E0201", message, into.span, help, related)
 
 
-def _poisson(
-    name: str, r: Reader, target: str, part: l0.Subset | None, populations: Populations, at: Span
-) -> l0.PoissonInput | None:
+def _poisson(aim: Aim, r: Reader) -> l0.PoissonInput | None:
+    name, target, at, population = aim.name, aim.target, aim.at, aim.population
     c, into, rate_node = r.c, r.get("into"), r.get("rate")
     if not isinstance(into, Scalar) or rate_node is None:
         return None
-    inputs = populations.neuron_of[target].inputs
+    inputs = aim.neuron.inputs
     if into.text not in inputs:
-        _missing("input", into, target, tuple(inputs), populations, c)
+        _missing("input", into, aim, tuple(inputs))
         return None
     dimension = inputs[into.text]
-    population = populations.built[target]
     if reads_time(rate_node, c) or reads_place(rate_node):
         names = r.names or c.names
         made = source_of(name, rate_node, "`rate`", FREQUENCY, c, names, population.size, population.shape)
         size = r.real("weight", dimension=dimension)
         if made is None or size is None:
             return None
-        changing = restricted(l0.Drive(name, target, into.text, made[0], made[1], span=at), part, population)
-        return l0.PoissonInput(name, target, into.text, 0.0, size, changing, at)
+        return l0.PoissonInput(name, target, into.text, 0.0, size, aim.drive(into, *made), at)
     rate, weight = r.real("rate"), r.real("weight", dimension=dimension)
     if rate is None or weight is None:
         return None
-    step = populations.step
+    step = aim.populations.step
     if step is not None and rate * step.dt > MAX_EVENTS:
         message = f"`rate` is {shown(rate, FREQUENCY)}: more events in a step of {step.dt:g} ms than can be drawn"
         c.sink.error("E0106", message, rate_node.span, f"at most {MAX_EVENTS:,} can")
         return None
-    if part is not None:
-        given: tuple[tuple[str, l0.Value], ...] = (("amplitude", l0.Const(rate, rate_node.span)),)
-        drive_of_part = restricted(l0.Drive(name, target, into.text, CONSTANT, given, span=at), part, population)
-        return l0.PoissonInput(name, target, into.text, 0.0, weight, drive_of_part, at)
+    if aim.part is not None:
+        of_part = aim.drive(into, CONSTANT, (("amplitude", l0.Const(rate, rate_node.span)),))
+        return l0.PoissonInput(name, target, into.text, 0.0, weight, of_part, at)
     return l0.PoissonInput(name, target, into.text, rate, weight, None, at)
 
 
-def _current(
-    name: str,
-    block: tree.Mapping,
-    target: str,
-    part: l0.Subset | None,
-    populations: Populations,
-    currents: Currents,
-    names: Names,
-    at: Span,
-) -> None:
-    into, node, c = block.get("into"), block.get("amplitude"), currents.c
+def _current(aim: Aim, block: tree.Mapping, names: Names) -> None:
+    into, node, c = block.get("into"), block.get("amplitude"), aim.currents.c
     if not isinstance(into, Scalar):
         return
-    population, neuron = populations.built[target], populations.neuron_of[target]
+    population, neuron = aim.population, aim.neuron
     if into.text not in neuron.params and into.text not in neuron.inputs:
         definition = neuron.definition
         held = [i.name for i in definition.inputs if i.decay is None] if definition is not None else []
-        _missing("parameter or input", into, target, (*neuron.params, *held), populations, c)
+        _missing("parameter or input", into, aim, (*neuron.params, *held))
         return
     if node is None:
-        drive(name, block, target, part, populations, currents, names, at)
+        drive(aim, block, names)
         return
     dimension = neuron.params.get(into.text, neuron.inputs.get(into.text))
     if reads_time(node, c) or reads_place(node):
-        possible, _ = target_dimension(into, neuron, target, c)
-        made = (
-            source_of(name, node, "`amplitude`", dimension, c, names, population.size, population.shape)
-            if possible
-            else None
-        )
+        if not target_dimension(into, neuron, aim.target, c)[0]:
+            return
+        made = source_of(aim.name, node, "`amplitude`", dimension, c, names, population.size, population.shape)
         if made is not None:
-            whole = l0.Drive(name, target, into.text, made[0], made[1], span=at)
-            currents.drives.add(restricted(whole, part, population), population.size)
+            aim.add(into, *made)
         return
     amplitude = number(node, c, "`amplitude`", dimension, names)
     if amplitude is None:
@@ -181,10 +163,8 @@ def _current(
         return
     params = dict(population.params)
     before = params.get(into.text)
-    if isinstance(before, l0.Const) and part is None:
+    if isinstance(before, l0.Const) and aim.part is None:
         params[into.text] = l0.Const(before.value + amplitude, node.span)
-        populations.built[target] = replace(population, params=tuple(params.items()))
-    elif target_dimension(into, neuron, target, c)[0]:
-        given: tuple[tuple[str, l0.Value], ...] = (("amplitude", l0.Const(float(amplitude), node.span)),)
-        whole = l0.Drive(name, target, into.text, CONSTANT, given, span=at)
-        currents.drives.add(restricted(whole, part, population), population.size)
+        aim.populations.built[aim.target] = replace(population, params=tuple(params.items()))
+    elif target_dimension(into, neuron, aim.target, c)[0]:
+        aim.add(into, CONSTANT, (("amplitude", l0.Const(float(amplitude), node.span)),))
