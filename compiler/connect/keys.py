@@ -7,7 +7,7 @@ Does not: describe a rule (the modules beside this one do, one per family).
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Alternative, Choice, Field, ListOf, OneOf, Option, Value, entry, switch
+from compiler.expr.keys.kinds import Alternative, Choice, Field, ListOf, OneOf, Option, Value, entry, instead, switch
 
 AUTAPSES = switch(
     "autapses", "Whether a neuron may connect to itself, where source and target are one population.", True
@@ -36,13 +36,7 @@ STORAGE = Field(
     default="auto",
 )
 
-FLAGS = {
-    "allow_autapses": "`autapses`",
-    "self": "`autapses`",
-    "allow_self": "`autapses`",
-    "allow_multapses": "`multapses`",
-    "replace": "`multapses`",
-}
+FLAGS = instead({"`autapses`": "allow_autapses self allow_self", "`multapses`": "allow_multapses replace"})
 """What users of other tools write for them."""
 
 

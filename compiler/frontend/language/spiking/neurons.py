@@ -188,24 +188,19 @@ HISTORY = k.Block(
     elsewhere={"every": "`at: phase.event`", "steps": "`keep`", "value": "`of`"},
 )
 
-_EQUATIONS_ELSEWHERE = {
-    "equations": "`dynamics: {dv/dt: ...}`",
-    "eqs": "`dynamics: {dv/dt: ...}`",
-    "model": "`dynamics: {dv/dt: ...}`",
-    "ode": "`dynamics: {dv/dt: ...}`",
-    "derivatives": "`dynamics: {dv/dt: ...}`",
-    "threshold": "`spike: {when: ...}`",
-    "reset": "`spike: {reset: [...]}`",
-    "refractory": "`spike: {refractory: ...}`",
-    "parameters": "`params`",
-    "variables": "`state`",
-    "vars": "`state`",
-    "sim_code": "`update: [...]`",
-    "step": "`update: [...]`",
-    "integrator": "`method`",
-    "run_on_event": "`events: {name: {when: ..., do: [...]}}`",
-    "event": "`events: {name: {when: ..., do: [...]}}`",
-}
+_EQUATIONS_ELSEWHERE = k.instead(
+    {
+        "`dynamics: {dv/dt: ...}`": "equations eqs model ode derivatives",
+        "`spike: {when: ...}`": "threshold",
+        "`spike: {reset: [...]}`": "reset",
+        "`spike: {refractory: ...}`": "refractory",
+        "`params`": "parameters",
+        "`state`": "variables vars",
+        "`update: [...]`": "sim_code step",
+        "`method`": "integrator",
+        "`events: {name: {when: ..., do: [...]}}`": "run_on_event event",
+    }
+)
 
 NEURON = k.Block(
     "neuron",

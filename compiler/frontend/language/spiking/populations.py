@@ -7,7 +7,7 @@ Does not: check the parameters of a neuron model.
 
 from __future__ import annotations
 
-from compiler.expr.keys.kinds import Block, Field, ListOf, MapOf, Reference, Value
+from compiler.expr.keys.kinds import Block, Field, ListOf, MapOf, Reference, Value, instead
 from compiler.expr.keys.values import CLASS_NAMES, DEFINITION, DESCRIPTION, FOR, POSITIVE, TEMPLATE_KEY, USE
 from compiler.frontend.language.control import CHOSEN_OTHERS, POOLS
 from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
@@ -76,21 +76,16 @@ POPULATION_VALUES = (
     ),
 )
 
-POPULATION_ELSEWHERE = {
-    "N": "`size`",
-    "n": "`size`",
-    "count": "`size`",
-    "num": "`size`",
-    "number": "`size`",
-    "neurons": "`neuron` (a name) and `size` (their number)",
-    "model": "`neuron`",
-    "type": "`neuron`",
-    "cell": "`neuron`",
-    "parameters": "`params`",
-    "initial": "`init`",
-    "class": "`classes: [...]`",
-    "initialize": "`init`",
-}
+POPULATION_ELSEWHERE = instead(
+    {
+        "`size`": "N n count num number",
+        "`neuron` (a name) and `size` (their number)": "neurons",
+        "`neuron`": "model type cell",
+        "`params`": "parameters",
+        "`init`": "initial initialize",
+        "`classes: [...]`": "class",
+    }
+)
 
 POPULATION = Block(
     "population",

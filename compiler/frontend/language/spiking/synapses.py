@@ -43,16 +43,13 @@ _DELIVER = (
     "input of the target, `deliver(w, pre.ge)` to one of the source."
 )
 
-_ELSEWHERE_OF_TRACES = {
-    "on_pre": "`on_spike`",
-    "on_post": "`on_spike`",
-    "spike": "`on_spike`",
-    "pre_spike_code": "`on_spike`",
-    "post_spike_code": "`on_spike`",
-    "equations": "`dynamics: {dx/dt: ...}`",
-    "model": "`dynamics: {dx/dt: ...}`",
-    "params": "`params` of the synapse",
-}
+_ELSEWHERE_OF_TRACES = k.instead(
+    {
+        "`on_spike`": "on_pre on_post spike pre_spike_code post_spike_code",
+        "`dynamics: {dx/dt: ...}`": "equations model",
+        "`params` of the synapse": "params",
+    }
+)
 _TRACE_FIELDS = (
     k.Field(
         "dynamics",
@@ -193,55 +190,42 @@ SYNAPSE_EVENT = k.Block(
     example="{of: pre, when: pre.v > v_release, do: [deliver(w)]}",
 )
 
-_ELSEWHERE = {
-    # Brian2
-    "model": "`params`, `state` and `dynamics`",
-    "equations": "`dynamics: {dw/dt: ...}`",
-    "eqs": "`dynamics: {dw/dt: ...}`",
-    "ode": "`dynamics: {dw/dt: ...}`",
-    "on_event": "`events: {name: {of: pre, when: ..., do: [...]}}`",
-    "event": "`events`",
-    "delay": "`delay` of the projection",
-    "weight": "`state: {w: ...}`, or `params: {w: ...}` where it does not change",
-    # GeNN
-    "var_access": "`shared: [w]`",
-    "custom_update_transpose": "`on: {trial.end: [w = transpose(forward.w)]}`",
-    "custom_update": "`on: {trial.end: [...]}`",
-    "sim_code": "`on_pre: [...]`",
-    "pre_spike_syn_code": "`on_pre: [...]`",
-    "learn_post_code": "`on_post: [...]`",
-    "post_learn": "`on_post: [...]`",
-    "postLearn": "`on_post: [...]`",
-    "post_spike_syn_code": "`on_post: [...]`",
-    "event_code": "`events: {name: {of: pre, when: ..., do: [...]}}`",
-    "pre_event_syn_code": "`events: {name: {of: pre, when: ..., do: [...]}}`",
-    "event_threshold_condition_code": "`events: {name: {of: pre, when: ..., do: [...]}}`",
-    "synapse_dynamics_code": "`update: [...]`",
-    "synapseDynamics": "`update: [...]`",
-    "pre_spike_code": "`pre: {on_spike: [...]}`",
-    "post_spike_code": "`post: {on_spike: [...]}`",
-    "pre_dynamics_code": "`pre: {dynamics: ...}`",
-    "post_dynamics_code": "`post: {dynamics: ...}`",
-    "pre_vars": "`pre: {state: {...}}`",
-    "post_vars": "`post: {state: {...}}`",
-    "derived_params": "`let`",
-    # NEST and NESTML
-    "onReceive": "`on_pre: [...]`, or `on_post: [...]`",
-    "internals": "`let`",
-    "receptor_type": "`deliver(w, post.ge)`",
-    "synapse_model": "`use: library/synapses/...`",
-    "post_synapse_model": "`post: {inputs: {g: {decay: tau}}, deliver: g}`",
-    "psm": "`post: {inputs: {g: {decay: tau}}, deliver: g}`",
-    "pre_code": "`on_pre`",
-    "post_code": "`on_post`",
-    "parameters": "`params`",
-    "variables": "`state`",
-    "vars": "`state`",
-    "trace": "`pre: {state: {x: 0}, ...}`",
-    "traces": "`pre: {state: {x: 0}, ...}` and `post: {...}`",
-    "step": "`update: [...]`",
-    "integrator": "`method`",
-}
+_ELSEWHERE = k.instead(
+    {
+        "`params`, `state` and `dynamics`": "model",
+        "`dynamics: {dw/dt: ...}`": "equations eqs ode",
+        "`events: {name: {of: pre, when: ..., do: [...]}}`": (
+            "on_event event_code pre_event_syn_code event_threshold_condition_code"
+        ),
+        "`events`": "event",
+        "`delay` of the projection": "delay",
+        "`state: {w: ...}`, or `params: {w: ...}` where it does not change": "weight",
+        "`shared: [w]`": "var_access",
+        "`on: {trial.end: [w = transpose(forward.w)]}`": "custom_update_transpose",
+        "`on: {trial.end: [...]}`": "custom_update",
+        "`on_pre: [...]`": "sim_code pre_spike_syn_code",
+        "`on_post: [...]`": "learn_post_code post_learn postLearn post_spike_syn_code",
+        "`update: [...]`": "synapse_dynamics_code synapseDynamics step",
+        "`pre: {on_spike: [...]}`": "pre_spike_code",
+        "`post: {on_spike: [...]}`": "post_spike_code",
+        "`pre: {dynamics: ...}`": "pre_dynamics_code",
+        "`post: {dynamics: ...}`": "post_dynamics_code",
+        "`pre: {state: {...}}`": "pre_vars",
+        "`post: {state: {...}}`": "post_vars",
+        "`let`": "derived_params internals",
+        "`on_pre: [...]`, or `on_post: [...]`": "onReceive",
+        "`deliver(w, post.ge)`": "receptor_type",
+        "`use: library/synapses/...`": "synapse_model",
+        "`post: {inputs: {g: {decay: tau}}, deliver: g}`": "post_synapse_model psm",
+        "`on_pre`": "pre_code",
+        "`on_post`": "post_code",
+        "`params`": "parameters",
+        "`state`": "variables vars",
+        "`pre: {state: {x: 0}, ...}`": "trace",
+        "`pre: {state: {x: 0}, ...}` and `post: {...}`": "traces",
+        "`method`": "integrator",
+    }
+)
 
 SYNAPSE = k.Block(
     "synapse",
