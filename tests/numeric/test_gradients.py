@@ -22,12 +22,13 @@ from compiler.ir.level0.model import (
     TensorInput,
     Train,
 )
-from compiler.ir.level1.graph import BatchMask, Feed, Node, Rand, Tensor, Variable, Weight, results
+from compiler.ir.level1.graph import BatchMask, Feed, Node, Rand, Tensor, TensorGraph, Variable, Weight, results
 from compiler.passes.layers.lower_loss import add_loss
 from compiler.passes.layers.lower_network import lower_network
 from compiler.passes.tensors.decompose import decompose
 from compiler.passes.tensors.differentiate import differentiate
 from compiler.passes.tensors.simplify_graph import simplify_graph
+from compiler.verify.graph import graph_violations
 from tests.evaluate_graph import Values, evaluate_graph
 
 Array = npt.NDArray[Any]
@@ -146,6 +147,8 @@ def inputs_of(nodes: tuple[Node, ...], seed: int) -> Values:
 
 def check(image: tuple[int, ...], layers: tuple[Layer, ...], loss: str = "softmax_cross_entropy") -> None:
     nodes, gathered, total, gradients = training(image, layers, loss)
+    for graph in (nodes, gathered):
+        assert graph_violations(TensorGraph("train", graph)) == []
     given = inputs_of(nodes, 7)
     scatter = evaluate_graph(nodes, given)
     gather = evaluate_graph(gathered, given)

@@ -361,7 +361,7 @@ class _ScanGradient:
         for s in self.node.stacked:
             total = self.back.total(s.whole) if s.part in self.inner.needs else None
             if total is not None:
-                part = replace(self.own[s.part], name=f"{s.part}.given{mark}.grad")
+                part = replace(self.own[s.part], name=f"{s.part}.outer{mark}.grad")
                 self.given.append(l1.Given(part, total.name))
                 self.inner.contribute(s.part, part)
         ends = [c.last and self.back.total(c.last) for c in self.node.carried]
