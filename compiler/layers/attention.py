@@ -151,16 +151,13 @@ def _dot_attention(
     others = k.shape[1]
     n, h, t, s, e = (along(x) for x in ("n", "h", "t", "s", "e"))
     extents = (("n", batch), ("h", heads), ("t", steps), ("s", others))
-    scores = c.graph.add(
-        l1.Contract(
-            l1.Tensor(f"{name}.scores", (batch, heads, steps, others), "real", True),
-            (*extents, ("e", d)),
-            (n, h, t, s),
-            (q.name, k.name),
-            ((n, t, h, e), (n, s, h, e)),
-            PRODUCT,
-            span=span,
-        )
+    scores = c.graph.contract(
+        f"{name}.scores",
+        (*extents, ("e", d)),
+        (n, h, t, s),
+        ((q, (n, t, h, e)), (k, (n, s, h, e))),
+        PRODUCT,
+        span=span,
     )
     scores = _scaled(c, layer, scores, beside, scale)
     p = softmax(c, layer, scores, f"{name}.softmax")
@@ -168,16 +165,13 @@ def _dot_attention(
         none = Cond(X1 <= Num(HIDDEN / 2), Num(0.0), X0)
         p = c.graph.map(f"{name}.seen", none, (identity(p), identity(scores)), span=span)
     features = v.shape[3]
-    y = c.graph.add(
-        l1.Contract(
-            l1.Tensor(f"{name}.context", (batch, steps, heads, features), "real", True),
-            (("n", batch), ("t", steps), ("h", heads), ("e", features), ("s", others)),
-            (n, t, h, e),
-            (p.name, v.name),
-            ((n, h, t, s), (n, s, h, e)),
-            PRODUCT,
-            span=span,
-        )
+    y = c.graph.contract(
+        f"{name}.context",
+        (("n", batch), ("t", steps), ("h", heads), ("e", features), ("s", others)),
+        (n, t, h, e),
+        ((p, (n, h, t, s)), (v, (n, s, h, e))),
+        PRODUCT,
+        span=span,
     )
     return reshape(c, f"{name}.joined", y, joined, layer)
 
@@ -196,18 +190,8 @@ def _scaled(c: Context, layer: l0.Layer, scores: l1.Tensor, beside: dict[str, l1
     dims = tuple(zip(("n", "h", "t", "s"), scores.shape, strict=True))
     axes = tuple(along(d) for d, _ in dims)
     body = Cond(Ref("s") <= Ref("t"), body, Num(HIDDEN))
-    return c.graph.add(
-        l1.Contract(
-            l1.Tensor(name, scores.shape, "real", True),
-            dims,
-            axes,
-            tuple(x.name for x, _ in operands),
-            tuple(tuple(axes[a] for a in read if a is not None) for _, read in operands),
-            body,
-            scalars=scalars,
-            span=layer.span,
-        )
-    )
+    reads = [(x, tuple(axes[a] for a in read if a is not None)) for x, read in operands]
+    return c.graph.contract(name, dims, axes, reads, body, scalars=scalars, span=layer.span)
 
 
 # ---------------------------------------------------------------------------------------------- ONNX

@@ -235,17 +235,9 @@ def random_crop(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
         name = f"{layer.name}.{part}.place"
         places.append(c.graph.map(name, held, (identity(u),), scalars=scalars, span=layer.span))
     here = Ref("a").eq(X1) & Ref("b").eq(X2)
-    return c.graph.add(
-        l1.Contract(
-            l1.Tensor(f"{layer.name}.y", x.shape, "real", True),
-            (*dims, *shifts),
-            tuple(along(d) for d, _ in dims),
-            (x.name, *(p.name for p in places)),
-            (moved, (along("d0"),), (along("d0"),)),
-            Cond(here, X0, Num(0.0)),
-            span=layer.span,
-        )
-    )
+    reads = ((x, moved), *((p, (along("d0"),)) for p in places))
+    out = tuple(along(d) for d, _ in dims)
+    return c.graph.contract(f"{layer.name}.y", (*dims, *shifts), out, reads, Cond(here, X0, Num(0.0)), span=layer.span)
 
 
 RANDOM_CROP = LayerKind(

@@ -106,32 +106,26 @@ def conv(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     size = (*zip(outputs, out, strict=True), ("c", inner), *zip(windows, taps, strict=True))
     at, tap = tuple(along(d) for d in outputs), tuple(along(d) for d in windows)
     if groups == 1:
-        y = c.graph.add(
-            l1.Contract(
-                l1.Tensor(f"{layer.name}.sum", (batch, filters, *out), "real", True),
-                (("n", batch), ("k", filters), *size),
-                (n, k, *at),
-                (x.name, w.name),
-                ((n, ch, *positions), (k, ch, *tap)),
-                PRODUCT,
-                span=layer.span,
-            )
+        y = c.graph.contract(
+            f"{layer.name}.sum",
+            (("n", batch), ("k", filters), *size),
+            (n, k, *at),
+            ((x, (n, ch, *positions)), (w, (k, ch, *tap))),
+            PRODUCT,
+            span=layer.span,
         )
     else:
         # Groups are a separate axis: the same elements viewed as (batch, group, channels of a group, ...).
         per = filters // groups
         xg = reshape(c, f"{layer.name}.grouped", x, (batch, groups, inner, *x.shape[2:]), layer)
         wg = reshape(c, f"{layer.name}.weight.grouped", w, (groups, per, inner, *taps), layer)
-        yg = c.graph.add(
-            l1.Contract(
-                l1.Tensor(f"{layer.name}.sum.grouped", (batch, groups, per, *out), "real", True),
-                (("n", batch), ("g", groups), ("k", per), *size),
-                (n, g, k, *at),
-                (xg.name, wg.name),
-                ((n, g, ch, *positions), (g, k, ch, *tap)),
-                PRODUCT,
-                span=layer.span,
-            )
+        yg = c.graph.contract(
+            f"{layer.name}.sum.grouped",
+            (("n", batch), ("g", groups), ("k", per), *size),
+            (n, g, k, *at),
+            ((xg, (n, g, ch, *positions)), (wg, (g, k, ch, *tap))),
+            PRODUCT,
+            span=layer.span,
         )
         y = reshape(c, f"{layer.name}.sum", yg, (batch, filters, *out), layer)
     return biased(c, layer, y, 1)

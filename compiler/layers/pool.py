@@ -68,38 +68,31 @@ def pool(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     plain = not leaves and (counted or not any(padding))
     outputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
     share = X0 * Num(1.0 / math.prod(taps)) if plain else X0
-    y = c.graph.add(
-        l1.Contract(
-            l1.Tensor(f"{layer.name}.{'y' if largest or plain else 'total'}", (x.shape[0], ch, *out), "real", True),
-            (
-                ("n", x.shape[0]), ("c", ch),
-                *zip(outputs, out, strict=True), *zip(windows, taps, strict=True),
-            ),
-            (along("n"), along("c"), *(along(d) for d in outputs)),
-            (x.name,),
-            ((along("n"), along("c"), *positions),),
-            X0 if largest else share,
-            "max" if largest else "add",
-            -math.inf if largest else 0.0,
-            span=layer.span,
-        )
-    )  # fmt: skip
+    space = (*zip(outputs, out, strict=True), *zip(windows, taps, strict=True))
+    y = c.graph.contract(
+        f"{layer.name}.{'y' if largest or plain else 'total'}",
+        (("n", x.shape[0]), ("c", ch), *space),
+        (along("n"), along("c"), *(along(d) for d in outputs)),
+        ((x, (along("n"), along("c"), *positions)),),
+        X0 if largest else share,
+        combine="max" if largest else "add",
+        fill=-math.inf if largest else 0.0,
+        span=layer.span,
+    )
     if largest or plain:
         return y
     # The number of valid elements per window: the same sum over a tensor of ones.
     inside = padded if counted else x.shape[2:]
     origin = positions if not counted else tuple(Affine(p.terms) for p in positions)
     one = c.graph.map(f"{layer.name}.ones", Num(1.0), (), like=l1.Tensor("", inside), span=layer.span)
-    count = c.graph.add(
-        l1.Contract(
-            l1.Tensor(f"{layer.name}.counts", out),
-            (*zip(outputs, out, strict=True), *zip(windows, taps, strict=True)),
-            tuple(along(d) for d in outputs),
-            (one.name,),
-            (origin,),
-            X0,
-            span=layer.span,
-        )
+    count = c.graph.contract(
+        f"{layer.name}.counts",
+        space,
+        tuple(along(d) for d in outputs),
+        ((one, origin),),
+        X0,
+        batched=False,
+        span=layer.span,
     )
     axes = tuple(range(2, len(y.shape)))
     return c.graph.map(f"{layer.name}.y", X0 / X1, (identity(y), (count, axes)), span=layer.span)

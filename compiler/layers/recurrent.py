@@ -107,16 +107,13 @@ def _carried(c: context.Context, layer: l0.Layer, g: GraphBuilder, name: str, pa
     w = context.weight(
         c, f"{layer.name}.{part}.recurrent", (units, units), "uniform", context.glorot(units, units), layer
     )
-    return g.add(
-        l1.Contract(
-            l1.Tensor(name, h.shape, "real", True),
-            (("n", h.shape[0]), ("o", units), ("k", units)),
-            (along("n"), along("o")),
-            (h.name, w.name),
-            ((along("n"), along("k")), (along("o"), along("k"))),
-            context.PRODUCT,
-            span=layer.span,
-        )
+    return g.contract(
+        name,
+        (("n", h.shape[0]), ("o", units), ("k", units)),
+        (along("n"), along("o")),
+        ((h, (along("n"), along("k"))), (w, (along("o"), along("k")))),
+        context.PRODUCT,
+        span=layer.span,
     )
 
 

@@ -40,16 +40,16 @@ def embedding(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     axes = tuple((f"d{a}", e) for a, e in enumerate(x.shape))
     outer = tuple(along(d) for d, _ in axes)
     chosen = Cond(X0.eq(Ref("v")), X1, Num(0.0))
-    return c.graph.add(
-        l1.Contract(
-            l1.Tensor(f"{layer.name}.y", (*x.shape, size), "real", True),
-            (*axes, ("e", size), ("v", count)),
-            (*outer, along("e")),
-            (x.name, table.name),
-            (outer, (along("v"), along("e"))),
-            chosen,
-            span=layer.span,
-        )
+    return c.graph.contract(
+        f"{layer.name}.y",
+        (*axes, ("e", size), ("v", count)),
+        (*outer, along("e")),
+        (
+            (x, outer),
+            (table, (along("v"), along("e"))),
+        ),
+        chosen,
+        span=layer.span,
     )
 
 
@@ -194,17 +194,15 @@ def positions(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
         slow = Call("exp", (Call("float", (pair,)) * Ref("fall"),))
         angle = Call("float", (Ref("t"),)) * slow
         wave = Cond((e % 2).eq(0), Call("sin", (angle,)), Call("cos", (angle,)))
-        table = c.graph.add(
-            l1.Contract(
-                l1.Tensor(f"{layer.name}.table", (steps, size)),
-                (("t", steps), ("e", size)),
-                (along("t"), along("e")),
-                (),
-                (),
-                wave,
-                scalars=(("fall", -9.210340371976184 / size),),  # -log(10000)
-                span=layer.span,
-            )
+        table = c.graph.contract(
+            f"{layer.name}.table",
+            (("t", steps), ("e", size)),
+            (along("t"), along("e")),
+            (),
+            wave,
+            batched=False,
+            scalars=(("fall", -9.210340371976184 / size),),
+            span=layer.span,
         )
     return c.graph.map(f"{layer.name}.y", X0 + X1, (identity(x), (table, (1, 2))), span=layer.span)
 

@@ -111,16 +111,9 @@ def _class_counts(
     rows = tuple(zip(("n", "s"), scores.shape[:-1], strict=False))
     axes = tuple(along(d) for d, _ in rows)
     for part, (operands, body) in counts.items():
-        sums[part] = g.add(
-            l1.Contract(
-                l1.Tensor(f"{name}.{part}", (classes,)),
-                (("k", classes), *rows),
-                (along("k"),),
-                tuple(t.name for t in operands),
-                tuple(axes[: len(t.shape)] for t in operands),
-                body,
-            )
-        )
+        reads = [(t, axes[: len(t.shape)]) for t in operands]
+        dims = (("k", classes), *rows)
+        sums[part] = g.contract(f"{name}.{part}", dims, (along("k"),), reads, body, batched=False)
     return sums
 
 
@@ -137,15 +130,13 @@ def _confusion(g: GraphBuilder, scores: l1.Tensor, target: l1.Tensor, mask: l1.T
     found = g.reduce("confusion.found", one_hot, ((first, row),), scores, every)
     rows = tuple((f"n{a}", extent) for a, extent in enumerate(scores.shape[:-1]))
     at = tuple(along(n) for n, _ in rows)
-    return g.add(
-        l1.Contract(
-            l1.Tensor("confusion.counts", (classes, classes)),
-            (("k", classes), ("j", classes), *rows),
-            (along("k"), along("j")),
-            (there.name, found.name),
-            ((*at, along("k")), (*at, along("j"))),
-            X0 * X1,
-        )
+    return g.contract(
+        "confusion.counts",
+        (("k", classes), ("j", classes), *rows),
+        (along("k"), along("j")),
+        ((there, (*at, along("k"))), (found, (*at, along("j")))),
+        X0 * X1,
+        batched=False,
     )
 
 

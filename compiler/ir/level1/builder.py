@@ -91,6 +91,26 @@ class GraphBuilder:
         )
         return out
 
+    def contract(
+        self,
+        name: str,
+        dims: Sequence[tuple[str, int]],
+        out: Sequence[Affine],
+        operands: Sequence[tuple[l1.Tensor, Sequence[Affine]]],
+        body: Expr,
+        *,
+        batched: bool = True,
+        combine: str = "add",
+        fill: float = 0.0,
+        scalars: Scalars = (),
+        span: Span = NOWHERE,
+    ) -> l1.Tensor:
+        """Combines body over the dims that are not in `out`, which names a dim for each axis of the result."""
+        extents = {along(d): extent for d, extent in dims}
+        made = l1.Tensor(name, tuple(extents[axis] for axis in out), "real", batched)
+        names, maps = tuple(t.name for t, _ in operands), tuple(tuple(m) for _, m in operands)
+        return self.add(l1.Contract(made, tuple(dims), tuple(out), names, maps, body, combine, fill, scalars, span))
+
     def reduce(
         self,
         name: str,
@@ -107,22 +127,18 @@ class GraphBuilder:
         """Combines body over the elements of `over`'s shape, keeping the axes `keep`; dims are d0, d1, ..."""
         body, operands = compact_operands(body, operands)
         used = refs(body)
-        out = l1.Tensor(name, tuple(over.shape[a] for a in keep), "real", over.batched and bool(keep) and keep[0] == 0)
-        self.add(
-            l1.Contract(
-                out,
-                axis_dims(over.shape),
-                tuple(along(f"d{a}") for a in keep),
-                tuple(t.name for t, _ in operands),
-                tuple(tuple(along(f"d{a}") if a is not None else Affine() for a in m) for _, m in operands),
-                body,
-                combine,
-                fill,
-                tuple(s for s in scalars if s[0] in used),
-                span,
-            )
+        return self.contract(
+            name,
+            axis_dims(over.shape),
+            tuple(along(f"d{a}") for a in keep),
+            [(t, [along(f"d{a}") if a is not None else Affine() for a in m]) for t, m in operands],
+            body,
+            batched=over.batched and bool(keep) and keep[0] == 0,
+            combine=combine,
+            fill=fill,
+            scalars=tuple(s for s in scalars if s[0] in used),
+            span=span,
         )
-        return out
 
 
 def _position(name: str) -> int | None:

@@ -122,16 +122,13 @@ def linear(c: Context, layer: l0.Layer, x: l1.Tensor, units: int, part: str = ""
     w = weight(c, f"{name}weight", (units, features), "uniform", glorot(features, units), layer)
     outer = ("n", *(f"t{a}" for a in range(len(x.shape) - 2)))
     kept = tuple(zip(outer, x.shape[:-1], strict=True))
-    y = c.graph.add(
-        l1.Contract(
-            l1.Tensor(f"{name}sum", (*x.shape[:-1], units), "real", True),
-            (*kept, ("o", units), ("k", features)),
-            (*(along(d) for d in outer), along("o")),
-            (x.name, w.name),
-            ((*(along(d) for d in outer), along("k")), (along("o"), along("k"))),
-            PRODUCT,
-            span=layer.span,
-        )
+    y = c.graph.contract(
+        f"{name}sum",
+        (*kept, ("o", units), ("k", features)),
+        (*(along(d) for d in outer), along("o")),
+        ((x, (*(along(d) for d in outer), along("k"))), (w, (along("o"), along("k")))),
+        PRODUCT,
+        span=layer.span,
     )
     return biased(c, layer, y, len(y.shape) - 1, part)
 
