@@ -97,7 +97,7 @@ def _shown(template: l2.Template) -> dict[str, str]:
 
 
 def _sum(parts: Sequence[str]) -> str:
-    text = " + ".join(p for p in parts if p)
+    text = " + ".join(p for p in parts if p and p != "0")
     return text.replace("+ -", "- ") or "0"
 
 
@@ -106,10 +106,8 @@ def axis_numerator(axis: l2.Axis, name: NameText) -> str:
     parts = []
     for dim, coefficient in axis.terms:
         text = name(dim)
-        if coefficient == -1:
-            text = f"-{text}"
-        elif coefficient != 1:
-            text = f"{coefficient} * {text}"
+        if coefficient != 1:
+            text = f"{'-' if coefficient == -1 else f'{coefficient} * '}{_atom(text)}"
         parts.append(text)
     if isinstance(axis.const, str):
         parts.append(name(axis.const))
@@ -226,7 +224,7 @@ def declarations(declared: Iterable[tuple[str, str]]) -> list[Line]:
     return [Line(x) for x in lines]
 
 
-WIDTH: Final = 100
+WIDTH: Final = 108
 """Characters of a line of declarations, before it is indented."""
 
 

@@ -452,6 +452,10 @@ def statement_refs(statements: Iterable[l2.Statement]) -> set[str]:
     return found
 
 
+def _targets(statements: Iterable[l2.Statement]) -> set[str]:
+    return {s.target for s in statements if not isinstance(s, l2.Emit)}
+
+
 @dataclass
 class Body:
     """Straight-line code at one point of a loop nest: loads at first use, newest values in locals, stores last.
@@ -467,6 +471,19 @@ class Body:
     emit: EmitPrinter = refuse_emit
     _types: dict[str, Scalar] = field(default_factory=dict)
     _written: list[str] = field(default_factory=list)
+    _unnamed: dict[str, l2.Assign] = field(default_factory=dict)
+
+    def finish(self, statements: Sequence[l2.Statement]) -> list[Line]:
+        """The lines of the last `statements` and all stores. A value that no other statement reads or changes, of
+        operands that stay as they are, is stored without a local."""
+        behind: list[l2.Statement] = []
+        for n, s in reversed(list(enumerate(statements))):
+            if isinstance(s, l2.Assign) and s.target in self.elements and s.target not in self.scope:
+                others = _targets([*statements[:n], *behind])
+                if s.target not in others | statement_refs(behind) and not ast.refs(s.value) & _targets(behind):
+                    self._unnamed[s.target] = s
+            behind.append(s)
+        return [*self.run(statements), *self.stores()]
 
     def run(self, statements: Sequence[l2.Statement]) -> list[Line]:
         """The lines of `statements`, loads included."""
@@ -483,8 +500,10 @@ class Body:
                     lines += self.emit(s, self.scope)
                 case l2.Add(target, value, span):
                     lines += self._add(target, value, span, changed)
+                case l2.Assign(target) if target in self._unnamed:
+                    self._written.append(target)
                 case l2.Assign(target, value, span):
-                    lines.append(self._assign(target, value, span, changed))
+                    lines.append(self._assign(target, value, span))
         return lines
 
     def load(self, names: Iterable[str], changed: Iterable[str] = ()) -> list[Line]:
@@ -504,7 +523,7 @@ class Body:
                 self.scope[name] = Symbol(local, t)
         return lines
 
-    def _assign(self, target: str, value: ast.Expr, span: Span, changed: set[str]) -> Line:
+    def _assign(self, target: str, value: ast.Expr, span: Span) -> Line:
         dialect = self.printer.dialect
         element = self.elements.get(target)
         if element is not None and target not in self._written:
@@ -547,8 +566,13 @@ class Body:
         lines = []
         for name, e in self.elements.items():
             if name in self._written:
-                guard = f"if ({e.inside}) " if e.inside else ""
-                local = self.scope[name].text
-                cast = "(nl_u8)" if e.type == DType.U8 else ""
-                lines.append(Line(f"{guard}{e.place} = {cast}{local};"))
+                guard, span = f"if ({e.inside}) " if e.inside else "", NOWHERE
+                if name in self._unnamed:
+                    value, span = self._unnamed[name].value, self._unnamed[name].span
+                    text = self.printer.expr(value, self.scope, DType.I32 if e.type == DType.U8 else e.type)
+                else:
+                    text = self.scope[name].text
+                if e.type == DType.U8:
+                    text = f"(nl_u8)({text})" if name in self._unnamed else f"(nl_u8){text}"
+                lines.append(Line(f"{guard}{e.place} = {text};", span=span))
         return lines

@@ -166,7 +166,7 @@ class PointNest:
             loop = [head, *indent(loop), Line("}")]
         body.scope[self.nest.acc] = Symbol(acc, t)
         e = self.k.namer.fresh("e")
-        inner = [*self.split(e, self.par), *start, *loop, *body.run(self.nest.epilogue), *body.stores()]
+        inner = [*self.split(e, self.par), *start, *loop, *body.finish(self.nest.epilogue)]
         return e, inner
 
     def _sparse(self) -> dict[str, tuple[str, int]]:

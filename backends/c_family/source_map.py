@@ -83,7 +83,7 @@ def heading(template: l2.Template) -> list[Line]:
     """The comment that names a kernel and its path in the model."""
     where = f"  ({template.span})" if template.span is not NOWHERE else ""
     text = comment(f"{template.name}{where}")
-    return [Line(""), Line(f"/* ---- k{template.index}  {text} */"), Line("")]
+    return [Line(f"/* ---- k{template.index}  {text} */")]
 
 
 def fixed_order(program: l2.Merged) -> bool:

@@ -47,26 +47,10 @@ NL_FN float nl_round_f32(float x) { return rint(x); }
 NL_FN double nl_round_f64(double x) { return rint(x); }
 #else
 #define NL_FN static inline __attribute__((always_inline))
-NL_FN nl_u32 nl__bits_f32(float x) {
-    nl_u32 u;
-    __builtin_memcpy(&u, &x, sizeof u);
-    return u;
-}
-NL_FN float nl__from_f32(nl_u32 u) {
-    float x;
-    __builtin_memcpy(&x, &u, sizeof x);
-    return x;
-}
-NL_FN nl_u64 nl__bits_f64(double x) {
-    nl_u64 u;
-    __builtin_memcpy(&u, &x, sizeof u);
-    return u;
-}
-NL_FN double nl__from_f64(nl_u64 u) {
-    double x;
-    __builtin_memcpy(&x, &u, sizeof x);
-    return x;
-}
+NL_FN nl_u32 nl__bits_f32(float x) { return ((union { float from; nl_u32 to; }){x}).to; }
+NL_FN float nl__from_f32(nl_u32 u) { return ((union { nl_u32 from; float to; }){u}).to; }
+NL_FN nl_u64 nl__bits_f64(double x) { return ((union { double from; nl_u64 to; }){x}).to; }
+NL_FN double nl__from_f64(nl_u64 u) { return ((union { nl_u64 from; double to; }){u}).to; }
 NL_FN float nl_sqrt_f32(float x) { return __builtin_sqrtf(x); }
 NL_FN double nl_sqrt_f64(double x) { return __builtin_sqrt(x); }
 NL_FN float nl_floor_f32(float x) { return __builtin_floorf(x); }

@@ -37,8 +37,8 @@ class NestPrinter(PointNest):
         flat = len(self.par) == 1
         body = self.body(self._emit)
         e = self.vars[self.par[0].name] if flat else self.k.namer.fresh("e")
-        statements = body.run((*self.nest.prologue, *self.nest.epilogue))
-        return e, [*([] if flat else self.split(e, self.par)), *statements, *body.stores()]
+        point = body.finish((*self.nest.prologue, *self.nest.epilogue))
+        return e, [*([] if flat else self.split(e, self.par)), *point]
 
     def _emit(self, s: l2.Emit, scope: Scope) -> list[Line]:
         """The slot of the next step is emptied in this one."""

@@ -41,7 +41,7 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
     source = Body(k.printer, scope, places, k.namer)
     before = source.load(once & statement_refs(p.statements))
     body = Body(k.printer, dict(source.scope), places, k.namer)
-    inner = [*body.run(p.statements), *body.stores()]
+    inner = body.finish(p.statements)
     words = set(re.findall(r"\w+", "\n".join(x.text for x in (*before, *inner))))
     w = walk(k, p.relation, ends, p.by, None, words, render)
     lines = [

@@ -242,9 +242,7 @@ NL_FN nl_u32 nl_later(nl_u32 now, nl_u32 late, nl_u32 slots) {
 }
 
 /* ==== kernels ==================================================================================== */
-
 /* ---- k0  exc.v: initial value (uniform)  (models/cuba.yaml:36:3) */
-
 struct k0_row {
     real *x_; /* real [i], written */
     nl_i64 n_;
@@ -261,20 +259,16 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
     const nl_i64 n_ = self->n_;
     const nl_u64 key_ = self->key_;
     const real low_ = self->low_, high_ = self->high_;
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
-        real x_ = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-        nl_wait();
-        x_p_[i] = x_;
+        x_p_[i] = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
     }
-    nl_wait();
 }
 extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
 
-
 /* ---- k1  exc: neuron update (lif_cuba)  (models/cuba.yaml:14:3) */
-
 struct k1_row {
     real *v_; /* real [i], updated */
     real *ge_; /* real [i], updated */
@@ -341,9 +335,7 @@ NL_FN void k1_neuron_update_block(const nl_task &nl_t)
         int held_ = nl_load_of.held_;
         real v_ = nl_load_of.v_;
         ge_ = ge_ + ((real)ge_delivered_) * ge_quantum_;
-        ge_delivered_ = 0LL;
         gi_ = gi_ + ((real)gi_delivered_) * gi_quantum_;
-        gi_delivered_ = 0LL;
         /* cuba.yaml:29  dv/dt: (v_rest - v + ge + gi) / tau_m */
         real v_next_ = P_v_v_ * v_ + P_v_ge_ * ge_ + P_v_gi_ * gi_ + P_v_1_;
         real ge_next_ = P_ge_ge_ * ge_;
@@ -355,14 +347,13 @@ NL_FN void k1_neuron_update_block(const nl_task &nl_t)
         int spiked_ = !held_ & (v_ > v_thresh_);
         /* cuba.yaml:32  v = v_reset */
         v_ = spiked_ ? v_reset_ : v_;
-        refractory_left_ = spiked_ ? (nl_i32)refractory_steps_ : (held_ ? refractory_left_ - 1 : 0);
         nl_append(spikes_p_ + slot * n_, spike_count_p_ + slot, spiked_, (nl_i32)i);
         v_p_[i] = v_;
         ge_p_[i] = ge_;
         gi_p_[i] = gi_;
-        refractory_left_p_[i] = refractory_left_;
-        ge_delivered_p_[i] = ge_delivered_;
-        gi_delivered_p_[i] = gi_delivered_;
+        refractory_left_p_[i] = spiked_ ? (nl_i32)refractory_steps_ : (held_ ? refractory_left_ - 1 : 0);
+        ge_delivered_p_[i] = 0LL;
+        gi_delivered_p_[i] = 0LL;
     };
 #pragma unroll 1
     for (nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x; nl_a < nl_end; nl_a += 2 * blockDim.x) {
@@ -377,9 +368,7 @@ NL_FN void k1_neuron_update_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k1_neuron_update(NL_ARGUMENTS) { k1_neuron_update_block(NL_TASK(k1_row)); }
 
-
 /* ---- k2  exc: record spikes  (models/cuba.yaml:65:5) */
-
 struct k2_row {
     const nl_i32 *list_; /* nl_i32 [], read */
     const nl_i32 *count_; /* nl_i32 [], read */
@@ -415,9 +404,7 @@ NL_FN void k2_record_spikes_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k2_record_spikes(NL_ARGUMENTS) { k2_record_spikes_block(NL_TASK(k2_row)); }
 
-
 /* ---- k3  excitation[exc->exc]: count synapses (fixed_probability)  (models/cuba.yaml:46:3) */
-
 struct k3_row {
     nl_i64 *row_; /* nl_i64 [], updated */
     const nl_u32 *table_; /* nl_u32 [], read */
@@ -462,9 +449,7 @@ NL_FN void k3_count_synapses_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k3_count_synapses(NL_ARGUMENTS) { k3_count_synapses_block(NL_TASK(k3_row)); }
 
-
 /* ---- k4  excitation[exc->exc]: scan synapses  (models/cuba.yaml:46:3) */
-
 struct k4_row {
     nl_i64 *row_; /* nl_i64 [], updated */
     nl_i64 n_pre_;
@@ -501,9 +486,7 @@ NL_FN void k4_scan_synapses_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k4_scan_synapses(NL_ARGUMENTS) { k4_scan_synapses_block(NL_TASK(k4_row)); }
 
-
 /* ---- k5  excitation[exc->exc]: fill synapses (fixed_probability)  (models/cuba.yaml:46:3) */
-
 struct k5_row {
     const nl_i64 *row_; /* nl_i64 [], read */
     nl_i32 *col_; /* nl_i32 [], written */
@@ -548,9 +531,7 @@ NL_FN void k5_fill_synapses_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k5_fill_synapses(NL_ARGUMENTS) { k5_fill_synapses_block(NL_TASK(k5_row)); }
 
-
 /* ---- k6  excitation[exc->exc]: propagation into ge  (models/cuba.yaml:46:3) */
-
 struct k6_row {
     const nl_i32 *spikes_; /* nl_i32 [], read */
     const nl_i32 *spike_count_; /* nl_i32 [], read */
@@ -611,9 +592,7 @@ NL_FN void k6_propagation_into_ge_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k6_propagation_into_ge(NL_ARGUMENTS) { k6_propagation_into_ge_block(NL_TASK(k6_row)); }
 
-
 /* ---- k7  exc.v: record trace  (models/cuba.yaml:66:5) */
-
 struct k7_row {
     const real *source_; /* real [i], read */
     const nl_i32 *members_; /* nl_i32 [], read */
@@ -649,9 +628,7 @@ NL_FN void k7_record_trace_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k7_record_trace(NL_ARGUMENTS) { k7_record_trace_block(NL_TASK(k7_row)); }
 
-
 /* ---- k8  exc.ge: record trace  (models/cuba.yaml:66:5) */
-
 struct k8_row {
     const real *source_; /* real [i], read */
     const nl_i64 *delivered_; /* nl_i64 [i], read */

@@ -17,6 +17,13 @@ typedef unsigned long long nl_u64;
 typedef float real;
 
 #define NL_FN static inline __attribute__((always_inline))
+#define NL_KERNEL(name) static void name(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+#define NL_ROWS(row) \
+    for (const row *self = (const row *)rows + lo, *const last = (const row *)rows + hi; self < last; self++)
+#define NL_IVDEP _Pragma("GCC ivdep") /* iterations are independent */
+#define NL_PRAGMA(text) _Pragma(#text)
+#define NL_UNROLL(n) NL_PRAGMA(GCC unroll n) /* 1: not, as gcc unrolls short loops before it vectorises */
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* of kernels */
 
 struct nl_ctx {
     char *arena[NL_ROLES];
@@ -187,8 +194,7 @@ static void nl_words(nl_u32 *out, nl_u64 key, nl_i64 first, nl_i64 last, nl_u64 
             c[v][3] = upper - (nl_lanes){0};
         }
         nl_u32 k0 = (nl_u32)key, k1 = (nl_u32)(key >> 32);
-#pragma GCC unroll 10
-        for (int r = 0; r < 10; r++) {
+        NL_UNROLL(10) for (int r = 0; r < 10; r++) {
             nl__round(c[0], k0, k1);
             nl__round(c[1], k0, k1);
             k0 += 0x9E3779B9u;
@@ -201,19 +207,14 @@ static void nl_words(nl_u32 *out, nl_u64 key, nl_i64 first, nl_i64 last, nl_u64 
 /* ==== kernels ==================================================================================== */
 
 /* ---- k0  exc.v: initial value (uniform)  (models/cuba.yaml:36:3) */
-
 typedef struct {
     nl_u64 x_; /* real [i], written */
     nl_i64 n_;
     nl_u64 key_;
     double low_, high_;
 } k0_row;
-
-static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k0_row *self = (const k0_row *)rows + lo,
-                *const last = (const k0_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k0_initial_value) {
+    NL_ROWS(k0_row) {
         real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i64 n_ = self->n_;
         const nl_u64 key_ = self->key_;
@@ -222,18 +223,14 @@ static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
             const nl_i64 end = nl_least(base + NL_CHUNK, n_);
             nl_words(words, key_, base, end, (nl_u64)step, 0u);
-#pragma GCC ivdep
-            for (nl_i64 i = base; i < end; i++) {
-                real x_ = low_ + (high_ - low_) * nl_uniform_of_f32(words[i - base]);
-                x_p_[i] = x_;
+            NL_IVDEP for (nl_i64 i = base; i < end; i++) {
+                x_p_[i] = low_ + (high_ - low_) * nl_uniform_of_f32(words[i - base]);
             }
         }
     }
 }
 
-
 /* ---- k1  exc: neuron update (lif_cuba)  (models/cuba.yaml:14:3) */
-
 typedef struct {
     nl_u64 v_; /* real [i], updated */
     nl_u64 ge_; /* real [i], updated */
@@ -245,12 +242,8 @@ typedef struct {
     double v_thresh_, v_reset_, P_v_v_, P_v_ge_, P_v_gi_, P_v_1_, P_ge_ge_, P_gi_gi_;
     nl_i64 refractory_steps_;
 } k1_row;
-
-static void k1_neuron_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k1_row *self = (const k1_row *)rows + lo,
-                *const last = (const k1_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k1_neuron_update) {
+    NL_ROWS(k1_row) {
         real *restrict const v_p_ = nl_at(ctx, self->v_);
         real *restrict const ge_p_ = nl_at(ctx, self->ge_);
         real *restrict const gi_p_ = nl_at(ctx, self->gi_);
@@ -258,9 +251,8 @@ static void k1_neuron_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         nl_i32 *restrict const spikes_p_ = nl_at(ctx, self->spikes_);
         nl_i32 *restrict const spike_count_p_ = nl_at(ctx, self->spike_count_);
         const nl_i64 slots_ = self->slots_, n_ = self->n_;
-        const real v_thresh_ = (real)self->v_thresh_, v_reset_ = (real)self->v_reset_;
-        const real P_v_v_ = (real)self->P_v_v_, P_v_ge_ = (real)self->P_v_ge_;
-        const real P_v_gi_ = (real)self->P_v_gi_, P_v_1_ = (real)self->P_v_1_;
+        const real v_thresh_ = (real)self->v_thresh_, v_reset_ = (real)self->v_reset_, P_v_v_ = (real)self->P_v_v_;
+        const real P_v_ge_ = (real)self->P_v_ge_, P_v_gi_ = (real)self->P_v_gi_, P_v_1_ = (real)self->P_v_1_;
         const real P_ge_ge_ = (real)self->P_ge_ge_, P_gi_gi_ = (real)self->P_gi_gi_;
         const nl_i64 refractory_steps_ = self->refractory_steps_;
         const nl_i64 slot = nl_slot(step, slots_);
@@ -268,8 +260,7 @@ static void k1_neuron_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         nl_i32 events = 0;
         for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
             const nl_i64 end = nl_least(base + NL_CHUNK, n_);
-#pragma GCC ivdep
-            for (nl_i64 i = base; i < end; i++) {
+            NL_IVDEP for (nl_i64 i = base; i < end; i++) {
                 nl_i32 refractory_left_ = refractory_left_p_[i];
                 int held_ = refractory_left_ > 0;
                 real v_ = v_p_[i];
@@ -280,18 +271,15 @@ static void k1_neuron_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
                 real ge_next_ = P_ge_ge_ * ge_;
                 real gi_next_ = P_gi_gi_ * gi_;
                 v_ = held_ ? v_ : v_next_;
-                ge_ = ge_next_;
-                gi_ = gi_next_;
                 /* cuba.yaml:31  when: v > v_thresh */
                 int spiked_ = !held_ & (v_ > v_thresh_);
                 /* cuba.yaml:32  v = v_reset */
                 v_ = spiked_ ? v_reset_ : v_;
-                refractory_left_ = spiked_ ? (nl_i32)refractory_steps_ : (held_ ? refractory_left_ - 1 : 0);
                 fired[i - base] = (nl_u8)(spiked_);
                 v_p_[i] = v_;
-                ge_p_[i] = ge_;
-                gi_p_[i] = gi_;
-                refractory_left_p_[i] = refractory_left_;
+                ge_p_[i] = ge_next_;
+                gi_p_[i] = gi_next_;
+                refractory_left_p_[i] = spiked_ ? (nl_i32)refractory_steps_ : (held_ ? refractory_left_ - 1 : 0);
             }
             events = nl_append(spikes_p_ + slot * n_, events, fired, base, end);
         }
@@ -299,9 +287,7 @@ static void k1_neuron_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
     }
 }
 
-
 /* ---- k2  exc: record spikes  (models/cuba.yaml:65:5) */
-
 typedef struct {
     nl_u64 list_; /* nl_i32 [], read */
     nl_u64 count_; /* nl_i32 [], read */
@@ -309,12 +295,8 @@ typedef struct {
     nl_u64 used_; /* nl_i64 [], updated */
     nl_i64 slots_, capacity_, n_;
 } k2_row;
-
-static void k2_record_spikes(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k2_row *self = (const k2_row *)rows + lo,
-                *const last = (const k2_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k2_record_spikes) {
+    NL_ROWS(k2_row) {
         const nl_i32 *restrict const list_p_ = nl_at(ctx, self->list_);
         const nl_i32 *restrict const count_p_ = nl_at(ctx, self->count_);
         nl_i32 *restrict const buffer_p_ = nl_at(ctx, self->buffer_);
@@ -336,9 +318,7 @@ static void k2_record_spikes(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
     }
 }
 
-
 /* ---- k3  excitation[exc->exc]: count synapses (fixed_probability)  (models/cuba.yaml:46:3) */
-
 typedef struct {
     nl_u64 row_; /* nl_i64 [], updated */
     nl_u64 table_; /* nl_u32 [], read */
@@ -346,12 +326,8 @@ typedef struct {
     nl_u64 key_;
     nl_i64 autapses_, same_;
 } k3_row;
-
-static void k3_count_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k3_row *self = (const k3_row *)rows + lo,
-                *const last = (const k3_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k3_count_synapses) {
+    NL_ROWS(k3_row) {
         nl_i64 *restrict const row_p_ = nl_at(ctx, self->row_);
         const nl_u32 *restrict const table_p_ = nl_at(ctx, self->table_);
         const nl_i64 n_pre_ = self->n_pre_, n_post_ = self->n_post_;
@@ -391,28 +367,20 @@ static void k3_count_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 h
     }
 }
 
-
 /* ---- k4  excitation[exc->exc]: scan synapses  (models/cuba.yaml:46:3) */
-
 typedef struct {
     nl_u64 row_; /* nl_i64 [], updated */
     nl_i64 n_pre_;
 } k4_row;
-
-static void k4_scan_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k4_row *self = (const k4_row *)rows + lo,
-                *const last = (const k4_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k4_scan_synapses) {
+    NL_ROWS(k4_row) {
         nl_i64 *restrict const row_p_ = nl_at(ctx, self->row_);
         const nl_i64 n_pre_ = self->n_pre_;
         for (nl_i64 i = 0; i < n_pre_; i++) row_p_[i + 1] += row_p_[i];
     }
 }
 
-
 /* ---- k5  excitation[exc->exc]: fill synapses (fixed_probability)  (models/cuba.yaml:46:3) */
-
 typedef struct {
     nl_u64 row_; /* nl_i64 [], read */
     nl_u64 col_; /* nl_i32 [], written */
@@ -421,12 +389,8 @@ typedef struct {
     nl_u64 key_;
     nl_i64 autapses_, same_;
 } k5_row;
-
-static void k5_fill_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k5_row *self = (const k5_row *)rows + lo,
-                *const last = (const k5_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k5_fill_synapses) {
+    NL_ROWS(k5_row) {
         const nl_i64 *restrict const row_p_ = nl_at(ctx, self->row_);
         nl_i32 *restrict const col_p_ = nl_at(ctx, self->col_);
         const nl_u32 *restrict const table_p_ = nl_at(ctx, self->table_);
@@ -464,9 +428,7 @@ static void k5_fill_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
     }
 }
 
-
 /* ---- k6  excitation[exc->exc]: propagation into ge  (models/cuba.yaml:46:3) */
-
 typedef struct {
     nl_u64 spikes_; /* nl_i32 [], read */
     nl_u64 spike_count_; /* nl_i32 [], read */
@@ -476,10 +438,7 @@ typedef struct {
     double weight_;
     nl_i64 room_, slots_, delay_;
 } k6_row;
-
-static void k6_propagation_into_ge(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
+NL_KERNEL(k6_propagation_into_ge) {
     struct {
         const k6_row *self;
         nl_i64 pre, first, end; /* a neuron, and where its synapses are */
@@ -532,9 +491,7 @@ static void k6_propagation_into_ge(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_
     }
 }
 
-
 /* ---- k7  exc.v: record trace  (models/cuba.yaml:66:5) */
-
 typedef struct {
     nl_u64 source_; /* real [i], read */
     nl_u64 members_; /* nl_i32 [], read */
@@ -542,12 +499,8 @@ typedef struct {
     nl_u64 used_; /* nl_i64 [], updated */
     nl_i64 m_, capacity_;
 } k7_row;
-
-static void k7_record_trace(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k7_row *self = (const k7_row *)rows + lo,
-                *const last = (const k7_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k7_record_trace) {
+    NL_ROWS(k7_row) {
         const real *restrict const source_p_ = nl_at(ctx, self->source_);
         const nl_i32 *restrict const members_p_ = nl_at(ctx, self->members_);
         real *restrict const buffer_p_ = nl_at(ctx, self->buffer_);
@@ -573,25 +526,16 @@ static void k7_record_trace(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 typedef void (*nl_kernel)(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step);
 
 static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
-    k0_initial_value,
-    k1_neuron_update,
-    k2_record_spikes,
-    k3_count_synapses,
-    k4_scan_synapses,
-    k5_fill_synapses,
-    k6_propagation_into_ge,
-    k7_record_trace,
+    k0_initial_value, k1_neuron_update, k2_record_spikes,
+    k3_count_synapses, k4_scan_synapses, k5_fill_synapses,
+    k6_propagation_into_ge, k7_record_trace,
     0,
 };
 
 nl_ctx *nl_create(void) { return calloc(1, sizeof(nl_ctx)); }
-
 void nl_destroy(nl_ctx *ctx) { free(ctx); }
-
 void nl_set_arena(nl_ctx *ctx, int role, void *memory) { ctx->arena[role] = memory; }
-
 void nl_set_scratch(nl_ctx *ctx, void *memory) { ctx->scratch = memory; }
-
 void nl_set_table(nl_ctx *ctx, int kernel, const void *rows) { ctx->table[kernel] = rows; }
 
 int nl_set_phase(nl_ctx *ctx, int phase, const nl_launch *launches, int64_t count) {
@@ -602,7 +546,6 @@ int nl_set_phase(nl_ctx *ctx, int phase, const nl_launch *launches, int64_t coun
 }
 
 void *nl_address(const nl_ctx *ctx, uint64_t word) { return nl_at(ctx, word); }
-
 int nl_status(const nl_ctx *ctx) { return ctx->status; }
 
 /* Decaying values end as denormal numbers, which are ten times slower: they are zero while a network runs. */

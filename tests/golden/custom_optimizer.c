@@ -17,6 +17,13 @@ typedef unsigned long long nl_u64;
 typedef float real;
 
 #define NL_FN static inline __attribute__((always_inline))
+#define NL_KERNEL(name) static void name(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+#define NL_ROWS(row) \
+    for (const row *self = (const row *)rows + lo, *const last = (const row *)rows + hi; self < last; self++)
+#define NL_IVDEP _Pragma("GCC ivdep") /* iterations are independent */
+#define NL_PRAGMA(text) _Pragma(#text)
+#define NL_UNROLL(n) NL_PRAGMA(GCC unroll n) /* 1: not, as gcc unrolls short loops before it vectorises */
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* of kernels */
 #define NL_INF_F32 __builtin_inff()
 
 struct nl_ctx {
@@ -40,26 +47,10 @@ NL_FN nl_i64 nl_least(nl_i64 a, nl_i64 b) { return a < b ? a : b; }
 
 /* ==== elementary functions and random numbers ==================================================== */
 
-NL_FN nl_u32 nl__bits_f32(float x) {
-    nl_u32 u;
-    __builtin_memcpy(&u, &x, sizeof u);
-    return u;
-}
-NL_FN float nl__from_f32(nl_u32 u) {
-    float x;
-    __builtin_memcpy(&x, &u, sizeof x);
-    return x;
-}
-NL_FN nl_u64 nl__bits_f64(double x) {
-    nl_u64 u;
-    __builtin_memcpy(&u, &x, sizeof u);
-    return u;
-}
-NL_FN double nl__from_f64(nl_u64 u) {
-    double x;
-    __builtin_memcpy(&x, &u, sizeof x);
-    return x;
-}
+NL_FN nl_u32 nl__bits_f32(float x) { return ((union { float from; nl_u32 to; }){x}).to; }
+NL_FN float nl__from_f32(nl_u32 u) { return ((union { nl_u32 from; float to; }){u}).to; }
+NL_FN nl_u64 nl__bits_f64(double x) { return ((union { double from; nl_u64 to; }){x}).to; }
+NL_FN double nl__from_f64(nl_u64 u) { return ((union { nl_u64 from; double to; }){u}).to; }
 NL_FN float nl_sqrt_f32(float x) { return __builtin_sqrtf(x); }
 NL_FN float nl_floor_f32(float x) { return __builtin_floorf(x); }
 NL_FN nl_i32 nl_max_i32(nl_i32 x, nl_i32 y) { return x > y ? x : y; }
@@ -294,8 +285,7 @@ static void nl_words(nl_u32 *out, nl_u64 key, nl_i64 first, nl_i64 last, nl_u64 
             c[v][3] = upper - (nl_lanes){0};
         }
         nl_u32 k0 = (nl_u32)key, k1 = (nl_u32)(key >> 32);
-#pragma GCC unroll 10
-        for (int r = 0; r < 10; r++) {
+        NL_UNROLL(10) for (int r = 0; r < 10; r++) {
             nl__round(c[0], k0, k1);
             nl__round(c[1], k0, k1);
             k0 += 0x9E3779B9u;
@@ -321,8 +311,7 @@ enum { NL_LANES = 64 / sizeof(real) };
 /* Bases of a tile's rows first, first + 1, ...; those from `end` on repeat the last one. */
 NL_ONCE void nl_bases(const real **at, nl_i64 count, const real *base, nl_i64 first, nl_i64 end, nl_i64 step) {
     base += first * step;
-#pragma GCC unroll 1
-    for (nl_i64 j = 0; j < count; j++) {
+    NL_UNROLL(1) for (nl_i64 j = 0; j < count; j++) {
         at[j] = base;
         if (first + j + 1 < end) base += step;
     }
@@ -337,241 +326,49 @@ typedef struct {
 typedef void (*nl_tile_fn)(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end,
                            nl_vec *acc, nl_i64 pitch);
 
-/* acc[o][u] = sum over the terms of w[o] * x[u], in their order; rows of acc are `pitch` apart. */
-NL_ONCE void nl_tile_8x3(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
-    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2];
-    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4],
-        *const w5 = w[5], *const w6 = w[6], *const w7 = w[7];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s2_0 = {0}, s2_1 = {0}, s2_2 = {0},
-        s3_0 = {0}, s3_1 = {0}, s3_2 = {0}, s4_0 = {0}, s4_1 = {0}, s4_2 = {0}, s5_0 = {0}, s5_1 = {0}, s5_2 = {0},
-        s6_0 = {0}, s6_1 = {0}, s6_2 = {0}, s7_0 = {0}, s7_1 = {0}, s7_2 = {0};
+/* acc[o][u] = sum over the terms of w[o] * x[u], in their order; rows of acc are `pitch` apart. Inlined with O and U
+   known, its arrays are registers. */
+NL_FN void nl_tile(const int O, const int U, const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end,
+                  nl_vec *acc, nl_i64 pitch) {
+    const real *at_x[16], *at_w[16];
+    nl_vec sum[32], v[16];
+    NL_UNROLL(16) for (int u = 0; u < U; u++) at_x[u] = x[u];
+    NL_UNROLL(16) for (int o = 0; o < O; o++) at_w[o] = w[o];
+    NL_UNROLL(32) for (int k = 0; k < O * U; k++) sum[k] = (nl_vec){0};
 #pragma GCC unroll 1
     for (; tap < end; tap++) {
-        const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i);
-        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0;
-        const real f1 = w1[j]; s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1;
-        const real f2 = w2[j]; s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2;
-        const real f3 = w3[j]; s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3;
-        const real f4 = w4[j]; s4_0 += v0 * f4, s4_1 += v1 * f4, s4_2 += v2 * f4;
-        const real f5 = w5[j]; s5_0 += v0 * f5, s5_1 += v1 * f5, s5_2 += v2 * f5;
-        const real f6 = w6[j]; s6_0 += v0 * f6, s6_1 += v1 * f6, s6_2 += v2 * f6;
-        const real f7 = w7[j]; s7_0 += v0 * f7, s7_1 += v1 * f7, s7_2 += v2 * f7;
+        NL_UNROLL(16) for (int u = 0; u < U; u++) v[u] = *(const nl_vec *)(at_x[u] + tap->x);
+        NL_UNROLL(16) for (int o = 0; o < O; o++) {
+            const real factor = at_w[o][tap->w];
+            NL_UNROLL(16) for (int u = 0; u < U; u++) sum[o * U + u] += v[u] * factor;
+        }
     }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[1 * pitch + 0] = s1_0,
-        acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2, acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1,
-        acc[2 * pitch + 2] = s2_2, acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2,
-        acc[4 * pitch + 0] = s4_0, acc[4 * pitch + 1] = s4_1, acc[4 * pitch + 2] = s4_2, acc[5 * pitch + 0] = s5_0,
-        acc[5 * pitch + 1] = s5_1, acc[5 * pitch + 2] = s5_2, acc[6 * pitch + 0] = s6_0, acc[6 * pitch + 1] = s6_1,
-        acc[6 * pitch + 2] = s6_2, acc[7 * pitch + 0] = s7_0, acc[7 * pitch + 1] = s7_1, acc[7 * pitch + 2] = s7_2;
+    NL_UNROLL(32) for (int k = 0; k < O * U; k++) acc[k / U * pitch + k % U] = sum[k];
 }
-NL_ONCE void nl_tile_6x4(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
-    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3];
-    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4],
-        *const w5 = w[5];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0}, s2_0 = {0},
-        s2_1 = {0}, s2_2 = {0}, s2_3 = {0}, s3_0 = {0}, s3_1 = {0}, s3_2 = {0}, s3_3 = {0}, s4_0 = {0}, s4_1 = {0},
-        s4_2 = {0}, s4_3 = {0}, s5_0 = {0}, s5_1 = {0}, s5_2 = {0}, s5_3 = {0};
-#pragma GCC unroll 1
-    for (; tap < end; tap++) {
-        const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i),
-            v3 = *(const nl_vec *)(x3 + i);
-        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0;
-        const real f1 = w1[j]; s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1;
-        const real f2 = w2[j]; s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2, s2_3 += v3 * f2;
-        const real f3 = w3[j]; s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3, s3_3 += v3 * f3;
-        const real f4 = w4[j]; s4_0 += v0 * f4, s4_1 += v1 * f4, s4_2 += v2 * f4, s4_3 += v3 * f4;
-        const real f5 = w5[j]; s5_0 += v0 * f5, s5_1 += v1 * f5, s5_2 += v2 * f5, s5_3 += v3 * f5;
+#define NL_TILE(O, U) \
+    NL_ONCE void nl_tile_##O##x##U(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) { \
+        nl_tile(O, U, x, w, tap, end, acc, pitch); \
     }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3,
-        acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3,
-        acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[2 * pitch + 2] = s2_2, acc[2 * pitch + 3] = s2_3,
-        acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2, acc[3 * pitch + 3] = s3_3,
-        acc[4 * pitch + 0] = s4_0, acc[4 * pitch + 1] = s4_1, acc[4 * pitch + 2] = s4_2, acc[4 * pitch + 3] = s4_3,
-        acc[5 * pitch + 0] = s5_0, acc[5 * pitch + 1] = s5_1, acc[5 * pitch + 2] = s5_2, acc[5 * pitch + 3] = s5_3;
-}
-NL_ONCE void nl_tile_4x6(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
-    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4],
-        *const x5 = x[5];
-    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s0_5 = {0}, s1_0 = {0}, s1_1 = {0}, s1_2 = {0},
-        s1_3 = {0}, s1_4 = {0}, s1_5 = {0}, s2_0 = {0}, s2_1 = {0}, s2_2 = {0}, s2_3 = {0}, s2_4 = {0}, s2_5 = {0},
-        s3_0 = {0}, s3_1 = {0}, s3_2 = {0}, s3_3 = {0}, s3_4 = {0}, s3_5 = {0};
-#pragma GCC unroll 1
-    for (; tap < end; tap++) {
-        const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i),
-            v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i), v5 = *(const nl_vec *)(x5 + i);
-        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0,
-            s0_5 += v5 * f0;
-        const real f1 = w1[j]; s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1, s1_4 += v4 * f1,
-            s1_5 += v5 * f1;
-        const real f2 = w2[j]; s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2, s2_3 += v3 * f2, s2_4 += v4 * f2,
-            s2_5 += v5 * f2;
-        const real f3 = w3[j]; s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3, s3_3 += v3 * f3, s3_4 += v4 * f3,
-            s3_5 += v5 * f3;
-    }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3,
-        acc[0 * pitch + 4] = s0_4, acc[0 * pitch + 5] = s0_5, acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1,
-        acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3, acc[1 * pitch + 4] = s1_4, acc[1 * pitch + 5] = s1_5,
-        acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[2 * pitch + 2] = s2_2, acc[2 * pitch + 3] = s2_3,
-        acc[2 * pitch + 4] = s2_4, acc[2 * pitch + 5] = s2_5, acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1,
-        acc[3 * pitch + 2] = s3_2, acc[3 * pitch + 3] = s3_3, acc[3 * pitch + 4] = s3_4, acc[3 * pitch + 5] = s3_5;
-}
-NL_ONCE void nl_tile_4x5(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
-    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4];
-    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0},
-        s1_4 = {0}, s2_0 = {0}, s2_1 = {0}, s2_2 = {0}, s2_3 = {0}, s2_4 = {0}, s3_0 = {0}, s3_1 = {0}, s3_2 = {0},
-        s3_3 = {0}, s3_4 = {0};
-#pragma GCC unroll 1
-    for (; tap < end; tap++) {
-        const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i),
-            v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i);
-        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0;
-        const real f1 = w1[j]; s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1, s1_4 += v4 * f1;
-        const real f2 = w2[j]; s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2, s2_3 += v3 * f2, s2_4 += v4 * f2;
-        const real f3 = w3[j]; s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3, s3_3 += v3 * f3, s3_4 += v4 * f3;
-    }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3,
-        acc[0 * pitch + 4] = s0_4, acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2,
-        acc[1 * pitch + 3] = s1_3, acc[1 * pitch + 4] = s1_4, acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1,
-        acc[2 * pitch + 2] = s2_2, acc[2 * pitch + 3] = s2_3, acc[2 * pitch + 4] = s2_4, acc[3 * pitch + 0] = s3_0,
-        acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2, acc[3 * pitch + 3] = s3_3, acc[3 * pitch + 4] = s3_4;
-}
-NL_ONCE void nl_tile_2x10(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
-    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4],
-        *const x5 = x[5], *const x6 = x[6], *const x7 = x[7], *const x8 = x[8], *const x9 = x[9];
-    const real *const w0 = w[0], *const w1 = w[1];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s0_5 = {0}, s0_6 = {0}, s0_7 = {0}, s0_8 = {0},
-        s0_9 = {0}, s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0}, s1_4 = {0}, s1_5 = {0}, s1_6 = {0}, s1_7 = {0},
-        s1_8 = {0}, s1_9 = {0};
-#pragma GCC unroll 1
-    for (; tap < end; tap++) {
-        const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i),
-            v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i), v5 = *(const nl_vec *)(x5 + i),
-            v6 = *(const nl_vec *)(x6 + i), v7 = *(const nl_vec *)(x7 + i), v8 = *(const nl_vec *)(x8 + i),
-            v9 = *(const nl_vec *)(x9 + i);
-        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0,
-            s0_5 += v5 * f0, s0_6 += v6 * f0, s0_7 += v7 * f0, s0_8 += v8 * f0, s0_9 += v9 * f0;
-        const real f1 = w1[j]; s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1, s1_4 += v4 * f1,
-            s1_5 += v5 * f1, s1_6 += v6 * f1, s1_7 += v7 * f1, s1_8 += v8 * f1, s1_9 += v9 * f1;
-    }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3,
-        acc[0 * pitch + 4] = s0_4, acc[0 * pitch + 5] = s0_5, acc[0 * pitch + 6] = s0_6, acc[0 * pitch + 7] = s0_7,
-        acc[0 * pitch + 8] = s0_8, acc[0 * pitch + 9] = s0_9, acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1,
-        acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3, acc[1 * pitch + 4] = s1_4, acc[1 * pitch + 5] = s1_5,
-        acc[1 * pitch + 6] = s1_6, acc[1 * pitch + 7] = s1_7, acc[1 * pitch + 8] = s1_8, acc[1 * pitch + 9] = s1_9;
-}
-NL_ONCE void nl_tile_1x12(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
-    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4],
-        *const x5 = x[5], *const x6 = x[6], *const x7 = x[7], *const x8 = x[8], *const x9 = x[9], *const x10 = x[10],
-        *const x11 = x[11];
-    const real *const w0 = w[0];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s0_5 = {0}, s0_6 = {0}, s0_7 = {0}, s0_8 = {0},
-        s0_9 = {0}, s0_10 = {0}, s0_11 = {0};
-#pragma GCC unroll 1
-    for (; tap < end; tap++) {
-        const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i),
-            v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i), v5 = *(const nl_vec *)(x5 + i),
-            v6 = *(const nl_vec *)(x6 + i), v7 = *(const nl_vec *)(x7 + i), v8 = *(const nl_vec *)(x8 + i),
-            v9 = *(const nl_vec *)(x9 + i), v10 = *(const nl_vec *)(x10 + i), v11 = *(const nl_vec *)(x11 + i);
-        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0,
-            s0_5 += v5 * f0, s0_6 += v6 * f0, s0_7 += v7 * f0, s0_8 += v8 * f0, s0_9 += v9 * f0, s0_10 += v10 * f0,
-            s0_11 += v11 * f0;
-    }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3,
-        acc[0 * pitch + 4] = s0_4, acc[0 * pitch + 5] = s0_5, acc[0 * pitch + 6] = s0_6, acc[0 * pitch + 7] = s0_7,
-        acc[0 * pitch + 8] = s0_8, acc[0 * pitch + 9] = s0_9, acc[0 * pitch + 10] = s0_10, acc[0 * pitch + 11] = s0_11;
-}
-NL_ONCE void nl_tile_8x2(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
-    const real *const x0 = x[0], *const x1 = x[1];
-    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4],
-        *const w5 = w[5], *const w6 = w[6], *const w7 = w[7];
-    nl_vec s0_0 = {0}, s0_1 = {0}, s1_0 = {0}, s1_1 = {0}, s2_0 = {0}, s2_1 = {0}, s3_0 = {0}, s3_1 = {0}, s4_0 = {0},
-        s4_1 = {0}, s5_0 = {0}, s5_1 = {0}, s6_0 = {0}, s6_1 = {0}, s7_0 = {0}, s7_1 = {0};
-#pragma GCC unroll 1
-    for (; tap < end; tap++) {
-        const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i);
-        const real f0 = w0[j]; s0_0 += v0 * f0, s0_1 += v1 * f0;
-        const real f1 = w1[j]; s1_0 += v0 * f1, s1_1 += v1 * f1;
-        const real f2 = w2[j]; s2_0 += v0 * f2, s2_1 += v1 * f2;
-        const real f3 = w3[j]; s3_0 += v0 * f3, s3_1 += v1 * f3;
-        const real f4 = w4[j]; s4_0 += v0 * f4, s4_1 += v1 * f4;
-        const real f5 = w5[j]; s5_0 += v0 * f5, s5_1 += v1 * f5;
-        const real f6 = w6[j]; s6_0 += v0 * f6, s6_1 += v1 * f6;
-        const real f7 = w7[j]; s7_0 += v0 * f7, s7_1 += v1 * f7;
-    }
-    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1,
-        acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1,
-        acc[4 * pitch + 0] = s4_0, acc[4 * pitch + 1] = s4_1, acc[5 * pitch + 0] = s5_0, acc[5 * pitch + 1] = s5_1,
-        acc[6 * pitch + 0] = s6_0, acc[6 * pitch + 1] = s6_1, acc[7 * pitch + 0] = s7_0, acc[7 * pitch + 1] = s7_1;
-}
-NL_ONCE void nl_tile_16x1(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
-    const real *const x0 = x[0];
-    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4],
-        *const w5 = w[5], *const w6 = w[6], *const w7 = w[7], *const w8 = w[8], *const w9 = w[9], *const w10 = w[10],
-        *const w11 = w[11], *const w12 = w[12], *const w13 = w[13], *const w14 = w[14], *const w15 = w[15];
-    nl_vec s0_0 = {0}, s1_0 = {0}, s2_0 = {0}, s3_0 = {0}, s4_0 = {0}, s5_0 = {0}, s6_0 = {0}, s7_0 = {0}, s8_0 = {0},
-        s9_0 = {0}, s10_0 = {0}, s11_0 = {0}, s12_0 = {0}, s13_0 = {0}, s14_0 = {0}, s15_0 = {0};
-#pragma GCC unroll 1
-    for (; tap < end; tap++) {
-        const nl_i64 i = tap->x, j = tap->w;
-        const nl_vec v0 = *(const nl_vec *)(x0 + i);
-        const real f0 = w0[j]; s0_0 += v0 * f0;
-        const real f1 = w1[j]; s1_0 += v0 * f1;
-        const real f2 = w2[j]; s2_0 += v0 * f2;
-        const real f3 = w3[j]; s3_0 += v0 * f3;
-        const real f4 = w4[j]; s4_0 += v0 * f4;
-        const real f5 = w5[j]; s5_0 += v0 * f5;
-        const real f6 = w6[j]; s6_0 += v0 * f6;
-        const real f7 = w7[j]; s7_0 += v0 * f7;
-        const real f8 = w8[j]; s8_0 += v0 * f8;
-        const real f9 = w9[j]; s9_0 += v0 * f9;
-        const real f10 = w10[j]; s10_0 += v0 * f10;
-        const real f11 = w11[j]; s11_0 += v0 * f11;
-        const real f12 = w12[j]; s12_0 += v0 * f12;
-        const real f13 = w13[j]; s13_0 += v0 * f13;
-        const real f14 = w14[j]; s14_0 += v0 * f14;
-        const real f15 = w15[j]; s15_0 += v0 * f15;
-    }
-    acc[0 * pitch + 0] = s0_0, acc[1 * pitch + 0] = s1_0, acc[2 * pitch + 0] = s2_0, acc[3 * pitch + 0] = s3_0,
-        acc[4 * pitch + 0] = s4_0, acc[5 * pitch + 0] = s5_0, acc[6 * pitch + 0] = s6_0, acc[7 * pitch + 0] = s7_0,
-        acc[8 * pitch + 0] = s8_0, acc[9 * pitch + 0] = s9_0, acc[10 * pitch + 0] = s10_0, acc[11 * pitch + 0] = s11_0,
-        acc[12 * pitch + 0] = s12_0, acc[13 * pitch + 0] = s13_0, acc[14 * pitch + 0] = s14_0,
-        acc[15 * pitch + 0] = s15_0;
-}
+NL_TILE(8, 3) NL_TILE(6, 4) NL_TILE(4, 6) NL_TILE(4, 5) NL_TILE(2, 10) NL_TILE(1, 12) NL_TILE(8, 2) NL_TILE(16, 1)
+
 static const struct {
     nl_tile_fn run;
     int outs, vectors;
 } nl_tiles[] = {
-    {nl_tile_8x3, 8, 3},
-    {nl_tile_6x4, 6, 4},
-    {nl_tile_4x6, 4, 6},
-    {nl_tile_4x5, 4, 5},
-    {nl_tile_2x10, 2, 10},
-    {nl_tile_1x12, 1, 12},
-    {nl_tile_8x2, 8, 2},
-    {nl_tile_16x1, 16, 1},
+    {nl_tile_8x3, 8, 3}, {nl_tile_6x4, 6, 4}, {nl_tile_4x6, 4, 6}, {nl_tile_4x5, 4, 5},
+    {nl_tile_2x10, 2, 10}, {nl_tile_1x12, 1, 12}, {nl_tile_8x2, 8, 2}, {nl_tile_16x1, 16, 1},
 };
 
 /* A square of NL_LANES vectors: element (i, j) becomes (j, i). */
 NL_ONCE void nl_transpose(nl_vec *v) {
     nl_vec w[NL_LANES];
     for (int half = 1; half < NL_LANES; half *= 2) {
-#pragma GCC unroll 16
-        for (int i = 0; i < NL_LANES / 2; i++) {
+        NL_UNROLL(16) for (int i = 0; i < NL_LANES / 2; i++) {
             const nl_vec a = v[i], b = v[i + NL_LANES / 2];
             w[2 * i] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
             w[2 * i + 1] = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
         }
-#pragma GCC unroll 16
-        for (int i = 0; i < NL_LANES; i++) v[i] = w[i];
+        NL_UNROLL(16) for (int i = 0; i < NL_LANES; i++) v[i] = w[i];
     }
 }
 
@@ -580,31 +377,24 @@ NL_ONCE void nl_transposed(const real *x, nl_i64 blocks, nl_i64 features, real *
     for (nl_i64 block = 0; block < blocks; block++, to += NL_LANES * pitch)
         for (nl_i64 k = 0; k < features; k += NL_LANES) {
             nl_vec v[NL_LANES];
-#pragma GCC unroll 1
-            for (nl_i64 i = 0; i < NL_LANES; i++)
+            NL_UNROLL(1) for (nl_i64 i = 0; i < NL_LANES; i++)
                 v[i] = ((const nl_vec *)x)[block * features + (k + i < features ? k + i : features - 1)];
             nl_transpose(v);
-#pragma GCC unroll 1
-            for (nl_i64 i = 0; i < NL_LANES; i++) *(nl_vec *)(to + i * pitch + k) = v[i];
+            NL_UNROLL(1) for (nl_i64 i = 0; i < NL_LANES; i++) *(nl_vec *)(to + i * pitch + k) = v[i];
         }
 }
 
 /* ==== kernels ==================================================================================== */
 
 /* ---- k0  hidden_1.weight: initial value (uniform)  (models/custom_optimizer.yaml:26:13) */
-
 typedef struct {
     nl_u64 x_; /* real [i], written */
     nl_i64 n_;
     nl_u64 key_;
     double low_, high_;
 } k0_row;
-
-static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k0_row *self = (const k0_row *)rows + lo,
-                *const last = (const k0_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k0_initial_value) {
+    NL_ROWS(k0_row) {
         real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i64 n_ = self->n_;
         const nl_u64 key_ = self->key_;
@@ -613,48 +403,34 @@ static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
             const nl_i64 end = nl_least(base + NL_CHUNK, n_);
             nl_words(words, key_, base, end, (nl_u64)step, 0u);
-#pragma GCC ivdep
-            for (nl_i64 i = base; i < end; i++) {
-                real x_ = low_ + (high_ - low_) * nl_uniform_of_f32(words[i - base]);
-                x_p_[i] = x_;
+            NL_IVDEP for (nl_i64 i = base; i < end; i++) {
+                x_p_[i] = low_ + (high_ - low_) * nl_uniform_of_f32(words[i - base]);
             }
         }
     }
 }
 
-
 /* ---- k1  batch.mask: rows that exist  (models/custom_optimizer.yaml:31:5) */
-
 typedef struct {
     nl_u64 y_; /* real [block][lane], written */
     nl_u64 order_; /* nl_i32 [k], read */
     nl_i64 n_block_, batches_, padded_;
 } k1_row;
-
-static void k1_rows_that_exist(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k1_row *self = (const k1_row *)rows + lo,
-                *const last = (const k1_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k1_rows_that_exist) {
+    NL_ROWS(k1_row) {
         real *restrict const y_p_ = nl_at(ctx, self->y_);
         const nl_i32 *restrict const order_p_ = nl_at(ctx, self->order_);
         const nl_i64 n_block_ = self->n_block_, batches_ = self->batches_, padded_ = self->padded_;
-        for (nl_i64 block = 0; block < n_block_; block++) {
-#pragma GCC ivdep
-#pragma GCC unroll 1
-            for (nl_i64 lane = 0; lane < 16; lane++) {
+        for (nl_i64 block = 0; block < n_block_; block++)
+            NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                 nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + (block * 16LL + lane);
                 const nl_i32 order_ = order_p_[k_];
-                real y_ = order_ >= 0 ? 1.0f : 0.0f;
-                y_p_[block * 16 + lane] = y_;
+                y_p_[block * 16 + lane] = order_ >= 0 ? 1.0f : 0.0f;
             }
-        }
     }
 }
 
-
 /* ---- k2  batch.count: sum over d0 */
-
 typedef struct {
     nl_u64 count_; /* real [0], written */
     nl_u64 mask_; /* real [d0], read */
@@ -662,52 +438,37 @@ typedef struct {
     nl_u64 sum_grad_; /* real [0], written */
     nl_i64 n_d0_;
 } k2_row;
-
-static void k2_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k2_row *self = (const k2_row *)rows + lo,
-                *const last = (const k2_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k2_sum_over_d0) {
+    NL_ROWS(k2_row) {
         real *restrict const count_p_ = nl_at(ctx, self->count_);
         const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
         double *restrict const count_after_p_ = nl_at(ctx, self->count_after_);
         real *restrict const sum_grad_p_ = nl_at(ctx, self->sum_grad_);
         const nl_i64 n_d0_ = self->n_d0_;
-        real part[32];
-        for (int u = 0; u < 32; u++) part[u] = 0.0f;
-        {
-            nl_i64 first = 0;
-            for (; first + 32 <= n_d0_; first += 32) {
-#pragma GCC unroll 1
-                for (nl_i64 u = 0; u < 32; u++) {
-                    const nl_i64 d0 = first + u;
-                    const real mask_ = mask_p_[d0];
-                    part[u] += mask_;
-                }
-            }
-            for (nl_i64 u = 0; u < n_d0_ - first; u++) {
+        real part[32] = {0};
+        nl_i64 first = 0;
+        for (; first + 32 <= n_d0_; first += 32)
+            NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
                 const nl_i64 d0 = first + u;
                 const real mask_ = mask_p_[d0];
                 part[u] += mask_;
             }
+        for (nl_i64 u = 0; u < n_d0_ - first; u++) {
+            const nl_i64 d0 = first + u;
+            const real mask_ = mask_p_[d0];
+            part[u] += mask_;
         }
         for (int half = 16; half > 0; half /= 2)
-            for (int u = 0; u < half; u++)
-                part[u] += part[u + half];
-        real acc = part[0];
-        real count_ = acc;
+            for (int u = 0; u < half; u++) part[u] += part[u + half];
+        real count_ = part[0];
         double count_after_ = count_after_p_[0];
-        count_after_ = count_after_ + (double)count_;
-        real sum_grad_ = 1.0f * (1.0f / count_);
         count_p_[0] = count_;
-        count_after_p_[0] = count_after_;
-        sum_grad_p_[0] = sum_grad_;
+        count_after_p_[0] = count_after_ + (double)count_;
+        sum_grad_p_[0] = 1.0f * (1.0f / count_);
     }
 }
 
-
 /* ---- k3  image: batch of data.flat  (models/custom_optimizer.yaml:20:5) */
-
 typedef struct {
     nl_u64 y_; /* real [block][f][lane], written */
     nl_u64 order_; /* nl_i32 [k], read */
@@ -715,75 +476,53 @@ typedef struct {
     nl_i64 n_f_, n_block_, by_block_, batches_, padded_;
     double factor_;
 } k3_row;
-
-static void k3_batch_of_data_flat(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k3_row *self = (const k3_row *)rows + lo,
-                *const last = (const k3_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k3_batch_of_data_flat) {
+    NL_ROWS(k3_row) {
         real *restrict const y_p_ = nl_at(ctx, self->y_);
         const nl_i32 *restrict const order_p_ = nl_at(ctx, self->order_);
         const real *restrict const data_p_ = nl_at(ctx, self->data_);
         const nl_i64 n_f_ = self->n_f_, n_block_ = self->n_block_, by_block_ = self->by_block_;
         const nl_i64 batches_ = self->batches_, padded_ = self->padded_;
         const real factor_ = (real)self->factor_;
-        for (nl_i64 block = 0; block < n_block_; block++) {
-            for (nl_i64 f = 0; f < n_f_; f++) {
-#pragma GCC ivdep
-#pragma GCC unroll 1
-                for (nl_i64 lane = 0; lane < 16; lane++) {
+        for (nl_i64 block = 0; block < n_block_; block++)
+            for (nl_i64 f = 0; f < n_f_; f++)
+                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + (block * 16LL + lane);
                     const nl_i32 order_ = order_p_[k_];
                     nl_i32 example_ = nl_max_i32(order_, 0);
                     const real data_ = data_p_[example_ * n_f_ + f];
-                    real y_ = data_ * factor_;
-                    y_p_[block * by_block_ + f * 16 + lane] = y_;
+                    y_p_[block * by_block_ + f * 16 + lane] = data_ * factor_;
                 }
-            }
-        }
     }
 }
 
-
 /* ---- k4  label: batch of data.labels  (models/custom_optimizer.yaml:21:5) */
-
 typedef struct {
     nl_u64 y_; /* nl_i32 [block][f][lane], written */
     nl_u64 order_; /* nl_i32 [k], read */
     nl_u64 data_; /* nl_i32 [example][f], read */
     nl_i64 n_f_, n_block_, by_block_, batches_, padded_;
 } k4_row;
-
-static void k4_batch_of_data_labels(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k4_row *self = (const k4_row *)rows + lo,
-                *const last = (const k4_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k4_batch_of_data_labels) {
+    NL_ROWS(k4_row) {
         nl_i32 *restrict const y_p_ = nl_at(ctx, self->y_);
         const nl_i32 *restrict const order_p_ = nl_at(ctx, self->order_);
         const nl_i32 *restrict const data_p_ = nl_at(ctx, self->data_);
         const nl_i64 n_f_ = self->n_f_, n_block_ = self->n_block_, by_block_ = self->by_block_;
         const nl_i64 batches_ = self->batches_, padded_ = self->padded_;
-        for (nl_i64 block = 0; block < n_block_; block++) {
-            for (nl_i64 f = 0; f < n_f_; f++) {
-#pragma GCC ivdep
-#pragma GCC unroll 1
-                for (nl_i64 lane = 0; lane < 16; lane++) {
+        for (nl_i64 block = 0; block < n_block_; block++)
+            for (nl_i64 f = 0; f < n_f_; f++)
+                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + (block * 16LL + lane);
                     const nl_i32 order_ = order_p_[k_];
                     nl_i32 example_ = nl_max_i32(order_, 0);
                     const nl_i32 data_ = data_p_[example_ * n_f_ + f];
-                    nl_i32 y_ = data_;
-                    y_p_[block * by_block_ + f * 16 + lane] = y_;
+                    y_p_[block * by_block_ + f * 16 + lane] = data_;
                 }
-            }
-        }
     }
 }
 
-
 /* ---- k5  hidden.activated: lanes dense  (models/custom_optimizer.yaml:26:13) */
-
 typedef struct {
     nl_u64 activated_; /* real [n][o][lane], written */
     nl_u64 image_; /* real [n][k][lane], read */
@@ -791,19 +530,15 @@ typedef struct {
     nl_u64 bias_; /* real [o], read */
     nl_i64 activated_by_n_, s_blocks_, s_outs_, s_ins_, s_w_out_, s_w_in_, s_tile_;
 } k5_row;
-
-static void k5_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k5_row *self = (const k5_row *)rows + lo,
-                *const last = (const k5_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k5_lanes_dense) {
+    NL_ROWS(k5_row) {
         real *restrict const activated_p_ = nl_at(ctx, self->activated_);
         const real *restrict const image_p_ = nl_at(ctx, self->image_);
         const real *restrict const weight_p_ = nl_at(ctx, self->weight_);
         const real *restrict const bias_p_ = nl_at(ctx, self->bias_);
-        const nl_i64 activated_by_n_ = self->activated_by_n_, s_blocks_ = self->s_blocks_;
-        const nl_i64 s_outs_ = self->s_outs_, s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_;
-        const nl_i64 s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
+        const nl_i64 activated_by_n_ = self->activated_by_n_, s_blocks_ = self->s_blocks_, s_outs_ = self->s_outs_;
+        const nl_i64 s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_;
+        const nl_i64 s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
         const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
@@ -822,24 +557,17 @@ static void k5_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
-#pragma GCC unroll 1
-#pragma GCC ivdep
-                        for (nl_i64 lane = 0; lane < NL_LANES; lane++)
-                            {
-                                const real acc = sum[lane];
-                                const real bias_ = bias_p_[(o + j)];
-                                real activated_ = nl_tanh_f32(acc + bias_);
-                                activated_p_[((first + u)) * activated_by_n_ + ((o + j)) * 16 + lane] = activated_;
-                            }
+                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++) {
+                            const real bias_ = bias_p_[o + j];
+                            activated_p_[(first + u) * activated_by_n_ + (o + j) * 16 + lane] = nl_tanh_f32(sum[lane] + bias_);
+                        }
                     }
             }
         }
     }
 }
 
-
 /* ---- k6  logits.biased: lanes dense  (models/custom_optimizer.yaml:27:7) */
-
 typedef struct {
     nl_u64 biased_; /* real [n][o][lane], written */
     nl_u64 x_; /* real [n][k][lane], read */
@@ -847,19 +575,15 @@ typedef struct {
     nl_u64 bias_; /* real [o], read */
     nl_i64 biased_by_n_, s_blocks_, s_outs_, s_ins_, s_w_out_, s_w_in_, s_tile_;
 } k6_row;
-
-static void k6_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k6_row *self = (const k6_row *)rows + lo,
-                *const last = (const k6_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k6_lanes_dense) {
+    NL_ROWS(k6_row) {
         real *restrict const biased_p_ = nl_at(ctx, self->biased_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const real *restrict const weight_p_ = nl_at(ctx, self->weight_);
         const real *restrict const bias_p_ = nl_at(ctx, self->bias_);
-        const nl_i64 biased_by_n_ = self->biased_by_n_, s_blocks_ = self->s_blocks_;
-        const nl_i64 s_outs_ = self->s_outs_, s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_;
-        const nl_i64 s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
+        const nl_i64 biased_by_n_ = self->biased_by_n_, s_blocks_ = self->s_blocks_, s_outs_ = self->s_outs_;
+        const nl_i64 s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_;
+        const nl_i64 s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
         const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
@@ -878,150 +602,96 @@ static void k6_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
-#pragma GCC unroll 1
-#pragma GCC ivdep
-                        for (nl_i64 lane = 0; lane < NL_LANES; lane++)
-                            {
-                                const real acc = sum[lane];
-                                const real bias_ = bias_p_[(o + j)];
-                                real biased_ = acc + bias_;
-                                biased_p_[((first + u)) * biased_by_n_ + ((o + j)) * 16 + lane] = biased_;
-                            }
+                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++) {
+                            const real bias_ = bias_p_[o + j];
+                            biased_p_[(first + u) * biased_by_n_ + (o + j) * 16 + lane] = sum[lane] + bias_;
+                        }
                     }
             }
         }
     }
 }
 
-
 /* ---- k7  loss.largest: maximum over d1 */
-
 typedef struct {
     nl_u64 largest_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */
     nl_i64 n_d0_, n_d1_, x_by_d0_;
 } k7_row;
-
-static void k7_maximum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k7_row *self = (const k7_row *)rows + lo,
-                *const last = (const k7_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k7_maximum_over_d1) {
+    NL_ROWS(k7_row) {
         real *restrict const largest_p_ = nl_at(ctx, self->largest_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16];
-#pragma GCC unroll 1
-            for (nl_i64 lane = 0; lane < 16; lane++)
-                acc[lane] = -NL_INF_F32;
-            for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
-#pragma GCC ivdep
-#pragma GCC unroll 1
-                for (nl_i64 lane = 0; lane < 16; lane++) {
+            NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) acc[lane] = -NL_INF_F32;
+            for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
+                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
                     acc[lane] = nl_max_f32(acc[lane], x_);
                 }
-            }
-#pragma GCC ivdep
-#pragma GCC unroll 1
-            for (nl_i64 lane = 0; lane < 16; lane++) {
-                real largest_ = acc[lane];
-                largest_p_[d0 * 16 + lane] = largest_;
-            }
+            NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
+                largest_p_[d0 * 16 + lane] = acc[lane];
         }
     }
 }
 
-
 /* ---- k8  loss.total: sum over d1 */
-
 typedef struct {
     nl_u64 total_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */
     nl_u64 largest_; /* real [d0][lane], read */
     nl_i64 n_d0_, n_d1_, x_by_d0_;
 } k8_row;
-
-static void k8_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k8_row *self = (const k8_row *)rows + lo,
-                *const last = (const k8_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k8_sum_over_d1) {
+    NL_ROWS(k8_row) {
         real *restrict const total_p_ = nl_at(ctx, self->total_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const real *restrict const largest_p_ = nl_at(ctx, self->largest_);
         const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
-            real acc[16];
-#pragma GCC unroll 1
-            for (nl_i64 lane = 0; lane < 16; lane++)
-                acc[lane] = 0.0f;
-            for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
-#pragma GCC ivdep
-#pragma GCC unroll 1
-                for (nl_i64 lane = 0; lane < 16; lane++) {
+            real acc[16] = {0};
+            for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
+                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
                     const real largest_ = largest_p_[d0 * 16 + lane];
                     acc[lane] += nl_exp_f32(x_ - largest_);
                 }
-            }
-#pragma GCC ivdep
-#pragma GCC unroll 1
-            for (nl_i64 lane = 0; lane < 16; lane++) {
-                real total_ = acc[lane];
-                total_p_[d0 * 16 + lane] = total_;
-            }
+            NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
+                total_p_[d0 * 16 + lane] = acc[lane];
         }
     }
 }
 
-
 /* ---- k9  loss.picked: sum over d1 */
-
 typedef struct {
     nl_u64 picked_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */
     nl_u64 label_; /* nl_i32 [d0][lane], read */
     nl_i64 n_d0_, n_d1_, x_by_d0_;
 } k9_row;
-
-static void k9_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k9_row *self = (const k9_row *)rows + lo,
-                *const last = (const k9_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k9_sum_over_d1) {
+    NL_ROWS(k9_row) {
         real *restrict const picked_p_ = nl_at(ctx, self->picked_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i32 *restrict const label_p_ = nl_at(ctx, self->label_);
         const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
-            real acc[16];
-#pragma GCC unroll 1
-            for (nl_i64 lane = 0; lane < 16; lane++)
-                acc[lane] = 0.0f;
-            for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
-#pragma GCC ivdep
-#pragma GCC unroll 1
-                for (nl_i64 lane = 0; lane < 16; lane++) {
+            real acc[16] = {0};
+            for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
+                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
                     const nl_i32 label_ = label_p_[d0 * 16 + lane];
                     acc[lane] += d1 == label_ ? x_ : 0.0f;
                 }
-            }
-#pragma GCC ivdep
-#pragma GCC unroll 1
-            for (nl_i64 lane = 0; lane < 16; lane++) {
-                real picked_ = acc[lane];
-                picked_p_[d0 * 16 + lane] = picked_;
-            }
+            NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
+                picked_p_[d0 * 16 + lane] = acc[lane];
         }
     }
 }
 
-
 /* ---- k10  loss: sum over d0 */
-
 typedef struct {
     nl_u64 loss_; /* real [0], written */
     nl_u64 x_; /* real [d0], read */
@@ -1032,12 +702,8 @@ typedef struct {
     nl_u64 loss_after_; /* double [0], updated */
     nl_i64 n_d0_;
 } k10_row;
-
-static void k10_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k10_row *self = (const k10_row *)rows + lo,
-                *const last = (const k10_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k10_sum_over_d0) {
+    NL_ROWS(k10_row) {
         real *restrict const loss_p_ = nl_at(ctx, self->loss_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const real *restrict const total_p_ = nl_at(ctx, self->total_);
@@ -1046,22 +712,10 @@ static void k10_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
         const real *restrict const x_p_2_ = nl_at(ctx, self->x_2_);
         double *restrict const loss_after_p_ = nl_at(ctx, self->loss_after_);
         const nl_i64 n_d0_ = self->n_d0_;
-        real part[32];
-        for (int u = 0; u < 32; u++) part[u] = 0.0f;
-        {
-            nl_i64 first = 0;
-            for (; first + 32 <= n_d0_; first += 32) {
-#pragma GCC unroll 1
-                for (nl_i64 u = 0; u < 32; u++) {
-                    const nl_i64 d0 = first + u;
-                    const real x_ = x_p_[d0];
-                    const real total_ = total_p_[d0];
-                    const real largest_ = largest_p_[d0];
-                    const real picked_ = picked_p_[d0];
-                    part[u] += (nl_log_f32(total_) + largest_ - picked_) * x_;
-                }
-            }
-            for (nl_i64 u = 0; u < n_d0_ - first; u++) {
+        real part[32] = {0};
+        nl_i64 first = 0;
+        for (; first + 32 <= n_d0_; first += 32)
+            NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
                 const nl_i64 d0 = first + u;
                 const real x_ = x_p_[d0];
                 const real total_ = total_p_[d0];
@@ -1069,66 +723,52 @@ static void k10_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
                 const real picked_ = picked_p_[d0];
                 part[u] += (nl_log_f32(total_) + largest_ - picked_) * x_;
             }
+        for (nl_i64 u = 0; u < n_d0_ - first; u++) {
+            const nl_i64 d0 = first + u;
+            const real x_ = x_p_[d0];
+            const real total_ = total_p_[d0];
+            const real largest_ = largest_p_[d0];
+            const real picked_ = picked_p_[d0];
+            part[u] += (nl_log_f32(total_) + largest_ - picked_) * x_;
         }
         for (int half = 16; half > 0; half /= 2)
-            for (int u = 0; u < half; u++)
-                part[u] += part[u + half];
-        real acc = part[0];
+            for (int u = 0; u < half; u++) part[u] += part[u + half];
         const real x_2_ = x_p_2_[0];
-        real loss_ = acc / x_2_;
         double loss_after_ = loss_after_p_[0];
-        loss_after_ = loss_after_ + (double)acc;
-        loss_p_[0] = loss_;
-        loss_after_p_[0] = loss_after_;
+        loss_p_[0] = part[0] / x_2_;
+        loss_after_p_[0] = loss_after_ + (double)part[0];
     }
 }
 
-
 /* ---- k11  accuracy.first: minimum over d1 */
-
 typedef struct {
     nl_u64 first_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */
     nl_u64 x_2_; /* real [d0][lane], read */
     nl_i64 n_d0_, n_d1_, x_by_d0_;
 } k11_row;
-
-static void k11_minimum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k11_row *self = (const k11_row *)rows + lo,
-                *const last = (const k11_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k11_minimum_over_d1) {
+    NL_ROWS(k11_row) {
         real *restrict const first_p_ = nl_at(ctx, self->first_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const real *restrict const x_p_2_ = nl_at(ctx, self->x_2_);
         const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16];
-#pragma GCC unroll 1
-            for (nl_i64 lane = 0; lane < 16; lane++)
-                acc[lane] = NL_INF_F32;
-            for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
-#pragma GCC ivdep
-#pragma GCC unroll 1
-                for (nl_i64 lane = 0; lane < 16; lane++) {
+            NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) acc[lane] = NL_INF_F32;
+            for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
+                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
                     const real x_2_ = x_p_2_[d0 * 16 + lane];
                     acc[lane] = nl_min_f32(acc[lane], x_ == x_2_ ? (real)d1 : 1e+09f);
                 }
-            }
-#pragma GCC ivdep
-#pragma GCC unroll 1
-            for (nl_i64 lane = 0; lane < 16; lane++) {
-                real first_ = acc[lane];
-                first_p_[d0 * 16 + lane] = first_;
-            }
+            NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
+                first_p_[d0 * 16 + lane] = acc[lane];
         }
     }
 }
 
-
 /* ---- k12  metric.accuracy.after: sum over d0 */
-
 typedef struct {
     nl_u64 accuracy_after_; /* double [0], updated */
     nl_u64 x_; /* real [d0], read */
@@ -1136,52 +776,38 @@ typedef struct {
     nl_u64 x_2_; /* real [d0], read */
     nl_i64 n_d0_;
 } k12_row;
-
-static void k12_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k12_row *self = (const k12_row *)rows + lo,
-                *const last = (const k12_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k12_sum_over_d0) {
+    NL_ROWS(k12_row) {
         double *restrict const accuracy_after_p_ = nl_at(ctx, self->accuracy_after_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i32 *restrict const label_p_ = nl_at(ctx, self->label_);
         const real *restrict const x_p_2_ = nl_at(ctx, self->x_2_);
         const nl_i64 n_d0_ = self->n_d0_;
-        real part[32];
-        for (int u = 0; u < 32; u++) part[u] = 0.0f;
-        {
-            nl_i64 first = 0;
-            for (; first + 32 <= n_d0_; first += 32) {
-#pragma GCC unroll 1
-                for (nl_i64 u = 0; u < 32; u++) {
-                    const nl_i64 d0 = first + u;
-                    const real x_ = x_p_[d0];
-                    const nl_i32 label_ = label_p_[d0];
-                    const real x_2_ = x_p_2_[d0];
-                    part[u] += x_ == (real)label_ ? x_2_ : 0.0f;
-                }
-            }
-            for (nl_i64 u = 0; u < n_d0_ - first; u++) {
+        real part[32] = {0};
+        nl_i64 first = 0;
+        for (; first + 32 <= n_d0_; first += 32)
+            NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
                 const nl_i64 d0 = first + u;
                 const real x_ = x_p_[d0];
                 const nl_i32 label_ = label_p_[d0];
                 const real x_2_ = x_p_2_[d0];
                 part[u] += x_ == (real)label_ ? x_2_ : 0.0f;
             }
+        for (nl_i64 u = 0; u < n_d0_ - first; u++) {
+            const nl_i64 d0 = first + u;
+            const real x_ = x_p_[d0];
+            const nl_i32 label_ = label_p_[d0];
+            const real x_2_ = x_p_2_[d0];
+            part[u] += x_ == (real)label_ ? x_2_ : 0.0f;
         }
         for (int half = 16; half > 0; half /= 2)
-            for (int u = 0; u < half; u++)
-                part[u] += part[u + half];
-        real acc = part[0];
+            for (int u = 0; u < half; u++) part[u] += part[u + half];
         double accuracy_after_ = accuracy_after_p_[0];
-        accuracy_after_ = accuracy_after_ + (double)acc;
-        accuracy_after_p_[0] = accuracy_after_;
+        accuracy_after_p_[0] = accuracy_after_ + (double)part[0];
     }
 }
 
-
 /* ---- k13  loss.total.grad: elementwise */
-
 typedef struct {
     nl_u64 total_grad_; /* real [d0], updated */
     nl_u64 sum_grad_; /* real [0], read */
@@ -1189,34 +815,25 @@ typedef struct {
     nl_u64 picked_grad_; /* real [d0], written */
     nl_i64 n_d0_;
 } k13_row;
-
-static void k13_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k13_row *self = (const k13_row *)rows + lo,
-                *const last = (const k13_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k13_elementwise) {
+    NL_ROWS(k13_row) {
         real *restrict const total_grad_p_ = nl_at(ctx, self->total_grad_);
         const real *restrict const sum_grad_p_ = nl_at(ctx, self->sum_grad_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         real *restrict const picked_grad_p_ = nl_at(ctx, self->picked_grad_);
         const nl_i64 n_d0_ = self->n_d0_;
-#pragma GCC ivdep
-        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
+        NL_IVDEP for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             const real sum_grad_ = sum_grad_p_[0];
             const real x_ = x_p_[d0];
             real v0_ = sum_grad_ * x_;
             real total_grad_ = total_grad_p_[d0];
-            total_grad_ = v0_ * (1.0f / total_grad_);
-            real picked_grad_ = v0_ * -1.0f;
-            total_grad_p_[d0] = total_grad_;
-            picked_grad_p_[d0] = picked_grad_;
+            total_grad_p_[d0] = v0_ * (1.0f / total_grad_);
+            picked_grad_p_[d0] = v0_ * -1.0f;
         }
     }
 }
 
-
 /* ---- k14  logits.biased.grad.sum: sum over  */
-
 typedef struct {
     nl_u64 biased_grad_sum_; /* real [d0][d1][lane], written */
     nl_u64 picked_grad_; /* real [d0][lane], read */
@@ -1226,12 +843,8 @@ typedef struct {
     nl_u64 x_; /* real [d0][lane], read */
     nl_i64 n_d0_, n_d1_, biased_grad_sum_by_d0_, biased_by_d0_;
 } k14_row;
-
-static void k14_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k14_row *self = (const k14_row *)rows + lo,
-                *const last = (const k14_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k14_sum_over) {
+    NL_ROWS(k14_row) {
         real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
         const real *restrict const picked_grad_p_ = nl_at(ctx, self->picked_grad_);
         const nl_i32 *restrict const label_p_ = nl_at(ctx, self->label_);
@@ -1239,82 +852,56 @@ static void k14_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl
         const real *restrict const biased_p_ = nl_at(ctx, self->biased_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_;
-        const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
-        const nl_i64 biased_by_d0_ = self->biased_by_d0_;
-        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
+        const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_, biased_by_d0_ = self->biased_by_d0_;
+        for (nl_i64 d0 = 0; d0 < n_d0_; d0++)
             for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
-                real acc[16];
-#pragma GCC unroll 1
-                for (nl_i64 lane = 0; lane < 16; lane++)
-                    acc[lane] = 0.0f;
-#pragma GCC ivdep
-#pragma GCC unroll 1
-                for (nl_i64 lane = 0; lane < 16; lane++) {
+                real acc[16] = {0};
+                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     const real picked_grad_ = picked_grad_p_[d0 * 16 + lane];
                     const nl_i32 label_ = label_p_[d0 * 16 + lane];
                     acc[lane] += picked_grad_ * (d1 == label_ ? 1.0f : 0.0f);
                 }
-#pragma GCC ivdep
-#pragma GCC unroll 1
-                for (nl_i64 lane = 0; lane < 16; lane++) {
+                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     const real total_grad_ = total_grad_p_[d0 * 16 + lane];
                     const real biased_ = biased_p_[d0 * biased_by_d0_ + d1 * 16 + lane];
                     const real x_ = x_p_[d0 * 16 + lane];
-                    real biased_grad_sum_ = acc[lane] + total_grad_ * nl_exp_f32(biased_ - x_);
-                    biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1 * 16 + lane] = biased_grad_sum_;
+                    biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1 * 16 + lane] = acc[lane] + total_grad_ * nl_exp_f32(biased_ - x_);
                 }
             }
-        }
     }
 }
 
-
 /* ---- k15  hidden.bias.grad: sum over d0  (models/custom_optimizer.yaml:26:13) */
-
 typedef struct {
     nl_u64 bias_grad_; /* real [d1], written */
     nl_u64 biased_grad_sum_; /* real [d1][d0][lane], read */
     nl_i64 n_d1_, n_d0_, biased_grad_sum_by_d0_;
 } k15_row;
-
-static void k15_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k15_row *self = (const k15_row *)rows + lo,
-                *const last = (const k15_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k15_sum_over_d0) {
+    NL_ROWS(k15_row) {
         real *restrict const bias_grad_p_ = nl_at(ctx, self->bias_grad_);
         const real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
         const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_;
         const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
         for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
-            real part[16];
-            for (int u = 0; u < 16; u++) part[u] = 0.0f;
+            real part[16] = {0};
             for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
-                {
-                    nl_i64 first = 0;
-                    for (; first + 16 <= 16; first += 16) {
-#pragma GCC unroll 1
-                        for (nl_i64 u = 0; u < 16; u++) {
-                            const nl_i64 lane = first + u;
-                            const real biased_grad_sum_ = biased_grad_sum_p_[d1 * 16 + d0 * biased_grad_sum_by_d0_ + lane];
-                            part[u] += biased_grad_sum_;
-                        }
+                nl_i64 first = 0;
+                for (; first + 16 <= 16; first += 16)
+                    NL_UNROLL(1) for (nl_i64 u = 0; u < 16; u++) {
+                        const nl_i64 lane = first + u;
+                        const real biased_grad_sum_ = biased_grad_sum_p_[d1 * 16 + d0 * biased_grad_sum_by_d0_ + lane];
+                        part[u] += biased_grad_sum_;
                     }
-                }
             }
             for (int half = 8; half > 0; half /= 2)
-                for (int u = 0; u < half; u++)
-                    part[u] += part[u + half];
-            real acc = part[0];
-            real bias_grad_ = acc;
-            bias_grad_p_[d1] = bias_grad_;
+                for (int u = 0; u < half; u++) part[u] += part[u + half];
+            bias_grad_p_[d1] = part[0];
         }
     }
 }
 
-
 /* ---- k16  hidden.biased.grad: lanes dense  (models/custom_optimizer.yaml:26:13) */
-
 typedef struct {
     nl_u64 biased_grad_; /* real [n][k][lane], written */
     nl_u64 biased_grad_sum_; /* real [n][o][lane], read */
@@ -1322,12 +909,8 @@ typedef struct {
     nl_u64 activated_; /* real [n][k][lane], read */
     nl_i64 biased_grad_by_n_, activated_by_n_, s_blocks_, s_outs_, s_ins_, s_w_out_, s_w_in_, s_tile_;
 } k16_row;
-
-static void k16_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k16_row *self = (const k16_row *)rows + lo,
-                *const last = (const k16_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k16_lanes_dense) {
+    NL_ROWS(k16_row) {
         real *restrict const biased_grad_p_ = nl_at(ctx, self->biased_grad_);
         const real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
@@ -1353,96 +936,70 @@ static void k16_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
-#pragma GCC unroll 1
-#pragma GCC ivdep
-                        for (nl_i64 lane = 0; lane < NL_LANES; lane++)
-                            {
-                                const real acc = sum[lane];
-                                const real activated_ = activated_p_[((first + u)) * activated_by_n_ + ((o + j)) * 16 + lane];
-                                real biased_grad_ = acc * (1.0f - activated_ * activated_);
-                                biased_grad_p_[((first + u)) * biased_grad_by_n_ + ((o + j)) * 16 + lane] = biased_grad_;
-                            }
+                        NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < NL_LANES; lane++) {
+                            const real activated_ = activated_p_[(first + u) * activated_by_n_ + (o + j) * 16 + lane];
+                            biased_grad_p_[(first + u) * biased_grad_by_n_ + (o + j) * 16 + lane] = sum[lane] * (1.0f - activated_ * activated_);
+                        }
                     }
             }
         }
     }
 }
 
-
 /* ---- k17  hidden.weight.grad: dense weight gradient  (models/custom_optimizer.yaml:26:13) */
-
 typedef struct {
     nl_u64 weight_grad_; /* real [o][k], written */
     nl_u64 biased_grad_sum_; /* real [o][n][lane], read */
     nl_u64 x_; /* real [k][n][lane], read */
-    nl_i64 weight_grad_by_o_, s_blocks_, s_chunk_, s_sums_, s_steps_, s_samples_, s_outs_, s_ins_;
-    nl_i64 s_tile_;
+    nl_i64 weight_grad_by_o_, s_blocks_, s_steps_, s_samples_, s_outs_, s_ins_, s_tile_;
 } k17_row;
-
-static void k17_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k17_row *self = (const k17_row *)rows + lo,
-                *const last = (const k17_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k17_dense_weight_gradient) {
+    NL_ROWS(k17_row) {
         real *restrict const weight_grad_p_ = nl_at(ctx, self->weight_grad_);
         const real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i64 weight_grad_by_o_ = self->weight_grad_by_o_, s_blocks_ = self->s_blocks_;
-        const nl_i64 s_chunk_ = self->s_chunk_, s_sums_ = self->s_sums_, s_steps_ = self->s_steps_;
-        const nl_i64 s_samples_ = self->s_samples_, s_outs_ = self->s_outs_, s_ins_ = self->s_ins_;
-        const nl_i64 s_tile_ = self->s_tile_;
+        const nl_i64 s_steps_ = self->s_steps_, s_samples_ = self->s_samples_, s_outs_ = self->s_outs_;
+        const nl_i64 s_ins_ = self->s_ins_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
         const nl_tile_fn run = nl_tiles[s_tile_].run;
         const nl_i64 vectors = (s_ins_ + NL_LANES - 1) / NL_LANES, pitch = vectors * NL_LANES;
-        real *const rows = ((real *)ctx->scratch); /* [n][pitch], of a chunk */
-        nl_vec *const sums = (nl_vec *)(rows + s_chunk_ * NL_LANES * pitch); /* of the chunks before, by tiles */
-        nl_tap *const tap = (nl_tap *)(sums + s_sums_);
-        for (nl_i64 begin = 0; begin < s_blocks_; begin += s_chunk_) {
-            const nl_i64 stop = begin + s_chunk_ < s_blocks_ ? begin + s_chunk_ : s_blocks_;
-            nl_transposed(x_p_ + begin * s_ins_ * NL_LANES, stop - begin, s_ins_, rows, pitch);
-            nl_tap *end = tap;
-            for (nl_i64 block = begin; block < stop; block++) {
-                const nl_i64 left = s_samples_ - block / s_steps_ * NL_LANES;
-                for (nl_i64 lane = 0; lane < NL_LANES && lane < left; lane++)
-                    *end++ = (nl_tap){(nl_i32)(((block - begin) * NL_LANES + lane) * pitch),
-                                      (nl_i32)(block * s_outs_ * NL_LANES + lane)};
-            }
-            nl_vec *before = sums;
-            for (nl_i64 o = 0; o < s_outs_; o += O) {
-                const real *at_d[16], *at_x[16];
-                const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
-                nl_bases(at_d, O, biased_grad_sum_p_, o, s_outs_, NL_LANES);
-                for (nl_i64 first = 0; first < vectors; first += U, before += O * U) {
-                    const nl_i64 many = first + U < vectors ? U : vectors - first;
-                    nl_bases(at_x, U, rows, first, vectors, NL_LANES);
-                    nl_vec acc[32];
-                    run(at_x, at_d, tap, end, acc, U);
-                    if (begin > 0)
-                        for (nl_i64 i = 0; i < O * U; i++) acc[i] += before[i];
-                    if (stop < s_blocks_) {
-                        __builtin_memcpy(before, acc, O * U * sizeof(nl_vec));
-                        continue;
+        real *const rows = ((real *)ctx->scratch); /* [n][pitch] */
+        nl_tap *const tap = (nl_tap *)(rows + s_blocks_ * NL_LANES * pitch);
+        nl_transposed(x_p_, s_blocks_, s_ins_, rows, pitch);
+        nl_tap *end = tap;
+        for (nl_i64 block = 0; block < s_blocks_; block++) {
+            const nl_i64 left = s_samples_ - block / s_steps_ * NL_LANES;
+            for (nl_i64 lane = 0; lane < NL_LANES && lane < left; lane++)
+                *end++ = (nl_tap){(nl_i32)((block * NL_LANES + lane) * pitch),
+                                  (nl_i32)(block * s_outs_ * NL_LANES + lane)};
+        }
+        for (nl_i64 o = 0; o < s_outs_; o += O) {
+            const real *at_d[16], *at_x[16];
+            const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
+            nl_bases(at_d, O, biased_grad_sum_p_, o, s_outs_, NL_LANES);
+            for (nl_i64 first = 0; first < vectors; first += U) {
+                const nl_i64 many = first + U < vectors ? U : vectors - first;
+                nl_bases(at_x, U, rows, first, vectors, NL_LANES);
+                nl_vec acc[32];
+                run(at_x, at_d, tap, end, acc, U);
+                for (nl_i64 j = 0; j < outs; j++)
+                    for (nl_i64 u = 0; u < many; u++) {
+                        const nl_i64 k = (first + u) * NL_LANES;
+                        const nl_i64 width = k + NL_LANES < s_ins_ ? NL_LANES : s_ins_ - k;
+                        const real *const sum = (const real *)&acc[j * U + u];
+                        real *const to = &weight_grad_p_[(o + j) * weight_grad_by_o_ + k];
+                        if (width == NL_LANES)
+                            *(nl_vec_any *)to = acc[j * U + u];
+                        else
+                            __builtin_memcpy(to, sum, width * sizeof(real));
                     }
-                    for (nl_i64 j = 0; j < outs; j++)
-                        for (nl_i64 u = 0; u < many; u++) {
-                            const nl_i64 k = (first + u) * NL_LANES;
-                            const nl_i64 width = k + NL_LANES < s_ins_ ? NL_LANES : s_ins_ - k;
-                            const real *const sum = (const real *)&acc[j * U + u];
-                            real *const to = &weight_grad_p_[((o + j)) * weight_grad_by_o_ + k];
-                            if (width == NL_LANES)
-                                *(nl_vec_any *)to = acc[j * U + u];
-                            else
-                                __builtin_memcpy(to, sum, width * sizeof(real));
-                        }
-                }
             }
         }
     }
 }
 
-
 /* ---- k18  hidden.weight: optimizer update  (models/custom_optimizer.yaml:8:5) */
-
 typedef struct {
     nl_u64 param_; /* real [i], updated */
     nl_u64 gradient_; /* real [i], read */
@@ -1451,25 +1008,20 @@ typedef struct {
     nl_i64 n_;
     double learning_rate_, beta1_, beta2_, epsilon_, decay_, warmup_;
 } k18_row;
-
-static void k18_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k18_row *self = (const k18_row *)rows + lo,
-                *const last = (const k18_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k18_optimizer_update) {
+    NL_ROWS(k18_row) {
         real *restrict const param_p_ = nl_at(ctx, self->param_);
         const real *restrict const gradient_p_ = nl_at(ctx, self->gradient_);
         real *restrict const m_p_ = nl_at(ctx, self->m_);
         real *restrict const v_p_ = nl_at(ctx, self->v_);
         const nl_i64 n_ = self->n_;
         const real learning_rate_ = (real)self->learning_rate_, beta1_ = (real)self->beta1_;
-        const real beta2_ = (real)self->beta2_, epsilon_ = (real)self->epsilon_;
-        const real decay_ = (real)self->decay_, warmup_ = (real)self->warmup_;
+        const real beta2_ = (real)self->beta2_, epsilon_ = (real)self->epsilon_, decay_ = (real)self->decay_;
+        const real warmup_ = (real)self->warmup_;
         const real constant = nl_min_f32(1.0f, (real)step / warmup_);
         const real constant_2 = nl_pow_f32(beta1_, (real)step);
         const real constant_3 = nl_pow_f32(beta2_, (real)step);
-#pragma GCC ivdep
-        for (nl_i64 i = 0; i < n_; i++) {
+        NL_IVDEP for (nl_i64 i = 0; i < n_; i++) {
             /* custom_optimizer.yaml:11  rate = learning_rate * min(1, step / warmup) */
             real rate_ = learning_rate_ * constant;
             const real gradient_ = gradient_p_[i];
@@ -1485,60 +1037,45 @@ static void k18_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i6
             real v_hat_ = v_ / (1.0f - constant_3);
             real param_ = param_p_[i];
             /* custom_optimizer.yaml:16  param = param - rate * (m_hat / (sqrt(v_hat) + epsilon) + decay * param) */
-            param_ = param_ - rate_ * (m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_) + decay_ * param_);
-            param_p_[i] = param_;
+            param_p_[i] = param_ - rate_ * (m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_) + decay_ * param_);
             m_p_[i] = m_;
             v_p_[i] = v_;
         }
     }
 }
 
-
 /* ---- k19  batch.count: sum over d0 */
-
 typedef struct {
     nl_u64 count_; /* real [0], written */
     nl_u64 mask_; /* real [d0], read */
     nl_u64 count_after_; /* double [0], updated */
     nl_i64 n_d0_;
 } k19_row;
-
-static void k19_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k19_row *self = (const k19_row *)rows + lo,
-                *const last = (const k19_row *)rows + hi; self < last; self++) {
+NL_KERNEL(k19_sum_over_d0) {
+    NL_ROWS(k19_row) {
         real *restrict const count_p_ = nl_at(ctx, self->count_);
         const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
         double *restrict const count_after_p_ = nl_at(ctx, self->count_after_);
         const nl_i64 n_d0_ = self->n_d0_;
-        real part[32];
-        for (int u = 0; u < 32; u++) part[u] = 0.0f;
-        {
-            nl_i64 first = 0;
-            for (; first + 32 <= n_d0_; first += 32) {
-#pragma GCC unroll 1
-                for (nl_i64 u = 0; u < 32; u++) {
-                    const nl_i64 d0 = first + u;
-                    const real mask_ = mask_p_[d0];
-                    part[u] += mask_;
-                }
-            }
-            for (nl_i64 u = 0; u < n_d0_ - first; u++) {
+        real part[32] = {0};
+        nl_i64 first = 0;
+        for (; first + 32 <= n_d0_; first += 32)
+            NL_UNROLL(1) for (nl_i64 u = 0; u < 32; u++) {
                 const nl_i64 d0 = first + u;
                 const real mask_ = mask_p_[d0];
                 part[u] += mask_;
             }
+        for (nl_i64 u = 0; u < n_d0_ - first; u++) {
+            const nl_i64 d0 = first + u;
+            const real mask_ = mask_p_[d0];
+            part[u] += mask_;
         }
         for (int half = 16; half > 0; half /= 2)
-            for (int u = 0; u < half; u++)
-                part[u] += part[u + half];
-        real acc = part[0];
-        real count_ = acc;
+            for (int u = 0; u < half; u++) part[u] += part[u + half];
+        real count_ = part[0];
         double count_after_ = count_after_p_[0];
-        count_after_ = count_after_ + (double)count_;
         count_p_[0] = count_;
-        count_after_p_[0] = count_after_;
+        count_after_p_[0] = count_after_ + (double)count_;
     }
 }
 
@@ -1547,37 +1084,20 @@ static void k19_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 typedef void (*nl_kernel)(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step);
 
 static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
-    k0_initial_value,
-    k1_rows_that_exist,
-    k2_sum_over_d0,
-    k3_batch_of_data_flat,
-    k4_batch_of_data_labels,
-    k5_lanes_dense,
-    k6_lanes_dense,
-    k7_maximum_over_d1,
-    k8_sum_over_d1,
-    k9_sum_over_d1,
-    k10_sum_over_d0,
-    k11_minimum_over_d1,
-    k12_sum_over_d0,
-    k13_elementwise,
-    k14_sum_over,
-    k15_sum_over_d0,
-    k16_lanes_dense,
-    k17_dense_weight_gradient,
-    k18_optimizer_update,
-    k19_sum_over_d0,
+    k0_initial_value, k1_rows_that_exist, k2_sum_over_d0,
+    k3_batch_of_data_flat, k4_batch_of_data_labels, k5_lanes_dense,
+    k6_lanes_dense, k7_maximum_over_d1, k8_sum_over_d1,
+    k9_sum_over_d1, k10_sum_over_d0, k11_minimum_over_d1,
+    k12_sum_over_d0, k13_elementwise, k14_sum_over,
+    k15_sum_over_d0, k16_lanes_dense, k17_dense_weight_gradient,
+    k18_optimizer_update, k19_sum_over_d0,
     0,
 };
 
 nl_ctx *nl_create(void) { return calloc(1, sizeof(nl_ctx)); }
-
 void nl_destroy(nl_ctx *ctx) { free(ctx); }
-
 void nl_set_arena(nl_ctx *ctx, int role, void *memory) { ctx->arena[role] = memory; }
-
 void nl_set_scratch(nl_ctx *ctx, void *memory) { ctx->scratch = memory; }
-
 void nl_set_table(nl_ctx *ctx, int kernel, const void *rows) { ctx->table[kernel] = rows; }
 
 int nl_set_phase(nl_ctx *ctx, int phase, const nl_launch *launches, int64_t count) {
@@ -1588,7 +1108,6 @@ int nl_set_phase(nl_ctx *ctx, int phase, const nl_launch *launches, int64_t coun
 }
 
 void *nl_address(const nl_ctx *ctx, uint64_t word) { return nl_at(ctx, word); }
-
 int nl_status(const nl_ctx *ctx) { return ctx->status; }
 
 /* Decaying values end as denormal numbers, which are ten times slower: they are zero while a network runs. */

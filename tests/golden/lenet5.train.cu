@@ -1,7 +1,5 @@
 /* ==== kernels ==================================================================================== */
-
 /* ---- k0  conv1.weight: initial value (uniform)  (models/lenet5.yaml:14:7) */
-
 struct k0_row {
     real *x_; /* real [i], written */
     nl_i64 n_;
@@ -18,20 +16,16 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
     const nl_i64 n_ = self->n_;
     const nl_u64 key_ = self->key_;
     const real low_ = self->low_, high_ = self->high_;
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
-        real x_ = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-        nl_wait();
-        x_p_[i] = x_;
+        x_p_[i] = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
     }
-    nl_wait();
 }
 extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
 
-
 /* ---- k1  batch.mask: rows that exist  (models/lenet5.yaml:25:5) */
-
 struct k1_row {
     real *y_; /* real [row], written */
     const nl_i32 *order_; /* nl_i32 [k], read */
@@ -60,8 +54,7 @@ NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
     const auto nl_work = [&](nl_i64 row, const nl_load_found &nl_load_of) {
         nl_i64 k_ = nl_load_of.k_;
         nl_i32 order_ = nl_load_of.order_;
-        real y_ = order_ >= 0 ? 1.0f : 0.0f;
-        y_p_[row] = y_;
+        y_p_[row] = order_ >= 0 ? 1.0f : 0.0f;
     };
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
@@ -75,9 +68,7 @@ NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k1_rows_that_exist(NL_ARGUMENTS) { k1_rows_that_exist_block(NL_TASK(k1_row)); }
 
-
 /* ---- k2  batch.count: sum over d0 */
-
 struct k2_row {
     real *count_; /* real [0], written */
     const real *mask_; /* real [d0], read */
@@ -127,19 +118,15 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
         if (nl_lane == 0) {
             real count_ = acc;
             double count_after_ = count_after_p_[0];
-            count_after_ = count_after_ + (double)count_;
-            real sum_grad_ = 1.0f * (1.0f / count_);
             count_p_[0] = count_;
-            count_after_p_[0] = count_after_;
-            sum_grad_p_[0] = sum_grad_;
+            count_after_p_[0] = count_after_ + (double)count_;
+            sum_grad_p_[0] = 1.0f * (1.0f / count_);
         }
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k2_sum_over_d0(NL_ARGUMENTS) { k2_sum_over_d0_block(NL_TASK(k2_row)); }
 
-
 /* ---- k3  image: batch of data.images  (models/lenet5.yaml:10:5) */
-
 struct k3_row {
     real *y_; /* real [row][f], written */
     const nl_i32 *order_; /* nl_i32 [k], read */
@@ -156,8 +143,7 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
     const real *__restrict__ const data_p_ = nl_global(self->data_);
-    const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_;
-    const nl_i64 padded_ = self->padded_;
+    const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
     const real factor_ = self->factor_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
@@ -188,8 +174,7 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
         nl_i32 order_ = nl_load_of.order_;
         nl_i32 example_ = nl_load_of.example_;
         real data_ = nl_load_of.data_;
-        real y_ = data_ * factor_;
-        y_p_[row * n_f_ + f] = y_;
+        y_p_[row * n_f_ + f] = data_ * factor_;
     };
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
@@ -203,9 +188,7 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k3_batch_of_data_images(NL_ARGUMENTS) { k3_batch_of_data_images_block(NL_TASK(k3_row)); }
 
-
 /* ---- k4  label: batch of data.labels  (models/lenet5.yaml:11:5) */
-
 struct k4_row {
     nl_i32 *y_; /* nl_i32 [row][f], written */
     const nl_i32 *order_; /* nl_i32 [k], read */
@@ -221,8 +204,7 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
     nl_i32 *__restrict__ const y_p_ = nl_global(self->y_);
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
     const nl_i32 *__restrict__ const data_p_ = nl_global(self->data_);
-    const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_;
-    const nl_i64 padded_ = self->padded_;
+    const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
@@ -252,8 +234,7 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
         nl_i32 order_ = nl_load_of.order_;
         nl_i32 example_ = nl_load_of.example_;
         nl_i32 data_ = nl_load_of.data_;
-        nl_i32 y_ = data_;
-        y_p_[row * n_f_ + f] = y_;
+        y_p_[row * n_f_ + f] = data_;
     };
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
@@ -267,9 +248,7 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k4_batch_of_data_labels(NL_ARGUMENTS) { k4_batch_of_data_labels_block(NL_TASK(k4_row)); }
 
-
 /* ---- k5  upsample.spread: elementwise  (models/lenet5.yaml:13:7) */
-
 struct k5_row {
     real *spread_; /* real [d0][d3][d4][d5], written */
     const real *image_; /* real [d0][d4], read */
@@ -311,8 +290,7 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
         nl_i64 d3 = nl_load_of.d3;
         nl_i64 d0 = nl_load_of.d0;
         real image_ = nl_load_of.image_;
-        real spread_ = image_;
-        spread_p_[d0 * spread_by_d0_ + d3 * spread_by_d3_ + d4 * spread_by_d4_ + d5] = spread_;
+        spread_p_[d0 * spread_by_d0_ + d3 * spread_by_d3_ + d4 * spread_by_d4_ + d5] = image_;
     };
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
@@ -326,18 +304,16 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k5_elementwise(NL_ARGUMENTS) { k5_elementwise_block(NL_TASK(k5_row)); }
 
-
 /* ---- k6  conv1.activated: direct conv  (models/lenet5.yaml:14:7) */
-
 struct k6_row {
     real *activated_; /* real [n][k][oh][ow], written */
     const real *x_; /* real [n][c][oh + r + x_from2][ow + s + x_from3], read */
     const real *weight_; /* real [k][c][r][s], read */
     const real *bias_; /* real [k], read */
-    nl_i64 n_n_, n_k_, n_oh_, n_ow_, n_c_, n_r_, n_s_, activated_by_n_, activated_by_k_;
-    nl_i64 activated_by_oh_, x_by_n_, x_by_c_, x_stride2_, x_from2_, x_extent2_, x_from3_, x_extent3_;
-    nl_i64 weight_by_k_, weight_by_c_, weight_by_r_, s_tile_, s_strips_, s_rows_, s_samples_, s_blocks_;
-    nl_i64 s_deep_, s_channels_, scratch_bytes_;
+    nl_i64 n_n_, n_k_, n_oh_, n_ow_, n_c_, n_r_, n_s_, activated_by_n_, activated_by_k_, activated_by_oh_;
+    nl_i64 x_by_n_, x_by_c_, x_stride2_, x_from2_, x_extent2_, x_from3_, x_extent3_, weight_by_k_, weight_by_c_;
+    nl_i64 weight_by_r_, s_tile_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_;
+    nl_i64 scratch_bytes_;
 };
 
 NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolution &nl_p)
@@ -346,9 +322,8 @@ NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolut
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, n_oh_ = self->n_oh_, n_ow_ = self->n_ow_;
     const nl_i64 n_c_ = self->n_c_, n_r_ = self->n_r_, x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_;
-    const nl_i64 x_stride2_ = self->x_stride2_, x_from2_ = self->x_from2_;
-    const nl_i64 x_extent2_ = self->x_extent2_, x_from3_ = self->x_from3_;
-    const nl_i64 x_extent3_ = self->x_extent3_, weight_by_k_ = self->weight_by_k_;
+    const nl_i64 x_stride2_ = self->x_stride2_, x_from2_ = self->x_from2_, x_extent2_ = self->x_extent2_;
+    const nl_i64 x_from3_ = self->x_from3_, x_extent3_ = self->x_extent3_, weight_by_k_ = self->weight_by_k_;
     const nl_i64 weight_by_c_ = self->weight_by_c_, weight_by_r_ = self->weight_by_r_;
     const nl_i64 s_strips_ = self->s_strips_, s_rows_ = self->s_rows_, s_samples_ = self->s_samples_;
     const nl_i64 s_blocks_ = self->s_blocks_, s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
@@ -390,15 +365,12 @@ NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_stri
             if (ow >= nl_own.j_end) continue;
             const real acc = nl_at[nl_q];
             const real bias_ = bias_p_[k];
-            real activated_ = nl_max_f32(acc + bias_, 0.0f);
-            activated_p_[n * activated_by_n_ + k * activated_by_k_ + oh * activated_by_oh_ + ow] = activated_;
+            activated_p_[n * activated_by_n_ + k * activated_by_k_ + oh * activated_by_oh_ + ow] = nl_max_f32(acc + bias_, 0.0f);
         }
     }
 }
 
-
 /* ---- k7  max_pool2d.y: maximum over r, s  (models/lenet5.yaml:15:7) */
-
 struct k7_row {
     real *y_; /* real [n][c][oh][ow], written */
     const real *x_; /* real [n][c][2 * oh + r + x_from2][2 * ow + s + x_from3], read */
@@ -432,15 +404,12 @@ NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
                 acc = nl_max_f32(acc, x_);
             }
         }
-        real y_ = acc;
-        y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow] = y_;
+        y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow] = acc;
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k7_maximum_over_r_s(NL_ARGUMENTS) { k7_maximum_over_r_s_block(NL_TASK(k7_row)); }
 
-
 /* ---- k8  dense1.activated: matmul  (models/lenet5.yaml:19:7) */
-
 struct k8_row {
     real *activated_; /* real [n][o], written */
     const real *x_; /* real [n][k], read */
@@ -455,8 +424,8 @@ NL_PART void k8_matmul_product(const k8_row *self, nl_i64 step, nl_product &nl_p
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, x_by_n_ = self->x_by_n_;
-    const nl_i64 weight_by_o_ = self->weight_by_o_, s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    const nl_i64 weight_by_o_ = self->weight_by_o_, s_tile_ = self->s_tile_, s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
     nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].side.steps[0].by = x_by_n_;
@@ -489,21 +458,17 @@ NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
         const real bias_ = bias_p_[o];
-        real activated_ = nl_max_f32(acc + bias_, 0.0f);
-        activated_p_[n * activated_by_n_ + o] = activated_;
+        activated_p_[n * activated_by_n_ + o] = nl_max_f32(acc + bias_, 0.0f);
     }
 }
 
-
 /* ---- k9  logits.biased: matmul  (models/lenet5.yaml:21:7) */
-
 struct k9_row {
     real *biased_; /* real [n][o], written */
     const real *x_; /* real [n][k], read */
     const real *weight_; /* real [o][k], read */
     const real *bias_; /* real [o], read */
-    nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
-    nl_i64 scratch_bytes_;
+    nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p)
@@ -511,8 +476,8 @@ NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, x_by_n_ = self->x_by_n_;
-    const nl_i64 weight_by_o_ = self->weight_by_o_, s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    const nl_i64 weight_by_o_ = self->weight_by_o_, s_tile_ = self->s_tile_, s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
     nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].side.steps[0].by = x_by_n_;
@@ -545,14 +510,11 @@ NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
         const real bias_ = bias_p_[o];
-        real biased_ = acc + bias_;
-        biased_p_[n * biased_by_n_ + o] = biased_;
+        biased_p_[n * biased_by_n_ + o] = acc + bias_;
     }
 }
 
-
 /* ---- k10  loss.largest: maximum over d1 */
-
 struct k10_row {
     real *largest_; /* real [d0], written */
     const real *x_; /* real [d0][d1], read */
@@ -597,16 +559,13 @@ NL_FN void k10_maximum_over_d1_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real largest_ = acc;
-            largest_p_[d0] = largest_;
+            largest_p_[d0] = acc;
         }
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k10_maximum_over_d1(NL_ARGUMENTS) { k10_maximum_over_d1_block(NL_TASK(k10_row)); }
 
-
 /* ---- k11  loss.total: sum over d1 */
-
 struct k11_row {
     real *total_; /* real [d0], written */
     const real *x_; /* real [d0][d1], read */
@@ -654,16 +613,13 @@ NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real total_ = acc;
-            total_p_[d0] = total_;
+            total_p_[d0] = acc;
         }
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k11_sum_over_d1(NL_ARGUMENTS) { k11_sum_over_d1_block(NL_TASK(k11_row)); }
 
-
 /* ---- k12  loss.picked: sum over d1 */
-
 struct k12_row {
     real *picked_; /* real [d0], written */
     const real *x_; /* real [d0][d1], read */
@@ -711,16 +667,13 @@ NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real picked_ = acc;
-            picked_p_[d0] = picked_;
+            picked_p_[d0] = acc;
         }
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_d1(NL_ARGUMENTS) { k12_sum_over_d1_block(NL_TASK(k12_row)); }
 
-
 /* ---- k13  loss: sum over d0 */
-
 struct k13_row {
     real *loss_; /* real [0], written */
     const real *x_; /* real [d0], read */
@@ -778,19 +731,15 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
         }
         if (nl_lane == 0) {
             const real x_2_ = x_p_2_[0];
-            real loss_ = acc / x_2_;
             double loss_after_ = loss_after_p_[0];
-            loss_after_ = loss_after_ + (double)acc;
-            loss_p_[0] = loss_;
-            loss_after_p_[0] = loss_after_;
+            loss_p_[0] = acc / x_2_;
+            loss_after_p_[0] = loss_after_ + (double)acc;
         }
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k13_sum_over_d0(NL_ARGUMENTS) { k13_sum_over_d0_block(NL_TASK(k13_row)); }
 
-
 /* ---- k14  accuracy.first: minimum over d1 */
-
 struct k14_row {
     real *first_; /* real [d0], written */
     const real *x_; /* real [d0][d1], read */
@@ -838,16 +787,13 @@ NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real first_ = acc;
-            first_p_[d0] = first_;
+            first_p_[d0] = acc;
         }
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k14_minimum_over_d1(NL_ARGUMENTS) { k14_minimum_over_d1_block(NL_TASK(k14_row)); }
 
-
 /* ---- k15  metric.accuracy.after: sum over d0 */
-
 struct k15_row {
     double *accuracy_after_; /* double [0], updated */
     const real *x_; /* real [d0], read */
@@ -898,16 +844,13 @@ NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
         }
         if (nl_lane == 0) {
             double accuracy_after_ = accuracy_after_p_[0];
-            accuracy_after_ = accuracy_after_ + (double)acc;
-            accuracy_after_p_[0] = accuracy_after_;
+            accuracy_after_p_[0] = accuracy_after_ + (double)acc;
         }
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k15_sum_over_d0(NL_ARGUMENTS) { k15_sum_over_d0_block(NL_TASK(k15_row)); }
 
-
 /* ---- k16  loss.total.grad: elementwise */
-
 struct k16_row {
     real *total_grad_; /* real [d0], updated */
     const real *sum_grad_; /* real [0], read */
@@ -945,10 +888,8 @@ NL_FN void k16_elementwise_block(const nl_task &nl_t)
         real x_ = nl_load_of.x_;
         real v0_ = nl_load_of.v0_;
         real total_grad_ = nl_load_of.total_grad_;
-        total_grad_ = v0_ * (1.0f / total_grad_);
-        real picked_grad_ = v0_ * -1.0f;
-        total_grad_p_[d0] = total_grad_;
-        picked_grad_p_[d0] = picked_grad_;
+        total_grad_p_[d0] = v0_ * (1.0f / total_grad_);
+        picked_grad_p_[d0] = v0_ * -1.0f;
     };
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
@@ -962,9 +903,7 @@ NL_FN void k16_elementwise_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k16_elementwise(NL_ARGUMENTS) { k16_elementwise_block(NL_TASK(k16_row)); }
 
-
 /* ---- k17  logits.biased.grad.sum: sum over  */
-
 struct k17_row {
     real *biased_grad_sum_; /* real [d0][d1], written */
     const real *picked_grad_; /* real [d0], read */
@@ -986,8 +925,7 @@ NL_FN void k17_sum_over_block(const nl_task &nl_t)
     const real *__restrict__ const biased_p_ = nl_global(self->biased_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_;
-    const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
-    const nl_i64 biased_by_d0_ = self->biased_by_d0_;
+    const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_, biased_by_d0_ = self->biased_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -1002,15 +940,12 @@ NL_FN void k17_sum_over_block(const nl_task &nl_t)
         const real total_grad_ = total_grad_p_[d0];
         const real biased_ = biased_p_[d0 * biased_by_d0_ + d1];
         const real x_ = x_p_[d0];
-        real biased_grad_sum_ = acc + total_grad_ * nl_exp_f32(biased_ - x_);
-        biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1] = biased_grad_sum_;
+        biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1] = acc + total_grad_ * nl_exp_f32(biased_ - x_);
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k17_sum_over(NL_ARGUMENTS) { k17_sum_over_block(NL_TASK(k17_row)); }
 
-
 /* ---- k18  dense1.bias.grad: sum over d0  (models/lenet5.yaml:19:7) */
-
 struct k18_row {
     real *bias_grad_; /* real [d1], written */
     const real *biased_grad_sum_; /* real [d0][d1], read */
@@ -1050,21 +985,18 @@ NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
         acc, 0.0f, nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;
     acc = nl_all.value;
-    real bias_grad_ = acc;
-    bias_grad_p_[d1] = bias_grad_;
+    bias_grad_p_[d1] = acc;
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k18_sum_over_d0(NL_ARGUMENTS) { k18_sum_over_d0_block(NL_TASK(k18_row)); }
 
-
 /* ---- k19  dense1.biased.grad: matmul  (models/lenet5.yaml:20:7) */
-
 struct k19_row {
     real *biased_grad_; /* real [n][k], written */
     const real *biased_grad_sum_; /* real [n][o], read */
     const real *x_; /* real [o][k], read */
     const real *activated_; /* real [n][k], read */
-    nl_i64 n_n_, n_k_, n_o_, biased_grad_by_n_, biased_grad_sum_by_n_, x_by_o_, activated_by_n_;
-    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_n_, n_k_, n_o_, biased_grad_by_n_, biased_grad_sum_by_n_, x_by_o_, activated_by_n_, s_tile_;
+    nl_i64 s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k19_matmul_product(const k19_row *self, nl_i64 step, nl_product &nl_p)
@@ -1106,20 +1038,17 @@ NL_PART void k19_matmul_store(const k19_row *self, nl_i64 step, const nl_sums &n
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
         const real activated_ = activated_p_[n * activated_by_n_ + k];
-        real biased_grad_ = acc * (activated_ > 0.0f ? 1.0f : 0.0f);
-        biased_grad_p_[n * biased_grad_by_n_ + k] = biased_grad_;
+        biased_grad_p_[n * biased_grad_by_n_ + k] = acc * (activated_ > 0.0f ? 1.0f : 0.0f);
     }
 }
 
-
 /* ---- k20  dense1.weight.grad: matmul  (models/lenet5.yaml:19:7) */
-
 struct k20_row {
     real *weight_grad_; /* real [o][k], written */
     const real *biased_grad_sum_; /* real [n][o], read */
     const real *x_; /* real [n][k], read */
-    nl_i64 n_o_, n_k_, n_n_, weight_grad_by_o_, biased_grad_sum_by_n_, x_by_n_, s_tile_, s_splits_;
-    nl_i64 s_depth_, scratch_bytes_;
+    nl_i64 n_o_, n_k_, n_n_, weight_grad_by_o_, biased_grad_sum_by_n_, x_by_n_, s_tile_, s_splits_, s_depth_;
+    nl_i64 scratch_bytes_;
 };
 
 NL_PART void k20_matmul_product(const k20_row *self, nl_i64 step, nl_product &nl_p)
@@ -1159,14 +1088,11 @@ NL_PART void k20_matmul_store(const k20_row *self, nl_i64 step, const nl_sums &n
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 o = nl_slow;
         const real acc = nl_s.at[nl_e];
-        real weight_grad_ = acc;
-        weight_grad_p_[o * weight_grad_by_o_ + k] = weight_grad_;
+        weight_grad_p_[o * weight_grad_by_o_ + k] = acc;
     }
 }
 
-
 /* ---- k21  flatten.y.grad: matmul  (models/lenet5.yaml:19:7) */
-
 struct k21_row {
     real *y_grad_; /* real [n][k], written */
     const real *biased_grad_; /* real [n][o], read */
@@ -1180,8 +1106,8 @@ NL_PART void k21_matmul_product(const k21_row *self, nl_i64 step, nl_product &nl
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, n_o_ = self->n_o_;
-    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, x_by_o_ = self->x_by_o_;
-    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, x_by_o_ = self->x_by_o_, s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
     nl_p.of[0].data = biased_grad_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].side.steps[0].by = biased_grad_by_n_;
@@ -1212,21 +1138,18 @@ NL_PART void k21_matmul_store(const k21_row *self, nl_i64 step, const nl_sums &n
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
-        real y_grad_ = acc;
-        y_grad_p_[n * y_grad_by_n_ + k] = y_grad_;
+        y_grad_p_[n * y_grad_by_n_ + k] = acc;
     }
 }
 
-
 /* ---- k22  conv1.activated.grad.first: minimum over r, s  (models/lenet5.yaml:15:7) */
-
 struct k22_row {
     real *activated_grad_first_; /* real [n][c][oh][ow], written */
     const real *activated_; /* real [n][c][2 * oh + r + activated_from2][2 * ow + s + activated_from3], read */
     const real *x_; /* real [n][c][oh][ow], read */
     nl_i64 n_n_, n_c_, n_oh_, n_ow_, activated_grad_first_by_n_, activated_grad_first_by_c_;
-    nl_i64 activated_grad_first_by_oh_, activated_by_n_, activated_by_c_, activated_stride2_;
-    nl_i64 activated_from2_, activated_from3_, x_by_n_, x_by_c_, x_by_oh_;
+    nl_i64 activated_grad_first_by_oh_, activated_by_n_, activated_by_c_, activated_stride2_, activated_from2_;
+    nl_i64 activated_from3_, x_by_n_, x_by_c_, x_by_oh_;
 };
 
 NL_FN void k22_minimum_over_r_s_block(const nl_task &nl_t)
@@ -1241,9 +1164,9 @@ NL_FN void k22_minimum_over_r_s_block(const nl_task &nl_t)
     const nl_i64 activated_grad_first_by_c_ = self->activated_grad_first_by_c_;
     const nl_i64 activated_grad_first_by_oh_ = self->activated_grad_first_by_oh_;
     const nl_i64 activated_by_n_ = self->activated_by_n_, activated_by_c_ = self->activated_by_c_;
-    const nl_i64 activated_stride2_ = self->activated_stride2_;
-    const nl_i64 activated_from2_ = self->activated_from2_, activated_from3_ = self->activated_from3_;
-    const nl_i64 x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_, x_by_oh_ = self->x_by_oh_;
+    const nl_i64 activated_stride2_ = self->activated_stride2_, activated_from2_ = self->activated_from2_;
+    const nl_i64 activated_from3_ = self->activated_from3_, x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_;
+    const nl_i64 x_by_oh_ = self->x_by_oh_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -1261,26 +1184,22 @@ NL_FN void k22_minimum_over_r_s_block(const nl_task &nl_t)
                 acc = nl_min_f32(acc, activated_ == x_ ? ((real)((0LL + r) * 2LL + s)) : 1e+09f);
             }
         }
-        real activated_grad_first_ = acc;
-        activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + oh * activated_grad_first_by_oh_ + ow] = activated_grad_first_;
+        activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + oh * activated_grad_first_by_oh_ + ow] = acc;
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k22_minimum_over_r_s(NL_ARGUMENTS) { k22_minimum_over_r_s_block(NL_TASK(k22_row)); }
 
-
 /* ---- k23  conv1.biased.grad: sum over r, s  (models/lenet5.yaml:15:7) */
-
 struct k23_row {
     real *biased_grad_; /* real [n][c][i2][i3], written */
     const real *y_grad_; /* real [n][c][(i2 - r + y_grad_from2) / 2][(i3 - s + y_grad_from3) / 2], read */
     const real *activated_grad_first_; /* real [n][c][(i2 - r + activated_grad_first_from2) / 2][(i3 - s + activated_grad_first_from3) / 2], read */
     const real *activated_; /* real [n][c][i2][i3], read */
-    nl_i64 n_n_, n_c_, n_i2_, n_i3_, biased_grad_by_n_, biased_grad_by_c_, biased_grad_by_i2_;
-    nl_i64 y_grad_by_n_, y_grad_by_c_, y_grad_stride2_, y_grad_from2_, y_grad_extent2_, y_grad_from3_;
-    nl_i64 y_grad_extent3_, activated_grad_first_by_n_, activated_grad_first_by_c_;
-    nl_i64 activated_grad_first_stride2_, activated_grad_first_from2_, activated_grad_first_extent2_;
-    nl_i64 activated_grad_first_from3_, activated_grad_first_extent3_, activated_by_n_, activated_by_c_;
-    nl_i64 activated_by_i2_;
+    nl_i64 n_n_, n_c_, n_i2_, n_i3_, biased_grad_by_n_, biased_grad_by_c_, biased_grad_by_i2_, y_grad_by_n_;
+    nl_i64 y_grad_by_c_, y_grad_stride2_, y_grad_from2_, y_grad_extent2_, y_grad_from3_, y_grad_extent3_;
+    nl_i64 activated_grad_first_by_n_, activated_grad_first_by_c_, activated_grad_first_stride2_;
+    nl_i64 activated_grad_first_from2_, activated_grad_first_extent2_, activated_grad_first_from3_;
+    nl_i64 activated_grad_first_extent3_, activated_by_n_, activated_by_c_, activated_by_i2_;
 };
 
 NL_FN void k23_sum_over_r_s_block(const nl_task &nl_t)
@@ -1292,8 +1211,7 @@ NL_FN void k23_sum_over_r_s_block(const nl_task &nl_t)
     const real *__restrict__ const activated_grad_first_p_ = nl_global(self->activated_grad_first_);
     const real *__restrict__ const activated_p_ = nl_global(self->activated_);
     const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_i2_ = self->n_i2_, n_i3_ = self->n_i3_;
-    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_;
-    const nl_i64 biased_grad_by_c_ = self->biased_grad_by_c_;
+    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, biased_grad_by_c_ = self->biased_grad_by_c_;
     const nl_i64 biased_grad_by_i2_ = self->biased_grad_by_i2_, y_grad_by_n_ = self->y_grad_by_n_;
     const nl_i64 y_grad_by_c_ = self->y_grad_by_c_, y_grad_stride2_ = self->y_grad_stride2_;
     const nl_i64 y_grad_from2_ = self->y_grad_from2_, y_grad_extent2_ = self->y_grad_extent2_;
@@ -1319,21 +1237,18 @@ NL_FN void k23_sum_over_r_s_block(const nl_task &nl_t)
         real acc = 0.0f;
         for (nl_i64 r = nl_rest(((nl_i32)i2 + (nl_i32)y_grad_from2_), 2); r < 2; r += 2) {
             for (nl_i64 s = nl_rest(((nl_i32)i3 + (nl_i32)y_grad_from3_), 2); s < 2; s += 2) {
-                const real y_grad_ = (((nl_i32)i2 - (nl_i32)r + (nl_i32)y_grad_from2_) % 2 == 0) & ((nl_u32)(((nl_i32)i2 - (nl_i32)r + (nl_i32)y_grad_from2_) / 2) < (nl_u32)y_grad_extent2_) & (((nl_i32)i3 - (nl_i32)s + (nl_i32)y_grad_from3_) % 2 == 0) & ((nl_u32)(((nl_i32)i3 - (nl_i32)s + (nl_i32)y_grad_from3_) / 2) < (nl_u32)y_grad_extent3_) ? y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + ((nl_i64)(((nl_i32)i2 - (nl_i32)r + (nl_i32)y_grad_from2_) / 2)) * y_grad_stride2_ + (nl_i64)(((nl_i32)i3 - (nl_i32)s + (nl_i32)y_grad_from3_) / 2)] : 0.0f;
-                const real activated_grad_first_ = (((nl_i32)i2 - (nl_i32)r + (nl_i32)activated_grad_first_from2_) % 2 == 0) & ((nl_u32)(((nl_i32)i2 - (nl_i32)r + (nl_i32)activated_grad_first_from2_) / 2) < (nl_u32)activated_grad_first_extent2_) & (((nl_i32)i3 - (nl_i32)s + (nl_i32)activated_grad_first_from3_) % 2 == 0) & ((nl_u32)(((nl_i32)i3 - (nl_i32)s + (nl_i32)activated_grad_first_from3_) / 2) < (nl_u32)activated_grad_first_extent3_) ? activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + ((nl_i64)(((nl_i32)i2 - (nl_i32)r + (nl_i32)activated_grad_first_from2_) / 2)) * activated_grad_first_stride2_ + (nl_i64)(((nl_i32)i3 - (nl_i32)s + (nl_i32)activated_grad_first_from3_) / 2)] : 0.0f;
+                const real y_grad_ = (((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) % 2 == 0) & ((nl_u32)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) / 2) < (nl_u32)y_grad_extent2_) & (((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) % 2 == 0) & ((nl_u32)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) / 2) < (nl_u32)y_grad_extent3_) ? y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + ((nl_i64)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) / 2)) * y_grad_stride2_ + (nl_i64)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) / 2)] : 0.0f;
+                const real activated_grad_first_ = (((nl_i32)i2 - ((nl_i32)r) + (nl_i32)activated_grad_first_from2_) % 2 == 0) & ((nl_u32)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)activated_grad_first_from2_) / 2) < (nl_u32)activated_grad_first_extent2_) & (((nl_i32)i3 - ((nl_i32)s) + (nl_i32)activated_grad_first_from3_) % 2 == 0) & ((nl_u32)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)activated_grad_first_from3_) / 2) < (nl_u32)activated_grad_first_extent3_) ? activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + ((nl_i64)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)activated_grad_first_from2_) / 2)) * activated_grad_first_stride2_ + (nl_i64)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)activated_grad_first_from3_) / 2)] : 0.0f;
                 acc += activated_grad_first_ == ((real)((0LL + r) * 2LL + s)) ? y_grad_ : 0.0f;
             }
         }
         const real activated_ = activated_p_[n * activated_by_n_ + c * activated_by_c_ + i2 * activated_by_i2_ + i3];
-        real biased_grad_ = acc * (activated_ > 0.0f ? 1.0f : 0.0f);
-        biased_grad_p_[n * biased_grad_by_n_ + c * biased_grad_by_c_ + i2 * biased_grad_by_i2_ + i3] = biased_grad_;
+        biased_grad_p_[n * biased_grad_by_n_ + c * biased_grad_by_c_ + i2 * biased_grad_by_i2_ + i3] = acc * (activated_ > 0.0f ? 1.0f : 0.0f);
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k23_sum_over_r_s(NL_ARGUMENTS) { k23_sum_over_r_s_block(NL_TASK(k23_row)); }
 
-
 /* ---- k24  conv1.bias.grad: sum over d0, d2, d3  (models/lenet5.yaml:14:7) */
-
 struct k24_row {
     real *bias_grad_; /* real [d1], written */
     const real *biased_grad_; /* real [d1][d0][d2], read */
@@ -1347,8 +1262,7 @@ NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
     real *__restrict__ const bias_grad_p_ = nl_global(self->bias_grad_);
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, n_d2_ = self->n_d2_;
-    const nl_i64 biased_grad_by_d1_ = self->biased_grad_by_d1_;
-    const nl_i64 biased_grad_by_d0_ = self->biased_grad_by_d0_;
+    const nl_i64 biased_grad_by_d1_ = self->biased_grad_by_d1_, biased_grad_by_d0_ = self->biased_grad_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -1390,24 +1304,21 @@ NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real bias_grad_ = acc;
-            bias_grad_p_[d1] = bias_grad_;
+            bias_grad_p_[d1] = acc;
         }
     }
 }
 extern "C" __global__ void NL_BLOCK k24_sum_over_d0_d2_d3(NL_ARGUMENTS) { k24_sum_over_d0_d2_d3_block(NL_TASK(k24_row)); }
 
-
 /* ---- k25  max_pool2d.y.grad: direct conv  (models/lenet5.yaml:16:7) */
-
 struct k25_row {
     real *y_grad_; /* real [n][c][i2][i3], written */
     const real *biased_grad_; /* real [n][k][i2 - r + biased_grad_from2][i3 - s + biased_grad_from3], read */
     const real *x_; /* real [c][k][r][s], read */
     nl_i64 n_n_, n_c_, n_i2_, n_i3_, n_k_, n_r_, n_s_, y_grad_by_n_, y_grad_by_c_, y_grad_by_i2_;
-    nl_i64 biased_grad_by_n_, biased_grad_by_k_, biased_grad_stride2_, biased_grad_from2_;
-    nl_i64 biased_grad_extent2_, biased_grad_from3_, biased_grad_extent3_, x_by_c_, x_by_k_, x_by_r_;
-    nl_i64 s_tile_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_, scratch_bytes_;
+    nl_i64 biased_grad_by_n_, biased_grad_by_k_, biased_grad_stride2_, biased_grad_from2_, biased_grad_extent2_;
+    nl_i64 biased_grad_from3_, biased_grad_extent3_, x_by_c_, x_by_k_, x_by_r_, s_tile_, s_strips_, s_rows_;
+    nl_i64 s_samples_, s_blocks_, s_deep_, s_channels_, scratch_bytes_;
 };
 
 NL_PART void k25_direct_conv_product(const k25_row *self, nl_i64 step, nl_convolution &nl_p)
@@ -1416,8 +1327,7 @@ NL_PART void k25_direct_conv_product(const k25_row *self, nl_i64 step, nl_convol
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_i2_ = self->n_i2_, n_i3_ = self->n_i3_;
     const nl_i64 n_k_ = self->n_k_, n_r_ = self->n_r_, n_s_ = self->n_s_;
-    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_;
-    const nl_i64 biased_grad_by_k_ = self->biased_grad_by_k_;
+    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, biased_grad_by_k_ = self->biased_grad_by_k_;
     const nl_i64 biased_grad_stride2_ = self->biased_grad_stride2_;
     const nl_i64 biased_grad_from2_ = self->biased_grad_from2_;
     const nl_i64 biased_grad_extent2_ = self->biased_grad_extent2_;
@@ -1462,23 +1372,20 @@ NL_PART void k25_direct_conv_store(const k25_row *self, nl_i64 step, const nl_st
             const nl_i64 i3 = nl_own.j + nl_q;
             if (i3 >= nl_own.j_end) continue;
             const real acc = nl_at[nl_q];
-            real y_grad_ = acc;
-            y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + i2 * y_grad_by_i2_ + i3] = y_grad_;
+            y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + i2 * y_grad_by_i2_ + i3] = acc;
         }
     }
 }
 
-
 /* ---- k26  conv1.weight.grad: direct conv weights  (models/lenet5.yaml:14:7) */
-
 struct k26_row {
     real *weight_grad_; /* real [k][c][r][s], written */
     const real *biased_grad_; /* real [k][n][oh][ow], read */
     const real *x_; /* real [c][n][oh + r + x_from2][ow + s + x_from3], read */
-    nl_i64 n_k_, n_c_, n_r_, n_s_, n_n_, n_oh_, n_ow_, weight_grad_by_k_, weight_grad_by_c_;
-    nl_i64 weight_grad_by_r_, biased_grad_by_k_, biased_grad_by_n_, biased_grad_by_oh_, x_by_c_;
-    nl_i64 x_by_n_, x_stride2_, x_from2_, x_extent2_, x_from3_, x_extent3_, s_blocks_, s_channels_;
-    nl_i64 s_rows_, s_shares_, s_splits_, scratch_bytes_;
+    nl_i64 n_k_, n_c_, n_r_, n_s_, n_n_, n_oh_, n_ow_, weight_grad_by_k_, weight_grad_by_c_, weight_grad_by_r_;
+    nl_i64 biased_grad_by_k_, biased_grad_by_n_, biased_grad_by_oh_, x_by_c_, x_by_n_, x_stride2_, x_from2_;
+    nl_i64 x_extent2_, x_from3_, x_extent3_, s_blocks_, s_channels_, s_rows_, s_shares_, s_splits_;
+    nl_i64 scratch_bytes_;
 };
 
 NL_PART void k26_direct_conv_weights_product(const k26_row *self, nl_i64 step, nl_weights &nl_p)
@@ -1487,13 +1394,11 @@ NL_PART void k26_direct_conv_weights_product(const k26_row *self, nl_i64 step, n
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_k_ = self->n_k_, n_c_ = self->n_c_, n_r_ = self->n_r_, n_n_ = self->n_n_;
     const nl_i64 n_oh_ = self->n_oh_, n_ow_ = self->n_ow_, biased_grad_by_k_ = self->biased_grad_by_k_;
-    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_;
-    const nl_i64 biased_grad_by_oh_ = self->biased_grad_by_oh_, x_by_c_ = self->x_by_c_;
-    const nl_i64 x_by_n_ = self->x_by_n_, x_stride2_ = self->x_stride2_, x_from2_ = self->x_from2_;
-    const nl_i64 x_extent2_ = self->x_extent2_, x_from3_ = self->x_from3_;
-    const nl_i64 x_extent3_ = self->x_extent3_, s_blocks_ = self->s_blocks_;
-    const nl_i64 s_channels_ = self->s_channels_, s_rows_ = self->s_rows_, s_shares_ = self->s_shares_;
-    const nl_i64 s_splits_ = self->s_splits_;
+    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, biased_grad_by_oh_ = self->biased_grad_by_oh_;
+    const nl_i64 x_by_c_ = self->x_by_c_, x_by_n_ = self->x_by_n_, x_stride2_ = self->x_stride2_;
+    const nl_i64 x_from2_ = self->x_from2_, x_extent2_ = self->x_extent2_, x_from3_ = self->x_from3_;
+    const nl_i64 x_extent3_ = self->x_extent3_, s_blocks_ = self->s_blocks_, s_channels_ = self->s_channels_;
+    const nl_i64 s_rows_ = self->s_rows_, s_shares_ = self->s_shares_, s_splits_ = self->s_splits_;
     nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)(x_from2_), (nl_i32)(x_from3_)};
     nl_p.out = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_by_oh_, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0};
     nl_p.taps = (nl_i32)n_r_;
@@ -1509,8 +1414,7 @@ NL_PART void k26_direct_conv_weights_product(const k26_row *self, nl_i64 step, n
 NL_PART void k26_direct_conv_weights_store(const k26_row *self, nl_i64 step, const nl_filters &nl_s)
 {
     real *__restrict__ const weight_grad_p_ = nl_global(self->weight_grad_);
-    const nl_i64 weight_grad_by_k_ = self->weight_grad_by_k_;
-    const nl_i64 weight_grad_by_c_ = self->weight_grad_by_c_;
+    const nl_i64 weight_grad_by_k_ = self->weight_grad_by_k_, weight_grad_by_c_ = self->weight_grad_by_c_;
     const nl_i64 weight_grad_by_r_ = self->weight_grad_by_r_;
     const nl_filters nl_own = nl_s;
 #pragma unroll 1
@@ -1522,14 +1426,11 @@ NL_PART void k26_direct_conv_weights_store(const k26_row *self, nl_i64 step, con
         const nl_i64 k = nl_own.o + nl_out, c = nl_own.c + nl_channel;
         const nl_i64 r = nl_row, s = nl_tap;
         const real acc = nl_own.at[nl_e];
-        real weight_grad_ = acc;
-        weight_grad_p_[k * weight_grad_by_k_ + c * weight_grad_by_c_ + r * weight_grad_by_r_ + s] = weight_grad_;
+        weight_grad_p_[k * weight_grad_by_k_ + c * weight_grad_by_c_ + r * weight_grad_by_r_ + s] = acc;
     }
 }
 
-
 /* ---- k27  conv1.weight: optimizer update  (library/optimizers/adam.yaml:4:5) */
-
 struct k27_row {
     real *param_; /* real [i], updated */
     const real *gradient_; /* real [i], read */
@@ -1582,8 +1483,7 @@ NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
         /* adam.yaml:11  v_hat = v / (1 - beta2 ** step) */
         real v_hat_ = v_ / (1.0f - power_2);
         /* adam.yaml:12  param = param - learning_rate * m_hat / (sqrt(v_hat) + epsilon) */
-        param_ = param_ - learning_rate_ * m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_);
-        param_p_[i] = param_;
+        param_p_[i] = param_ - learning_rate_ * m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_);
         m_p_[i] = m_;
         v_p_[i] = v_;
     };
@@ -1599,9 +1499,7 @@ NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k27_optimizer_update(NL_ARGUMENTS) { k27_optimizer_update_block(NL_TASK(k27_row)); }
 
-
 /* ---- k28  batch.count: sum over d0 */
-
 struct k28_row {
     real *count_; /* real [0], written */
     const real *mask_; /* real [d0], read */
@@ -1649,9 +1547,8 @@ NL_FN void k28_sum_over_d0_block(const nl_task &nl_t)
         if (nl_lane == 0) {
             real count_ = acc;
             double count_after_ = count_after_p_[0];
-            count_after_ = count_after_ + (double)count_;
             count_p_[0] = count_;
-            count_after_p_[0] = count_after_;
+            count_after_p_[0] = count_after_ + (double)count_;
         }
     }
 }

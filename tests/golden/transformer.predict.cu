@@ -1,7 +1,5 @@
 /* ==== kernels ==================================================================================== */
-
 /* ---- k0  dense_1.weight: initial value (uniform)  (models/transformer.yaml:19:7) */
-
 struct k0_row {
     real *x_; /* real [i], written */
     nl_i64 n_;
@@ -18,20 +16,16 @@ NL_FN void k0_initial_value_block(const nl_task &nl_t)
     const nl_i64 n_ = self->n_;
     const nl_u64 key_ = self->key_;
     const real low_ = self->low_, high_ = self->high_;
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
-        real x_ = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-        nl_wait();
-        x_p_[i] = x_;
+        x_p_[i] = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
     }
-    nl_wait();
 }
 extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
 
-
 /* ---- k1  positions_1.weight: initial value (normal)  (models/transformer.yaml:20:7) */
-
 struct k1_row {
     real *x_; /* real [i], written */
     nl_i64 n_;
@@ -48,20 +42,16 @@ NL_FN void k1_initial_value_block(const nl_task &nl_t)
     const nl_i64 n_ = self->n_;
     const nl_u64 key_ = self->key_;
     const real mean_ = self->mean_, std_ = self->std_;
+    nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
-        real x_ = mean_ + std_ * nl_normal_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
-        nl_wait();
-        x_p_[i] = x_;
+        x_p_[i] = mean_ + std_ * nl_normal_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
     }
-    nl_wait();
 }
 extern "C" __global__ void NL_BLOCK k1_initial_value(NL_ARGUMENTS) { k1_initial_value_block(NL_TASK(k1_row)); }
 
-
 /* ---- k2  layer_norm_1.weight: initial value (constant)  (models/transformer.yaml:25:13) */
-
 struct k2_row {
     real *x_; /* real [i], written */
     nl_i64 n_;
@@ -78,8 +68,7 @@ NL_FN void k2_initial_value_block(const nl_task &nl_t)
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
     const auto nl_work = [&](nl_i64 i) {
-        real x_ = value_;
-        x_p_[i] = x_;
+        x_p_[i] = value_;
     };
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
@@ -91,9 +80,7 @@ NL_FN void k2_initial_value_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k2_initial_value(NL_ARGUMENTS) { k2_initial_value_block(NL_TASK(k2_row)); }
 
-
 /* ---- k3  image: batch of data.image  (models/transformer.yaml:15:5) */
-
 struct k3_row {
     real *y_; /* real [row][f], written */
     const nl_i32 *order_; /* nl_i32 [k], read */
@@ -110,8 +97,7 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
     const real *__restrict__ const data_p_ = nl_global(self->data_);
-    const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_;
-    const nl_i64 padded_ = self->padded_;
+    const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
     const real factor_ = self->factor_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
@@ -142,8 +128,7 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
         nl_i32 order_ = nl_load_of.order_;
         nl_i32 example_ = nl_load_of.example_;
         real data_ = nl_load_of.data_;
-        real y_ = data_ * factor_;
-        y_p_[row * n_f_ + f] = y_;
+        y_p_[row * n_f_ + f] = data_ * factor_;
     };
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
@@ -157,17 +142,15 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k3_batch_of_data_image(NL_ARGUMENTS) { k3_batch_of_data_image_block(NL_TASK(k3_row)); }
 
-
 /* ---- k4  positions.y: implicit gemm  (models/transformer.yaml:19:7) */
-
 struct k4_row {
     real *y_; /* real [n][t0][o], written */
     const real *x_; /* real [n][t0][k], read */
     const real *x_2_; /* real [o][k], read */
     const real *weight_; /* real [t0][o], read */
     const real *x_3_; /* real [o], read */
-    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, x_by_o_, weight_by_t0_;
-    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, x_by_o_, weight_by_t0_, s_tile_;
+    nl_i64 s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k4_implicit_gemm_product(const k4_row *self, nl_i64 step, nl_product &nl_p)
@@ -222,14 +205,11 @@ NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_su
         const real acc = nl_s.at[nl_e];
         const real weight_ = weight_p_[t0 * weight_by_t0_ + o];
         const real x_ = x_p_3_[o];
-        real y_ = acc + x_ + weight_;
-        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = y_;
+        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = acc + x_ + weight_;
     }
 }
 
-
 /* ---- k5  layer_norm.mean: sum over d2  (models/transformer.yaml:25:13) */
-
 struct k5_row {
     real *mean_; /* real [d0], written */
     const real *x_; /* real [d0][d2], read */
@@ -276,16 +256,13 @@ NL_FN void k5_sum_over_d2_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real mean_ = acc;
-            mean_p_[d0] = mean_;
+            mean_p_[d0] = acc;
         }
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k5_sum_over_d2(NL_ARGUMENTS) { k5_sum_over_d2_block(NL_TASK(k5_row)); }
 
-
 /* ---- k6  layer_norm.inverse: sum over d2  (models/transformer.yaml:25:13) */
-
 struct k6_row {
     real *inverse_; /* real [d0][d1], written */
     const real *x_; /* real [d0][d1][d2], read */
@@ -302,8 +279,8 @@ NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const mean_p_ = nl_global(self->mean_);
     const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, n_d2_ = self->n_d2_;
-    const nl_i64 inverse_by_d0_ = self->inverse_by_d0_, x_by_d0_ = self->x_by_d0_;
-    const nl_i64 x_by_d1_ = self->x_by_d1_, mean_by_d0_ = self->mean_by_d0_;
+    const nl_i64 inverse_by_d0_ = self->inverse_by_d0_, x_by_d0_ = self->x_by_d0_, x_by_d1_ = self->x_by_d1_;
+    const nl_i64 mean_by_d0_ = self->mean_by_d0_;
     const real share_ = self->share_, epsilon_ = self->epsilon_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
@@ -339,16 +316,13 @@ NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real inverse_ = 1.0f / nl_sqrt_f32(acc + epsilon_);
-            inverse_p_[d0 * inverse_by_d0_ + d1] = inverse_;
+            inverse_p_[d0 * inverse_by_d0_ + d1] = 1.0f / nl_sqrt_f32(acc + epsilon_);
         }
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k6_sum_over_d2(NL_ARGUMENTS) { k6_sum_over_d2_block(NL_TASK(k6_row)); }
 
-
 /* ---- k7  layer_norm.scaled: elementwise  (models/transformer.yaml:25:13) */
-
 struct k7_row {
     real *scaled_; /* real [d0][d2], written */
     const real *weight_; /* real [d2], read */
@@ -403,8 +377,7 @@ NL_FN void k7_elementwise_block(const nl_task &nl_t)
         real x_ = nl_load_of.x_;
         real mean_ = nl_load_of.mean_;
         real inverse_ = nl_load_of.inverse_;
-        real scaled_ = (x_ - mean_) * inverse_ * weight_ + bias_;
-        scaled_p_[d0 * scaled_by_d0_ + d2] = scaled_;
+        scaled_p_[d0 * scaled_by_d0_ + d2] = (x_ - mean_) * inverse_ * weight_ + bias_;
     };
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
@@ -418,9 +391,7 @@ NL_FN void k7_elementwise_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k7_elementwise(NL_ARGUMENTS) { k7_elementwise_block(NL_TASK(k7_row)); }
 
-
 /* ---- k8  seen.query.biased: implicit gemm  (models/transformer.yaml:26:13) */
-
 struct k8_row {
     real *query_biased_; /* real [n][t0][o], written */
     const real *x_; /* real [n][t0][k], read */
@@ -481,21 +452,18 @@ NL_PART void k8_implicit_gemm_store(const k8_row *self, nl_i64 step, const nl_su
         const nl_i64 n = rest;
         const real acc = nl_s.at[nl_e];
         const real query_bias_ = query_bias_p_[o];
-        real query_biased_ = acc + query_bias_;
-        query_biased_p_[n * query_biased_by_n_ + t0 * query_biased_by_t0_ + o] = query_biased_;
+        query_biased_p_[n * query_biased_by_n_ + t0 * query_biased_by_t0_ + o] = acc + query_bias_;
     }
 }
 
-
 /* ---- k9  seen.scaled: implicit gemm  (models/transformer.yaml:26:13) */
-
 struct k9_row {
     real *scaled_; /* real [n][h][t][s], written */
     const real *query_heads_; /* real [n][h][t][e], read */
     const real *key_heads_; /* real [n][h][s][e], read */
     nl_i64 n_n_, n_h_, n_t_, n_s_, n_e_, scaled_by_n_, scaled_by_h_, scaled_by_t_, query_heads_by_n_;
-    nl_i64 query_heads_by_h_, query_heads_by_t_, key_heads_by_n_, key_heads_by_h_, key_heads_by_s_;
-    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 query_heads_by_h_, query_heads_by_t_, key_heads_by_n_, key_heads_by_h_, key_heads_by_s_, s_tile_;
+    nl_i64 s_splits_, s_depth_, scratch_bytes_;
     alignas(8) real scale_;
 };
 
@@ -504,8 +472,7 @@ NL_PART void k9_implicit_gemm_product(const k9_row *self, nl_i64 step, nl_produc
     const real *__restrict__ const query_heads_p_ = nl_global(self->query_heads_);
     const real *__restrict__ const key_heads_p_ = nl_global(self->key_heads_);
     const nl_i64 n_h_ = self->n_h_, n_t_ = self->n_t_, n_s_ = self->n_s_, n_e_ = self->n_e_;
-    const nl_i64 query_heads_by_n_ = self->query_heads_by_n_;
-    const nl_i64 query_heads_by_h_ = self->query_heads_by_h_;
+    const nl_i64 query_heads_by_n_ = self->query_heads_by_n_, query_heads_by_h_ = self->query_heads_by_h_;
     const nl_i64 query_heads_by_t_ = self->query_heads_by_t_, key_heads_by_n_ = self->key_heads_by_n_;
     const nl_i64 key_heads_by_h_ = self->key_heads_by_h_, key_heads_by_s_ = self->key_heads_by_s_;
     const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
@@ -543,8 +510,8 @@ NL_PART void k9_implicit_gemm_product(const k9_row *self, nl_i64 step, nl_produc
 NL_PART void k9_implicit_gemm_store(const k9_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const scaled_p_ = nl_global(self->scaled_);
-    const nl_i64 n_h_ = self->n_h_, scaled_by_n_ = self->scaled_by_n_;
-    const nl_i64 scaled_by_h_ = self->scaled_by_h_, scaled_by_t_ = self->scaled_by_t_;
+    const nl_i64 n_h_ = self->n_h_, scaled_by_n_ = self->scaled_by_n_, scaled_by_h_ = self->scaled_by_h_;
+    const nl_i64 scaled_by_t_ = self->scaled_by_t_;
     const real scale_ = self->scale_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
@@ -558,14 +525,11 @@ NL_PART void k9_implicit_gemm_store(const k9_row *self, nl_i64 step, const nl_su
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 t = nl_slow;
         const real acc = nl_s.at[nl_e];
-        real scaled_ = acc * scale_;
-        scaled_p_[n * scaled_by_n_ + h * scaled_by_h_ + t * scaled_by_t_ + s] = scaled_;
+        scaled_p_[n * scaled_by_n_ + h * scaled_by_h_ + t * scaled_by_t_ + s] = acc * scale_;
     }
 }
 
-
 /* ---- k10  seen.softmax.largest: maximum over d3  (models/transformer.yaml:26:13) */
-
 struct k10_row {
     real *softmax_largest_; /* real [d0], written */
     const real *scaled_; /* real [d0][d3], read */
@@ -610,16 +574,13 @@ NL_FN void k10_maximum_over_d3_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real softmax_largest_ = acc;
-            softmax_largest_p_[d0] = softmax_largest_;
+            softmax_largest_p_[d0] = acc;
         }
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k10_maximum_over_d3(NL_ARGUMENTS) { k10_maximum_over_d3_block(NL_TASK(k10_row)); }
 
-
 /* ---- k11  seen.softmax.power: elementwise  (models/transformer.yaml:26:13) */
-
 struct k11_row {
     real *softmax_power_; /* real [d0][d3], updated */
     const real *softmax_largest_; /* real [d0], read */
@@ -632,8 +593,7 @@ NL_FN void k11_elementwise_block(const nl_task &nl_t)
     const k11_row *const self = (const k11_row *)nl_t.self;
     real *__restrict__ const softmax_power_p_ = nl_global(self->softmax_power_);
     const real *__restrict__ const softmax_largest_p_ = nl_global(self->softmax_largest_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_;
-    const nl_i64 softmax_power_by_d0_ = self->softmax_power_by_d0_;
+    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, softmax_power_by_d0_ = self->softmax_power_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -643,15 +603,12 @@ NL_FN void k11_elementwise_block(const nl_task &nl_t)
         const nl_i64 d0 = rest;
         real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
         const real softmax_largest_ = softmax_largest_p_[d0];
-        softmax_power_ = nl_exp_f32(softmax_power_ - softmax_largest_);
-        softmax_power_p_[d0 * softmax_power_by_d0_ + d3] = softmax_power_;
+        softmax_power_p_[d0 * softmax_power_by_d0_ + d3] = nl_exp_f32(softmax_power_ - softmax_largest_);
     }
 }
 extern "C" __global__ void NL_BLOCK k11_elementwise(NL_ARGUMENTS) { k11_elementwise_block(NL_TASK(k11_row)); }
 
-
 /* ---- k12  seen.softmax.total: sum over d3  (models/transformer.yaml:26:13) */
-
 struct k12_row {
     real *softmax_total_; /* real [d0], written */
     const real *softmax_power_; /* real [d0][d3], read */
@@ -664,8 +621,7 @@ NL_FN void k12_sum_over_d3_block(const nl_task &nl_t)
     const k12_row *const self = (const k12_row *)nl_t.self;
     real *__restrict__ const softmax_total_p_ = nl_global(self->softmax_total_);
     const real *__restrict__ const softmax_power_p_ = nl_global(self->softmax_power_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_;
-    const nl_i64 softmax_power_by_d0_ = self->softmax_power_by_d0_;
+    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, softmax_power_by_d0_ = self->softmax_power_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -697,16 +653,13 @@ NL_FN void k12_sum_over_d3_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real softmax_total_ = acc;
-            softmax_total_p_[d0] = softmax_total_;
+            softmax_total_p_[d0] = acc;
         }
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_d3(NL_ARGUMENTS) { k12_sum_over_d3_block(NL_TASK(k12_row)); }
 
-
 /* ---- k13  seen.softmax.y: elementwise  (models/transformer.yaml:26:13) */
-
 struct k13_row {
     real *softmax_y_; /* real [d0][d3], updated */
     const real *softmax_total_; /* real [d0], read */
@@ -743,8 +696,7 @@ NL_FN void k13_elementwise_block(const nl_task &nl_t)
         nl_i64 d0 = nl_load_of.d0;
         real softmax_y_ = nl_load_of.softmax_y_;
         real softmax_total_ = nl_load_of.softmax_total_;
-        softmax_y_ = softmax_y_ / softmax_total_;
-        softmax_y_p_[d0 * softmax_y_by_d0_ + d3] = softmax_y_;
+        softmax_y_p_[d0 * softmax_y_by_d0_ + d3] = softmax_y_ / softmax_total_;
     };
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
@@ -758,16 +710,14 @@ NL_FN void k13_elementwise_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k13_elementwise(NL_ARGUMENTS) { k13_elementwise_block(NL_TASK(k13_row)); }
 
-
 /* ---- k14  seen.context: implicit gemm  (models/transformer.yaml:26:13) */
-
 struct k14_row {
     real *context_; /* real [n][t][h][e], written */
     const real *softmax_y_; /* real [n][t][h][s], read */
     const real *value_heads_; /* real [n][h][s][e], read */
     nl_i64 n_n_, n_t_, n_h_, n_e_, n_s_, context_by_n_, context_by_t_, context_by_h_, softmax_y_by_n_;
-    nl_i64 softmax_y_by_t_, softmax_y_by_h_, value_heads_by_n_, value_heads_by_h_, value_heads_by_s_;
-    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 softmax_y_by_t_, softmax_y_by_h_, value_heads_by_n_, value_heads_by_h_, value_heads_by_s_, s_tile_;
+    nl_i64 s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k14_implicit_gemm_product(const k14_row *self, nl_i64 step, nl_product &nl_p)
@@ -777,9 +727,8 @@ NL_PART void k14_implicit_gemm_product(const k14_row *self, nl_i64 step, nl_prod
     const nl_i64 n_t_ = self->n_t_, n_h_ = self->n_h_, n_e_ = self->n_e_, n_s_ = self->n_s_;
     const nl_i64 softmax_y_by_n_ = self->softmax_y_by_n_, softmax_y_by_t_ = self->softmax_y_by_t_;
     const nl_i64 softmax_y_by_h_ = self->softmax_y_by_h_, value_heads_by_n_ = self->value_heads_by_n_;
-    const nl_i64 value_heads_by_h_ = self->value_heads_by_h_;
-    const nl_i64 value_heads_by_s_ = self->value_heads_by_s_, s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    const nl_i64 value_heads_by_h_ = self->value_heads_by_h_, value_heads_by_s_ = self->value_heads_by_s_;
+    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
     nl_p.of[0].data = softmax_y_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
@@ -814,8 +763,8 @@ NL_PART void k14_implicit_gemm_product(const k14_row *self, nl_i64 step, nl_prod
 NL_PART void k14_implicit_gemm_store(const k14_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const context_p_ = nl_global(self->context_);
-    const nl_i64 n_h_ = self->n_h_, context_by_n_ = self->context_by_n_;
-    const nl_i64 context_by_t_ = self->context_by_t_, context_by_h_ = self->context_by_h_;
+    const nl_i64 n_h_ = self->n_h_, context_by_n_ = self->context_by_n_, context_by_t_ = self->context_by_t_;
+    const nl_i64 context_by_h_ = self->context_by_h_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     nl_u32 rest = nl_s.batch;
@@ -828,22 +777,19 @@ NL_PART void k14_implicit_gemm_store(const k14_row *self, nl_i64 step, const nl_
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 t = nl_slow;
         const real acc = nl_s.at[nl_e];
-        real context_ = acc;
-        context_p_[n * context_by_n_ + t * context_by_t_ + h * context_by_h_ + e] = context_;
+        context_p_[n * context_by_n_ + t * context_by_t_ + h * context_by_h_ + e] = acc;
     }
 }
 
-
 /* ---- k15  mixed.y: implicit gemm  (models/transformer.yaml:26:13) */
-
 struct k15_row {
     real *y_; /* real [n][t0][o], written */
     const real *x_; /* real [n][t0][k], read */
     const real *x_2_; /* real [o][k], read */
     const real *x_3_; /* real [n][t0][o], read */
     const real *x_4_; /* real [o], read */
-    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, x_by_o_, x_by_n_2_;
-    nl_i64 x_by_t0_2_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, x_by_o_, x_by_n_2_, x_by_t0_2_;
+    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k15_implicit_gemm_product(const k15_row *self, nl_i64 step, nl_product &nl_p)
@@ -898,21 +844,18 @@ NL_PART void k15_implicit_gemm_store(const k15_row *self, nl_i64 step, const nl_
         const real acc = nl_s.at[nl_e];
         const real x_ = x_p_3_[n * x_by_n_2_ + t0 * x_by_t0_2_ + o];
         const real x_2_ = x_p_4_[o];
-        real y_ = x_ + (acc + x_2_);
-        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = y_;
+        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = x_ + (acc + x_2_);
     }
 }
 
-
 /* ---- k16  dense.activated: implicit gemm  (models/transformer.yaml:29:13) */
-
 struct k16_row {
     real *activated_; /* real [n][t0][o], written */
     const real *x_; /* real [n][t0][k], read */
     const real *weight_; /* real [o][k], read */
     const real *bias_; /* real [o], read */
-    nl_i64 n_n_, n_t0_, n_o_, n_k_, activated_by_n_, activated_by_t0_, x_by_n_, x_by_t0_, weight_by_o_;
-    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_n_, n_t0_, n_o_, n_k_, activated_by_n_, activated_by_t0_, x_by_n_, x_by_t0_, weight_by_o_, s_tile_;
+    nl_i64 s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k16_implicit_gemm_product(const k16_row *self, nl_i64 step, nl_product &nl_p)
@@ -965,14 +908,11 @@ NL_PART void k16_implicit_gemm_store(const k16_row *self, nl_i64 step, const nl_
         const nl_i64 n = rest;
         const real acc = nl_s.at[nl_e];
         const real bias_ = bias_p_[o];
-        real activated_ = 0.5f * (acc + bias_) * (1.0f + nl_erf_f32((acc + bias_) * 0.70710677f));
-        activated_p_[n * activated_by_n_ + t0 * activated_by_t0_ + o] = activated_;
+        activated_p_[n * activated_by_n_ + t0 * activated_by_t0_ + o] = 0.5f * (acc + bias_) * (1.0f + nl_erf_f32((acc + bias_) * 0.70710677f));
     }
 }
 
-
 /* ---- k17  global_avg_pool.y: sum over d2  (models/transformer.yaml:34:7) */
-
 struct k17_row {
     real *y_; /* real [d0][d1], written */
     const real *x_; /* real [d1], read */
@@ -994,9 +934,9 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
     const real *__restrict__ const x_p_3_ = nl_global(self->x_3_);
     const real *__restrict__ const x_p_4_ = nl_global(self->x_4_);
     const real *__restrict__ const x_p_5_ = nl_global(self->x_5_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, n_d2_ = self->n_d2_;
-    const nl_i64 y_by_d0_ = self->y_by_d0_, x_by_d0_ = self->x_by_d0_, x_by_d2_ = self->x_by_d2_;
-    const nl_i64 x_by_d0_2_ = self->x_by_d0_2_, x_by_d0_3_ = self->x_by_d0_3_;
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, n_d2_ = self->n_d2_, y_by_d0_ = self->y_by_d0_;
+    const nl_i64 x_by_d0_ = self->x_by_d0_, x_by_d2_ = self->x_by_d2_, x_by_d0_2_ = self->x_by_d0_2_;
+    const nl_i64 x_by_d0_3_ = self->x_by_d0_3_;
     const real share_ = self->share_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
@@ -1035,23 +975,19 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
             acc = nl_all.value;
         }
         if (nl_lane == 0) {
-            real y_ = acc;
-            y_p_[d0 * y_by_d0_ + d1] = y_;
+            y_p_[d0 * y_by_d0_ + d1] = acc;
         }
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k17_sum_over_d2(NL_ARGUMENTS) { k17_sum_over_d2_block(NL_TASK(k17_row)); }
 
-
 /* ---- k18  logits.biased: matmul  (models/transformer.yaml:35:7) */
-
 struct k18_row {
     real *biased_; /* real [n][o], written */
     const real *x_; /* real [n][k], read */
     const real *weight_; /* real [o][k], read */
     const real *bias_; /* real [o], read */
-    nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
-    nl_i64 scratch_bytes_;
+    nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k18_matmul_product(const k18_row *self, nl_i64 step, nl_product &nl_p)
@@ -1059,8 +995,8 @@ NL_PART void k18_matmul_product(const k18_row *self, nl_i64 step, nl_product &nl
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, x_by_n_ = self->x_by_n_;
-    const nl_i64 weight_by_o_ = self->weight_by_o_, s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    const nl_i64 weight_by_o_ = self->weight_by_o_, s_tile_ = self->s_tile_, s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
     nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].side.steps[0].by = x_by_n_;
@@ -1093,8 +1029,7 @@ NL_PART void k18_matmul_store(const k18_row *self, nl_i64 step, const nl_sums &n
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
         const real bias_ = bias_p_[o];
-        real biased_ = acc + bias_;
-        biased_p_[n * biased_by_n_ + o] = biased_;
+        biased_p_[n * biased_by_n_ + o] = acc + bias_;
     }
 }
 

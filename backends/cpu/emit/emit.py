@@ -7,24 +7,28 @@ Does not: compile (build.py), or print tables (they are data).
 
 Strategies. A `Contract` is rendered from `templates/strategy_<name>.c.j2`. The file is the body for one row (its
 columns are loaded) and may use:
-  lit           its literals by name (`lit.tile`) f             C identifiers by formal name: columns (integers, reals)
-  and array pointers (`f.x` is `x_`) real          the name of the real type; `bytes` its size in bytes (4 or 8) lanes
-  the extent of the nest's LANE dim, 0 when there is none dims          (name, extent as C) of the nest's dims, in
-  order; `extent(name)` one of them par, lane     the names of its PAR dims (the axes of the output, in order) and of
-  its LANE dim (none: "") plain         whether the epilogue only stores the accumulator in `y` joined(a, b)  whether
-  the epilogue's formals walk two adjacent dims as one: a = 0 and b continues id            `k3`: a prefix for names at
-  file scope at(formal, **dims)        the C lvalue of a formal's element, dims given as C texts (default: the dim's own
-  name) address(formal, **dims)   the element offset alone inside(formal, **dims)    the guard of the access as a C
-  truth value, or "" when it has none prologue(depth, **dims)   the nest's prologue at one point term(**dims)
-  the nest's term as a C expression of formals' elements read in place combine(acc, value)       `acc += value` or the
-  like, as a statement identity                  the value that accumulators start from epilogue(acc, depth, **dims)
-  statements that consume `acc` (a C expression) at one point and store its results;
-                            a `{ }` block, indented by `depth` levels
-  order         "fast" | "reproducible" | "bitwise"
-  scratch       the expression `(real *)ctx->scratch`; Contract.scratch bytes of it may be used
-Tiles that strategies share (nl_tiles, nl_dots, ...) are in templates/tiles.c.j2 and backends/cpu/kernels/tiles.py, once
-in a program that uses them. A block between `{% set helpers %}` and `{% endset %}` is put at file scope before the
-kernel.
+  lit                          its literals by name (`lit.tile`)
+  f                            C identifiers by formal name: columns (numbers) and array pointers (`f.x` is `x_`)
+  real, bytes                  the name of the real type, and its size in bytes (4 or 8)
+  lanes                        the extent of the nest's LANE dim, 0 when there is none
+  dims, extent(name)           (name, extent as C) of the nest's dims, in order; the extent of one of them
+  par, lane                    the names of its PAR dims (the axes of the output, in order) and of its LANE dim or ""
+  plain                        whether the epilogue only stores the accumulator in `y`
+  joined(a, b)                 whether the epilogue's formals walk two adjacent dims as one: a = 0 and b continues
+  id                           `k3`: a prefix for names at file scope
+  at(formal, **dims)           the C lvalue of a formal's element, dims given as C texts (default: the dim's own name)
+  address(formal, **dims)      the element offset alone
+  inside(formal, **dims)       the guard of the access as a C truth value, or "" when it has none
+  prologue(depth, **dims)      the nest's prologue at one point
+  term(**dims)                 the nest's term as a C expression of formals' elements read in place
+  combine(acc, value)          `acc += value` or the like, as a statement
+  identity                     the value that accumulators start from
+  epilogue(acc, depth, **dims) what consumes `acc` (a C expression) at one point and stores it: one statement, or
+                               a `{ }` block that is indented by `depth` levels
+  order                        "fast" | "reproducible" | "bitwise"
+  scratch                      the expression `(real *)ctx->scratch`; Contract.scratch bytes of it may be used
+Tiles that strategies share (nl_tiles, nl_dots, ...) are in templates/tiles.c.j2, once in a program that uses them. A
+block between `{% set helpers %}` and `{% endset %}` is put at file scope before the kernel.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, inside, mentioned, offset, open_kernel, row_struct
-from backends.c_family.cprint import Body, Dialect, Element, Line, PrintError, Symbol, literal
+from backends.c_family.cprint import Body, Dialect, Element, Line, PrintError, Symbol, indent, literal
 from backends.c_family.device_library import known, select
 from backends.c_family.point_nest import IDENTITY
 from backends.c_family.rule_rows import connect
@@ -45,10 +49,9 @@ from backends.cpu.kernels.events import emit_scheduled, record_events, record_tr
 from backends.cpu.kernels.kernel import function
 from backends.cpu.kernels.propagate import propagate
 from backends.cpu.kernels.skeletons import environment, exists, render
-from backends.cpu.kernels.tiles import tile
 from backends.protocol import BackendError, Columns
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Ref, refs
+from compiler.expr.ast import Ref, nodes, refs
 from compiler.ir.space import DType, Role
 from compiler.strategies.cost.tiles import DOTS, TILES
 
@@ -111,7 +114,6 @@ def emit(
         phases=max(PHASES, len(program.phases)),
         helpers=words,
         bytes=program.precision.bytes,
-        tile=tile,
         tile_shapes=TILES,
         dot_shapes=DOTS,
         device=device,
@@ -153,7 +155,7 @@ def kernel_lines(k: Kernel) -> tuple[list[Line], set[str]]:
 
 def _kernel(k: Kernel, code: Sequence[Line]) -> tuple[list[Line], set[str]]:
     read = mentioned(k, code)
-    return [*row_struct(k, read), Line(""), *code], read
+    return [*row_struct(k, read), *code], read
 
 
 # ----------------------------------------------------------------------------------------- strategies
@@ -174,8 +176,7 @@ class ContractNames:
 
     def _lookup(self, name: str, dims: Mapping[str, str]) -> str:
         if name in dims:
-            text = dims[name]
-            return text if re.fullmatch(r"\w+", text) else f"({text})"
+            return dims[name]
         return self.k.scope[name].text if name in self.k.scope else self.k.namer(name)
 
     def address(self, formal: str, **dims: str) -> str:
@@ -225,7 +226,7 @@ class ContractNames:
 
     def prologue(self, depth: int = 0, **dims: str) -> str:
         body = self._body(dims)
-        return _plain([*body.run(self.nest.prologue), *body.stores()], depth)
+        return _plain(body.finish(self.nest.prologue), depth)
 
     def term(self, **dims: str) -> str:
         """The term with its element reads inline; formals must not be guarded."""
@@ -248,14 +249,15 @@ class ContractNames:
 
     def epilogue(self, acc: str, depth: int = 0, **dims: str) -> str:
         body = self._body(dims)
-        name = self.k.namer.own(self.nest.acc)
-        first: list[Line] = []
-        if acc != name:
+        name, first = self.k.namer.own(self.nest.acc), list[Line]()
+        values = [s.when if isinstance(s, l2.Emit) else s.value for s in self.nest.epilogue]
+        if sum(x == Ref(self.nest.acc) for v in values for x in nodes(v)) == 1:
+            name = acc
+        elif acc != name:
             first = [Line(f"const {self.k.dialect.real} {name} = {acc};")]
         body.scope[self.nest.acc] = Symbol(name, self.k.dialect.precision)
-        inner = [*first, *body.run(self.nest.epilogue), *body.stores()]
-        lines = [Line("{"), *(Line(x.text, x.depth + 1, x.span) for x in inner), Line("}")]
-        return _plain(lines, depth)
+        inner = [*first, *body.finish(self.nest.epilogue)]
+        return _plain(inner if len(inner) == 1 else [Line("{"), *indent(inner), Line("}")], depth)
 
 
 def _plain(lines: Iterable[Line], depth: int) -> str:

@@ -97,8 +97,7 @@ def drawn_in_rows(
             Line(f"const nl_i64 {start} = {low} / 4 * 4;"),
             Line(f"nl_words({made}, {key}, {start}, {high}, (nl_u64){step}, {draw}u);"),
             Line(f"{k.dialect.real} {name}[{SYNAPSES}];"),
-            Line("#pragma GCC ivdep"),
-            Line(f"for (nl_i64 {t} = 0; {t} < {many}; {t}++) {name}[{t}] = {function}({', '.join(parts)});"),
+            Line(f"NL_IVDEP for (nl_i64 {t} = 0; {t} < {many}; {t}++) {name}[{t}] = {function}({', '.join(parts)});"),
         ]
         local = f"#{name}"
         draws.scope[local] = Symbol(f"{name}[{t}]", real)

@@ -63,12 +63,12 @@ def _column_sums(p: NestPrinter) -> list[Line]:
     loop = f"for (nl_i64 {column} = {first}; {column} < {end}; {column}++)"
     assert n.term is not None
     term = p.term(dict(p.scope), f"{sums}[{column} - {first}]", t)
-    inner = [Line("#pragma GCC ivdep"), Line(f"{loop} {{"), *indent([*p.hoisted(level, term), *term]), Line("}")]
+    inner = [Line(f"NL_IVDEP {loop} {{"), *indent([*p.hoisted(level, term), *term]), Line("}")]
     for dim in reversed(p.red):
         inner = p.loop(dim, inner)
     body = p.body(dict(p.scope))
     body.scope[n.acc] = Symbol(acc, t)
-    last = [*body.run(n.epilogue), *body.stores()]
+    last = body.finish(n.epilogue)
     start = [Line(f"{kind} {acc} = {sums}[{column} - {first}];"), *p.hoisted(level, last)]
     lines = [
         Line(f"for (nl_i64 {first} = 0; {first} < {extent}; {first} += {COLUMNS}) {{"),
@@ -76,8 +76,7 @@ def _column_sums(p: NestPrinter) -> list[Line]:
         Line(f"{kind} {sums}[{COLUMNS}];", 1),
         Line(f"for (nl_i64 {column} = 0; {column} < {COLUMNS}; {column}++) {sums}[{column}] = {p.identity(t)};", 1),
         *indent(inner),
-        *([Line("#pragma GCC ivdep", 1)] if p.independent() else []),
-        Line(f"{loop} {{", 1),
+        Line(f"{'NL_IVDEP ' if p.independent() else ''}{loop} {{", 1),
         *indent([*start, *last], 2),
         Line("}", 1),
         Line("}"),

@@ -28,13 +28,7 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
 
 def opened(k: Kernel, body: Sequence[Line]) -> list[Line]:
     """The kernel's function around its statements, with the rows [lo, hi) and `step` in scope."""
-    return [
-        Line(f"static void {k.function}(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)"),
-        Line("{"),
-        Line("(void)ctx, (void)step;", 1),
-        *indent(body),
-        Line("}"),
-    ]
+    return [Line(f"NL_KERNEL({k.function}) {{"), *indent(body), Line("}")]
 
 
 def function(k: Kernel, body: Sequence[Line], early: Sequence[Line] = ()) -> list[Line]:
@@ -45,8 +39,7 @@ def function(k: Kernel, body: Sequence[Line], early: Sequence[Line] = ()) -> lis
     return opened(
         k,
         [
-            Line(f"for (const {k.row_type} *self = (const {k.row_type} *)rows + lo,"),
-            Line(f"*const last = (const {k.row_type} *)rows + hi; self < last; self++) {{", 3),
+            Line(f"NL_ROWS({k.row_type}) {{"),
             *indent([*columns(k, first), *early, *columns(k, rest), *body]),
             Line("}"),
         ],

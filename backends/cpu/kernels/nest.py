@@ -36,7 +36,6 @@ from backends.cpu.kernels.batched_rng import DRAWS, drawn_in_chunks, has_draws, 
 from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
 
-KEEP = Line("#pragma GCC unroll 1")  # gcc unrolls short loops before it vectorises
 PARTS = 32  # partial accumulators of a contiguous sum: two 64-byte vectors of float
 WIDE = 24  # arrays of a map from which on events are flagged in integers of the size of its values
 
@@ -194,14 +193,17 @@ class NestPrinter:
 
     # ---------------------------------------------------------------------------------------- loops
 
-    def loop(self, dim: l2.Dim, inner: Sequence[Line], pragma: bool = False) -> list[Line]:
+    def head(self, dim: l2.Dim) -> str:
         v = self.vars[dim.name]
-        head = f"for (nl_i64 {v} = 0; {v} < {self.k.extent(dim.extent)}; {v}++) {{"
-        start = [Line("#pragma GCC ivdep")] if pragma else []
-        if isinstance(dim.extent, int) and dim is self.lane:
-            start.append(KEEP)
-        before = self.hoisted(self.level[dim.name], inner)
-        return [*start, Line(head), *indent([*before, *inner]), Line("}")]
+        return f"for (nl_i64 {v} = 0; {v} < {self.k.extent(dim.extent)}; {v}++)"
+
+    def loop(self, dim: l2.Dim, inner: Sequence[Line], pragma: bool = False) -> list[Line]:
+        keep = "NL_UNROLL(1) " if isinstance(dim.extent, int) and dim is self.lane else ""
+        head = f"{'NL_IVDEP ' if pragma else ''}{keep}{self.head(dim)}"
+        inner = [*self.hoisted(self.level[dim.name], inner), *inner]
+        if _one_statement(inner):
+            return [Line(head), *indent(inner)]
+        return [Line(f"{head} {{"), *indent(inner), Line("}")]
 
     def body(self, scope: dict[str, Symbol]) -> Body:
         return Body(self.k.printer, scope, self.elements, self.k.namer)
@@ -226,7 +228,7 @@ class NestPrinter:
             inner = self._reducing_point()
         else:
             body = self.body(dict(self.scope))
-            inner = [*body.run((*n.prologue, *n.epilogue)), *body.stores()]
+            inner = body.finish((*n.prologue, *n.epilogue))
         for number, dim in enumerate(reversed(self.par)):
             vector = number == 0 and self.lane is None and n.combine is None and self.independent()
             inner = self.loop(dim, inner, vector)
@@ -259,7 +261,7 @@ class NestPrinter:
             return [Line(f"{flags[id(s)]}[{v} - {base}] = (nl_u8)({test});", span=s.span)]
 
         body = Body(self.k.printer, dict(self.scope), self.elements, namer, flag)
-        point = [*body.run(n.prologue), *body.stores()]
+        point = body.finish(n.prologue)
         inner = [*self.hoisted(0, point), *point]
         head: list[Line] = []
         tail: list[Line] = []
@@ -294,8 +296,7 @@ class NestPrinter:
             Line(f"for (nl_i64 {base} = 0; {base} < {extent}; {base} += NL_CHUNK) {{"),
             Line(f"const nl_i64 {end} = nl_least({base} + NL_CHUNK, {extent});", 1),
             *indent(fills),
-            *([Line("#pragma GCC ivdep")] if self.independent() else []),
-            Line(f"for (nl_i64 {v} = {base}; {v} < {end}; {v}++) {{", 1),
+            Line(f"{'NL_IVDEP ' if self.independent() else ''}for (nl_i64 {v} = {base}; {v} < {end}; {v}++) {{", 1),
             *indent(inner, 2),
             Line("}", 1),
             *tail,
@@ -313,7 +314,7 @@ class NestPrinter:
         if not draws.buffers:
             return None
         body = self.body({**self.scope, **draws.scope})
-        point = [*body.run(n.prologue), *body.stores()]
+        point = body.finish(n.prologue)
         inner = [*self.hoisted(0, point), *point]
         return [*draws.buffers, *self._chunks(base, end, draws.fills, inner, ())]
 
@@ -332,6 +333,12 @@ class NestPrinter:
         if not is_real(t) and self.nest.combine != "add":
             raise PrintError("only sums may run over integers", self.k.template.span)
         return t
+
+    def _filled(self, declared: str, each: str, t: DType) -> list[Line]:
+        """An array of accumulators at their initial value."""
+        if self.nest.combine == "add":
+            return [Line(f"{declared} = {{0}};")]
+        return [Line(f"{declared};"), Line(f"{each} = {self.identity(t)};")]
 
     def identity(self, t: DType) -> str:
         assert self.nest.combine is not None
@@ -358,14 +365,14 @@ class NestPrinter:
         acc = self.k.namer.own(self.nest.acc)
         kind = self.k.dialect.type_name(t)
         if self.contiguous() and is_real(t):
-            middle = self._in_parts(body.scope, acc, t)
+            acc, middle = self._in_parts(body.scope, t)
         else:
             inner = self.term(body.scope, acc, t)
             for dim in reversed(self.red):
                 inner = self.loop(dim, inner)
             middle = [Line(f"{kind} {acc} = {self.identity(t)};"), *inner]
         body.scope[self.nest.acc] = Symbol(acc, t)
-        return [*start, *middle, *body.run(self.nest.epilogue), *body.stores()]
+        return [*start, *middle, *body.finish(self.nest.epilogue)]
 
     def contiguous(self) -> bool:
         """Whether partial accumulators pay: the last RED dim walks memory contiguously and is not short."""
@@ -383,8 +390,9 @@ class NestPrinter:
                         return True
         return False
 
-    def _in_parts(self, scope: dict[str, Symbol], acc: str, t: DType) -> list[Line]:
-        """The sum over the last RED dim in partial accumulators: element k goes to part k mod PARTS."""
+    def _in_parts(self, scope: dict[str, Symbol], t: DType) -> tuple[str, list[Line]]:
+        """The sum over the last RED dim in partial accumulators, element k in part k mod PARTS: where it is, and its
+        lines."""
         last, k = self.red[-1], self.k
         parts = PARTS
         if isinstance(last.extent, int):
@@ -397,8 +405,7 @@ class NestPrinter:
 
         def run(count: str) -> list[Line]:
             return [
-                *([KEEP] if count.isdigit() else []),
-                Line(f"for (nl_i64 {at} = 0; {at} < {count}; {at}++) {{"),
+                Line(f"{'NL_UNROLL(1) ' if count.isdigit() else ''}for (nl_i64 {at} = 0; {at} < {count}; {at}++) {{"),
                 Line(f"const nl_i64 {v} = {first} + {at};", 1),
                 *indent(term),
                 Line("}"),
@@ -406,24 +413,20 @@ class NestPrinter:
 
         inner = [
             Line(f"nl_i64 {first} = 0;"),
-            Line(f"for (; {first} + {parts} <= {extent}; {first} += {parts}) {{"),
+            Line(f"for (; {first} + {parts} <= {extent}; {first} += {parts})"),
             *indent(run(str(parts))),
-            Line("}"),
         ]
         if not (isinstance(last.extent, int) and last.extent % parts == 0):
             inner += run(f"{extent} - {first}")
-        inner = [Line("{"), *indent(inner), Line("}")]
         for dim in reversed(self.red[:-1]):
             inner = self.loop(dim, inner)
         half = k.namer.fresh("half")
-        return [
-            Line(f"{kind} {part}[{parts}];"),
-            Line(f"for (int {at} = 0; {at} < {parts}; {at}++) {part}[{at}] = {self.identity(t)};"),
+        each = (f"{part}[{at}]", f"{part}[{at} + {half}]")
+        return f"{part}[0]", [
+            *self._filled(f"{kind} {part}[{parts}]", f"for (int {at} = 0; {at} < {parts}; {at}++) {part}[{at}]", t),
             *inner,
             Line(f"for (int {half} = {parts // 2}; {half} > 0; {half} /= 2)"),
-            Line(f"for (int {at} = 0; {at} < {half}; {at}++)", 1),
-            Line(self.combined(f"{part}[{at}]", f"{part}[{at} + {half}]", t), 2),
-            Line(f"{kind} {acc} = {part}[0];"),
+            Line(f"for (int {at} = 0; {at} < {half}; {at}++) {self.combined(*each, t)}", 1),
         ]
 
     # ---------------------------------------------------------------------------------------- lanes
@@ -483,7 +486,7 @@ class NestPrinter:
             scope = dict(self.scope)
             before = self._lane_loads(statement_refs(statements), scope)
             body = self.body(scope)
-            inner = [*body.run(statements), *body.stores()]
+            inner = body.finish(statements)
             return [*before, *self._lane_section(inner)]
         scope = dict(self.scope)
         lines: list[Line] = []
@@ -508,12 +511,7 @@ class NestPrinter:
         acc = self.k.namer.own(n.acc)
         here = f"{acc}[{self.lane_var}]"
         kind = self.k.dialect.type_name(t)
-        lines.append(Line(f"{kind} {acc}[{self.lane.extent}];"))
-        lines += [
-            KEEP,
-            Line(f"for (nl_i64 {self.lane_var} = 0; {self.lane_var} < {self.lane.extent}; {self.lane_var}++)"),
-            Line(f"{here} = {self.identity(t)};", 1),
-        ]
+        lines += self._filled(f"{kind} {acc}[{self.lane.extent}]", f"NL_UNROLL(1) {self.head(self.lane)} {here}", t)
         assert n.term is not None
         inside = dict(scope)
         before = self._lane_loads(refs(n.term), inside)
@@ -528,7 +526,7 @@ class NestPrinter:
         lines += self._lane_loads(statement_refs(n.epilogue), scope)
         body = self.body(scope)
         body.mark(stored)
-        lines += self._lane_section([*body.run(n.epilogue), *body.stores()])
+        lines += self._lane_section(body.finish(n.epilogue))
         return lines
 
     def _lane_pointers(self, names: set[str]) -> tuple[list[Line], Mapping[str, Element]]:
@@ -563,6 +561,17 @@ class NestPrinter:
             ]
             found[name] = Element(f"{at}[{self.lane_var}]", e.type, e.mode)
         return lines, found
+
+
+def _one_statement(lines: Sequence[Line]) -> bool:
+    """Whether the lines are one loop or one assignment to an element, which need no braces around them."""
+    if not lines:
+        return False
+    first, *rest = lines
+    if not rest:
+        return re.match(r"[\w.]+\[.*\] \+?= ", first.text) is not None
+    middle = rest[:-1] if first.text.endswith("{") else rest
+    return re.match(r"(NL_\S+ )*for ", first.text) is not None and all(x.depth > 0 for x in middle)
 
 
 def _atom(text: str) -> str:

@@ -119,7 +119,7 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
         source.scope.update(draws_.scope)
     p = replace(p, statements=statements)
     body = Body(k.printer, dict(source.scope), places, namer)
-    inner = [*body.run(p.statements), *body.stores()]
+    inner = body.finish(p.statements)
     words = set(re.findall(r"\w+", "\n".join(x.text for x in (*before, *inner))))
     w = walk(k, p.relation, ends, p.by, (over.due.first, over.due.end) if over.due else None, words, render, fills)
     point = [*w.before, *before, *w.head, *indent([*w.inside, *inner], w.depth), *w.tail]

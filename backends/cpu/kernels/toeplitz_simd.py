@@ -172,7 +172,7 @@ def channels_last(
     first = f"{len(held)} * {plane}"
     held |= {f.name: _kinds(k, f, block, f"{first} + {n} * {kinds}", kinds, kind) for n, f in enumerate(parts.kinds)}
     body = Body(k.printer, dict(scope), {**places, **{name: h.element for name, h in held.items()}}, k.namer)
-    inner = [*body.run(p.statements), *body.stores()]
+    inner = body.finish(p.statements)
     number, opening = events
     lines = [
         *(line for h in held.values() for line in h.declared),

@@ -403,7 +403,7 @@ def _epilogue(k: Kernel, nest: NestPrinter, value: str, loads: Sequence[Load] = 
     acc = k.namer.own(nest.nest.acc)
     body.scope[nest.nest.acc] = Symbol(acc, k.dialect.precision)
     first = Line(f"const {k.dialect.real} {acc} = {value};")
-    return [first, *body.run(nest.nest.epilogue), *body.stores()]
+    return [first, *body.finish(nest.nest.epilogue)]
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ class NestPrinter(PointNest):
         body = self.body(emit)
         e = self.vars[self.par[0].name] if len(self.par) == 1 else namer.fresh("e")
         split = self.split(e, self.par) if len(self.par) != 1 else []
-        inner = [*split, *body.run(statements), *body.stores()]
+        inner = [*split, *body.finish(statements)]
         drawn = self._drawn(inner)
         drawn = 0 if before else drawn
         if drawn:
@@ -254,7 +254,7 @@ class NestPrinter(PointNest):
         r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
         walk = self._walk(r, self._term(body.scope, acc, t))
         body.scope[self.nest.acc] = Symbol(acc, t)
-        end = [*body.run(self.nest.epilogue), *body.stores()]
+        end = body.finish(self.nest.epilogue)
         return Function(
             "",
             (
@@ -301,7 +301,7 @@ class NestPrinter(PointNest):
             Line("}"),
         ]
         body.scope[self.nest.acc] = Symbol(acc, t)
-        end = [*body.run(self.nest.epilogue), *body.stores()]
+        end = body.finish(self.nest.epilogue)
         inner = [
             *self.split(e, self.par),
             *start,

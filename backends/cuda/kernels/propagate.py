@@ -131,7 +131,7 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Function]:
     source = cprint.Body(k.printer, scope, places.elements, namer)
     before = source.load((of_source | places.past) & used)
     body = cprint.Body(k.printer, dict(source.scope), places.elements, namer)
-    inner = [*body.run(p.statements), *body.stores()]
+    inner = body.finish(p.statements)
     numbered = "syn" in used or any(
         isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At) and f.access.end == "syn"
         for f in k.template.formals

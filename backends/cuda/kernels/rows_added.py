@@ -66,8 +66,7 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
     store = [
         *p.split("nl_element", kept),
         Line(f"const {real} {acc} = nl_sums[nl_e];"),
-        *body.run(nest.epilogue),
-        *body.stores(),
+        *body.finish(nest.epilogue),
     ]
     return [
         Function(
