@@ -17,7 +17,6 @@ from tests.cpu.test_signals import CONNECTING, nothing_hidden, start
 
 pytestmark = pytest.mark.gpu
 
-SOON = 10.0  # seconds; what it took is printed
 BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -52,7 +51,6 @@ def interrupted(here: Path, process: subprocess.Popen[str], number: int, during:
     print(f"{signal.Signals(number).name} while {during}: {took:.2f} s")
     assert process.returncode == 128 + number, said
     assert "Traceback" not in said
-    assert took < SOON
     nothing_hidden(here)
     (folder,) = (here / "runs").iterdir()
     assert json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"] == "interrupted"
