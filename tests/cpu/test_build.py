@@ -127,5 +127,5 @@ def test_manifest_names_everything(tmp_path: Path, cc: list[str]) -> None:
             assert instance.placement.offsets[a["name"]] == a["offset"]
     text = (tmp_path / "ring.c").read_text()
     for k in manifest["kernels"]:
-        assert f"static void {k['function']}(" in text
+        assert f"NL_KERNEL({k['function']}) {{" in text
     assert [p["name"] for p in manifest["phases"]] == [p.name for p in program.phases]

@@ -80,6 +80,7 @@ NL_FN void nl_wait() {
 #endif
 }
 
+#define NL_UNROLL _Pragma("unroll")
 
 NL_FN nl_i64 nl_least(nl_i64 a, nl_i64 b) { return a < b ? a : b; }
 

@@ -60,8 +60,8 @@ NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -180,8 +180,8 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -240,8 +240,8 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -296,8 +296,8 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -895,8 +895,8 @@ NL_FN void k16_elementwise_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -1491,8 +1491,8 @@ NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));

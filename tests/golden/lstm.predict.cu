@@ -79,8 +79,8 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -209,7 +209,7 @@ NL_FN void k4_elementwise_block(const nl_task &nl_t)
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x); });
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x);
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a);
@@ -790,19 +790,19 @@ NL_FN void nl_part_of(const nl_factor &f, int bits, int split, const real *matri
         if (DEEP)
             w = *(const nl_unit *)matrix;
         else
-            nl_each<NL_UNIT>([&](int i) { w.x[i] = matrix[i * by_term]; });
-        nl_each<S>([&](int s) {
+            NL_UNROLL for (int i = 0; i < NL_UNIT; i++) w.x[i] = matrix[i * by_term];
+        NL_UNROLL for (int s = 0; s < S; s++) {
             const nl_unit x = *(const nl_unit *)(values + s * pitch);
-            nl_each<NL_UNIT>([&](int i) { acc[s].x[i] += w.x[i] * x.x[i]; });
-        });
+            NL_UNROLL for (int i = 0; i < NL_UNIT; i++) acc[s].x[i] += w.x[i] * x.x[i];
+        }
         matrix += by;
         values += step;
     }
-    nl_each<S>([&](int s) {
+    NL_UNROLL for (int s = 0; s < S; s++) {
         real sum = acc[s].x[0];
-        nl_each<NL_UNIT - 1>([&](int i) { sum += acc[s].x[i + 1]; });
+        NL_UNROLL for (int i = 0; i < NL_UNIT - 1; i++) sum += acc[s].x[i + 1];
         sums[s << bits] = sum;
-    });
+    }
 }
 
 /* The parts of the sums of 2^bits outputs from `out` on of S samples from `sample` on, of all products of a stage. */
@@ -845,10 +845,10 @@ NL_FN void nl_take_mine(const nl_stage &l, const nl_factor *factors, const real 
     mine.step = NL_UNIT << l.split;
     mine.last = (((f.pitch / NL_UNIT - unit + (1 << l.split) - 1) >> l.split) - 1) * mine.step;
     mine.at = (mine.way << l.split) + unit;
-    nl_each<NL_MINE>([&](int u) {
+    NL_UNROLL for (int u = 0; u < NL_MINE; u++) {
         const int k = mine.from + u * mine.step;
-        nl_each<NL_UNIT>([&](int i) { mine.units[u].x[i] = k < f.pitch ? matrix[(k + i) * f.by_term] : (real)0; });
-    });
+        NL_UNROLL for (int i = 0; i < NL_UNIT; i++) mine.units[u].x[i] = k < f.pitch ? matrix[(k + i) * f.by_term] : (real)0;
+    }
 }
 
 /* The same sums of `wide` samples as by nl_stage_sums, bit for bit, with what threads have in registers. */
@@ -860,16 +860,16 @@ NL_FN void nl_my_sums(const nl_stage &l, const nl_factor *factors, const nl_mine
 #pragma unroll 1
     for (int s = 0; s < wide; s++, x += mine.pitch, at += 1 << l.bits) {
         nl_unit acc = {};
-        nl_each<NL_MINE / 4>([&](int g) {
-            if (4 * g * mine.step > mine.last) return;
+        NL_UNROLL for (int g = 0; g < NL_MINE / 4; g++) {
+            if (4 * g * mine.step > mine.last) continue;
             nl_unit y[4];
-            nl_each<4>([&](int k) { y[k] = *(const nl_unit *)(x + min((4 * g + k) * mine.step, mine.last)); });
-            nl_each<4>([&](int k) {
-                nl_each<NL_UNIT>([&](int i) { acc.x[i] += mine.units[4 * g + k].x[i] * y[k].x[i]; });
-            });
-        });
+            NL_UNROLL for (int k = 0; k < 4; k++) y[k] = *(const nl_unit *)(x + min((4 * g + k) * mine.step, mine.last));
+            NL_UNROLL for (int k = 0; k < 4; k++) {
+                NL_UNROLL for (int i = 0; i < NL_UNIT; i++) acc.x[i] += mine.units[4 * g + k].x[i] * y[k].x[i];
+            }
+        }
         real sum = acc.x[0];
-        nl_each<NL_UNIT - 1>([&](int i) { sum += acc.x[i + 1]; });
+        NL_UNROLL for (int i = 0; i < NL_UNIT - 1; i++) sum += acc.x[i + 1];
         *at = sum;
     }
 }

@@ -73,7 +73,7 @@ NL_FN void k2_initial_value_block(const nl_task &nl_t)
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x); });
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x);
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a);
@@ -134,8 +134,8 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -383,8 +383,8 @@ NL_FN void k7_elementwise_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -702,8 +702,8 @@ NL_FN void k13_elementwise_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
