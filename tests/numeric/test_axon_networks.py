@@ -15,7 +15,7 @@ import pytest
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc")
 
 SEEDS = range(1, 6)
 FRESH = range(6, 11)  # settings of the hippocampus and the gate were tried on others
