@@ -47,8 +47,9 @@ CONVS = [
 
 @pytest.mark.parametrize("real", REALS.values())
 def test_forward_and_gradients(real: DType, tmp_path: Path) -> None:
+    """All shapes in float32; in float64 every second one."""
     cases = []
-    for number, c in enumerate(CONVS):
+    for number, c in enumerate(CONVS if real is DType.F32 else CONVS[::2]):
         cases.append(by_winograd(conv(c), real, number % 4))
         cases.append(by_winograd(gradient(*conv(c), 0), real, (number + 1) % 4))
         cases.append(by_winograd(gradient(*conv(c), 1), real, (number + 2) % 4))

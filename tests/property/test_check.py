@@ -21,7 +21,7 @@ from tests.property.mutations import ROOT, case, seeds
 CASES = int(os.environ.get("NETLOOM_FUZZ", "100000"))
 SEED = os.environ.get("NETLOOM_FUZZ_SEED", "")
 CHUNK = 500
-FIRST = 150
+FIRST = 75
 """Cases that every run of the tests tries; the slow one tries the others."""
 
 

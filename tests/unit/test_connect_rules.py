@@ -38,7 +38,8 @@ def test_names_of_rules_decide_nothing_outside_of_rules(root: Path) -> None:
         name = path.relative_to(root).as_posix()
         if name.startswith(("compiler/connect/", "compiler/layers/", "compiler/interchange/")):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text if any(f'"{n}"' in text for n in names) else "")):
             values: list[ast.expr] = []
             if isinstance(node, ast.Compare):
                 values = [x for c in (node.left, *node.comparators) for x in ast.walk(c) if isinstance(x, ast.expr)]

@@ -27,7 +27,8 @@ def test_names_of_kinds_decide_nothing_outside_of_layers(root: Path) -> None:
         name = path.relative_to(root).as_posix()
         if name.startswith(MAY):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text if ".kind" in text else "")):
             if isinstance(node, ast.Compare) and _of_a_layer(node.left):
                 values = [c.value for x in node.comparators for c in ast.walk(x) if isinstance(c, ast.Constant)]
                 wrong += [f"{name}:{node.lineno}" for v in values if v in KIND]
