@@ -176,7 +176,7 @@ def describe(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> str:
             where = f"[{end}]"
         case l2.ByName():
             where = "[]"
-    return f"{kind} {where}, {what}"
+    return f"{kind} {where}, {f'{f.unit}, ' if f.unit else ''}{what}"
 
 
 def array_type(k: Kernel, f: l2.ArrayFormal) -> str:
@@ -196,7 +196,7 @@ def columns(k: Kernel, names: Iterable[str], real: str, pointer: Callable[[l2.Ar
     """Loads of the columns `names` (formals) of the row into constants, in the order of the formals. `real`: as in
     `scalar_type`; `pointer`: the declaration for the field of an array."""
     wanted = set(names)
-    lines: list[tuple[str, str]] = []
+    lines: list[tuple[str, str, str]] = []
     for f in k.template.formals:
         if f.name not in wanted:
             continue
@@ -204,24 +204,24 @@ def columns(k: Kernel, names: Iterable[str], real: str, pointer: Callable[[l2.Ar
         if isinstance(f, l2.ScalarFormal):
             t = k.dialect.type_name(f.dtype)
             cast = "" if t == scalar_type(k, f, real) else f"({t})"
-            lines.append(("const " + t, f"{k.scope[f.name].text} = {cast}{source}"))
+            lines.append(("const " + t, f"{k.scope[f.name].text} = {cast}{source}", ""))
         else:
-            lines.append(("", pointer(f, source)))
+            lines.append(("", pointer(f, source), ""))
     return declarations(lines)
 
 
-def declarations(declared: Iterable[tuple[str, str]]) -> list[Line]:
-    """Statements that declare `(type, declarator)`: neighbours of one type share lines of at most WIDTH characters. A
-    statement of its own has no type."""
-    lines: list[str] = []
-    last = ""
-    for kind, text in declared:
-        if kind and kind == last and len(lines[-1]) + len(text) + 2 <= WIDTH:
-            lines[-1] = f"{lines[-1][:-1]}, {text};"
+def declarations(declared: Iterable[tuple[str, str, str]]) -> list[Line]:
+    """Statements that declare `(type, declarator, unit)`: neighbours of one type and unit share lines of at most WIDTH
+    characters. A statement of its own has no type."""
+    lines: list[tuple[str, str]] = []
+    last = ("", "")
+    for kind, text, unit in declared:
+        if kind and (kind, unit) == last and len(lines[-1][0]) + len(text) + 2 <= WIDTH:
+            lines[-1] = f"{lines[-1][0][:-1]}, {text};", lines[-1][1]
         else:
-            lines.append(f"{kind} {text};" if kind else text)
-        last = kind
-    return [Line(x) for x in lines]
+            lines.append((f"{kind} {text};" if kind else text, f" /* {unit} */" if unit else ""))
+        last = (kind, unit)
+    return [Line(text + unit) for text, unit in lines]
 
 
 WIDTH: Final = 108
@@ -230,17 +230,17 @@ WIDTH: Final = 108
 
 def row_struct(k: Kernel, used: Collection[str], real: str = "double") -> list[Line]:
     """The C structure of one row: the formals `used`, in order, 8 bytes each. `real`: as in `scalar_type`."""
-    fields: list[tuple[str, str]] = []
+    fields: list[tuple[str, str, str]] = []
     for f in k.template.formals:
         if f.name not in used:
             continue
         if isinstance(f, l2.ArrayFormal):
-            fields.append(("", f"nl_u64 {k.fields[f.name]}; /* {describe(k, f)} */"))
+            fields.append(("", f"nl_u64 {k.fields[f.name]}; /* {describe(k, f)} */", ""))
         else:
             narrow = " __attribute__((aligned(8)))" if f.dtype == DType.F32 and not real else ""
-            fields.append((scalar_type(k, f, real), k.fields[f.name] + narrow))
+            fields.append((scalar_type(k, f, real), k.fields[f.name] + narrow, f.unit))
     if not fields:
-        fields.append(("nl_u64", "unused"))
+        fields.append(("nl_u64", "unused", ""))
     return [Line("typedef struct {"), *indent(declarations(fields)), Line(f"}} {k.row_type};")]
 
 

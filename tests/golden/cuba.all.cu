@@ -271,16 +271,17 @@ extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_
 
 /* ---- k1  exc: neuron update (lif_cuba)  (models/cuba.yaml:14:3) */
 struct k1_row {
-    real *v_; /* real [i], updated */
-    real *ge_; /* real [i], updated */
-    real *gi_; /* real [i], updated */
+    real *v_; /* real [i], mV, updated */
+    real *ge_; /* real [i], mV, updated */
+    real *gi_; /* real [i], mV, updated */
     nl_i32 *refractory_left_; /* nl_i32 [i], updated */
     nl_i64 *ge_delivered_; /* nl_i64 [i], updated */
     nl_i64 *gi_delivered_; /* nl_i64 [i], updated */
     nl_i32 *spikes_; /* nl_i32 [], written */
     nl_i32 *spike_count_; /* nl_i32 [], written */
     nl_i64 slots_, n_;
-    alignas(8) real v_thresh_, v_reset_, P_v_v_, P_v_ge_, P_v_gi_, P_v_1_, P_ge_ge_, P_gi_gi_;
+    alignas(8) real v_thresh_, v_reset_; /* mV */
+    alignas(8) real P_v_v_, P_v_ge_, P_v_gi_, P_v_1_, P_ge_ge_, P_gi_gi_;
     nl_i64 refractory_steps_;
     alignas(8) real ge_quantum_, gi_quantum_;
 };

@@ -232,14 +232,15 @@ NL_KERNEL(k0_initial_value) {
 
 /* ---- k1  exc: neuron update (lif_cuba)  (models/cuba.yaml:14:3) */
 typedef struct {
-    nl_u64 v_; /* real [i], updated */
-    nl_u64 ge_; /* real [i], updated */
-    nl_u64 gi_; /* real [i], updated */
+    nl_u64 v_; /* real [i], mV, updated */
+    nl_u64 ge_; /* real [i], mV, updated */
+    nl_u64 gi_; /* real [i], mV, updated */
     nl_u64 refractory_left_; /* nl_i32 [i], updated */
     nl_u64 spikes_; /* nl_i32 [], written */
     nl_u64 spike_count_; /* nl_i32 [], written */
     nl_i64 slots_, n_;
-    double v_thresh_, v_reset_, P_v_v_, P_v_ge_, P_v_gi_, P_v_1_, P_ge_ge_, P_gi_gi_;
+    double v_thresh_, v_reset_; /* mV */
+    double P_v_v_, P_v_ge_, P_v_gi_, P_v_1_, P_ge_ge_, P_gi_gi_;
     nl_i64 refractory_steps_;
 } k1_row;
 NL_KERNEL(k1_neuron_update) {

@@ -57,15 +57,15 @@ def with_end(text: str, end: Sequence[Line]) -> tuple[Line, ...]:
 
 def row_struct(k: Kernel) -> list[Line]:
     """The structure of one row, in the order of the formals, 8 bytes each."""
-    fields: list[tuple[str, str]] = []
+    fields: list[tuple[str, str, str]] = []
     for f in k.template.formals:
         if isinstance(f, l2.ArrayFormal):
-            fields.append(("", f"{array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */"))
+            fields.append(("", f"{array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */", ""))
         else:
             narrow = "alignas(8) " if f.dtype == DType.F32 else ""
-            fields.append((narrow + scalar_type(k, f, ""), k.fields[f.name]))
+            fields.append((narrow + scalar_type(k, f, ""), k.fields[f.name], f.unit))
     if not fields:
-        fields.append(("nl_u64", "unused"))
+        fields.append(("nl_u64", "unused", ""))
     return [Line(f"struct {k.row_type} {{"), *indent(access.declarations(fields)), Line("};")]
 
 

@@ -153,21 +153,24 @@ SCALAR = Strided(())
 @dataclass(frozen=True)
 class ArrayFormal:
     """`meaning`: a word for what it is (`weight`, `image`), from the first kernel that was lowered with it; text shows
-    it in place of `name` ("": the name), and kernels are equal without it."""
+    it in place of `name` ("": the name); `unit`: in the same way. Kernels are equal without them."""
 
     name: str
     dtype: DType
     mode: Mode
     access: Access
     meaning: str = field(default="", compare=False, repr=False)
+    unit: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class ScalarFormal:
-    """A column. F32/F64 columns are stored as f64; integers as i64; U64 is for random-stream keys."""
+    """A column. F32/F64 columns are stored as f64; integers as i64; U64 is for random-stream keys. `unit`: as that of
+    an array."""
 
     name: str
     dtype: DType
+    unit: str = field(default="", compare=False, repr=False)
 
 
 Formal = ArrayFormal | ScalarFormal

@@ -72,28 +72,29 @@ def _formals(at: _Lowering, part: Part, body: Sequence[l0.Set]) -> tuple[l2.Form
 
 
 def _array_formals(at: _Lowering, folds: Mapping[str, int], used: set[str], written: set[str]) -> list[l2.Formal]:
-    cell, real = at.cell, at.real
+    cell, real, units = at.cell, at.real, dict(at.cell.units)
     formals: list[l2.Formal] = []
     for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
         dtype = DType.I32 if name in cell.int_state else real
         if name in written:
-            formals.append(l2.ArrayFormal(name, dtype, l2.Mode.UPDATE, l2.ELEMENT))
+            formals.append(l2.ArrayFormal(name, dtype, l2.Mode.UPDATE, l2.ELEMENT, unit=units.get(name, "")))
         elif name in used:
-            formals.append(l2.ArrayFormal(name, dtype, l2.Mode.READ, l2.ELEMENT))
+            formals.append(l2.ArrayFormal(name, dtype, l2.Mode.READ, l2.ELEMENT, unit=units.get(name, "")))
     for name, slots in folds.items():
         held = DType.I64 if at.fixed_point else real
         formals.append(l2.ArrayFormal(f"{name}_delivered", held, l2.Mode.UPDATE, delivered_access(slots)))
-    formals += [l2.ArrayFormal(name, real, l2.Mode.READ, l2.ELEMENT) for name in at.arrays if name in used]
+    read = [name for name in at.arrays if name in used]
+    formals += [l2.ArrayFormal(name, real, l2.Mode.READ, l2.ELEMENT, unit=units.get(name, "")) for name in read]
     return [*formals, *shared_formals(cell, used, real)]
 
 
 def _column_formals(at: _Lowering, folds: Mapping[str, int], used: set[str]) -> list[l2.ScalarFormal]:
-    cell = at.cell
+    cell, units = at.cell, {"dt": "ms", **dict(at.cell.units)}
     columns = {name: at.real for name in (*cell.params, *(d.name for d in cell.derived), "dt") if name not in at.arrays}
     columns |= {c.every: DType.I64 for c in cell.counters}
     if "refractory_steps" in columns:
         columns["refractory_steps"] = DType.I64
-    formals = [l2.ScalarFormal(name, dtype) for name, dtype in columns.items() if name in used]
+    formals = [l2.ScalarFormal(name, t, units.get(name, "")) for name, t in columns.items() if name in used]
     if at.fixed_point:
         formals += [l2.ScalarFormal(f"{name}_quantum", at.real) for name in folds]
     formals += [l2.ScalarFormal("ring_slots", DType.I64)] if any(folds.values()) else []
