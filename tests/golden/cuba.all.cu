@@ -245,7 +245,7 @@ NL_FN nl_u32 nl_later(nl_u32 now, nl_u32 late, nl_u32 slots) {
 /* ==== kernels ==================================================================================== */
 /* ---- k0  exc.v: initial value (uniform)  (models/cuba.yaml:36:3) */
 struct k0_row {
-    real *x_; /* real [i], written */
+    real *x_; /* real [i], mV, written */
     nl_i64 n_;
     nl_u64 key_;
     alignas(8) real low_, high_;
@@ -596,9 +596,9 @@ extern "C" __global__ void NL_BLOCK k6_propagation_into_ge(NL_ARGUMENTS) { k6_pr
 
 /* ---- k7  exc.v: record trace  (models/cuba.yaml:66:5) */
 struct k7_row {
-    const real *source_; /* real [i], read */
+    const real *source_; /* real [i], mV, read */
     const nl_i32 *members_; /* nl_i32 [], read */
-    real *buffer_; /* real [], updated */
+    real *buffer_; /* real [], mV, updated */
     nl_i64 *used_; /* nl_i64 [], updated */
     nl_i64 m_, capacity_;
 };
@@ -632,10 +632,10 @@ extern "C" __global__ void NL_BLOCK k7_record_trace(NL_ARGUMENTS) { k7_record_tr
 
 /* ---- k8  exc.ge: record trace  (models/cuba.yaml:66:5) */
 struct k8_row {
-    const real *source_; /* real [i], read */
+    const real *source_; /* real [i], mV, read */
     const nl_i64 *delivered_; /* nl_i64 [i], read */
     const nl_i32 *members_; /* nl_i32 [], read */
-    real *buffer_; /* real [], updated */
+    real *buffer_; /* real [], mV, updated */
     nl_i64 *used_; /* nl_i64 [], updated */
     nl_i64 m_, capacity_;
     alignas(8) real quantum_;

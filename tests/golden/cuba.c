@@ -208,7 +208,7 @@ static void nl_words(nl_u32 *out, nl_u64 key, nl_i64 first, nl_i64 last, nl_u64 
 
 /* ---- k0  exc.v: initial value (uniform)  (models/cuba.yaml:36:3) */
 typedef struct {
-    nl_u64 x_; /* real [i], written */
+    nl_u64 x_; /* real [i], mV, written */
     nl_i64 n_;
     nl_u64 key_;
     double low_, high_;
@@ -435,7 +435,7 @@ typedef struct {
     nl_u64 spike_count_; /* nl_i32 [], read */
     nl_u64 row_; /* nl_i64 [], read */
     nl_u64 col_; /* nl_i32 [], read */
-    nl_u64 ge_; /* real [post], added to */
+    nl_u64 ge_; /* real [post], mV, added to */
     double weight_;
     nl_i64 room_, slots_, delay_;
 } k6_row;
@@ -494,9 +494,9 @@ NL_KERNEL(k6_propagation_into_ge) {
 
 /* ---- k7  exc.v: record trace  (models/cuba.yaml:66:5) */
 typedef struct {
-    nl_u64 source_; /* real [i], read */
+    nl_u64 source_; /* real [i], mV, read */
     nl_u64 members_; /* nl_i32 [], read */
-    nl_u64 buffer_; /* real [], updated */
+    nl_u64 buffer_; /* real [], mV, updated */
     nl_u64 used_; /* nl_i64 [], updated */
     nl_i64 m_, capacity_;
 } k7_row;

@@ -134,7 +134,7 @@ class Cell:
     renamed: tuple[tuple[str, str], ...] = ()
     """Names that the compiler uses too, as they stand here and as the user chose them (free_names)."""
     units: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
-    """Of parameters, states and inputs that have one, for the text."""
+    """Of parameters that have one, for the text."""
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     when_span: Span = field(default=NOWHERE, compare=False, repr=False)
 

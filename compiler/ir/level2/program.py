@@ -153,7 +153,8 @@ SCALAR = Strided(())
 @dataclass(frozen=True)
 class ArrayFormal:
     """`meaning`: a word for what it is (`weight`, `image`), from the first kernel that was lowered with it; text shows
-    it in place of `name` ("": the name); `unit`: in the same way. Kernels are equal without them."""
+    it in place of `name` ("": the name); `unit`: that of all its arrays, for the text. Kernels are equal without
+    them."""
 
     name: str
     dtype: DType

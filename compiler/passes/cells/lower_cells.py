@@ -72,19 +72,18 @@ def _formals(at: _Lowering, part: Part, body: Sequence[l0.Set]) -> tuple[l2.Form
 
 
 def _array_formals(at: _Lowering, folds: Mapping[str, int], used: set[str], written: set[str]) -> list[l2.Formal]:
-    cell, real, units = at.cell, at.real, dict(at.cell.units)
+    cell, real = at.cell, at.real
     formals: list[l2.Formal] = []
     for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
         dtype = DType.I32 if name in cell.int_state else real
         if name in written:
-            formals.append(l2.ArrayFormal(name, dtype, l2.Mode.UPDATE, l2.ELEMENT, unit=units.get(name, "")))
+            formals.append(l2.ArrayFormal(name, dtype, l2.Mode.UPDATE, l2.ELEMENT))
         elif name in used:
-            formals.append(l2.ArrayFormal(name, dtype, l2.Mode.READ, l2.ELEMENT, unit=units.get(name, "")))
+            formals.append(l2.ArrayFormal(name, dtype, l2.Mode.READ, l2.ELEMENT))
     for name, slots in folds.items():
         held = DType.I64 if at.fixed_point else real
         formals.append(l2.ArrayFormal(f"{name}_delivered", held, l2.Mode.UPDATE, delivered_access(slots)))
-    read = [name for name in at.arrays if name in used]
-    formals += [l2.ArrayFormal(name, real, l2.Mode.READ, l2.ELEMENT, unit=units.get(name, "")) for name in read]
+    formals += [l2.ArrayFormal(name, real, l2.Mode.READ, l2.ELEMENT) for name in at.arrays if name in used]
     return [*formals, *shared_formals(cell, used, real)]
 
 

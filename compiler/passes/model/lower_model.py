@@ -9,7 +9,7 @@ Does not: choose integrators (integrate_odes) or arrays and kernels (lower_cells
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import compiler.ir.level0.model as l0
@@ -73,15 +73,9 @@ def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ..
         others=control.others,
         after=neuron.after,
         renamed=(*((new, old) for old, new in renamed.items()), *control.shown),
-        units=tuple((n, unit) for n, unit in _units(neuron) if unit not in ("", "1")),
+        units=tuple((p.name, p.unit) for p in neuron.params if p.unit not in ("", "1")),
         span=neuron.span,
     )
-
-
-def _units(neuron: l0.NeuronDef) -> Iterator[tuple[str, str]]:
-    yield from ((p.name, p.unit) for p in neuron.params)
-    yield from ((s.name, s.unit) for s in neuron.state)
-    yield from ((i.name, i.unit) for i in neuron.inputs)
 
 
 def lower_model(model: l0.Model) -> SpikingGraph:

@@ -10,7 +10,8 @@ Does not: reorder launches or place arrays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,9 +56,24 @@ def _join(formals: tuple[l2.Formal, ...], kernels: Sequence[l2.Kernel]) -> l2.Ro
     )
 
 
+def _with_units(kernels: Sequence[l2.Kernel], rows: l2.Rows, units: Mapping[str, str]) -> tuple[l2.Formal, ...]:
+    """The formals of the first kernel, with the units that all rows share; `units`: of arrays."""
+
+    def one(position: int, formal: l2.Formal) -> l2.Formal:
+        if isinstance(formal, l2.ArrayFormal):
+            found = {units.get(name, "") for name in rows.arrays[formal.name]}
+        else:
+            found = {k.formals[position].unit for k in kernels}
+        unit = found.pop() if len(found) == 1 else ""
+        return formal if unit == formal.unit else replace(formal, unit=unit)
+
+    return tuple(one(n, f) for n, f in enumerate(kernels[0].formals))
+
+
 def merge(program: l2.Program) -> l2.Merged:
     """The merged form of a program."""
     groups: dict[str, list[int]] = {}
+    units = {a.name: a.unit for a in program.arrays if a.unit != "1"}
     for index, kernel in enumerate(program.kernels):
         groups.setdefault(digest(kernel), []).append(index)
     templates: list[l2.Template] = []
@@ -65,20 +81,20 @@ def merge(program: l2.Program) -> l2.Merged:
     where: dict[int, tuple[int, int]] = {}
     for number, (key, members) in enumerate(groups.items()):
         kernels = [program.kernels[i] for i in members]
-        first = kernels[0]
+        first, rows = kernels[0], _join(kernels[0].formals, kernels)
         templates.append(
             l2.Template(
                 number,
                 first.name,
                 key,
                 first.kind,
-                first.formals,
+                _with_units(kernels, rows, units),
                 first.body,
                 first.order,
                 first.span,
             )
         )
-        tables.append(_join(first.formals, kernels))
+        tables.append(rows)
         base = 0
         for index, kernel in zip(members, kernels, strict=True):
             where[index] = (number, base)
