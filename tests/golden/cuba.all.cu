@@ -80,7 +80,7 @@ NL_FN void nl_wait() {
 #endif
 }
 
-#define NL_UNROLL _Pragma("unroll")
+#define NL_UNROLL _Pragma("unroll") /* of loops over what threads have in registers */
 
 NL_FN nl_i64 nl_least(nl_i64 a, nl_i64 b) { return a < b ? a : b; }
 

@@ -99,16 +99,18 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
+        const auto nl_more = [&] {
             const nl_i64 d0 = r;
             const real mask_ = mask_p_[d0];
             acc += mask_;
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 3ll * nl_group < nl_terms) {
+            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
+        }
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (r < nl_terms) nl_more();
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -542,16 +544,18 @@ NL_FN void k10_maximum_over_d1_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d1_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
+        const auto nl_more = [&] {
             const nl_i64 d1 = r;
             const real x_ = x_p_[d0 * x_by_d0_ + d1];
             acc = nl_max_f32(acc, x_);
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 3ll * nl_group < nl_terms) {
+            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
+        }
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (r < nl_terms) nl_more();
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_max_f32>(
                 acc, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -595,7 +599,7 @@ NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d1_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
+        const auto nl_more = [&] {
             const nl_i64 d1 = r;
             const real x_ = x_p_[d0 * x_by_d0_ + d1];
             const real largest_ = largest_p_[d0];
@@ -603,9 +607,11 @@ NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 3ll * nl_group < nl_terms) {
+            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
+        }
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (r < nl_terms) nl_more();
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -649,7 +655,7 @@ NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d1_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
+        const auto nl_more = [&] {
             const nl_i64 d1 = r;
             const real x_ = x_p_[d0 * x_by_d0_ + d1];
             const nl_i32 label_ = label_p_[d0];
@@ -657,9 +663,11 @@ NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 3ll * nl_group < nl_terms) {
+            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
+        }
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (r < nl_terms) nl_more();
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -710,7 +718,7 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
+        const auto nl_more = [&] {
             const nl_i64 d0 = r;
             const real x_ = x_p_[d0];
             const real total_ = total_p_[d0];
@@ -720,9 +728,11 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 3ll * nl_group < nl_terms) {
+            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
+        }
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (r < nl_terms) nl_more();
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -769,7 +779,7 @@ NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d1_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
+        const auto nl_more = [&] {
             const nl_i64 d1 = r;
             const real x_ = x_p_[d0 * x_by_d0_ + d1];
             const real x_2_ = x_p_2_[d0];
@@ -777,9 +787,11 @@ NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 3ll * nl_group < nl_terms) {
+            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
+        }
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (r < nl_terms) nl_more();
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_min_f32>(
                 acc, NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -824,7 +836,7 @@ NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
+        const auto nl_more = [&] {
             const nl_i64 d0 = r;
             const real x_ = x_p_[d0];
             const nl_i32 label_ = label_p_[d0];
@@ -833,9 +845,11 @@ NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 3ll * nl_group < nl_terms) {
+            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
+        }
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (r < nl_terms) nl_more();
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -971,16 +985,18 @@ NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
     const nl_u32 nl_group = nl_splits * 8;
     nl_i64 r = nl_first;
-    const auto nl_more = [&](int) {
+    const auto nl_more = [&] {
         const nl_i64 d0 = r;
         const real biased_grad_sum_ = biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_];
         acc += biased_grad_sum_;
         r += nl_group;
     };
 #pragma unroll 1
-    while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+    while (r + 3ll * nl_group < nl_terms) {
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
+    }
 #pragma unroll 1
-    while (r < nl_terms) nl_more(0);
+    while (r < nl_terms) nl_more();
     const auto nl_all = nl_joined_columns<real, nl_sum_of<real>>(
         acc, 0.0f, nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;
@@ -1282,7 +1298,7 @@ NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
         const nl_i64 d2_step = nl_take(by, n_d2_);
         nl_i64 d0 = at;
         const nl_i64 d0_step = by;
-        const auto nl_more = [&](int) {
+        const auto nl_more = [&] {
             const real biased_grad_ = biased_grad_p_[d1 * biased_grad_by_d1_ + d0 * biased_grad_by_d0_ + d2];
             acc += biased_grad_;
             r += nl_group;
@@ -1294,9 +1310,11 @@ NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
             d0 += d0_step;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 3ll * nl_group < nl_terms) {
+            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
+        }
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (r < nl_terms) nl_more();
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -1528,16 +1546,18 @@ NL_FN void k28_sum_over_d0_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
+        const auto nl_more = [&] {
             const nl_i64 d0 = r;
             const real mask_ = mask_p_[d0];
             acc += mask_;
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 3ll * nl_group < nl_terms) {
+            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
+        }
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
+        while (r < nl_terms) nl_more();
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
