@@ -224,7 +224,7 @@ def declarations(declared: Iterable[tuple[str, str, str]]) -> list[Line]:
     return [Line(text + unit) for text, unit in lines]
 
 
-WIDTH: Final = 108
+WIDTH: Final = 112
 """Characters of a line of declarations, before it is indented."""
 
 

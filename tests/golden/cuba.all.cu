@@ -301,8 +301,8 @@ NL_FN void k1_neuron_update_block(const nl_task &nl_t)
     nl_i32 *const spike_count_p_ = nl_global(self->spike_count_);
     const nl_i64 slots_ = self->slots_, n_ = self->n_;
     const real v_thresh_ = self->v_thresh_, v_reset_ = self->v_reset_, P_v_v_ = self->P_v_v_;
-    const real P_v_ge_ = self->P_v_ge_, P_v_gi_ = self->P_v_gi_, P_v_1_ = self->P_v_1_;
-    const real P_ge_ge_ = self->P_ge_ge_, P_gi_gi_ = self->P_gi_gi_;
+    const real P_v_ge_ = self->P_v_ge_, P_v_gi_ = self->P_v_gi_, P_v_1_ = self->P_v_1_, P_ge_ge_ = self->P_ge_ge_;
+    const real P_gi_gi_ = self->P_gi_gi_;
     const nl_i64 refractory_steps_ = self->refractory_steps_;
     const real ge_quantum_ = self->ge_quantum_, gi_quantum_ = self->gi_quantum_;
     const nl_i64 slot = nl_slot(step, slots_);

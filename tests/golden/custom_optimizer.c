@@ -335,8 +335,7 @@ NL_FN void nl_tile(const int O, const int U, const real *const *x, const real *c
     NL_UNROLL(16) for (int u = 0; u < U; u++) at_x[u] = x[u];
     NL_UNROLL(16) for (int o = 0; o < O; o++) at_w[o] = w[o];
     NL_UNROLL(32) for (int k = 0; k < O * U; k++) sum[k] = (nl_vec){0};
-#pragma GCC unroll 1
-    for (; tap < end; tap++) {
+    NL_UNROLL(1) for (; tap < end; tap++) {
         NL_UNROLL(16) for (int u = 0; u < U; u++) v[u] = *(const nl_vec *)(at_x[u] + tap->x);
         NL_UNROLL(16) for (int o = 0; o < O; o++) {
             const real factor = at_w[o][tap->w];
@@ -537,8 +536,7 @@ NL_KERNEL(k5_lanes_dense) {
         const real *restrict const weight_p_ = nl_at(ctx, self->weight_);
         const real *restrict const bias_p_ = nl_at(ctx, self->bias_);
         const nl_i64 activated_by_n_ = self->activated_by_n_, s_blocks_ = self->s_blocks_, s_outs_ = self->s_outs_;
-        const nl_i64 s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_;
-        const nl_i64 s_tile_ = self->s_tile_;
+        const nl_i64 s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
         const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
@@ -582,8 +580,7 @@ NL_KERNEL(k6_lanes_dense) {
         const real *restrict const weight_p_ = nl_at(ctx, self->weight_);
         const real *restrict const bias_p_ = nl_at(ctx, self->bias_);
         const nl_i64 biased_by_n_ = self->biased_by_n_, s_blocks_ = self->s_blocks_, s_outs_ = self->s_outs_;
-        const nl_i64 s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_;
-        const nl_i64 s_tile_ = self->s_tile_;
+        const nl_i64 s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
         const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
@@ -851,8 +848,8 @@ NL_KERNEL(k14_sum_over) {
         const real *restrict const total_grad_p_ = nl_at(ctx, self->total_grad_);
         const real *restrict const biased_p_ = nl_at(ctx, self->biased_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
-        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_;
-        const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_, biased_by_d0_ = self->biased_by_d0_;
+        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
+        const nl_i64 biased_by_d0_ = self->biased_by_d0_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++)
             for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
                 real acc[16] = {0};
@@ -881,8 +878,7 @@ NL_KERNEL(k15_sum_over_d0) {
     NL_ROWS(k15_row) {
         real *restrict const bias_grad_p_ = nl_at(ctx, self->bias_grad_);
         const real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
-        const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_;
-        const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
+        const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
         for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
             real part[16] = {0};
             for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
@@ -951,7 +947,7 @@ typedef struct {
     nl_u64 weight_grad_; /* real [o][k], written */
     nl_u64 biased_grad_sum_; /* real [o][n][lane], read */
     nl_u64 x_; /* real [k][n][lane], read */
-    nl_i64 weight_grad_by_o_, s_blocks_, s_steps_, s_samples_, s_outs_, s_ins_, s_tile_;
+    nl_i64 weight_grad_by_o_, s_blocks_, s_chunk_, s_sums_, s_steps_, s_samples_, s_outs_, s_ins_, s_tile_;
 } k17_row;
 NL_KERNEL(k17_dense_weight_gradient) {
     NL_ROWS(k17_row) {
@@ -959,41 +955,53 @@ NL_KERNEL(k17_dense_weight_gradient) {
         const real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i64 weight_grad_by_o_ = self->weight_grad_by_o_, s_blocks_ = self->s_blocks_;
-        const nl_i64 s_steps_ = self->s_steps_, s_samples_ = self->s_samples_, s_outs_ = self->s_outs_;
-        const nl_i64 s_ins_ = self->s_ins_, s_tile_ = self->s_tile_;
+        const nl_i64 s_chunk_ = self->s_chunk_, s_sums_ = self->s_sums_, s_steps_ = self->s_steps_;
+        const nl_i64 s_samples_ = self->s_samples_, s_outs_ = self->s_outs_, s_ins_ = self->s_ins_;
+        const nl_i64 s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
         const nl_tile_fn run = nl_tiles[s_tile_].run;
         const nl_i64 vectors = (s_ins_ + NL_LANES - 1) / NL_LANES, pitch = vectors * NL_LANES;
-        real *const rows = ((real *)ctx->scratch); /* [n][pitch] */
-        nl_tap *const tap = (nl_tap *)(rows + s_blocks_ * NL_LANES * pitch);
-        nl_transposed(x_p_, s_blocks_, s_ins_, rows, pitch);
-        nl_tap *end = tap;
-        for (nl_i64 block = 0; block < s_blocks_; block++) {
-            const nl_i64 left = s_samples_ - block / s_steps_ * NL_LANES;
-            for (nl_i64 lane = 0; lane < NL_LANES && lane < left; lane++)
-                *end++ = (nl_tap){(nl_i32)((block * NL_LANES + lane) * pitch),
-                                  (nl_i32)(block * s_outs_ * NL_LANES + lane)};
-        }
-        for (nl_i64 o = 0; o < s_outs_; o += O) {
-            const real *at_d[16], *at_x[16];
-            const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
-            nl_bases(at_d, O, biased_grad_sum_p_, o, s_outs_, NL_LANES);
-            for (nl_i64 first = 0; first < vectors; first += U) {
-                const nl_i64 many = first + U < vectors ? U : vectors - first;
-                nl_bases(at_x, U, rows, first, vectors, NL_LANES);
-                nl_vec acc[32];
-                run(at_x, at_d, tap, end, acc, U);
-                for (nl_i64 j = 0; j < outs; j++)
-                    for (nl_i64 u = 0; u < many; u++) {
-                        const nl_i64 k = (first + u) * NL_LANES;
-                        const nl_i64 width = k + NL_LANES < s_ins_ ? NL_LANES : s_ins_ - k;
-                        const real *const sum = (const real *)&acc[j * U + u];
-                        real *const to = &weight_grad_p_[(o + j) * weight_grad_by_o_ + k];
-                        if (width == NL_LANES)
-                            *(nl_vec_any *)to = acc[j * U + u];
-                        else
-                            __builtin_memcpy(to, sum, width * sizeof(real));
+        real *const rows = ((real *)ctx->scratch); /* [n][pitch], of a chunk */
+        nl_vec *const sums = (nl_vec *)(rows + s_chunk_ * NL_LANES * pitch); /* of the chunks before, by tiles */
+        nl_tap *const tap = (nl_tap *)(sums + s_sums_);
+        for (nl_i64 begin = 0; begin < s_blocks_; begin += s_chunk_) {
+            const nl_i64 stop = begin + s_chunk_ < s_blocks_ ? begin + s_chunk_ : s_blocks_;
+            nl_transposed(x_p_ + begin * s_ins_ * NL_LANES, stop - begin, s_ins_, rows, pitch);
+            nl_tap *end = tap;
+            for (nl_i64 block = begin; block < stop; block++) {
+                const nl_i64 left = s_samples_ - block / s_steps_ * NL_LANES;
+                for (nl_i64 lane = 0; lane < NL_LANES && lane < left; lane++)
+                    *end++ = (nl_tap){(nl_i32)(((block - begin) * NL_LANES + lane) * pitch),
+                                      (nl_i32)(block * s_outs_ * NL_LANES + lane)};
+            }
+            nl_vec *before = sums;
+            for (nl_i64 o = 0; o < s_outs_; o += O) {
+                const real *at_d[16], *at_x[16];
+                const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
+                nl_bases(at_d, O, biased_grad_sum_p_, o, s_outs_, NL_LANES);
+                for (nl_i64 first = 0; first < vectors; first += U, before += O * U) {
+                    const nl_i64 many = first + U < vectors ? U : vectors - first;
+                    nl_bases(at_x, U, rows, first, vectors, NL_LANES);
+                    nl_vec acc[32];
+                    run(at_x, at_d, tap, end, acc, U);
+                    if (begin > 0)
+                        for (nl_i64 i = 0; i < O * U; i++) acc[i] += before[i];
+                    if (stop < s_blocks_) {
+                        __builtin_memcpy(before, acc, O * U * sizeof(nl_vec));
+                        continue;
                     }
+                    for (nl_i64 j = 0; j < outs; j++)
+                        for (nl_i64 u = 0; u < many; u++) {
+                            const nl_i64 k = (first + u) * NL_LANES;
+                            const nl_i64 width = k + NL_LANES < s_ins_ ? NL_LANES : s_ins_ - k;
+                            const real *const sum = (const real *)&acc[j * U + u];
+                            real *const to = &weight_grad_p_[(o + j) * weight_grad_by_o_ + k];
+                            if (width == NL_LANES)
+                                *(nl_vec_any *)to = acc[j * U + u];
+                            else
+                                __builtin_memcpy(to, sum, width * sizeof(real));
+                        }
+                }
             }
         }
     }

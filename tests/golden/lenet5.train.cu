@@ -312,23 +312,22 @@ struct k6_row {
     const real *x_; /* real [n][c][oh + r + x_from2][ow + s + x_from3], read */
     const real *weight_; /* real [k][c][r][s], read */
     const real *bias_; /* real [k], read */
-    nl_i64 n_n_, n_k_, n_oh_, n_ow_, n_c_, n_r_, n_s_, activated_by_n_, activated_by_k_, activated_by_oh_;
-    nl_i64 x_by_n_, x_by_c_, x_stride2_, x_from2_, x_extent2_, x_from3_, x_extent3_, weight_by_k_, weight_by_c_;
-    nl_i64 weight_by_r_, s_tile_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_;
-    nl_i64 scratch_bytes_;
+    nl_i64 n_n_, n_k_, n_oh_, n_ow_, n_c_, n_r_, n_s_, activated_by_n_, activated_by_k_, activated_by_oh_, x_by_n_;
+    nl_i64 x_by_c_, x_stride2_, x_from2_, x_extent2_, x_from3_, x_extent3_, weight_by_k_, weight_by_c_;
+    nl_i64 weight_by_r_, s_tile_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_, scratch_bytes_;
 };
 
 NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolution &nl_p)
 {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
-    const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, n_oh_ = self->n_oh_, n_ow_ = self->n_ow_;
-    const nl_i64 n_c_ = self->n_c_, n_r_ = self->n_r_, x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_;
-    const nl_i64 x_stride2_ = self->x_stride2_, x_from2_ = self->x_from2_, x_extent2_ = self->x_extent2_;
-    const nl_i64 x_from3_ = self->x_from3_, x_extent3_ = self->x_extent3_, weight_by_k_ = self->weight_by_k_;
-    const nl_i64 weight_by_c_ = self->weight_by_c_, weight_by_r_ = self->weight_by_r_;
-    const nl_i64 s_strips_ = self->s_strips_, s_rows_ = self->s_rows_, s_samples_ = self->s_samples_;
-    const nl_i64 s_blocks_ = self->s_blocks_, s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
+    const nl_i64 n_n_ = self->n_n_, n_k_ = self->n_k_, n_oh_ = self->n_oh_, n_ow_ = self->n_ow_, n_c_ = self->n_c_;
+    const nl_i64 n_r_ = self->n_r_, x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_, x_stride2_ = self->x_stride2_;
+    const nl_i64 x_from2_ = self->x_from2_, x_extent2_ = self->x_extent2_, x_from3_ = self->x_from3_;
+    const nl_i64 x_extent3_ = self->x_extent3_, weight_by_k_ = self->weight_by_k_;
+    const nl_i64 weight_by_c_ = self->weight_by_c_, weight_by_r_ = self->weight_by_r_, s_strips_ = self->s_strips_;
+    const nl_i64 s_rows_ = self->s_rows_, s_samples_ = self->s_samples_, s_blocks_ = self->s_blocks_;
+    const nl_i64 s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
     nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)(x_from2_), (nl_i32)(x_from3_)};
     nl_p.weights = weight_p_;
     nl_p.by_o = (nl_i32)weight_by_k_;
@@ -376,8 +375,7 @@ NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_stri
 struct k7_row {
     real *y_; /* real [n][c][oh][ow], written */
     const real *x_; /* real [n][c][2 * oh + r + x_from2][2 * ow + s + x_from3], read */
-    nl_i64 n_n_, n_c_, n_oh_, n_ow_, y_by_n_, y_by_c_, y_by_oh_, x_by_n_, x_by_c_, x_stride2_, x_from2_;
-    nl_i64 x_from3_;
+    nl_i64 n_n_, n_c_, n_oh_, n_ow_, y_by_n_, y_by_c_, y_by_oh_, x_by_n_, x_by_c_, x_stride2_, x_from2_, x_from3_;
 };
 
 NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
@@ -417,8 +415,7 @@ struct k8_row {
     const real *x_; /* real [n][k], read */
     const real *weight_; /* real [o][k], read */
     const real *bias_; /* real [o], read */
-    nl_i64 n_n_, n_o_, n_k_, activated_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
-    nl_i64 scratch_bytes_;
+    nl_i64 n_n_, n_o_, n_k_, activated_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k8_matmul_product(const k8_row *self, nl_i64 step, nl_product &nl_p)
@@ -938,8 +935,8 @@ NL_FN void k17_sum_over_block(const nl_task &nl_t)
     const real *__restrict__ const total_grad_p_ = nl_global(self->total_grad_);
     const real *__restrict__ const biased_p_ = nl_global(self->biased_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_;
-    const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_, biased_by_d0_ = self->biased_by_d0_;
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
+    const nl_i64 biased_by_d0_ = self->biased_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
@@ -972,8 +969,7 @@ NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
     const k18_row *const self = (const k18_row *)nl_t.self;
     real *__restrict__ const bias_grad_p_ = nl_global(self->bias_grad_);
     const real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
-    const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_;
-    const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
+    const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
     nl_wait();
     const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits;
     const nl_i64 nl_points = n_d1_;
@@ -1011,8 +1007,8 @@ struct k19_row {
     const real *biased_grad_sum_; /* real [n][o], read */
     const real *x_; /* real [o][k], read */
     const real *activated_; /* real [n][k], read */
-    nl_i64 n_n_, n_k_, n_o_, biased_grad_by_n_, biased_grad_sum_by_n_, x_by_o_, activated_by_n_, s_tile_;
-    nl_i64 s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_n_, n_k_, n_o_, biased_grad_by_n_, biased_grad_sum_by_n_, x_by_o_, activated_by_n_, s_tile_, s_splits_;
+    nl_i64 s_depth_, scratch_bytes_;
 };
 
 NL_PART void k19_matmul_product(const k19_row *self, nl_i64 step, nl_product &nl_p)
@@ -1113,8 +1109,7 @@ struct k21_row {
     real *y_grad_; /* real [n][k], written */
     const real *biased_grad_; /* real [n][o], read */
     const real *x_; /* real [o][k], read */
-    nl_i64 n_n_, n_k_, n_o_, y_grad_by_n_, biased_grad_by_n_, x_by_o_, s_tile_, s_splits_, s_depth_;
-    nl_i64 scratch_bytes_;
+    nl_i64 n_n_, n_k_, n_o_, y_grad_by_n_, biased_grad_by_n_, x_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k21_matmul_product(const k21_row *self, nl_i64 step, nl_product &nl_p)
@@ -1333,27 +1328,24 @@ struct k25_row {
     real *y_grad_; /* real [n][c][i2][i3], written */
     const real *biased_grad_; /* real [n][k][i2 - r + biased_grad_from2][i3 - s + biased_grad_from3], read */
     const real *x_; /* real [c][k][r][s], read */
-    nl_i64 n_n_, n_c_, n_i2_, n_i3_, n_k_, n_r_, n_s_, y_grad_by_n_, y_grad_by_c_, y_grad_by_i2_;
-    nl_i64 biased_grad_by_n_, biased_grad_by_k_, biased_grad_stride2_, biased_grad_from2_, biased_grad_extent2_;
-    nl_i64 biased_grad_from3_, biased_grad_extent3_, x_by_c_, x_by_k_, x_by_r_, s_tile_, s_strips_, s_rows_;
-    nl_i64 s_samples_, s_blocks_, s_deep_, s_channels_, scratch_bytes_;
+    nl_i64 n_n_, n_c_, n_i2_, n_i3_, n_k_, n_r_, n_s_, y_grad_by_n_, y_grad_by_c_, y_grad_by_i2_, biased_grad_by_n_;
+    nl_i64 biased_grad_by_k_, biased_grad_stride2_, biased_grad_from2_, biased_grad_extent2_, biased_grad_from3_;
+    nl_i64 biased_grad_extent3_, x_by_c_, x_by_k_, x_by_r_, s_tile_, s_strips_, s_rows_, s_samples_, s_blocks_;
+    nl_i64 s_deep_, s_channels_, scratch_bytes_;
 };
 
 NL_PART void k25_direct_conv_product(const k25_row *self, nl_i64 step, nl_convolution &nl_p)
 {
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_i2_ = self->n_i2_, n_i3_ = self->n_i3_;
-    const nl_i64 n_k_ = self->n_k_, n_r_ = self->n_r_, n_s_ = self->n_s_;
-    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, biased_grad_by_k_ = self->biased_grad_by_k_;
-    const nl_i64 biased_grad_stride2_ = self->biased_grad_stride2_;
-    const nl_i64 biased_grad_from2_ = self->biased_grad_from2_;
-    const nl_i64 biased_grad_extent2_ = self->biased_grad_extent2_;
-    const nl_i64 biased_grad_from3_ = self->biased_grad_from3_;
-    const nl_i64 biased_grad_extent3_ = self->biased_grad_extent3_, x_by_c_ = self->x_by_c_;
-    const nl_i64 x_by_k_ = self->x_by_k_, x_by_r_ = self->x_by_r_, s_strips_ = self->s_strips_;
-    const nl_i64 s_rows_ = self->s_rows_, s_samples_ = self->s_samples_, s_blocks_ = self->s_blocks_;
-    const nl_i64 s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
+    const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_i2_ = self->n_i2_, n_i3_ = self->n_i3_, n_k_ = self->n_k_;
+    const nl_i64 n_r_ = self->n_r_, n_s_ = self->n_s_, biased_grad_by_n_ = self->biased_grad_by_n_;
+    const nl_i64 biased_grad_by_k_ = self->biased_grad_by_k_, biased_grad_stride2_ = self->biased_grad_stride2_;
+    const nl_i64 biased_grad_from2_ = self->biased_grad_from2_, biased_grad_extent2_ = self->biased_grad_extent2_;
+    const nl_i64 biased_grad_from3_ = self->biased_grad_from3_, biased_grad_extent3_ = self->biased_grad_extent3_;
+    const nl_i64 x_by_c_ = self->x_by_c_, x_by_k_ = self->x_by_k_, x_by_r_ = self->x_by_r_;
+    const nl_i64 s_strips_ = self->s_strips_, s_rows_ = self->s_rows_, s_samples_ = self->s_samples_;
+    const nl_i64 s_blocks_ = self->s_blocks_, s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
     nl_p.image = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_stride2_, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)biased_grad_extent2_, (nl_i32)biased_grad_extent3_, (nl_i32)(biased_grad_from2_ - 1 * (n_r_ - 1)), (nl_i32)(biased_grad_from3_ - 1 * (n_s_ - 1))};
     nl_p.weights = x_p_ + (n_r_ - 1) * x_by_r_ + (n_s_ - 1) * 1;
     nl_p.by_o = (nl_i32)x_by_c_;
@@ -1402,16 +1394,15 @@ struct k26_row {
     const real *x_; /* real [c][n][oh + r + x_from2][ow + s + x_from3], read */
     nl_i64 n_k_, n_c_, n_r_, n_s_, n_n_, n_oh_, n_ow_, weight_grad_by_k_, weight_grad_by_c_, weight_grad_by_r_;
     nl_i64 biased_grad_by_k_, biased_grad_by_n_, biased_grad_by_oh_, x_by_c_, x_by_n_, x_stride2_, x_from2_;
-    nl_i64 x_extent2_, x_from3_, x_extent3_, s_blocks_, s_channels_, s_rows_, s_shares_, s_splits_;
-    nl_i64 scratch_bytes_;
+    nl_i64 x_extent2_, x_from3_, x_extent3_, s_blocks_, s_channels_, s_rows_, s_shares_, s_splits_, scratch_bytes_;
 };
 
 NL_PART void k26_direct_conv_weights_product(const k26_row *self, nl_i64 step, nl_weights &nl_p)
 {
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const nl_i64 n_k_ = self->n_k_, n_c_ = self->n_c_, n_r_ = self->n_r_, n_n_ = self->n_n_;
-    const nl_i64 n_oh_ = self->n_oh_, n_ow_ = self->n_ow_, biased_grad_by_k_ = self->biased_grad_by_k_;
+    const nl_i64 n_k_ = self->n_k_, n_c_ = self->n_c_, n_r_ = self->n_r_, n_n_ = self->n_n_, n_oh_ = self->n_oh_;
+    const nl_i64 n_ow_ = self->n_ow_, biased_grad_by_k_ = self->biased_grad_by_k_;
     const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, biased_grad_by_oh_ = self->biased_grad_by_oh_;
     const nl_i64 x_by_c_ = self->x_by_c_, x_by_n_ = self->x_by_n_, x_stride2_ = self->x_stride2_;
     const nl_i64 x_from2_ = self->x_from2_, x_extent2_ = self->x_extent2_, x_from3_ = self->x_from3_;

@@ -87,41 +87,84 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k1_batch_of_data_image(NL_ARGUMENTS) { k1_batch_of_data_image_block(NL_TASK(k1_row)); }
 
-/* ---- k2  lstm.input.biased: implicit gemm  (models/lstm.yaml:15:7) */
+/* ---- k2  lstm.rows: copy  (models/lstm.yaml:15:7) */
 struct k2_row {
-    real *input_biased_; /* real [n][t0][o], written */
-    const real *x_; /* real [n][t0][k], read */
-    const real *input_weight_; /* real [o][k], read */
-    const real *input_bias_; /* real [o], read */
-    nl_i64 n_n_, n_t0_, n_o_, n_k_, input_biased_by_n_, input_biased_by_t0_, x_by_n_, x_by_t0_;
-    nl_i64 input_weight_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    real *rows_; /* real [d0][d1][d2], written */
+    const real *x_; /* real [d0][d1][d2], read */
+    nl_i64 n_d0_, n_d1_, n_d2_, rows_by_d0_, rows_by_d1_, x_by_d0_, x_by_d1_;
 };
 
-NL_PART void k2_implicit_gemm_product(const k2_row *self, nl_i64 step, nl_product &nl_p)
+NL_FN void k2_copy_block(const nl_task &nl_t)
 {
+    const nl_job &nl_me = nl_t.me;
+    const k2_row *const self = (const k2_row *)nl_t.self;
+    real *__restrict__ const rows_p_ = nl_global(self->rows_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, n_d2_ = self->n_d2_, rows_by_d0_ = self->rows_by_d0_;
+    const nl_i64 rows_by_d1_ = self->rows_by_d1_, x_by_d0_ = self->x_by_d0_, x_by_d1_ = self->x_by_d1_;
+    nl_wait();
+    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
+    struct nl_load_found {
+        nl_u64 rest;
+        nl_i64 d2;
+        nl_i64 d1;
+        nl_i64 d0;
+        real x_;
+    };
+    const auto nl_load = [&](nl_i64 e) {
+        nl_u64 rest = e;
+        const nl_i64 d2 = nl_take(rest, n_d2_);
+        const nl_i64 d1 = nl_take(rest, n_d1_);
+        const nl_i64 d0 = rest;
+        const real x_ = x_p_[d0 * x_by_d0_ + d1 * x_by_d1_ + d2];
+        return nl_load_found{rest, d2, d1, d0, x_};
+    };
+    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
+        nl_u64 rest = nl_load_of.rest;
+        nl_i64 d2 = nl_load_of.d2;
+        nl_i64 d1 = nl_load_of.d1;
+        nl_i64 d0 = nl_load_of.d0;
+        real x_ = nl_load_of.x_;
+        rows_p_[d0 * rows_by_d0_ + d1 * rows_by_d1_ + d2] = x_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_load_found nl_load_of[4];
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
+        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
+    }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
+}
+extern "C" __global__ void NL_BLOCK k2_copy(NL_ARGUMENTS) { k2_copy_block(NL_TASK(k2_row)); }
+
+/* ---- k3  lstm.input.biased: matmul  (models/lstm.yaml:15:7) */
+struct k3_row {
+    real *input_biased_; /* real [n][o], written */
+    const real *rows_; /* real [n][k], read */
+    const real *input_weight_; /* real [o][k], read */
+    const real *input_bias_; /* real [o], read */
+    nl_i64 n_n_, n_o_, n_k_, input_biased_by_n_, rows_by_n_, input_weight_by_o_, s_tile_, s_splits_, s_depth_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k3_matmul_product(const k3_row *self, nl_i64 step, nl_product &nl_p)
+{
+    const real *__restrict__ const rows_p_ = nl_global(self->rows_);
     const real *__restrict__ const input_weight_p_ = nl_global(self->input_weight_);
-    const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
-    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_;
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, rows_by_n_ = self->rows_by_n_;
     const nl_i64 input_weight_by_o_ = self->input_weight_by_o_, s_tile_ = self->s_tile_;
     const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x_p_;
+    nl_p.of[0].data = rows_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].deep_first = true;
-    nl_p.of[0].side.count = 2;
-    nl_p.of[0].side.steps[0].by = x_by_n_;
-    nl_p.of[0].side.steps[1].by = x_by_t0_;
-    nl_p.of[0].side.steps[1].extent = n_t0_;
-    nl_p.of[0].deep.count = 1;
+    nl_p.of[0].side.steps[0].by = rows_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
     nl_p.of[1].data = input_weight_p_;
     nl_p.of[1].first = 0;
-    nl_p.of[1].deep_first = true;
-    nl_p.of[1].side.count = 1;
     nl_p.of[1].side.steps[0].by = input_weight_by_o_;
-    nl_p.of[1].deep.count = 1;
     nl_p.of[1].deep.steps[0].by = 1;
-    nl_p.m = n_n_ * n_t0_;
+    nl_p.m = n_n_;
     nl_p.n = n_o_;
     nl_p.k = n_k_;
     nl_p.tile = (int)s_tile_;
@@ -130,12 +173,11 @@ NL_PART void k2_implicit_gemm_product(const k2_row *self, nl_i64 step, nl_produc
     nl_p.by_m = false;
 }
 
-NL_PART void k2_implicit_gemm_store(const k2_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k3_matmul_store(const k3_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const input_biased_p_ = nl_global(self->input_biased_);
     const real *__restrict__ const input_bias_p_ = nl_global(self->input_bias_);
-    const nl_i64 n_t0_ = self->n_t0_, input_biased_by_n_ = self->input_biased_by_n_;
-    const nl_i64 input_biased_by_t0_ = self->input_biased_by_t0_;
+    const nl_i64 input_biased_by_n_ = self->input_biased_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -143,51 +185,12 @@ NL_PART void k2_implicit_gemm_store(const k2_row *self, nl_i64 step, const nl_su
     for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
         const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
         if (nl_slow >= nl_s.slow_end) return;
-        nl_u32 rest = nl_slow;
-        const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
-        const nl_i64 n = rest;
+        const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
         const real input_bias_ = input_bias_p_[o];
-        input_biased_p_[n * input_biased_by_n_ + t0 * input_biased_by_t0_ + o] = acc + input_bias_;
+        input_biased_p_[n * input_biased_by_n_ + o] = acc + input_bias_;
     }
 }
-
-/* ---- k3  lstm.input.part: sum over z1  (models/lstm.yaml:15:7) */
-struct k3_row {
-    real *input_part_; /* real [d0][d1][d2], written */
-    const real *input_biased_; /* real [d0][d1 + z1 + input_biased_from1][d2], read */
-    nl_i64 n_d0_, n_d1_, n_d2_, input_part_by_d0_, input_part_by_d1_, input_biased_by_d0_;
-    nl_i64 input_biased_stride1_, input_biased_from1_;
-};
-
-NL_FN void k3_sum_over_z1_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k3_row *const self = (const k3_row *)nl_t.self;
-    real *__restrict__ const input_part_p_ = nl_global(self->input_part_);
-    const real *__restrict__ const input_biased_p_ = nl_global(self->input_biased_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, n_d2_ = self->n_d2_;
-    const nl_i64 input_part_by_d0_ = self->input_part_by_d0_, input_part_by_d1_ = self->input_part_by_d1_;
-    const nl_i64 input_biased_by_d0_ = self->input_biased_by_d0_;
-    const nl_i64 input_biased_stride1_ = self->input_biased_stride1_;
-    const nl_i64 input_biased_from1_ = self->input_biased_from1_;
-    nl_wait();
-    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
-        nl_u64 rest = e;
-        const nl_i64 d2 = nl_take(rest, n_d2_);
-        const nl_i64 d1 = nl_take(rest, n_d1_);
-        const nl_i64 d0 = rest;
-        real acc = 0.0f;
-        for (nl_i64 z1 = 0; z1 < 1; z1++) {
-            const real input_biased_ = input_biased_p_[d0 * input_biased_by_d0_ + d2 + (d1 + z1 + input_biased_from1_) * input_biased_stride1_];
-            acc += input_biased_;
-        }
-        input_part_p_[d0 * input_part_by_d0_ + d1 * input_part_by_d1_ + d2] = acc;
-    }
-}
-extern "C" __global__ void __launch_bounds__(256, 4) k3_sum_over_z1(NL_ARGUMENTS) { k3_sum_over_z1_block(NL_TASK(k3_row)); }
 
 /* ---- k4  lstm.start: elementwise  (models/lstm.yaml:15:7) */
 struct k4_row {
@@ -221,8 +224,8 @@ struct k5_row {
     real *input_carried_; /* real [n][o], written */
     const real *start_; /* real [n][k], read */
     const real *input_recurrent_; /* real [o][k], read */
-    nl_i64 n_n_, n_o_, n_k_, input_carried_by_n_, start_by_n_, input_recurrent_by_o_, s_tile_, s_splits_;
-    nl_i64 s_depth_, scratch_bytes_;
+    nl_i64 n_n_, n_o_, n_k_, input_carried_by_n_, start_by_n_, input_recurrent_by_o_, s_tile_, s_splits_, s_depth_;
+    nl_i64 scratch_bytes_;
 };
 
 NL_PART void k5_matmul_product(const k5_row *self, nl_i64 step, nl_product &nl_p)
@@ -273,13 +276,13 @@ struct k6_row {
     const real *cell_recurrent_; /* real [o][k], read */
     const real *start_2_; /* real [n][o], read */
     const real *forget_carried_; /* real [n][o], read */
-    const real *forget_part_step_; /* real [n][o], read */
+    const real *forget_biased_part_; /* real [n][o], read */
     const real *input_carried_; /* real [n][o], read */
-    const real *input_part_step_; /* real [n][o], read */
-    const real *cell_part_step_; /* real [n][o], read */
-    nl_i64 n_n_, n_o_, n_k_, memory_by_n_, start_by_n_, cell_recurrent_by_o_, start_by_n_2_;
-    nl_i64 forget_carried_by_n_, forget_part_step_by_n_, input_carried_by_n_, input_part_step_by_n_;
-    nl_i64 cell_part_step_by_n_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    const real *input_biased_part_; /* real [n][o], read */
+    const real *cell_biased_part_; /* real [n][o], read */
+    nl_i64 n_n_, n_o_, n_k_, memory_by_n_, start_by_n_, cell_recurrent_by_o_, start_by_n_2_, forget_carried_by_n_;
+    nl_i64 forget_biased_part_by_n_, input_carried_by_n_, input_biased_part_by_n_, cell_biased_part_by_n_, s_tile_;
+    nl_i64 s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p)
@@ -311,16 +314,16 @@ NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_
     real *const memory_p_ = nl_global(self->memory_);
     const real *const start_p_2_ = nl_global(self->start_2_);
     const real *const forget_carried_p_ = nl_global(self->forget_carried_);
-    const real *const forget_part_step_p_ = nl_global(self->forget_part_step_);
+    const real *const forget_biased_part_p_ = nl_global(self->forget_biased_part_);
     const real *const input_carried_p_ = nl_global(self->input_carried_);
-    const real *const input_part_step_p_ = nl_global(self->input_part_step_);
-    const real *const cell_part_step_p_ = nl_global(self->cell_part_step_);
+    const real *const input_biased_part_p_ = nl_global(self->input_biased_part_);
+    const real *const cell_biased_part_p_ = nl_global(self->cell_biased_part_);
     const nl_i64 memory_by_n_ = self->memory_by_n_, start_by_n_2_ = self->start_by_n_2_;
     const nl_i64 forget_carried_by_n_ = self->forget_carried_by_n_;
-    const nl_i64 forget_part_step_by_n_ = self->forget_part_step_by_n_;
+    const nl_i64 forget_biased_part_by_n_ = self->forget_biased_part_by_n_;
     const nl_i64 input_carried_by_n_ = self->input_carried_by_n_;
-    const nl_i64 input_part_step_by_n_ = self->input_part_step_by_n_;
-    const nl_i64 cell_part_step_by_n_ = self->cell_part_step_by_n_;
+    const nl_i64 input_biased_part_by_n_ = self->input_biased_part_by_n_;
+    const nl_i64 cell_biased_part_by_n_ = self->cell_biased_part_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -332,11 +335,11 @@ NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_
         const real acc = nl_s.at[nl_e];
         const real start_ = start_p_2_[n * start_by_n_2_ + o];
         const real forget_carried_ = forget_carried_p_[n * forget_carried_by_n_ + o];
-        const real forget_part_step_ = forget_part_step_p_[n * forget_part_step_by_n_ + o];
+        const real forget_biased_part_ = forget_biased_part_p_[n * forget_biased_part_by_n_ + o];
         const real input_carried_ = input_carried_p_[n * input_carried_by_n_ + o];
-        const real input_part_step_ = input_part_step_p_[n * input_part_step_by_n_ + o];
-        const real cell_part_step_ = cell_part_step_p_[n * cell_part_step_by_n_ + o];
-        memory_p_[n * memory_by_n_ + o] = nl_sigmoid_f32(forget_carried_ + forget_part_step_) * start_ + nl_sigmoid_f32(input_carried_ + input_part_step_) * nl_tanh_f32(acc + cell_part_step_);
+        const real input_biased_part_ = input_biased_part_p_[n * input_biased_part_by_n_ + o];
+        const real cell_biased_part_ = cell_biased_part_p_[n * cell_biased_part_by_n_ + o];
+        memory_p_[n * memory_by_n_ + o] = nl_sigmoid_f32(forget_carried_ + forget_biased_part_) * start_ + nl_sigmoid_f32(input_carried_ + input_biased_part_) * nl_tanh_f32(acc + cell_biased_part_);
     }
 }
 
@@ -346,8 +349,8 @@ struct k7_row {
     const real *start_; /* real [n][k], read */
     const real *output_recurrent_; /* real [o][k], read */
     const real *memory_; /* real [n][o], read */
-    const real *output_part_step_; /* real [n][o], read */
-    nl_i64 n_n_, n_o_, n_k_, h_by_n_, start_by_n_, output_recurrent_by_o_, memory_by_n_, output_part_step_by_n_;
+    const real *output_biased_part_; /* real [n][o], read */
+    nl_i64 n_n_, n_o_, n_k_, h_by_n_, start_by_n_, output_recurrent_by_o_, memory_by_n_, output_biased_part_by_n_;
     nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
@@ -379,9 +382,9 @@ NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_
 {
     real *const h_p_ = nl_global(self->h_);
     const real *const memory_p_ = nl_global(self->memory_);
-    const real *const output_part_step_p_ = nl_global(self->output_part_step_);
+    const real *const output_biased_part_p_ = nl_global(self->output_biased_part_);
     const nl_i64 h_by_n_ = self->h_by_n_, memory_by_n_ = self->memory_by_n_;
-    const nl_i64 output_part_step_by_n_ = self->output_part_step_by_n_;
+    const nl_i64 output_biased_part_by_n_ = self->output_biased_part_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -392,8 +395,8 @@ NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
         const real memory_ = memory_p_[n * memory_by_n_ + o];
-        const real output_part_step_ = output_part_step_p_[n * output_part_step_by_n_ + o];
-        h_p_[n * h_by_n_ + o] = nl_sigmoid_f32(acc + output_part_step_) * nl_tanh_f32(memory_);
+        const real output_biased_part_ = output_biased_part_p_[n * output_biased_part_by_n_ + o];
+        h_p_[n * h_by_n_ + o] = nl_sigmoid_f32(acc + output_biased_part_) * nl_tanh_f32(memory_);
     }
 }
 
@@ -435,89 +438,17 @@ NL_FN void k8_sum_over_z1_block(const nl_task &nl_t)
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k8_sum_over_z1(NL_ARGUMENTS) { k8_sum_over_z1_block(NL_TASK(k8_row)); }
 
-/* ---- k9  logits.biased: matmul  (models/lstm.yaml:16:7) */
-struct k9_row {
-    real *biased_; /* real [n][o], written */
-    const real *x_; /* real [n][k], read */
-    const real *weight_; /* real [o][k], read */
-    const real *bias_; /* real [o], read */
-    nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
-};
 
-NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p)
-{
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const real *__restrict__ const weight_p_ = nl_global(self->weight_);
-    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, x_by_n_ = self->x_by_n_;
-    const nl_i64 weight_by_o_ = self->weight_by_o_, s_tile_ = self->s_tile_, s_splits_ = self->s_splits_;
-    const nl_i64 s_depth_ = self->s_depth_;
-    nl_p.of[0].data = x_p_;
-    nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = x_by_n_;
-    nl_p.of[0].deep.steps[0].by = 1;
-    nl_p.of[1].data = weight_p_;
-    nl_p.of[1].first = 0;
-    nl_p.of[1].side.steps[0].by = weight_by_o_;
-    nl_p.of[1].deep.steps[0].by = 1;
-    nl_p.m = n_n_;
-    nl_p.n = n_o_;
-    nl_p.k = n_k_;
-    nl_p.tile = (int)s_tile_;
-    nl_p.splits = (int)s_splits_;
-    nl_p.depth = s_depth_;
-    nl_p.by_m = false;
-}
-
-NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_s)
-{
-    real *__restrict__ const biased_p_ = nl_global(self->biased_);
-    const real *__restrict__ const bias_p_ = nl_global(self->bias_);
-    const nl_i64 biased_by_n_ = self->biased_by_n_;
-    const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
-    if (nl_fast >= nl_s.fast_end) return;
-    const nl_i64 o = nl_fast;
-#pragma unroll 1
-    for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
-        const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
-        if (nl_slow >= nl_s.slow_end) return;
-        const nl_i64 n = nl_slow;
-        const real acc = nl_s.at[nl_e];
-        const real bias_ = bias_p_[o];
-        biased_p_[n * biased_by_n_ + o] = acc + bias_;
-    }
-}
-
-
-/* ---- implicit_gemm_plain_plain: k2 (nl_group says which) */
-extern "C" __global__ void __launch_bounds__(256, 3) implicit_gemm_plain_plain(NL_ARGUMENTS)
-{
-    __shared__ nl_product nl_p;
-    const nl_task nl_t = NL_TASK(char);
-    if (threadIdx.x == 0) {
-        switch (nl_group) {
-        case 2:
-            k2_implicit_gemm_product((const k2_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
-            break;
-        }
-    }
-    __syncthreads();
-    nl_wait();
-    nl_sums nl_s;
-    if (!nl_implicit_gemm<0, nl_reader<0, real>, nl_reader<0, real>>(nl_t, nl_p, nl_s)) return;
-    switch (nl_group) {
-    case 2:
-        k2_implicit_gemm_store((const k2_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
-        break;
-    }
-}
-
-/* ---- matmul: k5, k6, k7, k9 (nl_group says which) */
+/* ---- matmul: k3, k5, k6, k7 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
 {
     __shared__ nl_product nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
         switch (nl_group) {
+        case 3:
+            k3_matmul_product((const k3_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
         case 5:
             k5_matmul_product((const k5_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
@@ -527,9 +458,6 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
         case 7:
             k7_matmul_product((const k7_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
-        case 9:
-            k9_matmul_product((const k9_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
-            break;
         }
     }
     __syncthreads();
@@ -537,6 +465,9 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
     nl_sums nl_s;
     if (!nl_matmul(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {
+    case 3:
+        k3_matmul_store((const k3_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
     case 5:
         k5_matmul_store((const k5_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
@@ -545,9 +476,6 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
         break;
     case 7:
         k7_matmul_store((const k7_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
-        break;
-    case 9:
-        k9_matmul_store((const k9_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }
@@ -661,21 +589,21 @@ NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const nl_points &nl_t)
             const k6_row *const self = (const k6_row *)(nl_rows + 224);
             real *const memory_p_ = nl_global(self->memory_);
             const real *const start_p_2_ = nl_global(self->start_2_);
-            const real *const forget_part_step_p_ = nl_global(self->forget_part_step_);
-            const real *const input_part_step_p_ = nl_global(self->input_part_step_);
-            const real *const cell_part_step_p_ = nl_global(self->cell_part_step_);
+            const real *const forget_biased_part_p_ = nl_global(self->forget_biased_part_);
+            const real *const input_biased_part_p_ = nl_global(self->input_biased_part_);
+            const real *const cell_biased_part_p_ = nl_global(self->cell_biased_part_);
             const nl_i64 memory_by_n_ = self->memory_by_n_, start_by_n_2_ = self->start_by_n_2_;
-            const nl_i64 forget_part_step_by_n_ = self->forget_part_step_by_n_;
-            const nl_i64 input_part_step_by_n_ = self->input_part_step_by_n_;
-            const nl_i64 cell_part_step_by_n_ = self->cell_part_step_by_n_;
+            const nl_i64 forget_biased_part_by_n_ = self->forget_biased_part_by_n_;
+            const nl_i64 input_biased_part_by_n_ = self->input_biased_part_by_n_;
+            const nl_i64 cell_biased_part_by_n_ = self->cell_biased_part_by_n_;
             const nl_i64 n = nl_sample;
             const nl_i64 o = nl_out;
             const real acc = nl_sum_of(nl_t, 2, nl_e);
             const real start_ = start_p_2_[n * start_by_n_2_ + o];
-            const real forget_part_step_ = forget_part_step_p_[n * forget_part_step_by_n_ + o];
-            const real input_part_step_ = input_part_step_p_[n * input_part_step_by_n_ + o];
-            const real cell_part_step_ = cell_part_step_p_[n * cell_part_step_by_n_ + o];
-            real memory_ = nl_sigmoid_f32(nl_y1 + forget_part_step_) * start_ + nl_sigmoid_f32(nl_y0 + input_part_step_) * nl_tanh_f32(acc + cell_part_step_);
+            const real forget_biased_part_ = forget_biased_part_p_[n * forget_biased_part_by_n_ + o];
+            const real input_biased_part_ = input_biased_part_p_[n * input_biased_part_by_n_ + o];
+            const real cell_biased_part_ = cell_biased_part_p_[n * cell_biased_part_by_n_ + o];
+            real memory_ = nl_sigmoid_f32(nl_y1 + forget_biased_part_) * start_ + nl_sigmoid_f32(nl_y0 + input_biased_part_) * nl_tanh_f32(acc + cell_biased_part_);
             nl_y2 = memory_;
             nl_at2 = &memory_p_[n * memory_by_n_ + o];
         }
@@ -684,13 +612,13 @@ NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const nl_points &nl_t)
         { /* lstm.at.h: matmul */
             const k7_row *const self = (const k7_row *)(nl_rows + 432);
             real *const h_p_ = nl_global(self->h_);
-            const real *const output_part_step_p_ = nl_global(self->output_part_step_);
-            const nl_i64 h_by_n_ = self->h_by_n_, output_part_step_by_n_ = self->output_part_step_by_n_;
+            const real *const output_biased_part_p_ = nl_global(self->output_biased_part_);
+            const nl_i64 h_by_n_ = self->h_by_n_, output_biased_part_by_n_ = self->output_biased_part_by_n_;
             const nl_i64 n = nl_sample;
             const nl_i64 o = nl_out;
             const real acc = nl_sum_of(nl_t, 3, nl_e);
-            const real output_part_step_ = output_part_step_p_[n * output_part_step_by_n_ + o];
-            real h_ = nl_sigmoid_f32(acc + output_part_step_) * nl_tanh_f32(nl_y2);
+            const real output_biased_part_ = output_biased_part_p_[n * output_biased_part_by_n_ + o];
+            real h_ = nl_sigmoid_f32(acc + output_biased_part_) * nl_tanh_f32(nl_y2);
             nl_y3 = h_;
             nl_at3 = &h_p_[n * h_by_n_ + o];
         }

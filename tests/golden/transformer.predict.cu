@@ -401,8 +401,8 @@ struct k8_row {
     const real *x_; /* real [n][t0][k], read */
     const real *query_weight_; /* real [o][k], read */
     const real *query_bias_; /* real [o], read */
-    nl_i64 n_n_, n_t0_, n_o_, n_k_, query_biased_by_n_, query_biased_by_t0_, x_by_n_, x_by_t0_;
-    nl_i64 query_weight_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_n_, n_t0_, n_o_, n_k_, query_biased_by_n_, query_biased_by_t0_, x_by_n_, x_by_t0_, query_weight_by_o_;
+    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k8_implicit_gemm_product(const k8_row *self, nl_i64 step, nl_product &nl_p)
@@ -410,9 +410,8 @@ NL_PART void k8_implicit_gemm_product(const k8_row *self, nl_i64 step, nl_produc
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const query_weight_p_ = nl_global(self->query_weight_);
     const nl_i64 n_n_ = self->n_n_, n_t0_ = self->n_t0_, n_o_ = self->n_o_, n_k_ = self->n_k_;
-    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_;
-    const nl_i64 query_weight_by_o_ = self->query_weight_by_o_, s_tile_ = self->s_tile_;
-    const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_t0_ = self->x_by_t0_, query_weight_by_o_ = self->query_weight_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_, s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
     nl_p.of[0].data = x_p_;
     nl_p.of[0].first = 0;
     nl_p.of[0].deep_first = true;
@@ -796,8 +795,8 @@ struct k15_row {
     const real *x_2_; /* real [o][k], read */
     const real *x_3_; /* real [n][t0][o], read */
     const real *x_4_; /* real [o], read */
-    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, x_by_o_, x_by_n_2_, x_by_t0_2_;
-    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, x_by_o_, x_by_n_2_, x_by_t0_2_, s_tile_;
+    nl_i64 s_splits_, s_depth_, scratch_bytes_;
 };
 
 NL_PART void k15_implicit_gemm_product(const k15_row *self, nl_i64 step, nl_product &nl_p)
