@@ -94,9 +94,10 @@ def fixed_order(program: l2.Merged) -> bool:
 def refused(compiler: str, said: str, error: str, spans: Mapping[int, Span]) -> BackendError:
     """E0902: what the `compiler` said about a text, and the model line of the first line of it that has one; `error`:
     the pattern of an error, whose group 1 is the line."""
-    known = (spans.get(int(match[1])) for match in re.finditer(error, said))
-    span = next((s for s in known if s), None)
-    where, shown = "" if span is None else f"; it comes from {span}", "\n".join(said.strip().split("\n")[:12])
+    matches = list(re.finditer(error, said))
+    span = next((s for m in matches if (s := spans.get(int(m[1])))), None)
+    first = said.rfind("\n", 0, matches[0].start()) + 1 if matches else 0  # warnings may stand before it
+    where, shown = "" if span is None else f"; it comes from {span}", "\n".join(said[first:].strip().split("\n")[:12])
     return BackendError(
         "E0902",
         f"{compiler} refused the generated code{where}:\n{shown}",
