@@ -60,8 +60,8 @@ NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -99,18 +99,16 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d0 = r;
             const real mask_ = mask_p_[d0];
             acc += mask_;
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -182,8 +180,8 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -242,8 +240,8 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -298,8 +296,8 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -541,18 +539,16 @@ NL_FN void k10_maximum_over_d1_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d1_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d1 = r;
             const real x_ = x_p_[d0 * x_by_d0_ + d1];
             acc = nl_max_f32(acc, x_);
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_max_f32>(
                 acc, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -596,7 +592,7 @@ NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d1_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d1 = r;
             const real x_ = x_p_[d0 * x_by_d0_ + d1];
             const real largest_ = largest_p_[d0];
@@ -604,11 +600,9 @@ NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -652,7 +646,7 @@ NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d1_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d1 = r;
             const real x_ = x_p_[d0 * x_by_d0_ + d1];
             const nl_i32 label_ = label_p_[d0];
@@ -660,11 +654,9 @@ NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -715,7 +707,7 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d0 = r;
             const real x_ = x_p_[d0];
             const real total_ = total_p_[d0];
@@ -725,11 +717,9 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -776,7 +766,7 @@ NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d1_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d1 = r;
             const real x_ = x_p_[d0 * x_by_d0_ + d1];
             const real x_2_ = x_p_2_[d0];
@@ -784,11 +774,9 @@ NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_min_f32>(
                 acc, NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -833,7 +821,7 @@ NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d0 = r;
             const real x_ = x_p_[d0];
             const nl_i32 label_ = label_p_[d0];
@@ -842,11 +830,9 @@ NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -906,8 +892,8 @@ NL_FN void k16_elementwise_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -981,18 +967,16 @@ NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
     const nl_u32 nl_group = nl_splits * 8;
     nl_i64 r = nl_first;
-    const auto nl_more = [&] {
+    const auto nl_more = [&](int) {
         const nl_i64 d0 = r;
         const real biased_grad_sum_ = biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_];
         acc += biased_grad_sum_;
         r += nl_group;
     };
 #pragma unroll 1
-    while (r + 3ll * nl_group < nl_terms) {
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-    }
+    while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-    while (r < nl_terms) nl_more();
+    while (r < nl_terms) nl_more(0);
     const auto nl_all = nl_joined_columns<real, nl_sum_of<real>>(
         acc, 0.0f, nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;
@@ -1293,7 +1277,7 @@ NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
         const nl_i64 d2_step = nl_take(by, n_d2_);
         nl_i64 d0 = at;
         const nl_i64 d0_step = by;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const real biased_grad_ = biased_grad_p_[d1 * biased_grad_by_d1_ + d0 * biased_grad_by_d0_ + d2];
             acc += biased_grad_;
             r += nl_group;
@@ -1305,11 +1289,9 @@ NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
             d0 += d0_step;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -1500,8 +1482,8 @@ NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -1537,18 +1519,16 @@ NL_FN void k28_sum_over_d0_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d0 = r;
             const real mask_ = mask_p_[d0];
             acc += mask_;
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);

@@ -79,8 +79,8 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -131,8 +131,8 @@ NL_FN void k2_copy_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -212,7 +212,7 @@ NL_FN void k4_elementwise_block(const nl_task &nl_t)
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x);
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a);

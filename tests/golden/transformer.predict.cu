@@ -73,7 +73,7 @@ NL_FN void k2_initial_value_block(const nl_task &nl_t)
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x);
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a);
@@ -134,8 +134,8 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -239,18 +239,16 @@ NL_FN void k5_sum_over_d2_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d2_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d2 = r;
             const real x_ = x_p_[d0 * x_by_d0_ + d2];
             acc += x_ * share_;
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -300,7 +298,7 @@ NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d2_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d2 = r;
             const real x_ = x_p_[d0 * x_by_d0_ + d1 * x_by_d1_ + d2];
             const real mean_ = mean_p_[d0 * mean_by_d0_ + d1];
@@ -308,11 +306,9 @@ NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -387,8 +383,8 @@ NL_FN void k7_elementwise_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -560,18 +556,16 @@ NL_FN void k10_maximum_over_d3_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d3_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d3 = r;
             const real scaled_ = scaled_p_[d0 * scaled_by_d0_ + d3];
             acc = nl_max_f32(acc, scaled_);
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_max_f32>(
                 acc, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -641,18 +635,16 @@ NL_FN void k12_sum_over_d3_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d3_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d3 = r;
             const real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
             acc += softmax_power_;
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
@@ -709,8 +701,8 @@ NL_FN void k13_elementwise_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
         nl_load_found nl_load_of[4];
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);
-        NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]);
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
@@ -961,7 +953,7 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d2_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
         nl_i64 r = nl_first;
-        const auto nl_more = [&] {
+        const auto nl_more = [&](int) {
             const nl_i64 d2 = r;
             const real x_ = x_p_[d1];
             const real x_2_ = x_p_2_[d1];
@@ -972,11 +964,9 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) {
-            NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();
-        }
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more();
+        while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
             const auto nl_all = nl_joined<real, nl_sum_of<real>>(
                 acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);

@@ -236,15 +236,13 @@ class NestPrinter(PointNest):
                     ]
         return [
             *start,
-            Line("const auto nl_more = [&] {"),
+            Line("const auto nl_more = [&](int) {"),
             *indent([*term, *count]),
             Line("};"),
             ONCE,
-            Line(f"while ({r} + 3ll * nl_group < nl_terms) {{"),
-            Line("NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++) nl_more();", 1),
-            Line("}"),
+            Line(f"while ({r} + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);"),
             ONCE,
-            Line(f"while ({r} < nl_terms) nl_more();"),
+            Line(f"while ({r} < nl_terms) nl_more(0);"),
         ]
 
     def _columns(self) -> Function:

@@ -107,7 +107,7 @@ def _first() -> list[Line]:
 
 def _sums(real: str, add: list[Line], store: list[Line]) -> list[Line]:
     """The sums of all elements of a row, some for each thread, over the positions that ask for it."""
-    each = f"NL_UNROLL for (int nl_e = 0; nl_e < {_ELEMENTS}; nl_e++) {{"
+    each = f"nl_each<{_ELEMENTS}>([&](int nl_e) {{"
     element = f"const nl_i64 nl_element = nl_column + nl_e * {BLOCK};"
     return [
         *add,
@@ -124,15 +124,15 @@ def _sums(real: str, add: list[Line], store: list[Line]) -> list[Line]:
         Line(each, 3),
         Line(element, 4),
         Line("if (nl_element < nl_width) nl_add(nl_sums[nl_e], nl_at, nl_element);", 4),
-        Line("}", 3),
+        Line("});", 3),
         Line("}", 2),
         Line("__syncthreads();", 2),
         Line("}", 1),
         Line(each, 1),
         Line(element, 2),
-        Line("if (nl_element >= nl_width) continue;", 2),
+        Line("if (nl_element >= nl_width) return;", 2),
         *indent(indent(store)),
-        Line("}", 1),
+        Line("});", 1),
         Line("}"),
     ]
 

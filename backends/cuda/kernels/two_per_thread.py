@@ -16,7 +16,6 @@ from collections.abc import Sequence, Set
 from backends.c_family.cprint import Line, indent
 
 _DECLARED = re.compile(r"(?:const )?(\w+) (\w+) = (.*);")
-_FOUR = "NL_UNROLL for (int nl_n = 0; nl_n < 4; nl_n++)"
 _TARGET = re.compile(r"(?:(?:const )?\w+ )?(\w+) (?:=|\+=) ")
 
 
@@ -64,7 +63,7 @@ def in_fours(inner: Sequence[Line], index: str, pointers: Set[str]) -> list[Line
     each, one = (", nl_load_of[nl_n]", ", nl_load(nl_a)") if stages else ("", "")
     several = [
         Line("nl_load_found nl_load_of[4];", 1),
-        Line(f"{_FOUR} nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x);", 1),
+        Line("nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });", 1),
     ]
     return [
         *(_stage(stages, index) if stages else []),
@@ -76,7 +75,7 @@ def in_fours(inner: Sequence[Line], index: str, pointers: Set[str]) -> list[Line
         Line("#pragma unroll 1"),
         Line("for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {"),
         *(several if stages else []),
-        Line(f"{_FOUR} nl_work(nl_a + nl_n * blockDim.x{each});", 1),
+        Line(f"nl_each<4>([&](int nl_n) {{ nl_work(nl_a + nl_n * blockDim.x{each}); }});", 1),
         Line("}"),
         Line("#pragma unroll 1"),
         Line(f"for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a{one});"),
