@@ -907,6 +907,7 @@ timed:
   rates: {values: [20 Hz, 300 Hz], every: 15 ms, interpolate: true}
   in_turn: {values: [0 pA, 40 pA, 90 pA], each: trial}
   shuffled: {values: {file: given.npz, array: currents}, each: trial, order: shuffled, unit: pA}
+  dealt: {values: [0 pA, 10 pA, 30 pA], each: trial, order: dealt}
 phases: {trial: {every: 4 ms, events: {start: 0 ms, end: 4 ms}}}
 neurons:
   cell:
@@ -914,7 +915,7 @@ neurons:
     state: {v: 0 mV, w: 0 mV}
     inputs: {i: {unit: pA}, jump: {unit: mV}}
     pool: {reduce: {m: mean(bent(v)), most: max(v)}, state: {f: 0}, update: [f = 0.5 * f + bent(most)]}
-    let: {given: "steps(t) + columns(t, i) + in_turn(t) + shuffled(t, i) + drawn(0.1 * bent(w) + 0.01 * pool.f)"}
+    let: {given: "steps(t) + columns(t, i) + in_turn(t) + shuffled(t, i) + dealt(t) + drawn(0.1 * bent(w) + pool.f / 100)"}
     dynamics:
       dv/dt: (R * (I_e + i + given) - v - w + ramp(t)) / tau + sigma * sqrt(2 / tau) * xi
       dw/dt: (0.2 * v - w) / (3 * tau) + 0.1 * sigma * sqrt(2 / tau) * xi_slow

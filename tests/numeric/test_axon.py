@@ -174,10 +174,10 @@ def test_initial_weights(root: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("instances", "rate", "seeds", "most"), [(1, 0.06, 10, 40), (4, 0.1, 30, 10)])
+@pytest.mark.parametrize(("instances", "rate", "seeds", "most"), [(1, 0.06, 10, 40), (4, 0.1, 10, 9)])
 def test_ra25(root: Path, instances: int, rate: float, seeds: int, most: int) -> None:
     """The second epoch in a row without an error: Axon's own algorithm in C takes 26 to 36. With four instances it is
-    one of 100 trials; the median is 9 on x86-64 and may differ by one where sums are rounded in another way."""
+    one of 100 trials, whose patterns are dealt to them as Axon does (median of 8)."""
     model = netloom.load(root / "models" / "axon" / "ra25.yaml", set={"instances": instances, "learning_rate": rate})
     epochs = [len(model.run(seed=seed).table("learning")["trial"]) for seed in range(1, seeds + 1)]
     assert np.median(epochs) <= most, epochs

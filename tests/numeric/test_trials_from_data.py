@@ -93,6 +93,20 @@ def test_instances(target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_dealt(target: str, tmp_path: Path) -> None:
+    """Instances take the rows of one shuffled pass in turn; one instance alone has them as if they were shuffled."""
+    alone = loaded(tmp_path, ", order: shuffled").simulation(target=target)
+    order = [int(x) for x in rows(alone, 3 * ROWS)]
+    s = loaded(tmp_path, ", order: dealt", ", instances: 3").simulation(target=target)
+    dealt = []
+    for _ in range(ROWS):
+        s.run("3 ms")
+        dealt += [int(s[f"p_{k}"].seen[0]) // 2 for k in range(3)]
+    assert dealt == order
+    assert rows(loaded(tmp_path, ", order: dealt").simulation(target=target), ROWS).tolist() == order[:ROWS]
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
 @pytest.mark.parametrize("warmup", [3, 4, 25])
 def test_warm_up(warmup: int, target: str, tmp_path: Path) -> None:
     """The order after time 0 is that of a run without warm-up, whichever part of a trial came before."""

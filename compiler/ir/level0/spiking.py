@@ -271,7 +271,8 @@ class TimedArray:
     `interpolate`: in between, linear from a row to the next, taken at the start of the step. `columns` 0: one number
     for all; else one for each neuron of a population of that size, `values` row by row.
     `phase`: of a trial of the phase each (`every` steps), and over again after the last row; `shuffled`: in another
-    order in each pass through the rows, the same for all arrays of the phase with that number of rows.
+    order in each pass through the rows, the same for all arrays of the phase with that number of rows; `dealt`: such a
+    pass is shared by the instances, which take the next row in turn.
     `layer`: the layer or network input whose values, times `scale`, are written into it before each trial: `rows` of
     them for the sample of each instance, which fill the trial (`values` is empty)."""
 
@@ -287,6 +288,7 @@ class TimedArray:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     layer: str = ""
     scale: float = 1.0
+    dealt: bool = False
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def lower_lookups(builder: ProgramBuilder, model: l0.Model) -> None:
 
 def _order_name(array: l0.TimedArray, copy: int) -> str:
     """The number of the row of this trial, for all shuffled arrays of a phase with as many rows, in one instance."""
-    return f"timed.{array.phase}.{array.rows}.{copy}"
+    return f"timed.{array.phase}.{array.rows}.{copy}{'.dealt' if array.dealt else ''}"
 
 
 def _copy_of(model: l0.Model, population: str) -> int:
@@ -117,30 +117,38 @@ def _copy_of(model: l0.Model, population: str) -> int:
 
 def lower_orders(builder: ProgramBuilder, model: l0.Model) -> None:
     """The row of each trial of shuffled arrays: place `trial % rows` of permutation `trial // rows` (a swap-or-not
-    network, as for draws without replacement), worked out once, when the trial begins."""
+    network, as for draws without replacement), worked out once, when the trial begins. Rows that are dealt are those of
+    one permutation for all instances, `copies` of them a trial."""
     assert model.simulate is not None
-    kinds = {(a.phase, a.rows): a for a in model.timed if a.shuffled}
+    for array in {(a.phase, a.rows, a.dealt): a for a in model.timed if a.shuffled}.values():
+        _lower_order(builder, array, model.simulate.instances)
+
+
+def _lower_order(builder: ProgramBuilder, array: l0.TimedArray, copies: int) -> None:
     trial = BEFORE // Ref("every")
+    if array.dealt:
+        trial = trial * Ref("copies") + Ref("copy")
     place = Call("shuffled", (Ref("key"), trial // Ref("rows"), Ref("rows"), trial % Ref("rows")))
     formals: tuple[l2.Formal, ...] = (
         l2.ArrayFormal("row", DType.I64, l2.Mode.WRITE, l2.ELEMENT),
         l2.ScalarFormal("n", DType.I64),
         l2.ScalarFormal("every", DType.I64),
         l2.ScalarFormal("rows", DType.I64),
+        *((l2.ScalarFormal("copies", DType.I64), l2.ScalarFormal("copy", DType.I64)) if array.dealt else ()),
         l2.ScalarFormal("key", DType.U64),
     )
     nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("row", place),))
-    for array in kinds.values():
-        for copy in range(model.simulate.instances):
-            name = builder.array(l2.Array(_order_name(array, copy), DType.I64, (1,), Role.STATE, span=array.span))
-            columns: dict[str, l2.ColumnValue] = {"n": 1, "every": array.every, "rows": array.rows}
-            columns["key"] = l2.StreamKey(f"{name}/order")
-            key = ("order of trials",)
-            what = f"{name}: the row of this trial"
-            row = builder.row(key, what, l2.Kind.MAP, formals, nest, {"row": name}, columns, name, array.span)
-            row.launch("step", array.every, 1 % array.every)
-            if builder.warmup % array.every:  # the first trial has begun before the run
-                row.launch("step", NEVER, (1 - builder.warmup) % NEVER)
+    for copy in range(copies):
+        name = builder.array(l2.Array(_order_name(array, copy), DType.I64, (1,), Role.STATE, span=array.span))
+        columns: dict[str, l2.ColumnValue] = {"n": 1, "every": array.every, "rows": array.rows}
+        columns |= {"copies": copies, "copy": copy} if array.dealt else {}
+        columns["key"] = l2.StreamKey(f"timed.{array.phase}.{array.rows}.{0 if array.dealt else copy}/order")
+        key = ("order of trials", array.dealt)
+        what = f"{name}: the row of this trial"
+        row = builder.row(key, what, l2.Kind.MAP, formals, nest, {"row": name}, columns, name, array.span)
+        row.launch("step", array.every, 1 % array.every)
+        if builder.warmup % array.every:  # the first trial has begun before the run
+            row.launch("step", NEVER, (1 - builder.warmup) % NEVER)
 
 
 def _timed_reads(

@@ -60,10 +60,11 @@ TIMED_ARRAY = k.Block(
                 (
                     k.Option("sequential", "As they stand."),
                     k.Option("shuffled", "In another random order in each pass through them."),
+                    k.Option("dealt", "Shuffled; the instances of the network share a pass, and take values in turn."),
                 ),
             ),
             "The order of the trials' values. All arrays of a phase with as many rows have the same; each instance of "
-            "the network has its own.",
+            "the network has its own, unless they are dealt.",
             default="sequential",
         ),
         k.Field(
