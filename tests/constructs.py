@@ -915,7 +915,7 @@ neurons:
     state: {v: 0 mV, w: 0 mV}
     inputs: {i: {unit: pA}, jump: {unit: mV}}
     pool: {reduce: {m: mean(bent(v)), most: max(v)}, state: {f: 0}, update: [f = 0.5 * f + bent(most)]}
-    let: {given: "steps(t) + columns(t, i) + in_turn(t) + shuffled(t, i) + dealt(t) + drawn(0.1 * bent(w) + pool.f / 100)"}
+    let: {given: "steps(t) + columns(t, i) + in_turn(t) + shuffled(t, i) + dealt(t) + drawn(bent(w) / 9 + pool.f / 99)"}
     dynamics:
       dv/dt: (R * (I_e + i + given) - v - w + ramp(t)) / tau + sigma * sqrt(2 / tau) * xi
       dw/dt: (0.2 * v - w) / (3 * tau) + 0.1 * sigma * sqrt(2 / tau) * xi_slow
