@@ -106,8 +106,10 @@ def axis_numerator(axis: l2.Axis, name: NameText) -> str:
     parts = []
     for dim, coefficient in axis.terms:
         text = name(dim)
-        if coefficient != 1:
-            text = f"{'-' if coefficient == -1 else f'{coefficient} * '}{_atom(text)}"
+        if coefficient == -1:
+            text = f"-{_atom(text)}"
+        elif coefficient != 1:
+            text = f"{coefficient} * {_atom(text)}"
         parts.append(text)
     if isinstance(axis.const, str):
         parts.append(name(axis.const))

@@ -97,8 +97,8 @@ def _one_way(c: context.Context, layer: l0.Layer, rows: l1.Tensor, steps: int, w
         for k, (x, y) in enumerate(zip(before, after, strict=True))
     )
     stacked = () if last else (l1.Stacked(tensor(f"{layer.name}.{way}states", rows.shape[0]), after[0].name),)
-    steps_ = tuple(n for n in body.nodes if isinstance(n, l1.Map | l1.Contract | l1.Reindex))
-    return c.graph.add(l1.Scan(name, steps, carried, given, stacked, steps_, backward, layer.span))
+    nodes = tuple(n for n in body.nodes if isinstance(n, l1.Map | l1.Contract | l1.Reindex))
+    return c.graph.add(l1.Scan(name, steps, carried, given, stacked, nodes, backward, layer.span))
 
 
 def _carried(c: context.Context, layer: l0.Layer, g: GraphBuilder, name: str, part: str, h: l1.Tensor) -> l1.Tensor:

@@ -270,9 +270,9 @@ class TimedArray:
     """Values for times: row r (from 0) holds in steps r * every + 1 .. (r + 1) * every, the last row from then on.
     `interpolate`: in between, linear from a row to the next, taken at the start of the step. `columns` 0: one number
     for all; else one for each neuron of a population of that size, `values` row by row.
-    `phase`: of a trial of the phase each (`every` steps), and over again after the last row; `shuffled`: in another
-    order in each pass through the rows, the same for all arrays of the phase with that number of rows; `dealt`: such a
-    pass is shared by the instances, which take the next row in turn.
+    `phase`: of a trial of the phase each (`every` steps), and over again after the last row. `order`: sequential |
+    shuffled (in another order in each pass through the rows, the same for all arrays of the phase with that number of
+    rows) | dealt (such a pass is shared by the instances, which take the next row in turn).
     `layer`: the layer or network input whose values, times `scale`, are written into it before each trial: `rows` of
     them for the sample of each instance, which fill the trial (`values` is empty)."""
 
@@ -284,11 +284,10 @@ class TimedArray:
     interpolate: bool = False
     unit: str = "1"
     phase: str | None = None
-    shuffled: bool = False
+    order: str = "sequential"
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     layer: str = ""
     scale: float = 1.0
-    dealt: bool = False
 
 
 @dataclass(frozen=True)

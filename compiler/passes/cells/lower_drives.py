@@ -106,7 +106,7 @@ def lower_lookups(builder: ProgramBuilder, model: l0.Model) -> None:
 
 def _order_name(array: l0.TimedArray, copy: int) -> str:
     """The number of the row of this trial, for all shuffled arrays of a phase with as many rows, in one instance."""
-    return f"timed.{array.phase}.{array.rows}.{copy}{'.dealt' if array.dealt else ''}"
+    return f"timed.{array.phase}.{array.rows}.{copy}{'.dealt' if array.order == 'dealt' else ''}"
 
 
 def _copy_of(model: l0.Model, population: str) -> int:
@@ -120,13 +120,13 @@ def lower_orders(builder: ProgramBuilder, model: l0.Model) -> None:
     network, as for draws without replacement), worked out once, when the trial begins. Rows that are dealt are those of
     one permutation for all instances, `copies` of them a trial."""
     assert model.simulate is not None
-    for array in {(a.phase, a.rows, a.dealt): a for a in model.timed if a.shuffled}.values():
+    for array in {(a.phase, a.rows, a.order): a for a in model.timed if a.order != "sequential"}.values():
         _lower_order(builder, array, model.simulate.instances)
 
 
 def _lower_order(builder: ProgramBuilder, array: l0.TimedArray, copies: int) -> None:
-    trial = BEFORE // Ref("every")
-    if array.dealt:
+    trial, dealt = BEFORE // Ref("every"), array.order == "dealt"
+    if dealt:
         trial = trial * Ref("copies") + Ref("copy")
     place = Call("shuffled", (Ref("key"), trial // Ref("rows"), Ref("rows"), trial % Ref("rows")))
     formals: tuple[l2.Formal, ...] = (
@@ -134,16 +134,16 @@ def _lower_order(builder: ProgramBuilder, array: l0.TimedArray, copies: int) -> 
         l2.ScalarFormal("n", DType.I64),
         l2.ScalarFormal("every", DType.I64),
         l2.ScalarFormal("rows", DType.I64),
-        *((l2.ScalarFormal("copies", DType.I64), l2.ScalarFormal("copy", DType.I64)) if array.dealt else ()),
+        *((l2.ScalarFormal("copies", DType.I64), l2.ScalarFormal("copy", DType.I64)) if dealt else ()),
         l2.ScalarFormal("key", DType.U64),
     )
     nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("row", place),))
     for copy in range(copies):
         name = builder.array(l2.Array(_order_name(array, copy), DType.I64, (1,), Role.STATE, span=array.span))
         columns: dict[str, l2.ColumnValue] = {"n": 1, "every": array.every, "rows": array.rows}
-        columns |= {"copies": copies, "copy": copy} if array.dealt else {}
-        columns["key"] = l2.StreamKey(f"timed.{array.phase}.{array.rows}.{0 if array.dealt else copy}/order")
-        key = ("order of trials", array.dealt)
+        columns |= {"copies": copies, "copy": copy} if dealt else {}
+        columns["key"] = l2.StreamKey(f"timed.{array.phase}.{array.rows}.{0 if dealt else copy}/order")
+        key = ("order of trials", dealt)
         what = f"{name}: the row of this trial"
         row = builder.row(key, what, l2.Kind.MAP, formals, nest, {"row": name}, columns, name, array.span)
         row.launch("step", array.every, 1 % array.every)
@@ -164,7 +164,7 @@ def _timed_reads(
     for name, local in names.items():
         array = arrays[name]
         every, last, row = f"{local}_timed_every", f"{local}_timed_last", f"{local}_timed_row"
-        if array.shuffled:
+        if array.order != "sequential":
             formals.append(l2.ArrayFormal(f"{row}_now", DType.I64, l2.Mode.READ, l2.SCALAR))
             bound[f"{row}_now"] = _order_name(array, copy)
             body.append(l0.Set(row, Ref(f"{row}_now")))
@@ -190,7 +190,15 @@ def _timed_reads(
             formals.append(l2.ArrayFormal(formal, real, l2.Mode.READ, l2.Strided(axes)))
             bound[formal] = timed_name(name)
         body.append(l0.Set(local, value))
-        shape.append((array.columns > 0, array.interpolate, array.phase is not None, array.shuffled, bool(array.layer)))
+        shape.append(
+            (
+                array.columns > 0,
+                array.interpolate,
+                array.phase is not None,
+                array.order != "sequential",
+                bool(array.layer),
+            )
+        )
     return body, formals, bound, columns, tuple(shape)
 
 

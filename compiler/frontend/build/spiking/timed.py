@@ -65,9 +65,7 @@ def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[l0.Ti
         if every is not None:
             unit, order = canonical_name(dimension), r.word("order")
             named, smooth = None if phase is None else phase.name, r.flag("interpolate")
-            shuffled, dealt = order != "sequential", order == "dealt"
-            array = l0.TimedArray(name, values, rows, columns, every, smooth, unit, named, shuffled, at, dealt=dealt)
-            out.append(array)
+            out.append(l0.TimedArray(name, values, rows, columns, every, smooth, unit, named, order, at))
     if known:
         c.names = Names(replace(scope, timed=known), c.names.numbers)
     return tuple(out)
