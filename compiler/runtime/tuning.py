@@ -36,7 +36,7 @@ from compiler.runtime.common.timing import Times
 from compiler.runtime.inference.predict import BATCH, batch_of
 from compiler.runtime.prepare import load_checked, prepare_loaded, refuse_options
 from compiler.strategies.permissions import permitted
-from compiler.strategies.pins import Pin, Pins, steps_as_one
+from compiler.strategies.pins import Pin, Pins
 from compiler.strategies.variants import identity
 from compiler.tune.choosing import Tuned, by_path, choose_all, factors
 from compiler.tune.lock import compared, lock_path, named, section_name, stale, write_lock
@@ -162,7 +162,7 @@ def _others(model: _Model, measured: Set[str], some: bool) -> tuple[str, ...]:
     """The entries that stay beside those that were measured: of predictions for other batches, and, where only `some`
     contractions were measured, those of the others that the model has."""
     own = tuple(f"{part.phase}/" for part in model.parts)
-    has = {p for s in model.sites for p in (s.path, steps_as_one(s.path))} if some else set()
+    has = {s.path for s in model.sites} if some else set()
     pins = (n for n in model.lock.section.pins if n not in measured)
     return tuple(n for n in pins if n in has or (n.startswith("predict@") and not n.startswith(own)))
 

@@ -9,7 +9,6 @@ Does not: read files (compiler/tune/lock.py does) or measure.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -25,7 +24,6 @@ from compiler.strategies.variants import identity, ways
 
 AGAIN: Final = ".again"
 """Ends the name of a tensor that is computed again (passes/tensors/recompute.py), by the way of its original."""
-_STEP: Final = re.compile(r"\.(at|part)_\d+(?=[.:]|$)")
 
 
 @dataclass(frozen=True)
@@ -40,17 +38,12 @@ class Pin:
 
 
 Pins = Mapping[str, Pin]
-"""By model path: `train/dense1.sum`, or for all steps of a sequence at once `train/lstm_1.at.cell.carried`."""
+"""By model path: `train/dense1.sum`, `train/lstm_1.at.cell.carried`."""
 
 
-def path_of(phase: str, name: str) -> str:
-    """The model path of a contraction, and of its recomputation."""
-    return f"{phase}/{name.removesuffix(AGAIN)}"
-
-
-def steps_as_one(path: str) -> str:
-    """The path without which step of a sequence it belongs to."""
-    return _STEP.sub(r".\1", path)
+def path_of(phase: str, out: l1.Tensor) -> str:
+    """The model path of a contraction, of its recomputation, and of what it is in each step of a sequence."""
+    return f"{phase}/{out.label.removesuffix(AGAIN)}"
 
 
 def problem_digest(node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, order: str) -> str:
@@ -113,9 +106,3 @@ def pinned(
         if identity(way) == pin.way:
             return way
     return Refused(f"`{pin.way}` is no way to compute it here")
-
-
-def find(pins: Pins, path: str) -> Pin | None:
-    """The pin of a contraction: its own, or the one of all steps."""
-    found = pins.get(path)
-    return found if found is not None else pins.get(steps_as_one(path))

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from compiler.strategies.choice import Choice
-from compiler.strategies.pins import steps_as_one
 from compiler.strategies.variants import identity, text_of
 from compiler.tune.measure import Measured
 
@@ -31,7 +30,7 @@ LEAST_PROBLEMS: Final = 3
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result for one path (all steps of a sequence are one where they are one problem)."""
+    """The result for one path."""
 
     path: str
     measured: Measured
@@ -60,8 +59,7 @@ def choose_all(measured: Sequence[Measured], before: Mapping[str, str] | None = 
         most = min(sums, key=sums.__getitem__, default=None)
         for m in group:
             path = m.site.path
-            last = (before or {}).get(path, (before or {}).get(steps_as_one(path)))
-            chosen[path] = _kept(m, _choose(m, times[m.site.problem], most), last)
+            chosen[path] = _kept(m, _choose(m, times[m.site.problem], most), (before or {}).get(path))
     return chosen
 
 
@@ -97,14 +95,7 @@ def _choose(m: Measured, times: Mapping[str, float], most: str | None) -> Choice
 
 def by_path(measured: Sequence[Measured], chosen: Mapping[str, Choice | None]) -> tuple[Tuned, ...]:
     """The results by path, in order."""
-    labels: dict[str, set[str]] = {}
-    for m in measured:
-        labels.setdefault(steps_as_one(m.site.path), set()).add(m.site.problem)
-    tuned: dict[str, Tuned] = {}
-    for m in measured:
-        label = steps_as_one(m.site.path)
-        path = label if len(labels[label]) == 1 else m.site.path
-        tuned.setdefault(path, Tuned(path, m, chosen[m.site.path]))
+    tuned = {m.site.path: Tuned(m.site.path, m, chosen[m.site.path]) for m in reversed(measured)}
     return tuple(tuned[path] for path in sorted(tuned))
 
 

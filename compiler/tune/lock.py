@@ -26,7 +26,7 @@ from compiler.core.source import Span
 from compiler.core.version import VERSION
 from compiler.files.guard import regular, special
 from compiler.ir.level2.target import Target
-from compiler.strategies.pins import Pin, Pins, find, steps_as_one
+from compiler.strategies.pins import Pin, Pins
 from compiler.strategies.variants import identity, spelled, tuned
 from compiler.tune.choosing import Tuned
 from compiler.tune.sites import Site
@@ -227,14 +227,14 @@ def compared(pins: Pins, found: Sequence[Site]) -> Stale:
     """The entries of a section beside the contractions of a model."""
     gone, other, unknown = [], [], []
     for path, pin in pins.items():
-        here = [s for s in found if s.path == path or (steps_as_one(s.path) == path and find(pins, s.path) is pin)]
+        here = [s for s in found if s.path == path]
         if not here:
             gone.append(path)
         elif any(s.problem != pin.problem for s in here):
             other.append(path)
         elif any(pin.way not in map(identity, s.ways) for s in here):
             unknown.append(path)
-    missing = dict.fromkeys(steps_as_one(s.path) for s in found if find(pins, s.path) is None)
+    missing = dict.fromkeys(s.path for s in found if s.path not in pins)
     return Stale(tuple(other), tuple(unknown), tuple(gone), tuple(missing))
 
 

@@ -113,7 +113,7 @@ def alone(sites: Sequence[Site], precision: DType, order: l2.Order, capabilities
         for k, way in enumerate(site.ways):
             phase = phase_of(number, k)
             graphs.append(l1.TensorGraph(phase, (*inputs, node)))
-            pins[path_of(phase, node.out.name)] = Pin(site.problem, identity(way), "measuring", 0.0)
+            pins[path_of(phase, node.out)] = Pin(site.problem, identity(way), "measuring", 0.0)
     lower_tensors(builder, tuple(graphs), DataSet({}, {}, NOWHERE), capabilities, pins)
     return merge(builder.finish())
 

@@ -24,7 +24,8 @@ from compiler.strategies.variants import ways
 
 @dataclass(frozen=True)
 class Site:
-    """A contraction of a program: `path` is its path in the model (train/dense1.sum)."""
+    """A contraction of a program: `path` is its path in the model (train/dense1.sum), one for all steps of a
+    sequence."""
 
     path: str
     node: l1.Contract
@@ -84,6 +85,6 @@ def sites(
             possible = known[problem]
             if len(possible) > 1:
                 structure = structure_digest(node, used, lanes, real, order.value)
-                path = path_of(graph.phase, node.out.name)
+                path = path_of(graph.phase, node.out)
                 found.append(Site(path, node, used, lanes, problem, structure, possible))
     return tuple(found)

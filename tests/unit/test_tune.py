@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import compiler.ir.level1.graph as l1
 from backends.cpu.backend import LANES, CpuBackend
 from backends.cuda.kernels.contract import strategies as cuda_strategies
 from compiler.core.errors import RunError
@@ -24,10 +25,9 @@ from compiler.strategies.cost.devices import H200
 from compiler.strategies.pins import (
     Pin,
     Refused,
-    find,
+    path_of,
     pinned,
     problem_digest,
-    steps_as_one,
     structure_digest,
 )
 from compiler.strategies.variants import MOST, TUNED, identity, text_of, ways
@@ -146,13 +146,9 @@ def test_digests_leave_out_names_and_see_sizes() -> None:
 
 
 def test_steps_of_a_sequence_are_one_path() -> None:
-    assert steps_as_one("train/lstm_1.at_12.cell.carried") == "train/lstm_1.at.cell.carried"
-    pin = Pin("p", "nest", "m.lock", 1.0)
-    own = Pin("q", "nest", "m.lock", 1.0)
-    pins = {"train/l.at.cell": pin, "train/l.at_3.cell": own}
-    assert find(pins, "train/l.at_2.cell") is pin
-    assert find(pins, "train/l.at_3.cell") is own
-    assert find(pins, "train/other") is None
+    cells = [Tensor(f"l.at_{k}.cell", (4, 2), step=l1.Step("l.last", k, "l.at.cell")) for k in range(3)]
+    assert {path_of("train", x) for x in cells} == {"train/l.at.cell"}
+    assert path_of("train", Tensor("l.cell.again", (4, 2))) == "train/l.cell"
 
 
 def test_a_pin_holds_for_its_problem_alone() -> None:
@@ -293,10 +289,7 @@ def test_stale_entries_are_named() -> None:
         "`m.lock` has 6 entries for contractions that the model does not have any more: "
         "`train/x0`, `train/x1`, `train/x2`, `train/x3` and 2 more"
     )
-    assert compared({"train/a": good}, [here, site("train/b"), site("train/l.at_2.x")]).missing == (
-        "train/b",
-        "train/l.at.x",
-    )
+    assert compared({"train/a": good}, [here, site("train/b"), site("train/b")]).missing == ("train/b",)
 
 
 # ------------------------------------------------------------------------------------ what is measured

@@ -166,6 +166,16 @@ class Instance:
 
 
 @dataclass(frozen=True)
+class Step:
+    """Where a tensor of one step of a Scan comes from (passes/tensors/expand_scans.py). `scan`: the first result of the
+    Scan; `number`: of the step, from 0; `name`: of the tensor in the body, the same in all steps."""
+
+    scan: str
+    number: int
+    name: str
+
+
+@dataclass(frozen=True)
 class Tensor:
     """dtype: "real" | "int" | "bf16" (a real that is stored so). `batched`: axis 0 is the batch. Shapes include the
     batch axis."""
@@ -174,6 +184,12 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str = "real"
     batched: bool = False
+    step: Step | None = None
+
+    @property
+    def label(self) -> str:
+        """The name without the step of a sequence that the tensor belongs to."""
+        return self.name if self.step is None else self.step.name
 
 
 @dataclass(frozen=True)

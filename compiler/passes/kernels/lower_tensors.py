@@ -42,7 +42,7 @@ from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import Choice
 from compiler.strategies.cuda.fused_attention import wide_of
-from compiler.strategies.pins import Pins, Refused, find, path_of, pinned
+from compiler.strategies.pins import Pins, Refused, path_of, pinned
 
 _TOGETHER: Final = {"context": ("norms",), "key": ("value",), "value": ("key",)}
 """What is computed with a result, if it is wanted."""
@@ -58,9 +58,8 @@ def _maps(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> None:
     bound = {t.walk.formal: t.array for t in end.arrays}
     nest = l2.Nest(loops.dims, tuple(end.statements))
     scalars = tuple(end.scalars.items())
-    name = result.name
-    span = group.maps[0].span
-    emit_row(p, l2.Kind.MAP, f"{name}: elementwise", formals, bound, loops.columns, scalars, nest, name, span)
+    label, span = f"{result.label}: elementwise", group.maps[0].span
+    emit_row(p, l2.Kind.MAP, label, formals, bound, loops.columns, scalars, nest, result.name, span)
 
 
 def _plain_reduction(node: l1.Contract) -> bool:
@@ -109,7 +108,6 @@ def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: 
     result = arrays[0].walk.tensor
     formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in arrays]
     bound = {t.walk.formal: t.array for t in arrays}
-    final = result.name
     nest = l2.Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill)
     columns = dict(loops.columns)
     body: l2.Nest | l2.Contract = nest
@@ -127,20 +125,20 @@ def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: 
     emit_row(
         p,
         kind,
-        f"{final}: {_what(node, choice)}",
+        f"{result.label}: {_what(node, choice)}",
         formals,
         bound,
         columns,
         tuple(end.scalars.items()),
         body,
-        final,
+        result.name,
         node.span,
     )
 
 
 def _chosen(p: Phase, node: l1.Contract) -> tuple[Choice | None, str]:
     """The pinned strategy, where the pin is valid, or the one chosen by rule; and why."""
-    pin = find(p.pins, path_of(p.graph.phase, node.out.name))
+    pin = p.pins.get(path_of(p.graph.phase, node.out))
     if pin is None:
         return p.choose(node)
     order = p.builder.order.value

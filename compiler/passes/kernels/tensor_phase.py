@@ -22,10 +22,10 @@ from compiler.passes.kernels.nest_builder import Loops, Walk, build_loops
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import Choice, choose, problem_key
-from compiler.strategies.pins import Pins, steps_as_one
+from compiler.strategies.pins import Pins
 
 _NUMBER: Final = re.compile(r"_\d+(?=[.:]|$)")
-"""Of a repeated layer, or of one that has no name of its own."""
+"""Of a repeated layer, of one that has no name of its own, or of a part."""
 
 WORKSPACE: Final = l2.ArrayFormal("workspace", DType.F32, l2.Mode.UPDATE, l2.ByName())
 """What the launches of a contraction pass to each other."""
@@ -114,7 +114,7 @@ def array_formal(walk: Walk, dtype: DType, mode: l2.Mode, loops: Loops, of: l1.T
 def meaning(tensor: l1.Tensor, of: l1.Tensor) -> str:
     """What a tensor is in any layer of its kind: `conv1.weight.grad` -> `weight_grad`; `x`: a value of another layer
     than that of `of`."""
-    (layer, *parts), (other, *_) = (_NUMBER.sub("", steps_as_one(t.name)).split(".") for t in (tensor, of))
+    (layer, *parts), (other, *_) = (_NUMBER.sub("", t.label).split(".") for t in (tensor, of))
     parts = [x for x in parts if not x.isdigit() and x != "at"]
     if not parts:
         return layer
@@ -135,10 +135,9 @@ def emit_row(
     keys: Mapping[str, l2.StreamKey] | None = None,
     every: int = 1,
 ) -> None:
-    """One row of a kernel and its launch in this phase, in the steps that `every` divides. Labels leave out which step
-    of a sequence, or which of repeated layers, a row belongs to: a kernel is named after a row, and its text must not
-    depend on their number."""
-    label = _NUMBER.sub("", steps_as_one(label))
+    """One row of a kernel and its launch in this phase, in the steps that `every` divides. Labels leave out which
+    of repeated layers a row belongs to: a kernel is named after a row, and its text must not depend on their number."""
+    label = _NUMBER.sub("", label)
     names = (tuple(columns), tuple(s for s, _ in scalars), tuple(keys or ()))
     if names not in p.numbers:
         types = zip(names, (DType.I64, p.builder.precision, DType.U64), strict=True)

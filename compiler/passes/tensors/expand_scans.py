@@ -1,10 +1,11 @@
 """expand_scans: the steps of Scans one after the other, and the rows of sequences as views of their wholes.
 
 Assumes: a simplified graph in gather form, in topological order.
-Guarantees: no Scan is left. Tensors of step t of a Scan `lstm.at` are named `lstm.at_<t>.<...>`. What one
-Scan makes in a step and another one reads there is read itself; other tensors of all steps are Stacks of those of the
-steps, and parts of others are Parts: nothing is copied (passes/kernels/lower_parts.py). The states before all steps and
-those after them lie in one Stack, shifted by a step. Nodes that nothing reads are not kept.
+Guarantees: no Scan is left. Tensors of step t of a Scan `lstm.at` are named `lstm.at_<t>.<...>` and know their Scan,
+step and name in the body (l1.Step). What one Scan makes in a step and another one reads there is read itself; other
+tensors of all steps are Stacks of those of the steps, and parts of others are Parts: nothing is copied
+(passes/kernels/lower_parts.py). The states before all steps and those after them lie in one Stack, shifted by a step.
+Nodes that nothing reads are not kept.
 Does not: change what a step computes.
 """
 
@@ -80,12 +81,14 @@ class _Expansion:
         for t in reversed(range(node.steps)) if node.reverse else range(node.steps):
             here = {**now, **{name: parts[t] for name, parts in given.items()}}
             for inner in node.body:
-                out = replace(inner.out, name=f"{node.name}_{t}{inner.out.name.removeprefix(node.name)}")
+                label = inner.out.name
+                name = f"{node.name}_{t}{label.removeprefix(node.name)}"
+                out = replace(inner.out, name=name, step=l1.Step(self.origin, t, label))
                 names = {n: here[n].name if n in here else self.names.get(n, n) for n in l1.operands(inner)}
                 step = renamed(inner, names)
                 assert isinstance(step, l1.Map | l1.Contract | l1.Reindex)
                 self.add(replace(step, out=out))
-                here[inner.out.name] = out
+                here[label] = out
             for name, tensors in made.items():
                 tensors.append(here[name])
             now = {c.state.name: here[c.after] for c in node.carried}
