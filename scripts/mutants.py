@@ -154,6 +154,12 @@ MUTANTS = (
     ),
     # within passes
     Mutant(
+        "exchanged convolutions",
+        ("compiler.strategies.variants:exchanged",),
+        _always([]),
+        ("tests/cpu/test_exchange.py::test_exchanges_have_the_same_sums[0]",),
+    ),
+    Mutant(
         "attention at once",
         ("compiler.strategies.cuda.fused_attention:Attending.match",),
         _always(None),

@@ -26,7 +26,8 @@ class Choice:
     """A strategy for one contraction: structural literals, integer columns of its template, scratch bytes.
     `microseconds`: estimated time, where strategies of a target compete by time; 0: it always wins. `joined`: adjacent
     dims that every array walks contiguously may be collapsed into one loop of its nest. `workspace`: elements of an
-    array that its kernels pass to each other, which is planned with the others."""
+    array that its kernels pass to each other, which is planned with the others. `exchange`: where another contraction
+    is computed instead."""
 
     strategy: str
     literals: tuple[tuple[str, int], ...]
@@ -35,6 +36,21 @@ class Choice:
     microseconds: float = 0.0
     joined: bool = False
     workspace: int = 0
+    exchange: Exchange | None = None
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A contraction with the same sums (compiler/strategies/exchange.py). `node`: of copies of the operands, x0 and x1,
+    whose tensors are `operands`; `reads`: for each element (d0, d1, ...) of a copy the index in its operand (None: the
+    operand itself is read); `back`: for each element of the result the index in that of `node`, which `inner`
+    computes."""
+
+    node: l1.Contract
+    operands: tuple[l1.Tensor, l1.Tensor]
+    reads: tuple[tuple[Affine, ...] | None, tuple[Affine, ...] | None]
+    back: tuple[Affine, ...]
+    inner: Choice
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from compiler.strategies.window import WindowAxis, window_axis
 @dataclass(frozen=True)
 class Convolution:
     """`vector`: which operand is the image; then extents, the walks of its rows and columns, the number of weights and
-    their strides along each dim, in elements."""
+    their strides along each dim, in elements; `summed`: the dims of channels and of the window's rows and columns."""
 
     vector: int
     batch: int
@@ -32,6 +32,7 @@ class Convolution:
     w_in: int
     w_r: int
     w_c: int
+    summed: tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,8 @@ def _of(p: Problem, vector: int) -> Convolution | NotApplicable:
         if rows is not None and cols is not None:
             groups, w_group = (extents[group], by[group]) if grouped else (1, 0)
             steps = w_group, by[o], by[c], by[r], by[s]
-            return Convolution(
-                vector, extents[p.out[0]], groups, extents[o], extents[c], rows, cols, prod(w.shape), *steps
-            )
+            many = extents[p.out[0]], groups, extents[o], extents[c]
+            return Convolution(vector, *many, rows, cols, prod(w.shape), *steps, (c, r, s))
     return NotApplicable("rows and columns are not walked by one window dim each")
 
 

@@ -14,9 +14,10 @@ from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
-from compiler.strategies import GROUPS, choose, fitting, measured
+from compiler.strategies import GROUPS, ROWS, choose, every, fitting, measured
 from compiler.strategies.choice import Choice, NotApplicable, Problem, product
 from compiler.strategies.cost.devices import H200
+from compiler.strategies.exchange import exchanged
 from compiler.strategies.strategy import Strategy
 
 TUNED: Final = ("s_tile", "s_splits", "s_depth", "s_pitch", "s_strip")
@@ -41,6 +42,9 @@ def ways(
         return (None,)
     own = _candidates(problem, chain.from_iterable(GROUPS), available) if first is not None else []
     others = _candidates(problem, measured(), available)
+    usable = [s for s in every() if s.name in available and not (lanes and s.name in ROWS)]
+    found = exchanged(problem, usable, first.microseconds if first is not None else 0.0)
+    others += [c for c in found if not isinstance(fitting(c, device), NotApplicable)]
     if first is None:
         return (None, *others)
     distinct = {identity(w): w for w in (first, *own)}

@@ -40,12 +40,12 @@ from compiler.passes.kernels.lower_tensors import lower_tensors
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.merge import merge
-from compiler.strategies import every
+from compiler.strategies import Choice, every
+from compiler.strategies.exchange import basis
 from compiler.strategies.layout import row_major
 from compiler.strategies.pins import Pin, path_of
 from compiler.strategies.variants import identity
 from compiler.tune.accuracy import far_off, logical, most_error, sample
-from compiler.tune.only import name_of
 from compiler.tune.sites import Site
 
 SLICE: Final = 2e-3
@@ -183,7 +183,7 @@ def _judged(
         results[way] = logical(instance.read(f"{phase}/{site.node.out.name}"), site.node.out, site.lanes)
     wrong, errors = [], {}
     for way, result in results.items():
-        loose = rounding.get(name_of(way), 0.0)
+        loose = rounding.get(basis(way), 0.0) if way is not None else 0.0
         error = expected.error(result)
         errors[identity(way)] = float(f"{error:.1e}") if np.isfinite(error) else 1e30
         exact = error <= most_error(site, epsilon, loose)
@@ -213,7 +213,7 @@ def together(sites: Iterable[Site], real: int) -> Iterator[list[Site]]:
         size = phases = 0
         for site in group:
             results = (len(site.ways) - 1) * prod(site.node.out.shape)
-            own = site.bytes(real) + real * (results + sum(w.workspace for w in site.ways if w is not None))
+            own = site.bytes(real) + real * results + sum(_planned(w, real) for w in site.ways)
             if part and (size + own > TOGETHER_BYTES or phases + len(site.ways) > TOGETHER):
                 yield part
                 part, size, phases = [], 0, 0
@@ -221,6 +221,11 @@ def together(sites: Iterable[Site], real: int) -> Iterator[list[Site]]:
             size, phases = size + own, phases + len(site.ways)
         if part:
             yield part
+
+
+def _planned(way: Choice | None, real: int) -> int:
+    """Bytes of arrays of its own that a candidate has."""
+    return 0 if way is None else way.scratch_bytes if way.exchange is not None else real * way.workspace
 
 
 # ------------------------------------------------------------------------------------------- on disk

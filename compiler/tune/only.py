@@ -18,6 +18,7 @@ from typing import Final
 from compiler.core.errors import RunError
 from compiler.strategies import every as strategies
 from compiler.strategies.choice import Choice
+from compiler.strategies.exchange import KINDS
 from compiler.tune.sites import Site, workspace_of
 
 Fits = Callable[[str, str], bool]
@@ -48,7 +49,7 @@ def selected(only: Only, found: Iterable[Site], workspace: int | None = None) ->
     those that have no alternative then. Raises RunError (E0912) for a pattern that fits nothing."""
     every = tuple(found)
     _every_one_fits(only.places, [s.path for s in every], "contraction", _place)
-    known = {s.name for s in strategies()} | {name_of(None)}
+    known = {s.name for s in strategies()} | {name_of(None), *(kind.rstrip("_") for kind in KINDS)}
     here = {name_of(w) for s in every for w in s.ways}
     _every_one_fits(only.strategies, [*sorted(here), *sorted(known - here)], "strategy", _strategy)
     kept = (_restricted(s, only, workspace) for s in every if _fits(only.places, s.path, _place))

@@ -119,8 +119,9 @@ def test_every_way_gives_the_same_numbers(number: int, real: DType) -> None:
     assert len(result.microseconds) == len(here.ways) > 4
     assert result.wrong == ()
     assert all(0 < error < 8 * np.finfo(real.numpy).eps for error in result.errors.values())
-    program: Merged = alone([here], real, Order.REPRODUCIBLE, BACKEND.capabilities)
-    assert len(program.templates) == len({text_of(w) for w in here.ways})
+    own = replace(here, ways=tuple(w for w in here.ways if w is None or w.exchange is None))
+    program: Merged = alone([own], real, Order.REPRODUCIBLE, BACKEND.capabilities)
+    assert len(program.templates) == len({text_of(w) for w in own.ways})
 
 
 def phases(here: Site, number: int = 0) -> list[str]:

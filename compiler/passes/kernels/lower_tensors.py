@@ -16,13 +16,14 @@ from typing import Final
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.expr.ast import refs
+from compiler.expr.ast import Ref, refs
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role, plain_dim
 from compiler.passes.kernels.assign_layouts import real_lanes
 from compiler.passes.kernels.fuse_epilogues import Epilogue, epilogues
 from compiler.passes.kernels.horizontal_fusion import siblings
 from compiler.passes.kernels.lower_epilogues import Touched, lower_end, lower_group
+from compiler.passes.kernels.lower_exchanged import exchange_steps
 from compiler.passes.kernels.lower_feeds import lower_feed, lower_rand
 from compiler.passes.kernels.lower_one_hot import lower_row_read, lower_rows_added
 from compiler.passes.kernels.lower_parts import lower_move, places
@@ -83,6 +84,34 @@ def _windows(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> frozenset[s
 
 
 def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> None:
+    choice, reason = None, "sums have their declared order (order: bitwise)"
+    if p.builder.order is not l2.Order.BITWISE:
+        choice, reason = _chosen(p, node)
+    if _is_product(node):
+        way = choice.strategy if choice is not None else "nest"
+        p.decisions.append(Decision("choose_strategies", f"{p.graph.phase}: {node.out.name}", way, reason))
+    if choice is not None and choice.exchange is not None:
+        steps = exchange_steps(p, node, choice.exchange)
+        for step in (*steps.copies, steps.node, *steps.after):
+            inner = choice.exchange.inner if step is steps.node else None
+            _sum_by(p, replace(step, span=node.span), inner, None, steps.in_place)
+        node, choice = replace(steps.result, span=node.span), None
+    _sum_by(p, node, choice, epilogue, in_place)
+
+
+def _separate(node: l1.Contract) -> frozenset[str]:
+    """The dims that its body reads."""
+    return frozenset(refs(node.body) & {d for d, _ in node.dims})
+
+
+def _is_product(node: l1.Contract) -> bool:
+    return len(node.ins) == 2 and node.combine == "add" and not _separate(node)
+
+
+def _sum_by(
+    p: Phase, node: l1.Contract, choice: Choice | None, epilogue: Epilogue | None, in_place: Mapping[str, str]
+) -> None:
+    """The kernel of a contraction by a strategy (None: a generic nest), with its epilogue."""
     parallel = [a.terms[0][0] for a in node.out_map]
     end = lower_end(p, node, epilogue, in_place)
     operands = [
@@ -90,10 +119,7 @@ def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: 
         for k, (name, axes) in enumerate(zip(node.ins, node.in_maps, strict=True))
     ]
     arrays = [end.arrays[0], *operands, *end.arrays[1:]]
-    separate = frozenset(refs(node.body) & {d for d, _ in node.dims})
-    choice, reason = None, "sums have their declared order (order: bitwise)"
-    if p.builder.order is not l2.Order.BITWISE:
-        choice, reason = _chosen(p, node)
+    separate = _separate(node)
     # A strategy has every extent as a column; the generic nest has its windows as structure.
     windows = _windows(node, p.tensors) if choice is None else frozenset()
     plain = _plain_reduction(node) and choice is None and len(node.ins) != 2
@@ -111,10 +137,7 @@ def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: 
     nest = l2.Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill)
     columns = dict(loops.columns)
     body: l2.Nest | l2.Contract = nest
-    kind = l2.Kind.REDUCE
-    if len(node.ins) == 2 and node.combine == "add" and not separate:
-        kind, way = l2.Kind.CONTRACT, choice.strategy if choice is not None else "nest"
-        p.decisions.append(Decision("choose_strategies", f"{p.graph.phase}: {node.out.name}", way, reason))
+    kind = l2.Kind.CONTRACT if _is_product(node) else l2.Kind.REDUCE
     if choice is not None:
         columns.update(dict(choice.columns))
         columns["scratch_bytes"] = choice.scratch_bytes
@@ -153,6 +176,8 @@ def _what(node: l1.Contract, choice: Choice | None) -> str:
     if choice is not None:
         return choice.strategy.replace("_", " ")
     words = {"add": "sum", "max": "maximum", "min": "minimum"}
+    if node.body == Ref("x0") and len(node.dims) == len(node.out_map):
+        return "copy"
     return f"{words[node.combine]} over " + ", ".join(
         d for d, _ in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}
     )

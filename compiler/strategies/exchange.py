@@ -1,0 +1,201 @@
+"""exchange: a convolution computed as another one that has the same sums ("swapping", J. Schlueter, The fastest
+convolutions in Theano with meta-optimization, 2015).
+
+Where x is an image and w are weights, y[n, o, i, j] = sum over c, r, s of x[n, c, i + r, j + s] w[o, c, r, s] is also
+the gradient of the weights of a convolution whose samples are c, whose channels are n and whose window is (i, j); and
+the gradient of weights is a convolution in the same way. So the strategies of one direction compute the other, on
+copies of the operands with samples and channels exchanged (`exchanged_...`). A window that is walked backwards is one
+that is walked forwards over turned weights, and steps between the elements of a gradient are zeros in a copy of it
+(`turned_...`): the gradient of an image is a convolution of it, and a convolution such a gradient.
+
+Assumes: Contracts in gather form.
+Guarantees: strategies that match a contraction as it is are not proposed for its equivalent; no rule takes one, they
+are measured. With the batch in the lanes, both samples and channels are multiples of the lanes.
+Does not: lower (compiler/passes/kernels/lower_exchanged.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final
+
+import compiler.ir.level1.graph as l1
+from compiler.ir.space import Affine, along
+from compiler.strategies.choice import Choice, Exchange, NotApplicable, Problem, product
+from compiler.strategies.convolution import convolution, weight_gradient
+from compiler.strategies.strategy import Strategy
+from compiler.strategies.window import WindowAxis
+
+EXCHANGED, TURNED = KINDS = ("exchanged_", "turned_")
+"""What the names of such candidates begin with."""
+MOST: Final = 3
+"""Exchanges of a contraction that are worth measuring, by estimate."""
+HOPELESS: Final = 4.0
+"""Those that take this many times the estimate of the rule's choice are not."""
+COPY_US, START_US = 1e-3, 2.0
+"""Of an element that is copied, where the bandwidth of the device is not known, and of a copy."""
+
+Dims = tuple[str, ...]
+Axes = tuple[Affine, ...]
+
+
+@dataclass(frozen=True)
+class _Equivalent:
+    kind: str
+    node: l1.Contract
+    operands: tuple[l1.Tensor, l1.Tensor]
+    reads: tuple[Axes | None, Axes | None]
+    back: Axes
+
+
+def exchanged(p: Problem, strategies: Iterable[Strategy], best: float) -> list[Choice]:
+    """The candidates for a contraction by equivalents of it. `best`: the estimate for the choice of the rules, 0 where
+    there is none."""
+    strategies = [s for s in strategies if s.reads(p) and not isinstance(s.match(p), Choice)]
+    found = [_outer(p, e, inner) for e in _equivalents(p) for inner in _inner(p, e, strategies)]
+    worth = [c for c in found if not best or c.microseconds <= HOPELESS * best]
+    return sorted(worth, key=lambda c: c.microseconds)[:MOST]
+
+
+def basis(choice: Choice) -> str:
+    """The strategy that computes a choice."""
+    return choice.strategy if choice.exchange is None else choice.exchange.inner.strategy
+
+
+def _equivalents(p: Problem) -> Iterator[_Equivalent]:
+    for found in (_as_weight_gradient(p), _as_convolution(p), _turned(p)):
+        if found is not None:
+            yield found
+
+
+def _inner(p: Problem, e: _Equivalent, strategies: Iterable[Strategy]) -> Iterator[Choice]:
+    tensors = dict(zip(e.node.ins, e.operands, strict=True))
+    problem = product(e.node, tensors, p.lanes, p.real_bytes, p.device)
+    if isinstance(problem, Problem):
+        yield from (c for s in strategies if isinstance(c := s.match(problem), Choice))
+
+
+def _outer(p: Problem, e: _Equivalent, inner: Choice) -> Choice:
+    exchange = Exchange(e.node, e.operands, e.reads, e.back, inner)
+    copied = [prod(t.shape) for t, r in zip(e.operands, e.reads, strict=True) if r is not None]
+    copied.append(prod(e.node.out.shape) * (2 if p.lanes else 1))
+    elements, size = sum(copied), p.real_bytes
+    copies = 2 * size * elements / (1e3 * p.device.bandwidth) if p.device.bandwidth else COPY_US * elements
+    return replace(
+        inner,
+        strategy=e.kind + inner.strategy,
+        scratch_bytes=inner.scratch_bytes + size * (elements + inner.workspace),
+        microseconds=inner.microseconds + copies + START_US * len(copied),
+        workspace=0,
+        exchange=exchange,
+    )
+
+
+def _as_weight_gradient(p: Problem) -> _Equivalent | None:
+    conv = convolution(p)
+    if isinstance(conv, NotApplicable) or max(conv.rows.div, conv.cols.div) > 1 or not _full(p, conv.batch, conv.ins):
+        return None
+    (n, *group, o, i, j), (c, r, s) = p.out, conv.summed
+    flip = _turning(p, (conv.rows, r), (conv.cols, s), False)
+    x, w = p.operands[conv.vector], p.operands[1 - conv.vector]
+    image, weights = (c, *group, n), (c, *group, o, r, s)
+    maps = (*map(along, image), *(_flipped(a, flip) for a in p.axes(conv.vector)[-2:]))
+    own = {d: along(f"d{k}") for k, d in enumerate(weights)}
+    reads = _swapped(len(x.shape)), tuple(_flipped(a, flip, own) for a in p.axes(1 - conv.vector))
+    copies = _copy(p, (*image, x.shape[-2], x.shape[-1]), True, x), _copy(p, weights, True, w)
+    out = (*group, o, n, i, j)
+    return _equivalent(p, EXCHANGED, conv.vector, out, False, copies, (maps, tuple(map(along, weights))), reads)
+
+
+def _as_convolution(p: Problem) -> _Equivalent | None:
+    found = weight_gradient(p)
+    if isinstance(found, NotApplicable) or not _full(p, found.samples, found.ins):
+        return None
+    if min(found.rows.tap, found.cols.tap) < 1:
+        return None
+    x, d = p.operands[found.vector], p.operands[1 - found.vector]
+    *group, o, c, r, s = p.out
+    n = p.plain(found.vector)[0]
+    assert n is not None
+    image = (c, *group, n)
+    maps = (*map(along, image), *p.axes(found.vector)[-2:])
+    copies = _copy(p, (*image, x.shape[-2], x.shape[-1]), True, x), replace(d, batched=False)
+    reads = _swapped(len(x.shape)), tuple(along(f"d{k}") for k in range(len(d.shape))) if p.lanes else None
+    other = p.axes(1 - found.vector)
+    return _equivalent(p, EXCHANGED, found.vector, (c, *group, o, r, s), True, copies, (maps, other), reads)
+
+
+def _turned(p: Problem) -> _Equivalent | None:
+    """Forwards, without division; or backwards where it is that already."""
+    conv = convolution(p)
+    if isinstance(conv, NotApplicable) or conv.rows.taps * conv.cols.taps == 1:
+        return None
+    plain = all(a.div == 1 and a.tap >= 1 for a in (conv.rows, conv.cols))
+    _, r, s = conv.summed
+    flip = _turning(p, (conv.rows, r), (conv.cols, s), plain)
+    x, w = p.operands[conv.vector], p.operands[1 - conv.vector]
+    axes, spread = p.axes(conv.vector), (conv.rows.div, conv.cols.div)
+    maps = (*axes[:-2], *(replace(_flipped(a, flip), div=1) for a in axes[-2:]))
+    wide = tuple(div * (e - 1) + 1 for div, e in zip(spread, x.shape[-2:], strict=True))
+    dims = tuple(f"d{k}" for k in range(len(x.shape)))
+    apart = (*map(along, dims[:-2]), *(Affine(((q, 1),), 0, div) for q, div in zip(dims[-2:], spread, strict=True)))
+    own = {d: along(f"d{k}") for k, d in enumerate(p.plain(1 - conv.vector)) if d is not None}
+    reads = None if spread == (1, 1) else apart, tuple(_flipped(a, flip, own) for a in p.axes(1 - conv.vector))
+    copies = replace(x, shape=(*x.shape[:-2], *wide)), w
+    out = p.node.out.batched
+    return _equivalent(p, TURNED, conv.vector, p.out, out, copies, (maps, p.axes(1 - conv.vector)), reads)
+
+
+def _full(p: Problem, *extents: int) -> bool:
+    """Whether the lanes, if any, are full with either dim in them."""
+    return not p.lanes or all(e % p.lanes == 0 for e in extents)
+
+
+def _turning(p: Problem, rows: tuple[WindowAxis, str], cols: tuple[WindowAxis, str], back: bool) -> dict[str, int]:
+    """The extents of the window's dims that are to be walked the other way round, forwards or `back`."""
+    return {d: p.extents[d] for axis, d in (rows, cols) if (axis.tap > 0 if back else axis.tap < 0)}
+
+
+def _flipped(axis: Affine, flip: dict[str, int], names: dict[str, Affine] | None = None) -> Affine:
+    """The index with the dims of `flip` (extents) counted from their ends, in other names."""
+    const = axis.const + sum(k * (flip[d] - 1) for d, k in axis.terms if d in flip)
+    terms = ((d if names is None else names[d].terms[0][0], -k if d in flip else k) for d, k in axis.terms)
+    return Affine(tuple(terms), const, axis.div)
+
+
+def _swapped(rank: int) -> Axes:
+    """(samples, [groups], channels, rows, columns) of an image by (channels, [groups], samples, rows, columns)."""
+    first = range(rank - 2)
+    return tuple(along(f"d{k}") for k in (first[-1], *first[1:-1], 0, rank - 2, rank - 1))
+
+
+def _copy(p: Problem, dims: tuple[str | int, ...], batched: bool, of: l1.Tensor) -> l1.Tensor:
+    return replace(of, shape=tuple(p.extents[d] if isinstance(d, str) else d for d in dims), batched=batched)
+
+
+def _equivalent(
+    p: Problem,
+    kind: str,
+    vector: int,
+    out: Dims,
+    batched: bool,
+    copies: tuple[l1.Tensor, l1.Tensor],
+    maps: tuple[Axes, Axes],
+    reads: tuple[Axes | None, Axes | None],
+) -> _Equivalent:
+    """`copies`, `maps`, `reads`: of the image, then of the other operand."""
+    dims = tuple((d, p.extents[d]) for d in (*out, *(d for d in p.extents if d not in out)))
+    result = replace(p.node.out, shape=tuple(p.extents[d] for d in out), batched=batched)
+    named = replace(copies[vector], name="x0"), replace(copies[1 - vector], name="x1")
+    node = replace(
+        p.node,
+        out=result,
+        dims=dims,
+        out_map=tuple(map(along, out)),
+        ins=("x0", "x1"),
+        in_maps=(maps[vector], maps[1 - vector]),
+    )
+    back = tuple(along(f"d{p.out.index(d)}") for d in out)
+    return _Equivalent(kind, node, named, (reads[vector], reads[1 - vector]), back)

@@ -1,0 +1,121 @@
+"""Convolutions by strategies of another direction: equal sums, in both layouts, and a model that is locked to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import netloom
+from backends.cpu.backend import CpuBackend
+from backends.protocol import Instance
+from compiler.ir.level2.program import Order
+from compiler.ir.space import DType
+from compiler.runtime.common.options import Options
+from compiler.runtime.common.timing import Times
+from compiler.runtime.prepare import prepare
+from compiler.runtime.tuning import Wishes, tune_model
+from compiler.strategies import exchange
+from compiler.strategies.layout import row_major
+from compiler.strategies.pins import problem_digest, structure_digest
+from compiler.strategies.variants import identity, ways
+from compiler.tune.measure import Bench, measure
+from compiler.tune.only import parsed
+from compiler.tune.sites import Site, workspace_of
+from tests.cpu.contractions import Conv, conv, gradient
+from tests.cpu.models_for_runs import DIGITS, write
+from tests.cpu.test_strategies import Problem
+
+pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+
+BACKEND = CpuBackend()
+DATA = Path(__file__).parents[2] / "models" / "data" / "digits.npz"
+PLAIN = Conv(32, 16, 16, 8, 8, (5, 5), stride=(2, 2), pad=2)
+WIDE = Conv(16, 16, 8, 8, 9, dilate=2, pad=1)
+GROUPS = Conv(16, 32, 6, 9, 9, stride=(2, 1), pad=1, groups=2)
+LARGE = Conv(16, 16, 16, 24, 24, (3, 5))
+
+
+def site(problem: Problem, lanes: int) -> Site:
+    """The problem with the nest and its exchanges alone."""
+    node, tensors = problem
+    used = {n: tensors[n] for n in node.ins}
+    digests = (f(node, used, lanes, 4, "reproducible") for f in (problem_digest, structure_digest))
+    own = BACKEND.capabilities if lanes else row_major(BACKEND.capabilities)
+    found = ways(node, used, lanes, 4, own.strategies, own.device)
+    return Site("train/y", node, used, lanes, *digests, (*(w for w in found if w is not None and w.exchange), None))
+
+
+def ran(instance: Instance, phase: str, steps: int) -> float:
+    return float(instance.run(phase, 1, 1)) * 1e-6
+
+
+CASES = [
+    (conv(PLAIN), 16, "exchanged_lanes_conv_weight_gradient"),
+    (gradient(*conv(LARGE), 0), 16, "exchanged_lanes_conv_weight_gradient"),
+    (gradient(*conv(PLAIN), 0), 0, "turned_rows_conv"),
+    (gradient(*conv(Conv(16, 16, 6, 9, 9, pad=1)), 0), 0, "turned_winograd_rows"),
+    (gradient(*conv(PLAIN), 1), 16, "exchanged_lanes_conv"),
+    (gradient(*conv(LARGE), 1), 16, "exchanged_lanes_conv"),
+    (gradient(*conv(WIDE), 0), 0, "turned_rows_conv"),
+    (gradient(*conv(WIDE), 1), 16, "exchanged_lanes_conv"),
+    (gradient(*conv(WIDE), 1), 0, "exchanged_onednn_conv"),
+    (gradient(*conv(GROUPS), 0), 0, "turned_rows_conv"),
+    (gradient(*conv(PLAIN), 0), 16, "turned_onednn_conv"),
+    (gradient(*conv(GROUPS), 1), 16, "exchanged_lanes_conv"),
+    (gradient(*conv(GROUPS), 1), 0, "exchanged_onednn_conv"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_exchanges_have_the_same_sums(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETLOOM_CACHE", str(tmp_path))
+    problem, lanes, name = CASES[number]
+    here = site(problem, lanes)
+    assert name in {w.strategy for w in here.ways if w is not None}
+    (result,) = measure([here], Bench(DType.F32, Order.REPRODUCIBLE, BACKEND, {}, 1, ran, BACKEND.capabilities))
+    assert result.wrong == ()
+    assert all(error < 2e-6 for error in result.errors.values())
+    assert all(workspace_of(w) > 0 for w in here.ways[:-1])
+
+
+def test_lanes_that_would_be_empty_are_not_filled() -> None:
+    """20 samples, or 3 channels, would leave lanes empty."""
+    for c in (Conv(20, 16, 16, 8, 8, pad=1), Conv(16, 3, 16, 8, 8, pad=1)):
+        found = site(gradient(*conv(c), 1), 16).ways
+        assert not any(w is not None and w.strategy.startswith("exchanged") for w in found)
+
+
+def test_a_model_that_is_locked_to_exchanges_trains_as_without(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETLOOM_CACHE", str(here / "cache"))
+    monkeypatch.setattr(exchange, "HOPELESS", 100.0)
+    (here / "digits.npz").write_bytes(DATA.read_bytes())
+    text = DIGITS.replace("image: flat", "image: images").replace("shape: [64]", "shape: [1, 8, 8]")
+    text = text.replace("batch: 50", "batch: 48")
+    layers = (
+        "- conv2d: {inputs: image, filters: 16, kernel: 3, padding: same, activation: relu}\n"
+        "    - conv2d: {name: second, filters: 16, kernel: 3, stride: 2, activation: relu}\n"
+        "    - flatten: {}\n    - dense: {name: hidden"
+    )
+    model = write(here, text.replace("- dense: {name: hidden, inputs: image", layers))
+
+    def exchanged(instance: Instance, phase: str, steps: int) -> float:
+        """More kernels are faster."""
+        (own,) = (p for p in instance.program.phases if p.name == phase)  # type: ignore[attr-defined]
+        return steps * 1e-6 / len(own.launches)
+
+    result = tune_model(model, Options(), timer=exchanged, wishes=Wishes(1, parsed("second:exchanged,turned")))
+    chosen = {t.path: identity(t.choice) for t in result.tuned}
+    assert {"train/second.weight.grad", "train/second.sum"} <= set(chosen)
+    assert all(way.startswith(("exchanged_", "turned_")) for way in chosen.values()), chosen
+    losses = []
+    for lock in (True, False):
+        folder = here / str(lock)
+        netloom.run(model, epochs=2, lock=lock, out=folder, build_dir=here / "build")
+        losses.append(json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])["loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    prepared = prepare(model, Options(), Times())
+    assert prepared.warnings == ()
+    ways_of = {d.subject: d.verdict for d in prepared.lowered.decisions if d.pass_name == "choose_strategies"}
+    assert ways_of["train: second.weight.grad"] == chosen["train/second.weight.grad"].split()[0]
