@@ -35,7 +35,7 @@ from compiler.core.source import NOWHERE
 from compiler.core.version import VERSION
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role
-from compiler.passes.kernels.assign_layouts import array_of
+from compiler.layout.assign_layouts import array_of
 from compiler.passes.kernels.lower_tensors import lower_tensors
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.program.build_program import ProgramBuilder

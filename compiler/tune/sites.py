@@ -16,7 +16,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.ir.level2.target import Capabilities, Target
 from compiler.ir.space import DType
-from compiler.passes.kernels.assign_layouts import real_lanes
+from compiler.layout.assign_layouts import real_lanes
 from compiler.strategies.choice import Choice
 from compiler.strategies.pins import path_of, problem_digest, structure_digest
 from compiler.strategies.variants import ways

@@ -14,7 +14,7 @@ from backends.cuda.run.backend import CudaBackend
 from compiler.core.source import NOWHERE
 from compiler.ir.level1.builder import GraphBuilder
 from compiler.ir.space import DType, Role
-from compiler.passes.kernels.assign_layouts import array_of
+from compiler.layout.assign_layouts import array_of
 from compiler.passes.kernels.lower_tensors import lower_tensors
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.program.build_program import ProgramBuilder

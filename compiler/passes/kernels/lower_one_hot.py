@@ -17,7 +17,7 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Cond, Num, Ref
 from compiler.ir.space import Affine, plain_dim
-from compiler.passes.kernels.assign_layouts import strides_of
+from compiler.layout.assign_layouts import strides_of
 from compiler.passes.kernels.fuse_epilogues import Epilogue
 from compiler.passes.kernels.lower_epilogues import lower_end
 from compiler.passes.kernels.nest_builder import Loops, Walk

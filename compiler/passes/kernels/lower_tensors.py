@@ -19,7 +19,7 @@ import compiler.ir.level2.program as l2
 from compiler.expr.ast import Ref, refs
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role, plain_dim
-from compiler.passes.kernels.assign_layouts import real_lanes
+from compiler.layout.assign_layouts import real_lanes
 from compiler.passes.kernels.fuse_epilogues import Epilogue, epilogues
 from compiler.passes.kernels.horizontal_fusion import siblings
 from compiler.passes.kernels.lower_epilogues import Touched, lower_end, lower_group

@@ -16,7 +16,7 @@ from compiler.core.names import free_name
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.space import Role
 from compiler.layers.shared.initial_weights import computed
-from compiler.passes.kernels.assign_layouts import array_of
+from compiler.layout.assign_layouts import array_of
 from compiler.passes.kernels.nest_builder import Walk, build_loops
 from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row
 from compiler.passes.program.init_values import initialise, read_shaped

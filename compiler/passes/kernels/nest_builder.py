@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.ir.space import Affine, plain_dim, stays_inside
-from compiler.passes.kernels.assign_layouts import strides_of
+from compiler.layout.assign_layouts import strides_of
 
 LANE = "lane"
 

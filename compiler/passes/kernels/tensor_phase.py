@@ -17,7 +17,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, DType, Role, along
-from compiler.passes.kernels.assign_layouts import array_of
+from compiler.layout.assign_layouts import array_of
 from compiler.passes.kernels.nest_builder import Loops, Walk, build_loops
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
