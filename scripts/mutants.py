@@ -252,7 +252,7 @@ MUTANTS = (
     Mutant(
         "chains",
         ("compiler.passes.program.persistent_rnn:chains",),
-        lambda _: lambda merged: (merged, [], frozenset()),
+        lambda _: lambda merged, device: (merged, [], frozenset()),
         (f"{TEXTS}::test_the_text_has_it[lstm-cuda-nl_chained(]",),
     ),
     Mutant(

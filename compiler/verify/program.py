@@ -172,8 +172,9 @@ def _row_violations(code: Code, rows: l2.Rows, arrays: Mapping[str, l2.Array], p
     formals = {f.name for f in code.formals}
     for extra in sorted((rows.arrays.keys() | rows.scalars.keys()) - formals):
         yield f"there is a column `{extra}`, but no such formal"
-    if rows.paths and len(rows.paths) != rows.count:
-        yield f"{len(rows.paths)} paths stand for {rows.count} rows"
+    for what, each in (("paths", rows.paths), ("scans", rows.scans)):
+        if each and len(each) != rows.count:
+            yield f"{len(each)} {what} stand for {rows.count} rows"
     sizes = {a.size_from for a in arrays.values()} | {a.name for a in arrays.values() if a.size_from}
     for formal in code.formals:
         if formal.dtype.is_real and formal.dtype.computed not in (precision, DType.F64):

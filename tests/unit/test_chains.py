@@ -59,6 +59,7 @@ from compiler.layout.write_tables import write_tables
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.batch_launches import gather
 from compiler.passes.program.decisions import Decision
+from compiler.passes.program.persistent_rnn import chains
 from tests.recurrent import Network, network
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -305,6 +306,19 @@ def test_explain_says_why(tmp_path: Path) -> None:
     first, *_ = decided(tmp_path, Network("rnn", 128, 20, batch=20_000))
     assert first.verdict == "launch by launch"
     assert "as a chain" in first.reason
+
+
+def test_what_is_no_step_of_a_scan_is_in_no_chain(tmp_path: Path) -> None:
+    """The launches of a chain are those of a Scan, not what looks like one."""
+    program = program_of(tmp_path, SMALL[1], False)
+    device = CudaBackend().capabilities.device
+    forgotten = replace(program, tables=tuple(replace(rows, scans=()) for rows in program.tables))
+    assert not any(p.chains for p in chains(forgotten, device)[0].phases)
+    made = chains(program, device)[0]
+    for phase in made.phases:
+        for chain in phase.chains:
+            links = phase.launches[chain.first : chain.last]
+            assert len({made.tables[x.template].scans[x.lo] for x in links}) == 1
 
 
 def test_other_models_have_none(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.batch_independence import nest_of, numbers, product_of
+from compiler.ir.level2.batch_independence import extent_of, nest_of, numbers, product_of
 from compiler.ir.level2.dependence import parts_of
 from compiler.ir.space import Role
 
@@ -103,10 +103,8 @@ class _Row:
     def number(self, name: int | str) -> int | None:
         return numbers(self.program.tables[self.launch.template], self.launch.lo)(name)
 
-    def extent(self, dim: str) -> int | None:
-        nest = nest_of(self.template)
-        assert nest is not None
-        return self.number(next(d.extent for d in nest.dims if d.name == dim))
+    def extent(self, dim: str) -> int:
+        return extent_of(self.template, self.program.tables[self.launch.template], self.launch.lo, dim)
 
     def array(self, formal: str) -> str:
         return self.program.tables[self.launch.template].arrays[formal][self.launch.lo]
@@ -194,9 +192,7 @@ def stages_of(program: l2.Merged, phase: l2.MergedPhase, chain: l2.Chain) -> lis
         if (product := product_of(row.template)) is None:
             found.append(Stage(n, n + 1))
             continue
-        outs = row.extent(product.out)
-        assert outs is not None
-        now = _Open(chain.samples, outs, n)
+        now = _Open(chain.samples, row.extent(product.out), n)
         if not now.add(row):
             return []
     return found if now is None else [*found, now.closed()]

@@ -113,6 +113,15 @@ def numbers(rows: l2.Rows, row: int) -> Number:
     return number
 
 
+def extent_of(template: l2.Template, rows: l2.Rows, row: int, dim: str) -> int:
+    """The extent of a dim in one row."""
+    nest = nest_of(template)
+    assert nest is not None
+    extent = numbers(rows, row)(next(d.extent for d in nest.dims if d.name == dim))
+    assert extent is not None
+    return extent
+
+
 def _reach(axis: l2.Axis, last: Mapping[str, int | None], number: Number) -> tuple[int, int] | None:
     """The smallest and largest index along an axis, or None."""
     const, extent = number(axis.const), None if axis.extent is None else number(axis.extent)

@@ -408,6 +408,7 @@ class Rows:
     arrays: Mapping[str, tuple[str, ...]]
     scalars: Mapping[str, npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[ColumnValue, ...]]
     paths: tuple[str, ...] = ()  # model path of each row, for comments, messages and explain
+    scans: tuple[str, ...] = ()  # the Scan that each row is a step of (l1.Step), "" where it is of none; () if all are
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Rows):

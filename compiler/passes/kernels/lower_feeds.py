@@ -91,13 +91,13 @@ def lower_feed(p: Phase, node: l1.Feed | l1.BatchMask, data: DataSet) -> None:
     emit_row(
         p,
         l2.Kind.MAP,
-        f"{out.name}: {label}",
+        out,
+        label,
         formals,
         bound,
         columns,
         scalars,
         l2.Nest(dims, statements),
-        out.name,
         getattr(node, "span", data.span),
     )
 
@@ -111,13 +111,13 @@ def lower_rand(p: Phase, node: l1.Rand) -> None:
     emit_row(
         p,
         l2.Kind.MAP,
-        f"{node.out.name}: uniform draws",
+        node.out,
+        "uniform draws",
         [l2.ArrayFormal("y", p.builder.precision, l2.Mode.WRITE, access)],
         {"y": array},
         columns,
         (),
         l2.Nest(dims, (l2.Assign("y", Call("uniform", (Ref("key"), index, Num(0)))),)),
-        node.out.name,
         node.span,
         {"key": l2.StreamKey(node.stream)},
     )

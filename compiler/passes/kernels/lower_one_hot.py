@@ -56,10 +56,9 @@ def lower_row_read(
             formals.append(array_formal(walk, dtype, l2.Mode.READ, loops, result))
     bound = {t.walk.formal: t.array for t in end.arrays} | {f"x{k}": p.arrays[n] for k, n in enumerate(node.ins)}
     statements = (l2.Assign(ROW, Ref(f"x{lookup.index}")), l2.Assign("acc", lookup.value, node.span), *end.statements)
-    path = result.name
     scalars = tuple(end.scalars.items())
     nest = l2.Nest(loops.dims, statements)
-    emit_row(p, l2.Kind.MAP, f"{path}: rows", formals, bound, columns, scalars, nest, path, node.span)
+    emit_row(p, l2.Kind.MAP, result, "rows", formals, bound, columns, scalars, nest, node.span)
 
 
 def lower_rows_added(p: Phase, node: l1.Contract, lookup: Lookup) -> None:
@@ -73,7 +72,7 @@ def lower_rows_added(p: Phase, node: l1.Contract, lookup: Lookup) -> None:
     flat = p.loops([whole], dims, [d for d, _ in dims])
     zeros = l2.Nest(flat.dims, (l2.Assign("y", Num(0.0), node.span),))
     y = array_formal(whole, p.builder.precision, l2.Mode.WRITE, flat)
-    emit_row(p, l2.Kind.MAP, f"{out.name}: zeros", [y], {"y": array}, flat.columns, (), zeros, out.name, node.span)
+    emit_row(p, l2.Kind.MAP, out, "zeros", [y], {"y": array}, flat.columns, (), zeros, node.span)
 
     summed = [d for d in node.dims if d[0] not in {plain_dim(a) for a in node.out_map}]
     kept = [d for d in node.dims if d not in summed and d[0] != lookup.rows]
@@ -99,8 +98,7 @@ def lower_rows_added(p: Phase, node: l1.Contract, lookup: Lookup) -> None:
     access = _at_row(p, "y", out, node.out_map, lookup.rows, columns)
     formals = [l2.ArrayFormal("y", p.builder.precision, mode, access, meaning(out, out))]
     formals += [array_formal(w, p.dtype(w.tensor), l2.Mode.READ, loops, out) for w in walks]
-    label = f"{out.name}: sums of rows"
-    emit_row(p, kind, label, formals, bound, columns, node.scalars, nest, out.name, node.span)
+    emit_row(p, kind, out, "sums of rows", formals, bound, columns, node.scalars, nest, node.span)
 
 
 def _decided(p: Phase, node: l1.Contract, verdict: str, reason: str) -> None:

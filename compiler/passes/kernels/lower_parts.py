@@ -49,7 +49,7 @@ def lower_move(p: Phase, node: Moves) -> None:
                 part = p.tensors[name]
                 place = node.out.name, k * prod(part.shape)
                 if p.places.get(name) != place:
-                    copy = replace(part, name=f"{node.out.name}.part_{k}", dtype=node.out.dtype)
+                    copy = replace(part, name=f"{node.out.name}.part_{k}", dtype=node.out.dtype, step=None)
                     p.places[copy.name] = place
                     axes = axes_of(part)
                     _copied(p, copy, Walk("y", copy, axes), part, Walk("x0", part, axes), node.span)
@@ -82,4 +82,4 @@ def _copied(p: Phase, out: l1.Tensor, y: Walk, source: l1.Tensor, x: Walk, span:
     ]
     bound = {"y": array, "x0": p.arrays[source.name]}
     nest = l2.Nest(loops.dims, (l2.Assign("y", Ref("x0"), span),))
-    emit_row(p, l2.Kind.MAP, f"{out.name}: copy", formals, bound, loops.columns, (), nest, out.name, span)
+    emit_row(p, l2.Kind.MAP, out, "copy", formals, bound, loops.columns, (), nest, span)

@@ -59,8 +59,9 @@ def _maps(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> None:
     bound = {t.walk.formal: t.array for t in end.arrays}
     nest = l2.Nest(loops.dims, tuple(end.statements))
     scalars = tuple(end.scalars.items())
-    label, span = f"{result.label}: elementwise", group.maps[0].span
-    emit_row(p, l2.Kind.MAP, label, formals, bound, loops.columns, scalars, nest, result.name, span)
+    first = group.maps[0]
+    scan = _scan(first)
+    emit_row(p, l2.Kind.MAP, result, "elementwise", formals, bound, loops.columns, scalars, nest, first.span, scan=scan)
 
 
 def _plain_reduction(node: l1.Contract) -> bool:
@@ -145,18 +146,13 @@ def _sum_by(
             bound[WORKSPACE.name] = p.workspace(f"{node.out.name}.workspace", choice.workspace, node.span)
             formals.append(replace(WORKSPACE, dtype=p.builder.precision))
         body = l2.Contract(nest, choice.strategy, choice.literals, "scratch_bytes")
-    emit_row(
-        p,
-        kind,
-        f"{result.label}: {_what(node, choice)}",
-        formals,
-        bound,
-        columns,
-        tuple(end.scalars.items()),
-        body,
-        result.name,
-        node.span,
-    )
+    what, scalars = _what(node, choice), tuple(end.scalars.items())
+    emit_row(p, kind, result, what, formals, bound, columns, scalars, body, node.span, scan=_scan(node))
+
+
+def _scan(node: l1.Map | l1.Contract) -> str:
+    """The Scan that a kernel is a step of, by the node that it begins with."""
+    return node.out.step.scan if node.out.step is not None else ""
 
 
 def _chosen(p: Phase, node: l1.Contract) -> tuple[Choice | None, str]:
@@ -206,9 +202,8 @@ def _attention(p: Phase, node: l1.Attention) -> None:
     wide = wide_of(d, e)
     assert wide is not None
     body = l2.Attention(tuple(sorted(of)), wide, node.parts, node.causal, node.beside)
-    label = f"{node.out.name}: attention{' backward' if back else ''}"
-    scalars = (("scale", node.scale),)
-    emit_row(p, l2.Kind.CONTRACT, label, formals, bound, columns, scalars, body, node.out.name, node.span)
+    what = f"attention{' backward' if back else ''}"
+    emit_row(p, l2.Kind.CONTRACT, node.out, what, formals, bound, columns, (("scale", node.scale),), body, node.span)
 
 
 def _computed_with(other: l1.Attention, node: l1.Attention) -> bool:

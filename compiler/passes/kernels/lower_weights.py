@@ -69,13 +69,13 @@ def lower_update(p: Phase, node: l1.Update) -> None:
     emit_row(
         p,
         l2.Kind.MAP,
-        f"{weight.name}: optimizer update",
+        weight,
+        "optimizer update",
         formals,
         bound,
         {"n": size},
         scalars,
         l2.Nest((l2.Dim("i", "n"),), statements),
-        weight.name,
         node.span,
         every=node.every,
     )
@@ -138,4 +138,4 @@ def lower_store(p: Phase, node: l1.Store) -> None:
     ]
     bound = {"y": p.arrays[node.target], "x0": p.arrays[node.value]}
     nest = l2.Nest(loops.dims, (l2.Assign("y", Ref("x0"), node.span),))
-    emit_row(p, l2.Kind.MAP, f"{target.name}: store", formals, bound, loops.columns, (), nest, target.name, node.span)
+    emit_row(p, l2.Kind.MAP, target, "store", formals, bound, loops.columns, (), nest, node.span)

@@ -124,20 +124,22 @@ def meaning(tensor: l1.Tensor, of: l1.Tensor) -> str:
 def emit_row(
     p: Phase,
     kind: l2.Kind,
-    label: str,
+    out: l1.Tensor,
+    what: str,
     arrays: list[l2.ArrayFormal],
     bound: Mapping[str, str],
     columns: Mapping[str, int],
     scalars: tuple[tuple[str, float], ...],
     body: l2.Nest | l2.Contract | l2.Attention,
-    path: str,
     span: Span,
     keys: Mapping[str, l2.StreamKey] | None = None,
     every: int = 1,
+    scan: str = "",
 ) -> None:
-    """One row of a kernel and its launch in this phase, in the steps that `every` divides. Labels leave out which
-    of repeated layers a row belongs to: a kernel is named after a row, and its text must not depend on their number."""
-    label = _NUMBER.sub("", label)
+    """One row of a kernel, which makes `out`, and its launch in this phase, in the steps that `every` divides; `scan`:
+    as in l2.Rows. Labels leave out which step of a sequence, or which of repeated layers, a row belongs to: a kernel is
+    named after a row, and its text must not depend on their number."""
+    label = _NUMBER.sub("", f"{out.label}: {what}")
     names = (tuple(columns), tuple(s for s, _ in scalars), tuple(keys or ()))
     if names not in p.numbers:
         types = zip(names, (DType.I64, p.builder.precision, DType.U64), strict=True)
@@ -145,5 +147,5 @@ def emit_row(
     formals: tuple[l2.Formal, ...] = (*arrays, *p.numbers[names])
     values: dict[str, l2.ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
     key = p.builder.key((kind, formals, body))
-    row = p.builder.row(key, label, kind, formals, body, bound, values, path, span, p.rank(path))
+    row = p.builder.row(key, label, kind, formals, body, bound, values, out.name, span, p.rank(out.name), scan)
     row.launch(p.graph.phase, every, join=False)

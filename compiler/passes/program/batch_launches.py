@@ -4,10 +4,10 @@ In an unrolled recurrent layer, similar launches of its directions and gates are
 of weights; so are the gradients of the weights of query, key and value. Independent ones may run at once.
 
 Assumes: a merged program.
-Guarantees: in phases of layers the launches between two chains are sorted by dependence level, and launches of one
+Guarantees: in phases of layers launches, and chains as wholes, are sorted by dependence level, and launches of one
 kernel on one level are one launch (in the phases `unrolled`, rows, which launches had joined before); tables are
 permuted so that these rows are adjacent.
-Does not: change other phases, or programs that launch a row twice; move launches across a chain.
+Does not: change other phases, or programs that launch a row twice.
 """
 
 from __future__ import annotations
@@ -26,15 +26,36 @@ LAYERS: Final = frozenset({"train", "eval", "predict"})
 """Phases of layers."""
 
 
-def _levels(merged: l2.Merged, rows: Sequence[l2.Launch]) -> list[int]:
-    """Dependence level of each row: the length of the longest path of rows that run before it."""
+Unit = tuple[tuple[l2.Launch, ...], l2.Chain | None]
+"""Launches that stay together: one, or those of a chain."""
+
+
+def _units(phase: l2.MergedPhase, apart: bool) -> list[Unit]:
+    """`apart`: the rows of a launch may part."""
+    found: list[Unit] = []
+    done = 0
+    for chain in (*phase.chains, None):
+        loose = phase.launches[done : None if chain is None else chain.first]
+        found += [((one,), None) for x in loose for one in (_rows(x) if apart else [x])]
+        if chain is not None:
+            found.append((phase.launches[chain.first : chain.last], chain))
+            done = chain.last
+    return found
+
+
+def _levels(merged: l2.Merged, units: Iterable[Unit]) -> list[int]:
+    """Dependence level of each unit: the length of the longest path of units that run before it."""
     read: dict[str, int] = {}  # the level after the last one that reads an array, ...
     written: dict[str, int] = {}
     added: dict[str, int] = {}
     levels = []
     parts = parts_of(merged.arrays)
-    for x in rows:
-        r, w, a = touched(merged.templates[x.template].formals, merged.tables[x.template], x.lo, x.hi, parts)
+    for launches, _ in units:
+        r, w, a = set[str](), set[str](), set[str]()
+        for x in launches:
+            more = touched(merged.templates[x.template].formals, merged.tables[x.template], x.lo, x.hi, parts)
+            for names, found in zip((r, w, a), more, strict=True):
+                names |= found
         before = [
             *(seen.get(name, 0) for name in r for seen in (written, added)),
             *(seen.get(name, 0) for name in w for seen in (read, written, added)),
@@ -48,37 +69,34 @@ def _levels(merged: l2.Merged, rows: Sequence[l2.Launch]) -> list[int]:
     return levels
 
 
-def _rows(launches: Iterable[l2.Launch]) -> list[list[l2.Launch]]:
-    return [[replace(x, lo=row, hi=row + 1) for row in range(x.lo, x.hi)] for x in launches]
-
-
-def _sorted(merged: l2.Merged, launches: Sequence[l2.Launch], apart: bool) -> list[list[l2.Launch]]:
-    """Rows that may be one launch, in order: unchanged, where sorting does not reduce the launches. `apart`: those of a
-    launch may part."""
-    before = _rows(launches)
-    units = [x for group in before for x in group] if apart else launches
-    groups: dict[tuple[int, int, int, int], list[l2.Launch]] = {}
-    for level, x in zip(_levels(merged, units), units, strict=True):
-        groups.setdefault((level, x.template, x.every, x.offset), []).extend(*_rows([x]))
-    return [groups[key] for key in sorted(groups, key=lambda k: k[0])] if len(groups) < len(before) else before
+def _rows(x: l2.Launch) -> list[l2.Launch]:
+    return [replace(x, lo=row, hi=row + 1) for row in range(x.lo, x.hi)]
 
 
 def _gathered(
     merged: l2.Merged, phase: l2.MergedPhase, unrolled: Collection[str]
 ) -> tuple[list[list[l2.Launch]], tuple[l2.Chain, ...]]:
-    """The launches of a phase as lists of rows, and the new positions of its chains."""
+    """The launches of a phase as lists of rows, and the new positions of its chains: unchanged, where sorting does not
+    reduce the launches."""
+    before = [_rows(x) for x in phase.launches]
     if phase.name not in LAYERS:
-        return _rows(phase.launches), phase.chains
-    apart = phase.name in unrolled
+        return before, phase.chains
+    units = _units(phase, phase.name in unrolled)
+    groups: dict[tuple[int, ...], tuple[list[list[l2.Launch]], l2.Chain | None]] = {}
+    for n, (level, (launches, chain)) in enumerate(zip(_levels(merged, units), units, strict=True)):
+        if chain is not None:
+            groups[level, n] = [[x] for x in launches], chain
+        else:
+            (x,) = launches
+            groups.setdefault((level, x.template, x.every, x.offset), ([[]], None))[0][0].extend(_rows(x))
     found: list[list[l2.Launch]] = []
     chains: list[l2.Chain] = []
-    done = 0
-    for chain in phase.chains:
-        found += _sorted(merged, phase.launches[done : chain.first], apart)
-        chains.append(replace(chain, first=len(found), last=len(found) + chain.last - chain.first))
-        found += [[x] for x in phase.launches[chain.first : chain.last]]
-        done = chain.last
-    return [*found, *_sorted(merged, phase.launches[done:], apart)], tuple(chains)
+    for key in sorted(groups, key=lambda k: k[0]):
+        group, chain = groups[key]
+        if chain is not None:
+            chains.append(replace(chain, first=len(found), last=len(found) + len(group)))
+        found += group
+    return (found, tuple(chains)) if len(found) < len(before) else (before, phase.chains)
 
 
 def _again(merged: l2.Merged) -> bool:
@@ -96,6 +114,7 @@ def _permuted(rows: l2.Rows, order: Sequence[int]) -> l2.Rows:
             for name, values in rows.scalars.items()
         },
         tuple(rows.paths[n] for n in order) if rows.paths else (),
+        tuple(rows.scans[n] for n in order) if rows.scans else (),
     )
 
 

@@ -34,6 +34,7 @@ class _Collected:
     arrays: dict[str, list[str]]
     scalars: dict[str, list[l2.ColumnValue]]
     paths: list[str] = field(default_factory=list)
+    scans: list[str] = field(default_factory=list)
     rank: int = 0
     tables: Mapping[str, str] = field(default_factory=dict)
 
@@ -100,6 +101,7 @@ class ProgramBuilder:
         path: str,
         span: Span = NOWHERE,
         rank: int = 0,
+        scan: str = "",
     ) -> Row:
         """Adds one row to the kernel `key`.
 
@@ -132,6 +134,7 @@ class ProgramBuilder:
         for formal, values in entry.scalars.items():
             values.append(self.warmup if formal == WARMUP else scalars[formal])
         entry.paths.append(path)
+        entry.scans.append(scan)
         return Row(self, key, len(entry.paths) - 1)
 
     def finish(self) -> l2.Program:
@@ -152,6 +155,7 @@ class ProgramBuilder:
                 {f: tuple(a) for f, a in entry.arrays.items()},
                 scalars,
                 tuple(entry.paths),
+                tuple(entry.scans) if any(entry.scans) else (),
             )
             kernels.append(l2.Kernel(entry.name, entry.kind, entry.formals, entry.body, rows, self.order, entry.span))
         phases = tuple(

@@ -48,11 +48,13 @@ def _join(formals: tuple[l2.Formal, ...], kernels: Sequence[l2.Kernel]) -> l2.Ro
             arrays[formal.name] = tuple(a for k, name in zip(kernels, names, strict=True) for a in k.rows.arrays[name])
         else:
             scalars[formal.name] = _join_scalars([k.rows.scalars[name] for k, name in zip(kernels, names, strict=True)])
+    scans = tuple(s for k in kernels for s in k.rows.scans or ("",) * k.rows.count)
     return l2.Rows(
         sum(k.rows.count for k in kernels),
         arrays,
         scalars,
         tuple(p for k in kernels for p in k.rows.paths),
+        scans if any(scans) else (),
     )
 
 
