@@ -16,33 +16,23 @@ class DType(StrEnum):
     """Element types. `REAL` is replaced by F32 or F64 (numerics.precision) when a program is lowered. BF16 is a way to
     store F32, with 8 significant bits: kernels compute in F32 and round at stores."""
 
-    F32 = "f32"
-    F64 = "f64"
-    BF16 = "bf16"
-    I32 = "i32"
-    U32 = "u32"
-    I64 = "i64"
-    U64 = "u64"
-    U8 = "u8"
+    F32 = "f32", 4, "float32"
+    F64 = "f64", 8, "float64"
+    BF16 = "bf16", 2, "uint16"
+    I32 = "i32", 4, "int32"
+    U32 = "u32", 4, "uint32"
+    I64 = "i64", 8, "int64"
+    U64 = "u64", 8, "uint64"
+    U8 = "u8", 1, "uint8"
 
-    @property
-    def bytes(self) -> int:
-        return {"f32": 4, "f64": 8, "bf16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "u8": 1}[self.value]
+    bytes: int
+    numpy: str
+    """The numpy name of this type; of the bits of a BF16, which numpy has not."""
 
-    @property
-    def numpy(self) -> str:
-        """The numpy name of this type; of the bits of a BF16, which numpy has not."""
-        names = {
-            "f32": "float32",
-            "f64": "float64",
-            "bf16": "uint16",
-            "i32": "int32",
-            "u32": "uint32",
-            "i64": "int64",
-            "u64": "uint64",
-            "u8": "uint8",
-        }
-        return names[self.value]
+    def __new__(cls, text: str, size: int, numpy: str) -> DType:
+        self = str.__new__(cls, text)
+        self._value_, self.bytes, self.numpy = text, size, numpy
+        return self
 
     @property
     def is_real(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,28 +25,42 @@ from compiler.passes.program.lookups import with_tables
 Column = npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[l2.ColumnValue, ...]
 
 
-@dataclass
-class _Collected:
+@dataclass(eq=False)
+class Collected:
+    """A kernel, and its rows so far by column."""
+
     name: str
     kind: l2.Kind
     formals: tuple[l2.Formal, ...]
     body: l2.Body
     span: Span
+    rank: int
+    tables: Mapping[str, str]
     arrays: dict[str, list[str]]
     scalars: dict[str, list[l2.ColumnValue]]
     paths: list[str] = field(default_factory=list)
     scans: list[str] = field(default_factory=list)
-    rank: int = 0
-    tables: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
+class _Launched:
+    """Rows [lo, hi) of a kernel, in the steps k with k % every == offset."""
+
+    kernel: Collected
+    lo: int
+    hi: int
+    every: int
+    offset: int
+
+
+# Frozen by `Final`, as spans are (compiler/core/source.py): a program may have a million.
+@dataclass(slots=True)
 class Row:
-    """Row `number` of the kernel `key`."""
+    """Row `number` of a kernel."""
 
-    builder: ProgramBuilder
-    key: object
-    number: int
+    builder: Final[ProgramBuilder]
+    kernel: Final[Collected]
+    number: Final[int]
 
     def launch(self, phase: str, every: int = 1, offset: int = 0, join: bool = True) -> None:
         """Adds the row to a phase, in the steps k after the warm-up with k % every == offset (and in the warm-up, where
@@ -54,10 +69,11 @@ class Row:
         b, lo = self.builder, self.number
         offset = (offset + b.warmup) % every if phase == "step" else offset
         items = b.phases.setdefault(phase, [])
-        if join and items and items[-1][0] == self.key and items[-1][2] == lo and items[-1][3:] == (every, offset):
-            items[-1] = (self.key, items[-1][1], lo + 1, every, offset)
+        last = items[-1] if join and items else None
+        if last and last.kernel is self.kernel and (last.hi, last.every, last.offset) == (lo, every, offset):
+            last.hi += 1
         else:
-            items.append((self.key, lo, lo + 1, every, offset))
+            items.append(_Launched(self.kernel, lo, lo + 1, every, offset))
 
 
 @dataclass
@@ -73,10 +89,9 @@ class ProgramBuilder:
     """Lookup tables of the model."""
     arrays: dict[str, l2.Array] = field(default_factory=dict)
     constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
-    phases: dict[str, list[tuple[object, int, int, int, int]]] = field(default_factory=dict)
-    """Rows [lo, hi) of the kernel with a key, in the steps k with k % every == offset."""
+    phases: dict[str, list[_Launched]] = field(default_factory=dict)
+    kernels: dict[object, Collected] = field(default_factory=dict)
     _keys: dict[object, int] = field(default_factory=dict)
-    _kernels: dict[object, _Collected] = field(default_factory=dict)
 
     def array(self, array: l2.Array, contents: npt.NDArray[np.generic] | None = None) -> str:
         """Adds an array (with initial contents from the host); returns its name."""
@@ -106,45 +121,60 @@ class ProgramBuilder:
         """Adds one row to the kernel `key`.
 
         The kernel is named after its row of lowest `rank`: the first in the order of the model, not in the order of
-        execution, so that a deeper network (whose gradients begin at the last layer) has the same text. A kernel that
-        reads the clock gets its column, one that reads lookup tables their arrays.
+        execution, so that a deeper network (whose gradients begin at the last layer) has the same text.
         """
-        entry = self._kernels.get(key)
-        if entry is None:
-            tables: Mapping[str, str] = {}
-            if self.lookups:
-                formals, body, tables = with_tables(formals, body, self.precision)
-            if _reads_clock(body):
-                formals = (*formals, l2.ScalarFormal(WARMUP, DType.I64))
-            entry = self._kernels[key] = _Collected(
-                name,
-                kind,
-                formals,
-                body,
-                span,
-                {f.name: [] for f in formals if isinstance(f, l2.ArrayFormal)},
-                {f.name: [] for f in formals if isinstance(f, l2.ScalarFormal)},
-                rank=rank,
-                tables=tables,
-            )
-        if rank < entry.rank:
-            entry.name, entry.span, entry.rank = name, span, rank
-        for formal, bound in entry.arrays.items():
-            bound.append(entry.tables[formal] if formal in entry.tables else arrays[formal])
-        for formal, values in entry.scalars.items():
+        kernel = self.kernels.get(key) or self.kernel(key, name, kind, formals, body, span, rank)
+        if rank < kernel.rank:
+            kernel.name, kernel.span, kernel.rank = name, span, rank
+        return self.bind(kernel, arrays, scalars, path, scan)
+
+    def kernel(
+        self,
+        key: object,
+        name: str,
+        kind: l2.Kind,
+        formals: tuple[l2.Formal, ...],
+        body: l2.Body,
+        span: Span = NOWHERE,
+        rank: int = 0,
+    ) -> Collected:
+        """The new kernel `key`, without rows. One that reads the clock gets its column, one that reads lookup tables
+        their arrays."""
+        tables: Mapping[str, str] = {}
+        if self.lookups:
+            formals, body, tables = with_tables(formals, body, self.precision)
+        if _reads_clock(body):
+            formals = (*formals, l2.ScalarFormal(WARMUP, DType.I64))
+        arrays: dict[str, list[str]] = {f.name: [] for f in formals if isinstance(f, l2.ArrayFormal)}
+        scalars: dict[str, list[l2.ColumnValue]] = {f.name: [] for f in formals if isinstance(f, l2.ScalarFormal)}
+        made = self.kernels[key] = Collected(name, kind, formals, body, span, rank, tables, arrays, scalars)
+        return made
+
+    def bind(
+        self,
+        kernel: Collected,
+        arrays: Mapping[str, str],
+        scalars: Mapping[str, l2.ColumnValue],
+        path: str,
+        scan: str = "",
+    ) -> Row:
+        """Adds one row to a kernel."""
+        for formal, bound in kernel.arrays.items():
+            bound.append(kernel.tables[formal] if formal in kernel.tables else arrays[formal])
+        for formal, values in kernel.scalars.items():
             values.append(self.warmup if formal == WARMUP else scalars[formal])
-        entry.paths.append(path)
-        entry.scans.append(scan)
-        return Row(self, key, len(entry.paths) - 1)
+        kernel.paths.append(path)
+        kernel.scans.append(scan)
+        return Row(self, kernel, len(kernel.paths) - 1)
 
     def finish(self) -> l2.Program:
-        number = {key: i for i, key in enumerate(self._kernels)}
+        number = {kernel: i for i, kernel in enumerate(self.kernels.values())}
         kernels = []
-        for entry in self._kernels.values():
+        for entry in self.kernels.values():
             types = {f.name: f.dtype for f in entry.formals if isinstance(f, l2.ScalarFormal)}
             scalars: dict[str, Column] = {}
             for formal, values in entry.scalars.items():
-                if all(isinstance(v, (int, float)) for v in values):
+                if all(issubclass(t, (int, float)) for t in set(map(type, values))):
                     scalars[formal] = (
                         np.array(values, np.float64) if types[formal].is_real else np.array(values, np.int64)
                     )
@@ -161,7 +191,7 @@ class ProgramBuilder:
         phases = tuple(
             l2.Phase(
                 name,
-                tuple(l2.KernelLaunch(number[key], lo, hi, every, offset) for key, lo, hi, every, offset in items),
+                tuple(l2.KernelLaunch(number[x.kernel], x.lo, x.hi, x.every, x.offset) for x in items),
             )
             for name, items in self.phases.items()
         )

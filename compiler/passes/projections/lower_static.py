@@ -9,6 +9,8 @@ Does not: run statements of a synapse model (lower_synapses).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
 from compiler.expr.ast import Call, Cond, Num, Ref
@@ -46,40 +48,57 @@ def _row(
     """`delays`: the array of delays that differ from synapse to synapse; `delay`: that of all, or of those that the row
     serves."""
     projection, pre, post, builder = link.projection, link.pre, link.post, link.builder
-    into, dtype, value = projection.into, builder.precision, weight.value
-    ring, waiting = (post.name, into) in deliveries.rings, waits(projection)
+    ring, waiting = (post.name, projection.into) in deliveries.rings, waits(projection)
     late = delays is not None and not waiting
-    formal = free_name(into, PROPAGATION | weight.columns.keys() | {f.name for f in found.formals})
-    to = delivered_name if ring or deliveries.fixed_point else array_name
-    arrays = {"spikes": f"{pre.name}.spikes", "spike_count": f"{pre.name}.spike_count", **found.arrays}
-    arrays |= {**weight.arrays, formal: to(post.name, into)}
     columns: dict[str, l2.ColumnValue] = {"room": room_of(builder, f"{pre.name}.spikes"), "slots": pre.slots}
     columns["delay"] = delay if waiting or not (ring or late) else 0
-    at = l2.At("post")
     if ring:
         # A ring takes what has one delay for all its synapses too: the delay is then a column.
-        at = l2.At("post", ("delays" if late else "late", "ring_slots", "n_post"))
         columns |= {"ring_slots": ring_slots(deliveries.rings, post.name), "n_post": post.size}
         columns |= {} if late else {"late": 0 if waiting else delay}
     if deliveries.fixed_point:
-        columns["counts"] = 1.0 / deliveries.quanta[post.name, into]
-        dtype, value = DType.I64, Call("int", (Call("round", (value * Ref("counts"),)),))
-    if waiting:
-        columns |= clear_columns(projection)
-        arrives = REMAINS & Ref("delays").eq(Ref("delay")) if delays else REMAINS
-        value = Cond(arrives, value, Num(0) if deliveries.fixed_point else Num(0.0))
-    formals = [*EVENT_FORMALS, *found.formals, l2.ArrayFormal(formal, dtype, l2.Mode.ACCUMULATE, at), *weight.formals]
-    if delays is not None:
-        arrays["delays"] = delays
-        formals.append(l2.ArrayFormal("delays", builder.arrays[delays].dtype, l2.Mode.READ, l2.At("syn")))
-    known = {f.name for f in formals}
-    formals += [
-        l2.ScalarFormal(c, builder.precision if c == "counts" else DType.I64) for c in columns if c not in known
-    ]
-    events = l2.Events("spikes", "spike_count", "slots", "delay", "room")
-    body = l2.Propagate(events, found.relation, (l2.Add(formal, value, projection.span),))
-    key, title = ("propagate", into, tuple(formals), body), f"propagation into {into}"
-    columns = {**found.columns, **weight.columns, **columns}
-    row = link.own_row(key, title, l2.Kind.PROPAGATE, tuple(formals), body, arrays, columns)
+        columns["counts"] = 1.0 / deliveries.quanta[post.name, projection.into]
+    columns |= clear_columns(projection)
+    dtype = None if delays is None else builder.arrays[delays].dtype
+    key = ("propagate", projection.into, found.relation, found.formals, weight.value, weight.formals, dtype, *columns)
+    kernel = builder.kernels.get(key)
+    if kernel is None:
+        formals, body = _kernel(link, found, weight, dtype, columns)
+        title = f"{link.stored}: propagation into {projection.into}"
+        kernel = builder.kernel(key, title, l2.Kind.PROPAGATE, formals, body, projection.span)
+    to = delivered_name if ring or deliveries.fixed_point else array_name
+    arrays = {"spikes": f"{pre.name}.spikes", "spike_count": f"{pre.name}.spike_count", **found.arrays}
+    into = kernel.formals[len(EVENT_FORMALS) + len(found.formals)].name
+    arrays |= {**weight.arrays, into: to(post.name, projection.into)} | ({} if delays is None else {"delays": delays})
+    row = builder.bind(kernel, arrays, {**found.columns, **weight.columns, **columns}, link.stored)
     # All in the order of the model, as families of one kernel may stand apart in it.
     stages.add(STATIC, row, group=STATIC)
+
+
+def _kernel(
+    link: Link, found: LoweredRelation, weight: Weight, delays: DType | None, columns: Mapping[str, l2.ColumnValue]
+) -> tuple[tuple[l2.Formal, ...], l2.Propagate]:
+    """`delays`: the type of delays that differ from synapse to synapse."""
+    real, fixed_point, waiting, value = (
+        link.builder.precision,
+        "counts" in columns,
+        waits(link.projection),
+        weight.value,
+    )
+    into = link.projection.into
+    into = free_name(into, PROPAGATION | weight.columns.keys() | {f.name for f in found.formals})
+    late = "late" if "late" in columns else "delays"
+    at = l2.At("post", (late, "ring_slots", "n_post") if "ring_slots" in columns else None)
+    if fixed_point:
+        value = Call("int", (Call("round", (value * Ref("counts"),)),))
+    if waiting:
+        arrives = REMAINS if delays is None else REMAINS & Ref("delays").eq(Ref("delay"))
+        value = Cond(arrives, value, Num(0) if fixed_point else Num(0.0))
+    summed = l2.ArrayFormal(into, DType.I64 if fixed_point else real, l2.Mode.ACCUMULATE, at)
+    formals = [*EVENT_FORMALS, *found.formals, summed, *weight.formals]
+    if delays is not None:
+        formals.append(l2.ArrayFormal("delays", delays, l2.Mode.READ, l2.At("syn")))
+    known = {f.name for f in formals}
+    formals += [l2.ScalarFormal(c, real if c == "counts" else DType.I64) for c in columns if c not in known]
+    events = l2.Events("spikes", "spike_count", "slots", "delay", "room")
+    return tuple(formals), l2.Propagate(events, found.relation, (l2.Add(into, value, link.projection.span),))

@@ -71,7 +71,7 @@ class Stages:
         """`row` runs in `stage`, beside those of its `group` (default: of its kernel), in the steps
         that are `due`; the parts of a stage run in order."""
         rows = self._rows.setdefault((stage, part), {})
-        rows.setdefault(row.key if group is None else group, []).append((row, join, due))
+        rows.setdefault(row.kernel if group is None else group, []).append((row, join, due))
 
     def launch(self) -> None:
         """Adds everything to the phase "step"."""

@@ -9,7 +9,7 @@ Does not: say how kernels read them (relations).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -91,7 +91,7 @@ class Link(Ends):
         phase: str,
         rule: str,
         stage: str,
-        formals: tuple[l2.Formal, ...],
+        formals: Callable[[], tuple[l2.Formal, ...]],
         columns: Columns,
         *,
         what: str = "",
@@ -100,12 +100,15 @@ class Link(Ends):
         given: tuple[object, ...] = (),
         join: bool = True,
     ) -> None:
-        """One row of the kernel that runs a stage. Formals are bound to `<stored>.<formal>`, or to what `arrays` says;
-        `given`: what tells kernels of one rule and stage apart."""
-        key, body = ("connect", rule, stage, *given), l2.Connect(rule, stage, probability)
-        bound = {f.name: f"{self.stored}.{f.name}" for f in formals} | dict(arrays)
-        row = self.own_row(key, f"{stage} synapses{what}", l2.Kind.CONNECT, formals, body, bound, columns)
-        row.launch(phase, join=join)
+        """One row of the kernel that runs a stage. Its `formals`, which are made for the first row alone, are bound to
+        `<stored>.<formal>`, or to what `arrays` says; `given`: what tells kernels of one rule and stage apart."""
+        key = ("connect", rule, stage, *given)
+        kernel = self.builder.kernels.get(key)
+        if kernel is None:
+            name, body = f"{self.stored}: {stage} synapses{what}", l2.Connect(rule, stage, probability)
+            kernel = self.builder.kernel(key, name, l2.Kind.CONNECT, formals(), body, self.projection.span)
+        bound = {f: arrays.get(f) or f"{self.stored}.{f}" for f in kernel.arrays}
+        self.builder.bind(kernel, bound, columns, self.stored).launch(phase, join=join)
 
     def own_row(
         self,
@@ -193,46 +196,49 @@ _STORED: Final[tuple[l2.Formal, ...]] = (_array("row", DType.I64, l2.Mode.READ),
 
 @dataclass(frozen=True)
 class Drawing:
-    """The signature of every kernel that draws a relation: formals, the arrays that they are bound to, columns, and the
-    expression of an expression rule."""
+    """What every kernel that draws a relation reads: formals beside those of a DRAWN rule's text, the arrays that they
+    are bound to, columns, and the expression of an expression rule."""
 
-    formals: tuple[l2.Formal, ...]
+    rule: ConnectRule
+    more: tuple[l2.Formal, ...]
     arrays: Mapping[str, str]
     columns: Columns
     probability: Expr | None
 
+    @property
+    def formals(self) -> tuple[l2.Formal, ...]:
+        table = () if self.rule.table is None else (_array("table", DType.U32, l2.Mode.READ),)
+        columns = tuple(l2.ScalarFormal(c, DType.I64) for c in self.rule.columns)
+        return (*table, *_SIZES, l2.ScalarFormal("key", DType.U64), *columns, *self.more)
+
     def stage(self, link: Link, stage: str, *made: l2.Formal) -> None:
         """A kernel that makes something; its phase has its name, but for masks."""
         rule, phase = link.projection.rule, "init" if stage == "mask" else stage
-        given = () if self.probability is None else (self.probability, self.formals)
-        formals, what = (*made, *self.formals), f" ({rule})"
         link.kernel(
             phase,
             rule,
             stage,
-            formals,
+            lambda: (*made, *self.formals),
             self.columns,
-            what=what,
+            what=f" ({rule})",
             arrays=self.arrays,
             probability=self.probability,
-            given=given,
+            given=() if self.probability is None else (self.probability, self.more),
         )
 
     def count(self, link: Link) -> None:
         """Fills in row pointers."""
         self.stage(link, "count", _ROW)
-        link.kernel("scan", "any", "scan", (_ROW, _N_PRE), {"n_pre": link.pre.size})
+        link.kernel("scan", "any", "scan", lambda: (_ROW, _N_PRE), {"n_pre": link.pre.size})
 
 
 def _drawing_of(link: Link) -> Drawing:
     """The Drawing of one projection, of a rule whose connections are drawn or computed."""
-    args, builder = link.args, link.builder
+    args, builder, rule, more = link.args, link.builder, link.rule, list[l2.Formal]()
     known: Columns = {"autapses": 1, "multapses": 1, "same": int(link.pre.name == link.post.name)}
     known |= {"w_from": link.pre.size, "h_from": 1, "w_to": link.post.size, "h_to": 1, **args}
     columns: Columns = {"n_pre": link.pre.size, "n_post": link.post.size, "key": l2.StreamKey(f"{link.stored}/connect")}
-    columns |= {c: known[c] for c in link.rule.columns}
-    formals: tuple[l2.Formal, ...] = (*_SIZES, l2.ScalarFormal("key", DType.U64))
-    formals += tuple(l2.ScalarFormal(c, DType.I64) for c in link.rule.columns)
+    columns |= {c: known[c] for c in rule.columns}
     probability = link.projection.probability
     if probability is not None:
         # What the user named may not collide with formals, or with what the text calls its own variables.
@@ -242,16 +248,15 @@ def _drawing_of(link: Link) -> Drawing:
             new = free_name(name, taken)
             taken |= {new}
             bindings[name], columns[new] = Ref(new), args[name]
-            dtype = DType.I64 if isinstance(args[name], int) else builder.precision
-            formals = (*formals, l2.ScalarFormal(new, dtype))
+            more.append(l2.ScalarFormal(new, DType.I64 if isinstance(args[name], int) else builder.precision))
         probability = substitute(probability, bindings)
-    if link.rule.table is None:
-        return Drawing(formals, {}, columns, probability)
-    shared, make = link.rule.table(args)
+    if rule.table is None:
+        return Drawing(rule, tuple(more), {}, columns, probability)
+    shared, make = rule.table(args)
     if shared not in builder.arrays:
         table = make()
         builder.array(l2.Array(shared, DType.U32, table.shape, Role.CONST), table)
-    return Drawing((_array("table", DType.U32, l2.Mode.READ), *formals), {"table": shared}, columns, probability)
+    return Drawing(rule, tuple(more), {"table": shared}, columns, probability)
 
 
 def _draw_rows(link: Link) -> None:
@@ -325,6 +330,7 @@ def _host_rows(link: Link) -> None:
 
 # ------------------------------------------------------------------------------------------ by target
 
+_COUNT: Final[tuple[l2.Formal, ...]] = (*_STORED, _array("to_row", DType.I64, l2.Mode.UPDATE), *_SIZES)
 _FILL: Final[tuple[l2.Formal, ...]] = (
     *_STORED,
     _array("to_row", DType.I64, l2.Mode.READ),
@@ -343,12 +349,11 @@ def _transpose(link: Link, index: str = "to_index") -> None:
     for part in ("to_col", index):
         link.builder.array(replace(stored, name=f"{link.stored}.{part}", role=Role.SYNAPSE))
     sizes: Columns = {"n_pre": link.pre.size, "n_post": link.post.size}
-    counts = (*_STORED, _array("to_row", DType.I64, l2.Mode.UPDATE), *_SIZES)
     scanned, filled = {"row": f"{link.stored}.to_row"}, {"to_index": f"{link.stored}.{index}"}
     by = " by target"
-    link.kernel("init", "transpose", "count", counts, sizes, what=by)
-    link.kernel("init", "any", "scan", (_ROW, _N_PRE), {"n_pre": link.post.size}, what=by, arrays=scanned)
-    link.kernel("init", "transpose", "fill", _FILL, sizes, what=by, arrays=filled)
+    link.kernel("init", "transpose", "count", lambda: _COUNT, sizes, what=by)
+    link.kernel("init", "any", "scan", lambda: (_ROW, _N_PRE), {"n_pre": link.post.size}, what=by, arrays=scanned)
+    link.kernel("init", "transpose", "fill", lambda: _FILL, sizes, what=by, arrays=filled)
 
 
 def _number_by_target(link: Link) -> None:
@@ -360,4 +365,4 @@ def _number_by_target(link: Link) -> None:
     arrays = {"row": "to_row", "col": "to_col", "to_row": "row", "to_col": "col", "to_index": "index"}
     bound = {formal: f"{link.stored}.{array}" for formal, array in arrays.items()}
     columns: Columns = {"n_pre": link.post.size, "n_post": link.pre.size}
-    link.kernel("init", "transpose", "fill", _FILL, columns, what=" by source", arrays=bound, join=False)
+    link.kernel("init", "transpose", "fill", lambda: _FILL, columns, what=" by source", arrays=bound, join=False)
