@@ -135,7 +135,7 @@ def _nodes(module: str) -> Iterator[str]:
             continue
         said = _first_sentence(cls.__doc__ or "")
         if dataclasses.is_dataclass(cls):
-            fields = ", ".join(f.name for f in dataclasses.fields(cls) if f.type not in (Span, "Span"))
+            fields = ", ".join(f.name for f in dataclasses.fields(cls) if f.type not in (Span, "Span", "Final[Span]"))
             said = "" if (cls.__doc__ or "").startswith(f"{cls.__name__}(") else said  # what dataclasses write
             yield f"* **{cls.__name__}**({fields})" + (f": {said}" if said else "")
         elif issubclass(cls, Enum):

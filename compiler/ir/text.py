@@ -104,7 +104,7 @@ class _Field:
 @cache
 def _fields(cls: type[Any]) -> tuple[_Field, ...]:
     """The fields that text shows: all but spans."""
-    hints = get_type_hints(cls)
+    hints = {n: get_args(h)[0] if get_origin(h) is Final else h for n, h in get_type_hints(cls).items()}
     out = []
     for f in dataclasses.fields(cls):
         if hints[f.name] is Span:

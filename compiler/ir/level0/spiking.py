@@ -227,23 +227,24 @@ def rounds_spikes(params: Mapping[str, Value]) -> bool:
     return isinstance(value, Const) and value.value == 1
 
 
-@dataclass(frozen=True)
+# Frozen by `Final` where a model may have 100,000, as spans are (compiler/core/source.py).
+@dataclass(slots=True, unsafe_hash=True)
 class Population:
     """`params` and `init` give a value for every declared param and state (defaults filled in). `pools`: number of
     equal parts, which divides `size`; `pool_init`: values of the pools' states, by `<scope>.<name>`; `others`: the
     population of each name in `neuron.others`."""
 
-    name: str
-    neuron: NeuronDef
-    size: int
-    params: tuple[tuple[str, Value], ...]
-    init: tuple[tuple[str, Value], ...]
-    classes: tuple[str, ...] = ()
-    shape: tuple[int, ...] = ()  # row-major; () without one
-    pools: int = 1
-    pool_init: tuple[tuple[str, Const], ...] = ()
-    others: tuple[tuple[str, str], ...] = ()
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    name: Final[str]
+    neuron: Final[NeuronDef]
+    size: Final[int]
+    params: Final[tuple[tuple[str, Value], ...]]
+    init: Final[tuple[tuple[str, Value], ...]]
+    classes: Final[tuple[str, ...]] = ()
+    shape: Final[tuple[int, ...]] = ()  # row-major; () without one
+    pools: Final[int] = 1
+    pool_init: Final[tuple[tuple[str, Const], ...]] = ()
+    others: Final[tuple[tuple[str, str], ...]] = ()
+    span: Final[Span] = field(default=NOWHERE, compare=False, repr=False)
 
     def count(self, variable: str) -> int:
         """How many numbers a variable of it has: one per neuron, or per pool (`pool.gi`)."""

@@ -312,7 +312,7 @@ class Member:
         return self.delays if end == "pre" else self.back_delays
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Projection:
     """A family of projections with one rule, one input and one synapse model (None: static, one delivery of `weight`).
     With a synapse, members give a value for each of its params and states (`params`, `init`: defaults filled in), and
@@ -324,14 +324,14 @@ class Projection:
     direction, is forgotten at the end of the steps k after the warm-up with k % every == at (and so in the warm-up).
     """
 
-    name: str
-    rule: str
-    into: str
-    members: tuple[Member, ...]
-    pair_lists: tuple[tuple[tuple[int, int], ...], ...] = ()  # (source, target) as the user ordered them
-    synapse: SynapseDef | None = None
-    storage: str = "auto"
-    probability: Expr | None = None
-    planes: Planes | None = None
-    clear: tuple[int, int] | None = None
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    name: Final[str]
+    rule: Final[str]
+    into: Final[str]
+    members: Final[tuple[Member, ...]]
+    pair_lists: Final[tuple[tuple[tuple[int, int], ...], ...]] = ()  # (source, target) as the user ordered them
+    synapse: Final[SynapseDef | None] = None
+    storage: Final[str] = "auto"
+    probability: Final[Expr | None] = None
+    planes: Final[Planes | None] = None
+    clear: Final[tuple[int, int] | None] = None
+    span: Final[Span] = field(default=NOWHERE, compare=False, repr=False)

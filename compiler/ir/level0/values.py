@@ -6,20 +6,22 @@ Assumes, guarantees: compiler/ir/level0/model.py, which shows these names to eve
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
 
 
-@dataclass(frozen=True)
+# Frozen by `Final` where a model may have 100,000, as spans are (compiler/core/source.py).
+@dataclass(slots=True, unsafe_hash=True)
 class Const:
     """One number, the same for every element; canonical units."""
 
-    value: float | int
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    value: Final[float | int]
+    span: Final[Span] = field(default=NOWHERE, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Distribution:
     """Drawn per element. kind and args (canonical numbers):
     uniform: low, high; normal: mean, std (relative_std is resolved to std), optional keep_sign (0/1: values of the
@@ -28,10 +30,10 @@ class Distribution:
     `stream`: the name of the stream of draws, where it is not that of the array.
     """
 
-    kind: str
-    args: tuple[tuple[str, float], ...]
-    stream: str = ""
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    kind: Final[str]
+    args: Final[tuple[tuple[str, float], ...]]
+    stream: Final[str] = ""
+    span: Final[Span] = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.source import NOWHERE, Span
@@ -143,23 +144,24 @@ class Cell:
         return dict(self.renamed).get(name, name)
 
 
-@dataclass(frozen=True)
+# Frozen by `Final` where a model may have 100,000, as spans are (compiler/core/source.py).
+@dataclass(slots=True, unsafe_hash=True)
 class Instance:
     """A population as an instance of a cell: the value of each param and the initial value of each state."""
 
-    name: str
-    cell: int
-    size: int
-    slots: int  # of its event ring: largest outgoing delay + 3, so that what is delivered in a step may be read
+    name: Final[str]
+    cell: Final[int]
+    size: Final[int]
+    slots: Final[int]  # of its event ring: largest outgoing delay + 3, so that what is delivered in a step may be read
     # while the next one empties a slot and fills another; 0 when it emits nothing
-    params: tuple[tuple[str, l0.Value], ...]
-    init: tuple[tuple[str, l0.Value], ...]
-    source: str = "equations"
-    pools: int = 1
-    pool_init: tuple[tuple[str, l0.Const], ...] = ()
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
-    shape: tuple[int, ...] = ()
-    others: tuple[tuple[str, str], ...] = ()  # name -> population
+    params: Final[tuple[tuple[str, l0.Value], ...]]
+    init: Final[tuple[tuple[str, l0.Value], ...]]
+    source: Final[str] = "equations"
+    pools: Final[int] = 1
+    pool_init: Final[tuple[tuple[str, l0.Const], ...]] = ()
+    span: Final[Span] = field(default=NOWHERE, compare=False, repr=False)
+    shape: Final[tuple[int, ...]] = ()
+    others: Final[tuple[tuple[str, str], ...]] = ()  # name -> population
 
 
 # ------------------------------------------------------------------------------------------------ tensors

@@ -42,7 +42,8 @@ class Lanes:
     lanes: int
 
 
-@dataclass(frozen=True)
+# Frozen by `Final` where a model may have 100,000, as spans are (compiler/core/source.py).
+@dataclass(slots=True, unsafe_hash=True)
 class Array:
     """One array of the program. `shape` is the logical shape; `layout` None means row-major.
 
@@ -53,17 +54,17 @@ class Array:
     `within`: the array that it is a part of, from element `first` on; "": it has a place of its own.
     """
 
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    role: Role
-    layout: Lanes | None = None
-    size_from: str | None = None
-    unit: str = "1"
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
-    least: int = 0
-    within: str = ""
-    first: int = 0
+    name: Final[str]
+    dtype: Final[DType]
+    shape: Final[tuple[int, ...]]
+    role: Final[Role]
+    layout: Final[Lanes | None] = None
+    size_from: Final[str | None] = None
+    unit: Final[str] = "1"
+    span: Final[Span] = field(default=NOWHERE, compare=False, repr=False)
+    least: Final[int] = 0
+    within: Final[str] = ""
+    first: Final[int] = 0
 
     @property
     def physical_size(self) -> int:
@@ -150,28 +151,28 @@ SCALAR = Strided(())
 """The access of an array of one element."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class ArrayFormal:
     """`meaning`: a word for what it is (`weight`, `image`), from the first kernel that was lowered with it; text shows
     it in place of `name` ("": the name); `unit`: that of all its arrays, for the text. Kernels are equal without
     them."""
 
-    name: str
-    dtype: DType
-    mode: Mode
-    access: Access
-    meaning: str = field(default="", compare=False, repr=False)
-    unit: str = field(default="", compare=False, repr=False)
+    name: Final[str]
+    dtype: Final[DType]
+    mode: Final[Mode]
+    access: Final[Access]
+    meaning: Final[str] = field(default="", compare=False, repr=False)
+    unit: Final[str] = field(default="", compare=False, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class ScalarFormal:
     """A column. F32/F64 columns are stored as f64; integers as i64; U64 is for random-stream keys. `unit`: as that of
     an array."""
 
-    name: str
-    dtype: DType
-    unit: str = field(default="", compare=False, repr=False)
+    name: Final[str]
+    dtype: Final[DType]
+    unit: Final[str] = field(default="", compare=False, repr=False)
 
 
 Formal = ArrayFormal | ScalarFormal
@@ -382,18 +383,18 @@ class Order(StrEnum):
     BITWISE = "bitwise"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class SizeOf:
     """A column value that is the extent of an array whose size is known only after connecting."""
 
-    array: str
+    array: Final[str]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class StreamKey:
     """A column value that is the key of a random stream, made from (seed, path) when tables are written."""
 
-    path: str
+    path: Final[str]
 
 
 ColumnValue = int | float | SizeOf | StreamKey
