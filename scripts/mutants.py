@@ -251,8 +251,8 @@ MUTANTS = (
     ),
     Mutant(
         "chains",
-        ("compiler.passes.program.persistent_rnn:chains",),
-        lambda _: lambda merged, device: (merged, [], frozenset()),
+        ("compiler.passes.program.persistent_rnn:_samples",),
+        _always(0),
         (f"{TEXTS}::test_the_text_has_it[lstm-cuda-nl_chained(]",),
     ),
     Mutant(

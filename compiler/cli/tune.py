@@ -83,14 +83,18 @@ def _write(out: Path, model: Path, result: TuneResult) -> None:
     from compiler.core.disk import write_text
     from compiler.report.tuning import page
 
-    write_text(out, page(model.name, result.capabilities.device.name, result.rows, result.steps), "the report")
+    write_text(
+        out, page(model.name, result.capabilities.device.name, result.rows, result.steps, result.single), "the report"
+    )
 
 
 def _as_json(result: TuneResult, report: bool) -> dict[str, object]:
     found: dict[str, object] = {"file": str(result.file), "contractions": result.summary(), "left": list(result.left)}
     found["steps"] = [asdict(s) for s in result.steps]
+    found["forks"] = {x.path: {"way": x.way, "rules": x.fork.ways[0]} for x in result.forked}
     if report:
         found["candidates"] = [asdict(r) for r in result.rows]
+        found["one_way"] = dict(result.single)
     return found
 
 
@@ -118,13 +122,19 @@ def _report(result: TuneResult, every: bool) -> None:
             for r in result.rows
         ]
         typer.echo(table(["contraction", "way", "", "us", "% limit", "memory", "error"], rows, 3, len(rows)))
+        typer.echo("in one way: " + ", ".join(f"{many} {kind}" for kind, many in sorted(result.single.items())))
     elif changed:
         typer.echo(table(["contraction", "way", "us", "us before"], changed, 2))
+    for x in result.forked:
+        if x.way != x.fork.ways[0]:
+            typer.echo(f"{x.path}: {x.way}; a step of {x.microseconds[x.way]:,.1f} us, {x.before:,.1f} us by the rules")
     for step in result.steps:
         back = f"; {len(step.back)} back to the rules" if step.back else ""
         typer.echo(f"a step of {step.phase}: {step.after:,.1f} us, {step.before:,.1f} us with the rules{back}")
     if result.left:
         typer.echo(f"{len(result.left)} contractions were not measured within the budget")
+    changed += [[x.path] for x in result.forked if x.way != x.fork.ways[0]]
     many = len(result.tuned)
     same = "all as the rules say" if not changed else f"{len(changed)} not as the rules say"
-    typer.echo(f"{result.file}: {many} {'contraction' if many == 1 else 'contractions'}, {same}")
+    more = f" and {len(result.forked)} ways of layers" if result.forked else ""
+    typer.echo(f"{result.file}: {many} {'contraction' if many == 1 else 'contractions'}{more}, {same}")

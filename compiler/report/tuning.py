@@ -7,7 +7,7 @@ Does not: measure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
 
@@ -19,8 +19,8 @@ from compiler.tune.whole import Step
 HEADER = ("candidate", "us", "% of the limit", "memory", "error", "")
 
 
-def page(title: str, machine: str, rows: Sequence[Row], steps: Sequence[Step]) -> str:
-    """The candidates of all contractions, and the steps that were measured whole."""
+def page(title: str, machine: str, rows: Sequence[Row], steps: Sequence[Step], single: Mapping[str, int]) -> str:
+    """The candidates of all contractions, the steps that were measured whole, and how much has one way, by kind."""
     parts = [f"<h1>{escape(title)}</h1><p class=from>measured on {escape(machine)}</p>"]
     if steps:
         parts.append("<h2>Whole steps</h2>")
@@ -30,6 +30,7 @@ def page(title: str, machine: str, rows: Sequence[Row], steps: Sequence[Step]) -
     parts.append("<h2>Contractions</h2>")
     for path, found in groupby(rows, key=lambda r: r.path):
         parts.append(f"<h3>{escape(path)}</h3>" + table([_cells(r) for r in found], HEADER))
+    parts.append("<h2>In one way</h2>" + table(sorted(single.items()), ["kind", "nodes"]))
     return document(title, "".join(parts))
 
 

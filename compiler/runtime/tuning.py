@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from backends.protocol import Backend, Instance
 from backends.registry import backend as backend_of
@@ -35,14 +34,16 @@ from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.inference.predict import BATCH, batch_of
 from compiler.runtime.prepare import load_checked, prepare_loaded, refuse_options
+from compiler.strategies.forks import Fork, taken
 from compiler.strategies.permissions import permitted
 from compiler.strategies.pins import Pin, Pins
 from compiler.strategies.variants import identity
 from compiler.tune.choosing import Tuned, by_path, choose_all, factors
+from compiler.tune.forks import Settled, Ways, settle
 from compiler.tune.lock import compared, lock_path, named, section_name, stale, write_lock
 from compiler.tune.measure import Bench, Measured, Timer, kept_at, measure, together
-from compiler.tune.only import EVERYTHING, Only, selected
-from compiler.tune.report import Row, rows
+from compiler.tune.only import EVERYTHING, Only, selected, selected_forks
+from compiler.tune.report import Row, fork_rows, one_way, rows
 from compiler.tune.sites import Site, sites
 from compiler.tune.whole import Step, in_turn, settled
 
@@ -65,7 +66,8 @@ class Wishes:
 @dataclass(frozen=True)
 class TuneResult:
     """The lock file, the measured contractions, those that were `left` because the budget was spent, whole steps, and
-    warnings of the model."""
+    warnings of the model. `forked`: attention and recurrent layers; `single`: how many kernels there are, by kind, that
+    have one way."""
 
     file: Path
     tuned: tuple[Tuned, ...]
@@ -74,11 +76,13 @@ class TuneResult:
     steps: tuple[Step, ...] = ()
     capabilities: Capabilities = field(default_factory=lambda: Capabilities("", 0, True, frozenset()))
     real_bytes: int = 4
+    forked: tuple[Settled, ...] = ()
+    single: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> tuple[Row, ...]:
         """All candidates."""
-        return tuple(rows(self.tuned, self.capabilities.device, self.real_bytes))
+        return (*rows(self.tuned, self.capabilities.device, self.real_bytes), *fork_rows(self.forked))
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """By path: the chosen strategy, the default one, and the microseconds of both."""
@@ -95,13 +99,42 @@ class TuneResult:
 
 @dataclass(frozen=True)
 class _Part:
-    """A program of the model: its contractions by their paths in the lock file, and how it is made with pins.
-    `phase`: the one that is measured whole."""
+    """A program of the model: how it is made with pins, how it `is` made, and its contractions. Paths are those of the
+    lock file, where `phase` is the one that is measured whole."""
 
     phase: str
-    graphs: tuple[l1.TensorGraph, ...]
-    sites: tuple[Site, ...]
-    lowered: Callable[[Pins], Lowered]
+    made: Callable[[Pins], Lowered]
+    lowered: Lowered
+    contractions: Callable[[Lowered], tuple[Site, ...]]
+    ways: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(replace(s, path=self.path(s.path)) for s in self.contractions(self.lowered))
+
+    @property
+    def forks(self) -> tuple[Fork, ...]:
+        return tuple(replace(f, path=self.path(f.path)) for f in self.lowered.forks)
+
+    @property
+    def program(self) -> str:
+        """The phase in the program."""
+        return self.phase.partition("@")[0]
+
+    def path(self, path: str) -> str:
+        """In the lock file, of a path in the program."""
+        return path.replace(f"{self.program}/", f"{self.phase}/", 1) if "@" in self.phase else path
+
+    def with_pins(self, pins: Pins) -> Lowered:
+        """The program with pins by their paths in the lock file."""
+        return self.made({p.replace(f"{self.phase}/", f"{self.program}/", 1): pin for p, pin in pins.items()})
+
+    def in_ways(self, ways: Mapping[str, str]) -> _Part:
+        """The program with its forks in these ways, of which those of the rules need not be said."""
+        if all(ways.get(f.path, f.ways[0]) == f.ways[0] for f in self.forks):
+            return self
+        own = {p.replace(f"{self.phase}/", f"{self.program}/", 1): pin for p, pin in _pins(self.forks, ways).items()}
+        return replace(self, lowered=self.made(own), made=lambda pins: self.made({**own, **pins}), ways=dict(ways))
 
 
 @dataclass(frozen=True)
@@ -122,6 +155,21 @@ class _Model:
     def sites(self) -> tuple[Site, ...]:
         return tuple(s for part in self.parts for s in part.sites)
 
+    @property
+    def forks(self) -> tuple[Fork, ...]:
+        return tuple(f for part in self.parts for f in part.forks)
+
+    @property
+    def single(self) -> dict[str, int]:
+        """How many nodes of each kind have one way to be computed."""
+        return one_way((g for part in self.parts for g in part.lowered.tensors), {s.node.out.name for s in self.sites})
+
+    def in_locked_ways(self) -> _Model:
+        """Its forks as the lock file says."""
+        pins = self.lock.section.pins if self.lock.section.own else {}
+        ways = {f.path: taken(f, pins)[0] for f in self.forks}
+        return replace(self, parts=tuple(part.in_ways(ways) for part in self.parts))
+
 
 def tune_model(
     path: Path,
@@ -133,18 +181,21 @@ def tune_model(
     clock: Clock = time.monotonic,
 ) -> TuneResult:
     """Measure every contraction of a model and write its lock file. Raises ModelError, BackendError, RunError."""
-    end = clock() + wishes.budget if wishes is not None and wishes.budget is not None else None
     wishes = wishes or Wishes(rounds)
+    end = None if wishes.budget is None else clock() + wishes.budget
+    goes_on = None if end is None else lambda: clock() < end
     model = _opened(path, options, wishes)
-    found = selected(wishes.only, model.sites, model.capabilities.device.workspace)
-    if not found:
+    section, workspace = model.lock.section, model.capabilities.device.workspace
+    before = {name: pin.way for name, pin in section.pins.items()} if section.own else {}
+    selected(wishes.only, model.sites, workspace, model.forks)
+    model, forked = _forked(model, options, wishes, timer, before)
+    found = selected(wishes.only, model.sites, workspace, model.forks)
+    if not found and not forked:
         raise RunError("E0912", "the model has no contraction that can be computed in several ways", exit_code=2)
     chosen = options.backend_options()
     bench = Bench(model.precision, model.order, model.backend, chosen, wishes.rounds, timer, model.capabilities)
-    results = _measured(found, bench, watch, None if end is None else lambda: clock() < end)
+    results = _measured(found, bench, watch, goes_on)
     measured = [replace(results[s.problem], site=s) for s in found if s.problem in results]
-    section = model.lock.section
-    before = {name: pin.way for name, pin in section.pins.items()} if section.own else {}
     tuned = by_path(measured, choose_all(measured, before))
     steps: list[Step] = []
     if wishes.whole:
@@ -153,16 +204,42 @@ def tune_model(
             steps += [step] if step is not None else []
     file = lock_path(path)
     left = tuple(dict.fromkeys(s.path for s in found if s.problem not in results))
-    others = _others(model, {t.path for t in tuned}, bool(left) or wishes.only != EVERYTHING) if section.own else ()
-    write_lock(file, model.name, model.backend, made_with(model.backend), tuned, factors(measured), others)
-    return TuneResult(file, tuned, model.warnings, left, tuple(steps), model.capabilities, model.precision.bytes)
+    entries: list[Tuned | Settled] = [*tuned, *forked]
+    others = _others(model, {e.path for e in entries}, bool(left) or wishes.only != EVERYTHING) if section.own else ()
+    write_lock(file, model.name, model.backend, made_with(model.backend), entries, factors(measured), others)
+    size = model.precision.bytes
+    return TuneResult(file, tuned, model.warnings, left, tuple(steps), model.capabilities, size, forked, model.single)
+
+
+def _forked(
+    model: _Model, options: Options, wishes: Wishes, timer: Timer, before: Mapping[str, str]
+) -> tuple[_Model, tuple[Settled, ...]]:
+    """The model with its forks in the fastest ways, and those that were measured; others go as the lock file says."""
+    if not wishes.whole:
+        return model.in_locked_ways(), ()
+    parts, found = [], list[Settled]()
+    for part, before_it in zip(model.parts, model.in_locked_ways().parts, strict=True):
+        meant = selected_forks(wishes.only, part.forks)
+
+        def race(phase: str, first: Ways, second: Ways, part: _Part = part) -> tuple[float, float]:
+            one, other = (_pins(part.forks, ways) for ways in (first, second))
+            return _timed(part, model, options, timer, phase.partition("@")[0], one, other)
+
+        new = settle(meant, before, race)
+        parts.append(part.in_ways({**before_it.ways} | {x.path: x.way for x in new}))
+        found += new
+    return replace(model, parts=tuple(parts)), tuple(found)
+
+
+def _pins(forks: Iterable[Fork], ways: Mapping[str, str]) -> dict[str, Pin]:
+    return {f.path: Pin(f.problem, ways[f.path], "measuring", 0.0) for f in forks if f.path in ways}
 
 
 def _others(model: _Model, measured: Set[str], some: bool) -> tuple[str, ...]:
     """The entries that stay beside those that were measured: of predictions for other batches, and, where only `some`
     contractions were measured, those of the others that the model has."""
     own = tuple(f"{part.phase}/" for part in model.parts)
-    has = {s.path for s in model.sites} if some else set()
+    has = {s.path for s in (model.sites if some else ())} | {f.path for f in model.forks}
     pins = (n for n in model.lock.section.pins if n not in measured)
     return tuple(n for n in pins if n in has or (n.startswith("predict@") and not n.startswith(own)))
 
@@ -170,18 +247,17 @@ def _others(model: _Model, measured: Set[str], some: bool) -> tuple[str, ...]:
 def check_lock(path: Path, options: Options, wishes: Wishes) -> tuple[Diagnostic, ...]:
     """What `tune` would do to the lock file of a model: one warning (W0004) for each kind of entry that is not valid,
     missing, or measured by another compiler. Raises ModelError, BackendError, RunError."""
-    model = _opened(path, options, wishes)
+    model = _opened(path, options, wishes).in_locked_ways()
     section, source = model.lock.section, lock_path(path).name
-    found = selected(wishes.only, model.sites, model.capabilities.device.workspace)
+    found = selected(wishes.only, model.sites, model.capabilities.device.workspace, model.forks)
     device = section_name(model.backend.capabilities.name, model.backend.capabilities.device)
     if not section.own or not section.pins:
         return (_warning(f"`{source}` has no section for `{device}`", model.span),)
     own = tuple(f"{part.phase}/" for part in model.parts)
     pins = {p: pin for p, pin in section.pins.items() if p.startswith(own) or not p.startswith("predict@")}
-    problems = list(stale(pins, model.sites, source, model.span))
-    if missing := compared(pins, found).missing:
-        many = f"{len(missing)} {'contraction' if len(missing) == 1 else 'contractions'}"
-        problems.append(_warning(f"`{source}` has nothing for {many}: {named(missing)}", model.span))
+    problems = list(stale(pins, [*model.sites, *model.forks], source, model.span))
+    if missing := compared(pins, [*found, *selected_forks(wishes.only, model.forks)]).missing:
+        problems.append(_warning(f"`{source}` has nothing for {named(missing)}", model.span))
     if section.made_with != (here := made_with(model.backend)):
         message = f"the section `{device}` of `{source}` was measured with {section.made_with}; here is {here}"
         problems.append(_warning(message, model.span))
@@ -215,8 +291,8 @@ def _opened(path: Path, options: Options, wishes: Wishes) -> _Model:
     if model.train is not None:
         prepared = prepare_loaded(path, replace(options, lock=False), Times(), model, warnings)
         warnings = prepared.warnings
-        found = sites_of(prepared.lowered, plain)
-        parts.append(_Part("train", prepared.lowered.tensors, found, lambda pins: lower(model, plain, pins=pins)))
+        made = partial(_lowered, model, plain)
+        parts.append(_Part("train", made, prepared.lowered, lambda lowered: sites_of(lowered, plain)))
     if model.train is None or wishes.batch is not None:
         parts.append(_prediction(model, plain, batch_of(model, (), wishes.batch, BATCH)))
     precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
@@ -230,19 +306,20 @@ def _uncorrected(capabilities: Capabilities) -> Capabilities:
     return replace(capabilities, device=replace(capabilities.device, estimates=()))
 
 
+def _lowered(model: l0.Model, capabilities: Capabilities, pins: Pins) -> Lowered:
+    return lower(model, capabilities, pins=pins)
+
+
 def _prediction(model: l0.Model, capabilities: Capabilities, batch: int) -> _Part:
-    prediction = lower_predict(model, capabilities, batch)
-    program = prediction.lowered.program
     own = capabilities_of(model, capabilities, batch)
-    found = sites(prediction.lowered.tensors, program.precision, program.order, own)
-    paths = tuple(replace(s, path=predicted(s.path, batch)) for s in found)
-    phase = predicted("", batch).rstrip("/")
 
     def made(pins: Pins) -> Lowered:
-        back = {f"predict/{p.partition('/')[2]}": pin for p, pin in pins.items()}
-        return lower_predict(model, capabilities, batch, pins=back).lowered
+        return lower_predict(model, capabilities, batch, pins=pins).lowered
 
-    return _Part(phase, prediction.lowered.tensors, paths, made)
+    def found(lowered: Lowered) -> tuple[Site, ...]:
+        return sites(lowered.tensors, lowered.program.precision, lowered.program.order, own)
+
+    return _Part(predicted("", batch).rstrip("/"), made, made({}), found)
 
 
 # -------------------------------------------------------------------------------------------- measuring
@@ -270,30 +347,31 @@ def _measured(
 
 
 def _race(part: _Part, model: _Model, options: Options, timer: Timer, tuned: Sequence[Tuned]) -> tuple[float, float]:
-    """Seconds of a step with the rules, and with the choices, measured in turn, or known from before."""
+    """Seconds of a step with the rules, and with the choices."""
+    pins = {t.path: Pin(t.measured.site.problem, identity(t.choice), "measuring", 0.0) for t in tuned}
+    return _timed(part, model, options, timer, part.program, {}, pins)
+
+
+def _timed(
+    part: _Part, model: _Model, options: Options, timer: Timer, phase: str, first: Pins, second: Pins
+) -> tuple[float, float]:
+    """Seconds of a step of a phase with some pins, and with others, measured in turn, or known from before."""
     chosen = options.backend_options()
-    graphs = hashlib.sha256(repr(part.graphs).encode()).hexdigest()
-    key = kept_at(model.backend, chosen, (part.phase, graphs, *(f"{t.path}={identity(t.choice)}" for t in tuned)))
+    graphs = hashlib.sha256(repr(part.lowered.tensors).encode()).hexdigest()
+    ways = (f"{p}={pin.way}" for pins in (first, second) for p, pin in (("", Pin("", "", "", 0.0)), *pins.items()))
+    key = kept_at(model.backend, chosen, (phase, graphs, *ways))
     if (kept := find_value(key)) is not None:
         return float(kept["rules"]), float(kept["chosen"])
-    rules, own = _raced(part, model, chosen, timer, tuned)
-    keep_value(key, {"rules": rules, "chosen": own})
-    return rules, own
-
-
-def _raced(
-    part: _Part, model: _Model, chosen: Mapping[str, str], timer: Timer, tuned: Sequence[Tuned]
-) -> tuple[float, float]:
-    pins = {t.path: Pin(t.measured.site.problem, identity(t.choice), "measuring", 0.0) for t in tuned}
-    phase = part.phase.partition("@")[0]
-    backend = model.backend
     instances: list[Instance] = []
     try:
-        for program in (part.lowered({}).merged, part.lowered(pins).merged):
-            instances.append(backend.load(backend.compile(program, chosen), program, 1))
-        first, second = (partial(timer, i, phase, 1) for i in instances)
-        first(), second()
-        return in_turn(first, second)
+        for program in (part.with_pins(pins).merged for pins in (first, second)):
+            artifact = model.backend.compile(program, chosen)
+            instances.append(model.backend.load(artifact, program, 1))
+        one, other = (partial(timer, i, phase, 1) for i in instances)
+        one(), other()
+        rules, own = in_turn(one, other)
     finally:
         for instance in instances:
             instance.close()
+    keep_value(key, {"rules": rules, "chosen": own})
+    return rules, own

@@ -26,9 +26,11 @@ from compiler.core.source import Span
 from compiler.core.version import VERSION
 from compiler.files.guard import regular, special
 from compiler.ir.level2.target import Target
+from compiler.strategies.forks import Fork
 from compiler.strategies.pins import Pin, Pins
-from compiler.strategies.variants import identity, spelled, tuned
+from compiler.strategies.variants import spelled, tuned
 from compiler.tune.choosing import Tuned
+from compiler.tune.forks import Settled
 from compiler.tune.sites import Site
 
 FORMAT: Final = 2
@@ -82,7 +84,7 @@ def write_lock(
     model: str,
     backend: Backend,
     made_with: str,
-    entries: Iterable[Tuned],
+    entries: Iterable[Tuned | Settled],
     estimates: Mapping[str, float],
     others: Iterable[str] = (),
 ) -> None:
@@ -109,7 +111,10 @@ def write_lock(
         write_text(path, text, "the lock file")
 
 
-def _entry(e: Tuned) -> dict[str, Any]:
+def _entry(e: Tuned | Settled) -> dict[str, Any]:
+    if isinstance(e, Settled):
+        own = {"strategy": e.way, "literals": {}, "tiles": {}}
+        return own | {"microseconds": dict(e.microseconds), "problem": e.fork.problem}
     choice = e.choice
     entry: dict[str, Any] = {
         "strategy": "nest" if choice is None else choice.strategy,
@@ -219,12 +224,12 @@ class Stale:
         return (
             (self.other, "measured for another shape, precision or order"),
             (self.unknown, "whose strategy is not one of theirs any more"),
-            (self.gone, "for contractions that the model does not have any more"),
+            (self.gone, "for what the model does not have any more"),
         )
 
 
-def compared(pins: Pins, found: Sequence[Site]) -> Stale:
-    """The entries of a section beside the contractions of a model."""
+def compared(pins: Pins, found: Sequence[Site] | Sequence[Site | Fork]) -> Stale:
+    """The entries of a section beside the contractions and forks of a model."""
     gone, other, unknown = [], [], []
     for path, pin in pins.items():
         here = [s for s in found if s.path == path]
@@ -232,13 +237,15 @@ def compared(pins: Pins, found: Sequence[Site]) -> Stale:
             gone.append(path)
         elif any(s.problem != pin.problem for s in here):
             other.append(path)
-        elif any(pin.way not in map(identity, s.ways) for s in here):
+        elif any(pin.way not in s.names for s in here):
             unknown.append(path)
     missing = dict.fromkeys(s.path for s in found if s.path not in pins)
     return Stale(tuple(other), tuple(unknown), tuple(gone), tuple(missing))
 
 
-def stale(pins: Pins, found: Sequence[Site], source: str, span: Span | None) -> tuple[Diagnostic, ...]:
+def stale(
+    pins: Pins, found: Sequence[Site] | Sequence[Site | Fork], source: str, span: Span | None
+) -> tuple[Diagnostic, ...]:
     """A warning (W0004) that names the entries that were not used, and why."""
     return tuple(
         Diagnostic(

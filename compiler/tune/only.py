@@ -19,6 +19,7 @@ from compiler.core.errors import RunError
 from compiler.strategies import every as strategies
 from compiler.strategies.choice import Choice
 from compiler.strategies.exchange import KINDS
+from compiler.strategies.forks import Fork
 from compiler.tune.sites import Site, workspace_of
 
 Fits = Callable[[str, str], bool]
@@ -44,16 +45,28 @@ def parsed(text: str) -> Only:
     return Only(*parts)
 
 
-def selected(only: Only, found: Iterable[Site], workspace: int | None = None) -> tuple[Site, ...]:
+def selected(
+    only: Only, found: Iterable[Site], workspace: int | None = None, forks: Sequence[Fork] = ()
+) -> tuple[Site, ...]:
     """The sites that are meant, with the candidates that are meant and that take `workspace` bytes at most; without
-    those that have no alternative then. Raises RunError (E0912) for a pattern that fits nothing."""
+    those that have no alternative then. Raises RunError (E0912) for a pattern that fits nothing, no fork either."""
     every = tuple(found)
-    _every_one_fits(only.places, [s.path for s in every], "contraction", _place)
+    _every_one_fits(only.places, [*(s.path for s in every), *(f.path for f in forks)], "contraction", _place)
     known = {s.name for s in strategies()} | {name_of(None), *(kind.rstrip("_") for kind in KINDS)}
     here = {name_of(w) for s in every for w in s.ways}
-    _every_one_fits(only.strategies, [*sorted(here), *sorted(known - here)], "strategy", _strategy)
+    names = [*sorted(here), *sorted(known - here)]
+    ways = {w for f in forks for w in f.ways} - {*names}
+    _every_one_fits(only.strategies, [*names, *sorted(ways)], "strategy", _strategy)
+    if not any(_fits(only.strategies, name, _strategy) for name in names):
+        return ()  # forks alone are meant
     kept = (_restricted(s, only, workspace) for s in every if _fits(only.places, s.path, _place))
     return tuple(s for s in kept if len(s.ways) > 1)
+
+
+def selected_forks(only: Only, forks: Iterable[Fork]) -> tuple[Fork, ...]:
+    """The forks that are meant, by their paths and ways."""
+    meant = (f for f in forks if _fits(only.places, f.path, _place))
+    return tuple(f for f in meant if any(_fits(only.strategies, way, _strategy) for way in f.ways))
 
 
 def name_of(way: Choice | None) -> str:

@@ -1,6 +1,6 @@
-"""report: all candidates of every contraction that was measured.
+"""report: all candidates of every contraction that was measured, all ways of forks, and what has one way.
 
-Assumes: compiler/tune/choosing.py.
+Assumes: compiler/tune/choosing.py, compiler/tune/forks.py.
 Guarantees: candidates by time, the fastest first; the share is of the device's limit: what the operations of the
 definition would take at its peak of float32 arithmetic, or its memory. An algorithm with fewer operations, or units for
 rounded factors, may show more than all of it.
@@ -9,18 +9,22 @@ Does not: measure or print.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
+import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
 from compiler.strategies.variants import identity
 from compiler.tune.choosing import Tuned
+from compiler.tune.forks import Settled
 from compiler.tune.sites import workspace_of
 
 
 @dataclass(frozen=True)
 class Row:
-    """A candidate. `share`: of the device's limit (None: it is not known); `workspace`: bytes beside the arrays;
+    """A candidate, or a way of a fork, whose time is that of a step. `share`: of the device's limit (None: it is not
+    known); `workspace`: bytes beside the arrays;
     `error`: relative, in the Frobenius norm, against float64."""
 
     path: str
@@ -59,3 +63,24 @@ def rows(tuned: Iterable[Tuned], device: Target, real: int) -> Iterator[Row]:
                 name == identity(site.ways[0]),
                 name in found.wrong,
             )
+
+
+def fork_rows(settled: Iterable[Settled]) -> Iterator[Row]:
+    """The ways of all forks, by path."""
+    for x in sorted(settled, key=lambda x: x.path):
+        for way, time in sorted(x.microseconds.items(), key=lambda item: item[1]):
+            yield Row(x.path, way, time, None, 0, None, way == x.way, way == x.fork.ways[0], False)
+
+
+def one_way(graphs: Iterable[l1.TensorGraph], chosen: Set[str]) -> dict[str, int]:
+    """How many nodes there is no choice for, by kind. `chosen`: the results that there is one for."""
+    nodes = (n for g in graphs for n in g.nodes if isinstance(n, l1.Map | l1.Contract))
+    return dict(Counter(_kind(n) for n in nodes if n.out.name not in chosen))
+
+
+def _kind(node: l1.Map | l1.Contract) -> str:
+    if isinstance(node, l1.Map):
+        return "elementwise"
+    if len(node.ins) == 2 and node.combine == "add":
+        return "products"
+    return "windows" if any(len(a.terms) > 1 for m in node.in_maps for a in m) else "sums and maxima"

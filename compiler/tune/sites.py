@@ -19,7 +19,7 @@ from compiler.ir.space import DType
 from compiler.layout.assign_layouts import real_lanes
 from compiler.strategies.choice import Choice
 from compiler.strategies.pins import path_of, problem_digest, structure_digest
-from compiler.strategies.variants import ways
+from compiler.strategies.variants import identity, ways
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Site:
     @property
     def span(self) -> Span:
         return self.node.span
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The identities of its candidates."""
+        return tuple(map(identity, self.ways))
 
     @property
     def operations(self) -> float:

@@ -20,7 +20,8 @@ from compiler.passes.layers.lower_loss import add_loss
 from compiler.passes.layers.lower_network import lower_network
 from compiler.passes.pipeline.lower import Lowered, lower
 from compiler.passes.tensors.differentiate import differentiate
-from compiler.strategies.cuda.fused_attention import Attending, Extents, Found, shared_bytes
+from compiler.strategies.choice import NotApplicable
+from compiler.strategies.cuda.fused_attention import Attending, Extents, shared_bytes
 from tests.evaluate_graph import evaluate_graph
 from tests.gpu.attention_cases import SMALL, program
 from tests.numeric.test_gradients import inputs_of
@@ -136,10 +137,12 @@ def test_what_it_cannot_do_is_contracted(keys: str, features: int, batch: int, w
 def test_small_heads_are_contracted() -> None:
     """Tiles would be nearly empty; the time grows with the tiles, that of contractions with the scores."""
     attending = Attending.of(SM_90, DType.F32, l2.Order.REPRODUCIBLE, True)
-    assert isinstance(attending.fitting(Extents(32, 8, 128, 128, 64, 64, True)), Found)
-    assert not isinstance(attending.fitting(Extents(512, 16, 4, 4, 16, 16, False)), Found)
+    (large,), (small,) = (
+        attending.fitting(Extents(*e)) for e in ((32, 8, 128, 128, 64, 64, True), (512, 16, 4, 4, 16, 16, False))
+    )
+    assert (large.pays, small.pays) == (True, False)
     little = replace(attending, device=replace(SM_90.device, shared_block=shared_bytes(64, 1, True) - 1))
-    assert not isinstance(little.fitting(Extents(32, 8, 128, 128, 64, 64, True)), Found)
+    assert isinstance(little.fitting(Extents(32, 8, 128, 128, 64, 64, True)), NotApplicable)
 
 
 @pytest.mark.nvrtc

@@ -313,8 +313,8 @@ def test_what_is_no_step_of_a_scan_is_in_no_chain(tmp_path: Path) -> None:
     program = program_of(tmp_path, SMALL[1], False)
     device = CudaBackend().capabilities.device
     forgotten = replace(program, tables=tuple(replace(rows, scans=()) for rows in program.tables))
-    assert not any(p.chains for p in chains(forgotten, device)[0].phases)
-    made = chains(program, device)[0]
+    assert not any(p.chains for p in chains(forgotten, device, {}).merged.phases)
+    made = chains(program, device, {}).merged
     for phase in made.phases:
         for chain in phase.chains:
             links = phase.launches[chain.first : chain.last]

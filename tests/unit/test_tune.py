@@ -286,7 +286,7 @@ def test_stale_entries_are_named() -> None:
     assert unknown.message.endswith("whose strategy is not one of theirs any more: `train/a`")
     (gone,) = stale({f"train/x{k}": good for k in range(6)}, [here], "m.lock", None)
     assert gone.message == (
-        "`m.lock` has 6 entries for contractions that the model does not have any more: "
+        "`m.lock` has 6 entries for what the model does not have any more: "
         "`train/x0`, `train/x1`, `train/x2`, `train/x3` and 2 more"
     )
     assert compared({"train/a": good}, [here, site("train/b"), site("train/b")]).missing == ("train/b",)
@@ -430,7 +430,8 @@ def test_a_report_has_every_candidate_by_time() -> None:
     bad = next(r for r in found if r.way == way(6))
     assert (bad.mark.split(", ")[-1], bad.error) == ("wrong", 0.5)
     assert found[0].workspace == 8 * 1000
-    html = page("<m>", "a machine", found, [Step("train", 2.0, 1.0)])
+    html = page("<m>", "a machine", found, [Step("train", 2.0, 1.0)], {"elementwise": 3})
+    assert "elementwise" in html
     assert "&lt;m&gt;" in html
     assert html.count("lanes_dense vector=0") == len(here.ways) - 1
     moving = list(rows([Tuned("train/a", times, None)], replace(device, bandwidth=0.1), 4))

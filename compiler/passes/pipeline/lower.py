@@ -27,6 +27,7 @@ from compiler.strategies.pins import Pins
 if TYPE_CHECKING:
     from compiler.passes.layers.load_data import DataSet
     from compiler.passes.model.lower_model import SpikingGraph
+    from compiler.strategies.forks import Fork
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Lowered:
     decisions: tuple[Decision, ...]
     driving: Mapping[str, str] = field(default_factory=dict)
     """The array of each layer or network input that drives populations."""
+    forks: tuple[Fork, ...] = ()
 
 
 def context_of(model: l0.Model, capabilities: Capabilities, verify: bool = False, pins: Pins | None = None) -> Context:
@@ -65,7 +67,7 @@ def lowered(ir: Lowering) -> Lowered:
     graphs = tuple(g.graph for g in ir.graphs)
     kept = next((g.kept for g in ir.graphs if g.phase == DRIVE), ())
     driving = {n: f"{DRIVE}/{t}" for n, t in zip(driving_layers(ir.model), kept, strict=True)} if kept else {}
-    return Lowered(ir.model, ir.spiking, graphs, ir.programs[0], ir.merged, ir.decisions, driving)
+    return Lowered(ir.model, ir.spiking, graphs, ir.programs[0], ir.merged, ir.decisions, driving, ir.forks)
 
 
 @no_garbage_collection()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # most models have one half: imports of the other one are def
     from compiler.passes.layers.load_data import DataSet
     from compiler.passes.layers.lower_loss import Lost
     from compiler.passes.model.lower_model import SpikingGraph
+    from compiler.strategies.forks import Fork
     from compiler.strategies.pins import Pins
 
 
@@ -41,7 +42,7 @@ class Context:
     mixed: bool = False
     """Whether activations and factors of products are bf16 (passes/kernels/mixed_precision.py)."""
     pins: Pins = field(default_factory=dict)
-    """Strategies of contractions that are decided already."""
+    """Strategies of contractions, and ways of forks, that are decided already."""
     phases: tuple[str, ...] = ("train", "eval")
     """Of the network: these two, "eval" alone, or "predict"; beside the first two, and "eval", "drive" where layers
     drive populations."""
@@ -97,6 +98,8 @@ class Lowering:
     """One for each half of the model."""
     merged: l2.Merged | None = None
     decisions: tuple[Decision, ...] = ()
+    forks: tuple[Fork, ...] = ()
+    """Where it may be made in other ways."""
 
     def decided(self, decisions: Iterable[Decision]) -> Lowering:
         return replace(self, decisions=(*self.decisions, *decisions))

@@ -64,6 +64,6 @@ class PersistentRnn(Pass):
         from compiler.passes.program.persistent_rnn import chains
 
         assert ir.merged is not None
-        merged, why, unrolled = chains(ir.merged, context.capabilities.device)
-        merged, how = gather(merged, unrolled)
-        return replace(ir, merged=merged).decided((*why, *how))
+        found = chains(ir.merged, context.capabilities.device, context.pins)
+        merged, how = gather(found.merged, found.unrolled)
+        return replace(ir, merged=merged, forks=(*ir.forks, *found.forks)).decided((*found.decisions, *how))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
@@ -23,6 +23,8 @@ from compiler.passes.program.decisions import Decision
 if TYPE_CHECKING:
     from compiler.ir.level1.builder import GraphBuilder
     from compiler.strategies.cuda.fused_attention import Attending
+    from compiler.strategies.forks import Fork
+    from compiler.strategies.pins import Pins
 
 TRAINING = ("train", "eval")
 DRIVE = "drive"
@@ -30,6 +32,8 @@ DRIVE = "drive"
 GIVING = ("predict", DRIVE)
 """Phases that give the values of layers."""
 ALL = (*TRAINING, *GIVING)
+APART: Final = "contractions"
+"""The way of attention that is not computed at once."""
 
 
 @dataclass(frozen=True)
@@ -79,22 +83,44 @@ class LowerNetwork(TensorPass):
 
         assert ir.network is not None and ir.train is not None
         attending = Attending.of(context.capabilities, context.precision, context.order, context.mixed)
-        graphs = []
+        graphs: list[PhaseGraph] = []
+        forks: list[Fork] = []
         for phase in context.phases:
             made: list[Decision] = []
-            attend = partial(self.attend, attending, made)
+            attend = partial(self.attend, attending, context.pins, phase, made, forks)
             layers = lower_network(ir.network, ir.train, "train" if phase == "train" else "eval", attend)[0]
             graphs.append(PhaseGraph(phase, layers=layers, decisions=tuple(made)))
-        return replace(ir, graphs=tuple(graphs))
+        return replace(ir, graphs=tuple(graphs), forks=(*ir.forks, *forks))
 
     @staticmethod
-    def attend(way: Attending, made: list[Decision], graph: GraphBuilder, name: str, node: l1.Attention) -> int:
-        """The parts of factors of attention that is computed at once, else 0; and the decision."""
-        found = way.match(node, graph)
+    def attend(
+        attending: Attending,
+        pins: Pins,
+        phase: str,
+        made: list[Decision],
+        forks: list[Fork],
+        graph: GraphBuilder,
+        name: str,
+        node: l1.Attention,
+    ) -> int:
+        """The parts of factors of attention that is computed at once, else 0; the decision, and where there is one."""
+        from compiler.strategies.cuda.fused_attention import Extents
+        from compiler.strategies.forks import Fork, problem_of, taken
+
+        found = attending.match(node, graph)
         if found is None:
             return 0
-        parts = getattr(found, "parts", 0)
-        made.append(Decision("choose_strategies", name, "at once" if parts else "by contractions", found.reason))
+        if isinstance(found, tuple):
+            ways = [f.way.name for f in found]
+            ways.insert(len(ways) if found[0].pays else 0, APART)
+            problem = problem_of(Extents.of(node, graph), node.beside, attending.mixed)
+            fork = Fork(f"{phase}/{name}", problem, tuple(ways), found[0].reason)
+            way, reason = taken(fork, pins)
+            forks.append(fork)
+            parts = next((f.way.parts for f in found if f.way.name == way), 0)
+        else:
+            parts, reason = 0, found.reason
+        made.append(Decision("choose_strategies", name, "at once" if parts else "by contractions", reason))
         return parts
 
 

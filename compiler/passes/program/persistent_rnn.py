@@ -14,7 +14,7 @@ Does not: reorder launches; consider the memory of a device: a backend may run a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
 
@@ -24,19 +24,33 @@ from compiler.ir.level2.dependence import joined, parts_of
 from compiler.ir.level2.target import Target
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.cost import cuda as cost
+from compiler.strategies.forks import Fork, problem_of, taken
+from compiler.strategies.pins import Pins
 
+CHAIN, LAUNCHES = "chain", "launches"
+"""The ways of a fork (compiler/strategies/forks.py)."""
 LEAST: Final = 4
 """Launches of a chain, at least."""
 
 
-def chains(merged: l2.Merged, device: Target) -> tuple[l2.Merged, list[Decision], frozenset[str]]:
-    """The program with its chains, the decisions, and the phases that have steps of Scans."""
-    if merged.order is l2.Order.BITWISE:
-        return merged, [], frozenset()
-    decisions: list[Decision] = []
-    phases = tuple(_chained(merged, phase, device, decisions) for phase in merged.phases)
-    unrolled = frozenset(p.name for p in merged.phases if any(_scans(merged, x) for x in p.launches))
-    return replace(merged, phases=phases), decisions, unrolled
+@dataclass
+class Chained:
+    """The program with its chains; `unrolled`: the phases that have steps of Scans; `forks`: where a chain may also run
+    launch by launch."""
+
+    merged: l2.Merged
+    decisions: list[Decision] = field(default_factory=list)
+    unrolled: frozenset[str] = frozenset()
+    forks: list[Fork] = field(default_factory=list)
+
+
+def chains(merged: l2.Merged, device: Target, pins: Pins) -> Chained:
+    found = Chained(merged)
+    if merged.order is not l2.Order.BITWISE:
+        phases = tuple(_chained(merged, phase, device, pins, found) for phase in merged.phases)
+        found.unrolled = frozenset(p.name for p in merged.phases if any(_scans(merged, x) for x in p.launches))
+        found.merged = replace(merged, phases=phases)
+    return found
 
 
 def _scans(merged: l2.Merged, x: l2.Launch) -> tuple[str, ...]:
@@ -45,7 +59,7 @@ def _scans(merged: l2.Merged, x: l2.Launch) -> tuple[str, ...]:
     return scans if any(scans) else ()
 
 
-def _chained(merged: l2.Merged, phase: l2.MergedPhase, device: Target, decisions: list[Decision]) -> l2.MergedPhase:
+def _chained(merged: l2.Merged, phase: l2.MergedPhase, device: Target, pins: Pins, made: Chained) -> l2.MergedPhase:
     rows = [
         (scan, number, replace(x, lo=row, hi=row + 1))
         for number, x in enumerate(phase.launches)
@@ -68,9 +82,13 @@ def _chained(merged: l2.Merged, phase: l2.MergedPhase, device: Target, decisions
             continue
         loose += [x for _, _, x in step[: links.start]]
         launches, loose = rejoined(), [x for _, _, x in step[links.stop :]]
-        pays, decision = _decided(merged, phase.name, inside, len({n for _, n, _ in step[links]}), samples, device)
-        found.append(l2.Chain(len(launches), len(launches) + len(inside), samples, pays))
-        decisions.append(decision)
+        fork, decision = _ways(merged, phase.name, scan, inside, len({n for _, n, _ in step[links]}), samples, device)
+        way, why = taken(fork, pins)
+        if len(fork.ways) > 1:
+            made.forks.append(fork)
+        found.append(l2.Chain(len(launches), len(launches) + len(inside), samples, way == CHAIN))
+        verdict = f"one walk of {len(inside)} kernels, sample by sample" if way == CHAIN else "launch by launch"
+        made.decisions.append(Decision("chains", decision, verdict, why))
         launches += inside
     return l2.MergedPhase(phase.name, tuple(rejoined()), tuple(found)) if found else phase
 
@@ -94,10 +112,11 @@ def _samples(merged: l2.Merged, phase: l2.MergedPhase, links: Sequence[l2.Launch
     return 0 if any(chain_violations(merged, alone)) else samples
 
 
-def _decided(
-    merged: l2.Merged, phase: str, links: Sequence[l2.Launch], alone: int, samples: int, device: Target
-) -> tuple[bool, Decision]:
-    """Whether a chain is faster, by estimate, than the launches that its links are `alone`."""
+def _ways(
+    merged: l2.Merged, phase: str, scan: str, links: Sequence[l2.Launch], alone: int, samples: int, device: Target
+) -> tuple[Fork, str]:
+    """The ways of a chain, the one that is faster by estimate first, where its links `alone` are so many launches; and
+    what a decision calls it."""
     real_bytes = merged.precision.bytes
     sides: dict[str, tuple[int, int]] = {}  # outputs and terms by matrix
     terms = 0
@@ -117,12 +136,13 @@ def _decided(
     path = merged.tables[links[0].template].paths
     begin = path[links[0].lo] if path else merged.templates[links[0].template].name
     what = f"{len(sides)} {'matrices' if len(sides) > 1 else 'matrix'} of {-(-stored // 1024)} KB"
-    pays = stored <= device.shared_block and chained < launched
-    if pays:
-        why = f"{what} on chip, where that fits; about {chained:.0f} us, launch by launch {launched:.0f} us"
-    elif stored > device.shared_block:
+    pays, ways = chained < launched, [LAUNCHES, CHAIN]
+    if stored > device.shared_block:
+        ways = [LAUNCHES]
         why = f"{what} do not fit into the {device.shared_block >> 10} KB that a processor has at most"
+    elif pays:
+        why = f"{what} on chip, where that fits; about {chained:.0f} us, launch by launch {launched:.0f} us"
     else:
         why = f"about {launched:.0f} us, as a chain {chained:.0f} us"
-    verdict = f"one walk of {len(links)} kernels, sample by sample" if pays else "launch by launch"
-    return pays, Decision("chains", f"{phase}: {begin}", verdict, why)
+    problem = problem_of(len(links), samples, sorted(sides.values()), terms)
+    return Fork(f"{phase}/{scan}.{CHAIN}", problem, tuple(ways[::-1] if pays else ways), why), f"{phase}: {begin}"

@@ -18,6 +18,7 @@ from compiler.ir.level2.target import Capabilities
 from compiler.passes.pipeline.lower import Lowered
 from compiler.runtime.common.amounts import bytes_of
 from compiler.runtime.common.options import Options
+from compiler.strategies.forks import Fork
 from compiler.strategies.layout import laid_out
 from compiler.strategies.permissions import permitted
 from compiler.strategies.pins import Pins
@@ -74,4 +75,5 @@ def lock_warnings(path: Path, lock: Locked, lowered: Lowered) -> tuple[Diagnosti
     if not lock.pins:
         return ()
     span = lowered.model.network.span if lowered.model.network is not None else lowered.model.span
-    return stale(lock.pins, sites_of(lowered, lock.capabilities), lock_path(path).name, span)
+    found: list[Site | Fork] = [*sites_of(lowered, lock.capabilities), *lowered.forks]
+    return stale(lock.pins, found, lock_path(path).name, span)

@@ -78,10 +78,21 @@ class Extents:
 
 @dataclass(frozen=True)
 class Found:
-    """`parts` of a factor, and why."""
+    """A way that is possible, and microseconds of a step: of it, and of contractions."""
 
-    parts: int
-    reason: str
+    way: Way
+    fused: float
+    apart: float
+
+    @property
+    def pays(self) -> bool:
+        return self.fused <= self.apart
+
+    @property
+    def reason(self) -> str:
+        if not self.pays:
+            return f"about {self.fused:.0f} us; by contractions about {self.apart:.0f} us"
+        return f"{self.way.name}: about {self.fused:.0f} us, by contractions about {self.apart:.0f} us"
 
 
 def tile(wide: int, back: bool) -> int:
@@ -103,49 +114,45 @@ def shared_bytes(wide: int, parts: int, back: bool) -> int:
 
 @dataclass(frozen=True)
 class Attending:
-    """The best way that a target has, if any, for a model's numerics."""
+    """The ways that a target has for a model's numerics, the fastest first."""
 
-    way: Way | None
+    ways: tuple[Way, ...]
     mixed: bool
     device: Target
 
     @staticmethod
     def of(capabilities: Capabilities, precision: DType, order: l2.Order, mixed: bool) -> Attending:
         """`capabilities` as far as the numerics permit (compiler/strategies/permissions.py)."""
-        here = [w for w in WAYS if w.name in capabilities.strategies]
-        if not here or precision is not DType.F32 or order is l2.Order.BITWISE:
-            return Attending(None, mixed, capabilities.device)
-        return Attending(WAYS[0] if mixed else here[0], mixed, capabilities.device)
+        here = tuple(w for w in WAYS if w.name in capabilities.strategies)
+        if precision is not DType.F32 or order is l2.Order.BITWISE:
+            here = ()
+        return Attending(WAYS[:1] if here and mixed else here, mixed, capabilities.device)
 
-    def match(self, node: l1.Attention, graph: GraphBuilder) -> Found | NotApplicable | None:
-        """How attention is computed at once, or why it is not; None where that is no question."""
-        if self.way is None:
+    def match(self, node: l1.Attention, graph: GraphBuilder) -> tuple[Found, ...] | NotApplicable | None:
+        """How attention may be computed at once, or why it is not; None where that is no question."""
+        if not self.ways:
             return None
         if "offset" in node.beside and graph.is_trained(node.ins[3]):
             return NotApplicable("its offset is trained")
         return self.fitting(Extents.of(node, graph))
 
-    def fitting(self, x: Extents) -> Found | NotApplicable:
+    def fitting(self, x: Extents) -> tuple[Found, ...] | NotApplicable:
         """The same for these extents."""
-        assert self.way is not None
-        wide, parts = wide_of(x.d, x.e), self.way.parts
+        wide = wide_of(x.d, x.e)
         if wide is None or x.d % _ALIGNED or x.e % _ALIGNED:
             return NotApplicable(f"heads of {x.d} and {x.e} features have no tile")
-        if shared_bytes(wide, parts, True) > self.device.shared_block:
+        fit = [w for w in self.ways if shared_bytes(wide, w.parts, True) <= self.device.shared_block]
+        if not fit:
             return NotApplicable("its tiles do not fit into shared memory")
         if x.batch * x.heads * -(-max(x.steps, x.keys) // ROWS) > MOST_TILES:
             return NotApplicable("it has more tiles than a launch may have blocks")
-        fused, apart = self._fused(x, wide), self._apart(x)
-        if fused > apart:
-            return NotApplicable(f"about {fused:.0f} us; by contractions about {apart:.0f} us")
-        return Found(parts, f"{self.way.name}: about {fused:.0f} us, by contractions about {apart:.0f} us")
+        return tuple(Found(w, self._fused(w, x, wide), self._apart(x)) for w in fit)
 
-    def _fused(self, x: Extents, wide: int) -> float:
+    def _fused(self, way: Way, x: Extents, wide: int) -> float:
         """Microseconds forward and backward."""
-        assert self.way is not None
         pairs = x.batch * x.heads * -(-x.steps // ROWS) * -(-x.keys // ROWS)
         turns = pairs * (0.6 if x.causal and min(x.steps, x.keys) > ROWS else 1.0) / self.device.processors
-        step = cost.ATTENTION_TILE_US[self.way.parts - 1] * wide / 64 * cost.waits(self.device)
+        step = cost.ATTENTION_TILE_US[way.parts - 1] * wide / 64 * cost.waits(self.device)
         return turns * step + 3 * cost.LAUNCH_US + cost.ATTENTION_START_US
 
     def _apart(self, x: Extents) -> float:
