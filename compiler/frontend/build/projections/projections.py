@@ -10,11 +10,10 @@ Does not: sample connections.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import compiler.ir.level0.model as l0
 from compiler.connect import Form
@@ -26,7 +25,7 @@ from compiler.expr.ast import refs
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
 from compiler.frontend.build.places.names import Space, space_of
-from compiler.frontend.build.places.values import Settling, placed_value, reads_places, warn_of_channels
+from compiler.frontend.build.places.values import Settling, reads_places, warn_of_channels
 from compiler.frontend.build.projections.connect import Connectivity, connectivity
 from compiler.frontend.build.projections.delays import (
     Delay,
@@ -41,7 +40,8 @@ from compiler.frontend.build.projections.kernels import settings_of_kernel
 from compiler.frontend.build.projections.parts import check_parts, within_parts
 from compiler.frontend.build.projections.read_values import Totals, add_up, check_circles, end_values, summed_names
 from compiler.frontend.build.projections.storage import check_values
-from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
+from compiler.frontend.build.projections.weights import Env, weight_of
+from compiler.frontend.build.shared.initial_values import OneByOne
 from compiler.frontend.build.shared.others import User, bind_others, check_one
 from compiler.frontend.build.shared.phases import find_moment
 from compiler.frontend.build.shared.readers import Reader, default_of, members
@@ -99,10 +99,6 @@ def build_projections(
     for family in out:
         warn_of_channels(family, populations.built, c)
     return tuple(out)
-
-
-_Env = dict[str, Any]
-"""The values of the names that differ from member to member (Family.members)."""
 
 
 @dataclass(frozen=True)
@@ -288,11 +284,11 @@ def _given(d: _Draft, built: list[l0.Member]) -> list[tuple[str, str, float | in
 class _Values:
     """What members have, where the values of the family are given; None after an error."""
 
-    weight: Callable[[_Env], l0.Value | None]
-    settings: Callable[[_Env], Settings | None]
+    weight: Callable[[Env], l0.Value | None]
+    settings: Callable[[Env], Settings | None]
     delay: Delay
     back_delay: Delay
-    occupied: Callable[[_Env], float | None]
+    occupied: Callable[[Env], float | None]
 
 
 def _values(d: _Draft, connection: Connectivity | None) -> _Values:
@@ -309,7 +305,7 @@ def _values(d: _Draft, connection: Connectivity | None) -> _Values:
         return delay_steps(replace(r, node=None) if unpaired else r, d.space, family, given, key)
 
     return _Values(
-        _weight(deliver, d.dimension, d.space, family, refused, count)
+        weight_of(deliver, d.dimension, d.space, family, refused, count)
         if deliver is not None
         else lambda env: l0.Const(0.0),
         read_settings(d.block, d.synapse, d.space, family, d.at, of_synapses)
@@ -455,7 +451,7 @@ def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member]
     check_values(connection.rule, connection.storage, members, definition, given_at, c)
 
 
-def _occupied(r: Reader, synapse: BuiltSynapse | None, family: Family) -> Callable[[_Env], float | None]:
+def _occupied(r: Reader, synapse: BuiltSynapse | None, family: Family) -> Callable[[Env], float | None]:
     """`occupied` at each member."""
     entry, default = r.entry("occupied"), default_of(r.default("occupied"))
     if entry is None:
@@ -541,57 +537,3 @@ def _no_input(into: Scalar, target: str, populations: Populations, c: Context) -
     message = f"neuron `{neuron.name}` of `{target}` has no input `{into.text}`"
     related = (Related("the neuron is declared here", neuron.span),)
     c.sink.error("E0201", message, into.span, help, related)
-
-
-def _weight(
-    deliver: tree.Mapping,
-    dimension: Dimension | None,
-    space: Space,
-    family: Family,
-    rule: str | None,
-    count: int | None,
-) -> Callable[[_Env], l0.Value | None]:
-    """The weight at each member. `rule`: the rule, if it draws connections, which have no order for a list."""
-    c, node = family.c, deliver.get("weight")
-    if node is None:
-        help = "for example `weight: 1.62 mV`"
-        c.sink.error("E0103", "`deliver` lacks `weight`", deliver.span, help)
-        return lambda env: None
-    if reads_places(node, family.names.scope):
-        return placed_value(node, "`weight`", dimension, family.names, space, family)
-    if isinstance(node, Scalar):
-        at = family.per_member(node, "`weight`", dimension)
-
-        span, once = node.span, dict[float, l0.Value]()
-
-        def one(env: _Env) -> l0.Value | None:
-            found = at(env)
-            if found is None:
-                return None
-            const = once.get(found) if found else None  # 0.0 and -0.0 are equal
-            if const is None:
-                if not math.isfinite(found):
-                    c.sink.error("E0106", f"`weight` must be finite; it is {found:g}", span)
-                    return None
-                const = once[found] = l0.Const(float(found), span)
-            return const
-
-        return one
-    used = family.mentions(node)
-    known: dict[tuple[Any, ...], l0.Value | None] = {}
-
-    def several(env: _Env) -> l0.Value | None:
-        key = tuple(env[n] for n in used)
-        if key not in known:
-            names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
-            value = (
-                None if None in key else initial_value(node, c, "`weight`", dimension, names, count, "connection")[0]
-            )
-            if isinstance(value, l0.FromFile | l0.Listed) and rule is not None:
-                message = f"weights from a list or a file need connections that are given one by one, not `{rule}`"
-                c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`, or `all_to_all`")
-                value = None
-            known[key] = value
-        return known[key]
-
-    return several
