@@ -129,6 +129,8 @@ def _stored(_: Any) -> Any:
     return lambda family: "sparse" if family.storage == "auto" else family.storage
 
 
+_PROJECTIONS = "compiler.frontend.build.projections"
+_COPIES = "tests/unit/test_copies.py::test_copies_are_built_at_once"
 _EVENTS = "backends.cpu.kernels.propagate"
 _TENSORS = "compiler.passes.kernels.lower_tensors"
 STRATEGIES = (
@@ -313,6 +315,7 @@ MUTANTS = (
     # emitters
     _text("csr_prefetch", f"{_EVENTS}:Due", _always(None), "cuba-cpu-nl_prefetch("),
     _text("toeplitz_simd", f"{_EVENTS}:parts_of", _always(None), "spiking_conv-cpu-channels side by side"),
+    Mutant("copies are built at once", (f"{_PROJECTIONS}.projections:copies_of",), _always(None), (_COPIES,)),
     Mutant("batched_rng of synapses", (f"{_EVENTS}:drawn_in_rows",), _no_draws_of_synapses, (SYNAPSES,)),
     Mutant("values of an event are computed once", (f"{_EVENTS}:once_per_event",), _each_time, (SYNAPSES,)),
     _text("batched_rng", "backends.cpu.kernels.nest:drawn_in_chunks", _no_draws, "stdp-cpu-nl_words("),

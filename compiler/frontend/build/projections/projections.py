@@ -10,7 +10,7 @@ Does not: sample connections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
@@ -27,6 +27,7 @@ from compiler.expr.units import DIMENSIONLESS, Dimension, describe
 from compiler.frontend.build.places.names import Space, space_of
 from compiler.frontend.build.places.values import Settling, reads_places, warn_of_channels
 from compiler.frontend.build.projections.connect import Connectivity, connectivity
+from compiler.frontend.build.projections.copies import Copies, Named, alike, copies_of
 from compiler.frontend.build.projections.delays import (
     Delay,
     Given,
@@ -82,7 +83,10 @@ def build_projections(
     shared = c.names.scope.extended(SIZES, sizes)
     names, totals = Names(shared, c.names.numbers), Totals()
     entries = tuple(members(PROJECTIONS_MAP, node, c))
-    built = {name: _projection(name, r, at, populations, names, synapses, totals) for name, r, at in entries}
+    built = dict[str, l0.Projection | None]()
+    for group in alike(entries):
+        copied = _copied(group, populations, names, synapses, totals)
+        built |= copied or {n: _projection(n, r, at, populations, names, synapses, totals) for n, r, at in group}
     if totals.readers:  # what they add up is known now
         totals.known = add_up((p for p in built.values() if p is not None), totals, c)
         for name, r, at in entries:
@@ -147,13 +151,16 @@ def _draft(
     synapses: Synapses,
     synapse: BuiltSynapse | None,
     totals: Totals,
+    copies: Copies | None = None,
 ) -> _Draft | None:
     """What stands at both ends, the synapse and the input; None where nothing else can be checked."""
     c, block = r.c, r.node
     assert block is not None
     sources, parts_from = select_parts(block.get("from"), populations, names, c)
     targets, parts_to = select_parts(block.get("to"), populations, names, c)
-    if len(sources or ()) * len(targets or ()) > MAX_COPIES:
+    if copies is not None:
+        sources, targets = copies.sources, copies.targets
+    elif len(sources or ()) * len(targets or ()) > MAX_COPIES:
         message = f"`{name}` connects {len(sources or ()):,} x {len(targets or ()):,} populations; at most "
         c.sink.error("E0208", f"{message}{MAX_COPIES:,} pairs of them are allowed", at)
         return None
@@ -163,12 +170,13 @@ def _draft(
     into = deliver.get("into") if deliver is not None else None
     own = {n: v.dimension for n, v in values.items()} | ({} if synapse is None else synapse.params)
     sums = summed_names(block, None if synapse is None else synapse.node) & own.keys()
-    values |= end_values(block, sources, targets, populations, c)
+    values |= end_values(block, sources, targets, populations, c) | ({} if copies is None else copies.values)
     values |= totals.values(sums, text_of(into), targets or (), own, at, c)
     kinds = dict.fromkeys(values, Kind.REAL)
     scope = replace(names.scope.extended(kinds, {n: v.dimension for n, v in values.items()}), totals=own)
     placed = any(reads_places(node, scope) for node in _per_synapse(block))
-    family = Family(name, c, populations, Names(scope, names.numbers), values, placed, parts_from, parts_to)
+    parts = (parts_from, parts_to, copies is not None)
+    family = Family(name, c, populations, Names(scope, names.numbers), values, placed, *parts)
     space = space_of(r, family)
     if space is None:
         return None
@@ -186,6 +194,28 @@ def _draft(
     dimension, fits = (None, synapse is not None) if into is None else _input(into, targets, populations, c)
     ends = (sources, targets, synapse, synapses, into, dimension)
     return _Draft(r, block, at, family, *ends, fits, sure, user, space, unmoved, moving)
+
+
+def _copied(
+    group: Sequence[Named], populations: Populations, names: Names, synapses: Synapses, totals: Totals
+) -> dict[str, l0.Projection | None] | None:
+    """The projections of one block, made as one family; None where they are to be made one by one."""
+    copies, (name, r, at) = copies_of(group, populations), group[0]
+    if copies is None or summed_names(copies.block):
+        return None
+    r = replace(r, node=copies.block, c=replace(r.c, sink=Sink()))
+    d = _draft(name, r, at, populations, names, synapses, None, totals, copies)
+    whole = None if d is None else _whole(d, 0, populations, totals)
+    if (
+        whole is None
+        or r.c.sink.items
+        or len(whole.members) < len(group)
+        or whole.probability is not None
+        or whole.planes
+    ):
+        return None
+    one_each = zip(group, whole.members, strict=True)
+    return {name: replace(whole, name=name, members=(m,), span=at) for (name, _, at), m in one_each}
 
 
 def _per_synapse(block: tree.Mapping) -> Iterator[Node | None]:

@@ -77,8 +77,8 @@ def quantity(text: str) -> tuple[float, Dimension] | None:
         return None
 
 
-def _plain(node: Node) -> tuple[float | int, Dimension | None] | None:
-    """A literal number or quantity, the common case; else None."""
+def plain_number(node: Node) -> tuple[float | int, Dimension | None] | None:
+    """A literal number or quantity, the common case, with its dimension (None: any); else None."""
     if not isinstance(node, Scalar):
         return None
     value = node.value
@@ -107,7 +107,7 @@ def number_and_dimension(
     node: Node, c: Context, what: str, dimension: Dimension | None, names: Names | None = None
 ) -> tuple[float | int, Dimension | None] | None:
     """The value of an expression over constants, and its dimension (None: it may have any)."""
-    plain = _plain(node)
+    plain = plain_number(node)
     if plain is not None and (dimension is None or plain[1] is None or plain[1] == dimension):
         return plain
     names = names or c.names

@@ -50,6 +50,8 @@ class Family:
     parts_from: Mapping[str, l0.Subset] = field(default_factory=dict)
     parts_to: Mapping[str, l0.Subset] = field(default_factory=dict)
     """The parts of sources and targets that are meant, where that is not all."""
+    paired: bool = False
+    """Whether each source has one target, that of its number, instead of all."""
 
     def parts(self, source: str, target: str) -> tuple[l0.Subset | None, l0.Subset | None]:
         """The parts of both ends of a member; None: all neurons."""
@@ -66,10 +68,10 @@ class Family:
         sizes = {name: built[name].size for name in {*sources, *targets}}
         size_from = sizes | {n: part.size for n, part in self.parts_from.items()}
         size_to = sizes | {n: part.size for n, part in self.parts_to.items()}
-        for source in sources:
+        for k, source in enumerate(sources):
             self.c.between()
-            rows = [(name, value.row(source)) for name, value in self.values.items()]
-            for target in targets:
+            rows = [(name, value.row(source, k)) for name, value in self.values.items()]
+            for target in targets[k : k + 1] if self.paired else targets:
                 env: dict[str, Any] = {"n_from": size_from[source], "n_to": size_to[target]}
                 for name, row in rows:
                     env[name] = row(target)

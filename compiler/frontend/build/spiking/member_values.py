@@ -29,15 +29,18 @@ from compiler.frontend.yaml.tree import Entry, Node, Scalar
 
 @dataclass
 class MemberValue:
-    """A number per member of a family, by source, target or pair."""
+    """A number per member of a family, by source, target or pair, or by member (`each`) where ends go one by one."""
 
     dimension: Dimension | None = None
     by_source: dict[str, float | int] = field(default_factory=dict)
     by_target: dict[str, float | int] = field(default_factory=dict)
     by_pair: dict[str, dict[str, float | int]] = field(default_factory=dict)  # by source, then by target
+    each: tuple[float | int, ...] = ()
 
-    def row(self, source: str) -> Callable[[str], float | int | None]:
-        """The values of the members with one source, by their targets; None after an error."""
+    def row(self, source: str, number: int = 0) -> Callable[[str], float | int | None]:
+        """The values of the members with one source, that of a number, by their targets; None after an error."""
+        if self.each:
+            return lambda target: self.each[number]
         given, common = self.by_pair.get(source, {}), self.by_source.get(source)
         if common is None and not self.by_target:
             return given.get
