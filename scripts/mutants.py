@@ -137,7 +137,9 @@ STRATEGIES = (
     "rows_conv", "winograd_rows", "rows_dense", "rows_product", "lanes_dense", "dense_weight_gradient", "lanes_pairs",
     "lanes_product", "lanes_conv", "winograd_conv", "lanes_conv_weight_gradient", "winograd_weight_gradient",
     "fourier_conv", "fourier_weight_gradient", "matmul", "direct_conv", "direct_conv_weights", "implicit_gemm",
-    "fft_conv", "tensor_cores_tf32", "tensor_cores_tf32x3", "tensor_products_float32", "tensor_products_tf32",
+    "fft_conv", "tensor_conv_float32", "tensor_conv_weights_float32", "tensor_conv_tf32", "tensor_conv_weights_tf32",
+    "tensor_conv_bf16", "tensor_conv_weights_bf16", "tensor_conv_stored", "tensor_conv_weights_stored",
+    "tensor_cores_tf32", "tensor_cores_tf32x3", "tensor_products_float32", "tensor_products_tf32",
     "tensor_products_bf16", "stored_products", "stored_products_tf32", "tensor_cores_stored",
 )  # fmt: skip
 MUTANTS = (

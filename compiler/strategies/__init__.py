@@ -39,6 +39,8 @@ from compiler.strategies.cuda import (
     implicit_gemm,
     matmul,
     stored_products,
+    tensor_conv,
+    tensor_conv_weights,
     tensor_cores,
     tensor_products,
 )
@@ -68,6 +70,8 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
         matmul.STRATEGY,
         direct_conv.STRATEGY,
         direct_conv_weights.STRATEGY,
+        *tensor_conv.STRATEGIES,
+        *tensor_conv_weights.STRATEGIES,
         implicit_gemm.STRATEGY,
         fft_conv.STRATEGY,
         *tensor_cores.STRATEGIES,

@@ -1409,7 +1409,7 @@ NL_PART void k26_direct_conv_weights_store(const k26_row *self, nl_i64 step, con
     const nl_i64 weight_grad_by_r_ = self->weight_grad_by_r_;
     const nl_filters nl_own = nl_s;
 #pragma unroll 1
-    for (int nl_e = threadIdx.x; nl_e < nl_own.size; nl_e += 256) {
+    for (int nl_e = threadIdx.x; nl_e < nl_own.size; nl_e += blockDim.x) {
         const int nl_tap = nl_e % 5, nl_line = nl_e / 5;
         const int nl_row = nl_line % nl_own.taps, nl_filter = nl_line / nl_own.taps;
         const int nl_channel = nl_filter % nl_own.stride, nl_out = nl_filter / nl_own.stride;

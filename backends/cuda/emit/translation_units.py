@@ -17,11 +17,19 @@ from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.cuda.kernels import transforms
+from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.contract import PRODUCTS, UNITS
 from backends.cuda.kernels.waves import wave_templates
 from backends.cuda.persistent.rnn import chained_templates
-from compiler.strategies.cuda import direct_conv, direct_conv_weights, fft_conv, stored_products, tensor_products
+from compiler.strategies.cuda import (
+    direct_conv,
+    direct_conv_weights,
+    fft_conv,
+    stored_products,
+    tensor_conv,
+    tensor_conv_weights,
+    tensor_products,
+)
 
 _REST: Final = "rest"
 _SUMS: Final = "sums"
@@ -30,6 +38,8 @@ _TENSORS: Final = "tensors"
 _STORED: Final = "stored"
 _CONVOLUTIONS: Final = "convolutions"
 _FILTERS: Final = "filters"
+_UNITS: Final = "tensor_convolutions"
+_UNIT_FILTERS: Final = "tensor_filters"
 _TRANSFORMS: Final = "transforms"
 _ATTENTION: Final = "attention"
 _CHAINS: Final = "chains"
@@ -74,6 +84,8 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
         _TENSORS: {t for t, strategy in contracts.items() if strategy in tensor_products.KINDS},
         _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy == direct_conv.NAME},
         _FILTERS: {t for t, strategy in contracts.items() if strategy == direct_conv_weights.NAME},
+        _UNITS: {t for t, strategy in contracts.items() if direct.family(strategy) == tensor_conv.NAME},
+        _UNIT_FILTERS: {t for t, strategy in contracts.items() if direct.family(strategy) == tensor_conv_weights.NAME},
         _ATTENTION: attention,
     }
     parts = [Share(_REST, rest - sums, helpers=True, quick=quick)]

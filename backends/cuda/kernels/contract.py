@@ -33,6 +33,8 @@ from compiler.strategies.cuda import (
     implicit_gemm,
     matmul,
     stored_products,
+    tensor_conv,
+    tensor_conv_weights,
     tensor_cores,
     tensor_products,
 )
@@ -55,6 +57,7 @@ STORED_BLOCK: Final = BLOCK + 32
 """Threads of a block of stored_products: one of the last warp fetches."""
 PRODUCT: Final = "_product"
 STORE: Final = "_store"
+_CONVOLUTIONS: Final = frozenset(map(direct.family, direct.STRATEGIES))
 _DECLARED: Final = re.compile(r"const (\w+) (\w+) = (.*);")
 
 
@@ -94,7 +97,9 @@ def shared_name(template: l2.Template, contract: l2.Contract) -> str:
     if contract.strategy == fft_conv.NAME:
         return transforms.shared_name(contract)
     if contract.strategy in direct.STRATEGIES:
-        return "{}_{}_step_{}_tap_{}".format(contract.strategy, *direct.walk(template, contract))
+        taps, step, tap = direct.walk(template, contract)
+        own = direct.parts_of(contract.strategy) is None
+        return f"{contract.strategy}_{taps}" + (f"_step_{step}_tap_{tap}" if own else "")
     parts = [f"guarded_{count}" if count else "plain" for count in _guards(template, contract)]
     types = [f"{part}_bf16" if x else part for part, x in zip(parts, _stored(template, contract), strict=True)]
     return "_".join([contract.strategy, *types])
@@ -149,6 +154,23 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
         ]
     walk = direct.walk(template, contract)
     literals = ", ".join(map(str, walk))
+    if (units := direct.parts_of(strategy)) is not None:
+        parts, element = units
+        if strategy in direct.FILTERS:
+            call, block = f"nl_tensor_weights<{parts}, {element}, {walk[0]}>", tensor_conv_weights.THREADS
+            return [Shared(name, call, "nl_weights", "nl_filters", tensor_conv.RESIDENT, (), block=block)]
+        return [
+            Shared(
+                f"{name}_{tall}_by_{wide}",
+                f"nl_tensor_conv<{parts}, {element}, {tall}, {wide}, {walk[0]}>",
+                "nl_convolution",
+                "nl_outputs",
+                tensor_conv.RESIDENT,
+                (),
+                frozenset({number}),
+            )
+            for number, (tall, wide) in enumerate(tensor_conv.TILES)
+        ]
     if strategy == direct_conv_weights.NAME:
         call = f"nl_direct_weights<{direct_conv_weights.outs_of(walk[0])}, {literals}>"
         return [Shared(name, call, "nl_weights", "nl_filters", _RESIDENT, ())]
@@ -230,6 +252,7 @@ def shared_names(
         "shared": shared,
         "contracted": bool(contracts),
         "strategies": {c.strategy for t, c in contracts if t.index in kernels},
+        **_convolution_names({direct.family(c.strategy) for _, c in contracts} & _CONVOLUTIONS),
         "products": bool(products),
         **transforms.names(
             [c for t, c in contracts if t.index in kernels], any(s.part == transforms.PRODUCT for s in shared)
@@ -249,7 +272,6 @@ def shared_names(
             "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=0),
         },
         "stage": matmul.STAGE_BYTES,
-        "direct_bytes": direct_conv.BUFFER_BYTES,
         "matmul_tiles": [
             {"number": n, "size": x, "groups": BLOCK * 16 // x**2, "used": has(n, matrices)}
             for n, x in enumerate(matmul.TILES)
@@ -260,6 +282,12 @@ def shared_names(
         ],
         "gemm_room": max(BLOCK * 16, *(x.k * (x.m + x.n + 16) for x in tiles)),
     }
+
+
+def _convolution_names(families: Set[str]) -> Mapping[str, Any]:
+    """Arguments of the skeletons of convolutions."""
+    units = families & {tensor_conv.NAME, tensor_conv_weights.NAME}
+    return {"convolutions": families, "tensor_conv": units, "direct_bytes": direct_conv.BUFFER_BYTES}
 
 
 def _stored_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -> Mapping[str, Any] | None:
@@ -438,14 +466,16 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
         product, store, nest = transforms.transform_texts(k, contract)
         value = "nl_sum"
     elif contract.strategy in direct.STRATEGIES:
-        product, store, nest = direct.direct_texts(k, contract)
-        value = "nl_at[nl_q]" if contract.strategy == direct_conv.NAME else "nl_own.at[nl_e]"
+        product, store, nest = direct.direct_texts(k, contract, _loads)
+        forward = "nl_at[nl_q]" if contract.strategy == direct_conv.NAME else "*nl_at"
+        value = forward if contract.strategy in direct.FORWARD else "nl_own.at[nl_e]"
     else:
         product, store, nest = _product_texts(k, contract)
         tensor = contract.strategy in UNITS
         value = "nl_s.at[nl_swizzled(nl_e, nl_s.bits)]" if tensor else "nl_s.at[nl_e]"
     kind = next(x for x in _kinds(k.template, contract) if x.sums)
-    loads = _loads(nest) if contract.strategy in UNITS else []
+    ahead = contract.strategy in UNITS or direct.family(contract.strategy) == tensor_conv.NAME
+    loads = _loads(nest) if ahead else []
     return [
         Function(PRODUCT, with_end(product, ()), given=f"{kind.operands} &nl_p"),
         Function(STORE, with_end(store, _epilogue(k, nest, value, loads)), given=f"const {kind.sums} &nl_s"),

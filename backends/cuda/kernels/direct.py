@@ -1,7 +1,7 @@
-"""Convolutions summed in registers: the operands and epilogues of the strategies direct_conv and direct_conv_weights.
+"""Convolutions of row-major operands: the operands and epilogues of direct_conv, tensor_conv, and those of weights.
 
-Assumes: a Contract that compiler/strategies/cuda/direct_conv.py or strategies/cuda/direct_conv_weights.py took: the
-image's last two axes are guarded sums of a dim of the output and one of the window, everything else is plain.
+Assumes: a Contract that a strategy of FORWARD or FILTERS took (compiler/strategies/cuda): the image's last two axes are
+guarded sums of a dim of the output and one of the window, everything else is plain.
 Guarantees: the roles of dims follow from the accesses alone. The walk of a window along a row (its taps, dilation,
 stride) is literal in the kernel that such convolutions share, all else is data: the taps of a reversed window are
 counted from the last one. The epilogue is printed from the nest.
@@ -11,19 +11,21 @@ numbers of blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import PrintError
-from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.skeletons import render
-from compiler.strategies.cuda import direct_conv, direct_conv_weights
+from compiler.ir.space import DType
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, tensor_conv, tensor_conv_weights
 
-STRATEGIES: Final = frozenset({direct_conv.NAME, direct_conv_weights.NAME})
+FORWARD: Final = frozenset({direct_conv.NAME, *(s.name for s in tensor_conv.STRATEGIES)})
+FILTERS: Final = frozenset({direct_conv_weights.NAME, *(s.name for s in tensor_conv_weights.STRATEGIES)})
+STRATEGIES: Final = FORWARD | FILTERS
 SUFFIXES: Final = ("", "_narrow")
 """Of the kernels of direct_conv, by `s_tile`: a thread sums more outputs, or fewer."""
 
@@ -67,7 +69,7 @@ def roles(template: l2.Template, contract: l2.Contract) -> Roles:
     """The roles of the dims. Raises PrintError where the accesses are of another form."""
     image, other = (f"x{dict(contract.literals)['image']}", f"x{1 - dict(contract.literals)['image']}")
     kinds = {d.name: d.kind for d in contract.nest.dims}
-    forward = contract.strategy == direct_conv.NAME or dict(contract.literals).get("weights") == 0
+    forward = contract.strategy in FORWARD or dict(contract.literals).get("weights") == 0
     windowed = [a for a in access_of(template, image).axes if len(a.terms) == 2]
     if len(windowed) != 2:
         raise PrintError("the image has not two windowed axes", template.span)
@@ -90,6 +92,18 @@ def walk(template: l2.Template, contract: l2.Contract) -> tuple[int, int, int]:
     """The walk of a window along a row: its taps, stride, and dilation."""
     cols = roles(template, contract).col
     return dict(contract.literals)["taps"], cols.step, abs(cols.tap)
+
+
+def parts_of(strategy: str) -> tuple[int, str] | None:
+    """Of a strategy on matrix units: the parts of a factor, and the type of an operand's elements."""
+    name, _, kind = strategy.rpartition("_")
+    units = name in {tensor_conv.NAME, tensor_conv_weights.NAME}
+    return (tensor_conv.KINDS[kind], "nl_bfloat" if kind == "stored" else "real") if units else None
+
+
+def family(strategy: str) -> str:
+    """A strategy without its kind."""
+    return strategy if parts_of(strategy) is None else strategy.rpartition("_")[0]
 
 
 class _Printer:
@@ -144,13 +158,18 @@ class _Printer:
         return self._nl_image(r.other, [*by, *map(self.extent, (r.n, r.o, r.i, r.j)), "0", "0"])
 
     def _nl_image(self, formal: str, values: Sequence[str]) -> str:
-        return f"nl_image{{{', '.join([self.k.pointers[formal], *values])}}}"
+        return f"nl_image{{{', '.join([self._pointer(formal), *values])}}}"
+
+    def _pointer(self, formal: str, offset: str = "") -> str:
+        """An operand's memory; of bf16 elements, whatever the structure calls it."""
+        pointer = self.k.pointers[formal] + offset
+        return f"(const real *)({pointer})" if self.k.formal(formal).dtype is DType.BF16 else pointer
 
     def weights(self) -> str:
         """The offset of the weights of the tap that is counted as the first."""
         r = self.roles
         back = [f" + {self._last(x)} * {self._stride(r.other, x.window)}" for x in (r.row, r.col) if x.tap < 0]
-        return self.k.pointers[r.other] + "".join(back)
+        return self._pointer(r.other, "".join(back))
 
     def by(self) -> dict[str, str]:
         """Strides of the weights."""
@@ -160,14 +179,25 @@ class _Printer:
         return dict(zip("ocrs", strides.values(), strict=True))
 
 
-def direct_texts(k: Kernel, contract: l2.Contract) -> tuple[str, str, NestPrinter]:
+def direct_texts(
+    k: Kernel, contract: l2.Contract, loads: Callable[[NestPrinter], Sequence[object]]
+) -> tuple[str, str, NestPrinter]:
     """The code that fills in the operands, the code that runs the epilogue of all sums (with `@end` for that of one),
-    and the nest."""
+    and the nest. `loads`: what an epilogue may load ahead."""
     p = _Printer(k, contract)
-    names = {"r": p.roles, "extent": p.extent, "text": p.column, "image": p.image(), "name": lambda d: p.nest.vars[d]}
-    if contract.strategy == direct_conv.NAME:
+    units = parts_of(contract.strategy) is not None
+    names = {
+        "r": p.roles,
+        "units": units,
+        "extent": p.extent,
+        "text": p.column,
+        "image": p.image(),
+        "name": lambda d: p.nest.vars[d],
+    }
+    if contract.strategy in FORWARD:
         product = render("product_direct_conv.cu.j2", weights=p.weights(), by=p.by(), **names)
-        return product, render("store_direct_conv.cu.j2", **names), p.nest
+        store = "store_direct_conv" if contract.strategy == direct_conv.NAME else "store_tensor_conv"
+        return product, render(f"{store}.cu.j2", loads=loads(p.nest), **names), p.nest
     taps = dict(contract.literals)["taps"]
     product = render("product_direct_conv_weights.cu.j2", out=p.out(), **names)
-    return product, render("store_direct_conv_weights.cu.j2", taps=taps, block=BLOCK, **names), p.nest
+    return product, render("store_direct_conv_weights.cu.j2", taps=taps, **names), p.nest

@@ -22,8 +22,8 @@ from backends.c_family.access import open_kernel
 from backends.c_family.cprint import Dialect
 from backends.c_family.point_nest import is_windowed
 from backends.cuda.kernels.contract import STORED_BLOCK, TENSOR_BLOCK, WIDE, resident_of, shared_name, sides_of
+from backends.cuda.kernels.direct import FILTERS, FORWARD, Roles, access_of, parts_of, roles
 from backends.cuda.kernels.direct import SUFFIXES as DIRECT_SUFFIXES
-from backends.cuda.kernels.direct import access_of, roles
 from backends.cuda.kernels.events import SORT
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import (
@@ -48,6 +48,8 @@ from compiler.strategies.cuda import (
     fft_conv,
     matmul,
     stored_products,
+    tensor_conv,
+    tensor_conv_weights,
     tensor_products,
 )
 from compiler.strategies.cuda.fft_conv import way_of
@@ -353,20 +355,30 @@ def _direct(w: Work, contract: l2.Contract) -> list[Call]:
     r = roles(w.template, contract)
     dims = {d.name: d for d in contract.nest.dims}
     extents = [w.extent((dims[d],), dims[d].kind is l2.DimKind.RED) for d in (r.n, r.o, r.i, r.j)]
-    names = ("s_tile", "s_strips", "s_rows", "s_samples", "s_blocks")
-    columns = {name: w.column(name) for name in names}
-    many = np.array(
-        [
-            direct_conv.tiles({x: int(columns[x][row]) for x in names}, *(int(e[row]) for e in extents))
-            for row in range(len(extents[0]))
-        ],
-        np.int64,
-    )
+    units = parts_of(contract.strategy)
+    tiles = direct_conv.tiles if units is None else tensor_conv.tiles
+    suffixes = DIRECT_SUFFIXES if units is None else [f"_{tall}_by_{wide}" for tall, wide in tensor_conv.TILES]
+    values = [
+        {f.name: int(w.column(f.name)[row]) for f in w.template.formals if f.name.startswith("s_")}
+        for row in range(len(extents[0]))
+    ]
+    many = np.array([tiles(x, *(int(e[row]) for e in extents)) for row, x in enumerate(values)], np.int64)
     calls = []
-    for number, suffix in enumerate(DIRECT_SUFFIXES):
-        rows = np.flatnonzero(columns["s_tile"] == number)
-        calls += _call(name + suffix, w, rows, many[rows], 1, group=w.template.index)
+    for number, suffix in enumerate(suffixes):
+        rows = np.array([row for row, x in enumerate(values) if x["s_tile"] == number], np.int64)
+        shared = 0
+        if units is not None and len(rows):
+            walks = _walks(w, r, dims)
+            shared = max(tensor_conv.shared_bytes(values[row], units[0], *walks[row]) for row in rows.tolist())
+        calls += _call(name + suffix, w, rows, many[rows], 1, group=w.template.index, shared=shared)
     return calls
+
+
+def _walks(w: Work, r: Roles, dims: Mapping[str, l2.Dim]) -> list[tuple[tensor_conv.Walk, tensor_conv.Walk]]:
+    """How the window walks rows and columns, for each row of the launch."""
+    lines = [w.extent((dims[x.window],), dims[x.window].kind is l2.DimKind.RED) for x in (r.row, r.col)]
+    steps = [(x.step, abs(x.tap), x.axis.div) for x in (r.row, r.col)]
+    return [((int(a), *steps[0]), (int(b), *steps[1])) for a, b in zip(*lines, strict=True)]
 
 
 def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
@@ -385,8 +397,22 @@ def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
         counters, sums = direct_conv_weights.words_of(int(splits[n]), *shape, int(window[n]), taps)
         words[n] = (many[n] * counters + 1) // 2 * 2 + many[n] * sums * bytes_ // 4 + many[n] * sums * bytes_ // 4 % 2
     places, memory = _places(rows, words)
-    name = shared_name(w.template, contract)
-    return _call(name, w, rows, many * splits, 1, group=w.template.index, places=places, memory=memory)
+    shared, block = 0, BLOCK
+    if (units := parts_of(contract.strategy)) is not None:
+        block = tensor_conv_weights.THREADS
+        high, cols = w.column("s_rows"), w.extent((dims[r.j],), True)
+        shared = max(
+            tensor_conv_weights.shared_bytes(
+                tensor_conv_weights.tile(int(blocks[n]), int(channels[n]), taps),
+                int(high[n]),
+                int(cols[n]),
+                units[0],
+                *walk,
+            )
+            for n, walk in enumerate(_walks(w, r, dims))
+        )
+    more: dict[str, Any] = {"places": places, "memory": memory, "shared": shared}
+    return _call(shared_name(w.template, contract), w, rows, many * splits, 1, block, group=w.template.index, **more)
 
 
 def _transformed(w: Work, contract: l2.Contract) -> list[Call]:
@@ -515,9 +541,9 @@ def calls_of(w: Work, dialect: Dialect) -> list[Call]:
     match w.template.body:
         case l2.Nest() as nest:
             return _nest(name, w, nest)
-        case l2.Contract() as c if c.strategy == direct_conv.NAME:
+        case l2.Contract() as c if c.strategy in FORWARD:
             return _direct(w, c)
-        case l2.Contract() as c if c.strategy == direct_conv_weights.NAME:
+        case l2.Contract() as c if c.strategy in FILTERS:
             return _direct_weights(w, c)
         case l2.Contract() as c if c.strategy == fft_conv.NAME:
             return _transformed(w, c)

@@ -42,6 +42,15 @@ DIRECT_STAGE, DIRECT_START = 1200.0, 2500.0
 WEIGHTS_START, WEIGHTS_JOIN = 4000.0, 1500.0
 """Cycles that a block of the gradient of weights takes beside its stages, and that joining blocks takes."""
 
+# ------------------------------------------------------------ convolutions on matrix units by warps, in cycles
+
+TENSOR_CONV_PRODUCT, TENSOR_CONV_WAIT = 1.7, 8.0
+"""Of a processor for an instruction, and until a warp can use its sum."""
+TENSOR_CONV_STAGE, TENSOR_CONV_START = 1800.0, 2500.0
+"""That a stage of copies waits, and that a block takes beside its stages."""
+TENSOR_CONV_MEASURED: Final = 1.35
+"""What blocks take, measured on an H100, beside their estimate."""
+
 # -------------------------------------------------------------------------------------- matrix units
 
 UNITS_TIME: Final = {"tensor_cores_tf32": 0.55, "tensor_cores_tf32x3": 0.75, "tensor_cores_stored": 0.55}

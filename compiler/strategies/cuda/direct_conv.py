@@ -35,17 +35,19 @@ OUTS = (8, 4)
 THREADS = 256
 BUFFER_BYTES = 40960
 """Shared memory of a block, which every device has without asking."""
-MOST_TAPS = 11
+TAPS = range(2, 12)
+"""Of a row of the window."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """The walk of an axis of the image: index = step * out + tap * t + origin."""
+    """The walk of an axis of the image: index = (step * out + tap * t + origin) / div."""
 
     out: int
     taps: int
     step: int
     tap: int
+    div: int = 1
 
     def span(self, outs: int) -> int:
         """Elements that `outs` adjacent outputs read."""
@@ -67,9 +69,9 @@ def line_pitch(strips: int, cols: Window) -> int:
 def window_of(axis: Affine, out: str, tap: str, extents: dict[str, int]) -> Window | None:
     """The walk of one axis, or None where its index is of another form."""
     terms = dict(axis.terms)
-    if axis.div != 1 or set(terms) != {out, tap} or not 1 <= terms[out] <= 2:
+    if set(terms) != {out, tap} or not 1 <= terms[out] <= 2 or (axis.div != 1 and terms[out] != 1):
         return None
-    return Window(extents[out], extents[tap], terms[out], terms[tap])
+    return Window(extents[out], extents[tap], terms[out], terms[tap], axis.div)
 
 
 def copying(lines: int, pitch: int) -> float:
@@ -155,15 +157,28 @@ def tiles(values: dict[str, int], n: int, o: int, i: int, j: int) -> int:
     return -(-n // values["s_samples"]) * -(-o // outs) * -(-i // values["s_rows"]) * -(-j // wide)
 
 
-def match(p: Problem) -> Choice | NotApplicable:
+@dataclass(frozen=True)
+class Convolution:
+    """Extents (samples, outputs, output rows and columns, channels) and the walks of its window; `image`: the operand
+    that is walked."""
+
+    image: int
+    n: int
+    o: int
+    i: int
+    j: int
+    c: int
+    rows: Window
+    cols: Window
+
+
+def convolution(p: Problem, image: int, taps: range = TAPS, most: int = 1) -> Convolution | NotApplicable:
+    """A contraction as a convolution of the operand `image`; its rows and columns are divided by at most `most`;
+    `taps`: of a row of its window."""
     if p.lanes:
         return NotApplicable("the batch is in the lanes")
     if len(p.out) != 4:
         return NotApplicable("the output is not (batch, channels, rows, columns)")
-    return either(p, (0, 1), _match)
-
-
-def _match(p: Problem, image: int) -> Choice | NotApplicable:
     n, o, i, j = p.out
     x, w = p.operands[image], p.operands[1 - image]
     walked, weights = p.plain(image), p.plain(1 - image)
@@ -176,23 +191,33 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
     extents = dict(p.extents)
     if x.shape[:2] != (extents[n], extents[c]):
         return NotApplicable("an operand is only partly read")
-    found = None
-    for r, s in (rest, rest[::-1]):
-        rows, cols = window_of(p.axes(image)[2], i, r, extents), window_of(p.axes(image)[3], j, s, extents)
-        if rows is not None and cols is not None:
-            found = rows, cols
-            break
-    if found is None:
-        return NotApplicable("rows and columns are not walked by one window dim each, without division")
-    rows, cols = found
-    if not 2 <= cols.taps <= MOST_TAPS or abs(cols.tap) > 2:
+    walks = [
+        (window_of(p.axes(image)[2], i, r, extents), window_of(p.axes(image)[3], j, s, extents))
+        for r, s in (rest, rest[::-1])
+    ]
+    rows, cols = next((x for x in walks if None not in x), (None, None))
+    if rows is None or cols is None:
+        return NotApplicable("rows and columns are not walked by one window dim each")
+    if not (rows.div == cols.div <= most):
+        return NotApplicable("rows or columns are divided")
+    if cols.taps not in taps or abs(cols.tap) > 2:
         return NotApplicable("the window is too narrow or too wide to be held in registers")
     if prod(w.shape) >= LIMIT or prod(x.shape[1:]) >= LIMIT or extents[n] >= LIMIT or extents[i] * extents[j] >= LIMIT:
         return NotApplicable("it is larger than 32-bit indices reach")
     if min(extents.values()) == 0:
         return NotApplicable("it is empty")
-    many = [extents[d] for d in (n, o, i, j, c)]
-    best = layout(many[0], many[1], many[4], rows, cols, p.real_bytes, p.device)
+    return Convolution(image, extents[n], extents[o], extents[i], extents[j], extents[c], rows, cols)
+
+
+def match(p: Problem) -> Choice | NotApplicable:
+    return either(p, (0, 1), _match)
+
+
+def _match(p: Problem, image: int) -> Choice | NotApplicable:
+    x = convolution(p, image)
+    if isinstance(x, NotApplicable):
+        return x
+    best = layout(x.n, x.o, x.c, x.rows, x.cols, p.real_bytes, p.device)
     if best is None:
         return NotApplicable("its window does not fit into shared memory")
     values = {
@@ -204,9 +229,9 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
         "s_deep": best.deep,
         "s_channels": best.channels,
     }
-    if tiles(values, *many[:4]) > implicit_gemm.MOST_TILES:
+    if tiles(values, x.n, x.o, x.i, x.j) > implicit_gemm.MOST_TILES:
         return NotApplicable("it has more tiles than a launch may have blocks")
-    literals = (("image", image), ("taps", cols.taps))
+    literals = (("image", image), ("taps", x.cols.taps))
     return Choice(
         NAME, literals, tuple(values.items()), 0, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
     )

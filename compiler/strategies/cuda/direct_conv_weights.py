@@ -134,15 +134,13 @@ def words_of(splits: int, blocks: int, channels: int, row_taps: int, taps: int) 
     return groups + 1, (splits + groups) * blocks * outs_of(taps) * channels * row_taps * taps
 
 
-def match(p: Problem) -> Choice | NotApplicable:
+def convolution(p: Problem, image: int, taps: range = direct.TAPS) -> direct.Convolution | NotApplicable:
+    """A contraction as the gradient of the weights of a convolution of the operand `image`; `taps`: of a row of its
+    window."""
     if p.lanes:
         return NotApplicable("the batch is in the lanes")
     if len(p.out) != 4:
         return NotApplicable("the output is not (filters, channels, rows, columns)")
-    return either(p, (1, 0), _match)
-
-
-def _match(p: Problem, image: int) -> Choice | NotApplicable:
     o, c, r, s = p.out
     x, d = p.operands[image], p.operands[1 - image]
     walked, other = p.plain(image), p.plain(1 - image)
@@ -156,15 +154,26 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
     if x.shape[:2] != (extents[n], extents[c]) or d.shape != tuple(extents[q] for q in (n, o, i, j)):
         return NotApplicable("an operand is only partly read")
     rows, cols = direct.window_of(p.axes(image)[2], i, r, extents), direct.window_of(p.axes(image)[3], j, s, extents)
-    if rows is None or cols is None:
+    if rows is None or cols is None or rows.div != 1 or cols.div != 1:
         return NotApplicable("rows and columns are not walked by one window dim each")
-    if not 2 <= cols.taps <= direct.MOST_TAPS or abs(cols.tap) > 2:
+    if cols.taps not in taps or abs(cols.tap) > 2:
         return NotApplicable("the window is too narrow or too wide to be held in registers")
     if prod(x.shape[1:]) >= LIMIT or prod(d.shape[1:]) >= LIMIT or extents[n] * extents[i] >= LIMIT:
         return NotApplicable("it is larger than 32-bit indices reach")
     if prod(p.node.out.shape) >= LIMIT or min(extents.values()) == 0:
         return NotApplicable("it is empty, or larger than 32-bit indices reach")
-    best = layout(extents[n], extents[o], extents[c], rows, cols, p.real_bytes, p.device)
+    return direct.Convolution(image, extents[n], extents[o], extents[i], extents[j], extents[c], rows, cols)
+
+
+def match(p: Problem) -> Choice | NotApplicable:
+    return either(p, (1, 0), _match)
+
+
+def _match(p: Problem, image: int) -> Choice | NotApplicable:
+    x = convolution(p, image)
+    if isinstance(x, NotApplicable):
+        return x
+    best = layout(x.n, x.o, x.c, x.rows, x.cols, p.real_bytes, p.device)
     if best is None:
         return NotApplicable("its rows do not fit into shared memory")
     values = {
@@ -174,15 +183,20 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
         "s_shares": best.shares,
         "s_splits": best.splits,
     }
-    many = tiles(best.blocks, best.channels, cols.taps, extents[o], extents[c])
-    if many * best.splits > implicit_gemm.MOST_TILES:
+    return choice(p, x, NAME, values, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device))
+
+
+def choice(
+    p: Problem, x: direct.Convolution, name: str, values: dict[str, int], microseconds: float
+) -> Choice | NotApplicable:
+    """The choice of a layout whose columns are `values`, with the memory in which blocks leave their sums."""
+    blocks, channels, splits = (values[q] for q in ("s_blocks", "s_channels", "s_splits"))
+    many = tiles(blocks, channels, x.cols.taps, x.o, x.c)
+    if many * splits > implicit_gemm.MOST_TILES:
         return NotApplicable("it has more tiles than a launch may have blocks")
-    counters, sums = words_of(best.splits, best.blocks, best.channels, rows.taps, cols.taps)
+    counters, sums = words_of(splits, blocks, channels, x.rows.taps, x.cols.taps)
     scratch = many * (4 * counters + sums * p.real_bytes)
-    literals = (("image", image), ("taps", cols.taps))
-    return Choice(
-        NAME, literals, tuple(values.items()), scratch, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
-    )
+    return Choice(name, (("image", x.image), ("taps", x.cols.taps)), tuple(values.items()), scratch, microseconds)
 
 
 STRATEGY: Final = Strategy(NAME, match)

@@ -1,0 +1,220 @@
+"""tensor_conv: convolutions (or gradients of their input) of row-major operands on matrix units, by warps (mma.sync).
+
+What direct_conv computes, as products of 16 pixels by 8 outputs by 16 channels for each tap of the window. A block
+stages some channels of its pixels, with their border, and of the weights in shared memory, with the channels of a pixel
+side by side, so that a tap is an offset. Kinds, by parts of bf16 whose sum a factor is: `float32` (three, of whose nine
+products the six largest are summed, as in tensor_products), `tf32` (two: 16 bits), `bf16` (one), and `stored`: both
+operands are bf16 in memory.
+
+Assumes: what direct_conv assumes; float32.
+Guarantees: how pixels and outputs are shared by warps is data (`s_...`), by estimated time from the extents and the
+device. In the gradient of a strided convolution's input, whose rows and columns are divided, the pixels of a warp have
+the same rests, and so the same taps. Sums run over stages of channels, inside of them over the rows of the window and
+its taps; with `s_deep` > 1 warps share rows and channels, and their sums are added in order. Where a factor is not
+finite, so are its sums, but NaN in place of an infinity.
+Does not: match groups, or gradients of larger strides (implicit_gemm does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from compiler.ir.level2.target import Target
+from compiler.strategies.choice import Choice, NotApplicable, Problem, either, rounded
+from compiler.strategies.cost import cuda as cost
+from compiler.strategies.cost.devices import H200
+from compiler.strategies.cuda import implicit_gemm
+from compiler.strategies.cuda.direct_conv import Convolution, Window, convolution
+from compiler.strategies.strategy import Strategy
+
+NAME: Final = "tensor_conv"
+KINDS: Final = MappingProxyType({"float32": 3, "tf32": 2, "bf16": 1, "stored": 1})
+"""Parts of a factor, by kind."""
+PIXELS, OUTS, DEEP = 16, 8, 16
+"""Of an instruction: pixels, outputs, channels."""
+TILES: Final = ((1, 2), (2, 2), (2, 4))
+"""Products of a warp by number (`s_tile`): groups of PIXELS, groups of OUTS."""
+TAPS: Final = range(1, 12)
+"""Of a row of the window."""
+WARPS: Final = 8
+BUFFER_BYTES: Final = 224 * 1024
+"""Shared memory of a block, at most."""
+RESIDENT: Final = 2
+"""Blocks that a processor's registers hold."""
+_PROCESSOR_BYTES: Final = 227 * 1024
+_APART: Final = 8
+"""Numbers between the channels of neighbouring pixels, for the banks of shared memory."""
+LEAST_TERMS: Final = 16
+"""A float32 sum of few in order is more exact."""
+
+
+Walk = tuple[int, int, int, int]
+"""Taps, step, dilation, and divisor of a window along an axis."""
+DIVISOR: Final = 2
+"""Of rows and columns, at most."""
+
+
+@dataclass(frozen=True, order=True)
+class Layout:
+    """A block has `samples` x `rows` x `cols` pixels by `blocks` groups of a warp's outputs; `deep` warps share the
+    terms; `channels` are staged at a time. `cycles`: estimated total time."""
+
+    cycles: float
+    tile: int
+    cols: int
+    rows: int
+    samples: int
+    blocks: int
+    deep: int
+    channels: int
+
+    @property
+    def columns(self) -> dict[str, int]:
+        values = self.tile, self.cols, self.rows, self.samples, self.blocks, self.deep, self.channels
+        names = "tile", "strips", "rows", "samples", "blocks", "deep", "channels"
+        return {f"s_{name}": value for name, value in zip(names, values, strict=True)}
+
+
+def outs_of(values: dict[str, int]) -> int:
+    """Outputs of a block whose columns are `values`."""
+    return TILES[values["s_tile"]][1] * OUTS * values["s_blocks"]
+
+
+def tiles(values: dict[str, int], n: int, o: int, i: int, j: int) -> int:
+    """Blocks of a convolution whose columns are `values`."""
+    return (
+        -(-n // values["s_samples"])
+        * -(-o // outs_of(values))
+        * -(-i // values["s_rows"])
+        * -(-j // values["s_strips"])
+    )
+
+
+def walk_of(window: Window) -> Walk:
+    return window.taps, window.step, abs(window.tap), window.div
+
+
+def span_of(outs: int, walk: Walk) -> int:
+    """Elements of the image that `outs` neighbouring outputs read."""
+    taps, step, apart, div = walk
+    return -(-((outs - 1) * step + (taps - 1) * apart) // div) + 1
+
+
+def shared_bytes(values: dict[str, int], parts: int, high: Walk, wide: Walk) -> int:
+    """Shared memory of a block: operands of a stage, or sums. `high`, `wide`: the window's walk of rows and columns."""
+    lines, cols = span_of(values["s_rows"], high), span_of(values["s_strips"], wide)
+    outs = outs_of(values)
+    pixels = values["s_samples"] * values["s_rows"] * values["s_strips"]
+    numbers = values["s_samples"] * lines * cols + high[0] * wide[0] * outs
+    staged = parts * 2 * (values["s_channels"] + _APART) * numbers
+    return max(staged, 4 * outs * (rounded(pixels, PIXELS) + 4))
+
+
+def _sizes(total: int, most: int, div: int) -> list[int]:
+    """Sizes of equal parts of `total`, multiples of `div`, at most `most` each, the largest first."""
+    parts = range(1, min(total, 64) + 1)
+    return sorted({size for n in parts if (size := rounded(-(-total // n), div)) <= most})[::-1]
+
+
+def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
+    walk, div = (walk_of(x.rows), walk_of(x.cols)), x.rows.div
+    taps = x.rows.taps * x.cols.taps
+    for tile, (tall, wide) in enumerate(TILES):
+        most = WARPS * tall * PIXELS
+        for cols in _sizes(x.j, most, div)[:4]:
+            for rows in _sizes(x.i, most // cols, div)[:4]:
+                for samples in {1, 2, 4, max(1, min(x.n, most // (rows * cols)))}:
+                    high = div**2 * -(-samples * rows * cols // (div**2 * tall * PIXELS))
+                    if samples > x.n or high > WARPS:
+                        continue
+                    for blocks in {1, 2, 4, WARPS // high}:
+                        if high * blocks > WARPS or (blocks > 1 and (blocks - 1) * wide * OUTS >= x.o):
+                            continue
+                        for channels in (16, 32, 64):
+                            deep = min(
+                                WARPS // (high * blocks), x.rows.taps * min(channels, rounded(x.c, DEEP)) // DEEP
+                            )
+                            if channels > rounded(x.c, DEEP):
+                                continue
+                            found = Layout(0.0, tile, cols, rows, samples, blocks, max(deep, 1), channels)
+                            size = shared_bytes(found.columns, parts, *walk)
+                            if size <= BUFFER_BYTES:
+                                yield _timed(x, parts, device, found, size, high * blocks, taps)
+
+
+def _timed(x: Convolution, parts: int, device: Target, t: Layout, size: int, warps: int, taps: int) -> Layout:
+    """The layout with its estimated time."""
+    tall, wide = TILES[t.tile]
+    stages, values = -(-x.c // t.channels), t.columns
+    grid = tiles(values, x.n, x.o, x.i, x.j)
+    resident = min(RESIDENT, max(_PROCESSOR_BYTES // (size + 1024), 1), max(grid // device.processors, 1))
+    each = taps / x.rows.div**2 * t.channels / DEEP
+    products = parts * (parts + 1) // 2 * tall * wide * each
+    loads = parts * (tall + wide // 2) * each
+    lines = span_of(t.rows, walk_of(x.rows)), span_of(t.cols, walk_of(x.cols))
+    pixels = t.samples * lines[0] * lines[1] + taps * outs_of(values)
+    staging = pixels * t.channels / OUTS / 32 * (40 + 16 * parts) / 4
+    busy = stages * (warps * max(products * cost.TENSOR_CONV_PRODUCT, loads * 4.0) + staging)
+    busy += t.samples * t.rows * t.cols * outs_of(values) / 32 * 20 / 4
+    waiting = (
+        stages * (cost.TENSOR_CONV_STAGE + products / max(t.deep, 1) * cost.TENSOR_CONV_WAIT) + cost.TENSOR_CONV_START
+    )
+    waves = -(-grid // (device.processors * resident))
+    cycles = cost.TENSOR_CONV_MEASURED * waves * max(waiting + busy, resident * busy)
+    return Layout(cycles, t.tile, t.cols, t.rows, t.samples, t.blocks, t.deep, t.channels)
+
+
+def layout(x: Convolution, parts: int, device: Target = H200) -> Layout | None:
+    """The layout with the least estimated time; None where nothing fits into shared memory."""
+    return min(_layouts(x, parts, device), default=None)
+
+
+def taken(p: Problem, kind: str, x: Convolution) -> str:
+    """Why a kind does not apply to a convolution; empty if it does."""
+    if p.real_bytes != 4:
+        return "its reals are not float32"
+    if (kind == "stored") != any(p.stored) or p.stored[0] != p.stored[1]:
+        return "its operands are not both bf16" if kind == "stored" else "an operand is bf16"
+    return ""
+
+
+def _match(p: Problem, image: int, kind: str) -> Choice | NotApplicable:
+    x = convolution(p, image, TAPS, DIVISOR)
+    if isinstance(x, NotApplicable):
+        return x
+    if reason := taken(p, kind, x):
+        return NotApplicable(reason)
+    if kind == "float32" and x.c * x.rows.taps * x.cols.taps < LEAST_TERMS:
+        return NotApplicable("its sums are too short to be as exact as those in order")
+    best = layout(x, KINDS[kind], p.device)
+    if best is None:
+        return NotApplicable("its window does not fit into shared memory")
+    if tiles(best.columns, x.n, x.o, x.i, x.j) > implicit_gemm.MOST_TILES:
+        return NotApplicable("it has more tiles than a launch may have blocks")
+    us = best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
+    literals = (("image", image), ("taps", x.cols.taps))
+    return Choice(f"{NAME}_{kind}", literals, tuple(best.columns.items()), 0, us)
+
+
+def match(p: Problem, *, kind: str) -> Choice | NotApplicable:
+    return either(p, (0, 1), partial(_match, kind=kind))
+
+
+def strategies(name: str, match: Callable[..., Choice | NotApplicable]) -> tuple[Strategy, ...]:
+    """A strategy for each kind. Products of factors that are bf16 in memory are exact."""
+    return tuple(
+        Strategy(
+            f"{name}_{kind}",
+            partial(match, kind=kind),
+            products="exact" if kind == "stored" else kind,
+            bf16=kind == "stored",
+        )
+        for kind in KINDS
+    )
+
+
+STRATEGIES: Final = strategies(NAME, match)

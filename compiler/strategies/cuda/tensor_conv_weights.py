@@ -1,0 +1,141 @@
+"""tensor_conv_weights: the gradient of a convolution's weights from row-major operands, on matrix units.
+
+What direct_conv_weights computes, as products of 16 outputs by 8 channels by 16 pixels for each tap of the window. A
+block stages rows of one sample of both operands as tensor_conv does, with the channels of a pixel side by side. A warp
+has the sums of 16 outputs by 16 channels for a row of taps; where there are more warps, they share the pixels, and
+blocks share the samples. Partial sums are joined by fixed trees, as in direct_conv_weights.
+Kinds are those of tensor_conv.
+
+Assumes: what direct_conv_weights assumes; float32.
+Guarantees: the layout is data (`s_...`), from the extents and the device, so the bits are too. Where a factor is not
+finite, so are its sums, but NaN in place of an infinity.
+Does not: match groups, or wider windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import isqrt
+from typing import Final
+
+import compiler.strategies.cuda.direct_conv_weights as direct
+from compiler.ir.level2.target import Target
+from compiler.strategies.choice import Choice, NotApplicable, Problem, either, rounded
+from compiler.strategies.cost import cuda as cost
+from compiler.strategies.cost.devices import H200
+from compiler.strategies.cuda import tensor_conv
+from compiler.strategies.cuda.direct_conv import Convolution
+from compiler.strategies.cuda.tensor_conv import KINDS, Walk, walk_of
+
+NAME: Final = "tensor_conv_weights"
+TAPS: Final = range(1, 8)
+"""Of a row of the window: a warp's sums are in registers."""
+WARPS: Final = 12
+THREADS: Final = 32 * WARPS
+SIDE: Final = 16
+"""Outputs, and channels, of a warp."""
+_APART: Final = 8
+
+
+@dataclass(frozen=True, order=True)
+class Layout:
+    """A tile has `outs` outputs by `channels` channels; `rows` rows are staged at a time; `splits` blocks share the
+    samples of a tile. `cycles`: estimated total time."""
+
+    cycles: float
+    outs: int
+    channels: int
+    rows: int
+    splits: int
+
+
+def tile(blocks: int, channels: int, taps: int) -> tuple[int, int]:
+    """Outputs and channels of a tile whose columns are given."""
+    return blocks * direct.outs_of(taps), channels
+
+
+def shared_bytes(tile: tuple[int, int], rows: int, cols: int, parts: int, high: Walk, wide: Walk) -> int:
+    """Bytes of a block with `rows` rows of `cols` pixels: operands of a stage and a line of zeros, or sums, of a
+    tile, or of the warps that share it but half of them. `high`, `wide`: the window's walk of rows and columns."""
+    outs, channels = tile
+    own, image = rows * cols + 1, tensor_conv.span_of(rows, high) * tensor_conv.span_of(cols, wide)
+    warps = high[0] * outs * channels // SIDE**2
+    half = 1 << max(WARPS // warps - 1, 0).bit_length() >> 1
+    return max(
+        2 * parts * (own * (outs + _APART) + image * (channels + _APART)), 4 * wide[0] * SIDE**2 * warps * max(half, 1)
+    )
+
+
+def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
+    walk = walk_of(x.rows), walk_of(x.cols)
+    taps = x.rows.taps * x.cols.taps
+    pairs = parts * (parts + 1) // 2
+    for outs, channels in ((16, 16), (32, 16), (16, 32), (32, 32), (64, 16), (64, 32)):
+        if outs > rounded(x.o, SIDE) or channels > rounded(x.c, SIDE):
+            continue
+        shares = WARPS * SIDE * SIDE // (outs * channels * x.rows.taps)
+        if shares == 0:
+            continue
+        for bands in range(1, min(x.i, 16) + 1):
+            found = Layout(0.0, outs, channels, -(-x.i // bands), 1)
+            size = shared_bytes((outs, channels), found.rows, x.j, parts, *walk)
+            if size > tensor_conv.BUFFER_BYTES:
+                continue
+            units = x.n * -(-x.i // found.rows)
+            tiles = -(-x.o // outs) * -(-x.c // channels)
+            steps = -(-found.rows * x.j // 16 // shares) or 1
+            image = ((found.rows - 1) * x.rows.step + x.rows.span(1)) * (x.j * x.cols.step + x.cols.span(1))
+            staging = (found.rows * x.j * outs + image * channels) / 8 / 32 * (40 + 16 * parts) / 4
+            products = steps * x.cols.taps * 2 * pairs
+            busy = staging + (WARPS // shares * shares) * products * cost.TENSOR_CONV_PRODUCT
+            waiting = cost.TENSOR_CONV_STAGE + products * cost.TENSOR_CONV_WAIT
+            resident = min(tensor_conv.RESIDENT, max(227 * 1024 // (size + 1024), 1))
+            most = device.processors * resident
+            for share in (0.25, 0.5, 1.0):
+                splits = max(1, min(units, int(most * share) // tiles))
+                each = -(-units // splits)
+                blocks = splits * tiles
+                waves, here = -(-blocks // most), min(resident, -(-blocks // device.processors))
+                working = cost.TENSOR_CONV_MEASURED * waves * each * max(waiting + busy, here * busy)
+                trees = -(-outs * channels * taps // 1024) * (isqrt(splits) / 4 + 1) * 700
+                join = 2 * (cost.WEIGHTS_JOIN + trees) if splits > 1 else 0.0
+                cycles = working + join + cost.TENSOR_CONV_START
+                yield Layout(cycles, outs, channels, found.rows, splits)
+
+
+def layout(x: Convolution, parts: int, device: Target = H200) -> Layout | None:
+    """The layout with the least estimated time; None where nothing fits into shared memory."""
+    return min(_layouts(x, parts, device), default=None)
+
+
+def _match(p: Problem, image: int, kind: str) -> Choice | NotApplicable:
+    x = direct.convolution(p, image, TAPS)
+    if isinstance(x, NotApplicable):
+        return x
+    if reason := tensor_conv.taken(p, kind, x):
+        return NotApplicable(reason)
+    if x.rows.taps > WARPS:
+        return NotApplicable("the window has more rows than a block has warps")
+    if kind == "float32" and x.n * x.i * x.j < tensor_conv.LEAST_TERMS:
+        return NotApplicable("its sums are too short to be as exact as those in order")
+    best = layout(x, KINDS[kind], p.device)
+    if best is None:
+        return NotApplicable("its rows do not fit into shared memory")
+    values = {
+        "s_blocks": best.outs // direct.outs_of(x.cols.taps),
+        "s_channels": best.channels,
+        "s_rows": best.rows,
+        "s_shares": WARPS * SIDE * SIDE // (best.outs * best.channels * x.rows.taps),
+        "s_splits": best.splits,
+    }
+    us = best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
+    return direct.choice(p, x, f"{NAME}_{kind}", values, us)
+
+
+def match(p: Problem, kind: str) -> Choice | NotApplicable:
+    return either(p, (1, 0), partial(_match, kind=kind))
+
+
+STRATEGIES: Final = tensor_conv.strategies(NAME, match)
