@@ -500,16 +500,14 @@ struct __align__(16) nl_matrix {
 
 /* A stage of a chain: links that are made one after the other at each point. The rows of the links follow, then what
    they read of a sample, the factors of its products, and where results go that the next stage multiplies. `what`: the
-   number of its shape; of its template, where it is a map by itself (outs is 0).
-     each       elements of a sample, of a map
-     outs       outputs of the products
+   number of its shape.
+     outs       outputs of the products; elements of a sample, where it has none
      bits, split, ways     2^bits outputs are summed side by side, each by 2^split threads, 2^ways products at a time
      products, fresh       products, and how many have values that have to be brought
      mine       whether threads have in registers what they multiply: as in all stages where this is so
      rows, reads           bytes of the rows, and how many nl_read follow them */
 struct __align__(16) nl_stage {
-    nl_i64 each;
-    nl_i32 what, outs, bits, split, ways, products, fresh, mine, rows, reads, unused[4];
+    nl_i32 what, outs, bits, split, ways, products, fresh, mine, rows, reads, unused[2];
 };
 
 /* What a product multiplies: a matrix that stands at `at`, with elements by_out and by_term apart, and `terms` values of
@@ -831,18 +829,15 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
         const nl_stage l = *(const nl_stage *)(records + here);
         const char *const rows = records + here + sizeof(nl_stage);
         here = here == 2 * c.record ? 0 : here + c.record;
-        const bool looks_ahead = threadIdx.x >= 256;
-        const auto look_ahead = [&] {
-            if (n + 2 < c.stages) nl_fetch_record(records + before, next, c.record, threadIdx.x - 256, 32);
-            if (n + 1 < c.stages) nl_expect(records + here, first, samples, spare);
-        };
-        if (looks_ahead && l.outs != 0) {
+        if (threadIdx.x >= 256) {
             if (l.fresh) __syncthreads();
             // while the others go through the links
             for (int s = 0; s < samples; s += NL_TILE)
                 for (int out = 0; out < l.outs; out += 1 << l.bits) {
                     __syncthreads();
-                    if (s + out == 0) look_ahead();
+                    if (s + out > 0) continue;
+                    if (n + 2 < c.stages) nl_fetch_record(records + before, next, c.record, threadIdx.x - 256, 32);
+                    if (n + 1 < c.stages) nl_expect(records + here, first, samples, spare);
                 }
             continue;
         }

@@ -165,8 +165,7 @@ def test_each_point_of_a_stage_goes_its_own_way(tmp_path: Path, n: Network) -> N
             instance.run(f"at_{k}", 1, 1)
         for stage in stages_of(program, phase, chain):
             most = max(most, stage.last - stage.first)
-            outs = n.units if stage.shape else 1
-            for out in reversed(range(outs)):
+            for out in reversed(range(n.units)):
                 for k in range(stage.first, stage.last):
                     rows, x = program.tables[phase.launches[k].template], phase.launches[k]
                     formals = program.templates[x.template].formals
@@ -177,9 +176,9 @@ def test_each_point_of_a_stage_goes_its_own_way(tmp_path: Path, n: Network) -> N
                     }
                     before = {a: instance.read(a) for a in written}
                     instance.run(f"at_{k}", 1, 1)
-                    for a, values in before.items() if stage.shape else ():
-                        points = values.reshape(chain.samples, outs)
-                        points[:, out] = instance.read(a).reshape(chain.samples, outs)[:, out]
+                    for a, values in before.items():
+                        points = values.reshape(chain.samples, n.units)
+                        points[:, out] = instance.read(a).reshape(chain.samples, n.units)[:, out]
                         instance.write(a, values)
         done = chain.last
     for k in range(done, len(links)):
@@ -207,7 +206,7 @@ def test_what_nothing_reads_is_not_stored(tmp_path: Path) -> None:
     kept = {name: 0 for a in program.arrays for name in [a.name]}
     for chain in phase.chains:
         for s in stages_of(program, phase, chain):
-            for r in shapes.stored[shapes.number[s.shape]] if s.shape else ():
+            for r in shapes.stored[shapes.number[s.shape]]:
                 kept[s.arrays[r]] += 1
     sums = [n for n in kept if n.startswith("train/lstm_1.at_3.h.before.grad")]
     assert len(sums) > 1 and not any(kept[n] for n in sums)
@@ -298,7 +297,7 @@ def decided(folder: Path, n: Network, **numerics: str) -> list[Decision]:
 def test_explain_says_why(tmp_path: Path) -> None:
     first, *_ = decided(tmp_path, Network("gru", 64, 20))
     assert first.subject == "train: gru_1.at_0.reset"
-    assert first.verdict == "one walk of 79 kernels, sample by sample"
+    assert first.verdict == "one walk of 80 kernels, sample by sample"
     assert re.fullmatch(r"3 matrices of 51 KB on chip, where that fits; about .* us", first.reason)
     first, *_ = decided(tmp_path, Network("lstm", 128, 20))
     assert first.verdict == "launch by launch"
@@ -491,12 +490,12 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
             for s, head_of, row in zip(stages, heads, rows, strict=True):
                 launches = phase.launches[s.first : s.last]
                 at, used, written = 0, set[str](), set[str]()
-                for x, part in zip(launches, s.shape or [None], strict=True):
+                for x, part in zip(launches, s.shape, strict=True):
                     template, table = program.templates[x.template], program.tables[x.template]
                     wide = 8 * len(template.formals)
                     assert np.array_equal(row[at : at + wide].view(np.uint64), words[x.template][x.lo])
                     at += row_bytes(template)
-                    product, known = product_of(template), {f for f, _ in part.known} if part else set[str]()
+                    product, known = product_of(template), {f for f, _ in part.known}
                     plain = {f.name for f in template.formals if is_read(f)} - known
                     used |= {table.arrays[f][x.lo] for f in plain if not product or f != product.values}
                     written |= {
@@ -517,12 +516,7 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
                 assert {names[int(r["from"])] for r in reads} == {
                     x for x in used | fresh if arrays[x].shape[0] == n.batch
                 }
-                if not s.shape:
-                    assert head_of["what"] == launches[0].template
-                    assert head_of["outs"] == 0 and head_of["each"] * n.batch == arrays[next(iter(written))].size
-                    slots = {k: name for k, name in slots.items() if name not in written}
-                    continue
-                assert head_of["what"] == shapes.number[s.shape]
+                assert (head_of["what"], head_of["outs"]) == (shapes.number[s.shape], n.units)
                 assert 1 << int(head_of["bits"] + head_of["split"] + head_of["ways"]) <= 256
                 passes = -(-len(factors) >> int(head_of["ways"]))
                 if head_of["mine"]:

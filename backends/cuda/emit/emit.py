@@ -109,7 +109,7 @@ def emit(program: l2.Merged) -> Emitted:
     shared, numbers = shared_kernels(kernels), numbers_of(program)
     shapes = shapes_of(program)
     points = shape_lines(program, shapes, again)
-    pieces = _Pieces(program, kernels, made, printed, chained - shapes.alone, shapes, points, called, shared, numbers)
+    pieces = _Pieces(program, kernels, made, printed, chained, shapes, points, called, shared, numbers)
     whole, shares = _text(pieces, whole_of(program)), parts_of(program)
     if len(shares) == 1:
         return replace(whole, quick=shares[0].quick)
@@ -140,7 +140,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         waves=x.waves if share.waves else [],
         wave_blocks=PER_PROCESSOR,
         attention={"rows": fused_attention.ROWS, "threads": fused_attention.THREADS, "hidden": HIDDEN},
-        **chain_names(x.shapes, x.kernels, share.chains),
+        **chain_names(x.shapes, share.chains),
         **names,
     )
     text, found = unmarked(whole, spans)

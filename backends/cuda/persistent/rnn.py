@@ -8,13 +8,12 @@ Does not: fill in tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel
 from backends.cuda.persistent.rnn_plan import Shapes
 
 NAME: Final = "nl_chained"
@@ -39,9 +38,8 @@ MATRIX: Final = np.dtype(
 )
 STAGE: Final = np.dtype(
     [
-        ("each", "i8"),
-        *((name, "i4") for name in ("what", "outs", "bits", "split", "ways", "products", "fresh")),
-        *((name, "i4") for name in ("mine", "rows", "reads", "unused", "unused_2", "unused_3", "unused_4")),
+        *((name, "i4") for name in ("what", "outs", "bits", "split", "ways", "products")),
+        *((name, "i4") for name in ("fresh", "mine", "rows", "reads", "unused", "unused_2")),
     ]
 )
 FACTOR: Final = np.dtype(
@@ -68,11 +66,10 @@ def chained_templates(program: l2.Merged) -> tuple[int, ...]:
     return tuple(sorted({x.template for p in program.phases for c in p.chains for x in p.launches[c.first : c.last]}))
 
 
-def chain_names(shapes: Shapes, kernels: Sequence[Kernel], there: bool) -> Mapping[str, Any]:
+def chain_names(shapes: Shapes, there: bool) -> Mapping[str, Any]:
     """Arguments of the skeleton, for the chains `there`."""
     return {
         "chained": there and bool(shapes.of),
-        "alone": [{"number": t, "function": kernels[t].function} for t in sorted(shapes.alone)],
         "shapes": range(len(shapes.number)),
         "chain_name": NAME,
         "tile": TILE,

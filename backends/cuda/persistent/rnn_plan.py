@@ -1,11 +1,11 @@
 """rnn_plan: stages: links of a chain that a block runs in sequence without synchronisation in between.
 
 Assumes: legal chains (ir/level2/batch_independence.py); tables of numbers.
-Guarantees: a stage is products whose operands are available when it begins, and the pointwise links that follow: a
-thread that has an element (sample, output) of one link continues with it in the next one, in registers. A shape is the
-common structure of stages: templates, and which of their operands an earlier link computes. It does not depend on
-sizes, so that the text of a shape (rnn_text.py) is the same for all steps of a layer. Results without later readers are
-not stored.
+Guarantees: a stage is products (or none) whose operands are available when it begins, and the pointwise links that
+follow: a thread that has an element (sample, output) of one link continues with it in the next one, in registers. A
+shape is the common structure of stages: templates, and which of their operands an earlier link computes. It does not
+depend on sizes, so that the text of a shape (rnn_text.py) is the same for all steps of a layer. Results without later
+readers are not stored.
 Does not: number or place data (rnn_table.py).
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Final
 
 import compiler.ir.level2.program as l2
@@ -40,22 +41,22 @@ Shape = tuple[Part, ...]
 
 @dataclass(frozen=True)
 class Stage:
-    """Links [first, last) of a phase; no shape: a map by itself. `arrays`: those of the results, in their order."""
+    """Links [first, last) of a phase, of so many outputs a sample. `arrays`: those of the results, in their order."""
 
     first: int
     last: int
-    shape: Shape = ()
-    arrays: tuple[str, ...] = ()
+    outs: int
+    shape: Shape
+    arrays: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Shapes:
     """The stages of a program's chains and their shapes. `of`: by phase and first launch of a chain, its stages;
-    `alone`: templates that run alone somewhere; `stored`, `fed`: by shape, the results that are stored, and those that
-    are operands of products of the next stage."""
+    `stored`, `fed`: by shape, the results that are stored, and those that are operands of products of the next
+    stage."""
 
     of: Mapping[tuple[str, int], Sequence[Stage]]
-    alone: frozenset[int]
     number: Mapping[Shape, int]
     stored: Sequence[frozenset[int]]
     fed: Sequence[frozenset[int]]
@@ -106,6 +107,14 @@ class _Row:
     def extent(self, dim: str) -> int:
         return extent_of(self.template, self.program.tables[self.launch.template], self.launch.lo, dim)
 
+    def outs(self, samples: int) -> int:
+        """Outputs of a product, or elements of a map, for each sample."""
+        if (product := product_of(self.template)) is not None:
+            return self.extent(product.out)
+        nest = nest_of(self.template)
+        assert nest is not None
+        return prod(self.extent(d.name) for d in nest.dims) // samples
+
     def array(self, formal: str) -> str:
         return self.program.tables[self.launch.template].arrays[formal][self.launch.lo]
 
@@ -119,11 +128,13 @@ _Places = dict[str, tuple[str, tuple[int, int]]]
 
 @dataclass
 class _Open:
-    """A stage under construction."""
+    """A stage under construction. `may_sum`: it begins with a product, so that others may join it: those behind a map
+    would be missed in the stage that they are in in other steps."""
 
     samples: int
     outs: int
     first: int
+    may_sum: bool
     parts: list[Part] = field(default_factory=list)
     arrays: list[str] = field(default_factory=list)
     results: dict[str, int] = field(default_factory=dict)  # the newest of an array
@@ -137,7 +148,7 @@ class _Open:
         product = product_of(template)
         if len(self.parts) == MOST or (product is None and nest.combine is not None):
             return False
-        if product is not None and self.outs != row.extent(product.out):
+        if product is not None and (self.outs != row.extent(product.out) or not self.may_sum):
             return False
         operands = () if product is None else (product.values, product.matrix)
         touched = self.touched(row, operands)
@@ -175,11 +186,11 @@ class _Open:
         return reads, writes
 
     def closed(self) -> Stage:
-        return Stage(self.first, self.first + len(self.parts), tuple(self.parts), tuple(self.arrays))
+        return Stage(self.first, self.first + len(self.parts), self.outs, tuple(self.parts), tuple(self.arrays))
 
 
 def stages_of(program: l2.Merged, phase: l2.MergedPhase, chain: l2.Chain) -> list[Stage]:
-    """The stages of a chain, in order; none, if the epilogue of one of its products is not pointwise."""
+    """The stages of a chain, in order; none, if one of its links is not pointwise."""
     found: list[Stage] = []
     now: _Open | None = None
     for n in range(chain.first, chain.last):
@@ -188,11 +199,7 @@ def stages_of(program: l2.Merged, phase: l2.MergedPhase, chain: l2.Chain) -> lis
             if now.add(row):
                 continue
             found.append(now.closed())
-            now = None
-        if (product := product_of(row.template)) is None:
-            found.append(Stage(n, n + 1))
-            continue
-        now = _Open(chain.samples, row.extent(product.out), n)
+        now = _Open(chain.samples, row.outs(chain.samples), n, product_of(row.template) is not None)
         if not now.add(row):
             return []
     return found if now is None else [*found, now.closed()]
@@ -202,23 +209,21 @@ def shapes_of(program: l2.Merged) -> Shapes:
     """The stages of all chains, and their shapes in the order of their first stages."""
     of = {(p.name, c.first): stages_of(program, p, c) for p in program.phases for c in p.chains}
     if not of:
-        return Shapes(of, frozenset(), {}, (), ())
+        return Shapes(of, {}, (), ())
     chained = [(p, of[p.name, c.first]) for p in program.phases for c in p.chains]
-    alone = frozenset(p.launches[s.first].template for p, stages in chained for s in stages if not s.shape)
     wanted = _unknown_reads(program, chained)
     passing = {a.name for a in program.arrays if a.role is Role.WORK and wanted.get(a.name) == 0}
     passing -= {part for whole, parts in parts_of(program.arrays).items() if wanted.get(whole) for part in parts}
     stored: dict[Shape, set[int]] = {}
     fed: dict[Shape, set[int]] = {}
     for phase, stages in chained:
-        for s, behind in zip(stages, [*stages[1:], Stage(0, 0)], strict=False):
-            if s.shape:
-                multiplied = set(values_of(program, phase, behind))
-                newest = {name: r for r, name in enumerate(s.arrays)}
-                stored.setdefault(s.shape, set()).update(r for name, r in newest.items() if name not in passing)
-                fed.setdefault(s.shape, set()).update(r for name, r in newest.items() if name in multiplied)
+        for s, behind in zip(stages, [*stages[1:], None], strict=False):
+            multiplied = set(values_of(program, phase, behind)) if behind is not None else set[str]()
+            newest = {name: r for r, name in enumerate(s.arrays)}
+            stored.setdefault(s.shape, set()).update(r for name, r in newest.items() if name not in passing)
+            fed.setdefault(s.shape, set()).update(r for name, r in newest.items() if name in multiplied)
     number = {shape: at for at, shape in enumerate(stored)}
-    return Shapes(of, alone, number, [frozenset(x) for x in stored.values()], [frozenset(x) for x in fed.values()])
+    return Shapes(of, number, [frozenset(x) for x in stored.values()], [frozenset(x) for x in fed.values()])
 
 
 def _unknown_reads(program: l2.Merged, chained: Sequence[tuple[l2.MergedPhase, Sequence[Stage]]]) -> Counter[str]:
@@ -230,7 +235,7 @@ def _unknown_reads(program: l2.Merged, chained: Sequence[tuple[l2.MergedPhase, S
                 wanted.update(program.tables[x.template].arrays[f.name][x.lo : x.hi])
     for phase, stages in chained:
         for s in stages:
-            for part, x in zip(s.shape, phase.launches[s.first : s.last], strict=bool(s.shape)):
+            for part, x in zip(s.shape, phase.launches[s.first : s.last], strict=True):
                 wanted.subtract(_Row(program, x).array(formal) for formal, _ in part.known)
     return wanted
 
@@ -238,7 +243,7 @@ def _unknown_reads(program: l2.Merged, chained: Sequence[tuple[l2.MergedPhase, S
 def values_of(program: l2.Merged, phase: l2.MergedPhase, stage: Stage) -> list[str]:
     """The arrays of values that the products of a stage multiply, product by product."""
     found = []
-    for x in phase.launches[stage.first : stage.last] if stage.shape else ():
+    for x in phase.launches[stage.first : stage.last]:
         row = _Row(program, x)
         if (product := product_of(row.template)) is not None:
             found.append(row.array(product.values))

@@ -61,19 +61,6 @@ class _Row:
         assert isinstance(access, l2.Strided)
         return self.number(next(a.stride for a in access.axes if a.terms == ((dim, 1),)))
 
-    def written(self) -> set[int]:
-        """Addresses of the arrays it writes."""
-        formals = [f for f in self.template.formals if isinstance(f, l2.ArrayFormal)]
-        return {self.address(f.name) for f in formals if f.mode is not l2.Mode.READ}
-
-    def points(self) -> int:
-        nest = nest_of(self.template)
-        assert nest is not None
-        total = 1
-        for d in nest.dims:
-            total *= self.number(d.extent) if d.kind is not l2.DimKind.RED else 1
-        return total
-
 
 @dataclass(frozen=True)
 class _Factors:
@@ -96,7 +83,7 @@ def _factors(row: _Row, p: Product) -> _Factors:
 
 @dataclass(frozen=True)
 class _Link:
-    """A stage: its number and shape (none: a map by itself), its rows, and the products of these."""
+    """A stage, the number of its shape, its rows, and the products of these. `fed`: see Shapes."""
 
     stage: Stage
     rows: Sequence[_Row]
@@ -113,7 +100,7 @@ class _Link:
         `there`."""
         found: dict[int, int] = {}
         for n, row in enumerate(self.rows):
-            known = {f for f, _ in self.stage.shape[n].known} if self.stage.shape else set[str]()
+            known = {f for f, _ in self.stage.shape[n].known}
             product = product_of(row.template)
             for formal, at, bytes_ in row.reads:
                 if formal not in known and not (product and formal == product.values and at in there):
@@ -139,9 +126,11 @@ class _Sums:
     ways: int
 
     @staticmethod
-    def of(factors: Sequence[_Factors], pitches: Sequence[int], unit: int) -> _Sums:
-        bits = min((factors[0].outs - 1).bit_length(), (BLOCK - 1).bit_length())
-        ways = min((min(len(factors), rnn.TOGETHER) - 1).bit_length(), (BLOCK >> bits).bit_length() - 1)
+    def of(outs: int, pitches: Sequence[int], unit: int) -> _Sums:
+        bits = min((outs - 1).bit_length(), (BLOCK - 1).bit_length())
+        if not pitches:
+            return _Sums(bits, 0, 0)
+        ways = min((min(len(pitches), rnn.TOGETHER) - 1).bit_length(), (BLOCK >> bits).bit_length() - 1)
         most = min(BLOCK >> bits >> ways, max(1, min(pitches) // unit // 2))
         return _Sums(bits, most.bit_length() - 1, ways)
 
@@ -169,16 +158,16 @@ class _Packer:
         return -(-terms // self.unit) * self.unit
 
     def _sums(self, x: _Link) -> _Sums:
-        return _Sums.of(x.factors, [self._pitch(f.terms) for f in x.factors], self.unit)
+        return _Sums.of(x.stage.outs, [self._pitch(f.terms) for f in x.factors], self.unit)
 
     def _layout(self, x: _Link) -> object | None:
         """The distribution of a stage's matrices over threads, where each has a part of one product that fits into its
         registers: stages with equal layouts multiply alike."""
-        if not x.stage.shape:
+        if not x.factors:
             return None
         sums = self._sums(x)
         units = -(-max(self._pitch(f.terms) for f in x.factors) // self.unit >> sums.split)
-        if len(x.factors) > 1 << sums.ways or x.factors[0].outs > 1 << sums.bits or units > rnn.MINE:
+        if len(x.factors) > 1 << sums.ways or x.stage.outs > 1 << sums.bits or units > rnn.MINE:
             return None
         return sums, tuple((f.outs, f.terms, f.matrix, f.by_out) for f in x.factors)
 
@@ -202,18 +191,14 @@ class _Packer:
                 np.zeros(len(x.fed), rnn.FEED),
             )
             head["what"] = x.what
-            if x.stage.shape:
-                sums = self._sums(x)
-                room = max(room, sums.room(len(x.factors)))
-                head["outs"], head["products"] = x.factors[0].outs, len(x.factors)
-                head["bits"], head["split"], head["ways"] = sums.bits, sums.split, sums.ways
-                head["mine"] = mine is not None and self._layout(x) == mine
-                head["fresh"] = self._filled(x.factors, factors, held, area)
-                self._fed(x, behind, feeds, held, area)
-                used = max(used, 1 + max(n for n, h in enumerate(held) if h is not None))
-            else:
-                head["each"] = x.rows[0].points() // self.samples
-                held = [None if h is not None and h[0] in x.rows[0].written() else h for h in held]
+            sums = self._sums(x)
+            room = max(room, sums.room(len(x.factors)))
+            head["outs"], head["products"] = x.stage.outs, len(x.factors)
+            head["bits"], head["split"], head["ways"] = sums.bits, sums.split, sums.ways
+            head["mine"] = mine is not None and self._layout(x) == mine
+            head["fresh"] = self._filled(x.factors, factors, held, area)
+            self._fed(x, behind, feeds, held, area)
+            used = max(used, 1 + max((n for n, h in enumerate(held) if h is not None), default=-1))
             rows = np.zeros(sum(row_bytes(row.template) for row in x.rows) // 8, np.uint64)
             at = 0
             for row in x.rows:
@@ -256,7 +241,7 @@ class _Packer:
         busy |= {n for n, h in enumerate(held) if h in wanted}
         feeds["slot"] = -1
         for feed, r in zip(feeds, x.fed, strict=True):
-            outs = x.factors[0].outs
+            outs = x.stage.outs
             values = next((v for v in wanted if v == (results[r], outs, outs)), None)
             free = next((n for n in range(rnn.SLOTS) if n not in busy), None)
             if values is not None and free is not None and outs % self.unit == 0:
@@ -332,9 +317,8 @@ def walk(
     for stage in shapes.of[phase.name, chain.first]:
         rows = [row_of(x) for x in phase.launches[stage.first : stage.last]]
         products = [(row, p) for row in rows if (p := product_of(row.template)) is not None]
-        at = shapes.number[stage.shape] if stage.shape else 0
-        what, fed = (at, sorted(shapes.fed[at])) if stage.shape else (rows[0].template.index, [])
-        links.append(_Link(stage, rows, [_factors(row, p) for row, p in products], what, fed))
+        at = shapes.number[stage.shape]
+        links.append(_Link(stage, rows, [_factors(row, p) for row, p in products], at, sorted(shapes.fed[at])))
     if not links:
         return None
     return _Packer(program.precision.bytes, links, chain.samples).walk(processors, room)

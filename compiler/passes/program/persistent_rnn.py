@@ -5,7 +5,7 @@ again. But samples are independent: a thread block can process a few of them thr
 on-chip memory (Diamos et al. 2016, "Persistent RNNs: stashing recurrent weights on-chip").
 
 Assumes: a merged program with row-major tensors, whose rows know the Scan that they are a step of (l2.Rows).
-Guarantees: a chain is the launches of a Scan, from its first product to its last one, where samples do not meet in them
+Guarantees: a chain is the launches of a Scan, where samples do not meet in them
 (ir/level2/batch_independence.py); rows between chains that become adjacent are one launch again. A phase without chains
 is unchanged. Only whether a chain pays depends on sizes, not what a chain is.
 Does not: reorder launches; consider the memory of a device: a backend may run a chain's launches one by one, in order.
@@ -75,35 +75,27 @@ def _chained(merged: l2.Merged, phase: l2.MergedPhase, device: Target, pins: Pin
 
     for scan, run in groupby(rows, key=lambda row: row[0]):
         step = list(run)
-        links = _links(merged, [x for _, _, x in step]) if scan else slice(0)
-        inside = [x for _, _, x in step[links]]
-        if (samples := _samples(merged, phase, inside)) == 0:
-            loose += [x for _, _, x in step]
+        links = [x for _, _, x in step]
+        if not scan or (samples := _samples(merged, phase, links)) == 0:
+            loose += links
             continue
-        loose += [x for _, _, x in step[: links.start]]
-        launches, loose = rejoined(), [x for _, _, x in step[links.stop :]]
-        fork, decision = _ways(merged, phase.name, scan, inside, len({n for _, n, _ in step[links]}), samples, device)
+        launches, loose = rejoined(), []
+        fork, decision = _ways(merged, phase.name, scan, links, len({n for _, n, _ in step}), samples, device)
         way, why = taken(fork, pins)
         if len(fork.ways) > 1:
             made.forks.append(fork)
-        found.append(l2.Chain(len(launches), len(launches) + len(inside), samples, way == CHAIN))
-        verdict = f"one walk of {len(inside)} kernels, sample by sample" if way == CHAIN else "launch by launch"
+        found.append(l2.Chain(len(launches), len(launches) + len(links), samples, way == CHAIN))
+        verdict = f"one walk of {len(links)} kernels, sample by sample" if way == CHAIN else "launch by launch"
         made.decisions.append(Decision("chains", decision, verdict, why))
-        launches += inside
+        launches += links
     return l2.MergedPhase(phase.name, tuple(rejoined()), tuple(found)) if found else phase
-
-
-def _links(merged: l2.Merged, launches: Sequence[l2.Launch]) -> slice:
-    """From the first product to the last one."""
-    products = [n for n, x in enumerate(launches) if product_of(merged.templates[x.template]) is not None]
-    return slice(products[0], products[-1] + 1) if products else slice(0)
 
 
 def _samples(merged: l2.Merged, phase: l2.MergedPhase, links: Sequence[l2.Launch]) -> int:
     """The samples of a chain of these links; 0, if they are none."""
-    if len(links) < LEAST:
+    first = next((x for x in links if product_of(merged.templates[x.template]) is not None), None)
+    if first is None or len(links) < LEAST:
         return 0
-    first = links[0]
     template = merged.templates[first.template]
     product = product_of(template)
     assert product is not None
