@@ -247,12 +247,12 @@ def _in_place(nodes: tuple[l1.Node, ...]) -> dict[str, str]:
 @dataclass(frozen=True)
 class _Kernels:
     """Which nodes share a kernel. `fused`: epilogues of contractions; `groups`: maps by the first of them; `in_place`:
-    map -> the variable that it writes; `again`: result -> the operand whose array it reuses."""
+    map -> the variable that it writes; `there`: the same, and result -> the operand whose array it reuses."""
 
     fused: Mapping[str, Epilogue]
     groups: Mapping[str, Epilogue]
     in_place: dict[str, str]
-    again: dict[str, str]
+    there: dict[str, str]
 
 
 def _kernels(p: Phase) -> _Kernels:
@@ -260,13 +260,13 @@ def _kernels(p: Phase) -> _Kernels:
     in_place = _in_place(nodes)
     fused, first = epilogues(nodes, outputs, in_place)
     groups, second = siblings(nodes, outputs, in_place, fused)
-    swallowed = {m.out.name for e in (*fused.values(), *groups.values()) for m in e.maps} - groups.keys()
+    shared = {m.out.name for e in (*fused.values(), *groups.values()) for m in e.maps}
     for node in nodes:
-        if isinstance(node, l1.Map) and node.out.name not in swallowed | groups.keys():
+        if isinstance(node, l1.Map) and node.out.name not in shared:
             groups[node.out.name] = Epilogue((node,), frozenset({node.out.name}))
     again, third = reused(nodes, outputs, in_place, fused, groups)
     p.decisions += [d.within(p.graph.phase) for d in (*first, *second, *third)]
-    return _Kernels(fused, groups, in_place, again)
+    return _Kernels(fused, groups, in_place, in_place | again)
 
 
 def _lower_phase(p: Phase, data: DataSet) -> None:
@@ -283,7 +283,7 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
             lower_variable(p, node)
         elif isinstance(node, l1.Stack):
             p.arrays[node.out.name] = p.temporary(node.out, node.span)
-    p.places = places(nodes, {*p.graph.outputs, *kernels.in_place, *kernels.again})
+    p.places = places(nodes, {*p.graph.outputs, *kernels.there})
     for node in nodes:
         _lower_node(p, node, kernels, data)
 
@@ -297,7 +297,7 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
         case l1.Constant():
             lower_constant(p, node)
         case l1.Map() if node.out.name in kernels.groups:
-            _maps(p, kernels.groups[node.out.name], kernels.in_place | kernels.again)
+            _maps(p, kernels.groups[node.out.name], kernels.there)
         case l1.Contract():
             _sum(p, node, kernels)
         case l1.Attention():

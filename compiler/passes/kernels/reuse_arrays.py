@@ -37,7 +37,9 @@ def reused(
     found: dict[str, str] = {}
     for name, kernel in groups.items():
         inside = {m.out.name for m in kernel.maps}
-        operands = dict.fromkeys(n for m in kernel.maps for n in m.ins if n in values and n not in inside | fixed)
+        operands = dict.fromkeys(
+            n for m in kernel.maps for n in m.ins if n in values and n not in inside and n not in fixed
+        )
         free = [values[n] for n in operands if _is_whole(n, kernel.maps) and _last(g, n, g.place[name], inside)]
         free.sort(key=lambda t: g.place[t.name])  # the same choice in all layers, whatever was freed last
         for m in kernel.maps:

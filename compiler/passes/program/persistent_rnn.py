@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.batch_independence import chain_violations, extent_of, padded, product_of
+from compiler.ir.level2.batch_independence import Product, chain_violations, extent_of, padded, product_of
 from compiler.ir.level2.dependence import joined, parts_of
 from compiler.ir.level2.target import Target
 from compiler.passes.program.decisions import Decision
@@ -91,14 +91,18 @@ def _chained(merged: l2.Merged, phase: l2.MergedPhase, device: Target, pins: Pin
     return l2.MergedPhase(phase.name, tuple(rejoined()), tuple(found)) if found else phase
 
 
+def _products(merged: l2.Merged, links: Sequence[l2.Launch]) -> dict[int, Product | None]:
+    """By template."""
+    return {t: product_of(merged.templates[t]) for t in {x.template for x in links}}
+
+
 def _samples(merged: l2.Merged, phase: l2.MergedPhase, links: Sequence[l2.Launch]) -> int:
     """The samples of a chain of these links; 0, if they are none."""
-    first = next((x for x in links if product_of(merged.templates[x.template]) is not None), None)
-    if first is None or len(links) < LEAST:
+    products = _products(merged, links)
+    first, product = next(((x, p) for x in links if (p := products[x.template]) is not None), (None, None))
+    if first is None or product is None or len(links) < LEAST:
         return 0
     template = merged.templates[first.template]
-    product = product_of(template)
-    assert product is not None
     samples = extent_of(template, merged.tables[first.template], first.lo, product.sample)
     alone = l2.MergedPhase(phase.name, tuple(links), (l2.Chain(0, len(links), samples),))
     return 0 if any(chain_violations(merged, alone)) else samples
@@ -112,9 +116,10 @@ def _ways(
     real_bytes = merged.precision.bytes
     sides: dict[str, tuple[int, int]] = {}  # outputs and terms by matrix
     terms = 0
+    products = _products(merged, links)
     for x in links:
         template, rows = merged.templates[x.template], merged.tables[x.template]
-        if (product := product_of(template)) is not None:
+        if (product := products[x.template]) is not None:
             out, term = (extent_of(template, rows, x.lo, dim) for dim in (product.out, product.term))
             sides[rows.arrays[product.matrix][x.lo]] = out, term
             terms += out * term
