@@ -665,8 +665,8 @@ NL_FN void nl_keep(real *kept, const nl_matrix &m) {
     }
 }
 
-/* Has what a stage will read brought to this processor while another one runs: without, it would wait for it. Nobody
-   looks at what arrives in `spare`. What is written meanwhile is written there too. */
+/* Has what a stage will read brought to this processor while another one runs: without, it would wait for it; 8 threads
+   for each array. Nobody looks at what arrives in `spare`. What is written meanwhile is written there too. */
 NL_FN void nl_expect(const char *record, nl_i64 first, int samples, char *spare) {
 #if __CUDA_ARCH__ >= 800
     const nl_stage &l = *(const nl_stage *)record;
@@ -674,11 +674,11 @@ NL_FN void nl_expect(const char *record, nl_i64 first, int samples, char *spare)
     const int lane = threadIdx.x % 32;
     int at = 0;
 #pragma unroll 1
-    for (int r = 0; r < l.reads; r++) {
+    for (int r = lane / 8; r < l.reads; r += 32 / 8) {
         const nl_read x = reads[r];
         const char *const from = x.from + first * x.bytes;
 #pragma unroll 1
-        for (int b = 32 * lane; b < samples * (int)x.bytes; b += 32 * 32, at++) {
+        for (int b = 32 * (lane % 8); b < samples * (int)x.bytes; b += 32 * 8, at++) {
             if (at == 16) {
                 asm volatile("cp.async.wait_all;" ::: "memory");
                 at = 0;
@@ -800,11 +800,15 @@ NL_FN void nl_my_sums(const nl_stage &l, const nl_factor *factors, const nl_mine
     }
 }
 
+/* A barrier of the threads that sum. */
+NL_FN void nl_meet() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+
 /* Takes nl_chunk samples through all stages of the chain at nl_rows: what one stage has written, the next ones may read
    after a barrier. 256 threads sum, the others have what comes next fetched meanwhile: the record of the stage
-   after the next one, and what the next one reads. Products of a stage are summed together, and then each thread goes
-   through all links of its points. Records have three places: that of this stage, of the next one, and of the one before, which the one
-   after the next takes; sums two in turn, so that a barrier for each tile is enough. */
+   after the next one, and what the next one reads; they wait for the copies of a stage in the next one, when nobody
+   else has to. Products of a stage are summed together, and then each thread goes through all links of its points.
+   Records have three places: that of this stage, of the next one, and of the one before, which the one after the next
+   takes; sums two in turn, so that a barrier for each tile is enough. */
 extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
 {
     extern __shared__ __align__(16) char nl_chip[];
@@ -822,31 +826,28 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
     for (int m = 0; m < c.matrices; m++) nl_keep(kept, matrices[m]);
     int turn = 0, here = 0;
     nl_mine mine;
+    nl_arrived();
 #pragma unroll 1
-    for (int n = 0; n < c.stages; n++, next += c.record) {
-        nl_arrived();
+    for (int n = 0; n < c.stages; n++, next += c.record, __syncthreads()) {
         const int before = here == 0 ? 2 * c.record : here - c.record;
-        const nl_stage l = *(const nl_stage *)(records + here);
-        const char *const rows = records + here + sizeof(nl_stage);
+        const char *const record = records + here, *const rows = record + sizeof(nl_stage);
         here = here == 2 * c.record ? 0 : here + c.record;
         if (threadIdx.x >= 256) {
-            if (l.fresh) __syncthreads();
-            // while the others go through the links
-            for (int s = 0; s < samples; s += NL_TILE)
-                for (int out = 0; out < l.outs; out += 1 << l.bits) {
-                    __syncthreads();
-                    if (s + out > 0) continue;
-                    if (n + 2 < c.stages) nl_fetch_record(records + before, next, c.record, threadIdx.x - 256, 32);
-                    if (n + 1 < c.stages) nl_expect(records + here, first, samples, spare);
-                }
+#if __CUDA_ARCH__ >= 800
+            asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+            __syncwarp();
+            if (n + 2 < c.stages) nl_fetch_record(records + before, next, c.record, threadIdx.x - 256, 32);
+            if (n + 1 < c.stages) nl_expect(records + here, first, samples, spare);
             continue;
         }
+        const nl_stage l = *(const nl_stage *)record;
         const nl_factor *const factors = (const nl_factor *)(rows + l.rows + l.reads * sizeof(nl_read));
         if (l.fresh) {
 #pragma unroll 1
             for (int p = 0; p < l.products; p++)
                 if (factors[p].fresh) nl_bring(values, factors[p], first, samples);
-            __syncthreads();
+            nl_meet();
         }
         if (n == c.mine) nl_take_mine(l, factors, kept, mine);
         nl_points t;
@@ -874,7 +875,7 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
                     nl_stage_sums<2>(l, factors, kept, values, s, out, sums);
                 else
                     nl_stage_sums<NL_TILE>(l, factors, kept, values, s, out, sums);
-                __syncthreads();
+                nl_meet();
                 t.sums = sums;
                 t.out = out;
                 switch (l.what) {
