@@ -31,7 +31,7 @@ from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.expectations import Check
 from compiler.runtime.prepare import Prepared, load_checked, prepare
-from compiler.runtime.resources.bill import Need, large, least_needs, needs_of
+from compiler.runtime.resources.bill import LISTED, Need, large, least_needs, needs_of
 from compiler.runtime.resources.bill import warnings as too_large
 
 LONG = 40
@@ -189,7 +189,7 @@ def _summary(model: l0.Model, prepared: Prepared | None, needs: Sequence[Need]) 
                 "kind": n.kind,
                 "bytes": n.bytes,
                 "room": None if n.room is None else n.room.bytes,
-                "parts": [{"what": p.what, "bytes": p.bytes, "note": p.note} for p in n.parts[:LONG]],
+                "parts": [{"what": p.what, "bytes": p.bytes, "note": p.note} for p in n.parts[:LISTED]],
             }
             for n in needs
         ],

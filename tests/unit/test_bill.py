@@ -26,7 +26,7 @@ from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
 from compiler.ir.level2.synapse_values import own_name
 from compiler.passes.pipeline.lower import lower
-from compiler.passes.relations.expected_sizes import least_bytes, synapse_counts
+from compiler.passes.relations.expected_sizes import expected_sizes, least_bytes, synapse_counts
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import prepare
@@ -105,7 +105,9 @@ def check_arrays(model: Model) -> None:
     """The bytes of every array are those of an instance; those that are drawn, nearly so."""
     merged = lower(model, backend("reference").capabilities).merged
     needs = bill.needs_of(model, merged, backend("reference"), Options(target="reference"))
-    parts = {p.what: p.bytes for p in needs[0].parts}
+    sizes = expected_sizes(model, merged)
+    parts = {a.name: bill.bytes_of(a, sizes) for a in merged.arrays}
+    assert all(parts.get(p.what, p.bytes) == p.bytes for p in needs[0].parts)
     instance = ReferenceInstance(merged, 1)
     most = spread(model)
     for a in merged.arrays:
@@ -138,7 +140,7 @@ def test_random_models(text: str, tmp_path_factory: pytest.TempPathFactory) -> N
     merged = lower(model, backend("reference").capabilities).merged
     told: dict[str, int] = {}
     sure: dict[str, bool] = {}
-    for w in written_by(model, merged):
+    for w in written_by(model, (merged, expected_sizes(model, merged))):
         told[w.file] = told.get(w.file, 0) + w.bytes
         sure[w.file] = sure.get(w.file, True) and w.sure
     result = run(folder / "model.yaml", "reference", out=folder / "out", build_dir=folder / "build")
@@ -395,7 +397,9 @@ def test_the_workspace_of_contractions_is_on_the_bill() -> None:
         (need, _) = bill.needs_of(prepared.model, prepared.lowered.merged, prepared.backend, options)
         (part,) = (p for p in need.parts if p.what == "workspace of contractions")
         parts.append(part)
-        assert need.bytes == sum(p.bytes for p in need.parts)
+        merged = prepared.lowered.merged
+        arrays, constants = (bill.bytes_of(a, {}) for a in merged.arrays), (v.nbytes for v in merged.constants.values())
+        assert need.bytes == part.bytes + sum(arrays) + sum(constants)
     assert parts[0].bytes > 1000
     assert parts[0].note.startswith("`")
     assert parts[1].bytes <= 1000

@@ -9,6 +9,7 @@ Does not: read data, connect or allocate.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +25,13 @@ from compiler.core.source import NOWHERE, Span
 from compiler.layout.plan_memory import place
 from compiler.passes.relations.expected_sizes import expected_sizes, least_bytes
 from compiler.runtime.common.options import Options
-from compiler.runtime.resources.recorded import SPIKE_RATE, written_by
+from compiler.runtime.resources.recorded import SPIKE_RATE, Sized, written_by
 from compiler.runtime.resources.room import Room, device_room, disk_room, memory_room
 
 NAMED: Final = 3
 """Parts that a message names."""
+LISTED: Final = 40
+"""Parts that a bill lists."""
 
 HELP: Final = {
     "memory": "a smaller model, or fewer recorded members; `netloom show --memory` lists all arrays",
@@ -54,7 +57,8 @@ class Part:
 @dataclass(frozen=True)
 class Need:
     """What a run needs of one kind ("memory", what _DEVICES names, "on disk"), and what there is (None: not known).
-    `parts`: largest first; `bytes` may be less than their sum, where parts share their place."""
+    `parts`: the LISTED largest, and all that are not sure, largest first; `bytes` may be less than their sum, where
+    parts share their place."""
 
     kind: str
     bytes: int
@@ -73,26 +77,30 @@ def least_needs(model: l0.Model, options: Options) -> tuple[Need, ...]:
     room = device_room(options.target, options.device or 0)
     kind = _DEVICES.get(options.target, "memory")
     memory = memory_room() if options.target not in _DEVICES else room
-    return Need(kind, sum(p.bytes for p in parts), parts, memory), _on_disk(model, None, options)
+    return Need(kind, sum(p.bytes for p in parts), parts, memory), _on_disk(model, options)
 
 
 def needs_of(model: l0.Model, merged: l2.Merged, backend: Backend, options: Options) -> tuple[Need, ...]:
     """The whole bill of a lowered model."""
     sizes = expected_sizes(model, merged)
-    return (*memory_needs(merged, sizes, backend, options), _on_disk(model, merged, options))
+    return (*memory_needs(merged, sizes, backend, options), _on_disk(model, options, (merged, sizes)))
+
+
+def bytes_of(array: l2.Array, sizes: Mapping[str, int]) -> int:
+    """`sizes`: elements of the arrays whose number is drawn."""
+    return (array.physical_size if array.size_from is None else sizes.get(array.name, 0)) * array.dtype.bytes
 
 
 def memory_needs(merged: l2.Merged, sizes: Mapping[str, int], backend: Backend, options: Options) -> tuple[Need, ...]:
-    """What a program needs of memory. `sizes`: elements of the arrays whose number is drawn."""
+    """What a program needs of memory. `sizes`: as of `bytes_of`."""
+    arrays = [(-bytes_of(a, sizes), a.name, a) for a in merged.arrays]
     parts = []
-    for a in merged.arrays:
-        count = a.physical_size if a.physical_size >= 0 else sizes.get(a.name, 0)
-        note = "x".join(map(str, a.shape)) if a.name not in sizes else f"{count:,} expected"
-        parts.append(Part(a.name, count * a.dtype.bytes, note, a.span))
-    parts.sort(key=lambda p: (-p.bytes, p.what))
+    for less, name, a in heapq.nsmallest(LISTED, arrays):
+        note = f"{sizes[name]:,} expected" if name in sizes else "x".join(map(str, a.shape))
+        parts.append(Part(name, -less, note, a.span))
     constants = sum(v.nbytes for v in merged.constants.values())
     # placing takes a while, and tells only by how much arrays that share memory take less
-    unshared = sum(p.bytes for p in parts)
+    unshared = -sum(less for less, _, _ in arrays)
     on_device = options.target in _DEVICES
     room = device_room(options.target, options.device or 0) if on_device else memory_room()
     arenas = unshared
@@ -124,8 +132,8 @@ def refuse_memory(merged: l2.Merged, backend: Backend, options: Options) -> None
     refuse(memory_needs(merged, {}, backend, options))
 
 
-def _on_disk(model: l0.Model, merged: l2.Merged | None, options: Options) -> Need:
-    items = written_by(model, merged)
+def _on_disk(model: l0.Model, options: Options, lowered: Sized | None = None) -> Need:
+    items = written_by(model, lowered)
     parts = tuple(Part(w.what, w.bytes, w.note, w.span, w.sure) for w in items)
     folder = options.out if options.out is not None else options.runs_dir
     return Need("on disk", sum(p.bytes for p in parts), parts, disk_room(Path(folder)))

@@ -11,6 +11,7 @@ Does not: look at the disk (room.py).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +21,7 @@ from compiler.connect import rule_of
 from compiler.connect.storage import shares_elements
 from compiler.core.source import Span
 from compiler.ir.level2.synapse_values import own_name, recorded_events
-from compiler.passes.relations.expected_sizes import expected_sizes, synapse_counts, value_counts
+from compiler.passes.relations.expected_sizes import synapse_counts, value_counts
 from compiler.runtime.common.arrays import persistent_arrays
 
 SPIKE_RATE: Final = 10.0
@@ -42,14 +43,18 @@ class Written:
     sure: bool = True
 
 
-def written_by(model: l0.Model, merged: l2.Merged | None = None) -> list[Written]:
-    """What a run of the model writes, largest first. Checkpoints and weights are those of `merged`, and left out
+Sized = tuple[l2.Merged, Mapping[str, int]]
+"""A program, and the elements of its arrays whose number is drawn."""
+
+
+def written_by(model: l0.Model, lowered: Sized | None = None) -> list[Written]:
+    """What a run of the model writes, largest first. Checkpoints and weights are those of `lowered`, and left out
     without it."""
     written: list[Written] = []
     if model.simulate is not None and model.train is None:
         written = [*_spikes(model), *_events(model), *_traces(model), *_rates(model), *_synapses(model)]
-    if merged is not None:
-        written += _kept(model, merged)
+    if lowered is not None:
+        written += _kept(model, *lowered)
     return sorted(written, key=lambda w: (-w.bytes, w.what))
 
 
@@ -174,10 +179,9 @@ def _sampled(model: l0.Model, record: l0.RecordSynapses | l0.RecordHistogram) ->
     return _samples(model, record.every, record.at) + due
 
 
-def _kept(model: l0.Model, merged: l2.Merged) -> list[Written]:
+def _kept(model: l0.Model, merged: l2.Merged, sizes: Mapping[str, int]) -> list[Written]:
     """Checkpoints and weights."""
     frozen = model.simulate is not None and bool(model.simulate.freeze)
-    sizes = expected_sizes(model, merged)
     one = sum(_logical(a.shape, sizes.get(a.name)) * a.dtype.bytes for a in persistent_arrays(merged, frozen))
     weights = sum(
         _logical(a.shape, sizes.get(a.name)) * a.dtype.bytes for a in merged.arrays if a.role.value == "weight"
