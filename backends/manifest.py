@@ -9,6 +9,7 @@ Does not: hold tables or contents.
 from __future__ import annotations
 
 import json
+from json.encoder import encode_basestring_ascii as text
 from typing import Any
 
 import compiler.ir.level2.program as l2
@@ -19,17 +20,15 @@ from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement
 
 
-def _array(array: l2.Array, placement: Placement) -> dict[str, Any]:
-    return {
-        "name": array.name,
-        "role": str(array.role),
-        "offset": placement.offsets.get(array.name),
-        "dtype": array.dtype.numpy,
-        "shape": list(array.shape),
-        "layout": None if array.layout is None else {"lanes": array.layout.lanes},
-        "unit": array.unit,
-        "size_from": array.size_from,
-    }
+def _array(array: l2.Array, placement: Placement) -> str:
+    """The line of an array, of which a model may have 100,000: as `json.dumps` writes it."""
+    a, offset = array, placement.offsets.get(array.name)
+    layout = "null" if a.layout is None else f'{{"lanes": {a.layout.lanes}}}'
+    return (
+        f'    {{"name": {text(a.name)}, "role": "{a.role}", "offset": {"null" if offset is None else offset}, '
+        f'"dtype": "{a.dtype.numpy}", "shape": {list(a.shape)}, "layout": {layout}, "unit": {text(a.unit)}, '
+        f'"size_from": {"null" if a.size_from is None else text(a.size_from)}}}'
+    )
 
 
 def _kernel(template: l2.Template, rows: l2.Rows, dialect: Dialect, columns: Columns) -> dict[str, Any]:
@@ -82,5 +81,5 @@ def manifest(program: l2.Merged, placement: Placement, artifact: Artifact, seed:
         ],
     }
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    arrays = ",\n".join("    " + json.dumps(_array(a, placement)) for a in program.arrays)
+    arrays = ",\n".join(_array(a, placement) for a in program.arrays)
     return "{\n" + ",\n".join([*lines, f'  "arrays": [\n{arrays}\n  ]']) + "\n}\n"

@@ -38,6 +38,8 @@ def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, i
     """Per array: (first, last) launch per phase in which it is used, numbered over all phases; those of a chain count
     as one, since each block runs through them independently."""
     lives: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+    if not names:
+        return lives
     whole = {a.name: a.within for a in merged.arrays if a.within}
     clock = 0
     for phase in merged.phases:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level0.streams import stream_key
+from compiler.ir.level0.streams import stream_keys
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement
 
@@ -36,19 +36,15 @@ def _table(
     for column, formal in enumerate(template.formals):
         if isinstance(formal, l2.ArrayFormal):
             names = rows.arrays[formal.name]
-            table[:, column] = np.fromiter((words.get(n, NOT_PLACED) for n in names), np.uint64, rows.count)
+            table[:, column] = np.fromiter(map(words.__getitem__, names), np.uint64, rows.count)
             continue
         values: npt.NDArray[Any] | tuple[l2.ColumnValue, ...] = rows.scalars[formal.name]
         if not isinstance(values, np.ndarray):
-            plain: list[int | float] = []
-            for value in values:
-                match value:
-                    case l2.SizeOf(array):
-                        plain.append(sizes.get(array, 0))
-                    case l2.StreamKey(path):
-                        plain.append(stream_key(seed, path))
-                    case _:
-                        plain.append(value)
+            keys = iter(stream_keys(seed, [v.path for v in values if isinstance(v, l2.StreamKey)]))
+            plain = [
+                next(keys) if isinstance(v, l2.StreamKey) else sizes.get(v.array, 0) if isinstance(v, l2.SizeOf) else v
+                for v in values
+            ]
             values = np.array(
                 plain,
                 np.float64 if formal.dtype.is_real else np.uint64 if formal.dtype == "u64" else np.int64,
@@ -60,12 +56,17 @@ def _table(
     return table
 
 
+def placed_at(array: l2.Array, placement: Placement) -> int:
+    """The word of an array."""
+    offset = placement.offsets.get(array.name)
+    return NOT_PLACED if offset is None else ROLE_NUMBER[array.role] << ROLE_SHIFT | offset
+
+
 def write_tables(
     merged: l2.Merged, placement: Placement, seed: int, sizes: Mapping[str, int]
 ) -> tuple[npt.NDArray[np.uint64], ...]:
     """One (rows, formals) array of words per template."""
-    role = {a.name: ROLE_NUMBER[a.role] << ROLE_SHIFT for a in merged.arrays}
-    words = {name: role[name] | offset for name, offset in placement.offsets.items()}
+    words = {a.name: placed_at(a, placement) for a in merged.arrays}
     return tuple(
         _table(template, rows, words, seed, sizes)
         for template, rows in zip(merged.templates, merged.tables, strict=True)

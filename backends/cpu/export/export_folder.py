@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 
 import numpy as np
+import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.cpu.emit.emit import Emitted
@@ -24,7 +25,7 @@ from backends.protocol import Artifact, Columns
 from compiler.core.disk import copy_file, new_file, write_text
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place
-from compiler.layout.write_tables import ROLE_NUMBER, ROLE_SHIFT, write_tables
+from compiler.layout.write_tables import ROLE_NUMBER, placed_at, write_tables
 
 CODE: Final = "generated code"
 MAGIC: Final = int.from_bytes(b"NETLOOM1", "little")
@@ -65,10 +66,6 @@ def _text(file: IO[bytes], text: str) -> None:
     file.write(data + bytes(-len(data) % 8))
 
 
-def _word(array: l2.Array, placement: Placement) -> int:
-    return ROLE_NUMBER[array.role] << ROLE_SHIFT | placement.offsets[array.name]
-
-
 def _write_data(
     file: IO[bytes], program: l2.Merged, placement: Placement, tables: tuple[Words, ...], columns: Columns
 ) -> None:
@@ -85,52 +82,43 @@ def _write_data(
     _words(file, len(late))
     for a in late:
         pointers = arrays[a.size_from or ""]
-        _words(
-            file,
-            ROLE_NUMBER[a.role],
-            a.dtype.bytes,
-            _word(pointers, placement),
-            pointers.physical_size,
-        )
+        _words(file, ROLE_NUMBER[a.role], a.dtype.bytes, placed_at(pointers, placement), pointers.physical_size)
     patches = _patches(program, {a.name: i for i, a in enumerate(late)}, late, columns)
     _words(file, len(patches))
-    file.write(np.array(patches, np.int64).tobytes())
+    file.write(patches.tobytes())
     given = [n for n in program.constants if n in placement.offsets]
     _words(file, len(given))
     for name in given:
         values = np.ascontiguousarray(program.constants[name], np.dtype(arrays[name].dtype.numpy)).tobytes()
-        _words(file, _word(arrays[name], placement), len(values))
+        _words(file, placed_at(arrays[name], placement), len(values))
         file.write(values + bytes(-len(values) % 8))
     _write_results(file, program, placement, arrays)
 
 
 def _patches(
     program: l2.Merged, number: dict[str, int], late: list[l2.Array], columns: Columns
-) -> list[tuple[int, int, int, int]]:
-    """Cells of tables that hold the address (0) or the size (1) of an array that is placed after connecting."""
+) -> npt.NDArray[np.int64]:
+    """Cells of tables that hold the address (0) or the size (1) of an array that is placed after connecting: kernel,
+    cell, number of the array, which."""
     first = {a.size_from: i for i, a in reversed(list(enumerate(late)))}
     sized: dict[str, int] = {a.name: i for i, a in enumerate(late)}
     sized |= {n: i for n, i in first.items() if n is not None}
-    found: list[tuple[int, int, int, int]] = []
+    found = [np.zeros((0, 4), np.int64)]
     for kernel, (template, rows) in enumerate(zip(program.templates, program.tables, strict=True)):
         read = columns[kernel]
         width = len(read)
         for column, formal in enumerate(template.formals[n] for n in read):
-            if isinstance(formal, l2.ArrayFormal):
-                found += [
-                    (kernel, row * width + column, number[n], 0)
-                    for row, n in enumerate(rows.arrays[formal.name])
-                    if n in number
-                ]
+            what = isinstance(formal, l2.ScalarFormal)
+            values = rows.scalars[formal.name] if what else ()
+            if isinstance(values, np.ndarray):
                 continue
-            values = rows.scalars[formal.name]
-            if not isinstance(values, np.ndarray):
-                found += [
-                    (kernel, row * width + column, sized[v.array], 1)
-                    for row, v in enumerate(values)
-                    if isinstance(v, l2.SizeOf) and v.array in sized
-                ]
-    return found
+            sizes = (sized.get(v.array, -1) if isinstance(v, l2.SizeOf) else -1 for v in values)
+            names = sizes if what else (number.get(n, -1) for n in rows.arrays[formal.name])
+            late_one = np.fromiter(names, np.int64, rows.count)
+            (at,) = np.nonzero(late_one >= 0)
+            cells = (np.full_like(at, kernel), at * width + column, late_one[at], np.full_like(at, what))
+            found.append(np.stack(cells, axis=1))
+    return np.concatenate(found)
 
 
 def _formals(template: l2.Template) -> tuple[str, str] | None:
@@ -161,10 +149,10 @@ def _write_results(file: IO[bytes], program: l2.Merged, placement: Placement, ar
             used += [arrays[n] for n in rows.arrays["used"]]
     _words(file, len(events))
     for array, count, label in events:
-        _words(file, _word(array, placement), count)
+        _words(file, placed_at(array, placement), count)
         _text(file, label)
     _words(file, len(used))
-    _words(file, *(_word(a, placement) for a in used))
+    _words(file, *(placed_at(a, placement) for a in used))
     counters = {a.name for a in used}
     results = [
         a
@@ -176,5 +164,5 @@ def _write_results(file: IO[bytes], program: l2.Merged, placement: Placement, ar
     ]
     _words(file, len(results))
     for a in results:
-        _words(file, _word(a, placement), PRINTED[a.dtype], a.physical_size)
+        _words(file, placed_at(a, placement), PRINTED[a.dtype], a.physical_size)
         _text(file, a.name)

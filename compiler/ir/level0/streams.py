@@ -7,6 +7,7 @@ Does not: draw (backends/device/philox.h, backends/reference/philox.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 _MASK = (1 << 64) - 1
@@ -22,5 +23,11 @@ def splitmix64(x: int) -> int:
 
 def stream_key(seed: int, path: str) -> int:
     """The 64-bit Philox key of the stream at model path `path` under `seed` (taken modulo 2**64)."""
-    stream = int.from_bytes(blake2b(path.encode("utf-8")).digest()[:8], "little")
-    return splitmix64(stream ^ splitmix64(seed & _MASK))
+    return stream_keys(seed, (path,))[0]
+
+
+def stream_keys(seed: int, paths: Sequence[str]) -> list[int]:
+    """`stream_key` of many paths."""
+    mixed = splitmix64(seed & _MASK)
+    streams = (int.from_bytes(blake2b(path.encode("utf-8")).digest()[:8], "little") for path in paths)
+    return [splitmix64(stream ^ mixed) for stream in streams]

@@ -74,9 +74,9 @@ def joined(
             and last.template == x.template
             and last.hi == x.lo
             and (last.every, last.offset) == (x.every, x.offset)
-            and not (w & (read | written | added))
-            and not (r & (written | added))
-            and not (a & (read | written))
+            and all(w.isdisjoint(before) for before in (read, written, added))
+            and all(r.isdisjoint(before) for before in (written, added))
+            and all(a.isdisjoint(before) for before in (read, written))
         )
         if joins and last is not None:
             found[-1] = replace(last, hi=x.hi)

@@ -63,10 +63,10 @@ def _with_units(kernels: Sequence[l2.Kernel], rows: l2.Rows, units: Mapping[str,
 
     def one(position: int, formal: l2.Formal) -> l2.Formal:
         if isinstance(formal, l2.ArrayFormal):
-            found = {units.get(name, "") for name in rows.arrays[formal.name]}
+            found = set(map(units.get, rows.arrays[formal.name]))
         else:
             found = {k.formals[position].unit for k in kernels}
-        unit = found.pop() if len(found) == 1 else ""
+        unit = (found.pop() or "") if len(found) == 1 else ""
         return formal if unit == formal.unit else replace(formal, unit=unit)
 
     return tuple(one(n, f) for n, f in enumerate(kernels[0].formals))

@@ -94,15 +94,24 @@ def program_digest(program: l2.Merged, options: Mapping[str, str]) -> str:
             add(formal + "=" + "\n".join(names))
         for column, values in rows.scalars.items():
             h.update(column.encode())
-            h.update(values.tobytes() if isinstance(values, np.ndarray) else repr(values).encode())
+            h.update(values.tobytes() if isinstance(values, np.ndarray) else "\0".join(map(_word, values)).encode())
         add("\n".join(rows.paths))
     add(repr(program.phases))
-    for a in program.arrays:
-        add(f"{a.name} {a.dtype.value} {a.shape} {a.role.value} {a.layout} {a.size_from} {a.unit}")
+    arrays = (f"{a.name} {a.dtype} {a.shape} {a.role} {a.layout} {a.size_from} {a.unit}" for a in program.arrays)
+    add("\0".join(arrays))
     for name, constant in program.constants.items():
         add(name)
         h.update(np.ascontiguousarray(constant).tobytes())
     return h.hexdigest()
+
+
+def _word(value: l2.ColumnValue) -> str:
+    match value:
+        case l2.StreamKey(path):
+            return f"key {path}"
+        case l2.SizeOf(array):
+            return f"size {array}"
+    return repr(value)
 
 
 def _place(template: l2.Template) -> str:
