@@ -800,13 +800,18 @@ NL_FN void nl_my_sums(const nl_stage &l, const nl_factor *factors, const nl_mine
     }
 }
 
-/* A barrier of the threads that sum. */
-NL_FN void nl_meet() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+/* Waits for the copies of the threads of this warp. */
+NL_FN void nl_arrived_here() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    __syncwarp();
+}
 
 /* Takes nl_chunk samples through all stages of the chain at nl_rows: what one stage has written, the next ones may read
    after a barrier. 256 threads sum, the others have what comes next fetched meanwhile: the record of the stage
-   after the next one, and what the next one reads; they wait for the copies of a stage in the next one, when nobody
-   else has to. Products of a stage are summed together, and then each thread goes through all links of its points.
+   after the next one, and what the next one reads; they wait for the copies of a stage in the next one, while the others
+   go through their links. Products of a stage are summed together, and then each thread goes through all links of its points.
    Records have three places: that of this stage, of the next one, and of the one before, which the one after the next
    takes; sums two in turn, so that a barrier for each tile is enough. */
 extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
@@ -832,22 +837,25 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
         const int before = here == 0 ? 2 * c.record : here - c.record;
         const char *const record = records + here, *const rows = record + sizeof(nl_stage);
         here = here == 2 * c.record ? 0 : here + c.record;
+        const nl_stage l = *(const nl_stage *)record;
         if (threadIdx.x >= 256) {
-#if __CUDA_ARCH__ >= 800
-            asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-            __syncwarp();
-            if (n + 2 < c.stages) nl_fetch_record(records + before, next, c.record, threadIdx.x - 256, 32);
-            if (n + 1 < c.stages) nl_expect(records + here, first, samples, spare);
+            if (l.fresh) __syncthreads();
+            for (int s = 0; s < samples; s += NL_TILE)
+                for (int out = 0; out < l.outs; out += 1 << l.bits) {
+                    __syncthreads();
+                    if (s + out > 0) continue;
+                    nl_arrived_here();
+                    if (n + 2 < c.stages) nl_fetch_record(records + before, next, c.record, threadIdx.x - 256, 32);
+                    if (n + 1 < c.stages) nl_expect(records + here, first, samples, spare);
+                }
             continue;
         }
-        const nl_stage l = *(const nl_stage *)record;
         const nl_factor *const factors = (const nl_factor *)(rows + l.rows + l.reads * sizeof(nl_read));
         if (l.fresh) {
 #pragma unroll 1
             for (int p = 0; p < l.products; p++)
                 if (factors[p].fresh) nl_bring(values, factors[p], first, samples);
-            nl_meet();
+            __syncthreads();
         }
         if (n == c.mine) nl_take_mine(l, factors, kept, mine);
         nl_points t;
@@ -875,7 +883,7 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
                     nl_stage_sums<2>(l, factors, kept, values, s, out, sums);
                 else
                     nl_stage_sums<NL_TILE>(l, factors, kept, values, s, out, sums);
-                nl_meet();
+                __syncthreads();
                 t.sums = sums;
                 t.out = out;
                 switch (l.what) {
