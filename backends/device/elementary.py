@@ -57,6 +57,10 @@ class Primitives:
     def sqrt(self, x: Real) -> Real:
         return np.asarray(np.sqrt(x))
 
+    def ratio(self, x: Real, y: Real) -> Real:
+        """x / y, where y is normal, and so is the result, or it may be flushed to zero."""
+        return x / y
+
     def floor(self, x: Real) -> Real:
         return np.asarray(np.floor(x))
 
@@ -318,7 +322,7 @@ class Elementary(Primitives):
         s = self.from_bits((zb + (self.bias - self.rescue)) << self.fraction)
         w = s + small
         w = w + (s * (hi + t) + (small - (w - s)))
-        w = small / w
+        w = self.ratio(self.real(small), w)
         return self.where(x < 0.0, w, 1.0 - w)
 
     def softplus(self, x: Real) -> Real:

@@ -23,6 +23,16 @@ NL_FN nl_u64 nl__bits_f64(double x) { return (nl_u64)__double_as_longlong(x); }
 NL_FN double nl__from_f64(nl_u64 u) { return __longlong_as_double((nl_i64)u); }
 NL_FN float nl_sqrt_f32(float x) { return __fsqrt_rn(x); }
 NL_FN double nl_sqrt_f64(double x) { return __dsqrt_rn(x); }
+/* x / y, correctly rounded, as the compiler divides, but without its branch for denormal numbers (elementary.py). */
+NL_FN float nl_ratio_f32(float x, float y) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y));
+    r = __fmaf_rn(__fmaf_rn(-y, r, 1.0f), r, r);
+    float q = __fmul_rn(x, r);
+    q = __fmaf_rn(__fmaf_rn(-y, q, x), r, q);
+    return __fmaf_rn(__fmaf_rn(-y, q, x), r, q);
+}
+NL_FN double nl_ratio_f64(double x, double y) { return x / y; }
 NL_FN float nl_floor_f32(float x) { return floorf(x); }
 NL_FN double nl_floor_f64(double x) { return floor(x); }
 NL_FN float nl_ceil_f32(float x) { return ceilf(x); }
@@ -38,6 +48,8 @@ NL_FN nl_u64 nl__bits_f64(double x) { return as_ulong(x); }
 NL_FN double nl__from_f64(nl_u64 u) { return as_double(u); }
 NL_FN float nl_sqrt_f32(float x) { return sqrt(x); }
 NL_FN double nl_sqrt_f64(double x) { return sqrt(x); }
+NL_FN float nl_ratio_f32(float x, float y) { return x / y; }
+NL_FN double nl_ratio_f64(double x, double y) { return x / y; }
 NL_FN float nl_floor_f32(float x) { return floor(x); }
 NL_FN double nl_floor_f64(double x) { return floor(x); }
 NL_FN float nl_ceil_f32(float x) { return ceil(x); }
@@ -53,6 +65,8 @@ NL_FN nl_u64 nl__bits_f64(double x) { return ((union { double from; nl_u64 to; }
 NL_FN double nl__from_f64(nl_u64 u) { return ((union { nl_u64 from; double to; }){u}).to; }
 NL_FN float nl_sqrt_f32(float x) { return __builtin_sqrtf(x); }
 NL_FN double nl_sqrt_f64(double x) { return __builtin_sqrt(x); }
+NL_FN float nl_ratio_f32(float x, float y) { return x / y; }
+NL_FN double nl_ratio_f64(double x, double y) { return x / y; }
 NL_FN float nl_floor_f32(float x) { return __builtin_floorf(x); }
 NL_FN double nl_floor_f64(double x) { return __builtin_floor(x); }
 NL_FN float nl_ceil_f32(float x) { return __builtin_ceilf(x); }

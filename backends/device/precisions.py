@@ -315,7 +315,7 @@ class Single(Elementary):
         m = s * (hi + t) + (s - 1.0)
         small = a < 0.5
         t = self.where(small, (m - d) - a * m, m)
-        return self._copysign(self.where(small, a, 0.0) + t / (m + 2.0), x)
+        return self._copysign(self.where(small, a, 0.0) + self.ratio(t, m + 2.0), x)
 
     def sin(self, x: Real) -> Real:
         q, s, c = self.double._sin_cos_short(self._wide(x))

@@ -52,6 +52,7 @@ NL_FN float nl__from_f32(nl_u32 u) { return ((union { nl_u32 from; float to; }){
 NL_FN nl_u64 nl__bits_f64(double x) { return ((union { double from; nl_u64 to; }){x}).to; }
 NL_FN double nl__from_f64(nl_u64 u) { return ((union { nl_u64 from; double to; }){u}).to; }
 NL_FN float nl_sqrt_f32(float x) { return __builtin_sqrtf(x); }
+NL_FN float nl_ratio_f32(float x, float y) { return x / y; }
 NL_FN float nl_floor_f32(float x) { return __builtin_floorf(x); }
 NL_FN nl_i32 nl_max_i32(nl_i32 x, nl_i32 y) { return x > y ? x : y; }
 NL_FN nl_i64 nl_mod_i64(nl_i64 x, nl_i64 y) {
@@ -207,7 +208,7 @@ NL_FN float nl_tanh_f32(float x) {
     float m = s * (hi + t) + (s - 1.0f);
     int small = a < 0.5f;
     t = small ? m - d - a * m : m;
-    return nl__copysign_f32((small ? a : 0.0f) + t / (m + 2.0f), x);
+    return nl__copysign_f32((small ? a : 0.0f) + nl_ratio_f32(t, m + 2.0f), x);
 }
 /* 24 bits, in [0, 1). */
 NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8u) * 5.9604645e-08f; }
