@@ -63,6 +63,8 @@ def value_of(kind: Kind) -> Value:
 
 def part(kind: Kind, wanted: type[K]) -> K:
     """The outermost description of an alternative in `kind`."""
+    if isinstance(kind, wanted):
+        return kind
     found = next((k for k in _parts(kind) if isinstance(k, wanted)), None)
     assert found is not None, f"no {wanted.__name__} in {kind}"
     return found
@@ -153,9 +155,10 @@ class Reader:
 
     def integers(self, key: str, what: str | None = None) -> tuple[int, ...] | None:
         """A list of integers; None where it is absent."""
-        node, items = self.get(key), part(self.of(key), ListOf)
+        node = self.get(key)
         if not isinstance(node, Sequence):
             return None
+        items = part(self.of(key), ListOf)
         found = [integer(items, i, self.c, what or f"`{key}`", self.names) for i in node.items]
         return None if None in found else tuple(v for v in found if v is not None)
 
@@ -212,9 +215,10 @@ def blocks(kind: Kind, node: Node | None, c: values.Context, names: values.Names
 
 def members(kind: Kind, node: Node | None, c: values.Context) -> Iterator[tuple[str, Reader, Span]]:
     """The blocks of a collection, with their names. Other forms have been reported."""
+    block = part(kind, Block)
     for entry in values.entries_of(node):
         if isinstance(entry.value, tree.Mapping):
-            yield entry.name, Reader(part(kind, Block), entry.value, c), entry.key.span
+            yield entry.name, Reader(block, entry.value, c), entry.key.span
 
 
 def choices(kind: Kind, node: Node | None, c: values.Context) -> Iterator[tuple[str, Reader, Span]]:

@@ -50,7 +50,7 @@ class Names:
 class Context:
     """Shared context of the builders. `folder`: that of the model file. `unread`: files that may be missing, because
     others replace them: "data" (of the training), "weights", "init" (of a layer). `between`: called between parts of
-    long work; it may raise, to end it."""
+    long work; it may raise, to end it. `known`: the values in `names` of nodes, which copies of a block share."""
 
     sink: Sink
     names: Names
@@ -59,6 +59,7 @@ class Context:
     unread: frozenset[str] = frozenset()
     unread_params: Unread = field(default_factory=Unread)
     between: Callable[[], object] = object
+    known: dict[int, tuple[Node, tuple[float | int, Dimension | None]]] = field(default_factory=dict, repr=False)
 
 
 @lru_cache(maxsize=65536)
@@ -110,7 +111,10 @@ def number_and_dimension(
     plain = plain_number(node)
     if plain is not None and (dimension is None or plain[1] is None or plain[1] == dimension):
         return plain
-    names = names or c.names
+    names, before = names or c.names, len(c.sink.items)
+    known = c.known.get(id(node)) if names is c.names else None
+    if known is not None and (dimension is None or known[1][1] is None or known[1][1] == dimension):
+        return known[1]
     if not isinstance(node, Scalar):
         c.sink.error("E0102", f"{what} must be a number or an expression, not {found(node)}", node.span)
         return None
@@ -129,6 +133,8 @@ def number_and_dimension(
     if isinstance(value, float) and math.isnan(value):
         c.sink.error("E0308", f"{what} has no value: it is not a number", node.span)
         return None
+    if names is c.names and len(c.sink.items) == before:
+        c.known[id(node)] = node, (value, checked.dimension)
     return value, checked.dimension
 
 

@@ -10,7 +10,7 @@ Does not: build projections or records.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,8 +30,9 @@ from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.others import User, bind_others, check_numbers
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.readers import Reader, members
+from compiler.frontend.build.shared.scope import Scope
 from compiler.frontend.build.shared.self_names import HIDDEN, param_values
-from compiler.frontend.build.shared.values import Context, Names, Step, listed, mapping, steps_of, text_of
+from compiler.frontend.build.shared.values import Context, Names, Step, listed, mapping, plain_number, steps_of, text_of
 from compiler.frontend.build.spiking.drives import reads_time, source_of
 from compiler.frontend.build.spiking.given_spikes import ROUND, Repeated, check_spike_times, in_ms
 from compiler.frontend.build.spiking.neurons import BuiltNeuron, build_neuron
@@ -60,14 +61,25 @@ class Populations:
     repeated: dict[str, Repeated] = field(default_factory=dict)
     drives: list[l0.Drive] = field(default_factory=list)  # into parameters that are expressions of time
     _blocks: dict[int, tuple[tree.Mapping, BuiltNeuron]] = field(default_factory=dict)
+    _scopes: dict[tuple[int, int], tuple[tree.Mapping, Scope]] = field(default_factory=dict)
     _good: set[tuple[int, float | int]] = field(default_factory=set)  # matching (expression, value)
 
-    def neuron(self, name: str, block: tree.Mapping, at: Span) -> BuiltNeuron:
+    def neuron(self, name: str, block: tree.Mapping, at: Span | None = None) -> BuiltNeuron:
         """The built definition, memoized per block."""
         known = self._blocks.get(id(block))
         if known is None:
-            known = (block, build_neuron(name, block, at, self.c))
+            known = (block, build_neuron(name, block, at or place_of(name, block), self.c))
             self._blocks[id(block)] = known
+        return known[1]
+
+    def scope(self, neuron: BuiltNeuron, init: tree.Mapping) -> Scope:
+        """What the initial values of a block may read, memoized per block, which copies share."""
+        known = self._scopes.get((id(neuron), id(init)))
+        if known is None:
+            kinds = dict.fromkeys((*neuron.params, *neuron.states), Kind.REAL)
+            known = init, self.c.names.scope.extended(kinds, {**neuron.params, **neuron.states}, neuron.places)
+            self._scopes[id(neuron), id(init)] = known
+            self.c.unread_params.read(neuron.places[w] for w in words_of(init) if w in neuron.params)
         return known[1]
 
 
@@ -78,7 +90,8 @@ def build_populations(root: tree.Mapping, c: Context, neurons: Definitions, step
         block = mapping(entry.value)
         if block is not None:
             out.neuron(entry.name, block, entry.key.span)
-    for name, r, at in members(POPULATIONS_MAP, root.get("populations"), c):
+    entries = tuple(members(POPULATIONS_MAP, root.get("populations"), c))
+    for name, r, at in entries:
         if name == "all":
             c.sink.error("E0107", "`all` means every population and cannot name one", at)
             continue
@@ -88,14 +101,14 @@ def build_populations(root: tree.Mapping, c: Context, neurons: Definitions, step
         for k in classes:
             out.classes.setdefault(k, []).append(name)
         _population(name, r, classes, at, out)
-    _bind(root, out)
+    _bind(entries, out)
     return out
 
 
-def _bind(root: tree.Mapping, out: Populations) -> None:
+def _bind(entries: Iterable[tuple[str, Reader, Span]], out: Populations) -> None:
     """The populations that each one reads, once all are known."""
     c = out.c
-    for name, r, at in members(POPULATIONS_MAP, root.get("populations"), c):
+    for name, r, at in entries:
         neuron, p = out.neuron_of.get(name), out.built.get(name)
         if neuron is None or neuron.definition is None or (r.get("others") is None and not neuron.definition.others):
             continue
@@ -118,8 +131,7 @@ def _population(name: str, r: Reader, classes: tuple[str, ...], at: Span, out: P
     definition = out.neurons.find(reference)
     if definition is None:
         return
-    called = out.neurons.name_of(reference)
-    neuron = out.neuron(called, definition, place_of(called, definition))
+    neuron = out.neuron(out.neurons.name_of(reference), definition)
     out.neuron_of[name] = neuron
     before = len(c.sink.items)
     own_params, own_init = mapping(r.get("params")), mapping(r.get("init"))
@@ -242,8 +254,9 @@ def _given(
     equations = neuron.source == "equations"
     if not equations and parameter == ROUND:
         return _rounding(node, c)
-    changes = equations and reads_time(node, c)
-    if equations and size is not None and reads_place(node) and not changes:
+    literal = plain_number(node) is not None
+    changes = equations and not literal and reads_time(node, c)
+    if equations and size is not None and not literal and reads_place(node) and not changes:
         return placed_value(node, what, dimension, c.names, {}, size, shape, c)
     if not changes:
         return initial_value(node, c, what, dimension, None, size if equations else None)[0]
@@ -344,14 +357,8 @@ def _init(
     names: Names | None = None
     if given is not None:
         _refuse_unknown(given, neuron.states, "state variable", neuron, c)
-        scope = c.names.scope.extended(
-            dict.fromkeys((*neuron.params, *neuron.states), Kind.REAL),
-            {**neuron.params, **neuron.states},
-            neuron.places,
-        )
-        c.unread_params.read(neuron.places[w] for w in words_of(given) if w in neuron.params)
         # Per-neuron values have no single number here.
-        names = Names(scope, _numbers(params, c))
+        names = Names(out.scope(neuron, given), _numbers(params, c))
     for decl in neuron.definition.state:
         entry = None if given is None else given.entry(decl.name)
         what = f"the initial value of `{decl.name}`"
