@@ -428,6 +428,8 @@ def _target(
 def with_driven(model: l0.Model) -> l0.Model:
     """The model with `Driven` as the value of every parameter that drives go into: lower_cells makes arrays of them."""
     into = {(d.population, d.into) for d in model.drives}
+    if not into:
+        return model
 
     def value(population: str, name: str, given: l0.Value) -> l0.Value:
         return l0.Driven(given.span) if (population, name) in into else given

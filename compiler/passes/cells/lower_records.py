@@ -11,6 +11,7 @@ Does not: drain the buffers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 
@@ -62,6 +63,17 @@ def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> N
     row.launch("step")
 
 
+_EVENTS: Final = (
+    l2.ArrayFormal("list", DType.I32, l2.Mode.READ, l2.ByName()),
+    l2.ArrayFormal("count", DType.I32, l2.Mode.READ, l2.ByName()),
+    l2.ArrayFormal("buffer", DType.I32, l2.Mode.UPDATE, l2.ByName()),
+    l2.ArrayFormal("used", DType.I64, l2.Mode.UPDATE, l2.ByName()),
+    l2.ScalarFormal("slots", DType.I64),
+    l2.ScalarFormal("capacity", DType.I64),
+    l2.ScalarFormal("n", DType.I64),
+)
+
+
 def _record_events(builder: ProgramBuilder, name: str, size: int, span: Span) -> None:
     """The row and the buffer of the lists `<name>.spikes`, of a population of `size` or of an event of its neurons."""
     slots, room = builder.arrays[f"{name}.spikes"].shape
@@ -69,20 +81,11 @@ def _record_events(builder: ProgramBuilder, name: str, size: int, span: Span) ->
     buffer, used = f"{name}.spikes.record", f"{name}.spikes.record.used"
     builder.array(l2.Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=span))
     builder.array(l2.Array(used, DType.I64, (1,), Role.RECORD, span=span))
-    formals: tuple[l2.Formal, ...] = (
-        l2.ArrayFormal("list", DType.I32, l2.Mode.READ, l2.ByName()),
-        l2.ArrayFormal("count", DType.I32, l2.Mode.READ, l2.ByName()),
-        l2.ArrayFormal("buffer", DType.I32, l2.Mode.UPDATE, l2.ByName()),
-        l2.ArrayFormal("used", DType.I64, l2.Mode.UPDATE, l2.ByName()),
-        l2.ScalarFormal("slots", DType.I64),
-        l2.ScalarFormal("capacity", DType.I64),
-        l2.ScalarFormal("n", DType.I64),
-    )
     row = builder.row(
         "record spikes",
         f"{name}: record spikes",
         l2.Kind.RECORD,
-        formals,
+        _EVENTS,
         l2.RecordEvents(),
         {"list": f"{name}.spikes", "count": f"{name}.spike_count", "buffer": buffer, "used": used},
         {"slots": slots, "capacity": capacity, "n": room},

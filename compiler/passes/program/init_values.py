@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +62,20 @@ def _read(value: l0.FromFile) -> npt.NDArray[np.float64]:
     return np.asarray(data, np.float64) * value.scale
 
 
+_ARGS: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("uniform", "permutation"), ("low", "high")),
+        **dict.fromkeys(("normal", "lognormal"), ("mean", "std")),
+        "exponential": ("mean",),
+    }
+)
+
+
+def _columns(kind: str, args: Mapping[str, float]) -> tuple[str, ...]:
+    """The `args` that a draw reads as columns."""
+    return (*_ARGS[kind], *(name for name in ("min", "max") if name in args))
+
+
 def drawn(
     kind: str, args: Mapping[str, float], key: str = "key", index: str = "i", prefix: str = "", step: int | None = None
 ) -> tuple[Expr, tuple[str, ...]]:
@@ -72,20 +88,19 @@ def drawn(
     def column(name: str) -> Expr:
         return Ref(prefix + name)
 
+    columns = _columns(kind, args)
     match kind:
         case "uniform":
             span = column("high") - column("low")
-            return column("low") + span * call("uniform"), ("low", "high")
+            return column("low") + span * call("uniform"), columns
         case "permutation":
             place = Call("float", (Call("shuffled", (Ref(key), Num(0), Ref("n"), Ref(index))),))
             steps = Call("float", (Call("max", (Ref("n") - 1, Num(1))),))
-            return column("low") + (column("high") - column("low")) * (place / steps), ("low", "high")
+            return column("low") + (column("high") - column("low")) * (place / steps), columns
         case "exponential":
             x: Expr = column("mean") * call("exponential")
-            columns: tuple[str, ...] = ("mean",)
         case "lognormal" | "normal":
             x = column("mean") + column("std") * call("normal")
-            columns = ("mean", "std")
             if kind == "lognormal":
                 x = Call("exp", (x,))
             if args.get("keep_sign"):
@@ -96,7 +111,6 @@ def drawn(
     for bound, func in (("min", "max"), ("max", "min")):
         if bound in args:
             x = Call(func, (x, column(bound)))
-            columns = (*columns, bound)
     return x, columns
 
 
@@ -155,30 +169,27 @@ def initialise(
     if given is not None:
         builder.constants[name] = given
         return name
-    out = l2.ArrayFormal("x", stored, l2.Mode.WRITE, l2.ELEMENT)
-    n = l2.ScalarFormal("n", DType.I64)
     columns: dict[str, l2.ColumnValue] = {"n": extent}
-    formals: tuple[l2.Formal, ...]
     match value:
         case l0.Const(number):
-            key: object = ("fill", stored)
-            label = "constant"
-            formals = (out, n, l2.ScalarFormal("value", real))
+            key: tuple[object, ...] = ("fill", stored)
             columns["value"] = float(number)
-            body: Expr = Ref("value")
         case l0.Distribution(kind, args, own):
             numbers = dict(args)
-            body, used = drawn(kind, numbers)
+            used = _columns(kind, numbers)
             key = ("draw", kind, stored, *used, bool(numbers.get("keep_sign")))
-            if whole is not None:
-                body = Call("int", (Call("round", (body,)),))
-            label = kind
-            formals = (out, n, l2.ScalarFormal("key", DType.U64), *(l2.ScalarFormal(c, real) for c in used))
-            columns["key"] = l2.StreamKey(own or stream or name)
-            columns.update({c: numbers[c] for c in used})
+            columns |= {"key": l2.StreamKey(own or stream or name), **{c: numbers[c] for c in used}}
         case _:
             raise AssertionError(value)
-    nest, label = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", body),)), f"{name}: initial value ({label})"
-    row = builder.row(key, label, l2.Kind.MAP, formals, nest, {"x": name}, columns, name, where)
-    row.launch("init")
+    kernel = builder.kernels.get(key)
+    if kernel is None:
+        body = drawn(value.kind, dict(value.args))[0] if isinstance(value, l0.Distribution) else Ref("value")
+        body = body if whole is None or isinstance(value, l0.Const) else Call("int", (Call("round", (body,)),))
+        label = value.kind if isinstance(value, l0.Distribution) else "constant"
+        types = {"n": DType.I64, "key": DType.U64}
+        scalars = (l2.ScalarFormal(c, types.get(c, real)) for c in columns)
+        formals: tuple[l2.Formal, ...] = (l2.ArrayFormal("x", stored, l2.Mode.WRITE, l2.ELEMENT), *scalars)
+        nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", body),))
+        kernel = builder.kernel(key, f"{name}: initial value ({label})", l2.Kind.MAP, formals, nest, where)
+    builder.bind(kernel, {"x": name}, columns, name).launch("init")
     return name
