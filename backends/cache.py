@@ -7,9 +7,8 @@ Does not: locate the cache (compiler/core/cache.py does).
 
 from __future__ import annotations
 
-import re
-
 
 def without_comments(text: str) -> str:
     """The text without comments: model lines in comments may change without recompilation."""
-    return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
+    first, *others = text.split("/*")
+    return " ".join([first, *(x.partition("*/")[2] for x in others)])

@@ -32,7 +32,7 @@ def _array(array: l2.Array, placement: Placement) -> str:
 
 
 def _kernel(template: l2.Template, rows: l2.Rows, dialect: Dialect, columns: Columns) -> dict[str, Any]:
-    k = open_kernel(template, dialect, set())
+    k = open_kernel(template, dialect)
     formals = [template.formals[n] for n in columns[template.index]] if columns else template.formals
     return {
         "index": template.index,
@@ -44,7 +44,7 @@ def _kernel(template: l2.Template, rows: l2.Rows, dialect: Dialect, columns: Col
         "columns": [
             {
                 "name": f.name,
-                "field": k.fields[f.name],
+                "field": k.fields[f.name].text,
                 "kind": "scalar" if isinstance(f, l2.ScalarFormal) else "array",
                 "dtype": f.dtype.numpy,
             }

@@ -8,17 +8,18 @@ Does not: print loops, loads of columns or files (the backends do).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.cprint import Dialect, Line, Printer, Symbol, indent
-from backends.c_family.names import Namer
+from backends.c_family.cprint import STEP, Dialect, Symbol
+from backends.c_family.names import Namer, operation
+from backends.kernel_ir.expr import ATOM, Code, Operand, binary, cast, code, every, form, names_in, total
+from backends.kernel_ir.stmt import Block, Stmt, Text, names_of
 from compiler.ir.space import DType
 
-NameText = Callable[[str], str]
+NameText = Callable[[str], Code]
 
 
 @dataclass
@@ -26,44 +27,46 @@ class Kernel:
     """A template during printing. `scope` holds the columns; `pointers` the array formals' C pointers."""
 
     template: l2.Template
-    printer: Printer
+    dialect: Dialect
     namer: Namer
     scope: dict[str, Symbol]
-    pointers: dict[str, str]
-    fields: dict[str, str]
-
-    @property
-    def dialect(self) -> Dialect:
-        return self.printer.dialect
+    pointers: dict[str, Code]
+    fields: dict[str, Code]
 
     @property
     def function(self) -> str:
         """`k3_neuron_update`: the number and the operation (the part of the kernel's name after the path)."""
-        what = self.template.name.rsplit(": ", 1)[-1]
-        what = re.sub(r"\W+", "_", what.split("(")[0].strip(), flags=re.ASCII).strip("_").lower()
+        what = operation(self.template.name)
         return f"k{self.template.index}_{what}" if what else f"k{self.template.index}"
 
     @property
     def row_type(self) -> str:
         return f"k{self.template.index}_row"
 
+    @property
+    def arrays(self) -> list[l2.ArrayFormal]:
+        return [f for f in self.template.formals if isinstance(f, l2.ArrayFormal)]
+
+    @property
+    def strided(self) -> list[tuple[l2.ArrayFormal, l2.Strided]]:
+        """The arrays whose elements the dims of a nest tell."""
+        return [(f, f.access) for f in self.arrays if isinstance(f.access, l2.Strided)]
+
     def formal(self, name: str) -> l2.ArrayFormal:
         """The array formal called `name`."""
-        for f in self.template.formals:
-            if f.name == name and isinstance(f, l2.ArrayFormal):
-                return f
-        raise KeyError(name)
+        return {f.name: f for f in self.arrays}[name]
 
-    def extent(self, extent: int | str) -> str:
-        return str(extent) if isinstance(extent, int) else self.scope[extent].text
+    def extent(self, extent: int | str) -> Code:
+        """A literal, or the column of a name."""
+        return code(extent) if isinstance(extent, int) else self.scope[extent].code
 
 
-def open_kernel(template: l2.Template, dialect: Dialect, used: set[str]) -> Kernel:
+def open_kernel(template: l2.Template, dialect: Dialect) -> Kernel:
     """Names for a template: see Namer."""
     shown = _shown(template)
     namer, fields = Namer(shown), Namer(shown)
-    scope = {"step": Symbol("step", DType.I64)}
-    pointers: dict[str, str] = {}
+    scope = {"step": Symbol(STEP, DType.I64)}
+    pointers: dict[str, Code] = {}
     for f in template.formals:
         fields(f.name)
         if isinstance(f, l2.ScalarFormal):
@@ -74,7 +77,7 @@ def open_kernel(template: l2.Template, dialect: Dialect, used: set[str]) -> Kern
                 scope[f.name] = Symbol(pointers[f.name], f.dtype)  # as an argument of a lookup
     return Kernel(
         template,
-        Printer(dialect, used),
+        dialect,
         namer,
         scope,
         pointers,
@@ -96,64 +99,48 @@ def _shown(template: l2.Template) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------ addresses
 
 
-def _sum(parts: Sequence[str]) -> str:
-    text = " + ".join(p for p in parts if p and p != "0")
-    return text.replace("+ -", "- ") or "0"
-
-
-def axis_numerator(axis: l2.Axis, name: NameText) -> str:
+def axis_numerator(axis: l2.Axis, name: NameText) -> Code:
     """const + sum(coefficient * dim) of an axis."""
-    parts = []
+    parts = list[Operand]()
     for dim, coefficient in axis.terms:
-        text = name(dim)
-        if coefficient == -1:
-            text = f"-{_atom(text)}"
-        elif coefficient != 1:
-            text = f"{coefficient} * {_atom(text)}"
-        parts.append(text)
-    if isinstance(axis.const, str):
-        parts.append(name(axis.const))
-    elif axis.const:
-        parts.append(str(axis.const))
-    return _sum(parts)
+        x = name(dim)
+        parts.append(-x if coefficient == -1 else x if coefficient == 1 else coefficient * x.inside(ATOM))
+    return total([*parts, name(axis.const) if isinstance(axis.const, str) else axis.const])
 
 
-def _atom(text: str) -> str:
-    return text if re.fullmatch(r"[\w\[\]]+", text) else f"({text})"
-
-
-def axis_index(axis: l2.Axis, name: NameText) -> str:
+def axis_index(axis: l2.Axis, name: NameText) -> Code:
     numerator = axis_numerator(axis, name)
-    return numerator if axis.div == 1 else f"{_atom(numerator)} / {axis.div}"
+    return numerator if axis.div == 1 else numerator.inside(ATOM) / axis.div
 
 
-def axis_inside(axis: l2.Axis, name: NameText) -> str | None:
+def axis_inside(axis: l2.Axis, name: NameText) -> Code | None:
     """A truth value: the index is inside the extent and the division is exact; None: always."""
-    tests = []
+    tests = list[Code]()
     if axis.div != 1:
-        tests.append(f"({_atom(axis_numerator(axis, name))} % {axis.div} == 0)")
+        tests.append(form("({})", binary(axis_numerator(axis, name).inside(ATOM) % axis.div, "==", 0)))
     if axis.extent is not None:
-        extent = str(axis.extent) if isinstance(axis.extent, int) else name(axis.extent)
-        tests.append(f"((nl_u64){_atom(axis_index(axis, name))} < (nl_u64){_atom(extent)})")
-    return " & ".join(tests) or None
+        extent = code(axis.extent) if isinstance(axis.extent, int) else name(axis.extent)
+        index = cast("nl_u64", axis_index(axis, name).inside(ATOM))
+        tests.append(form("({})", index < cast("nl_u64", extent.inside(ATOM))))
+    return every(tests)
 
 
-def scaled(index: str, axis: l2.Axis, name: NameText) -> str:
+def scaled(index: Code, axis: l2.Axis, name: NameText) -> Code:
     """index * stride."""
-    if axis.stride == 1 or index == "0":
+    if axis.stride == 1 or index.text == "0":
         return index
-    stride = str(axis.stride) if isinstance(axis.stride, int) else name(axis.stride)
-    return f"{_atom(index)} * {_atom(stride)}"
+    stride = code(axis.stride) if isinstance(axis.stride, int) else name(axis.stride)
+    return index.inside(ATOM) * stride.inside(ATOM)
 
 
-def offset(access: l2.Strided, name: NameText) -> str:
+def offset(access: l2.Strided, name: NameText) -> Code:
     """The element offset of an access, inline."""
-    return _sum([scaled(axis_index(a, name), a, name) for a in access.axes])
+    return total(scaled(axis_index(a, name), a, name) for a in access.axes)
 
 
-def inside(access: l2.Strided, name: NameText) -> str | None:
+def inside(access: l2.Strided, name: NameText) -> Code | None:
     """The guard of an access, inline."""
-    return " & ".join(t for a in access.axes if (t := axis_inside(a, name))) or None
+    return every(axis_inside(a, name) for a in access.axes)
 
 
 # ------------------------------------------------------------------------------------------- function
@@ -173,7 +160,7 @@ def describe(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> str:
     match f.access:
         case l2.Strided() as s:
             inner_last = sorted(s.axes, key=lambda a: a.stride == 1)
-            where = "".join(f"[{axis_index(a, k.namer.shown)}]" for a in inner_last) or "[0]"
+            where = "".join(f"[{axis_index(a, lambda n: code(k.namer.shown(n)))}]" for a in inner_last) or "[0]"
         case l2.At(end):
             where = f"[{end}]"
         case l2.ByName():
@@ -194,45 +181,48 @@ def scalar_type(k: Kernel, f: l2.ScalarFormal, real: str) -> str:
     return "nl_u64" if f.dtype == DType.U64 else "nl_i64"
 
 
-def columns(k: Kernel, names: Iterable[str], real: str, pointer: Callable[[l2.ArrayFormal, str], str]) -> list[Line]:
+def columns(k: Kernel, names: Iterable[str], real: str, pointer: Callable[[l2.ArrayFormal, Code], Code]) -> list[Stmt]:
     """Loads of the columns `names` (formals) of the row into constants, in the order of the formals. `real`: as in
     `scalar_type`; `pointer`: the declaration for the field of an array."""
     wanted = set(names)
-    lines: list[tuple[str, str, str]] = []
+    found: list[tuple[str, Code, str]] = []
     for f in k.template.formals:
         if f.name not in wanted:
             continue
-        source = f"self->{k.fields[f.name]}"
+        source = code(f"self->{k.fields[f.name]}")
         if isinstance(f, l2.ScalarFormal):
             t = k.dialect.type_name(f.dtype)
-            cast = "" if t == scalar_type(k, f, real) else f"({t})"
-            lines.append(("const " + t, f"{k.scope[f.name].text} = {cast}{source}", ""))
+            value = source if t == scalar_type(k, f, real) else cast(t, source)
+            found.append(("const " + t, form("{} = {}", k.scope[f.name].code, value), ""))
         else:
-            lines.append(("", pointer(f, source), ""))
-    return declarations(lines)
+            declared = pointer(f, source)
+            found.append(("", replace(declared, names=declared.names | {k.dialect.type_name(f.dtype)}), ""))
+    return declarations(found)
 
 
-def declarations(declared: Iterable[tuple[str, str, str]]) -> list[Line]:
+def declarations(declared: Iterable[tuple[str, Operand, str]]) -> list[Stmt]:
     """Statements that declare `(type, declarator, unit)`: neighbours of one type and unit share lines of at most WIDTH
     characters. A statement of its own has no type."""
-    lines: list[tuple[str, str]] = []
+    lines: list[tuple[Code, str]] = []
     last = ("", "")
-    for kind, text, unit in declared:
-        if kind and (kind, unit) == last and len(lines[-1][0]) + len(text) + 2 <= WIDTH:
-            lines[-1] = f"{lines[-1][0][:-1]}, {text};", lines[-1][1]
+    for kind, x, unit in declared:
+        if kind and (kind, unit) == last and len(lines[-1][0].text) + len(str(x)) + 2 <= WIDTH:
+            before = lines[-1][0]
+            lines[-1] = Code(f"{before.text[:-1]}, {x};", ATOM, before.names | names_in(x)), lines[-1][1]
         else:
-            lines.append((f"{kind} {text};" if kind else text, f" /* {unit} */" if unit else ""))
+            text = f"{kind} {x};" if kind else str(x)
+            lines.append((Code(text, names=names_in(x).union(kind.split())), f" /* {unit} */" if unit else ""))
         last = (kind, unit)
-    return [Line(text + unit) for text, unit in lines]
+    return [Text(x.text + unit, x.names) for x, unit in lines]
 
 
 WIDTH: Final = 112
 """Characters of a line of declarations, before it is indented."""
 
 
-def row_struct(k: Kernel, used: Collection[str], real: str = "double") -> list[Line]:
+def row_struct(k: Kernel, used: Collection[str], real: str = "double") -> list[Stmt]:
     """The C structure of one row: the formals `used`, in order, 8 bytes each. `real`: as in `scalar_type`."""
-    fields: list[tuple[str, str, str]] = []
+    fields: list[tuple[str, Operand, str]] = []
     for f in k.template.formals:
         if f.name not in used:
             continue
@@ -240,17 +230,17 @@ def row_struct(k: Kernel, used: Collection[str], real: str = "double") -> list[L
             fields.append(("", f"nl_u64 {k.fields[f.name]}; /* {describe(k, f)} */", ""))
         else:
             narrow = " __attribute__((aligned(8)))" if f.dtype == DType.F32 and not real else ""
-            fields.append((scalar_type(k, f, real), k.fields[f.name] + narrow, f.unit))
+            fields.append((scalar_type(k, f, real), f"{k.fields[f.name]}{narrow}", f.unit))
     if not fields:
         fields.append(("nl_u64", "unused", ""))
-    return [Line("typedef struct {"), *indent(declarations(fields)), Line(f"}} {k.row_type};")]
+    return [Block("typedef struct", declarations(fields), f"}} {k.row_type};")]
 
 
-def mentioned(k: Kernel, lines: Iterable[Line]) -> set[str]:
-    """The formals whose identifiers occur in the lines."""
-    words = set(re.findall(r"\w+", "\n".join(x.text for x in lines)))
+def mentioned(k: Kernel, statements: Iterable[Stmt]) -> set[str]:
+    """The formals that statements name."""
+    names = names_of(statements)
     return {
         f.name
         for f in k.template.formals
-        if (k.scope[f.name].text if isinstance(f, l2.ScalarFormal) else k.pointers[f.name]) in words
+        if (k.scope[f.name].code if isinstance(f, l2.ScalarFormal) else k.pointers[f.name]).text in names
     }

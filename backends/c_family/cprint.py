@@ -20,6 +20,21 @@ import numpy as np
 import compiler.expr.ast as ast
 import compiler.ir.level2.program as l2
 from backends.c_family.names import Namer
+from backends.kernel_ir.expr import (
+    ATOM,
+    COND,
+    SIGN,
+    Code,
+    Operand,
+    binary,
+    call,
+    cast,
+    code,
+    cond,
+    form,
+    name,
+)
+from backends.kernel_ir.stmt import Do, Let, Set, Stmt, when
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP, ROUNDED
 from compiler.ir.space import DType
@@ -49,48 +64,14 @@ class PrintError(Exception):
 
 
 @dataclass(frozen=True)
-class Dialect:
-    """`precision`: what REAL is (F32 or F64); `real` its name in the text; `restrict` the keyword. `add`: the function
-    for atomic addition to an element shared by threads ("": one thread, plain `+=`), in which {} is the element's type.
-    `space`: the address space of arrays; `wide`: the suffix of 64-bit literals."""
-
-    precision: DType
-    real: str = "real"
-    restrict: str = "restrict"
-    add: str = ""
-    space: str = ""
-    wide: str = "LL"
-
-    def literal(self, value: int | float, t: Scalar) -> str:
-        return literal(value, t, self.wide)
-
-    def type_name(self, scalar: Scalar) -> str:
-        return self.real if scalar == self.precision else C_TYPES[scalar]
-
-
-@dataclass(frozen=True)
 class Symbol:
-    """The meaning of a name in the text: a C expression (an identifier unless `tight` is False) and its type."""
+    """The meaning of a name in the text: an expression of the target and its type."""
 
-    text: str
+    code: Code
     type: Scalar
-    tight: bool = True
 
 
 Scope = Mapping[str, Symbol]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of text, indented by `depth` levels; `span` of the user's expression, if any."""
-
-    text: str
-    depth: int = 0
-    span: Span = NOWHERE
-
-
-def indent(lines: Iterable[Line], by: int = 1) -> list[Line]:
-    return [Line(x.text, x.depth + by, x.span) for x in lines]
 
 
 # --------------------------------------------------------------------------------------------- types
@@ -112,7 +93,8 @@ def _number(t: Scalar) -> Scalar:
     return DType.I32 if t in ("bool", DType.U8) else t
 
 
-_RANDOM: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4}
+STEP: Final = name("step")
+RANDOM: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4}
 SHUFFLED: Final = "shuffled"
 _MOST_FACTORS: Final = 8  # the largest integer power that is expanded into products
 
@@ -165,7 +147,7 @@ def _type_of_call(func: str, args: list[Scalar], real: DType, span: Span) -> Sca
         return DType.I32
     if func == "isnan":
         return "bool"
-    if func in _RANDOM or func in (LOOKUP, ROUNDED):
+    if func in RANDOM or func in (LOOKUP, ROUNDED):
         return real
     if func == SHUFFLED:
         return DType.I64
@@ -178,78 +160,77 @@ def _whole_power(e: ast.Expr) -> bool:
 
 # ---------------------------------------------------------------------------------------- expressions
 
-_ATOM, _SIGN, _PRODUCT, _SUM, _COMPARE, _BITAND, _BITOR, _COND = range(15, 7, -1)
 _SLOTS: Final = (ast.Ref("ring_slots"), ast.Ref("slots"))
 """Columns with the number of slots of a ring (compiler/passes/model/free_names.py: nothing else has these names); a
 step that runs has a number of at least 1."""
-_C_BINARY: Final = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
 _C_COMPARE: Final = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
-def literal(value: int | float, t: Scalar, wide: str = "LL") -> str:
+def literal(value: int | float, t: Scalar, wide: str = "LL") -> Code:
     """A number in type `t`, with exactly the bits that numpy gives it."""
     if t == "bool":
-        return "1" if value else "0"
+        return code("1" if value else "0")
     if not is_real(t):
         if t == DType.I64 and value == -(2**63):
-            return f"(-9223372036854775807{wide} - 1)"
+            return code(f"(-9223372036854775807{wide} - 1)")
         suffix = {"i32": "", "u8": "", "u32": "u", "i64": wide, "u64": f"U{wide}"}[t]
-        return f"{int(value)}{suffix}"
+        return Code(f"{int(value)}{suffix}", SIGN if value < 0 else ATOM)
     if math.isnan(value):
-        return "NL_NAN_F32" if t == DType.F32 else "NL_NAN_F64"
+        return name("NL_NAN_F32" if t == DType.F32 else "NL_NAN_F64")
     with np.errstate(over="ignore"):
         rounded = np.float32(value) if t == DType.F32 else np.float64(value)
     if np.isinf(rounded):
-        name = "NL_INF_F32" if t == DType.F32 else "NL_INF_F64"
-        return name if rounded > 0 else "-" + name
+        infinite = name("NL_INF_F32" if t == DType.F32 else "NL_INF_F64")
+        return infinite if rounded > 0 else -infinite
     text = str(rounded)
     if "e" not in text and "." not in text:
         text += ".0"
-    return text + ("f" if t == DType.F32 else "")
+    return Code(text + ("f" if t == DType.F32 else ""), SIGN if text.startswith("-") else ATOM)
 
 
-@dataclass
-class Printer:
-    """Prints expressions of one kernel. `used` collects the functions of backends/device that the text calls."""
+@dataclass(frozen=True)
+class Dialect:
+    """A target's language, and expressions in it. `precision`: what REAL is (F32 or F64); `real` its name in the text;
+    `restrict` the keyword. `add`: the function for atomic addition to an element shared by threads ("": one thread,
+    plain `+=`), in which {} is the element's type. `space`: the address space of arrays; `wide`: the suffix of 64-bit
+    literals."""
 
-    dialect: Dialect
-    used: set[str] = field(default_factory=set)
+    precision: DType
+    real: str = "real"
+    restrict: str = "restrict"
+    add: str = ""
+    space: str = ""
+    wide: str = "LL"
 
-    def expr(self, e: ast.Expr, scope: Scope, to: Scalar | None = None) -> str:
+    def literal(self, value: int | float, t: Scalar) -> Code:
+        return literal(value, t, self.wide)
+
+    def type_name(self, scalar: Scalar) -> str:
+        return self.real if scalar == self.precision else C_TYPES[scalar]
+
+    def expr(self, e: ast.Expr, scope: Scope, to: Scalar | None = None) -> Code:
         """`e` as C, converted to type `to` (its own type when None)."""
-        own = type_of(e, scope, self.dialect.precision)
-        return self._as(e, scope, own if to is None else to)[0]
+        return self._as(e, scope, type_of(e, scope, self.precision) if to is None else to)
 
-    def test(self, e: ast.Expr, scope: Scope) -> str:
-        """`e` as a C truth value."""
-        return self._test(e, scope)[0]
-
-    def operand(self, e: ast.Expr, scope: Scope, to: Scalar) -> str:
+    def operand(self, e: ast.Expr, scope: Scope, to: Scalar) -> Code:
         """`e` in type `to`, in parentheses unless it is an atom."""
-        return self._inside(self._as(e, scope, to), _ATOM)
+        return self._as(e, scope, to).inside(ATOM)
 
-    def call(self, name: str, t: Scalar, *args: str) -> str:
-        """A call of the function `nl_<name>_<t>`."""
-        function = f"nl_{name}_{t}"
-        self.used.add(function)
-        return f"{function}({', '.join(args)})"
+    def call(self, function: str, t: Scalar, *args: Operand) -> Code:
+        """A call of the function `nl_<function>_<t>`."""
+        return call(f"nl_{function}_{t}", *args)
 
-    @staticmethod
-    def _inside(text: tuple[str, int], least: int) -> str:
-        return text[0] if text[1] >= least else f"({text[0]})"
-
-    def _as(self, e: ast.Expr, scope: Scope, to: Scalar) -> tuple[str, int]:
-        """`e` in type `to`, and the precedence of its outermost operator."""
+    def _as(self, e: ast.Expr, scope: Scope, to: Scalar) -> Code:
+        """`e` in type `to`."""
         if to == "bool":
-            return self._test(e, scope)
+            return self.test(e, scope)
         if isinstance(e, ast.Num):
             if isinstance(e.value, float) and not is_real(to):
-                return f"({C_TYPES[to]}){self.dialect.literal(e.value, DType.F64)}", _SIGN
-            text = self.dialect.literal(e.value, to)
-            return text, _SIGN if text.startswith("-") else _ATOM
+                return cast(C_TYPES[to], self.literal(e.value, DType.F64))
+            return self.literal(e.value, to)
         if isinstance(e, ast.Ref) and e.name not in scope and e.name in CONSTANTS:
-            return self.dialect.literal(CONSTANTS[e.name], to), _ATOM
-        real = self.dialect.precision
+            return self.literal(CONSTANTS[e.name], to)
+        real = self.precision
         own = type_of(e, scope, real)
         if isinstance(e, ast.Cond):  # the arms take the type, so that literals in them do
             return self._select(e.test, e.then, e.orelse, scope, to)
@@ -260,136 +241,118 @@ class Printer:
             return shown
         if not is_real(own) and not is_real(to) and _widens(own, to):
             return shown
-        return f"({self.dialect.type_name(to)}){self._inside(shown, _SIGN)}", _SIGN
+        return cast(self.type_name(to), shown)
 
-    def _select(self, test: ast.Expr, a: ast.Expr, b: ast.Expr, scope: Scope, to: Scalar) -> tuple[str, int]:
-        parts = [
-            self._inside(self._test(test, scope), _COMPARE),
-            self._inside(self._as(a, scope, to), _SUM),
-            self._inside(self._as(b, scope, to), _SUM),
-        ]
-        return "{} ? {} : {}".format(*parts), _COND
+    def _select(self, test: ast.Expr, a: ast.Expr, b: ast.Expr, scope: Scope, to: Scalar) -> Code:
+        return cond(self.test(test, scope), self._as(a, scope, to), self._as(b, scope, to))
 
-    def _test(self, e: ast.Expr, scope: Scope) -> tuple[str, int]:
+    def test(self, e: ast.Expr, scope: Scope) -> Code:
+        """`e` as a C truth value."""
         match e:
             case ast.Bool(value):
-                return ("1" if value else "0"), _ATOM
+                return code("1" if value else "0")
             case ast.Unary("not", x):
-                return "!" + self._inside(self._test(x, scope), _SIGN), _SIGN
+                return form("!{}", self.test(x, scope).inside(SIGN), level=SIGN)
             case ast.Binary("and" | "or" as op, a, b):  # both sides are pure: no branch
-                parts = [self._inside(self._test(x, scope), _SUM) for x in (a, b)]
-                sign, level = ("&", _BITAND) if op == "and" else ("|", _BITOR)
-                return f" {sign} ".join(parts), level
+                left, right = self.test(a, scope), self.test(b, scope)
+                return binary(left, "&" if op == "and" else "|", right)
             case ast.Binary(op, a, b) if op in _C_COMPARE:
-                real = self.dialect.precision
+                real = self.precision
                 both = join(type_of(a, scope, real), type_of(b, scope, real))
-                left, right = (self._inside(self._as(x, scope, both), _SUM) for x in (a, b))
-                return f"{left} {op} {right}", _COMPARE
+                return binary(self._as(a, scope, both), op, self._as(b, scope, both))
             case ast.Cond(test, a, b):
                 return self._select(test, a, b, scope, "bool")
             case ast.Call("isnan", (x,)):
-                t = type_of(x, scope, self.dialect.precision)
-                text = self._inside(self._as(x, scope, t), _SUM)
-                return f"{text} != {text}", _COMPARE
+                shown = self._as(x, scope, type_of(x, scope, self.precision))
+                return binary(shown, "!=", shown)
             case _:
-                own = type_of(e, scope, self.dialect.precision)
+                own = type_of(e, scope, self.precision)
                 shown = self._own(e, scope, own)
-                if own == "bool":
-                    return shown
-                return f"{self._inside(shown, _SUM)} != {self.dialect.literal(0, own)}", _COMPARE
+                return shown if own == "bool" else binary(shown, "!=", self.literal(0, own))
 
-    def _own(self, e: ast.Expr, scope: Scope, t: Scalar) -> tuple[str, int]:
+    def _own(self, e: ast.Expr, scope: Scope, t: Scalar) -> Code:
         """`e` in its own type `t`."""
         match e:
-            case ast.Ref(name, span):
-                if name not in scope:
-                    raise PrintError(f"`{name}` has no meaning in this kernel", span)
-                symbol = scope[name]
-                return symbol.text, _ATOM if symbol.tight else _COND
+            case ast.Ref(ref, span):
+                if ref not in scope:
+                    raise PrintError(f"`{ref}` has no meaning in this kernel", span)
+                return scope[ref].code
             case ast.Unary("-", x):
-                return "-" + self._inside(self._as(x, scope, t), _ATOM), _SIGN
+                return -self._as(x, scope, t)
             case ast.Binary(op, a, b) if t != "bool":
                 return self._arithmetic(op, a, b, scope, t)
             case ast.Call(func, args, span) if func != "isnan":
-                return self._call(func, args, scope, t, span), _ATOM
+                return self._call(func, args, scope, t, span)
             case _:
-                return self._test(e, scope)
+                return self.test(e, scope)
 
-    def _arithmetic(self, op: str, a: ast.Expr, b: ast.Expr, scope: Scope, t: Scalar) -> tuple[str, int]:
-        if op in _C_BINARY:
-            level = _C_BINARY[op]
-            left = self._inside(self._as(a, scope, t), level)
-            # a right operand of equal precedence keeps its parentheses: sums of reals do not reassociate
-            right = self._inside(self._as(b, scope, t), level + 1)
-            return f"{left} {op} {right}", level
+    def _arithmetic(self, op: str, a: ast.Expr, b: ast.Expr, scope: Scope, t: Scalar) -> Code:
+        if op in {*"+-*/"}:
+            return binary(self._as(a, scope, t), op, self._as(b, scope, t))
         if op == "%" and t == DType.I64 and b in _SLOTS and a in (ast.Ref("step"), ast.Ref("step") - 1):
-            self.used.add("nl_slot")
-            return f"nl_slot({self._as(a, scope, t)[0]}, {self._as(b, scope, t)[0]})", _ATOM
+            return call("nl_slot", self._as(a, scope, t), self._as(b, scope, t))
         if op in ("//", "%"):
-            name = "floordiv" if op == "//" else "mod"
+            function = "floordiv" if op == "//" else "mod"
             t = DType.I64 if t in (DType.U32, DType.U64) else t
-            return self.call(name, t, self._as(a, scope, t)[0], self._as(b, scope, t)[0]), _ATOM
+            return self.call(function, t, self._as(a, scope, t), self._as(b, scope, t))
         return self._power(a, b, scope, t)
 
-    def _power(self, a: ast.Expr, b: ast.Expr, scope: Scope, t: Scalar) -> tuple[str, int]:
-        base = self._as(a, scope, t)
+    def _power(self, a: ast.Expr, b: ast.Expr, scope: Scope, t: Scalar) -> Code:
+        base, one = self._as(a, scope, t), self.literal(1, t)
         if isinstance(b, ast.Num) and float(b.value) in (0.5, -0.5) and is_real(t):
-            root = self.call("sqrt", t, base[0])
-            return (root, _ATOM) if b.value > 0 else (f"{self.dialect.literal(1, t)} / {root}", _PRODUCT)
+            root = self.call("sqrt", t, base)
+            return root if b.value > 0 else one / root
         whole = isinstance(b, ast.Num) and float(b.value).is_integer()
         if whole and isinstance(b, ast.Num) and b.value == 0:
-            return self.dialect.literal(1, t), _ATOM
+            return one
         if whole and isinstance(b, ast.Num) and 1 <= abs(b.value) <= _MOST_FACTORS and self._simple(a):
-            text = " * ".join([self._inside(base, _ATOM)] * int(abs(b.value)))
-            if b.value < 0:
-                return f"{self.dialect.literal(1, t)} / ({text})", _PRODUCT
-            return text, _PRODUCT if abs(b.value) > 1 else base[1]
+            product = factor = base.inside(ATOM)
+            for _ in range(int(abs(b.value)) - 1):
+                product *= factor
+            return one / form("({})", product) if b.value < 0 else product
         if not is_real(t):
             raise PrintError("an integer power of this size has no text", a.span)
-        return self.call("pow", t, base[0], self._as(b, scope, t)[0]), _ATOM
+        return self.call("pow", t, base, self._as(b, scope, t))
 
     @staticmethod
     def _simple(e: ast.Expr) -> bool:
         """Cheap enough to be duplicated (the compiler eliminates common subexpressions)."""
-        return not any(isinstance(x, ast.Call) and x.func in _RANDOM for x in ast.nodes(e))
+        return not any(isinstance(x, ast.Call) and x.func in RANDOM for x in ast.nodes(e))
 
-    def _call(self, func: str, args: tuple[ast.Expr, ...], scope: Scope, t: Scalar, span: Span) -> str:
-        real = self.dialect.precision
-        if func in _RANDOM:
-            at = "(nl_u64)step"
+    def _call(self, func: str, args: tuple[ast.Expr, ...], scope: Scope, t: Scalar, span: Span) -> Code:
+        real = self.precision
+        if func in RANDOM:
+            at = cast("nl_u64", STEP)
             if func != "poisson" and len(args) == 4 and isinstance(args[3], ast.Num):  # of a given step
-                at, args = self.dialect.literal(args[3].value, DType.U64), args[:3]
-            if len(args) != _RANDOM[func]:
-                raise PrintError(f"`{func}` needs {_RANDOM[func]} arguments here", span)
+                at, args = self.literal(args[3].value, DType.U64), args[:3]
+            if len(args) != RANDOM[func]:
+                raise PrintError(f"`{func}` needs {RANDOM[func]} arguments here", span)
             key, index, draw = (
-                self._as(a, scope, k)[0] for a, k in zip(args, (DType.U64, DType.U64, DType.U32), strict=False)
+                self._as(a, scope, k) for a, k in zip(args, (DType.U64, DType.U64, DType.U32), strict=False)
             )
-            rest = [self._as(a, scope, real)[0] for a in args[3:]]
-            return self.call(func, real, key, index, at, draw, *rest)
+            return self.call(func, real, key, index, at, draw, *(self._as(a, scope, real) for a in args[3:]))
         if func == LOOKUP:
-            return self.call(func, t, *(self._as(a, scope, t)[0] for a in args))
+            return self.call(func, t, *(self._as(a, scope, t) for a in args))
         if func == SHUFFLED:
-            self.used.add("nl__shuffled_once")
-            whole = ", ".join(self._as(a, scope, DType.U64)[0] for a in args)
-            return f"(nl_i64)nl__shuffled_once({whole})"
+            return cast("nl_i64", call("nl__shuffled_once", *(self._as(a, scope, DType.U64) for a in args)))
         if func in ("min", "max"):
-            text = self._as(args[0], scope, t)[0]
+            least = self._as(args[0], scope, t)
             for a in args[1:]:
-                text = self.call(func, t, text, self._as(a, scope, t)[0])
-            return text if len(args) > 1 else f"({text})"
+                least = self.call(func, t, least, self._as(a, scope, t))
+            return least if len(args) > 1 else form("({})", least)
         if func in ("int", "float"):
             own = type_of(args[0], scope, real)
-            text = self._inside(self._as(args[0], scope, own), _SIGN)
-            return f"({text})" if own == t else f"(({self.dialect.type_name(t)}){text})"
+            shown = self._as(args[0], scope, own).inside(SIGN)
+            return form("({})", shown if own == t else cast(self.type_name(t), shown))
         if func == "relu":
-            return self.call("max", t, self._as(args[0], scope, t)[0], self.dialect.literal(0, t))
+            return self.call("max", t, self._as(args[0], scope, t), self.literal(0, t))
         if func == "heaviside":
             own = type_of(args[0], scope, real)
-            return f"({self._inside(self._as(args[0], scope, own), _SUM)} >= {self.dialect.literal(0, own)})"
+            return form("({})", self._as(args[0], scope, own) >= self.literal(0, own))
         if func in FUNCTIONS and FUNCTIONS[func].machine == "whole" and not is_real(t):
-            return f"({self._as(args[0], scope, t)[0]})"
+            return form("({})", self._as(args[0], scope, t))
         t = DType.I64 if t in (DType.U32, DType.U64) else t
-        return self.call(func, t, *(self._as(a, scope, t)[0] for a in args))
+        return self.call(func, t, *(self._as(a, scope, t) for a in args))
 
 
 def _widens(a: Scalar, b: Scalar) -> bool:
@@ -409,22 +372,38 @@ class Element:
     out of bounds. `direct`: additions go to memory immediately (several points share the element).
     """
 
-    place: str
+    place: Code
     type: DType
     mode: l2.Mode
-    inside: str | None = None
+    inside: Code | None = None
     fill: float = 0.0
+
+    @property
+    def value(self) -> Code:
+        """What a read finds."""
+        if self.inside is None:
+            return self.place
+        return form("{} ? {} : {}", self.inside, self.place, literal(self.fill, self.type), level=COND)
+
+    def guarded(self, statement: Stmt) -> Stmt:
+        """A statement that is skipped out of bounds."""
+        return statement if self.inside is None else when(self.inside, statement)
 
     @property
     def direct(self) -> bool:
         return self.mode is l2.Mode.ACCUMULATE
 
 
-EmitPrinter = Callable[[l2.Emit, Scope], list[Line]]
+EmitPrinter = Callable[[l2.Emit, Scope], list[Stmt]]
 
 
-def refuse_emit(statement: l2.Emit, scope: Scope) -> list[Line]:
+def refuse_emit(statement: l2.Emit, scope: Scope) -> list[Stmt]:
     raise PrintError("events can only be emitted by a map over one dim", statement.span)
+
+
+def symbols(types: Mapping[str, Scalar]) -> dict[str, Symbol]:
+    """Names of which only the type matters."""
+    return {n: Symbol(name(n), t) for n, t in types.items()}
 
 
 def infer_locals(
@@ -437,7 +416,7 @@ def infer_locals(
         for s in statements:
             if not isinstance(s, l2.Assign) or s.target in known:
                 continue
-            inner = {**scope, **{n: Symbol(n, t) for n, t in found.items()}}
+            inner = {**scope, **symbols(found)}
             t = type_of(s.value, inner, real)
             t = DType.I32 if t == DType.U8 else t
             found[s.target] = join(found[s.target], t) if s.target in found else t
@@ -452,10 +431,6 @@ def statement_refs(statements: Iterable[l2.Statement]) -> set[str]:
     return found
 
 
-def _targets(statements: Iterable[l2.Statement]) -> set[str]:
-    return {s.target for s in statements if not isinstance(s, l2.Emit)}
-
-
 @dataclass
 class Body:
     """Straight-line code at one point of a loop nest: loads at first use, newest values in locals, stores last.
@@ -464,7 +439,7 @@ class Body:
     values stay in locals until `stores()`, so a second section (the epilogue) may follow the first.
     """
 
-    printer: Printer
+    dialect: Dialect
     scope: dict[str, Symbol]
     elements: Mapping[str, Element]
     namer: Namer
@@ -473,25 +448,27 @@ class Body:
     _written: list[str] = field(default_factory=list)
     _unnamed: dict[str, l2.Assign] = field(default_factory=dict)
 
-    def finish(self, statements: Sequence[l2.Statement]) -> list[Line]:
+    def finish(self, statements: Sequence[l2.Statement]) -> list[Stmt]:
         """The lines of the last `statements` and all stores. A value that no other statement reads or changes, of
         operands that stay as they are, is stored without a local."""
-        behind: list[l2.Statement] = []
-        for n, s in reversed(list(enumerate(statements))):
-            if isinstance(s, l2.Assign) and s.target in self.elements and s.target not in self.scope:
-                others = _targets([*statements[:n], *behind])
-                if s.target not in others | statement_refs(behind) and not ast.refs(s.value) & _targets(behind):
-                    self._unnamed[s.target] = s
-            behind.append(s)
+        targets = [s.target for s in statements if not isinstance(s, l2.Emit)]
+        changed, read = set[str](), set[str]()  # by the statements behind
+        for s in reversed(statements):
+            used = statement_refs([s])
+            stored = isinstance(s, l2.Assign) and s.target in self.elements and s.target not in self.scope
+            if isinstance(s, l2.Assign) and stored and targets.count(s.target) == 1:
+                self._unnamed |= {} if s.target in read or used & changed else {s.target: s}
+            changed |= set() if isinstance(s, l2.Emit) else {s.target}
+            read |= used
         return [*self.run(statements), *self.stores()]
 
-    def run(self, statements: Sequence[l2.Statement]) -> list[Line]:
+    def run(self, statements: Sequence[l2.Statement]) -> list[Stmt]:
         """The lines of `statements`, loads included."""
-        virtual = {n: Symbol(n, e.type) for n, e in self.elements.items()}
+        virtual = symbols({n: e.type for n, e in self.elements.items()})
         known = {**virtual, **self.scope}
-        self._types |= infer_locals(statements, known, self.elements, self.printer.dialect.precision)
+        self._types |= infer_locals(statements, known, self.elements, self.dialect.precision)
         changed = {s.target for s in statements if not isinstance(s, l2.Emit)}
-        lines: list[Line] = []
+        lines: list[Stmt] = []
         for s in statements:
             value = s.when if isinstance(s, l2.Emit) else s.value
             lines += self.load(ast.refs(value), changed)
@@ -506,42 +483,30 @@ class Body:
                     lines.append(self._assign(target, value, span))
         return lines
 
-    def load(self, names: Iterable[str], changed: Iterable[str] = ()) -> list[Line]:
+    def load(self, names: Iterable[str], changed: Iterable[str] = ()) -> list[Stmt]:
         """Loads of the formals among `names` that are not in locals yet, in the order of the formals."""
-        wanted = set(names)
-        dialect = self.printer.dialect
-        lines = []
-        for name, e in self.elements.items():
-            if name in wanted and name not in self.scope:
-                local = self.namer(name)
-                t: Scalar = DType.I32 if e.type == DType.U8 else e.type
-                value = e.place
-                if e.inside is not None:
-                    value = f"{e.inside} ? {e.place} : {literal(e.fill, e.type)}"
-                const = "" if name in changed or e.mode is not l2.Mode.READ else "const "
-                lines.append(Line(f"{const}{dialect.type_name(t)} {local} = {value};"))
-                self.scope[name] = Symbol(local, t)
+        wanted, lines = set(names), list[Stmt]()
+        for n, e in self.elements.items():
+            if n in wanted and n not in self.scope:
+                local, t = self.namer(n), _held(e.type)
+                const = n not in changed and e.mode is l2.Mode.READ
+                lines.append(Let(self.dialect.type_name(t), local, e.value, const))
+                self.scope[n] = Symbol(local, t)
         return lines
 
-    def _assign(self, target: str, value: ast.Expr, span: Span) -> Line:
-        dialect = self.printer.dialect
+    def _assign(self, target: str, value: ast.Expr, span: Span) -> Stmt:
         element = self.elements.get(target)
         if element is not None and target not in self._written:
             self._written.append(target)
         if target in self.scope:
             symbol = self.scope[target]
-            text = self.printer.expr(value, self.scope, symbol.type)
-            return Line(f"{symbol.text} = {text};", span=span)
-        if element is not None:
-            t: Scalar = DType.I32 if element.type == DType.U8 else element.type
-        else:
-            t = self._types[target]
-        text = self.printer.expr(value, self.scope, t)
-        name = self.namer(target)
-        self.scope[target] = Symbol(name, t)
-        return Line(f"{dialect.type_name(t)} {name} = {text};", span=span)
+            return Set(symbol.code, self.dialect.expr(value, self.scope, symbol.type), span=span)
+        t = self._types[target] if element is None else _held(element.type)
+        shown, local = self.dialect.expr(value, self.scope, t), self.namer(target)
+        self.scope[target] = Symbol(local, t)
+        return Let(self.dialect.type_name(t), local, shown, False, span)
 
-    def _add(self, target: str, value: ast.Expr, span: Span, changed: set[str]) -> list[Line]:
+    def _add(self, target: str, value: ast.Expr, span: Span, changed: set[str]) -> list[Stmt]:
         element = self.elements.get(target)
         if element is None:
             raise PrintError(f"`{target}` is not an array that can be added to", span)
@@ -549,30 +514,34 @@ class Body:
             lines = self.load([target], changed)
             if target not in self._written:
                 self._written.append(target)
-            text = self.printer.expr(value, self.scope, element.type)
-            return [*lines, Line(f"{self.scope[target].text} += {text};", span=span)]
-        guard = f"if ({element.inside}) " if element.inside else ""
-        text = self.printer.expr(value, self.scope, element.type)
-        if add := self.printer.dialect.add:
-            return [Line(f"{guard}{add.format(element.type)}(&{element.place}, {text});", span=span)]
-        return [Line(f"{guard}{element.place} += {text};", span=span)]
+            shown = self.dialect.expr(value, self.scope, element.type)
+            return [*lines, Set(self.scope[target].code, shown, "+=", span)]
+        shown = self.dialect.expr(value, self.scope, element.type)
+        if add := self.dialect.add:
+            return [element.guarded(Do(call(add.format(element.type), form("&{}", element.place), shown), span))]
+        return [element.guarded(Set(element.place, shown, "+=", span))]
 
     def mark(self, names: Iterable[str]) -> None:
         """Formals that an earlier section has assigned, so that `stores` stores them too."""
         self._written += [n for n in names if n not in self._written]
 
-    def stores(self) -> list[Line]:
+    def stores(self) -> list[Stmt]:
         """Stores of every assigned array formal, in the order of the formals."""
-        lines = []
-        for name, e in self.elements.items():
-            if name in self._written:
-                guard, span = f"if ({e.inside}) " if e.inside else "", NOWHERE
-                if name in self._unnamed:
-                    value, span = self._unnamed[name].value, self._unnamed[name].span
-                    text = self.printer.expr(value, self.scope, DType.I32 if e.type == DType.U8 else e.type)
-                else:
-                    text = self.scope[name].text
-                if e.type == DType.U8:
-                    text = f"(nl_u8)({text})" if name in self._unnamed else f"(nl_u8){text}"
-                lines.append(Line(f"{guard}{e.place} = {text};", span=span))
+        lines = list[Stmt]()
+        for n, e in self.elements.items():
+            if n not in self._written:
+                continue
+            span = NOWHERE
+            if unnamed := self._unnamed.get(n):
+                span, shown = unnamed.span, self.dialect.expr(unnamed.value, self.scope, _held(e.type))
+            else:
+                shown = self.scope[n].code
+            if e.type == DType.U8:
+                shown = form("(nl_u8)({})" if unnamed else "(nl_u8){}", shown)
+            lines.append(e.guarded(Set(e.place, shown, span=span)))
         return lines
+
+
+def _held(t: Scalar) -> Scalar:
+    """The type of a local that holds an element."""
+    return DType.I32 if t == DType.U8 else t

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from backends.kernel_ir.expr import Code, name
+
 
 def c_name(name: str) -> str:
     """An identifier for a name of the model: `v` -> `v_`, `post.y` -> `post_y_`.
@@ -20,6 +22,11 @@ def c_name(name: str) -> str:
     """
     text = re.sub(r"\W", "_", name, flags=re.ASCII)
     return f"{text}_" if text[:1].isalpha() and text.isascii() else f"x{text}_"
+
+
+def operation(kernel: str) -> str:
+    """What a kernel does, as a part of an identifier: `exc: neuron update (2)` -> `neuron_update`."""
+    return re.sub(r"\W+", "_", kernel.rsplit(": ", 1)[-1].split("(")[0].strip(), flags=re.ASCII).strip("_").lower()
 
 
 class Namer:
@@ -33,19 +40,19 @@ class Namer:
     def __init__(self, shown: Mapping[str, str] = MappingProxyType({})) -> None:
         self._shown = shown
         self._taken = {"ctx", "self", "rows", "last", "lo", "hi", "step", "real"}  # names around every body
-        self._given: dict[str, str] = {}
+        self._given: dict[str, Code] = {}
 
     def reserve(self, words: Iterable[str]) -> None:
         """Words that the compiler's own names must not be."""
         self._taken |= set(words)
 
-    def __call__(self, name: str) -> str:
+    def __call__(self, name: str) -> Code:
         """The identifier of a name of the model (`a.b` and `a_b` stay apart)."""
         if name not in self._given:
             self._given[name] = self._free(c_name(self.shown(name))[:-1], "_")
         return self._given[name]
 
-    def beside(self, name: str, word: str) -> str:
+    def beside(self, name: str, word: str) -> Code:
         """A new identifier derived from a name of the model: `v`, "p" -> `v_p_`."""
         return self._free(c_name(self.shown(name)) + word, "_")
 
@@ -53,21 +60,21 @@ class Namer:
         """What the text says for a name of the model."""
         return self._shown.get(name, name)
 
-    def own(self, word: str) -> str:
+    def own(self, word: str) -> Code:
         """The identifier of a compiler name that is fixed within a kernel: a dim, an accumulator."""
         key = f"{word}#"
         if key not in self._given:
             self._given[key] = self.fresh(word)
         return self._given[key]
 
-    def fresh(self, word: str) -> str:
+    def fresh(self, word: str) -> Code:
         """A new identifier for a compiler name."""
         assert re.fullmatch(r"[A-Za-z]\w*(?<!_)", word, re.ASCII), word
         return self._free(word, "")
 
-    def _free(self, base: str, end: str) -> str:
+    def _free(self, base: str, end: str) -> Code:
         text, number = base + end, 2
         while text in self._taken:
             text, number = f"{base}_{number}{end}", number + 1
         self._taken.add(text)
-        return text
+        return name(text)

@@ -19,17 +19,19 @@ from backends.c_family.cprint import (
     Body,
     Element,
     EmitPrinter,
-    Line,
     PrintError,
-    Scalar,
+    Scope,
     Symbol,
-    indent,
     infer_locals,
     is_real,
     literal,
     refuse_emit,
+    symbols,
     type_of,
 )
+from backends.kernel_ir.expr import SIGN, Code, call, cast, code, every, form, total
+from backends.kernel_ir.stmt import For, Let, Set, Stmt
+from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Num, refs, substitute
 from compiler.expr.simplify import simplify
 from compiler.ir.space import DType
@@ -42,7 +44,46 @@ def is_windowed(axis: l2.Axis) -> bool:
     return axis.div != 1 or axis.extent is not None
 
 
-class PointNest:
+class Summing:
+    """What all printers of a nest share: its sums. `scope`: names at a point; `elements`: of arrays."""
+
+    k: Kernel
+    nest: l2.Nest
+    scope: dict[str, Symbol]
+    elements: dict[str, Element]
+
+    def acc_type(self, scope: Scope) -> DType:
+        assert self.nest.term is not None
+        known = {**symbols({n: e.type for n, e in self.elements.items()}), **scope}
+        real = self.k.dialect.precision
+        types = infer_locals(self.nest.prologue, known, self.elements, real)
+        t = type_of(self.nest.term, {**known, **symbols(types)}, real)
+        if t == "bool" or t == DType.U8:
+            return DType.I32
+        if not is_real(t) and self.nest.combine != "add":
+            raise PrintError("only sums may run over integers", self.k.template.span)
+        return t
+
+    def identity(self, t: DType) -> Code:
+        """The identity element of the combination."""
+        return literal(IDENTITY[self.nest.combine or "add"], t)
+
+    def combined(self, acc: Code, term: Code, t: DType, span: Span = NOWHERE) -> Stmt:
+        if self.nest.combine == "add":
+            return Set(acc, term, "+=", span)
+        assert self.nest.combine is not None
+        return Set(acc, self.k.dialect.call(self.nest.combine, t, acc, term), span=span)
+
+    def summed(self, scope: Scope, acc: Code, t: DType) -> list[Stmt]:
+        """Loads and the combination of one term."""
+        assert self.nest.term is not None
+        body = Body(self.k.dialect, dict(scope), self.elements, self.k.namer)
+        loads = body.load(refs(self.nest.term))
+        value = self.k.dialect.expr(self.nest.term, body.scope, t)
+        return [*loads, self.combined(acc, value, t, self.k.template.span)]
+
+
+class PointNest(Summing):
     """Prints what happens at a point of one nest of one kernel."""
 
     def __init__(self, k: Kernel, nest: l2.Nest) -> None:
@@ -52,40 +93,35 @@ class PointNest:
         self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
         self.scope: dict[str, Symbol] = dict(k.scope)
         self.scope |= {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
-        self.elements = {
-            f.name: self._element(f, f.access)
-            for f in k.template.formals
-            if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided)
-        }
+        self.elements = {f.name: self._element(f, access) for f, access in k.strided}
 
-    def _name(self, name: str) -> str:
-        """The text of a dim, a column or a local of the prologue inside an index."""
-        return self.scope[name].text if name in self.scope else self.k.namer(name)
+    def _name(self, name: str) -> Code:
+        """A dim, a column or a local of the prologue inside an index."""
+        return self.scope[name].code if name in self.scope else self.k.namer(name)
 
-    def _short(self, name: str) -> str:
+    def _short(self, name: str) -> Code:
         """The same in 32 bits, for indices of guarded axes; a target that takes them must make sure that they fit."""
-        return f"(nl_i32){self._name(name)}"
+        return cast("nl_i32", self._name(name))
 
     def _element(self, f: l2.ArrayFormal, access: l2.Strided) -> Element:
         """Addresses are 64-bit."""
-        parts, tests = [], []
+        parts, tests = list[Code](), list[Code]()
         for axis in access.axes:
             if not is_windowed(axis):
                 parts.append(scaled(axis_index(axis, self._name), axis, self._name))
                 continue
             index = axis_index(axis, self._short)
-            parts.append(scaled(f"(nl_i64)({index})", axis, self._name))
+            parts.append(scaled(form("(nl_i64)({})", index, level=SIGN), axis, self._name))
             if axis.div != 1:
-                tests.append(f"(({axis_numerator(axis, self._short)}) % {axis.div} == 0)")
+                tests.append(form("(({}) % {} == 0)", axis_numerator(axis, self._short), axis.div))
             if axis.extent is not None:
-                extent = str(axis.extent) if isinstance(axis.extent, int) else self._name(axis.extent)
-                tests.append(f"((nl_u32)({index}) < (nl_u32){extent})")
-        place = f"{self.k.pointers[f.name]}[{' + '.join(p for p in parts if p != '0') or '0'}]"
-        return Element(place, f.dtype.computed, f.mode, " & ".join(tests) or None, self.nest.fill)
+                extent = axis.extent if isinstance(axis.extent, int) else self._name(axis.extent)
+                tests.append(form("((nl_u32)({}) < (nl_u32){})", index, extent))
+        return Element(self.k.pointers[f.name][total(parts)], f.dtype.computed, f.mode, every(tests), self.nest.fill)
 
     def body(self, emit: EmitPrinter = refuse_emit, known: Mapping[str, Symbol] | None = None) -> Body:
         """The body at a point. `known`: formals that need not be loaded."""
-        return Body(self.k.printer, {**self.scope, **(known or {})}, self.elements, self.k.namer, emit)
+        return Body(self.k.dialect, {**self.scope, **(known or {})}, self.elements, self.k.namer, emit)
 
     def _check_order(self) -> None:
         """Concurrent additions of reals have no order."""
@@ -95,101 +131,63 @@ class PointNest:
             if is_real(self.elements[s.target].type) and self.k.template.order is not l2.Order.FAST:
                 raise PrintError(f"sums into `{s.target}` from many threads have no fixed order here", s.span)
 
-    def extent(self, dims: Sequence[l2.Dim]) -> str:
+    def extent(self, dims: Sequence[l2.Dim]) -> Code:
         """The product of extents, as a 64-bit expression."""
-        parts = [self.k.extent(d.extent) for d in dims]
-        if not parts:
-            return f"1{self.k.dialect.wide.lower()}"
-        return " * ".join([f"(nl_i64){parts[0]}" if parts[0].isdigit() else parts[0], *parts[1:]])
+        first, *others = [self.k.extent(d.extent) for d in dims] or [code(f"1{self.k.dialect.wide.lower()}")]
+        product = cast("nl_i64", first) if first.text.isdigit() else first
+        for x in others:
+            product *= x
+        return product
 
-    def split(self, index: str, dims: Sequence[l2.Dim]) -> list[Line]:
-        """The dims of a flat index; the last one varies fastest."""
+    def split(self, index: Code, dims: Sequence[l2.Dim], short: bool = False) -> list[Stmt]:
+        """The dims of a flat index, `short`: of 32 bits; the last one varies fastest."""
         if not dims:
             return []
-        if len(dims) == 1:
-            return [Line(f"const nl_i64 {self.vars[dims[0].name]} = {index};")]
+        first, *others = [self.vars[d.name] for d in dims]
+        if not others:
+            return [Let("nl_i64", first, index)]
         rest = self.k.namer.fresh("rest")
-        lines = [Line(f"nl_u64 {rest} = {index};")]
-        for d in reversed(dims[1:]):
-            lines.append(Line(f"const nl_i64 {self.vars[d.name]} = nl_take({rest}, {self.k.extent(d.extent)});"))
-        return [*lines, Line(f"const nl_i64 {self.vars[dims[0].name]} = {rest};")]
+        extents = [form("(nl_u32){}" if short else "{}", self.k.extent(d.extent)) for d in dims[1:]]
+        taken = [Let("nl_i64", v, call("nl_take", rest, n)) for v, n in zip(others, extents, strict=True)]
+        return [Let("nl_u32" if short else "nl_u64", rest, index, False), *reversed(taken), Let("nl_i64", first, rest)]
 
-    def _acc_type(self) -> DType:
-        assert self.nest.term is not None
-        virtual: dict[str, Symbol] = {n: Symbol(n, e.type) for n, e in self.elements.items()}
-        known = {**virtual, **self.scope}
-        real = self.k.dialect.precision
-        types = infer_locals(self.nest.prologue, known, self.elements, real)
-        t: Scalar = type_of(self.nest.term, {**known, **{n: Symbol(n, t) for n, t in types.items()}}, real)
-        if t == "bool" or t == DType.U8:
-            return DType.I32
-        if not is_real(t) and self.nest.combine != "add":
-            raise PrintError("only sums may run over integers", self.k.template.span)
-        return t
-
-    def _joined(self, a: str, b: str, t: DType) -> str:
-        """combine(a, b) as an expression."""
-        assert self.nest.combine is not None
-        return f"{a} + {b}" if self.nest.combine == "add" else self.k.printer.call(self.nest.combine, t, a, b)
-
-    def _term(self, scope: dict[str, Symbol], acc: str, t: DType) -> list[Line]:
-        """Loads and the combination of one term."""
-        assert self.nest.term is not None
-        body = Body(self.k.printer, dict(scope), self.elements, self.k.namer)
-        loads = body.load(refs(self.nest.term))
-        text = self.k.printer.expr(self.nest.term, body.scope, t)
-        line = f"{acc} += {text};" if self.nest.combine == "add" else f"{acc} = {self._joined(acc, text, t)};"
-        return [*loads, Line(line, span=self.k.template.span)]
-
-    def _start(self, body: Body) -> tuple[list[Line], DType, str]:
+    def _start(self, body: Body) -> tuple[list[Stmt], DType, Code]:
         """The prologue and the accumulator's declaration."""
         lines = body.run(self.nest.prologue)
-        t = self._acc_type()
-        acc = self.k.namer.own(self.nest.acc)
-        return [*lines, Line(f"{self.k.dialect.type_name(t)} {acc} = {self._nothing(t)};")], t, acc
+        t, acc = self.acc_type(self.scope), self.k.namer.own(self.nest.acc)
+        return [*lines, Let(self.k.dialect.type_name(t), acc, self.identity(t), const=False)], t, acc
 
-    def _nothing(self, t: DType) -> str:
-        """The identity element of the combination."""
-        assert self.nest.combine is not None
-        return literal(IDENTITY[self.nest.combine], t)
-
-    def sequential(self) -> tuple[str, list[Line]]:
-        """(the point's flat index, the lines of a point): a sum by one thread, in order."""
+    def sequential(self) -> tuple[Code, list[Stmt]]:
+        """(the point's flat index, the statements of a point): a sum by one thread, in order."""
         body = self.body()
         start, t, acc = self._start(body)
-        loop = self._term(body.scope, acc, t)
+        loop = self.summed(body.scope, acc, t)
         sparse = self._sparse()
         for d in reversed(self.red):
-            v, (first, step) = self.vars[d.name], sparse.get(d.name, ("0", 1))
-            count = f"{v}++" if step == 1 else f"{v} += {step}"
-            head = Line(f"for (nl_i64 {v} = {first}; {v} < {self.k.extent(d.extent)}; {count}) {{")
-            loop = [head, *indent(loop), Line("}")]
+            first, step = sparse.get(d.name, (code(0), 1))
+            loop = [For(self.vars[d.name], first, self.k.extent(d.extent), loop, step)]
         body.scope[self.nest.acc] = Symbol(acc, t)
         e = self.k.namer.fresh("e")
-        inner = [*self.split(e, self.par), *start, *loop, *body.finish(self.nest.epilogue)]
-        return e, inner
+        return e, [*self.split(e, self.par), *start, *loop, *body.finish(self.nest.epilogue)]
 
-    def _sparse(self) -> dict[str, tuple[str, int]]:
+    def _sparse(self) -> dict[str, tuple[Code, int]]:
         """Dims that are summed over in steps of a divisor, with the first term: the others read 0 because the index is
         not divisible, and add nothing (the gradient of a pooling). Skipping them changes no bit."""
-        found: dict[str, tuple[str, int]] = {}
+        found: dict[str, tuple[Code, int]] = {}
         if self.nest.combine != "add" or self.nest.fill != 0 or self.nest.term is None:
             return found
         red = {d.name for d in self.red}
-        for f in self.k.template.formals:
-            if (
-                not isinstance(f, l2.ArrayFormal)
-                or not isinstance(f.access, l2.Strided)
-                or f.name not in refs(self.nest.term)
-            ):
+        for f, access in self.k.strided:
+            if f.name not in refs(self.nest.term):
                 continue
             if simplify(substitute(self.nest.term, {f.name: Num(0.0)})) != Num(0.0):
                 continue
-            for axis in f.access.axes:
+            for axis in access.axes:
                 summed = [(d, c) for d, c in axis.terms if d in red]
                 if axis.div == 1 or len(summed) != 1 or abs(summed[0][1]) != 1:
                     continue
                 (dim, sign), rest = summed[0], tuple(t for t in axis.terms if t[0] not in red)
                 index = axis_numerator(replace(axis, terms=rest), self._short)
-                found.setdefault(dim, (f"nl_rest({'-' if sign > 0 else ''}({index}), {axis.div})", axis.div))
+                rest_of = form("-({})" if sign > 0 else "({})", index)
+                found.setdefault(dim, (call("nl_rest", rest_of, axis.div), axis.div))
         return found

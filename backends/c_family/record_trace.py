@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, offset
 from backends.c_family.connect_template_args import formal_names
-from backends.c_family.cprint import Body, Element, Line, Symbol
+from backends.c_family.cprint import STEP, Body, Element, Symbol
+from backends.kernel_ir.expr import Code, call
+from backends.kernel_ir.stmt import Let, Set, Stmt
 from compiler.expr.ast import refs
 from compiler.ir.space import DType
 
@@ -22,13 +24,13 @@ class Sample:
     """`first`: lines before everything, the number of the `sample` among them; `each`: those of the member of index
     `j`. `used`, `capacity`, `m`: names."""
 
-    first: tuple[Line, ...]
-    each: tuple[Line, ...]
-    j: str
-    sample: str
-    m: str
-    used: str
-    capacity: str
+    first: tuple[Stmt, ...]
+    each: tuple[Stmt, ...]
+    j: Code
+    sample: Code
+    m: Code
+    used: Code
+    capacity: Code
 
 
 def sample_of(k: Kernel, r: l2.RecordTrace) -> Sample:
@@ -36,22 +38,21 @@ def sample_of(k: Kernel, r: l2.RecordTrace) -> Sample:
     names = formal_names(k)
     scope, i = dict(k.scope), k.namer.own("i")
     scope["i"] = Symbol(i, DType.I64)
-    first: list[Line] = []
+    first: list[Stmt] = []
     if "ring_slots" in scope:
         slot = k.namer.fresh("slot")
-        first.append(Line(f"const nl_i64 {slot} = nl_slot(step, {scope['ring_slots'].text});"))
+        first.append(Let("nl_i64", slot, call("nl_slot", STEP, scope["ring_slots"].code)))
         scope["slot"] = Symbol(slot, DType.I64)
     elements = {
-        f.name: Element(f"{k.pointers[f.name]}[{offset(f.access, lambda n: scope[n].text)}]", f.dtype, f.mode)
-        for f in k.template.formals
-        if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided)
+        f.name: Element(k.pointers[f.name][offset(access, lambda n: scope[n].code)], f.dtype, f.mode)
+        for f, access in k.strided
     }
-    body = Body(k.printer, scope, elements, k.namer)
+    body = Body(k.dialect, scope, elements, k.namer)
     loads = body.load(refs(r.value))
-    value = k.printer.expr(r.value, body.scope, k.formal("buffer").dtype)
+    value = k.dialect.expr(r.value, body.scope, k.formal("buffer").dtype)
     j, sample = k.namer.fresh("j"), k.namer.fresh("sample")
     m, used, capacity = names["m"], names["used"], names["capacity"]
-    first.append(Line(f"const nl_i64 {sample} = {used}[0];"))
-    member = Line(f"const nl_i64 {i} = {names['members']}[{j}];")
-    store = Line(f"{names['buffer']}[{sample} * {m} + {j}] = {value};", span=k.template.span)
+    first.append(Let("nl_i64", sample, used[0]))
+    member = Let("nl_i64", i, names["members"][j])
+    store = Set(names["buffer"][sample * m + j], value, span=k.template.span)
     return Sample(tuple(first), (member, *loads, store), j, sample, m, used, capacity)

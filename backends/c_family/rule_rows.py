@@ -1,40 +1,62 @@
 """Rows of synapses as their rules draw them: connecting, and drawing a row again.
 
-Assumes: formals as compiler/ir/level2/program.py names them; a backend's `render` finds the skeletons of this package
-and its own: `rows.c.j2`, which says how threads share rows, or those with an ending of its own.
+Assumes: formals as compiler/ir/level2/program.py names them; the skeletons of a backend are those of this package and
+its own: `rows.c.j2`, which says how threads share rows, or those with an ending of its own.
 Guarantees: the same relations and draws as backends/reference.
 Does not: deliver events, or choose rules.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from jinja2 import Environment
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.connect_template_args import file_of, formal_names, given, names_again
-from backends.c_family.cprint import Line
+from backends.c_family.connect_template_args import file_of, formal_names, given
+from backends.c_family.skeletons import frame
+from backends.kernel_ir.expr import Code, name
+from backends.kernel_ir.stmt import Frame, Stmt
 
-Render = Callable[..., str]
-"""The text of a skeleton: its file, and names."""
-
-
-def skeleton(
-    k: Kernel, render: Render, file: str, names: Mapping[str, str] | None = None, **more: object
-) -> list[Line]:
-    """A skeleton with the names of the kernel's formals, and the functions of backends/device that it calls."""
-    text = render(file, f=names or formal_names(k), real=k.dialect.real, name=k.template.name, **more)
-    k.printer.used |= set(re.findall(r"\bnl__\w+", text))
-    return [Line(t.lstrip(), (len(t) - len(t.lstrip())) // 4) if t.strip() else Line("") for t in text.splitlines()]
+_OWN_TEXT: Final = """
+    rest_below blocks_below skip lane pool pool_a k turn found first second n word i j a b sum d before c target targets
+    x_i y_i c_i x_j y_j c_j places many hit hits holds xs ys cs x y z t probability rounds each drawn_a"""
+_OWN: Final = frozenset(_OWN_TEXT.split())
+"""What the skeletons of rules call their own variables."""
 
 
-def connect(k: Kernel, c: l2.Connect, render: Render, ending: str = "c") -> list[Line]:
+def skeleton(k: Kernel, skeletons: Environment, file: str) -> Frame:
+    """A skeleton with the names of the kernel's formals."""
+    return frame(skeletons, file, {"f": formal_names(k)})
+
+
+def connect(k: Kernel, c: l2.Connect, skeletons: Environment, ending: str = "c") -> Frame:
     """One stage of one rule; the draws are those of backends/reference."""
-    return skeleton(k, render, f"{file_of(c)}.{ending}.j2", stage=c.stage, **given(k, c))
+    names = {"f": formal_names(k), "stage": c.stage, **given(k, c, name)}
+    return frame(skeletons, f"{file_of(c)}.{ending}.j2", names)
 
 
-def row_again(k: Kernel, p: l2.Procedural, render: Render, ending: str = "c") -> list[Line]:
-    """The row of source `i` as its rule draws it: the skeleton of connecting, at the stage "walk"."""
+def row_again(
+    k: Kernel,
+    p: l2.Procedural,
+    skeletons: Environment,
+    names: Mapping[str, Code],
+    holes: Mapping[str, Sequence[Stmt]],
+    ending: str = "c",
+) -> Frame:
+    """The row of source `i` as its rule draws it: the skeleton of connecting, at the stage "walk". `names`: what some
+    of its own variables are called; the others get new names."""
+    known = dict(names)
+
+    def own(word: str) -> Code:
+        if word in _OWN and word not in known:
+            known[word] = k.namer.fresh(word)
+        return known.get(word) or name(word)
+
     rule = l2.Connect(p.rule, "walk", p.probability)
-    return skeleton(k, render, f"{file_of(rule)}.{ending}.j2", names_again(k, p), stage="walk", **given(k, rule))
+    formals = formal_names(k)  # as when it connects
+    formals |= {"key": formals["connect_key"], "row": k.pointers[p.row]}
+    arguments = {"f": formals, "stage": "walk", **given(k, rule, own)}
+    return frame(skeletons, f"{file_of(rule)}.{ending}.j2", arguments, holes, own)

@@ -2,18 +2,21 @@
 
 Assumes: the files are package data of the backend's package.
 Guarantees: an undefined name in a skeleton is an error, never an empty string; trailing newlines are kept. Skeletons
-are compiled once, beside the package's own bytecode, where that can be written.
+are compiled once, beside the package's own bytecode, where that can be written. Of a skeleton of statements (`frame`)
+every identifier is a symbol: those that were printed are data, and the kernel may give them other names.
 Does not: depend on kernels.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from jinja2 import (
     BytecodeCache,
@@ -23,15 +26,70 @@ from jinja2 import (
     FileSystemBytecodeCache,
     PackageLoader,
     StrictUndefined,
+    pass_context,
 )
+from jinja2.ext import Extension
+from jinja2.lexer import Token, TokenStream
+from jinja2.runtime import Context
+
+from backends.kernel_ir.expr import Code
+from backends.kernel_ir.stmt import Frame, Stmt
 
 _SHARED: Final = "backends.c_family"
+_CALLED: Final = ("variable_begin", "name", "lparen", "string", "rparen", "variable_end")
+_WORD: Final = re.compile(r"(?<!\w)([A-Za-z_]\w*)")
+
+
+class Symbols(Extension):
+    """An identifier in the text of a skeleton is `{{ word("it") }}`."""
+
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        for token in stream:
+            if token.type != "data":
+                yield token
+                continue
+            for n, part in enumerate(_WORD.split(token.value)):
+                kinds = zip(_CALLED, ("{{", "word", "(", part, ")", "}}"), strict=True) if n % 2 else (("data", part),)
+                yield from (Token(token.lineno, kind, text) for kind, text in kinds if text)
+
+
+@pass_context
+def _noted(context: Context, value: Any) -> Any:
+    """What is printed, with its names noted."""
+    if isinstance(value, Code):
+        context["printed"].update(value.names)
+    return value
+
+
+def frame(
+    env: Environment,
+    file: str,
+    names: Mapping[str, Any],
+    holes: Mapping[str, Sequence[Stmt]] = MappingProxyType({}),
+    own: Callable[[str], Code] | None = None,
+) -> Frame:
+    """A skeleton of statements. `holes`: what stands in place of its lines; `own`: what its identifiers are called."""
+    printed = set[str]()
+    text = env.get_template(file).render(names, **noting(printed, own))
+    return Frame(text.strip("\n"), frozenset(printed), holes)
+
+
+def noting(printed: set[str], own: Callable[[str], Code] | None = None) -> dict[str, Any]:
+    """What a skeleton of statements reads beside its arguments: names go to `printed`."""
+
+    def word(text: str) -> str:
+        found = own(text).text if own else text
+        printed.add(found)
+        return found
+
+    return {"printed": printed, "word": word}
 
 
 @cache
-def skeletons(package: str, others: Callable[[], Mapping[str, str]] = dict) -> Environment:
+def skeletons(package: str, others: Callable[[], Mapping[str, str]] = dict, statements: bool = False) -> Environment:
     """One environment for all skeletons of a package, its own first: blocks on separate lines leave no empty lines.
-    `others`: texts by name, of other packages."""
+    `others`: texts by name, of other packages. `statements`: for `frame`."""
+    more: dict[str, Any] = {"extensions": [Symbols], "finalize": _noted} if statements else {}
     return Environment(
         loader=ChoiceLoader([*(PackageLoader(p, "templates") for p in (package, _SHARED)), DictLoader(others())]),
         undefined=StrictUndefined,
@@ -39,11 +97,12 @@ def skeletons(package: str, others: Callable[[], Mapping[str, str]] = dict) -> E
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
-        bytecode_cache=_compiled(package),
+        bytecode_cache=_compiled(package, "symbols" if statements else "jinja2"),
+        **more,
     )
 
 
-def _compiled(package: str) -> BytecodeCache | None:
+def _compiled(package: str, kind: str) -> BytecodeCache | None:
     """The cache of compiled skeletons; jinja2 checks them against the text and its own version."""
     folder = Path(str(files(package))) / "__pycache__"
-    return FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
+    return FileSystemBytecodeCache(str(folder), f"__{kind}_%s.cache") if os.access(folder, os.W_OK) else None

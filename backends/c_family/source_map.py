@@ -1,51 +1,52 @@
-"""Source map of emitted text: marks in its lines, which are removed when the text is complete.
+"""Kernels as text, and the source map of a file that holds them.
 
-Assumes: lines of backends/c_family/cprint.py.
-Guarantees: `unmarked` gives the text as the user sees it, and the span in the model of each line (from 1) that has one,
-which `refused` names.
+Assumes: statements of backends/kernel_ir.
+Guarantees: the span in the model of each line (from 1) that has one, which `refused` names.
 Does not: render skeletons.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
-from backends.c_family.cprint import Line
+from backends.c_family.cprint import PrintError
+from backends.kernel_ir.stmt import Stmt, Text, lines_of
 from backends.protocol import BackendError
 from compiler.core.source import NOWHERE, Span
 
-_MARK = re.compile("\x01(\\d+)\x02")
+
+@dataclass(frozen=True)
+class Printed:
+    """The text of kernels; `spans`: by line, from 0. What the user wrote is in a comment above the first line of a
+    kernel that comes from it."""
+
+    text: str
+    spans: Mapping[int, Span]
+
+    def within(self, file: str) -> dict[int, Span]:
+        """The spans by line of a file that holds the text, from 1."""
+        first = file[: file.index(self.text)].count("\n") + 1
+        return {first + n: span for n, span in self.spans.items()}
 
 
-def marked(lines: Iterable[Line], spans: list[Span]) -> str:
-    """The lines of a kernel as text; those with a span end in a mark that `unmarked` removes. What the user wrote is in
-    a comment above the first line that comes from it."""
-    out = []
-    quoted: set[tuple[int, int]] = set()
-    for line in lines:
-        text = "    " * line.depth + line.text if line.text and not line.text.startswith("#") else line.text
-        if (at := (line.span.start, line.span.end)) not in quoted and (written := _written(line.span)):
-            quoted.add(at)
-            out.append(f"{'    ' * line.depth}/* {written} */")
-        if line.span is not NOWHERE:
-            text += f"\x01{len(spans)}\x02"
-            spans.append(line.span)
-        out.append(text)
-    return "\n".join(out) + "\n"
-
-
-def unmarked(text: str, spans: Sequence[Span]) -> tuple[str, Mapping[int, Span]]:
-    """The text without marks, and the span of each line that had one."""
-    lines: list[str] = []
-    found: dict[int, Span] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        if match := _MARK.search(line):
-            found[number] = spans[int(match[1])]
-            line = _MARK.sub("", line)
-        lines.append(line)
-    return "\n".join(lines), found
+def printed(kernels: Iterable[Iterable[Stmt]]) -> Printed:
+    """Kernels, with an empty line between them."""
+    out: list[str] = []
+    spans: dict[int, Span] = {}
+    for kernel in kernels:
+        quoted: set[tuple[int, int]] = set()
+        for line in lines_of(kernel):
+            if (at := (line.span.start, line.span.end)) not in quoted and (written := _written(line.span)):
+                quoted.add(at)
+                out.append(f"{'    ' * line.depth}/* {written} */")
+            if line.span is not NOWHERE:
+                spans[len(out)] = line.span
+            out.append("    " * line.depth + line.text if line.text and not line.text.startswith("#") else line.text)
+        out.append("")
+    return Printed("\n".join(out), spans)
 
 
 def comment(text: str) -> str:
@@ -79,11 +80,18 @@ _QUOTED = 160
 """Characters of a formula that is quoted."""
 
 
-def heading(template: l2.Template) -> list[Line]:
+def heading(template: l2.Template) -> list[Stmt]:
     """The comment that names a kernel and its path in the model."""
     where = f"  ({template.span})" if template.span is not NOWHERE else ""
     text = comment(f"{template.name}{where}")
-    return [Line(f"/* ---- k{template.index}  {text} */")]
+    return [Text(f"/* ---- k{template.index}  {text} */")]
+
+
+def no_text(template: l2.Template, language: str, e: PrintError) -> BackendError:
+    """E0903: a kernel that a target cannot express."""
+    where = e.span if e.span is not NOWHERE else template.span
+    at = f" ({where})" if where is not NOWHERE else ""
+    return BackendError("E0903", f"`{template.name}` has no {language} text: {e.message}{at}", exit_code=4)
 
 
 def fixed_order(program: l2.Merged) -> bool:

@@ -7,31 +7,59 @@ Does not: print loops or statements.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, offset
-from backends.c_family.cprint import Element, PrintError, is_real
+from backends.c_family.cprint import STEP, Element, PrintError, Symbol, is_real
+from backends.kernel_ir.expr import Code, Operand, call
+from backends.kernel_ir.stmt import Do, Let, Stmt, when
 
 
-def elements(k: Kernel, at: Mapping[str, str], now: Mapping[str, str]) -> dict[str, Element]:
+def find_events(
+    k: Kernel, e: l2.Events, number: Code, kind: str, leave: str, none: Operand
+) -> tuple[Code, tuple[Stmt, Stmt, Stmt, Stmt]]:
+    """The slot of the events that are due, and what finds their `number`, of type `kind`; where there are none, a
+    thread leaves."""
+    slot, late = k.namer.fresh("slot"), k.scope[e.delay].code
+    return slot, (
+        when(STEP <= late, Do(leave, note="nothing had been emitted so long ago")),
+        Let("nl_i64", slot, call("nl_slot", STEP - late, k.scope[e.slots].code)),
+        Let(kind, number, k.pointers[e.count][slot]),
+        when(none, Do(leave)),
+    )
+
+
+def rings(k: Kernel) -> list[str]:
+    """The columns with the slots of the rings that a propagation reads or writes."""
+    accesses = (f.access for f in k.arrays)
+    return list(dict.fromkeys(a.ring[1] for a in accesses if isinstance(a, l2.At) and a.ring is not None))
+
+
+def elements(
+    k: Kernel,
+    at: Mapping[str, Code],
+    now: Mapping[str, Code],
+    scope: Mapping[str, Symbol],
+    in_slot: Callable[[Code, Code, Code], Code] = lambda slot, size, place: slot * size + place,
+) -> dict[str, Element]:
     """The formals of a propagation by name, at the ends that `at` names. `now`: the slot of this step in a ring, by the
-    column of its slots."""
-    ptr, scope = k.pointers, k.scope
+    column of its slots; `in_slot`: where a place in a slot is, of so many places."""
     found: dict[str, Element] = {}
-    for f in k.template.formals:
-        if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At):
+    for f in k.arrays:
+        if isinstance(f.access, l2.Strided):
+            place = offset(f.access, lambda n: scope[n].code)
+        elif isinstance(f.access, l2.At):
             place = at[f.access.end]
             if f.access.ring is not None:
                 late, slots, size = f.access.ring
-                steps = f"{ptr[late]}[{at['syn']}]" if late in ptr else scope[late].text
-                slot = f"{'nl_earlier' if f.access.past else 'nl_later'}({now[slots]}, {steps}, {scope[slots].text})"
-                place = f"{slot} * {scope[size].text} + {place}"
-            found[f.name] = Element(f"{ptr[f.name]}[{place}]", f.dtype, f.mode)
-        elif isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided):
-            place = f"{ptr[f.name]}[{offset(f.access, lambda n: scope[n].text)}]"
-            found[f.name] = Element(place, f.dtype, f.mode)
+                steps = scope[late].code if late in scope else k.pointers[late][at["syn"]]
+                ring = "nl_earlier" if f.access.past else "nl_later"
+                place = in_slot(call(ring, now[slots], steps, scope[slots].code), scope[size].code, place)
+        else:
+            continue
+        found[f.name] = Element(k.pointers[f.name][place], f.dtype, f.mode)
     return found
 
 

@@ -9,23 +9,22 @@ Does not: compile (compile.py), or print tables (they are data).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, open_kernel, row_struct
-from backends.c_family.cprint import Dialect, Line, PrintError
+from backends.c_family.cprint import Dialect, PrintError
 from backends.c_family.device_library import known, select
-from backends.c_family.rule_rows import connect
-from backends.c_family.source_map import comment, fixed_order, heading, marked, unmarked
-from backends.opencl.events import emit_scheduled, record_events, record_trace, render
+from backends.c_family.rule_rows import connect, skeleton
+from backends.c_family.source_map import comment, fixed_order, heading, no_text, printed
+from backends.kernel_ir.stmt import Stmt, Text, names_of
+from backends.opencl.events import record_trace, render, statements
 from backends.opencl.kernel import function
 from backends.opencl.nest import nest_lines
 from backends.opencl.propagate import propagate
-from backends.protocol import BackendError
-from compiler.core.source import NOWHERE, Span
+from compiler.core.source import Span
 from compiler.ir.space import DType
 
 _CONSTANTS: Final = {
@@ -52,27 +51,23 @@ def emit(program: l2.Merged) -> Emitted:
     """The OpenCL C text of a program. Raises BackendError (E0903) for programs without one."""
     real = "double" if program.precision == DType.F64 else "float"
     dialect = Dialect(program.precision, restrict="", add="nl_add_{}", space="__global ", wide="L")
-    blocks: list[list[Line]] = []
+    blocks: list[list[Stmt]] = []
     for template in program.templates:
         try:
-            k = open_kernel(template, dialect, set())
+            k = open_kernel(template, dialect)
             k.namer.reserve(_RESERVED)
             blocks.append(
-                [*heading(template), *row_struct(k, [f.name for f in template.formals], ""), Line(""), *_kernel(k)]
+                [*heading(template), *row_struct(k, [f.name for f in template.formals], ""), Text(""), *_kernel(k)]
             )
         except PrintError as e:
-            where = e.span if e.span is not NOWHERE else template.span
-            at = f" ({where})" if where is not NOWHERE else ""
-            what = f"`{template.name}` has no OpenCL C text: {e.message}{at}"
-            raise BackendError("E0903", what, exit_code=4) from None
-    spans: list[Span] = []
-    kernel_text = "\n".join(marked(b, spans) for b in blocks)
-    words = set(re.findall(r"\w+", kernel_text))
+            raise no_text(template, "OpenCL C", e) from None
+    kernels = printed(blocks)
+    words = names_of(s for b in blocks for s in b)
     device = select(sorted(words & known("opencl")), "opencl")
     needs = {"order"} if fixed_order(program) else set()
     needs |= {"atomics"} if words & _ATOMICS else set()
-    needs |= {"double"} if real == "double" or re.search(r"\bdouble\b", kernel_text + device) else set()
-    whole = render(
+    needs |= {"double"} if real == "double" or "double" in words or "double" in device else set()
+    text = render(
         "module.cl.j2",
         title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
         fixed_order=fixed_order(program),
@@ -81,13 +76,12 @@ def emit(program: l2.Merged) -> Emitted:
         needs=needs,
         device=device,
         constants=[text for name, text in _CONSTANTS.items() if name in words],
-        kernel_text=kernel_text,
+        kernel_text=kernels.text,
     )
-    text, found = unmarked(whole, spans)
-    return Emitted(text, found, frozenset(needs))
+    return Emitted(text, kernels.within(text), frozenset(needs))
 
 
-def _kernel(k: Kernel) -> list[Line]:
+def _kernel(k: Kernel) -> list[Stmt]:
     """The kernel of one template."""
     match k.template.body:
         case l2.Nest() as nest:
@@ -97,11 +91,11 @@ def _kernel(k: Kernel) -> list[Line]:
         case l2.Propagate() as p:
             return propagate(k, p)
         case l2.Connect() as c:
-            body = connect(k, c, render)
+            body = [connect(k, c, statements())]
         case l2.RecordEvents():
-            body = record_events(k)
+            body = [skeleton(k, statements(), "record_events.cl.j2")]
         case l2.RecordTrace() as r:
             body = record_trace(k, r)
         case l2.EmitScheduled():
-            body = emit_scheduled(k)
+            body = [skeleton(k, statements(), "emit_scheduled.cl.j2")]
     return function(k, body)

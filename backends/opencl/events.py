@@ -8,40 +8,34 @@ Does not: deliver events (propagate.py) or draw rows (backends/c_family/rule_row
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Line, indent
 from backends.c_family.record_trace import sample_of
-from backends.c_family.rule_rows import skeleton
 from backends.c_family.skeletons import skeletons
+from backends.kernel_ir.expr import call, code, form
+from backends.kernel_ir.stmt import Block, Do, If, Set, Stmt, Style
 
 
 def render(file: str, **names: Any) -> str:
     return skeletons("backends.opencl").get_template(file).render(**names)
 
 
-def record_events(k: Kernel) -> list[Line]:
-    return skeleton(k, render, "record_events.cl.j2")
+statements = partial(skeletons, "backends.opencl", statements=True)
+"""Skeletons of statements."""
 
 
-def emit_scheduled(k: Kernel) -> list[Line]:
-    return skeleton(k, render, "emit_scheduled.cl.j2")
-
-
-def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Line]:
+def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Stmt]:
     """One sample of every member; the first work item counts it when all have read the counter."""
     x = sample_of(k, r)
+    fits = x.sample < x.capacity
+    counted = If(fits, [Set(x.used[0], x.sample + 1)], [Set(code("nl_state[1]"), 1)], Style.BESIDE)
+    each = form("for (nl_i64 {} = get_local_id(0); {} && {}; {} += get_local_size(0))", x.j, fits, x.j < x.m, x.j)
     return [
         *x.first,
-        Line(f"for (nl_i64 {x.j} = get_local_id(0); {x.sample} < {x.capacity} && {x.j} < {x.m}; "
-             f"{x.j} += get_local_size(0)) {{"),
-        *indent(x.each),
-        Line("}"),
-        Line("barrier(CLK_GLOBAL_MEM_FENCE);"),
-        Line("if (get_local_id(0) == 0) {"),
-        Line(f"if ({x.sample} < {x.capacity}) {x.used}[0] = {x.sample} + 1;", 1),
-        Line("else nl_state[1] = 1;", 1),
-        Line("}"),
-    ]  # fmt: skip
+        Block(each, x.each),
+        Do(call("barrier", "CLK_GLOBAL_MEM_FENCE")),
+        If("get_local_id(0) == 0", [counted]),
+    ]

@@ -19,7 +19,8 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.c_family import access
 from backends.c_family.access import Kernel, array_type, mentioned
-from backends.c_family.cprint import Line, indent
+from backends.kernel_ir.expr import Code, form
+from backends.kernel_ir.stmt import Block, Do, Stmt, Text
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Numbered
 
@@ -36,29 +37,26 @@ def _by_source(c: l2.Connect) -> bool:
     return c.stage != "scan" and c.rule != "transpose" and not (isinstance(found, Numbered) and found.owner != "i")
 
 
-def _columns(k: Kernel, names: Iterable[str]) -> list[Line]:
+def _columns(k: Kernel, names: Iterable[str]) -> list[Stmt]:
     """As access.columns, with pointers into the buffer."""
 
-    def pointer(f: l2.ArrayFormal, source: str) -> str:
+    def pointer(f: l2.ArrayFormal, source: Code) -> Code:
         kind = f"{k.dialect.space}{array_type(k, f)} *"
-        return f"{kind}const {k.pointers[f.name]} = ({kind})(nl_memory + {source});"
+        return form(f"{kind}const {{}} = ({kind})(nl_memory + {{}});", k.pointers[f.name], source)
 
     return access.columns(k, names, "", pointer)
 
 
-def function(k: Kernel, body: Sequence[Line], early: Sequence[Line] = ()) -> list[Line]:
+def function(k: Kernel, body: Sequence[Stmt], early: Sequence[Stmt] = ()) -> list[Stmt]:
     """The kernel around its statements. `early` runs first, with its own columns, and may return."""
     first = mentioned(k, early)
     rest = mentioned(k, body) - first
-    row = f"__global const {k.row_type} *"
-    return [
-        Line(f"__kernel void {k.function}(NL_ARGUMENTS({k.row_type}))"),
-        Line("{"),
-        Line(f"{row}const self = nl_rows + nl_first + get_global_id(1);", 1),
-        Line("const nl_i64 step = nl_state[0];", 1),
-        *indent([*_columns(k, first), *early, *_columns(k, rest), *body]),
-        Line("}"),
+    inner = [
+        Do(f"__global const {k.row_type} *const self = nl_rows + nl_first + get_global_id(1)"),
+        Do("const nl_i64 step = nl_state[0]"),
+        *(*_columns(k, first), *early, *_columns(k, rest), *body),
     ]
+    return [Text(f"__kernel void {k.function}(NL_ARGUMENTS({k.row_type}))"), Block("", inner)]
 
 
 def items(template: l2.Template, table: Words, lo: int, hi: int) -> int:

@@ -63,7 +63,7 @@ class OpenclInstance:
         self._queue = self._cl.CommandQueue(self._context)
         self._binary = loaded(artifact, self._context)
         dialect = Dialect(program.precision)
-        self._names = [open_kernel(t, dialect, set()).function for t in program.templates]
+        self._names = [open_kernel(t, dialect).function for t in program.templates]
         self._state = self._buffer(np.zeros(2, np.int64))
         self._advance = self._cl.Kernel(self._binary, "nl_advance")
         self._advance.set_args(self._state)

@@ -10,49 +10,49 @@ from __future__ import annotations
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Line, PrintError, Scope
+from backends.c_family.cprint import STEP, PrintError, Scope
 from backends.c_family.point_nest import PointNest
+from backends.kernel_ir.expr import Code, binary, call, code, form
+from backends.kernel_ir.stmt import Do, Let, Set, Stmt, when
 
 
 class NestPrinter(PointNest):
     """Prints one nest of one kernel."""
 
-    def _short(self, name: str) -> str:
+    def _short(self, name: str) -> Code:
         """Indices of guarded axes are 64-bit."""
         return self._name(name)
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[Stmt]:
         self._check_order()
         emits = [s for s in self.nest.prologue if isinstance(s, l2.Emit)]
         if emits and (len(self.par) != 1 or self.nest.combine is not None):
             raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
         e, inner = self._map() if self.nest.combine is None else self.sequential()
-        return [
-            Line(f"const nl_i64 {e} = get_global_id(0);"),
-            Line(f"if ({e} >= {self.extent(self.par)}) return;"),
-            *inner,
-        ]
+        beyond = e >= self.extent(self.par)
+        return [Let("nl_i64", e, code("get_global_id(0)")), when(beyond, Do("return")), *inner]
 
-    def _map(self) -> tuple[str, list[Line]]:
+    def _map(self) -> tuple[Code, list[Stmt]]:
         flat = len(self.par) == 1
         body = self.body(self._emit)
         e = self.vars[self.par[0].name] if flat else self.k.namer.fresh("e")
         point = body.finish((*self.nest.prologue, *self.nest.epilogue))
         return e, [*([] if flat else self.split(e, self.par)), *point]
 
-    def _emit(self, s: l2.Emit, scope: Scope) -> list[Line]:
+    def _emit(self, s: l2.Emit, scope: Scope) -> list[Stmt]:
         """The slot of the next step is emptied in this one."""
         k, slot = self.k, self.k.namer.fresh("slot")
         index, extent = self.vars[self.par[0].name], k.extent(self.par[0].extent)
-        slots, count = k.scope[s.slots].text, k.pointers[s.count]
-        test, place = k.printer.test(s.when, scope), f"{slot} * {extent} + atomic_inc({count} + {slot})"
+        slots, count = k.scope[s.slots].code, k.pointers[s.count]
+        place = slot * extent + call("atomic_inc", count + slot)
+        store = Set(k.pointers[s.list][place], form("(nl_i32){}", index), span=s.span)
         return [
-            Line(f"const nl_i64 {slot} = nl_slot(step, {slots});"),
-            Line(f"if ({index} == 0) {count}[nl_later({slot}, 1, {slots})] = 0;"),
-            Line(f"if ({test}) {k.pointers[s.list]}[{place}] = (nl_i32){index};", span=s.span),
+            Let("nl_i64", slot, call("nl_slot", STEP, slots)),
+            when(binary(index, "==", 0), Set(count[call("nl_later", slot, 1, slots)], 0)),
+            when(k.dialect.test(s.when, scope), store),
         ]
 
 
-def nest_lines(k: Kernel, nest: l2.Nest) -> list[Line]:
+def nest_lines(k: Kernel, nest: l2.Nest) -> list[Stmt]:
     """The statements of one work item, for the row whose columns are loaded."""
     return NestPrinter(k, nest).lines()

@@ -8,20 +8,21 @@ Does not: choose the relation.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Body, Line, Symbol, indent, statement_refs
-from backends.c_family.synapse_elements import elements, read_once_per_event, refuse_races
-from backends.c_family.synapse_walk import Ends, walk
-from backends.opencl.events import render
+from backends.c_family.cprint import STEP, Body, Symbol, statement_refs
+from backends.c_family.synapse_elements import elements, find_events, read_once_per_event, refuse_races, rings
+from backends.c_family.synapse_walk import Ends, Visit, walk
+from backends.kernel_ir.expr import Code, call
+from backends.kernel_ir.stmt import For, Let, Stmt
+from backends.opencl.events import statements
 from backends.opencl.kernel import function
 from compiler.ir.space import DType
 
 
-def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
+def propagate(k: Kernel, p: l2.Propagate) -> list[Stmt]:
     """The kernel of one propagation."""
     refuse_races(k, p)
     scope, fresh = dict(k.scope), k.namer.fresh
@@ -33,36 +34,25 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
     if isinstance(p.relation, l2.Procedural):
         ends = replace(ends, many=fresh("many"), nth=fresh("t"))
     early, which = _events(k, p.events, number, event)
-    accesses = [f.access for f in k.template.formals if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At)]
-    now = {slots: fresh("now") for slots in dict.fromkeys(a.ring[1] for a in accesses if a.ring is not None)}
-    places = elements(k, at, now)
-    once = {f.name for f in k.template.formals
-            if isinstance(f, l2.ArrayFormal) and read_once_per_event(f, p.by, k.pointers.keys())}  # fmt: skip
-    source = Body(k.printer, scope, places, k.namer)
+    now = {slots: fresh("now") for slots in rings(k)}
+    places = elements(k, at, now, k.scope)
+    once = {f.name for f in k.arrays if read_once_per_event(f, p.by, k.pointers.keys())}
+    source = Body(k.dialect, scope, places, k.namer)
     before = source.load(once & statement_refs(p.statements))
-    body = Body(k.printer, dict(source.scope), places, k.namer)
+    body = Body(k.dialect, dict(source.scope), places, k.namer)
     inner = body.finish(p.statements)
-    words = set(re.findall(r"\w+", "\n".join(x.text for x in (*before, *inner))))
-    w = walk(k, p.relation, ends, p.by, None, words, render)
+    point = walk(k, p.relation, ends, p.by, None, Visit(before, inner), statements())
+    visited = [Let("nl_i64", ends.event, which), *point]
     lines = [
-        *(Line(f"const nl_i64 {name} = nl_slot(step, {scope[slots].text});") for slots, name in now.items()),
-        Line(f"for (nl_i64 {event} = get_global_id(0); {event} < {number}; {event} += get_global_size(0)) {{"),
-        Line(f"const nl_i64 {ends.event} = {which};", 1),
-        *indent([*w.before, *before, *w.head, *indent([*w.inside, *inner], w.depth), *w.tail]),
-        Line("}"),
+        *(Let("nl_i64", name, call("nl_slot", STEP, scope[slots].code)) for slots, name in now.items()),
+        For(event, "get_global_id(0)", number, visited, "get_global_size(0)"),
     ]
     return function(k, lines, early)
 
 
-def _events(k: Kernel, events: l2.Events | l2.Every, number: str, event: str) -> tuple[list[Line], str]:
-    """(lines that find the `number` of events, or return; the neuron of `event`)."""
+def _events(k: Kernel, events: l2.Events | l2.Every, number: Code, event: Code) -> tuple[list[Stmt], Code]:
+    """(statements that find the `number` of events, or return; the neuron of `event`)."""
     if isinstance(events, l2.Every):
-        return [Line(f"const nl_i64 {number} = {k.scope[events.n].text};")], event
-    slot, late = k.namer.fresh("slot"), k.scope[events.delay].text
-    early = [
-        Line(f"if (step <= {late}) return; /* nothing had been emitted so long ago */"),
-        Line(f"const nl_i64 {slot} = nl_slot(step - {late}, {k.scope[events.slots].text});"),
-        Line(f"const nl_i64 {number} = {k.pointers[events.count]}[{slot}];"),
-        Line(f"if (get_global_id(0) >= {number}) return;"),
-    ]
-    return early, f"{k.pointers[events.list]}[{slot} * {k.scope[events.stride].text} + {event}]"
+        return [Let("nl_i64", number, k.scope[events.n].code)], event
+    slot, early = find_events(k, events, number, "nl_i64", "return", f"get_global_id(0) >= {number}")
+    return list(early), k.pointers[events.list][slot * k.scope[events.stride].code + event]

@@ -18,10 +18,11 @@ from backends.cuda.kernels.launch_geometry import MOST_BLOCKS, Call, Work, array
 from backends.cuda.kernels.nest import SHARED
 from backends.cuda.run.backend import CudaBackend
 from backends.cuda.run.cuda_graphs import KernelCall, Plan, Timed, calls_due, launch_pattern, nodes
-from backends.cuda.run.hazards import Touched, conflicts, overlaps, touched
+from backends.cuda.run.hazards import conflicts, overlaps, touched
 from backends.cuda.run.load_plan import device_table
 from backends.protocol import BackendError
 from compiler.frontend.load import load_model
+from compiler.ir.level2.dependence import Touched
 from compiler.ir.level2.program import (
     ELEMENT,
     Add,
@@ -424,10 +425,10 @@ def test_rare_launches_make_few_graphs() -> None:
 
 
 def test_launches_wait_where_one_needs_another() -> None:
-    neuron = Touched(frozenset({"v", "in"}), frozenset({"v", "in", "spikes"}), frozenset())
-    record = Touched(frozenset({"spikes", "used"}), frozenset({"used", "buffer"}), frozenset())
-    deliver = Touched(frozenset({"spikes", "row"}), frozenset(), frozenset({"in"}))
-    trace = Touched(frozenset({"v", "in"}), frozenset({"trace"}), frozenset())
+    neuron = Touched({"v", "in"}, {"v", "in", "spikes"})
+    record = Touched({"spikes", "used"}, {"used", "buffer"})
+    deliver = Touched({"spikes", "row"}, added={"in"})
+    trace = Touched({"v", "in"}, {"trace"})
     assert conflicts([neuron, record, deliver, deliver]) == [{0, 1, 2, 3}, {0, 1}, {0, 2}, {0, 3}]
     assert conflicts([neuron, record, deliver, trace]) == [{0, 1, 2, 3}, {0, 1}, {0, 2, 3}, {0, 2, 3}]
 
@@ -445,7 +446,7 @@ def test_launches_that_share_memory_wait_for_each_other() -> None:
             assert a < b + sizes[other] and b < a + sizes[name]
             assert name in shared[other]
     train = next(p for p in program.phases if p.name == "train")
-    touches = [touched(program, x, shared) for x in train.launches]
+    touches = [touched(program, [x], shared) for x in train.launches]
     apart = conflicts(touches)
     assert any(len(x) < len(apart) for x in apart) and all(n in x for n, x in enumerate(apart))
     name, others = next(iter(shared.items()))

@@ -34,6 +34,20 @@ def test_backends_import_no_passes() -> None:
     assert wrong == {}
 
 
+SEARCHING = {
+    *("processor.py", "c_family/device_library.py", "c_family/names.py", "c_family/skeletons.py"),
+    *("c_family/source_map.py", "cpu/emit/build.py", "cpu/export/standalone.py"),
+    *("cuda/emit/compile.py", "cuda/device/device.py"),
+}
+"""Files of backends with regular expressions: over names, headers, skeletons, and what devices and compilers say."""
+
+
+def test_no_emitted_text_is_searched() -> None:
+    """What a kernel reads and calls is data (backends/kernel_ir)."""
+    files = {p.relative_to(ROOT / "backends").as_posix(): p for p in (ROOT / "backends").rglob("*.py")}
+    assert {f for f, p in files.items() if "import re\n" in p.read_text(encoding="utf-8")} == SEARCHING
+
+
 @pytest.mark.parametrize("folder", ["layers", "losses", "connect"])
 def test_kinds_and_rules_stand_on_core_expressions_and_ir(folder: str) -> None:
     """A loss takes the reference to a layer from the keys of layers."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from backends.c_family.cprint import Line
 from backends.cuda.kernels.two_per_thread import in_pairs
+from backends.kernel_ir.expr import Code, call, name
+from backends.kernel_ir.stmt import Do, Let, Set, Stmt, lines_of
 
-WAIT = Line("wait();")
-POINTERS = frozenset({"v_", "w_"})
+WAIT = Do(call("wait"))
+i, k, u, v, w, x, v_, w_ = (name(n) for n in ("i", "k", "u", "v", "w", "x", "v_", "w_"))
 
 
-def texts(*inner: str) -> list[str]:
-    lines = [WAIT if x == "wait" else Line(x) for x in inner]
-    return [x.text for x in in_pairs(lines, "i", WAIT, POINTERS)]
+def let(local: Code, value: Code, kind: str = "real") -> Let:
+    return Let(kind, local, value, const=False)
+
+
+def texts(*inner: Stmt) -> list[str]:
+    return [x.text for x in lines_of(in_pairs(inner, i, WAIT, frozenset({"v_", "w_"})))]
 
 
 def body(lines: list[str], name: str) -> list[str]:
@@ -21,7 +25,7 @@ def body(lines: list[str], name: str) -> list[str]:
 
 
 def test_both_points_are_loaded_before_either_is_worked_on() -> None:
-    lines = texts("real v = v_[i];", "real w = w_[i];", "v = v + w;", "v_[i] = v;")
+    lines = texts(let(v, v_[i]), let(w, w_[i]), Set(v, v + w), Set(v_[i], v))
     assert body(lines, "load") == ["real v = v_[i];", "real w = w_[i];", "return nl_load_found{v, w};"]
     assert body(lines, "work") == ["real v = nl_load_of.v;", "real w = nl_load_of.w;", "v = v + w;", "v_[i] = v;"]
     loop = lines[next(n for n, x in enumerate(lines) if x.startswith("for (")) :]
@@ -30,7 +34,7 @@ def test_both_points_are_loaded_before_either_is_worked_on() -> None:
 
 
 def test_numbers_are_drawn_before_the_wait() -> None:
-    lines = texts("real u = nl_uniform_f32(key, i);", "wait", "real v = v_[i];", "v = v + u;", "v_[i] = v;")
+    lines = texts(let(u, call("nl_uniform_f32", "key", i)), WAIT, let(v, v_[i]), Set(v, v + u), Set(v_[i], v))
     assert body(lines, "draw") == ["real u = nl_uniform_f32(key, i);", "return nl_draw_found{u};"]
     at = lines.index("wait();")
     assert sum("nl_draw(nl_" in x for x in lines[:at]) == 2 and not any("nl_draw(nl_" in x for x in lines[at:])
@@ -40,12 +44,12 @@ def test_numbers_are_drawn_before_the_wait() -> None:
 
 def test_what_depends_on_something_changed_stays_where_it_is() -> None:
     """An index that follows from a value that was changed, and all that follows from it."""
-    lines = texts("nl_i32 k = v_[i];", "k = k + 1;", "real w = w_[k];", "real x = 2.0f * w;", "v_[i] = x;")
+    lines = texts(let(k, v_[i], "nl_i32"), Set(k, k + 1), let(w, w_[k]), let(x, 2 * w), Set(v_[i], x))
     assert body(lines, "load") == ["nl_i32 k = v_[i];", "return nl_load_found{k};"]
-    assert body(lines, "work")[1:] == ["k = k + 1;", "real w = w_[k];", "real x = 2.0f * w;", "v_[i] = x;"]
+    assert body(lines, "work")[1:] == ["k = k + 1;", "real w = w_[k];", "real x = 2 * w;", "v_[i] = x;"]
 
 
 def test_a_map_that_reads_nothing() -> None:
-    lines = texts("v_[i] = 1.0f;")
-    assert body(lines, "work") == ["v_[i] = 1.0f;"]
+    lines = texts(Set(v_[i], 1))
+    assert body(lines, "work") == ["v_[i] = 1;"]
     assert not any("nl_load" in x for x in lines)

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from backends.c_family.cprint import Line
+from backends.c_family.access import Kernel
 from backends.cpu.backend import CpuBackend
 from backends.cpu.emit import emit as cpu_text
 from backends.cpu.kernels import propagate
+from backends.cpu.kernels.csr_prefetch import function_ahead
+from backends.kernel_ir.stmt import Stmt, Text
 from compiler.frontend.load import load_model
+from compiler.ir.level2.program import Csr
 from compiler.passes.pipeline.lower import lower
 from scripts.replay import ROOT, Compared, code_lines, compared, emitted, report
 
@@ -36,17 +39,19 @@ def test_equal_texts_are_equal(here: str) -> None:
 
 
 def test_comments_do_not_count(here: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_text, "heading", lambda *_: [Line("/* something else */")])
+    monkeypatch.setattr(cpu_text, "heading", lambda *_: [Text("/* something else */")])
     changed = text()
     assert changed != here
     assert compared(KEY, here, changed).verdict == "equal"
 
 
 def test_a_changed_kernel_is_named(here: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = propagate.function_ahead
+    whole: Any = function_ahead
 
-    def shorter(*arguments: Any) -> list[Line]:
-        return [line for line in whole(*arguments) if "nl_prefetch" not in line.text]
+    def shorter(k: Kernel, relation: Csr, *work: Any) -> list[Stmt]:
+        """Without what happens at an event."""
+        lines: list[Stmt] = whole(k, relation, *work[:-1], [])
+        return lines
 
     monkeypatch.setattr(propagate, "function_ahead", shorter)
     found = compared(KEY, here, text())

@@ -25,6 +25,7 @@ columns are loaded) and may use:
   identity                     the value that accumulators start from
   epilogue(acc, depth, **dims) what consumes `acc` (a C expression) at one point and stores it: one statement, or
                                a `{ }` block that is indented by `depth` levels
+  form(pattern, *parts)        `form("sums[i + {}]", f.n)`: columns in a text (in one of `~` they are not loaded)
   order                        "fast" | "reproducible" | "bitwise"
   scratch                      the expression `(real *)ctx->scratch`; Contract.scratch bytes of it may be used
 Tiles that strategies share (nl_tiles, nl_dots, ...) are in templates/tiles.c.j2, once in a program that uses them. A
@@ -33,24 +34,28 @@ block between `{% set helpers %}` and `{% endset %}` is put at file scope before
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, inside, mentioned, offset, open_kernel, row_struct
-from backends.c_family.cprint import Body, Dialect, Element, Line, PrintError, Symbol, indent, literal
+from backends.c_family.connect_template_args import formal_names
+from backends.c_family.cprint import Body, Dialect, Element, PrintError, Symbol
 from backends.c_family.device_library import known, select
-from backends.c_family.point_nest import IDENTITY
-from backends.c_family.rule_rows import connect
-from backends.c_family.source_map import comment, fixed_order, heading, marked, unmarked
+from backends.c_family.point_nest import Summing
+from backends.c_family.rule_rows import connect, skeleton
+from backends.c_family.skeletons import noting
+from backends.c_family.source_map import comment, fixed_order, heading, no_text, printed
 from backends.cpu.kernels.column_sums import nest_lines
-from backends.cpu.kernels.events import emit_scheduled, record_events, record_trace
+from backends.cpu.kernels.events import record_trace
 from backends.cpu.kernels.kernel import function
 from backends.cpu.kernels.propagate import propagate
-from backends.cpu.kernels.skeletons import environment, exists, render
-from backends.protocol import BackendError, Columns
-from compiler.core.source import NOWHERE, Span
+from backends.cpu.kernels.skeletons import render
+from backends.cpu.kernels.skeletons import statements as skeletons
+from backends.kernel_ir.expr import ATOM, COND, Code, Operand, code, form, names_in
+from backends.kernel_ir.stmt import Block, Frame, Let, Stmt, Text, names_of, text_of
+from backends.protocol import Columns
+from compiler.core.source import Span
 from compiler.expr.ast import Ref, nodes, refs
 from compiler.ir.space import DType, Role
 from compiler.strategies.cost.tiles import DOTS, TILES
@@ -87,26 +92,22 @@ def emit(
     the columns of its rows. Raises BackendError (E0903) for programs without a C text."""
     real = "double" if program.precision == DType.F64 else "float"
     dialect = Dialect(program.precision)
-    used: set[str] = set()
-    blocks: list[list[Line]] = []
+    blocks: list[list[Stmt]] = []
     functions: list[str] = []
     columns: list[tuple[int, ...]] = []
     for template in program.templates:
         try:
-            k = open_kernel(template, dialect, used)
+            k = open_kernel(template, dialect)
             lines, read = kernel_lines(k)
             blocks.append([*heading(template), *lines])
             columns.append(tuple(n for n, f in enumerate(template.formals) if f.name in read))
         except PrintError as e:
-            where = e.span if e.span is not NOWHERE else template.span
-            at = f" ({where})" if where is not NOWHERE else ""
-            raise BackendError("E0903", f"`{template.name}` has no C text: {e.message}{at}", exit_code=4) from None
+            raise no_text(template, "C", e) from None
         functions.append(k.function)
-    spans: list[Span] = []
-    kernel_text = "\n".join(marked(b, spans) for b in blocks)
-    words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text))
-    device = select(sorted((used | words) & known()))
-    whole = render(
+    kernels = printed(blocks)
+    words = names_of(s for b in blocks for s in b)
+    device = select(sorted(words & known()))
+    text = render(
         skeleton,
         title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
         fixed_order=fixed_order(program),
@@ -118,23 +119,22 @@ def emit(
         dot_shapes=DOTS,
         device=device,
         constants=[text for name, text in _CONSTANTS.items() if name in words],
-        kernel_text=kernel_text,
+        kernel_text=kernels.text,
         functions=functions,
         **more(tuple(columns)),
     )
-    text, found = unmarked(whole, spans)
     header = render(
         "module.h.j2",
         source=f"{program.name}.c",
         roles=[str(r) for r in Role],
         kernels=len(program.templates),
     )
-    return Emitted(text, header, found, tuple(columns))
+    return Emitted(text, header, kernels.within(text), tuple(columns))
 
 
-def kernel_lines(k: Kernel) -> tuple[list[Line], set[str]]:
+def kernel_lines(k: Kernel) -> tuple[list[Stmt], set[str]]:
     """The row structure and function of one template, and the formals that it reads."""
-    helpers: list[Line] = []
+    helpers: list[Stmt] = []
     match k.template.body:
         case l2.Nest() as nest:
             body = nest_lines(k, nest)
@@ -143,92 +143,77 @@ def kernel_lines(k: Kernel) -> tuple[list[Line], set[str]]:
         case l2.Propagate() as p:
             return _kernel(k, propagate(k, p))
         case l2.Connect() as c:
-            body = connect(k, c, render)
-        case l2.RecordEvents() as r:
-            body = record_events(k, r)
+            body = [connect(k, c, skeletons())]
+        case l2.RecordEvents():
+            body = [skeleton(k, skeletons(), "record_events.c.j2")]
         case l2.RecordTrace() as r:
             body = record_trace(k, r)
-        case l2.EmitScheduled() as e:
-            body = emit_scheduled(k, e)
+        case l2.EmitScheduled():
+            body = [skeleton(k, skeletons(), "emit_scheduled.c.j2")]
     return _kernel(k, [*helpers, *function(k, body)])
 
 
-def _kernel(k: Kernel, code: Sequence[Line]) -> tuple[list[Line], set[str]]:
-    read = mentioned(k, code)
-    return [*row_struct(k, read), *code], read
+def _kernel(k: Kernel, statements: Sequence[Stmt]) -> tuple[list[Stmt], set[str]]:
+    read = mentioned(k, statements)
+    return [*row_struct(k, read), *statements], read
 
 
 # ----------------------------------------------------------------------------------------- strategies
 
 
-class ContractNames:
+class ContractNames(Summing):
     """The names available to a strategy's file; see the header of this module."""
 
     def __init__(self, k: Kernel, contract: l2.Contract) -> None:
         self.k, self.nest = k, contract.nest
         self.dim_names = [d.name for d in contract.nest.dims]
 
-    def _name(self, dims: Mapping[str, str]) -> dict[str, str]:
+    def _name(self, dims: Mapping[str, Operand]) -> dict[str, Code]:
         unknown = set(dims) - set(self.dim_names)
         if unknown:
             raise PrintError(f"the strategy names unknown dims {sorted(unknown)}", self.k.template.span)
-        return {n: dims.get(n, n) for n in self.dim_names}
+        return {n: _given(dims.get(n, n)) for n in self.dim_names}
 
-    def _lookup(self, name: str, dims: Mapping[str, str]) -> str:
+    def _lookup(self, name: str, dims: Mapping[str, Code]) -> Code:
         if name in dims:
             return dims[name]
-        return self.k.scope[name].text if name in self.k.scope else self.k.namer(name)
+        return self.k.scope[name].code if name in self.k.scope else self.k.namer(name)
 
-    def address(self, formal: str, **dims: str) -> str:
+    def address(self, formal: str, **dims: Operand) -> Code:
         bound = self._name(dims)
         access = self.k.formal(formal).access
         if not isinstance(access, l2.Strided):
             raise PrintError(f"`{formal}` has no element access", self.k.template.span)
         return offset(access, lambda n: self._lookup(n, bound))
 
-    def at(self, formal: str, **dims: str) -> str:
-        return f"{self.k.pointers[formal]}[{self.address(formal, **dims)}]"
+    def at(self, formal: str, **dims: Operand) -> Code:
+        return self.k.pointers[formal][self.address(formal, **dims)]
 
-    def inside(self, formal: str, **dims: str) -> str:
+    def inside(self, formal: str, **dims: Operand) -> Code | None:
         bound = self._name(dims)
         access = self.k.formal(formal).access
         assert isinstance(access, l2.Strided)
-        return inside(access, lambda n: self._lookup(n, bound)) or ""
+        return inside(access, lambda n: self._lookup(n, bound))
 
     def joined(self, a: str, b: str) -> bool:
         """Whether every formal of the epilogue walks dims `a` and `b`, which are adjacent in storage, or neither."""
         used = {s.target for s in self.nest.epilogue if not isinstance(s, l2.Emit)}
         used |= {n for s in self.nest.epilogue if not isinstance(s, l2.Emit) for n in refs(s.value)}
-        for f in self.k.template.formals:
-            if isinstance(f, l2.ArrayFormal) and f.name in used and isinstance(f.access, l2.Strided):
-                walked = {d for x in f.access.axes for d, _ in x.terms}
-                if (a in walked) != (b in walked):
-                    return False
-        return not used & {a, b}
+        walked = [{d for x in access.axes for d, _ in x.terms} for f, access in self.k.strided if f.name in used]
+        return all((a in dims) == (b in dims) for dims in walked) and not used & {a, b}
 
-    def _body(self, dims: Mapping[str, str]) -> Body:
-        bound = self._name(dims)
-        scope = dict(self.k.scope)
-        for name, text in bound.items():
-            scope[name] = Symbol(text, DType.I64, tight=bool(re.fullmatch(r"\w+", text)))
+    def _body(self, dims: Mapping[str, Operand]) -> Body:
         elements = {
-            f.name: Element(
-                self.at(f.name, **dims),
-                f.dtype,
-                f.mode,
-                self.inside(f.name, **dims) or None,
-                self.nest.fill,
-            )
-            for f in self.k.template.formals
-            if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided)
+            f.name: Element(self.at(f.name, **dims), f.dtype, f.mode, self.inside(f.name, **dims), self.nest.fill)
+            for f, _ in self.k.strided
         }
-        return Body(self.k.printer, scope, elements, self.k.namer)
+        scope = self.k.scope | {n: Symbol(x, DType.I64) for n, x in self._name(dims).items()}
+        return Body(self.k.dialect, scope, elements, self.k.namer)
 
-    def prologue(self, depth: int = 0, **dims: str) -> str:
-        body = self._body(dims)
-        return _plain(body.finish(self.nest.prologue), depth)
+    def prologue(self, depth: int = 0, **dims: Operand) -> Code:
+        return text_of(self._body(dims).finish(self.nest.prologue), depth)
 
-    def term(self, **dims: str) -> str:
+    def term(self, **dims: Operand) -> Code:
         """The term with its element reads inline; formals must not be guarded."""
         assert self.nest.term is not None
         body = self._body(dims)
@@ -236,53 +221,48 @@ class ContractNames:
         for name in refs(self.nest.term):
             if name in body.elements:
                 e = body.elements[name]
-                place = e.place if e.inside is None else f"({e.inside} ? {e.place} : {literal(e.fill, e.type)})"
-                scope[name] = Symbol(place, e.type)
-        return self.k.printer.expr(self.nest.term, scope, self.k.dialect.precision)
+                scope[name] = Symbol(e.place if e.inside is None else form("({})", e.value), e.type)
+        return self.k.dialect.expr(self.nest.term, scope, self.k.dialect.precision)
 
-    def combine(self, acc: str, value: str) -> str:
-        if self.nest.combine == "add":
-            return f"{acc} += {value};"
-        assert self.nest.combine is not None
-        call = self.k.printer.call(self.nest.combine, self.k.dialect.precision, acc, value)
-        return f"{acc} = {call};"
+    def combine(self, acc: Operand, value: Operand) -> Code:
+        return text_of([self.combined(code(acc), code(value), self.k.dialect.precision)])
 
-    def epilogue(self, acc: str, depth: int = 0, **dims: str) -> str:
-        body = self._body(dims)
-        name, first = self.k.namer.own(self.nest.acc), list[Line]()
+    def epilogue(self, acc: Operand, depth: int = 0, **dims: Operand) -> Code:
+        body, first = self._body(dims), list[Stmt]()
+        value, name = code(acc), self.k.namer.own(self.nest.acc)
         values = [s.when if isinstance(s, l2.Emit) else s.value for s in self.nest.epilogue]
         if sum(x == Ref(self.nest.acc) for v in values for x in nodes(v)) == 1:
-            name = acc
-        elif acc != name:
-            first = [Line(f"const {self.k.dialect.real} {name} = {acc};")]
+            name = value
+        elif value.text != name.text:
+            first = [Let(self.k.dialect.real, name, value)]
         body.scope[self.nest.acc] = Symbol(name, self.k.dialect.precision)
         inner = [*first, *body.finish(self.nest.epilogue)]
-        return _plain(inner if len(inner) == 1 else [Line("{"), *indent(inner), Line("}")], depth)
+        return text_of(inner if len(inner) == 1 else [Block("", inner)], depth)
 
 
-def _plain(lines: Iterable[Line], depth: int) -> str:
-    text = "\n".join("    " * (x.depth + depth) + x.text for x in lines)
-    return text.lstrip()
+def _given(x: Operand) -> Code:
+    """An expression from a skeleton, as an operand."""
+    return Code(str(x), ATOM if str(x).isidentifier() or str(x).isdigit() else COND, names_in(x))
 
 
-def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Line], list[Line]]:
+def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Stmt], list[Stmt]]:
     """(file-scope helpers, statements of one row) of a contraction, from its strategy's file."""
     file = f"strategy_{contract.strategy}.c.j2"
-    if not exists(file):
+    if file not in skeletons().list_templates():
         raise PrintError(f"there is no strategy `{contract.strategy}` for this target", k.template.span)
     names = ContractNames(k, contract)
     lanes = [d.extent for d in contract.nest.dims if d.kind is l2.DimKind.LANE]
     precision = k.dialect.precision
+    printed = set[str]()
     module = (
-        environment()
+        skeletons()
         .get_template(file)
         .make_module(
             {
+                **noting(printed),
+                "form": form,
                 "lit": dict(contract.literals),
-                "f": {
-                    x.name: k.scope[x.name].text if isinstance(x, l2.ScalarFormal) else k.pointers[x.name]
-                    for x in k.template.formals
-                },
+                "f": formal_names(k),
                 "real": k.dialect.real,
                 "bytes": precision.bytes,
                 "lanes": lanes[0] if lanes else 0,
@@ -299,7 +279,7 @@ def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Line], list[Li
                 "prologue": names.prologue,
                 "term": names.term,
                 "combine": names.combine,
-                "identity": literal(IDENTITY[contract.nest.combine or "add"], precision),
+                "identity": names.identity(precision),
                 "epilogue": names.epilogue,
                 "order": str(k.template.order),
                 "scratch": f"(({k.dialect.real} *)ctx->scratch)",
@@ -307,5 +287,6 @@ def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Line], list[Li
         )
     )
     helpers = str(getattr(module, "helpers", "")).strip("\n")
-    shown = [Line(t) for t in helpers.split("\n")] + [Line("")] if helpers else []
-    return shown, [Line(t) for t in str(module).strip("\n").split("\n")]
+    noted = frozenset(printed)
+    shown: list[Stmt] = [Frame(helpers, noted), Text("")] if helpers else []
+    return shown, [Frame(str(module).strip("\n"), noted)]

@@ -15,13 +15,16 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Line, Symbol
+from backends.c_family.cprint import STEP, Symbol
+from backends.kernel_ir.expr import Code, call, cast, code, form, name
+from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt, Style
 from compiler.expr.ast import Call, Expr, Num, Ref, calls, rewrite
 from compiler.ir.space import DType
 
 _WORDS: Mapping[str, tuple[int, int]] = {"uniform": (1, 2), "normal": (2, 4), "exponential": (1, 2)}
 """Words that a draw takes in float32 and in float64."""
 DRAWS: Final = frozenset({*_WORDS, "poisson"})
+CHUNK: Final = name("NL_CHUNK")
 SYNAPSES: Final = 64
 """Synapses of one source that are drawn at once, at most."""
 
@@ -35,83 +38,82 @@ def has_draws(e: Expr) -> bool:
 class Draws:
     """The draws of one kernel. `scope`: the symbols that replace them in its expressions."""
 
-    buffers: list[Line] = field(default_factory=list)
-    fills: list[Line] = field(default_factory=list)
+    buffers: list[Stmt] = field(default_factory=list)
+    fills: list[Stmt] = field(default_factory=list)
     scope: dict[str, Symbol] = field(default_factory=dict)
 
 
-def drawn_in_chunks(k: Kernel, nest: l2.Nest, dim: str, index: str, base: str, end: str) -> tuple[l2.Nest, Draws]:
-    """The nest with its draws read from buffers, which are filled for the elements from `base` to `end`; `index`: the C
-    text of the element's number."""
-    draws = Draws()
+def _put(
+    k: Kernel, draws: Draws, at: str, most: int, buffer: Callable[[Call, int], tuple[Code, Code]]
+) -> Callable[[Expr], Expr]:
+    """The rewriting of draws whose index is `at`, of at `most` so many arguments, each with a `buffer` of its own: its
+    name, and a draw from it."""
     real = k.dialect.precision
-    suffix = "f64" if real is DType.F64 else "f32"
     found: dict[Expr, str] = {}
-
-    def buffer(e: Call, words: int) -> str:
-        name = k.namer.fresh("words")
-        key, draw = (k.printer.expr(a, k.scope) for a in (e.args[0], e.args[2]))
-        size, first, last = (x if words == 1 else f"{words} * {x}" for x in ("NL_CHUNK", base, end))
-        draws.buffers.append(Line(f"nl_u32 {name}[{size} + NL_SLACK] __attribute__((aligned(64)));"))
-        draws.fills.append(Line(f"nl_words({name}, {key}, {first}, {last}, (nl_u64)step, {draw}u);"))
-        function = f"nl_{e.func}_of_{suffix}"
-        k.printer.used.add(function)
-        at = f"{index} - {base}"
-        parts = [f"{name}[{at}]"] if words == 1 else [f"{name}[{words} * ({at}) + {n}]" for n in range(words)]
-        local = f"#{name}"
-        draws.scope[local] = Symbol(f"{function}({', '.join(parts)})", real)
-        return local
 
     def put(e: Expr) -> Expr:
         match e:
-            case Call(func, (Ref(), Ref(at), Num())) if func in _WORDS and at == dim:
+            case Call(func, (Ref(), Ref(index), Num(), *_) as args) if (
+                func in _WORDS and index == at and len(args) <= most
+            ):
                 if e not in found:
-                    found[e] = buffer(e, _WORDS[func][real is DType.F64])
+                    held, drawn = buffer(e, _WORDS[func][real is DType.F64])
+                    found[e] = f"#{held}"
+                    draws.scope[found[e]] = Symbol(drawn, real)
                 return Ref(found[e])
         return e
 
-    return replace(nest, prologue=rewritten(nest.prologue, put)), draws
+    return put
+
+
+def drawn_in_chunks(k: Kernel, nest: l2.Nest, dim: str, index: Code, base: Code, end: Code) -> tuple[l2.Nest, Draws]:
+    """The nest with its draws read from buffers, which are filled for the elements from `base` to `end`; `index`: the
+    element's number."""
+    draws = Draws()
+
+    def buffer(e: Call, words: int) -> tuple[Code, Code]:
+        held = k.namer.fresh("words")
+        key, draw = (k.dialect.expr(a, k.scope) for a in (e.args[0], e.args[2]))
+        size, first, last = (words * x if words > 1 else x for x in (CHUNK, base, end))
+        draws.buffers.append(Let("nl_u32", aligned(held[form("{} + NL_SLACK", size)])))
+        draws.fills.append(Do(call("nl_words", held, key, first, last, cast("nl_u64", STEP), form("{}u", draw))))
+        at = index - base
+        parts = [held[at]] if words == 1 else [held[form("{} * ({}) + {}", words, at, n)] for n in range(words)]
+        return held, k.dialect.call(f"{e.func}_of", k.dialect.precision, *parts)
+
+    return replace(nest, prologue=rewritten(nest.prologue, _put(k, draws, dim, 3, buffer))), draws
 
 
 def drawn_in_rows(
-    k: Kernel, statements: Sequence[l2.Statement], first: str, many: str, t: str
+    k: Kernel, statements: Sequence[l2.Statement], first: Code, many: Code, t: Code
 ) -> tuple[tuple[l2.Statement, ...], Draws]:
     """The statements at a synapse with their draws read from buffers at `t`, which are filled for the `many` synapses
-    from number `first` on (C texts; at most SYNAPSES)."""
+    from number `first` on (at most SYNAPSES)."""
     draws = Draws()
-    real = k.dialect.precision
-    suffix = "f64" if real is DType.F64 else "f32"
-    found: dict[Expr, str] = {}
 
-    def buffer(e: Call, words: int) -> str:
-        name, made, start = (k.namer.fresh(x) for x in (e.func, "words", "begin"))
-        key, draw = (k.printer.expr(a, k.scope) for a in (e.args[0], e.args[2]))
-        step = k.printer.expr(e.args[3], k.scope) if len(e.args) > 3 else "step"
-        function = f"nl_{e.func}_of_{suffix}"
-        k.printer.used.add(function)
-        at = f"{words} * ({first} + {t}) - {start}" if words > 1 else f"{first} + {t} - {start}"
-        parts = [f"{made}[{at}]", *(f"{made}[{at} + {n}]" for n in range(1, words))]
-        size, low, high = (x if words == 1 else f"{words} * {x}" for x in (str(SYNAPSES), first, f"({first} + {many})"))
+    def buffer(e: Call, words: int) -> tuple[Code, Code]:
+        held, made, start = (k.namer.fresh(x) for x in (e.func, "words", "begin"))
+        key, draw = (k.dialect.expr(a, k.scope) for a in (e.args[0], e.args[2]))
+        step = k.dialect.expr(e.args[3], k.scope) if len(e.args) > 3 else STEP
+        at = form("{} * ({} + {}) - {}", words, first, t, start) if words > 1 else first + t - start
+        parts = [made[at], *(made[form("{} + {}", at, n)] for n in range(1, words))]
+        size, low, high = (words * x if words > 1 else x for x in (code(SYNAPSES), first, form("({})", first + many)))
+        draw_one = Set(held[t], k.dialect.call(f"{e.func}_of", k.dialect.precision, *parts))
         draws.fills += [
-            Line(f"nl_u32 {made}[{size} + 4 + NL_SLACK] __attribute__((aligned(64)));"),
-            Line(f"const nl_i64 {start} = {low} / 4 * 4;"),
-            Line(f"nl_words({made}, {key}, {start}, {high}, (nl_u64){step}, {draw}u);"),
-            Line(f"{k.dialect.real} {name}[{SYNAPSES}];"),
-            Line(f"NL_IVDEP for (nl_i64 {t} = 0; {t} < {many}; {t}++) {name}[{t}] = {function}({', '.join(parts)});"),
+            Let("nl_u32", aligned(made[form("{} + 4 + NL_SLACK", size)])),
+            Let("nl_i64", start, low / 4 * 4),
+            Do(call("nl_words", made, key, start, high, form("(nl_u64){}", step), form("{}u", draw))),
+            Let(k.dialect.real, held[SYNAPSES]),
+            For(t, 0, many, [draw_one], kind=Kind.LANES, style=Style.BESIDE),
         ]
-        local = f"#{name}"
-        draws.scope[local] = Symbol(f"{name}[{t}]", real)
-        return local
+        return held, held[t]
 
-    def put(e: Expr) -> Expr:
-        match e:
-            case Call(func, (Ref(), Ref("syn"), Num(), *_)) if func in _WORDS:
-                if e not in found:
-                    found[e] = buffer(e, _WORDS[func][real is DType.F64])
-                return Ref(found[e])
-        return e
+    return rewritten(statements, _put(k, draws, "syn", 4, buffer)), draws
 
-    return rewritten(statements, put), draws
+
+def aligned(held: Code) -> Code:
+    """A declarator aligned to vectors."""
+    return form("{} __attribute__((aligned(64)))", held)
 
 
 def rewritten(statements: Sequence[l2.Statement], fn: Callable[[Expr], Expr]) -> tuple[l2.Statement, ...]:

@@ -13,16 +13,18 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Line, Symbol, indent, is_real
+from backends.c_family.cprint import Symbol, is_real
 from backends.cpu.kernels.batched_rng import has_draws
 from backends.cpu.kernels.nest import NestPrinter
+from backends.kernel_ir.expr import cond
+from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style
 from compiler.expr.ast import refs
 
 COLUMNS: Final = 512
 """Sums side by side: they stay in the first cache."""
 
 
-def nest_lines(k: Kernel, nest: l2.Nest) -> list[Line]:
+def nest_lines(k: Kernel, nest: l2.Nest) -> list[Stmt]:
     """The C text of one nest, for the row whose columns are loaded."""
     printer = NestPrinter(k, nest)
     lines = _column_sums(printer) if sums_columns(printer) else printer.lines()
@@ -53,34 +55,29 @@ def sums_columns(p: NestPrinter) -> bool:
     return walked
 
 
-def _column_sums(p: NestPrinter) -> list[Line]:
+def _column_sums(p: NestPrinter) -> list[Stmt]:
     n, namer = p.nest, p.k.namer
     column, extent = p.vars[p.par[-1].name], p.k.extent(p.par[-1].extent)
     first, end, sums = namer.fresh("first"), namer.fresh("end"), namer.fresh("sums")
     t = p.acc_type(p.scope)
     kind, acc = p.k.dialect.type_name(t), p.k.namer.own(n.acc)
     level = p.level[p.par[-1].name]
-    loop = f"for (nl_i64 {column} = {first}; {column} < {end}; {column}++)"
-    assert n.term is not None
-    term = p.term(dict(p.scope), f"{sums}[{column} - {first}]", t)
-    inner = [Line(f"NL_IVDEP {loop} {{"), *indent([*p.hoisted(level, term), *term]), Line("}")]
+    one = sums[column - first]
+    inner: list[Stmt] = [For(column, first, end, p.hoisted(level, p.summed(dict(p.scope), one, t)), kind=Kind.LANES)]
     for dim in reversed(p.red):
         inner = p.loop(dim, inner)
     body = p.body(dict(p.scope))
     body.scope[n.acc] = Symbol(acc, t)
-    last = body.finish(n.epilogue)
-    start = [Line(f"{kind} {acc} = {sums}[{column} - {first}];"), *p.hoisted(level, last)]
-    lines = [
-        Line(f"for (nl_i64 {first} = 0; {first} < {extent}; {first} += {COLUMNS}) {{"),
-        Line(f"const nl_i64 {end} = {first} + {COLUMNS} < {extent} ? {first} + {COLUMNS} : {extent};", 1),
-        Line(f"{kind} {sums}[{COLUMNS}];", 1),
-        Line(f"for (nl_i64 {column} = 0; {column} < {COLUMNS}; {column}++) {sums}[{column}] = {p.identity(t)};", 1),
-        *indent(inner),
-        Line(f"{'NL_IVDEP ' if p.independent() else ''}{loop} {{", 1),
-        *indent([*start, *last], 2),
-        Line("}", 1),
-        Line("}"),
-    ]
+    last = [Let(kind, acc, one, const=False), *p.hoisted(level, body.finish(n.epilogue))]
+    lines: list[Stmt] = [
+        For(first, 0, extent, [
+            Let("nl_i64", end, cond(first + COLUMNS < extent, first + COLUMNS, extent)),
+            Let(kind, sums[COLUMNS]),
+            For(column, 0, COLUMNS, [Set(sums[column], p.identity(t))], style=Style.BESIDE),
+            *inner,
+            For(column, first, end, last, kind=Kind.LANES if p.independent() else Kind.SERIAL),
+        ], COLUMNS),
+    ]  # fmt: skip
     for dim in reversed(p.par[:-1]):
         lines = p.loop(dim, lines)
-    return [*p.hoisted(-1, lines), *lines]
+    return p.hoisted(-1, lines)

@@ -10,90 +10,81 @@ Does not: print the statements at a synapse (propagate.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, mentioned
-from backends.c_family.cprint import Line, indent
 from backends.c_family.synapse_walk import Ends
 from backends.cpu.kernels.kernel import columns, opened
+from backends.kernel_ir.expr import Code, call, code, form
+from backends.kernel_ir.stmt import Block, Do, For, Let, Set, Stmt, Text, names_of, when
 
 
 @dataclass(frozen=True)
 class Due:
-    """C names of a due event: its list entry is `listed`, its synapses are [first, end)."""
+    """A due event: its list entry is `listed`, its synapses are [first, end)."""
 
-    events: str
-    event: str
-    listed: str
-    count: str
-    first: str
-    end: str
+    events: Code
+    event: Code
+    listed: Code
+    count: Code
+    first: Code
+    end: Code
 
 
 def function_ahead(
-    k: Kernel, relation: l2.Csr, ends: Ends, due: Due, early: Sequence[Line], once: Sequence[Line], body: Sequence[Line]
-) -> list[Line]:
+    k: Kernel, relation: l2.Csr, ends: Ends, due: Due, early: Sequence[Stmt], once: Sequence[Stmt], body: Sequence[Stmt]
+) -> list[Stmt]:
     """The kernel's function. `early`: locates the list of a row of the table, or continues with the next row; `once`:
     work shared by the events of a row; `body`: the work per event (its neuron and synapses are known)."""
-    fresh = k.namer.fresh
-    queue, e, following, after = fresh("due"), fresh("e"), fresh("next"), fresh("after")
-    row, of_list = f"const {k.row_type} *", mentioned(k, early)
-    collect = [
-        Line(f"for (; {due.event} < {due.events} && {due.count} < NL_DUE; {due.event}++) {{"),
-        Line(f"const nl_i64 {ends.event} = {due.listed};", 1),
-        Line(f"{queue}[{due.count}].self = self;", 1),
-        Line(f"{queue}[{due.count}++].{ends.event} = {ends.event};", 1),
-        Line(f"nl_prefetch({k.pointers[relation.row]} + {ends.event});", 1),
-        Line("}"),
-        Line(f"if ({due.event} < {due.events}) break;"),
+    queue, e, following, after = (k.namer.fresh(x) for x in ("due", "e", "next", "after"))
+    row, of_list, row_of = f"const {k.row_type} *", mentioned(k, early), k.pointers[relation.row]
+    neuron, entry = ends.event, queue[e]
+    collect: list[Stmt] = [
+        Block(form("for (; {} < {} && {} < NL_DUE; {}++)", due.event, due.events, due.count, due.event), [
+            Let("nl_i64", neuron, due.listed),
+            Set(form("{}.self", queue[due.count]), "self"),
+            Set(form("{}.{}", queue[form("{}++", due.count)], neuron), neuron),
+            Do(call("nl_prefetch", row_of + neuron)),
+        ]),
+        when(due.event < due.events, Do("break")),
+    ]  # fmt: skip
+    own = form("{}.{}", entry, neuron)
+    fetch: list[Stmt] = [
+        Let("nl_i64", due.first, row_of[own]),
+        Set(form("{}.{}", entry, due.first), due.first),
+        Set(form("{}.{}", entry, due.end), row_of[own + 1]),
+        *(Do(call("nl_prefetch", k.pointers[name] + due.first)) for name in _streams(k, relation)),
     ]
-    begin, stop = (f"{k.pointers[relation.row]}[{queue}[{e}].{ends.event}{plus}]" for plus in ("", " + 1"))
-    fetch = [
-        Line(f"const nl_i64 {due.first} = {begin};"),
-        Line(f"{queue}[{e}].{due.first} = {due.first};"),
-        Line(f"{queue}[{e}].{due.end} = {stop};"),
-        *(Line(f"nl_prefetch({k.pointers[name]} + {due.first});") for name in _streams(k, relation)),
-    ]
-    names = (ends.event, due.first, due.end)
-    words = set(re.findall(r"\w+", "\n".join(x.text for x in body)))
-    known = Line(f"const nl_i64 {', '.join(f'{n} = {queue}[{e}].{n}' for n in names if n in words)};")
-    return opened(
-        k,
-        [
-            Line("struct {"),
-            Line(f"{row}self;", 1),
-            Line(f"nl_i64 {', '.join(names)}; /* a neuron, and where its synapses are */", 1),
-            Line(f"}} {queue}[NL_DUE];"),
-            Line(f"{row}{following} = ({row})rows + lo, *const {after} = ({row})rows + hi;"),
-            Line(f"nl_i32 {due.event} = 0; /* in the list of the row `{following}` */"),
-            Line(f"while ({following} < {after}) {{"),
-            Line(f"nl_i64 {due.count} = 0;", 1),
-            Line(f"for (; {following} < {after}; {following}++, {due.event} = 0) {{", 1),
-            Line(f"{row}const self = {following};", 2),
-            *indent([*columns(k, of_list), *early, *columns(k, mentioned(k, collect) - of_list), *collect], 2),
-            Line("}", 1),
-            Line(f"for (nl_i64 {e} = 0; {e} < {due.count}; {e}++) {{", 1),
-            Line(f"{row}const self = {queue}[{e}].self;", 2),
-            *indent([*columns(k, mentioned(k, fetch)), *fetch], 2),
-            Line("}", 1),
-            Line(f"for (nl_i64 {e} = 0; {e} < {due.count};) {{", 1),
-            Line(f"{row}const self = {queue}[{e}].self;", 2),
-            *indent([*columns(k, mentioned(k, [*once, *body])), *once], 2),
-            Line("do {", 2),
-            *indent([known, *body], 3),
-            Line(f"}} while (++{e} < {due.count} && {queue}[{e}].self == self);", 2),
-            Line("}", 1),
-            Line("}"),
-        ],
-    )
+    names, used = (neuron, due.first, due.end), names_of(body)
+    known = Do("const nl_i64 " + ", ".join(f"{n} = {entry}.{n}" for n in names if n.text in used))
+    itself = Let(f"{row}const", code("self"), form("{}.self", entry), const=False)
+    shared = [*columns(k, mentioned(k, [*once, *body])), *once]
+    again = form("}} while (++{} < {} && {}.self == self);", e, due.count, entry)
+    late = columns(k, mentioned(k, collect) - of_list)
+    return opened(k, [
+        Block("struct", [
+            Text(f"{row}self;"),
+            Text(f"nl_i64 {', '.join(x.text for x in names)}; /* a neuron, and where its synapses are */"),
+        ], f"}} {queue}[NL_DUE];"),
+        Do(f"{row}{following} = ({row})rows + lo, *const {after} = ({row})rows + hi"),
+        Let("nl_i32", due.event, code(0), const=False, note=f"in the list of the row `{following}`"),
+        Block(f"while ({following} < {after})", [
+            Let("nl_i64", due.count, code(0), const=False),
+            Block(f"for (; {following} < {after}; {following}++, {due.event} = 0)", [
+                Let(f"{row}const", code("self"), following, const=False),
+                *columns(k, of_list), *early, *late, *collect,
+            ]),
+            For(e, 0, due.count, [itself, *columns(k, mentioned(k, fetch)), *fetch]),
+            Block(f"for (nl_i64 {e} = 0; {e} < {due.count};)",
+                  [itself, *shared, Block("do", [known, *body], again)]),
+        ]),
+    ])  # fmt: skip
 
 
 def _streams(k: Kernel, relation: l2.Csr) -> list[str]:
     """The arrays that the synapses of one event read contiguously."""
     if relation.index is not None:
         return [relation.col, relation.index]
-    formals = (f for f in k.template.formals if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At))
-    return [relation.col, *(f.name for f in formals if isinstance(f.access, l2.At) and f.access.end == "syn")]
+    return [relation.col, *(f.name for f in k.arrays if isinstance(f.access, l2.At) and f.access.end == "syn")]

@@ -9,32 +9,18 @@ from __future__ import annotations
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Line, indent
 from backends.c_family.record_trace import sample_of
-from backends.c_family.rule_rows import skeleton
-from backends.cpu.kernels.skeletons import render
+from backends.kernel_ir.expr import call
+from backends.kernel_ir.stmt import Do, For, If, Set, Stmt, when
 
 
-def record_events(k: Kernel, r: l2.RecordEvents) -> list[Line]:
-    return skeleton(k, render, "record_events.c.j2")
-
-
-def emit_scheduled(k: Kernel, e: l2.EmitScheduled) -> list[Line]:
-    return skeleton(k, render, "emit_scheduled.c.j2")
-
-
-def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Line]:
+def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Stmt]:
     """One sample of every member."""
     x = sample_of(k, r)
     return [
         *x.first,
-        Line(f"if ({x.sample} >= {x.capacity}) {{"),
-        Line("nl_overflow(ctx);", 1),
-        Line("continue;", 1),
-        Line("}"),
-        Line(f"for (nl_i64 {x.j} = 0; {x.j} < {x.m}; {x.j}++) {{"),
-        *indent(x.each),
-        Line("}"),
-        Line(f"{x.used}[0] = {x.sample} + 1;"),
-        Line(f"if ({x.sample} + 2 >= {x.capacity}) ctx->full = 1;"),
+        If(x.sample >= x.capacity, [Do(call("nl_overflow", "ctx")), Do("continue")]),
+        For(x.j, 0, x.m, x.each),
+        Set(x.used[0], x.sample + 1),
+        when(x.sample + 2 >= x.capacity, Do("ctx->full = 1")),
     ]

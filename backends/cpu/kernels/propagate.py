@@ -7,21 +7,23 @@ Does not: choose the relation.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Body, Line, Symbol, indent, statement_refs
-from backends.c_family.synapse_elements import elements, read_once_per_event
-from backends.c_family.synapse_walk import Ends, walk
+from backends.c_family.cprint import STEP, Body, Symbol, statement_refs
+from backends.c_family.synapse_elements import elements, find_events, read_once_per_event, rings
+from backends.c_family.synapse_walk import Ends, Visit, walk
 from backends.cpu.kernels.batched_rng import drawn_in_rows, has_draws
 from backends.cpu.kernels.csr_prefetch import Due, function_ahead
 from backends.cpu.kernels.kernel import function
-from backends.cpu.kernels.skeletons import render
+from backends.cpu.kernels.skeletons import statements as skeletons
 from backends.cpu.kernels.toeplitz_simd import channels_last, parts_of
+from backends.kernel_ir.expr import Code, binary, call
+from backends.kernel_ir.stmt import For, If, Let, Stmt
 from compiler.connect import RULE
 from compiler.core.names import free_name
 from compiler.expr.ast import Num, Ref, refs
@@ -56,41 +58,39 @@ def once_per_event(
 
 @dataclass(frozen=True)
 class _Events:
-    """The events of a row: how `many`, the lines that open the loop over them, what comes `early` (it finds them, or
-    goes on to the next row), and, of stored rows of synapses, what is known of one that is `due`."""
+    """The events of a row: how `many`, what is found before the loop over them (`opening`) and at its beginning
+    (`found`), what comes `early` (it finds them, or goes on to the next row), and, of stored rows of synapses, what is
+    known of one that is `due`."""
 
-    many: str
-    opening: tuple[Line, ...]
-    early: tuple[Line, ...] = ()
+    many: Code
+    index: Code
+    opening: tuple[Stmt, ...] = ()
+    found: tuple[Stmt, ...] = ()
+    early: tuple[Stmt, ...] = ()
     due: Due | None = None
 
+    def each(self, body: Sequence[Stmt]) -> Stmt:
+        """The loop over all events."""
+        return For(self.index, 0, self.many, [*self.found, *body])
 
-def _events(k: Kernel, p: l2.Propagate, ends: Ends, number: str, event: str) -> _Events:
+
+def _events(k: Kernel, p: l2.Propagate, ends: Ends, number: Code, event: Code) -> _Events:
     """The events of a propagation, `number` of them, of which `event` is one."""
     ptr, scope, fresh = k.pointers, k.scope, k.namer.fresh
     if isinstance(p.events, l2.Every):
-        many = scope[p.events.n].text
-        return _Events(many, (Line(f"for (nl_i64 {ends.event} = 0; {ends.event} < {many}; {ends.event}++) {{"),))
-    slot, head, e = fresh("slot"), fresh("list"), p.events
-    late, ring, stride = (scope[n].text for n in (e.delay, e.slots, e.stride))
-    early = (
-        Line(f"if (step <= {late}) continue; /* nothing had been emitted so long ago */"),
-        Line(f"const nl_i64 {slot} = nl_slot(step - {late}, {ring});"),
-        Line(f"const nl_i32 {number} = {ptr[e.count]}[{slot}];"),
-        Line(f"if ({number} == 0) continue;"),
-    )
-    opening = (
-        Line(f"const nl_i32 *const {head} = {ptr[e.list]} + {slot} * {stride};"),
-        Line(f"for (nl_i64 {event} = 0; {event} < {number}; {event}++) {{"),
-        Line(f"const nl_i64 {ends.event} = {head}[{event}];", 1),
-    )
-    listed = f"{ptr[e.list]}[{slot} * {stride} + {event}]"
+        return _Events(scope[p.events.n].code, ends.event)
+    e = p.events
+    slot, early = find_events(k, e, number, "nl_i32", "continue", binary(number, "==", 0))
+    head, stride = fresh("list"), scope[e.stride].code
+    opening = (Let("nl_i32 *const", head, ptr[e.list] + slot * stride),)
+    found = (Let("nl_i64", ends.event, head[event]),)
+    listed = ptr[e.list][slot * stride + event]
     stored = isinstance(p.relation, l2.Csr)
     due = Due(number, event, listed, *(fresh(x) for x in ("count", "first", "end"))) if stored else None
-    return _Events(number, opening, early, due)
+    return _Events(number, event, opening, found, early, due)
 
 
-def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
+def propagate(k: Kernel, p: l2.Propagate) -> list[Stmt]:
     """The function of a propagation: loops over events and their synapses."""
     ptr, scope, namer = k.pointers, dict(k.scope), k.namer
     number, event = namer.fresh("events"), namer.fresh("event")
@@ -101,39 +101,31 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
     if isinstance(p.relation, l2.Procedural):
         ends = replace(ends, many=namer.fresh("many"), nth=namer.fresh("t"))
     over = _events(k, p, ends, number, event)
-    accesses = [f.access for f in k.template.formals if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At)]
-    now = {slots: namer.fresh("now") for slots in dict.fromkeys(a.ring[1] for a in accesses if a.ring is not None)}
-    slots_now = [Line(f"const nl_i64 {name} = nl_slot(step, {scope[slots].text});") for slots, name in now.items()]
-    places = elements(k, {"pre": pre, "post": post, "syn": syn}, now)
-    of_event = {
-        f.name for f in k.template.formals if isinstance(f, l2.ArrayFormal) and read_once_per_event(f, p.by, ptr.keys())
-    }
-    source = Body(k.printer, scope, places, namer)
+    now = {slots: namer.fresh("now") for slots in rings(k)}
+    slots_now: list[Stmt] = [Let("nl_i64", n, call("nl_slot", STEP, scope[slots].code)) for slots, n in now.items()]
+    places = elements(k, {"pre": pre, "post": post, "syn": syn}, now, k.scope)
+    of_event = {f.name for f in k.arrays if read_once_per_event(f, p.by, ptr.keys())}
+    source = Body(k.dialect, scope, places, namer)
     before = source.load(of_event & statement_refs(p.statements))
     once, statements = once_per_event(p, (scope.keys() - ENDS) | of_event)
     before += source.run(once)
-    fills: list[Line] = []
+    fills: list[Stmt] = []
     if isinstance(p.relation, l2.Procedural) and RULE[p.relation.rule].ordered:
+        assert ends.many is not None and ends.nth is not None
         statements, draws_ = drawn_in_rows(k, statements, ends.syn, ends.many, ends.nth)
         fills = draws_.fills
         source.scope.update(draws_.scope)
     p = replace(p, statements=statements)
-    body = Body(k.printer, dict(source.scope), places, namer)
+    body = Body(k.dialect, dict(source.scope), places, namer)
     inner = body.finish(p.statements)
-    words = set(re.findall(r"\w+", "\n".join(x.text for x in (*before, *inner))))
-    w = walk(k, p.relation, ends, p.by, (over.due.first, over.due.end) if over.due else None, words, render, fills)
-    point = [*w.before, *before, *w.head, *indent([*w.inside, *inner], w.depth), *w.tail]
+    bounds = (over.due.first, over.due.end) if over.due else None
+    point = walk(k, p.relation, ends, p.by, bounds, Visit(before, inner, fills), skeletons())
     if over.due is not None and isinstance(p.relation, l2.Csr):
         return function_ahead(k, p.relation, ends, over.due, over.early, slots_now, point)
-    loops = [*over.opening, *indent(point), Line("}")]
+    loops = [*over.opening, over.each(point)]
     parts = parts_of(k.template)
     if parts is not None:
-        pays, lines = channels_last(k, p, parts, (over.many, over.opening), ends.event, before, source.scope, places)
-        loops = [
-            Line(f"if ({pays}) {{ /* many events: channels side by side */"),
-            *indent(lines),
-            Line("} else {"),
-            *indent(loops),
-            Line("}"),
-        ]
+        events = (over.many, over.opening, over.each)
+        pays, wide = channels_last(k, p, parts, events, ends.event, before, source.scope, places)
+        loops = [If(pays, wide, loops, note="many events: channels side by side")]
     return function(k, [*slots_now, *loops], over.early)

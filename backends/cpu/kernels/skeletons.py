@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
-
-from jinja2 import Environment
 
 from backends.c_family.skeletons import skeletons
 from compiler.strategies.plugins import installed
-
-
-def environment() -> Environment:
-    return skeletons("backends.cpu", _of_others)
 
 
 def _of_others() -> dict[str, str]:
@@ -19,9 +14,9 @@ def _of_others() -> dict[str, str]:
     return {f"strategy_{s.name}.c.j2": s.template for s in installed() if s.target == "cpu"}
 
 
+statements = partial(skeletons, "backends.cpu", _of_others, True)
+"""Skeletons of statements."""
+
+
 def render(file: str, **names: Any) -> str:
-    return environment().get_template(file).render(**names)
-
-
-def exists(file: str) -> bool:
-    return file in environment().list_templates()
+    return skeletons("backends.cpu").get_template(file).render(**names)

@@ -10,7 +10,7 @@ Does not: print the plain walk (backends/c_family/synapse_walk.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,9 +19,11 @@ import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import C_TYPES, Body, Element, Line, Symbol, indent
-from backends.c_family.synapse_walk import over, place, reached
+from backends.c_family.cprint import C_TYPES, STEP, Body, Element, Symbol
+from backends.c_family.synapse_walk import place, reached
 from backends.cpu.kernels.batched_rng import has_draws
+from backends.kernel_ir.expr import Code, call, code, cond, form, name
+from backends.kernel_ir.stmt import For, Let, Set, Stmt, Style
 from compiler.expr.ast import refs
 
 LANES: Final = 16
@@ -87,12 +89,12 @@ def scratch_bytes(template: l2.Template, table: npt.NDArray[np.uint64]) -> int:
 
 @dataclass(frozen=True)
 class _Block:
-    """C names of a block of channels: the first one, a lane, how many lanes there are, a position."""
+    """A block of channels: the first one, a lane, how many lanes there are, a position."""
 
-    o: str
-    lane: str
-    lanes: str
-    q: str
+    o: Code
+    lane: Code
+    lanes: Code
+    q: Code
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,10 @@ class _Held:
     """An array in scratch memory: what declares it, what copies it there and back, what points to the lanes of a kernel
     position, and an element of these."""
 
-    declared: tuple[Line, ...]
-    copied_in: tuple[Line, ...]
-    copied_out: tuple[Line, ...]
-    inside: Line
+    declared: tuple[Stmt, ...]
+    copied_in: tuple[Stmt, ...]
+    copied_out: tuple[Stmt, ...]
+    inside: Stmt
     element: Element
 
 
@@ -111,95 +113,86 @@ def _type(k: Kernel, f: l2.ArrayFormal) -> str:
     return k.dialect.type_name(f.dtype) if f.dtype == k.dialect.precision else C_TYPES[f.dtype]
 
 
-def _sums(k: Kernel, f: l2.ArrayFormal, b: _Block, n: int, plane: str, position: str) -> _Held:
+def _sums(k: Kernel, f: l2.ArrayFormal, b: _Block, n: int, plane: Code, position: Code) -> _Held:
     """Sums of targets, the array number `n`; `plane`: positions of a channel, `position`: the first lane of one."""
     t = _type(k, f)
     sums, target, to = (k.namer.beside(f.name, word) for word in ("sums", "planes", "to"))
-    start = f"ctx->scratch + {n} * {plane} * {_SLOT}" if n else "ctx->scratch"
+    start = form("ctx->scratch + {} * {} * {}", n, plane, _SLOT) if n else code("ctx->scratch")
     at, ring = k.pointers[f.name], _at(f).ring
     if ring is not None:
-        late, slots, size = (k.scope[x].text for x in ring)
-        at += f" + nl_later(nl_slot(step, {slots}), {late}, {slots}) * {size}"
-    far = f"{target}[({b.o} + {b.lane}) * ({plane}) + {b.q}]"
-    near = f"{sums}[{b.q} * {LANES} + {b.lane}]"
+        late, slots, size = (k.scope[x].code for x in ring)
+        at = at + call("nl_later", call("nl_slot", STEP, slots), late, slots) * size
+    far = target[form("({} + {}) * ({}) + {}", b.o, b.lane, plane, b.q)]
+    near = sums[b.q * LANES + b.lane]
     return _Held(
-        (Line(f"{t} *const {sums} = ({t} *)({start});"), Line(f"{t} *const {target} = {at};")),
-        _copy(b, plane, f"{near} = {far};"),
-        _copy(b, plane, f"{far} = {near};"),
-        Line(f"{t} *restrict const {to} = {sums} + {position};"),
-        Element(f"{to}[{b.lane}]", f.dtype, f.mode),
+        (Let(f"{t} *const", sums, form(f"({t} *)({{}})", start), False), Let(f"{t} *const", target, at, False)),
+        _copy(b, plane, Set(near, far)),
+        _copy(b, plane, Set(far, near)),
+        Let(f"{t} *restrict const", to, sums + position, False),
+        Element(to[b.lane], f.dtype, f.mode),
     )
 
 
-def _kinds(k: Kernel, f: l2.ArrayFormal, b: _Block, start: str, kinds: str, kind: str) -> _Held:
+def _kinds(k: Kernel, f: l2.ArrayFormal, b: _Block, start: Code, kinds: Code, kind: Code) -> _Held:
     """Elements of the kernel, from slot `start` on; `kinds`: how many a channel has, `kind`: the first lane of one."""
     t = _type(k, f)
     held, of = k.namer.beside(f.name, "lanes"), k.namer.beside(f.name, "of")
-    value = f"{b.lane} < {b.lanes} ? {k.pointers[f.name]}[({b.o} + {b.lane}) * ({kinds}) + {b.q}] : 0"
-    copied = (
-        Line(f"for (nl_i64 {b.q} = 0; {b.q} < {kinds}; {b.q}++)"),
-        Line(f"for (nl_i64 {b.lane} = 0; {b.lane} < {LANES}; {b.lane}++)", 1),
-        Line(f"{held}[{b.q} * {LANES} + {b.lane}] = {value};", 2),
-    )
-    declared = Line(f"{t} *const {held} = ({t} *)(ctx->scratch + ({start}) * {_SLOT});")
-    inside = Line(f"const {t} *restrict const {of} = {held} + {kind};")
-    return _Held((declared,), copied, (), inside, Element(f"{of}[{b.lane}]", f.dtype, f.mode))
+    far = k.pointers[f.name][form("({} + {}) * ({}) + {}", b.o, b.lane, kinds, b.q)]
+    store = Set(held[b.q * LANES + b.lane], cond(b.lane < b.lanes, far, 0))
+    lanes = For(b.lane, 0, LANES, [store], style=Style.NEXT)
+    declared = Let(f"{t} *const", held, form(f"({t} *)(ctx->scratch + ({{}}) * {_SLOT})", start), False)
+    inside = Let(f"{t} *restrict const", of, held + kind)
+    copied = For(b.q, 0, kinds, [lanes], style=Style.NEXT)
+    return _Held((declared,), (copied,), (), inside, Element(of[b.lane], f.dtype, f.mode))
 
 
 def channels_last(
     k: Kernel,
     p: l2.Propagate,
     parts: Parts,
-    events: tuple[str, Sequence[Line]],
-    event: str,
-    before: Sequence[Line],
+    events: tuple[Code, Sequence[Stmt], Callable[[Sequence[Stmt]], Stmt]],
+    event: Code,
+    before: Sequence[Stmt],
     scope: Mapping[str, Symbol],
     places: Mapping[str, Element],
-) -> tuple[str, list[Line]]:
-    """(the condition under which it pays, the loops). `events`: their number, and the lines that open the loop over
-    them (the last ones inside it). `scope` and `before`: symbols and loads of the event `event`."""
+) -> tuple[Code, list[Stmt]]:
+    """(the condition under which it pays, the loops). `events`: their number, what comes before the loop over them, and
+    the loop around a body. `scope` and `before`: symbols and loads of the event `event`."""
     relation = p.relation
     assert isinstance(relation, l2.Toeplitz)
     (kh, kw), (sh, sw) = relation.kernel, relation.stride
-    s = {name: k.scope[name].text for name in ("in_c", "out_c", "out_h", "out_w")}
+    s = {name: k.scope[name].code for name in ("in_c", "out_c", "out_h", "out_w")}
     o, lane, lanes, q, ky, kx = (k.namer.fresh(x) for x in ("o", "lane", "lanes", "q", "ky", "kx"))
     block = _Block(o, lane, lanes, q)
-    plane, kinds = f"{s['out_h']} * {s['out_w']}", f"{s['in_c']} * {kh * kw}"
+    plane, kinds = s["out_h"] * s["out_w"], s["in_c"] * (kh * kw)
     where, here = place(k, relation, event)
-    position = f"({reached(where.up, ky, sh)} * {s['out_w']} + {reached(where.left, kx, sw)}) * {LANES}"
-    kind = f"(({where.c} * {kh} + {ky}) * {kw} + {kx}) * {LANES}"
+    position = (reached(where.up, ky, sh) * s["out_w"] + reached(where.left, kx, sw)) * LANES
+    kind = form("(({} * {} + {}) * {} + {}) * {}", where.c, kh, ky, kw, kx, LANES)
     held = {f.name: _sums(k, f, block, n, plane, position) for n, f in enumerate(parts.sums)}
-    first = f"{len(held)} * {plane}"
-    held |= {f.name: _kinds(k, f, block, f"{first} + {n} * {kinds}", kinds, kind) for n, f in enumerate(parts.kinds)}
-    body = Body(k.printer, dict(scope), {**places, **{name: h.element for name, h in held.items()}}, k.namer)
-    inner = body.finish(p.statements)
-    number, opening = events
+    first = form("{} * {}", len(held), plane)
+    starts = [form("{} + {} * {}", first, n, kinds) for n in range(len(parts.kinds))]
+    held |= {f.name: _kinds(k, f, block, x, kinds, kind) for f, x in zip(parts.kinds, starts, strict=True)}
+    body = Body(k.dialect, dict(scope), {**places, **{name: h.element for name, h in held.items()}}, k.namer)
+    inner = [*(h.inside for h in held.values()), For(lane, 0, LANES, body.finish(p.statements))]
+    taps = For(ky, where.ky0, where.ky1, [For(kx, where.kx0, where.kx1, inner, sw)], sh)
+    number, opening, each = events
+    rest = s["out_c"] - o
     lines = [
-        *(line for h in held.values() for line in h.declared),
-        Line(f"for (nl_i64 {o} = 0; {o} < {s['out_c']}; {o} += {LANES}) {{"),
-        Line(f"const nl_i64 {lanes} = {s['out_c']} - {o} < {LANES} ? {s['out_c']} - {o} : {LANES};", 1),
-        *indent([line for h in held.values() for line in h.copied_in]),
-        *indent(opening),
-        *indent(here, 2),
-        *indent(before, 2),
-        Line(over(ky, where.ky0, where.ky1, sh), 2),
-        Line(over(kx, where.kx0, where.kx1, sw), 3),
-        *indent([h.inside for h in held.values()], 4),
-        Line(f"for (nl_i64 {lane} = 0; {lane} < {LANES}; {lane}++) {{", 4),
-        *indent(inner, 5),
-        *(Line("}", depth) for depth in (4, 3, 2, 1)),
-        *indent([line for h in held.values() for line in h.copied_out]),
-        Line("}"),
-    ]
-    return f"{number} * {kh * kw} > 2 * ({plane} + {kinds})", lines
+        *(x for h in held.values() for x in h.declared),
+        For(o, 0, s["out_c"], [
+            Let("nl_i64", lanes, cond(rest < LANES, rest, LANES)),
+            *(x for h in held.values() for x in h.copied_in),
+            *opening,
+            each([*here, *before, taps]),
+            *(x for h in held.values() for x in h.copied_out),
+        ], LANES),
+    ]  # fmt: skip
+    return form("{} * {} > 2 * ({} + {})", number, kh * kw, plane, kinds), lines
 
 
-def _copy(b: _Block, plane: str, statement: str) -> tuple[Line, ...]:
+def _copy(b: _Block, plane: Code, statement: Stmt) -> tuple[Stmt, ...]:
     """One element of every position and lane, in squares that stay in the cache."""
-    near = f"{b.q}_0"
-    return (
-        Line(f"for (nl_i64 {near} = 0; {near} < {plane}; {near} += 16)"),
-        Line(f"for (nl_i64 {b.lane} = 0; {b.lane} < {b.lanes}; {b.lane}++)", 1),
-        Line(f"for (nl_i64 {b.q} = {near}; {b.q} < {near} + 16 && {b.q} < {plane}; {b.q}++)", 2),
-        Line(statement, 3),
-    )
+    near = name(f"{b.q}_0")
+    end = form("{} + 16 && {} < {}", near, b.q, plane)
+    inner = For(b.lane, 0, b.lanes, [For(b.q, near, end, [statement], style=Style.NEXT)], style=Style.NEXT)
+    return (For(near, 0, plane, [inner], 16, style=Style.NEXT),)

@@ -10,31 +10,32 @@ Does not: compile (compile.py), divide work (backends/cuda/kernels/launch_geomet
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, open_kernel
 from backends.c_family.connect_template_args import formal_names
-from backends.c_family.cprint import Dialect, Line, PrintError
+from backends.c_family.cprint import Dialect, PrintError
 from backends.c_family.device_library import known, select
-from backends.c_family.source_map import comment, heading, marked, unmarked
+from backends.c_family.skeletons import frame
+from backends.c_family.source_map import comment, heading, no_text, printed
 from backends.cuda.emit.translation_units import Share, parts_of, whole_of
 from backends.cuda.kernels.barrier_placement import is_flat
 from backends.cuda.kernels.contract import Shared, contract_functions, numbers_of, shared_kernels, shared_names
-from backends.cuda.kernels.events import connect, emit_scheduled, record_events, record_trace
-from backends.cuda.kernels.kernel import BLOCK, Function, function, row_struct, with_end
+from backends.cuda.kernels.events import connect, from_skeleton, record_trace
+from backends.cuda.kernels.kernel import BLOCK, Function, function, row_struct
 from backends.cuda.kernels.nest import COLUMNS, nest_functions
 from backends.cuda.kernels.propagate import propagate
 from backends.cuda.kernels.rows_added import asked_dims, rows_added
-from backends.cuda.kernels.skeletons import render
+from backends.cuda.kernels.skeletons import render, statements
 from backends.cuda.kernels.waves import PER_PROCESSOR, WaveFunction, wave_templates
 from backends.cuda.persistent.rnn import chain_names, chained_templates
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_text import shape_lines
-from backends.protocol import BackendError
-from compiler.core.source import NOWHERE, Span
+from backends.kernel_ir.expr import form
+from backends.kernel_ir.stmt import Stmt, Text, names_of
+from compiler.core.source import Span
 from compiler.ir.space import DType
 from compiler.layers.shared.context import HIDDEN
 from compiler.strategies.cuda import fused_attention
@@ -71,15 +72,15 @@ class _Pieces:
     program: l2.Merged
     kernels: list[Kernel]
     made: list[list[Function]]
-    printed: list[list[Line]]
+    printed: list[list[Stmt]]
     pointwise: frozenset[int]
     shapes: Shapes
-    points: list[Line]
+    points: list[Stmt]
     waves: list[WaveFunction]
     shared: list[Shared]
     numbers: Mapping[int, frozenset[int]]
 
-    def block(self, template: int, whole: bool) -> list[Line]:
+    def block(self, template: int, whole: bool) -> list[Stmt]:
         """The lines of a template, `whole` or only the part that other kernels need."""
         if whole:
             return self.printed[template]
@@ -90,21 +91,19 @@ class _Pieces:
 def emit(program: l2.Merged) -> Emitted:
     """The CUDA text of a program. Raises BackendError (E0903) for programs without one."""
     dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
-    printed: list[list[Line]] = []
+    printed: list[list[Stmt]] = []
     made: list[list[Function]] = []
     # chains and waves read arrays written by several launches: no `restrict`
     waves = wave_templates(program)
     again, chained = replace(dialect, restrict=""), frozenset(chained_templates(program))
     several = chained | frozenset(waves)
-    kernels = [open_kernel(t, again if t.index in several else dialect, set()) for t in program.templates]
+    kernels = [open_kernel(t, again if t.index in several else dialect) for t in program.templates]
     for template, k in zip(program.templates, kernels, strict=True):
         try:
             made.append(functions_of(k, template.index in waves))
             printed.append(kernel_lines(k, made[-1], True))
         except PrintError as e:
-            where = e.span if e.span is not NOWHERE else template.span
-            at = f" ({where})" if where is not NOWHERE else ""
-            raise BackendError("E0903", f"`{template.name}` has no CUDA text: {e.message}{at}", exit_code=4) from None
+            raise no_text(template, "CUDA", e) from None
     called = [_of_waves(kernels[t], f) for t in waves for f in made[t]]
     shared, numbers = shared_kernels(kernels), numbers_of(program)
     shapes = shapes_of(program)
@@ -119,13 +118,13 @@ def emit(program: l2.Merged) -> Emitted:
 def _text(x: _Pieces, share: Share) -> Emitted:
     """The text of a Share of the kernels."""
     program = x.program
-    spans: list[Span] = []
-    blocks = [marked(x.block(t, t in share.kernels), spans) for t in sorted({*share.kernels, *share.called})]
-    kernel_text = "\n".join(blocks)
-    shape_text = marked(x.points, spans) if share.chains else ""
-    words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text + shape_text))
+    blocks = [x.block(t, t in share.kernels) for t in sorted({*share.kernels, *share.called})]
+    points = x.points if share.chains else []
+    kernels = printed(blocks)
+    shapes = printed([points] if points else [])
+    words = names_of(s for b in (*blocks, points) for s in b)
     names = shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None, share.part)
-    whole = render(
+    text = render(
         "module.cu.j2",
         title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
         real="double" if program.precision == DType.F64 else "float",
@@ -134,8 +133,8 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         words=words,
         device=select(sorted(words & known("cuda")), "cuda"),
         constants=[text for name, text in _CONSTANTS.items() if name in words],
-        kernel_text=kernel_text,
-        shape_text=shape_text,
+        kernel_text=kernels.text,
+        shape_text=shapes.text,
         helpers=share.helpers,
         waves=x.waves if share.waves else [],
         wave_blocks=PER_PROCESSOR,
@@ -143,8 +142,8 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         **chain_names(x.shapes, share.chains),
         **names,
     )
-    text, found = unmarked(whole, spans)
     tensor = names["units"] or names["fft_products"]
+    found = kernels.within(text) | shapes.within(text)
     return Emitted(text, found, name=share.name, quick=share.quick, tensor=tensor)
 
 
@@ -163,34 +162,34 @@ def functions_of(k: Kernel, waves: bool) -> list[Function]:
         case l2.Connect() as c:
             return connect(k, c)
         case l2.RecordEvents():
-            return record_events(k)
+            return [from_skeleton(k, "record_events.cu.j2")]
         case l2.RecordTrace() as r:
             return record_trace(k, r)
         case l2.EmitScheduled():
-            return emit_scheduled(k)
+            return [from_skeleton(k, "emit_scheduled.cu.j2")]
 
 
 def _attention(k: Kernel, body: l2.Attention) -> list[Function]:
     tile = fused_attention.tile(body.wide, "context" not in body.of)
-    return [Function("", with_end(render("attend.cu.j2", f=formal_names(k), body=body, tile=tile), ()))]
+    names = {"f": formal_names(k), "body": body, "tile": tile, "form": form}
+    return [Function("", (frame(statements(), "attend.cu.j2", names),))]
 
 
-def kernel_lines(k: Kernel, functions: Iterable[Function], whole: bool) -> list[Line]:
+def kernel_lines(k: Kernel, functions: Iterable[Function], whole: bool) -> list[Stmt]:
     """The comment, row structure and functions of one template; `whole`: with the kernels."""
     lines = [*heading(k.template), *row_struct(k)]
     for made in functions:
-        lines += [Line(""), *function(k, made, whole)]
+        lines += [Text(""), *function(k, made, whole)]
     return lines
 
 
 def _of_waves(k: Kernel, f: Function) -> WaveFunction:
-    words = {w for x in f.body for w in re.findall(r"\w+", x.text)}
-    shares = words & {"__shared__", "__syncthreads", "nl_is_last", "nl_came_last", "nl_joined"}
+    shares = names_of(f.body) & {"__shared__", "__syncthreads", "nl_is_last", "nl_came_last", "nl_joined"}
     return WaveFunction(k.function + f.suffix, is_flat(k.template), bool(shares))
 
 
 def wave_functions(program: l2.Merged) -> tuple[WaveFunction, ...]:
     """The functions that waves call, in their order."""
     dialect = Dialect(program.precision, restrict="", add="nl_accumulate")
-    kernels = [open_kernel(program.templates[t], dialect, set()) for t in wave_templates(program)]
+    kernels = [open_kernel(program.templates[t], dialect) for t in wave_templates(program)]
     return tuple(_of_waves(k, f) for k in kernels for f in functions_of(k, True))

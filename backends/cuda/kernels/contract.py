@@ -10,19 +10,21 @@ Does not: choose tiles or splits: they are columns, from which launch_geometry.p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, scaled
-from backends.c_family.cprint import Line, PrintError, Symbol
+from backends.c_family.cprint import PrintError, Symbol
+from backends.c_family.skeletons import frame
 from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.direct import access_of
-from backends.cuda.kernels.kernel import BLOCK, Function, with_end
+from backends.cuda.kernels.kernel import BLOCK, Function
 from backends.cuda.kernels.nest import NestPrinter
-from backends.cuda.kernels.skeletons import render
+from backends.cuda.kernels.skeletons import statements
+from backends.kernel_ir.expr import Code, cast, code, form, total
+from backends.kernel_ir.stmt import Frame, Let, Stmt, text_of
 from compiler.expr.ast import refs
 from compiler.ir.space import DType
 from compiler.strategies.cuda import (
@@ -58,7 +60,6 @@ STORED_BLOCK: Final = BLOCK + 32
 PRODUCT: Final = "_product"
 STORE: Final = "_store"
 _CONVOLUTIONS: Final = frozenset(map(direct.family, direct.STRATEGIES))
-_DECLARED: Final = re.compile(r"const (\w+) (\w+) = (.*);")
 
 
 def strategies() -> frozenset[str]:
@@ -314,8 +315,8 @@ class Step:
     """A dim of one side of an operand: its extent and strides: `by` elements in memory, `at` along each guarded
     axis."""
 
-    extent: str
-    by: str
+    extent: Code
+    by: Code
     at: tuple[int, ...]
 
 
@@ -324,9 +325,9 @@ class Guard:
     """A guarded index of an operand: its origin, its extent, its stride in memory (where it is divided), and the
     divisor."""
 
-    first: str
-    extent: str
-    stride: str
+    first: Code
+    extent: Code
+    stride: Code
     div: int
 
     @property
@@ -343,8 +344,8 @@ class Guard:
 class Operand:
     """How an operand is read. `deep_first`: contiguous in memory along K."""
 
-    pointer: str
-    first: str
+    pointer: Code
+    first: Code
     guards: tuple[Guard, ...]
     side: tuple[Step, ...]
     deep: tuple[Step, ...]
@@ -363,40 +364,27 @@ class _Printer:
     def _access(self, formal: str) -> l2.Strided:
         return access_of(self.k.template, formal)
 
-    def _number(self, value: int | str) -> str:
-        return str(value) if isinstance(value, int) else self.k.scope[value].text
-
-    def extent(self, dims: Sequence[str]) -> str:
+    def extent(self, dims: Sequence[str]) -> Code:
         return self.nest.extent([self.dims[d] for d in dims])
 
-    def split(self, index: str, dims: Sequence[str]) -> list[str]:
+    def split(self, index: str, dims: Sequence[str]) -> list[Code]:
         """Declarations of the dims of a flat index of less than 32 bits; the last one varies fastest."""
-        if not dims:
-            return []
-        names = [self.nest.vars[d] for d in dims]
-        if len(dims) == 1:
-            return [f"const nl_i64 {names[0]} = {index};"]
-        rest = self.k.namer.fresh("rest")
-        taken = [
-            f"const nl_i64 {name} = nl_take({rest}, (nl_u32){self.k.extent(self.dims[d].extent)});"
-            for d, name in reversed(list(zip(dims[1:], names[1:], strict=True)))
-        ]
-        return [f"nl_u32 {rest} = {index};", *taken, f"const nl_i64 {names[0]} = {rest};"]
+        return [text_of([x]) for x in self.nest.split(code(index), [self.dims[d] for d in dims], True)]
 
-    def _scaled(self, factor: int | str, axis: l2.Axis) -> str:
-        text = self._number(factor)
-        return self._number(axis.stride) if text == "1" else scaled(text, axis, self._number)
+    def _scaled(self, factor: int | str, axis: l2.Axis) -> Code:
+        x = self.k.extent(factor)
+        return self.k.extent(axis.stride) if x.text == "1" else scaled(x, axis, self.k.extent)
 
     def _step(self, access: l2.Strided, dim: str) -> Step:
         terms = [(a, c) for a in access.axes for d, c in a.terms if d == dim]
-        by = " + ".join(self._scaled(c, a) for a, c in terms if a.div == 1) or "0"
+        by = total(self._scaled(c, a) for a, c in terms if a.div == 1)
         at = tuple(sum(c for d, c in a.terms if d == dim) for a in _guarded(access))
         return Step(self.k.extent(self.dims[dim].extent), by, at)
 
     def _guard(self, axis: l2.Axis) -> Guard:
-        extent = "0x7fffffff" if axis.extent is None else f"(nl_i32){self._number(axis.extent)}"
-        stride = self._number(axis.stride) if axis.div != 1 else "0"
-        return Guard(f"(nl_i32){self._number(axis.const)}", extent, stride, axis.div)
+        extent = code("0x7fffffff") if axis.extent is None else form("(nl_i32){}", self.k.extent(axis.extent))
+        stride = self.k.extent(axis.stride) if axis.div != 1 else code(0)
+        return Guard(form("(nl_i32){}", self.k.extent(axis.const)), extent, stride, axis.div)
 
     def operand(self, number: int) -> Operand:
         """The row operand (0) or the column operand (1)."""
@@ -406,17 +394,17 @@ class _Printer:
         consts = [self._scaled(a.const, a) for a in access.axes if a.div == 1 and a.const != 0]
         return Operand(
             self._pointer(formal),
-            " + ".join(consts) or "0",
+            total(consts),
             tuple(self._guard(a) for a in _guarded(access)),
             tuple(self._step(access, d) for d in (*self.sides.batch, *(self.sides.m, self.sides.n)[number])),
             tuple(self._step(access, d) for d in self.sides.k),
             bool(last) and all(d in self.sides.k for a in last for d, _ in a.terms),
         )
 
-    def _pointer(self, formal: str) -> str:
+    def _pointer(self, formal: str) -> Code:
         """The operand's memory; of bf16 elements, whatever the structure calls it."""
         pointer = self.k.pointers[formal]
-        return f"(const real *){pointer}" if self.k.formal(formal).dtype is DType.BF16 else pointer
+        return cast("const real *", pointer) if self.k.formal(formal).dtype is DType.BF16 else pointer
 
     def by_m(self) -> bool:
         """Whether the output is contiguous in memory along M."""
@@ -424,38 +412,21 @@ class _Printer:
         return not any(d in self.sides.n for d in last)
 
 
-def _epilogue(k: Kernel, nest: NestPrinter, value: str, loads: Sequence[Load] = ()) -> list[Line]:
-    """The epilogue of one sum. `loads`: what is in locals already."""
+def _epilogue(k: Kernel, nest: NestPrinter, value: str, loads: Iterable[str] = ()) -> list[Stmt]:
+    """The epilogue of one sum. `loads`: formals that are in locals already."""
     body = nest.body()
-    body.load([x.formal for x in loads])
+    body.load(loads)
     acc = k.namer.own(nest.nest.acc)
     body.scope[nest.nest.acc] = Symbol(acc, k.dialect.precision)
-    first = Line(f"const {k.dialect.real} {acc} = {value};")
-    return [first, *body.finish(nest.nest.epilogue)]
+    return [Let(k.dialect.real, acc, code(value)), *body.finish(nest.nest.epilogue)]
 
 
-@dataclass(frozen=True)
-class Load:
-    """What an epilogue reads of an array: the type and name of the local that holds it, and its value."""
-
-    formal: str
-    type: str
-    name: str
-    value: str
-
-
-def _loads(nest: NestPrinter) -> list[Load]:
-    """The arrays that an epilogue reads and does not change."""
+def _loads(nest: NestPrinter) -> dict[str, Let]:
+    """The arrays that an epilogue reads and does not change, with the declarations of the locals that hold them."""
     changed = {s.target for s in nest.nest.epilogue if not isinstance(s, l2.Emit)}
     wanted = {n for s in nest.nest.epilogue if not isinstance(s, l2.Emit) for n in refs(s.value)} - changed
-    found = []
-    for name, element in nest.elements.items():
-        if name in wanted and element.mode is l2.Mode.READ:
-            (line,) = nest.body().load([name])
-            declared = _DECLARED.fullmatch(line.text)
-            assert declared is not None, line.text
-            found.append(Load(name, *declared.groups()))
-    return found
+    read = [n for n, element in nest.elements.items() if n in wanted and element.mode is l2.Mode.READ]
+    return {n: x for n in read for x in nest.body().load([n]) if isinstance(x, Let)}
 
 
 def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
@@ -475,32 +446,30 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
         value = "nl_s.at[nl_swizzled(nl_e, nl_s.bits)]" if tensor else "nl_s.at[nl_e]"
     kind = next(x for x in _kinds(k.template, contract) if x.sums)
     ahead = contract.strategy in UNITS or direct.family(contract.strategy) == tensor_conv.NAME
-    loads = _loads(nest) if ahead else []
+    end = _epilogue(k, nest, value, _loads(nest) if ahead else ())
     return [
-        Function(PRODUCT, with_end(product, ()), given=f"{kind.operands} &nl_p"),
-        Function(STORE, with_end(store, _epilogue(k, nest, value, loads)), given=f"const {kind.sums} &nl_s"),
+        Function(PRODUCT, (product,), given=f"{kind.operands} &nl_p"),
+        Function(STORE, (replace(store, holes={"@end": end}),), given=f"const {kind.sums} &nl_s"),
     ]
 
 
-def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[str, str, NestPrinter]:
+def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, NestPrinter]:
     """The code that fills in the operands, the code that runs the epilogue of all sums (with `@end` for that of one),
     and the nest."""
     p = _Printer(k, contract)
-    product = render(
-        "product.cu.j2",
-        operands=(p.operand(0), p.operand(1)),
-        extents=[p.extent(x) for x in (p.sides.m, p.sides.n, p.sides.k)],
-        by_m=p.by_m(),
-        matrices=contract.strategy == matmul.NAME,
-        outer=len(p.sides.batch) if contract.strategy in stored_products.BYTES else None,
-        column=lambda name: k.scope[name].text,
-    )
+    operands = {
+        "operands": (p.operand(0), p.operand(1)),
+        "extents": [p.extent(x) for x in (p.sides.m, p.sides.n, p.sides.k)],
+        "by_m": p.by_m(),
+        "matrices": contract.strategy == matmul.NAME,
+        "outer": len(p.sides.batch) if contract.strategy in stored_products.BYTES else None,
+        "column": k.extent,
+    }
+    product = frame(statements(), "product.cu.j2", operands)
     fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)
     batch = p.split("nl_s.batch", p.sides.batch)
     parts = {"batch": batch, "fast": p.split("nl_fast", fast), "slow": p.split("nl_slow", slow), "block": BLOCK}
     if contract.strategy in UNITS:
-        loads = [(x.type, x.name, x.value) for x in _loads(p.nest)]
-        text = render("store_tensor.cu.j2", **parts, loads=loads)
-    else:
-        text = render("store.cu.j2", **parts)
-    return product, text, p.nest
+        loads = list(_loads(p.nest).values())
+        return product, frame(statements(), "store_tensor.cu.j2", {**parts, "loads": loads}), p.nest
+    return product, frame(statements(), "store.cu.j2", parts), p.nest

@@ -11,15 +11,18 @@ numbers of blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import PrintError
+from backends.c_family.skeletons import frame
 from backends.cuda.kernels.nest import NestPrinter
-from backends.cuda.kernels.skeletons import render
+from backends.cuda.kernels.skeletons import statements
+from backends.kernel_ir.expr import Code, Operand, cast, form
+from backends.kernel_ir.stmt import Frame, Let
 from compiler.ir.space import DType
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, tensor_conv, tensor_conv_weights
 
@@ -115,89 +118,86 @@ class _Printer:
         self.nest = NestPrinter(k, contract.nest)
         self.dims = {d.name: d for d in contract.nest.dims}
 
-    def _number(self, value: int | str) -> str:
-        return str(value) if isinstance(value, int) else self.k.scope[value].text
+    def extent(self, dim: str) -> Code:
+        return form("(nl_i32){}", self.k.extent(self.dims[dim].extent))
 
-    def column(self, name: str) -> str:
-        return self.k.scope[name].text
-
-    def extent(self, dim: str) -> str:
-        return f"(nl_i32){self.k.extent(self.dims[dim].extent)}"
-
-    def _last(self, x: Line2) -> str:
+    def _last(self, x: Line2) -> Code:
         """The number of the last tap."""
-        return f"({self.k.extent(self.dims[x.window].extent)} - 1)"
+        return form("({} - 1)", self.k.extent(self.dims[x.window].extent))
 
-    def _stride(self, formal: str, dim: str) -> str:
-        return next(self._number(a.stride) for a in access_of(self.k.template, formal).axes if a.terms == ((dim, 1),))
+    def _stride(self, formal: str, dim: str) -> Code:
+        return next(self.k.extent(a.stride) for a in access_of(self.k.template, formal).axes if a.terms == ((dim, 1),))
 
-    def _seen(self, x: Line2) -> str:
+    def _seen(self, x: Line2) -> Code:
         """The extent of the image along an axis."""
         if x.axis.extent is not None:
-            return f"(nl_i32){self._number(x.axis.extent)}"
-        last = f"{x.step} * ({self.k.extent(self.dims[x.out].extent)} - 1)"  # no index leaves it: this is the last one
-        taps = f" + {x.tap} * {self._last(x)}" if x.tap > 0 else ""
-        return f"(nl_i32)({last}{taps} + {self._number(x.axis.const)} + 1)"
+            return form("(nl_i32){}", self.k.extent(x.axis.extent))
+        last = form("{} * ({} - 1)", x.step, self.k.extent(self.dims[x.out].extent))  # no index leaves it
+        taps = form(" + {} * {}", x.tap, self._last(x)) if x.tap > 0 else ""
+        return form("(nl_i32)({}{} + {} + 1)", last, taps, self.k.extent(x.axis.const))
 
-    def _from(self, x: Line2) -> str:
+    def _from(self, x: Line2) -> Code:
         """The position of the first output's first tap, or of its last one in a reversed window."""
-        back = f" - {-x.tap} * {self._last(x)}" if x.tap < 0 else ""
-        return f"(nl_i32)({self._number(x.axis.const)}{back})"
+        back = form(" - {} * {}", -x.tap, self._last(x)) if x.tap < 0 else ""
+        return form("(nl_i32)({}{})", self.k.extent(x.axis.const), back)
 
-    def image(self) -> str:
+    def image(self) -> Code:
         r = self.roles
-        by_c, by_row = self._stride(r.image, r.c), self._number(r.row.axis.stride)
-        by = [self._stride(r.image, r.n), f"(nl_i32){by_c}", f"(nl_i32){by_row}"]
+        by_c, by_row = self._stride(r.image, r.c), self.k.extent(r.row.axis.stride)
+        by = [self._stride(r.image, r.n), cast("nl_i32", by_c), cast("nl_i32", by_row)]
         sizes = [self.extent(r.n), self.extent(r.c), self._seen(r.row), self._seen(r.col)]
         return self._nl_image(r.image, [*by, *sizes, self._from(r.row), self._from(r.col)])
 
-    def out(self) -> str:
+    def out(self) -> Code:
         """The gradient of the output, as an image."""
         r = self.roles
-        by = [self._stride(r.other, r.n), *(f"(nl_i32){self._stride(r.other, d)}" for d in (r.o, r.i))]
+        by = [self._stride(r.other, r.n), *(cast("nl_i32", self._stride(r.other, d)) for d in (r.o, r.i))]
         return self._nl_image(r.other, [*by, *map(self.extent, (r.n, r.o, r.i, r.j)), "0", "0"])
 
-    def _nl_image(self, formal: str, values: Sequence[str]) -> str:
-        return f"nl_image{{{', '.join([self._pointer(formal), *values])}}}"
+    def _nl_image(self, formal: str, values: Sequence[Operand]) -> Code:
+        pointer = self._pointer(formal, self.k.pointers[formal])
+        return form(f"nl_image{{{{{', '.join(['{}'] * (len(values) + 1))}}}}}", pointer, *values)
 
-    def _pointer(self, formal: str, offset: str = "") -> str:
+    def _pointer(self, formal: str, place: Code) -> Code:
         """An operand's memory; of bf16 elements, whatever the structure calls it."""
-        pointer = self.k.pointers[formal] + offset
-        return f"(const real *)({pointer})" if self.k.formal(formal).dtype is DType.BF16 else pointer
+        return form("(const real *)({})", place) if self.k.formal(formal).dtype is DType.BF16 else place
 
-    def weights(self) -> str:
+    def weights(self) -> Code:
         """The offset of the weights of the tap that is counted as the first."""
-        r = self.roles
-        back = [f" + {self._last(x)} * {self._stride(r.other, x.window)}" for x in (r.row, r.col) if x.tap < 0]
-        return self._pointer(r.other, "".join(back))
+        r, first = self.roles, self.k.pointers[self.roles.other]
+        for x in (r.row, r.col):
+            first = first + self._last(x) * self._stride(r.other, x.window) if x.tap < 0 else first
+        return self._pointer(r.other, first)
 
-    def by(self) -> dict[str, str]:
+    def by(self) -> dict[str, Code]:
         """Strides of the weights."""
         r = self.roles
         back = {x.window for x in (r.row, r.col) if x.tap < 0}
-        strides = {d: f"{'-' if d in back else ''}(nl_i32){self._stride(r.other, d)}" for d in (r.o, r.c, r.r, r.s)}
-        return dict(zip("ocrs", strides.values(), strict=True))
+        strides = (
+            form("-{}" if d in back else "{}", cast("nl_i32", self._stride(r.other, d))) for d in (r.o, r.c, r.r, r.s)
+        )
+        return dict(zip("ocrs", strides, strict=True))
 
 
 def direct_texts(
-    k: Kernel, contract: l2.Contract, loads: Callable[[NestPrinter], Sequence[object]]
-) -> tuple[str, str, NestPrinter]:
+    k: Kernel, contract: l2.Contract, loads: Callable[[NestPrinter], Mapping[str, Let]]
+) -> tuple[Frame, Frame, NestPrinter]:
     """The code that fills in the operands, the code that runs the epilogue of all sums (with `@end` for that of one),
     and the nest. `loads`: what an epilogue may load ahead."""
     p = _Printer(k, contract)
-    units = parts_of(contract.strategy) is not None
     names = {
         "r": p.roles,
-        "units": units,
+        "units": parts_of(contract.strategy) is not None,
         "extent": p.extent,
-        "text": p.column,
+        "text": k.extent,
         "image": p.image(),
         "name": lambda d: p.nest.vars[d],
     }
     if contract.strategy in FORWARD:
-        product = render("product_direct_conv.cu.j2", weights=p.weights(), by=p.by(), **names)
+        names |= {"weights": p.weights(), "by": p.by(), "loads": list(loads(p.nest).values())}
         store = "store_direct_conv" if contract.strategy == direct_conv.NAME else "store_tensor_conv"
-        return product, render(f"{store}.cu.j2", loads=loads(p.nest), **names), p.nest
-    taps = dict(contract.literals)["taps"]
-    product = render("product_direct_conv_weights.cu.j2", out=p.out(), **names)
-    return product, render("store_direct_conv_weights.cu.j2", taps=taps, **names), p.nest
+    else:
+        names |= {"out": p.out(), "taps": dict(contract.literals)["taps"]}
+        store = "store_direct_conv_weights"
+    product = "product_direct_conv" if contract.strategy in FORWARD else "product_direct_conv_weights"
+    return frame(statements(), f"{product}.cu.j2", names), frame(statements(), f"{store}.cu.j2", names), p.nest

@@ -10,7 +10,6 @@ Does not: print bodies (nest.py, events.py) or files (backends/cuda/emit/emit.py
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +17,8 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family import access
 from backends.c_family.access import Kernel, array_type, describe, mentioned, scalar_type
-from backends.c_family.cprint import Line, indent
+from backends.kernel_ir.expr import Code, Operand, call, code, form
+from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Stmt, Text, names_of
 from compiler.ir.space import DType
 
 BLOCK: Final = 256
@@ -35,101 +35,78 @@ class Function:
     step and the row alone, run before preceding kernels have ended; `waits`: the body itself waits for them."""
 
     suffix: str
-    body: tuple[Line, ...]
-    early: tuple[Line, ...] = ()
+    body: tuple[Stmt, ...]
+    early: tuple[Stmt, ...] = ()
     resident: int = 0
     given: str = ""
-    ahead: tuple[Line, ...] = ()
+    ahead: tuple[Stmt, ...] = ()
     waits: bool = False
 
 
-def with_end(text: str, end: Sequence[Line]) -> tuple[Line, ...]:
-    """The lines of a rendered skeleton, with the epilogue in place of `@end`."""
-    lines: list[Line] = []
-    for line in text.strip("\n").split("\n"):
-        if line.strip() == "@end":
-            depth = (len(line) - len(line.lstrip())) // 4
-            lines += [Line(x.text, x.depth + depth, x.span) for x in end]
-        else:
-            lines.append(Line(line))
-    return tuple(lines)
-
-
-def row_struct(k: Kernel) -> list[Line]:
+def row_struct(k: Kernel) -> list[Stmt]:
     """The structure of one row, in the order of the formals, 8 bytes each."""
-    fields: list[tuple[str, str, str]] = []
+    fields: list[tuple[str, Operand, str]] = []
     for f in k.template.formals:
         if isinstance(f, l2.ArrayFormal):
-            fields.append(("", f"{array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */", ""))
+            text = f"{array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */"
+            fields.append(("", Code(text, names=frozenset({k.dialect.type_name(f.dtype)})), ""))
         else:
             narrow = "alignas(8) " if f.dtype == DType.F32 else ""
             fields.append((narrow + scalar_type(k, f, ""), k.fields[f.name], f.unit))
     if not fields:
         fields.append(("nl_u64", "unused", ""))
-    return [Line(f"struct {k.row_type} {{"), *indent(access.declarations(fields)), Line("};")]
+    return [Block(f"struct {k.row_type}", access.declarations(fields), "};")]
 
 
-def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
+def columns(k: Kernel, names: Iterable[str]) -> list[Stmt]:
     """As access.columns, with pointers of the device."""
 
-    def pointer(f: l2.ArrayFormal, source: str) -> str:
+    def pointer(f: l2.ArrayFormal, source: Code) -> Code:
         # both ends of a projection may be one array: no `restrict` on pointers of At-accesses
         shared = isinstance(f.access, l2.At) and f.mode is not l2.Mode.READ
         alone = "" if shared else f"{k.dialect.restrict} ".lstrip()
-        return f"{array_type(k, f)} *{alone}const {k.pointers[f.name]} = nl_global({source});"
+        return form(f"{array_type(k, f)} *{alone}const {{}} = nl_global({{}});", k.pointers[f.name], source)
 
     return access.columns(k, names, "", pointer)
 
 
-def function(k: Kernel, made: Function, whole: bool = True) -> list[Line]:
+def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
     """The text of a function: the work of one block, and the kernel (if `whole`). `early` runs first, with its own
     columns, and may return."""
     first = mentioned(k, (*made.ahead, *made.early))
     rest = mentioned(k, made.body) - first
-    step = [Line("const nl_i64 step = nl_t.step;")] if _uses(made, "step") else []
-    me = [Line("const nl_job &nl_me = nl_t.me;")]
-    row = [Line(f"const {k.row_type} *const self = (const {k.row_type} *)nl_t.self;")]
-    if not (first or rest):
-        row = []
-    start, wait = [*me, *row, *step], [] if made.waits else [WAIT]
-    if made.given:
-        inner = [*columns(k, rest), *made.body]
-        name, given = k.function + made.suffix, f"const {k.row_type} *self, nl_i64 step, {made.given}"
-        return [Line(f"NL_PART void {name}({given})"), Line("{"), *indent(inner), Line("}")]
-    if made.early:
-        inner = [*start, *columns(k, first), *made.ahead, *wait, *made.early, *columns(k, rest), *made.body]
-    else:
-        inner = [*start, *columns(k, first | rest), *made.ahead, *wait, *made.body]
+    stepped = "step" in names_of((*made.ahead, *made.early, *made.body))
     name = k.function + made.suffix
+    if made.given:
+        given = f"const {k.row_type} *self, nl_i64 step, {made.given}"
+        return [Text(f"NL_PART void {name}({given})"), Block("", [*columns(k, rest), *made.body])]
+    row = f"const {k.row_type} *const self = (const {k.row_type} *)nl_t.self"
+    late = rest if made.early else set[str]()
+    inner = [
+        Do("const nl_job &nl_me = nl_t.me"),
+        *([Do(row)] if first or rest else []),
+        *([Do("const nl_i64 step = nl_t.step")] if stepped else []),
+        *columns(k, (first | rest) - late),
+        *made.ahead,
+        *([] if made.waits else [WAIT]),
+        *(*made.early, *columns(k, late), *made.body),
+    ]
     bounds = f"__launch_bounds__({BLOCK}, {made.resident})" if made.resident else "NL_BLOCK"
     kernel = f'extern "C" __global__ void {bounds} {name}(NL_ARGUMENTS) {{ {name}{WORK}(NL_TASK({k.row_type})); }}'
+    work = [Text(f"NL_FN void {name}{WORK}(const nl_task &nl_t)"), Block("", inner)]
+    return [*work, Text(kernel)] if whole else work
+
+
+WAIT: Final = Do(call("nl_wait"))
+"""Until preceding kernels have ended."""
+SYNC: Final = Do(call("__syncthreads"))
+
+
+def each_element(index: Code, count: Code, inner: Sequence[Stmt]) -> list[Stmt]:
+    """A loop over this block's part of `count` elements: neighbouring threads take neighbouring elements. Most such
+    loops run once in a thread: unrolled, they take twice as long to compile and run no faster."""
+    end, first = code("nl_end"), "nl_me.part * nl_t.chunk + threadIdx.x"
     return [
-        Line(f"NL_FN void {name}{WORK}(const nl_task &nl_t)"),
-        Line("{"),
-        *indent(inner),
-        Line("}"),
-        *([Line(kernel)] if whole else []),
-    ]
-
-
-def _uses(made: Function, word: str) -> bool:
-    pattern = re.compile(rf"\b{word}\b")
-    return any(pattern.search(x.text) for x in (*made.ahead, *made.early, *made.body))
-
-
-WAIT: Final = Line("nl_wait();")
-ONCE: Final = Line("#pragma unroll 1")
-"""Most loops over elements run once in a thread: unrolled, they take twice as long to compile and run no faster."""
-
-
-def each_element(index: str, count: str, inner: Sequence[Line]) -> list[Line]:
-    """A loop over this block's part of `count` elements: neighbouring threads take neighbouring elements."""
-    return [
-        Line(f"const nl_i64 nl_end = nl_least({count}, (nl_me.part + 1ll) * nl_t.chunk);"),
-        ONCE,
-        Line(
-            f"for (nl_i64 {index} = nl_me.part * nl_t.chunk + threadIdx.x; {index} < nl_end; {index} += blockDim.x) {{"
-        ),
-        *indent(inner),
-        Line("}"),
+        Let("nl_i64", end, call("nl_least", count, "(nl_me.part + 1ll) * nl_t.chunk")),
+        For(index, first, end, inner, "blockDim.x", kind=Kind.ONCE),
     ]

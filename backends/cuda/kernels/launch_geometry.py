@@ -525,7 +525,7 @@ def _transpose(function: str, w: Work, stage: str) -> list[Call]:
 
 def function_name(template: l2.Template, dialect: Dialect) -> str:
     """The plain function of a template, without suffix."""
-    return open_kernel(template, dialect, set()).function
+    return open_kernel(template, dialect).function
 
 
 def row_bytes(template: l2.Template) -> int:

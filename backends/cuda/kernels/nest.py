@@ -13,36 +13,29 @@ Does not: tile or reorder dims (strategies do).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import (
-    Line,
-    PrintError,
-    Scope,
-    Symbol,
-    indent,
-    type_of,
-)
+from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope, Symbol, type_of
 from backends.c_family.point_nest import PointNest, is_windowed
-from backends.cuda.kernels.kernel import BLOCK, ONCE, WAIT, Function, each_element
+from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
 from backends.cuda.kernels.two_per_thread import in_fours, in_pairs
+from backends.kernel_ir.expr import Code, call, code, form, name
+from backends.kernel_ir.stmt import Block, Do, For, If, Kind, Let, Set, Stmt, Style, Text, lines_of, names_of, when
 from compiler.expr.ast import Binary, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
 
 SHARED: Final = "_together"
 """Suffix of the function in which several threads share a point, where a thread alone has another one."""
 WARP: Final = 32
-_DRAWS: Final = re.compile(r"\bnl_(uniform|normal|exponential|poisson)_")
+_DRAWS: Final = tuple(f"nl_{x}_" for x in RANDOM)
 COLUMNS: Final = 32
 """Points that a block sums together where they are columns of a matrix."""
 COLUMN_ROWS: Final = BLOCK // COLUMNS
 """Rows that it reads at once."""
-_FUNCTION: Final = re.compile(r"\bnl_(\w+)_f(?:32|64)\(")
 _LIGHT: Final = frozenset({"bf16", "max", "min", "abs", "sqrt", "sign", "clip"})
 """Functions of a few instructions."""
 _MOST_LINES: Final = 16
@@ -57,10 +50,10 @@ def sums_apart(template: l2.Template) -> bool:
     return any(axis.div != 1 for x in accesses if isinstance(x, l2.Strided) for axis in x.axes)
 
 
-def _is_light(lines: Sequence[Line]) -> bool:
-    """Whether the lines wait for memory most of the time, and are few enough to be repeated."""
-    words = {w for x in lines for w in _FUNCTION.findall(x.text)}
-    return len(lines) <= _MOST_LINES and words <= _LIGHT
+def _is_light(inner: Sequence[Stmt]) -> bool:
+    """Whether statements wait for memory most of the time, and are few enough to be repeated."""
+    functions = {n[3:-4] for n in names_of(inner) if n.startswith("nl_") and n.endswith(("_f32", "_f64"))}
+    return len(list(lines_of(inner))) <= _MOST_LINES and functions <= _LIGHT
 
 
 def is_short(nest: l2.Nest) -> bool:
@@ -138,43 +131,40 @@ class NestPrinter(PointNest):
         n, namer = self.nest, self.k.namer
         if emits and len(self.par) != 1:
             raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
-        ahead, before = list[Line](), list[Line]()
+        ahead, before = list[Stmt](), list[Stmt]()
         slots = {id(s): namer.fresh("slot") for s in emits}
         for s in emits:
-            number, count = self.k.scope[s.slots].text, self.k.pointers[s.count]
-            ahead.append(Line(f"const nl_i64 {slots[id(s)]} = nl_slot(step, {number});"))
-            before.append(
-                Line(f"if (nl_me.part == 0 && threadIdx.x == 0) {count}[nl_later({slots[id(s)]}, 1, {number})] = 0;")
-            )
+            number, count = self.k.scope[s.slots].code, self.k.pointers[s.count]
+            ahead.append(Let("nl_i64", slots[id(s)], call("nl_slot", STEP, number)))
+            later = call("nl_later", slots[id(s)], 1, number)
+            before.append(when("nl_me.part == 0 && threadIdx.x == 0", Set(count[later], 0)))
 
-        def emit(s: l2.Emit, scope: Scope) -> list[Line]:
-            test = self.k.printer.test(s.when, scope)
-            extent = self.k.extent(self.par[0].extent)
-            index = self.vars[self.par[0].name]
-            place = f"{self.k.pointers[s.list]} + {slots[id(s)]} * {extent}"
-            counter = f"{self.k.pointers[s.count]} + {slots[id(s)]}"
-            return [Line(f"nl_append({place}, {counter}, {test}, (nl_i32){index});", span=s.span)]
+        def emit(s: l2.Emit, scope: Scope) -> list[Stmt]:
+            place = self.k.pointers[s.list] + slots[id(s)] * self.k.extent(self.par[0].extent)
+            counter = self.k.pointers[s.count] + slots[id(s)]
+            index = form("(nl_i32){}", self.vars[self.par[0].name])
+            return [Do(call("nl_append", place, counter, self.k.dialect.test(s.when, scope), index), s.span)]
 
         statements, powers = self._powers((*n.prologue, *n.epilogue))
         ahead += powers
         body = self.body(emit)
         e = self.vars[self.par[0].name] if len(self.par) == 1 else namer.fresh("e")
         split = self.split(e, self.par) if len(self.par) != 1 else []
-        inner = [*split, *body.finish(statements)]
+        inner: list[Stmt] = [*split, *body.finish(statements)]
         drawn = self._drawn(inner)
         drawn = 0 if before else drawn
         if drawn:
             inner.insert(drawn, WAIT)
         loop = each_element(e, self.extent(self.par), inner)
         if self.waves and len(self.par) == 1:
-            loop = [loop[0], *in_pairs(inner, e, WAIT, frozenset(self.k.pointers.values()))]
+            loop = [loop[0], *in_pairs(inner, e, WAIT, self._pointers())]
         elif not self.waves and not emits and drawn == 0 and _is_light(inner):
-            loop = [loop[0], *in_fours(inner, e, frozenset(self.k.pointers.values()))]
+            loop = [loop[0], *in_fours(inner, e, self._pointers())]
         if drawn == 0:
             return Function("", tuple([*before, *loop]), ahead=tuple(ahead))
         return Function("", tuple([*loop, WAIT]), ahead=tuple(ahead), waits=True)
 
-    def _powers(self, statements: Sequence[l2.Statement]) -> tuple[tuple[l2.Statement, ...], list[Line]]:
+    def _powers(self, statements: Sequence[l2.Statement]) -> tuple[tuple[l2.Statement, ...], list[Stmt]]:
         """The statements with a local in place of each power of the step and scalars, which is computed once (Adam's
         corrections of its means); and the lines of these."""
         known = {f.name for f in self.k.template.formals if isinstance(f, l2.ScalarFormal)} | {"step"}
@@ -190,20 +180,22 @@ class NestPrinter(PointNest):
             s if isinstance(s, l2.Emit) else replace(s, value=rewrite(s.value, hoisted, top_down=True))
             for s in statements
         )
-        lines = []
-        for e, name in names.items():
+        lines = list[Stmt]()
+        for e, local in names.items():
             t = type_of(e, self.scope, real)
-            text = self.k.printer.expr(e, self.scope, t)
-            self.scope[name] = Symbol(self.k.namer.fresh("power"), t)
-            lines.append(Line(f"const {self.k.dialect.type_name(t)} {self.scope[name].text} = {text};"))
+            value = self.k.dialect.expr(e, self.scope, t)
+            self.scope[local] = Symbol(self.k.namer.fresh("power"), t)
+            lines.append(Let(self.k.dialect.type_name(t), self.scope[local].code, value))
         return found, lines
 
-    def _drawn(self, inner: Sequence[Line]) -> int:
-        """Number of leading lines that draw random numbers and access no array: they need not wait for preceding
+    def _pointers(self) -> frozenset[str]:
+        return frozenset(x.text for x in self.k.pointers.values())
+
+    def _drawn(self, inner: Sequence[Stmt]) -> int:
+        """Number of leading statements that draw random numbers and access no array: they need not wait for preceding
         kernels."""
-        pointers = re.compile("|".join(rf"\b{re.escape(p)}\b" for p in self.k.pointers.values()))
-        free = next((at for at, x in enumerate(inner) if pointers.search(x.text)), 0)
-        return free if any(_DRAWS.search(x.text) for x in inner[:free]) else 0
+        free = next((at for at, x in enumerate(inner) if names_of([x]) & self._pointers()), 0)
+        return free if any(n.startswith(_DRAWS) for n in names_of(inner[:free])) else 0
 
     # ----------------------------------------------------------------------------------- reductions
 
@@ -211,38 +203,32 @@ class NestPrinter(PointNest):
         e, inner = self.sequential()
         return Function("", tuple(each_element(e, self.extent(self.par), inner)), resident=_RESIDENT)
 
-    def _walk(self, r: str, term: list[Line]) -> list[Line]:
+    def _walk(self, r: Code, term: list[Stmt]) -> list[Stmt]:
         """Terms nl_first, nl_first + group, ..., four at a time, so that their loads overlap; several dims are counted
         on, each by its part of the stride, with carries instead of divisions."""
-        start, count = [Line(f"nl_i64 {r} = nl_first;")], [Line(f"{r} += nl_group;")]
+        start: list[Stmt] = [Let("nl_i64", r, code("nl_first"), const=False)]
+        count: list[Stmt] = [Set(r, "nl_group", "+=")]
         if len(self.red) == 1:
             term = [*self.split(r, self.red), *term]
         else:
             at, by = self.k.namer.fresh("at"), self.k.namer.fresh("by")
-            start.append(Line(f"nl_u64 {at} = nl_first, {by} = nl_group;"))
+            start.append(Do(form("nl_u64 {} = nl_first, {} = nl_group", at, by)))
             for number, d in reversed(list(enumerate(self.red))):
                 v, extent = self.vars[d.name], self.k.extent(d.extent)
                 step = self.k.namer.fresh(f"{d.name}_step")
-                first, more = (at, by) if number == 0 else (f"nl_take({at}, {extent})", f"nl_take({by}, {extent})")
-                start += [Line(f"nl_i64 {v} = {first};"), Line(f"const nl_i64 {step} = {more};")]
-                count.append(Line(f"{v} += {step};"))
+                first, more = (x if number == 0 else call("nl_take", x, extent) for x in (at, by))
+                start += [Let("nl_i64", v, first, const=False), Let("nl_i64", step, more)]
+                count.append(Set(v, step, "+="))
                 if number > 0:
                     before = self.vars[self.red[number - 1].name]
-                    count += [
-                        Line(f"if ({v} >= {extent}) {{"),
-                        Line(f"{v} -= {extent};", 1),
-                        Line(f"{before}++;", 1),
-                        Line("}"),
-                    ]
+                    count.append(If(v >= extent, [Set(v, extent, "-="), Do(form("{}++", before))]))
         return [
             *start,
-            Line("const auto nl_more = [&](int) {"),
-            *indent([*term, *count]),
-            Line("};"),
-            ONCE,
-            Line(f"while ({r} + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);"),
-            ONCE,
-            Line(f"while ({r} < nl_terms) nl_more(0);"),
+            Block("const auto nl_more = [&](int)", [*term, *count], "};"),
+            Text(Kind.ONCE),
+            Do(form("while ({} + 3ll * nl_group < nl_terms) {}<4>(nl_more)", r, name("nl_each"))),
+            Text(Kind.ONCE),
+            Do(form("while ({} < nl_terms) nl_more(0)", r)),
         ]
 
     def _columns(self) -> Function:
@@ -250,79 +236,74 @@ class NestPrinter(PointNest):
         term is contiguous. nl_t.group blocks share COLUMNS points."""
         body = self.body()
         start, t, acc = self._start(body)
-        kind = self.k.dialect.type_name(t)
         r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
-        walk = self._walk(r, self._term(body.scope, acc, t))
+        walk = self._walk(r, self.summed(body.scope, acc, t))
         body.scope[self.nest.acc] = Symbol(acc, t)
         end = body.finish(self.nest.epilogue)
         return Function(
             "",
             (
-                Line("const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits;"),
-                Line(f"const nl_i64 nl_points = {self.extent(self.par)};"),
-                Line(f"const nl_i64 nl_point = nl_me.part / nl_splits * {COLUMNS}ll + threadIdx.x % {COLUMNS};"),
-                Line(f"const nl_i64 {e} = nl_least(nl_point, nl_points - 1);"),
+                Do("const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits"),
+                Let("nl_i64", code("nl_points"), self.extent(self.par)),
+                Do(f"const nl_i64 nl_point = nl_me.part / nl_splits * {COLUMNS}ll + threadIdx.x % {COLUMNS}"),
+                Let("nl_i64", e, call("nl_least", "nl_point", "nl_points - 1")),
                 *self.split(e, self.par),
                 *start,
-                Line(f"const nl_i64 nl_terms = {self.extent(self.red)};"),
-                Line(f"const nl_u32 nl_first = nl_share * {COLUMN_ROWS} + threadIdx.x / {COLUMNS};"),
-                Line(f"const nl_u32 nl_group = nl_splits * {COLUMN_ROWS};"),
+                Let("nl_i64", code("nl_terms"), self.extent(self.red)),
+                Do(f"const nl_u32 nl_first = nl_share * {COLUMN_ROWS} + threadIdx.x / {COLUMNS}"),
+                Do(f"const nl_u32 nl_group = nl_splits * {COLUMN_ROWS}"),
                 *walk,
-                Line(f"const auto nl_all = nl_joined_columns<{kind}, {self._joins(t)}>("),
-                Line(f"{acc}, {self._nothing(t)}, nl_me, nl_t.memory, nl_splits);", 1),
-                Line("if (!nl_all.here || nl_point >= nl_points) return;"),
-                Line(f"{acc} = nl_all.value;"),
+                *self._joining("nl_joined_columns", acc, t, "nl_splits"),
+                when("!nl_all.here || nl_point >= nl_points", Do("return")),
+                Set(acc, "nl_all.value"),
                 *end,
             ),
             resident=_RESIDENT,
         )
 
-    def _joins(self, t: DType) -> str:
-        """The function that combines two partial results, by name."""
+    def _joining(self, function: str, acc: Code, t: DType, groups: str) -> list[Stmt]:
+        """The call that combines the partial results of threads."""
+        joins = self.k.dialect.call(self.nest.combine or "", t).text.removesuffix("()")
+        kind = self.k.dialect.type_name(t)
         if self.nest.combine == "add":
-            return f"nl_sum_of<{self.k.dialect.type_name(t)}>"
-        return self._joined("a", "b", t).split("(")[0]
+            joins = f"nl_sum_of<{kind}>"
+        return [
+            Block(form("const auto nl_all = {}<{}, {}>(", name(function), kind, name(joins)),
+                  [Do(form("{}, {}, nl_me, nl_t.memory, {})", acc, self.identity(t), groups))], style=Style.NEXT),
+        ]  # fmt: skip
 
     def _shared(self, suffix: str, resident: int) -> Function:
         """nl_t.group threads share a point: 1, 32 (a warp), a block, or several blocks (one point each)."""
         body = self.body()
         start, t, acc = self._start(body)
-        kind = self.k.dialect.type_name(t)
         r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
-        loop = [
-            Line(f"const nl_i64 nl_terms = {self.extent(self.red)};"),
-            Line("const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;"),
-            *self._walk(r, self._term(body.scope, acc, t)),
-            Line("if (nl_are_many(nl_group)) {"),
-            Line(f"const auto nl_all = nl_joined<{kind}, {self._joins(t)}>(", 1),
-            Line(f"{acc}, {self._nothing(t)}, nl_me, nl_t.memory, nl_bits, nl_splits);", 2),
-            Line("if (!nl_all.here) return;", 1),
-            Line(f"{acc} = nl_all.value;", 1),
-            Line("}"),
-        ]
+        walk = self._walk(r, self.summed(body.scope, acc, t))
         body.scope[self.nest.acc] = Symbol(acc, t)
         end = body.finish(self.nest.epilogue)
+        joined = [
+            *self._joining("nl_joined", acc, t, "nl_bits, nl_splits"),
+            when("!nl_all.here", Do("return")),
+            Set(acc, "nl_all.value"),
+        ]
         inner = [
             *self.split(e, self.par),
             *start,
-            *loop,
-            Line("if (nl_lane == 0) {"),
-            *indent(end),
-            Line("}"),
+            Let("nl_i64", code("nl_terms"), self.extent(self.red)),
+            Do("const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane"),
+            *walk,
+            If("nl_are_many(nl_group)", joined),
+            If("nl_lane == 0", end),
         ]
+        first, by = "nl_part * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"
         return Function(
             suffix,
             (
-                Line("const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);"),
-                Line("const nl_u32 nl_splits = nl_group >> nl_bits;"),
-                Line("const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;"),
-                Line("const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);"),
-                Line(f"const nl_i64 nl_end = nl_least({self.extent(self.par)}, (nl_part + 1ll) * nl_t.chunk);"),
-                ONCE,
-                Line(f"for (nl_i64 {e} = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); {e} < nl_end;"),
-                Line(f"{e} += blockDim.x >> nl_bits) {{", 2),
-                *indent(inner),
-                Line("}"),
+                Do("const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group)"),
+                Do("const nl_u32 nl_splits = nl_group >> nl_bits"),
+                Do("const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits"),
+                Do("const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1)"),
+                Let("nl_i64", code("nl_end"), call("nl_least", self.extent(self.par), "(nl_part + 1ll) * nl_t.chunk")),
+                For(e, first, "nl_end", inner, by, kind=Kind.ONCE, long=True),
             ),
             resident=resident,
         )

@@ -14,14 +14,15 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Body, Line, Symbol, indent
-from backends.cuda.kernels.kernel import BLOCK, ONCE, Function
+from backends.c_family.cprint import Body, Symbol
+from backends.cuda.kernels.kernel import BLOCK, SYNC, Function
 from backends.cuda.kernels.nest import NestPrinter
+from backends.kernel_ir.expr import call, code, form, name
+from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Set, Stmt, when
 from compiler.expr.ast import Binary, Cond, Num, Ref, refs
 
 _ELEMENTS: Final = 4
 """Elements of a row that a thread sums at a time."""
-_UNROLL: Final = Line("#pragma unroll 4")
 
 
 def asked_dims(nest: l2.Nest) -> int | None:
@@ -46,110 +47,95 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
     assert isinstance(nest.term, Cond)
     positions, kept = p.par[:asked], p.par[asked:]
     real = k.dialect.real
+    position, at, element = code("nl_position"), code("nl_at"), code("nl_element")
     body = p.body()
-    start = [*p.split("nl_position", positions), *body.run(nest.prologue)]
+    start = [*p.split(position, positions), *body.run(nest.prologue)]
 
-    test = Body(k.printer, dict(body.scope), p.elements, k.namer)
+    test = Body(k.dialect, dict(body.scope), p.elements, k.namer)
     asks = [
-        Line("if (nl_at >= nl_positions) return false;"),
-        *p.split("nl_at", p.red),
+        when("nl_at >= nl_positions", Do("return false")),
+        *p.split(at, p.red),
         *test.load(refs(nest.term.test)),
-        Line(f"return {k.printer.test(nest.term.test, test.scope)};"),
+        Do(form("return {}", k.dialect.test(nest.term.test, test.scope))),
     ]
 
-    term = Body(k.printer, dict(body.scope), p.elements, k.namer)
-    adds = [*p.split("nl_at", p.red), *p.split("nl_element", kept), *term.load(refs(nest.term.then))]
-    adds.append(Line(f"nl_sum += {k.printer.expr(nest.term.then, term.scope, k.dialect.precision)};"))
+    term = Body(k.dialect, dict(body.scope), p.elements, k.namer)
+    adds = [*p.split(at, p.red), *p.split(element, kept), *term.load(refs(nest.term.then))]
+    adds.append(Set(code("nl_sum"), k.dialect.expr(nest.term.then, term.scope, k.dialect.precision), "+="))
 
     acc = k.namer.own(nest.acc)
     body.scope[nest.acc] = Symbol(acc, k.dialect.precision)
-    store = [
-        *p.split("nl_element", kept),
-        Line(f"const {real} {acc} = nl_sums[nl_e];"),
-        *body.finish(nest.epilogue),
+    store = [*p.split(element, kept), Let(real, acc, code("nl_sums[nl_e]")), *body.finish(nest.epilogue)]
+    row = [
+        *start,
+        _lambda("nl_asks = [&](nl_i64 nl_at) -> bool", asks),
+        *_first(),
+        _lambda(f"nl_add = [&]({real} &nl_sum, nl_i64 nl_at, nl_i64 nl_element)", adds),
+        _sums(real, store),
     ]
     return [
         Function(
             "",
             (
-                Line(f"__shared__ nl_i64 nl_found[{BLOCK}];"),
-                Line(f"__shared__ nl_u32 nl_counts[{BLOCK // 32}];"),
-                Line(f"const nl_i64 nl_positions = {p.extent(positions)}, nl_width = {p.extent(kept)};"),
-                Line("const nl_i64 nl_end = nl_least(nl_positions, (nl_me.part + 1ll) * nl_t.chunk);"),
-                ONCE,
-                Line("for (nl_i64 nl_position = nl_me.part * nl_t.chunk; nl_position < nl_end; nl_position++) {"),
-                *indent([*start, *_lambda("nl_asks = [&](nl_i64 nl_at) -> bool", asks), *_first()]),
-                *indent(
-                    _sums(real, _lambda(f"nl_add = [&]({real} &nl_sum, nl_i64 nl_at, nl_i64 nl_element)", adds), store)
-                ),
-                Line("}"),
+                Let("__shared__ nl_i64", code(f"nl_found[{BLOCK}]")),
+                Let("__shared__ nl_u32", code(f"nl_counts[{BLOCK // 32}]")),
+                Do(form("const nl_i64 nl_positions = {}, nl_width = {}", p.extent(positions), p.extent(kept))),
+                Let("nl_i64", code("nl_end"), call("nl_least", "nl_positions", "(nl_me.part + 1ll) * nl_t.chunk")),
+                For(position, "nl_me.part * nl_t.chunk", "nl_end", row, kind=Kind.ONCE),
             ),
         )
     ]
 
 
-def _lambda(head: str, lines: list[Line]) -> list[Line]:
-    return [Line(f"const auto {head} {{"), *indent(lines), Line("};")]
+def _lambda(head: str, body: list[Stmt]) -> Stmt:
+    return Block(f"const auto {head}", body, "};")
 
 
-def _first() -> list[Line]:
+def _first() -> list[Stmt]:
     """Leaves the position where an earlier one asks for its row."""
+    asked = "__syncthreads_or(nl_at < nl_position && nl_asks(nl_at))"
+    inner = [Let("nl_i64", code("nl_at"), code("nl_from + threadIdx.x")), Set(code("nl_earlier"), asked)]
     return [
-        Line("bool nl_earlier = false;"),
-        ONCE,
-        Line(f"for (nl_i64 nl_from = 0; nl_from < nl_position && !nl_earlier; nl_from += {BLOCK}) {{"),
-        Line("const nl_i64 nl_at = nl_from + threadIdx.x;", 1),
-        Line("nl_earlier = __syncthreads_or(nl_at < nl_position && nl_asks(nl_at));", 1),
-        Line("}"),
-        Line("if (nl_earlier) continue;"),
+        Let("bool", code("nl_earlier"), code("false"), const=False),
+        For(code("nl_from"), 0, "nl_position && !nl_earlier", inner, BLOCK, kind=Kind.ONCE),
+        when("nl_earlier", Do("continue")),
     ]
 
 
-def _sums(real: str, add: list[Line], store: list[Line]) -> list[Line]:
+def _each(body: list[Stmt]) -> Stmt:
+    """What happens at each element of a thread."""
+    element = Let("nl_i64", code("nl_element"), code(f"nl_column + nl_e * {BLOCK}"))
+    return Block(form(f"{{}}<{_ELEMENTS}>([&](int nl_e)", name("nl_each")), [element, *body], "});")
+
+
+def _sums(real: str, store: list[Stmt]) -> Stmt:
     """The sums of all elements of a row, some for each thread, over the positions that ask for it."""
-    each = f"nl_each<{_ELEMENTS}>([&](int nl_e) {{"
-    element = f"const nl_i64 nl_element = nl_column + nl_e * {BLOCK};"
-    return [
-        *add,
-        ONCE,
-        Line(f"for (nl_i64 nl_columns = 0; nl_columns < nl_width; nl_columns += {_ELEMENTS * BLOCK}) {{"),
-        Line("const nl_i64 nl_column = nl_columns + threadIdx.x;", 1),
-        Line(f"{real} nl_sums[{_ELEMENTS}] = {{}};", 1),
-        *indent([ONCE]),
-        Line(f"for (nl_i64 nl_from = nl_position; nl_from < nl_positions; nl_from += {BLOCK}) {{", 1),
-        *indent(indent(_collected())),
-        *indent(indent([_UNROLL])),
-        Line("for (nl_u32 nl_n = 0; nl_n < nl_many; nl_n++) {", 2),
-        Line("const nl_i64 nl_at = nl_found[nl_n];", 3),
-        Line(each, 3),
-        Line(element, 4),
-        Line("if (nl_element < nl_width) nl_add(nl_sums[nl_e], nl_at, nl_element);", 4),
-        Line("});", 3),
-        Line("}", 2),
-        Line("__syncthreads();", 2),
-        Line("}", 1),
-        Line(each, 1),
-        Line(element, 2),
-        Line("if (nl_element >= nl_width) return;", 2),
-        *indent(indent(store)),
-        Line("});", 1),
-        Line("}"),
+    add = when("nl_element < nl_width", Do("nl_add(nl_sums[nl_e], nl_at, nl_element)"))
+    many = For(code("nl_n"), 0, "nl_many", [Let("nl_i64", code("nl_at"), code("nl_found[nl_n]")), _each([add])],
+               type="nl_u32", kind=Kind.FOUR)  # fmt: skip
+    body = [
+        Let("nl_i64", code("nl_column"), code("nl_columns + threadIdx.x")),
+        Do(f"{real} nl_sums[{_ELEMENTS}] = {{}}"),
+        For(code("nl_from"), "nl_position", "nl_positions", [*_collected(), many, SYNC], BLOCK, kind=Kind.ONCE),
+        _each([when("nl_element >= nl_width", Do("return")), *store]),
     ]
+    return For(code("nl_columns"), 0, "nl_width", body, _ELEMENTS * BLOCK, kind=Kind.ONCE)
 
 
-def _collected() -> list[Line]:
+def _collected() -> list[Stmt]:
     """The positions from nl_from on, one for each thread, that ask for the row: nl_many in nl_found, in their order."""
+    counted = [
+        when("nl_n == nl_warp", Do("nl_before = nl_many")),
+        Do("nl_many += nl_counts[nl_n]"),
+    ]
     return [
-        Line("const bool nl_here = nl_asks(nl_from + threadIdx.x);"),
-        Line("const nl_u32 nl_who = __ballot_sync(0xffffffffu, nl_here), nl_warp = threadIdx.x / 32;"),
-        Line("if (threadIdx.x % 32 == 0) nl_counts[nl_warp] = __popc(nl_who);"),
-        Line("__syncthreads();"),
-        Line("nl_u32 nl_before = 0, nl_many = 0;"),
-        Line(f"for (nl_u32 nl_n = 0; nl_n < {BLOCK // 32}; nl_n++) {{"),
-        Line("if (nl_n == nl_warp) nl_before = nl_many;", 1),
-        Line("nl_many += nl_counts[nl_n];", 1),
-        Line("}"),
-        Line("nl_before += __popc(nl_who & ((1u << threadIdx.x % 32) - 1));"),
-        Line("if (nl_here) nl_found[nl_before] = nl_from + threadIdx.x;"),
-        Line("__syncthreads();"),
+        Do("const bool nl_here = nl_asks(nl_from + threadIdx.x)"),
+        Do("const nl_u32 nl_who = __ballot_sync(0xffffffffu, nl_here), nl_warp = threadIdx.x / 32"),
+        when("threadIdx.x % 32 == 0", Do("nl_counts[nl_warp] = __popc(nl_who)")),
+        SYNC,
+        Do("nl_u32 nl_before = 0, nl_many = 0"),
+        For(code("nl_n"), 0, BLOCK // 32, counted, type="nl_u32"),
+        Do("nl_before += __popc(nl_who & ((1u << threadIdx.x % 32) - 1))"),
+        when("nl_here", Do("nl_found[nl_before] = nl_from + threadIdx.x")),
+        SYNC,
     ]

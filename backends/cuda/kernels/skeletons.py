@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
-
-from jinja2 import Environment
 
 from backends.c_family.skeletons import skeletons
 
-
-def environment() -> Environment:
-    return skeletons("backends.cuda")
+statements = partial(skeletons, "backends.cuda", statements=True)
+"""Skeletons of statements."""
 
 
 def render(file: str, **names: Any) -> str:
-    return environment().get_template(file).render(**names)
+    """The text of a file."""
+    return skeletons("backends.cuda").get_template(file).render(**names)

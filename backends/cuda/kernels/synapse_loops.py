@@ -8,15 +8,18 @@ Does not: print the statements at a synapse (propagate.py).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Line, PrintError, Scalar, indent
-from backends.cuda.kernels.events import row_again
+from backends.c_family.cprint import PrintError, Scalar
+from backends.c_family.rule_rows import row_again
+from backends.c_family.synapse_walk import centre
+from backends.cuda.kernels.skeletons import statements
+from backends.kernel_ir.expr import PRODUCT, Code, call, code, every, form
+from backends.kernel_ir.stmt import Block, Do, For, Frame, If, Kind, Let, Set, Stmt, Style
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Passing
 
@@ -29,14 +32,14 @@ class Names:
     """Identifiers of the loops. `own` is the neuron of the event, `other` the other end, `syn` the synapse; `t` counts
     the elements of a neuron, `u` those that a thread has read; `event` counts events, `number` is their number."""
 
-    own: str
-    other: str
-    syn: str
-    t: str
-    u: str
-    event: str
-    number: str
-    which: str
+    own: Code
+    other: Code
+    syn: Code
+    t: Code
+    u: Code
+    event: Code
+    number: Code
+    which: Code
 
 
 @dataclass(frozen=True)
@@ -44,27 +47,31 @@ class Body:
     """The body at a synapse: `held` is prefetched (formal name -> local array and its type), `before` runs once per
     event, `inner` at every synapse. `numbered`: the synapse's number is used."""
 
-    held: Mapping[str, tuple[str, Scalar]]
-    before: Sequence[Line]
-    inner: Sequence[Line]
+    held: Mapping[str, tuple[Code, Scalar]]
+    before: Sequence[Stmt]
+    inner: Sequence[Stmt]
     numbered: bool
 
 
 @dataclass(frozen=True)
 class Elements:
-    """The elements of one neuron: `after` of them (with the lines that find the number), the n-th of which is `first`n
-    in all, and the lines that find the other end and the synapse of it. `partial`: `other` is negative where there is
+    """The elements of one neuron: `after` of them (with the lines that find the number), the n-th of which is `first` +
+    n in all, and the lines that find the other end and the synapse of it. `partial`: `other` is negative where there is
     none."""
 
-    begin: tuple[Line, ...]
-    first: str
-    after: str
-    finds: tuple[Line, ...]
+    begin: tuple[Stmt, ...]
+    first: Code | None
+    after: Code
+    finds: tuple[Stmt, ...]
     syn_type: str | None = None
     partial: bool = False
 
+    def number(self, n: Code) -> Code:
+        """Which of all elements the n-th of the neuron is."""
+        return n if self.first is None else self.first + n
 
-def texts_at(relation: l2.Relation, names: Names) -> tuple[str, str]:
+
+def ends_of(relation: l2.Relation, names: Names) -> tuple[Code, Code]:
     """How the statements name the other end and the synapse."""
     match relation:
         case l2.OneToOne():
@@ -74,8 +81,8 @@ def texts_at(relation: l2.Relation, names: Names) -> tuple[str, str]:
         case l2.Procedural(rule) if _passes(rule):
             return names.other, names.syn
         case l2.Csr(_, _, None):
-            return f"{names.other}[{names.u}]", names.t
-    return f"{names.other}[{names.u}]", f"{names.syn}[{names.u}]"
+            return names.other[names.u], names.t
+    return names.other[names.u], names.syn[names.u]
 
 
 def _passes(rule: str) -> bool:
@@ -90,7 +97,7 @@ def reads_ahead(relation: l2.Relation) -> bool:
     return not isinstance(relation, l2.OneToOne | l2.Bitmask)
 
 
-def loops(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Body, gather: bool = False) -> list[Line]:
+def loops(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Body, gather: bool = False) -> list[Stmt]:
     """All loops: events, synapses, statements. `gather`: a thread for each neuron."""
     if gather and not isinstance(relation, l2.OneToOne):
         return _one_by_one(_elements(k, relation, by, names, body), k.namer.fresh("n"), names, body)
@@ -105,32 +112,32 @@ def loops(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Body, g
 
 
 def _elements(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Body) -> Elements:
-    place, number = f"{names.other}[{names.u}]", f"{names.syn}[{names.u}]"
+    place, number = names.other[names.u], names.syn[names.u]
     own, t, ptr = names.own, names.t, k.pointers
     after = k.namer.fresh("end")
+    finds: list[Stmt]
     match relation:
         case l2.Csr(row, col, index):
-            finds = [Line(f"{place} = {ptr[col]}[{t}];")]
+            finds = [Set(place, ptr[col][t])]
             if index is not None:
-                finds.append(Line(f"{number} = {ptr[index]}[{t}];"))
+                finds.append(Set(number, ptr[index][t]))
             start = k.namer.fresh("begin")
             begin = (
-                Line(f"const nl_i64 {start} = {ptr[row]}[{own}];"),
-                Line(f"const nl_u32 {after} = (nl_u32)({ptr[row]}[{own} + 1] - {start});"),
+                Let("nl_i64", start, ptr[row][own]),
+                Let("nl_u32", after, form("(nl_u32)({})", ptr[row][own + 1] - start)),
             )
             kind = "nl_i32" if index is not None else None
-            return Elements(begin, f"{start} + ", after, tuple(finds), kind)
+            return Elements(begin, start, after, tuple(finds), kind)
         case l2.Dense(n_pre, n_post, hole):
-            width = k.scope[n_post].text
-            extent = width if by == "pre" else k.scope[n_pre].text
-            count = (Line(f"const nl_u32 {after} = (nl_u32){extent}{' - 1' if hole else ''};"),)
-            finds = [Line(f"{place} = {t} + ({t} >= {own});" if hole else f"{place} = {t};")]
+            width = k.scope[n_post].code
+            extent = form("(nl_u32){}", width if by == "pre" else k.scope[n_pre].code)
+            count = (Let("nl_u32", after, extent - 1 if hole else extent),)
+            finds = [Set(place, t + form("({} >= {})", t, own) if hole else t)]
             if body.numbered:
-                i, j = (own, place) if by == "pre" else (f"(nl_i64){place}", own)
-                passed = f" - ({j} > {place if by == 'post' else i})" if hole else ""
-                wide = f"({width} - 1)" if hole else width
-                finds.append(Line(f"{number} = {i} * {wide} + {j}{passed};"))
-            return Elements(count, "", after, tuple(finds), "nl_i64" if body.numbered else None)
+                i, j = (own, place) if by == "pre" else (form("(nl_i64){}", place), own)
+                at = i * (form("({} - 1)", width) if hole else width) + j
+                finds.append(Set(number, at - form("({} > {})", j, place if by == "post" else i) if hole else at))
+            return Elements(count, None, after, tuple(finds), "nl_i64" if body.numbered else None)
         case l2.Toeplitz():
             return _toeplitz(k, relation, names, body, after)
         case l2.Procedural():
@@ -138,200 +145,143 @@ def _elements(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Bod
     raise PrintError(f"there is no {type(relation).__name__} relation for this target", k.template.span)
 
 
-def _toeplitz(k: Kernel, relation: l2.Toeplitz, names: Names, body: Body, after: str) -> Elements:
+def _toeplitz(k: Kernel, relation: l2.Toeplitz, names: Names, body: Body, after: Code) -> Elements:
     """Element t is an output channel and a kernel position that the stride permits; those outside of the plane are
     skipped."""
-    s = {name: k.scope[name].text for name in ("in_c", "in_h", "in_w", "out_c", "out_h", "out_w", "pad_h", "pad_w")}
+    s = {n: k.scope[n].code for n in ("in_c", "out_c", "out_h", "out_w")}
     (kh, kw), (sh, sw) = relation.kernel, relation.stride
     ny, nx = -(-kh // sh), -(-kw // sw)
-    c, at, up, left = (k.namer.fresh(x) for x in ("c", "at", "up", "left"))
-    o, ky, kx, y, x = (k.namer.fresh(v) for v in ("o", "ky", "kx", "y", "x"))
+    c, up, left, o, ky, kx, y, x = (k.namer.fresh(v) for v in ("c", "up", "left", "o", "ky", "kx", "y", "x"))
     alone = relation.depthwise or relation.shared
-    own, place = names.own, f"{names.other}[{names.u}]"
-    count = f"{ny * nx}" if alone else f"{s['out_c']} * {ny * nx}"
-    begin = [
-        Line(f"const nl_i32 {c} = (nl_u32){own} / (nl_u32)({s['in_h']} * {s['in_w']});"),
-        Line(f"const nl_i32 {at} = {own} - {c} * {s['in_h']} * {s['in_w']};"),
-        Line(f"const nl_i32 {up} = (nl_u32){at} / (nl_u32){s['in_w']} + {s['pad_h']};"),
-        Line(f"const nl_i32 {left} = (nl_u32){at} % (nl_u32){s['in_w']} + {s['pad_w']};"),
-        Line(f"const nl_u32 {after} = (nl_u32)({count});"),
-    ]
-    t32 = f"(nl_u32){names.t}"
-    rows = f"{t32} / {nx}u % {ny}u" if ny > 1 else "0"
-    columns = f"{t32} % {nx}u" if nx > 1 else "0"
+    count = code(ny * nx) if alone else s["out_c"] * (ny * nx)
+    begin = (*centre(k, names.own, c, up, left, "nl_i32"), Let("nl_u32", after, form("(nl_u32)({})", count)))
+    t32 = form("(nl_u32){}", names.t)
+    rows = form("{} / {}u % {}u", t32, nx, ny, level=PRODUCT) if ny > 1 else code(0)
+    columns = form("{} % {}u", t32, nx, level=PRODUCT) if nx > 1 else code(0)
 
-    def position(axis: str, index: str, stride: int) -> str:
-        return index if stride == 1 else f"{axis} % {stride} + {stride} * ({index})"
+    def position(axis: Code, index: Code, stride: int) -> Code:
+        return index if stride == 1 else form("{} % {} + {} * ({})", axis, stride, stride, index)
 
-    def reached(axis: str, index: str, stride: int) -> str:
-        return f"{axis} - {index}" if stride == 1 else f"({axis} - {index}) / {stride}"
+    def reached(axis: Code, index: Code, stride: int) -> Code:
+        return axis - index if stride == 1 else (axis - index) / stride
 
-    tests = [f"{up} >= {ky}", f"{left} >= {kx}", f"{y} < {s['out_h']}", f"{x} < {s['out_w']}"]
-    tests += [f"{i} < {size}" for i, size, stride in ((ky, kh, sh), (kx, kw, sw)) if size % stride]
-    channel = c if alone else o
-    finds = [
-        *([] if alone else [Line(f"const nl_i32 {o} = {t32} / {ny * nx}u;")]),
-        Line(f"const nl_i32 {ky} = {position(up, rows, sh)}, {kx} = {position(left, columns, sw)};"),
-        Line(f"const nl_i32 {y} = {reached(up, ky, sh)}, {x} = {reached(left, kx, sw)};"),
-        Line(f"{place} = {' & '.join(f'({test})' for test in tests)}"),
-        Line(f"? ({channel} * (nl_i32){s['out_h']} + {y}) * (nl_i32){s['out_w']} + {x} : -1;", 1),
+    tests = [up >= ky, left >= kx, y < s["out_h"], x < s["out_w"]]
+    tests += [i < size for i, size, stride in ((ky, kh, sh), (kx, kw, sw)) if size % stride]
+    kind: Code | None = form("({} * (nl_i32){} + {})", o, s["in_c"], c)
+    channel, kind = (c, None if relation.shared else c) if alone else (o, kind)
+    whole = every(form("({})", test) for test in tests)
+    target = form("? ({} * (nl_i32){} + {}) * (nl_i32){} + {} : -1", channel, s["out_h"], y, s["out_w"], x)
+    finds: list[Stmt] = [
+        *([] if alone else [Let("nl_i32", o, form("{} / {}u", t32, ny * nx))]),
+        Do(form("const nl_i32 {} = {}, {} = {}", ky, position(up, rows, sh), kx, position(left, columns, sw))),
+        Do(form("const nl_i32 {} = {}, {} = {}", y, reached(up, ky, sh), x, reached(left, kx, sw))),
+        Block(form("{} = {}", names.other[names.u], whole or ""), [Do(target)], style=Style.NEXT),
     ]
     if body.numbered:
-        kind = "" if relation.shared else c if relation.depthwise else f"({o} * (nl_i32){s['in_c']} + {c})"
-        line = f"({kind} * {kh} + {ky})" if kind else ky
-        finds.append(Line(f"{names.syn}[{names.u}] = {line} * {kw} + {kx};"))
-    return Elements(tuple(begin), "", after, tuple(finds), "nl_i32" if body.numbered else None, True)
+        line = form("({} * {} + {})", kind, kh, ky) if kind else ky
+        finds.append(Set(names.syn[names.u], line * kw + kx))
+    return Elements(begin, None, after, tuple(finds), "nl_i32" if body.numbered else None, True)
 
 
-def _any_order(k: Kernel, relation: l2.Procedural, names: Names, body: Body, after: str) -> Elements:
+def _any_order(k: Kernel, relation: l2.Procedural, names: Names, body: Body, after: Code) -> Elements:
     """Target t of a source, each drawn independently."""
     if body.numbered:
         raise PrintError("synapses that are drawn out of order have no number", k.template.span)
-    lines = row_again(k, relation)
-    s = {name: k.scope[name].text for name in ("same", "autapses", "n_post", "number")}
-    new = {"i": names.own, "c": names.t} | {w: k.namer.fresh(w) for w in ("skip", "pool_a", "a", "word", "target")}
+    s = {n: k.scope[n].code for n in ("same", "autapses", "n_post", "number")}
+    new = {w: k.namer.fresh(w) for w in ("skip", "pool_a", "a", "word", "target")}
     begin = (
-        Line(f"const int {new['skip']} = {s['same']} && !{s['autapses']};"),
-        Line(f"const nl_u64 {new['pool_a']} = (nl_u64)({s['n_post']} - {new['skip']});"),
-        Line(f"const nl_u32 {after} = (nl_u32){s['number']};"),
+        Let("int", new["skip"], form("{} && !{}", s["same"], s["autapses"])),
+        Let("nl_u64", new["pool_a"], form("(nl_u64)({} - {})", s["n_post"], new["skip"])),
+        Let("nl_u32", after, form("(nl_u32){}", s["number"])),
     )
-    finds = (*_renamed(lines, new), Line(f"{names.other}[{names.u}] = (nl_i32){new['target']};"))
-    return Elements(begin, "", after, finds)
+    drawn = _row_again(k, relation, {"i": names.own, "c": names.t, **new})
+    return Elements(begin, None, after, (drawn, Set(names.other[names.u], form("(nl_i32){}", new["target"]))))
 
 
-def _renamed(lines: Iterable[Line], names: Mapping[str, str]) -> list[Line]:
-    return [Line(re.sub(r"\w+", lambda m: names.get(m[0], m[0]), x.text), x.depth) for x in lines]
+def _row_again(k: Kernel, p: l2.Procedural, names: Mapping[str, Code], inner: Sequence[Stmt] = ()) -> Frame:
+    """The row of source `i` as its rule draws it, with `inner` at its synapses; of numbered connections: the target of
+    number `c`."""
+    return row_again(k, p, statements(), names, {"@@": inner}, "cu")
 
 
-_OWN_TEXT: Final = """
-    rest_below blocks_below skip lane pool found first n word a b sum d before c hit hits target k i j holds
-    probability x_i y_i c_i x_j y_j c_j"""
-_OWN: Final = frozenset(_OWN_TEXT.split())
-"""What the skeletons of rules call their own variables."""
-
-
-def _drawn_again(k: Kernel, relation: l2.Procedural, names: Names, body: Body) -> list[Line]:
+def _drawn_again(k: Kernel, relation: l2.Procedural, names: Names, body: Body) -> list[Stmt]:
     """A warp for each event: its threads draw consecutive elements, and count them by a warp scan."""
-    lines = row_again(k, relation)
     new = {"i": names.own, "target": names.other, "k": names.syn}
-    found = {w for x in lines for w in re.findall(r"\w+", x.text)} & _OWN
-    renamed = _renamed(lines, new | {w: k.namer.fresh(w) for w in sorted(found - new.keys())})
-    (place,) = [n for n, x in enumerate(renamed) if x.text == "@@"]
-    e, of_block = names.event, "(nl_i64)(blockDim.x / 32)"
+    of_block = "(nl_i64)(blockDim.x / 32)"
+    inner = [
+        Let("nl_i64", names.own, names.which),
+        *body.before,
+        _row_again(k, relation, new, body.inner),
+    ]
+    first, by = f"nl_me.part * {of_block} + threadIdx.x / 32", f"nl_me.parts * {of_block}"
+    return [For(names.event, first, names.number, inner, by, kind=Kind.ONCE, long=True)]
+
+
+def _events(names: Names, share: Code, inside: Sequence[Stmt]) -> list[Stmt]:
+    inner = [Let("nl_i64", names.own, names.which), *inside]
+    first, by = form("{}.first", share), form("{}.groups", share)
     return [
-        Line("#pragma unroll 1"),
-        Line(f"for (nl_i64 {e} = nl_me.part * {of_block} + threadIdx.x / 32; {e} < {names.number};"),
-        Line(f"{e} += nl_me.parts * {of_block}) {{", 2),
-        Line(f"const nl_i64 {names.own} = {names.which};", 1),
-        *indent(body.before),
-        *indent(renamed[:place]),
-        *indent(body.inner, 1 + renamed[place].depth),
-        *indent(renamed[place + 1 :]),
-        Line("}"),
+        Let("nl_share", share, call("nl_my_share", "nl_me", names.number)),
+        For(names.event, first, names.number, inner, by, "nl_u32", Kind.ONCE),
     ]
 
 
-def _events(names: Names, share: str, inside: Sequence[Line]) -> list[Line]:
-    return [
-        Line(f"const nl_share {share} = nl_my_share(nl_me, {names.number});"),
-        Line("#pragma unroll 1"),
-        Line(
-            f"for (nl_u32 {names.event} = {share}.first; {names.event} < {names.number}; "
-            f"{names.event} += {share}.groups) {{"
-        ),
-        Line(f"const nl_i64 {names.own} = {names.which};", 1),
-        *indent(inside),
-        Line("}"),
-    ]
-
-
-def _batches(k: Kernel, e: Elements, names: Names, body: Body) -> list[Line]:
+def _batches(k: Kernel, e: Elements, names: Names, body: Body) -> list[Stmt]:
     """WIDE elements at a time: load, then process."""
     share, first, n, u, t = k.namer.fresh("share"), k.namer.fresh("first"), k.namer.fresh("n"), names.u, names.t
-    live = f" && {names.other}[{u}] >= 0" if e.partial else ""
-    each = [
-        Line("#pragma unroll"),
-        Line(f"for (int {u} = 0; {u} < {WIDE}; {u}++) {{"),
-        Line(f"const nl_u32 {n} = {first} + {u} * {share}.threads;", 1),
-        Line(f"const nl_i64 {t} = {e.first}{n};", 1),
-    ]
-    number = f"{names.syn}[{u}]" if e.syn_type else t
-    ahead = [Line(f"{name}[{u}] = {k.pointers[n]}[{number}];", 2) for n, (name, _) in body.held.items()]
+    threads, place = form("{}.threads", share), names.other[u]
+
+    def each(test: Code, inside: Sequence[Stmt]) -> Stmt:
+        found = [Let("nl_u32", n, first + u * threads), Let("nl_i64", t, e.number(n)), If(test, inside)]
+        return For(u, 0, WIDE, found, type="int", kind=Kind.UNROLLED)
+
+    number = names.syn[u] if e.syn_type else t
+    ahead: list[Stmt] = [Set(held[u], k.pointers[f][number]) for f, (held, _) in body.held.items()]
     if e.partial and ahead:
-        ahead = [Line(f"if ({names.other}[{u}] >= 0) {{", 2), *indent(ahead), Line("}", 2)]
+        ahead = [If(place >= 0, ahead)]
+    here = n < e.after
     batch = [
-        Line(f"nl_i32 {names.other}[{WIDE}];"),
-        *([] if e.syn_type is None else [Line(f"{e.syn_type} {names.syn}[{WIDE}];")]),
-        *(Line(f"{k.dialect.type_name(x)} {name}[{WIDE}];") for name, x in body.held.values()),
-        *each,
-        Line(f"if ({n} < {e.after}) {{", 1),
-        *indent(e.finds, 2),
-        *ahead,
-        Line("}", 1),
-        Line("}"),
-        *each,
-        Line(f"if ({n} < {e.after}{live}) {{", 1),
-        *indent(body.inner, 2),
-        Line("}", 1),
-        Line("}"),
+        Let("nl_i32", names.other[WIDE]),
+        *([] if e.syn_type is None else [Let(e.syn_type, names.syn[WIDE])]),
+        *(Let(k.dialect.type_name(x), held[WIDE]) for held, x in body.held.values()),
+        each(here, [*e.finds, *ahead]),
+        each(form("{} && {} >= 0", here, place) if e.partial else here, body.inner),
     ]
-    inside = [
-        *e.begin,
-        *body.before,
-        Line("#pragma unroll 1"),
-        Line(f"for (nl_u32 {first} = {share}.thread; {first} < {e.after};"),
-        Line(f"{first} += {WIDE} * {share}.threads) {{", 2),
-        *indent(batch),
-        Line("}"),
-    ]
-    return _events(names, share, inside)
+    loop = For(first, form("{}.thread", share), e.after, batch, WIDE * threads, "nl_u32", Kind.ONCE, long=True)
+    return _events(names, share, [*e.begin, *body.before, loop])
 
 
-def _one_to_one(names: Names, body: Body) -> list[Line]:
+def _one_to_one(names: Names, body: Body) -> list[Stmt]:
     """A thread for each event."""
-    e = names.event
-    start = "nl_me.part * blockDim.x + threadIdx.x"
-    return [
-        Line("#pragma unroll 1"),
-        Line(f"for (nl_i64 {e} = {start}; {e} < {names.number}; {e} += nl_me.parts * blockDim.x) {{"),
-        Line(f"const nl_i64 {names.own} = {names.which};", 1),
-        *indent(body.before),
-        *indent(body.inner),
-        Line("}"),
-    ]
+    inner = [Let("nl_i64", names.own, names.which), *body.before, *body.inner]
+    first, by = "nl_me.part * blockDim.x + threadIdx.x", "nl_me.parts * blockDim.x"
+    return [For(names.event, first, names.number, inner, by, kind=Kind.ONCE)]
 
 
-def _one_by_one(e: Elements, n: str, names: Names, body: Body) -> list[Line]:
+def _one_by_one(e: Elements, n: Code, names: Names, body: Body) -> list[Stmt]:
     """A thread for each neuron, which visits its synapses in order."""
-    inside = [
-        *e.begin,
-        *body.before,
-        Line("#pragma unroll 1"),
-        Line(f"for (nl_u32 {n} = 0; {n} < {e.after}; {n}++) {{"),
-        Line(f"const nl_i64 {names.t} = {e.first}{n};", 1),
-        Line(f"const int {names.u} = 0;", 1),
-        Line(f"nl_i32 {names.other}[1];", 1),
-        *([] if e.syn_type is None else [Line(f"{e.syn_type} {names.syn}[1];", 1)]),
-        *indent(e.finds),
-        *indent(body.inner),
-        Line("}"),
+    inner = [
+        Let("nl_i64", names.t, e.number(n)),
+        Let("int", names.u, code(0)),
+        Let("nl_i32", names.other[1]),
+        *([] if e.syn_type is None else [Let(e.syn_type, names.syn[1])]),
+        *e.finds,
+        *body.inner,
     ]
-    return _one_to_one(names, Body({}, (), inside, body.numbered))
+    loop = For(n, 0, e.after, inner, type="nl_u32", kind=Kind.ONCE)
+    return _one_to_one(names, Body({}, (), [*e.begin, *body.before, loop], body.numbered))
 
 
-def _bitmask(k: Kernel, relation: l2.Bitmask, names: Names, body: Body) -> list[Line]:
+def _bitmask(k: Kernel, relation: l2.Bitmask, names: Names, body: Body) -> list[Stmt]:
     """A thread for each word of 32 targets."""
     share, count, w, bits = (k.namer.fresh(x) for x in ("share", "words", "w", "bits"))
-    mask = f"{k.pointers[relation.words]}[{names.own} * {count} + {w}]"
+    mask = k.pointers[relation.words][names.own * count + w]
+    found = Let("nl_i64", names.other, form("{} * 32 + {} - 1", w, call("__ffs", bits)))
+    head = form("for (nl_u32 {} = {}; {}; {} &= {} - 1)", bits, mask, bits, bits, bits)
+    first, by = form("{}.thread", share), form("{}.threads", share)
     inside = [
         *body.before,
-        Line(f"const nl_i64 {count} = ({k.scope[relation.n_post].text} + 31) / 32;"),
-        Line("#pragma unroll 1"),
-        Line(f"for (nl_i64 {w} = {share}.thread; {w} < {count}; {w} += {share}.threads) {{"),
-        Line(f"for (nl_u32 {bits} = {mask}; {bits}; {bits} &= {bits} - 1) {{", 1),
-        Line(f"const nl_i64 {names.other} = {w} * 32 + __ffs({bits}) - 1;", 2),
-        *indent(body.inner, 2),
-        Line("}", 1),
-        Line("}"),
+        Let("nl_i64", count, (k.scope[relation.n_post].code + 31) / 32),
+        For(w, first, count, [Block(head, [found, *body.inner])], by, kind=Kind.ONCE),
     ]
     return _events(names, share, inside)

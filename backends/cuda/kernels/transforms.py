@@ -18,10 +18,13 @@ from typing import Any, Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
+from backends.c_family.skeletons import frame
 from backends.cuda.kernels.direct import roles
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import NestPrinter
-from backends.cuda.kernels.skeletons import render
+from backends.cuda.kernels.skeletons import statements
+from backends.kernel_ir.expr import Code, form
+from backends.kernel_ir.stmt import Frame
 from compiler.strategies.cuda import fft_conv
 from compiler.strategies.cuda.fft_conv import Way, way_of
 
@@ -85,39 +88,40 @@ def names(contracts: Sequence[l2.Contract], units: bool) -> dict[str, Any]:
     }
 
 
-def transform_texts(k: Kernel, contract: l2.Contract) -> tuple[str, str, NestPrinter]:
+def transform_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, NestPrinter]:
     """The code that fills in the operands, the code that runs the epilogue of all outputs (with `@end` for that of
     one), and the nest."""
     way, nest, r = way_of(contract.literals), NestPrinter(k, contract.nest), roles(k.template, contract)
     c = SimpleNamespace(
         **{
-            f.name.removeprefix(_COLUMN): f"(nl_i32){k.scope[f.name].text}"
+            f.name.removeprefix(_COLUMN): form("(nl_i32){}", k.scope[f.name].code)
             for f in k.template.formals
             if isinstance(f, l2.ScalarFormal) and f.name.startswith(_COLUMN)
         }
     )
     image, other = _operands(way, c, k.pointers[r.image], k.pointers[r.other])
-    product = render(
-        "product_fft_conv.cu.j2",
-        c=c,
-        image=other if way.weights and way.sums else image,
-        filter=image if way.weights and way.sums else other,
-        workspace=k.pointers["workspace"],
-        frequencies=fft_conv.frequencies(way.points),
-        weights=way.weights,
-        sums=way.sums,
-        few=way.few > 0,
-        flipped=way.weights and way.sums,
-    )
+    turned = way.weights and way.sums
+    operands = {
+        "c": c,
+        "image": other if turned else image,
+        "filter": image if turned else other,
+        "workspace": k.pointers["workspace"],
+        "frequencies": fft_conv.frequencies(way.points),
+        "weights": way.weights,
+        "sums": way.sums,
+        "few": way.few > 0,
+        "flipped": turned,
+    }
     a, row, col = (r.c, r.r, r.s) if way.weights else (r.n, r.i, r.j)
     b = r.o
-    if way.weights and way.sums:
+    if turned:
         a, b = b, a
-    names = {"a": nest.vars[a], "b": nest.vars[b], "row": nest.vars[row], "col": nest.vars[col]}
-    return product, render("store_fft_conv.cu.j2", points=way.points, **names), nest
+    vs = {n: nest.vars[d] for n, d in (("a", a), ("b", b), ("row", row), ("col", col))}
+    product = frame(statements(), "product_fft_conv.cu.j2", operands)
+    return product, frame(statements(), "store_fft_conv.cu.j2", {"points": way.points, **vs}), nest
 
 
-def _operands(way: Way, c: SimpleNamespace, image: str, other: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _operands(way: Way, c: SimpleNamespace, image: Code, other: Code) -> tuple[dict[str, Any], dict[str, Any]]:
     """The fields of nl_tiled (templates/fft_conv.cu.j2) of the image, and of the weights or the gradient of the
     output."""
     by = (c.image_by_c, c.image_by_n) if way.weights else (c.image_by_n, c.image_by_c)
@@ -127,7 +131,7 @@ def _operands(way: Way, c: SimpleNamespace, image: str, other: str) -> tuple[dic
     part = {"most_r": c.step_r, "most_c": c.step_c} if way.weights else {"most_r": c.other_rows, "most_c": c.other_cols}
     first = {"data": image, "by_a": by[0], "by_b": by[1], "by_r": c.image_cols, "by_c": 1}
     first |= {"rows": c.image_rows, "cols": c.image_cols, "many_a": c.outs if turned else c.a, **whole, **tiles}
-    second = {"data": f"{other} + {c.other_first}", "by_a": c.other_by_o, "by_b": c.other_by_c, "by_r": c.other_by_r}
+    second = {"data": other + c.other_first, "by_a": c.other_by_o, "by_b": c.other_by_c, "by_r": c.other_by_r}
     second |= {"by_c": c.other_by_s, "rows": c.other_rows, "cols": c.other_cols, "many_a": c.a if turned else c.outs}
     second |= {"from_r": 0, "from_c": 0, **part, "tiles_a": 1, "tiles_b": tiles["tiles_b"]}
     return first, second

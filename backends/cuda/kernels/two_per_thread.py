@@ -1,127 +1,133 @@
 """two_per_thread: maps whose threads process two points at a time, so that the loads of both overlap.
 
-Assumes: the lines of one point (cprint.Body): declarations, assignments, stores at the end; points of a thread share no
-element.
+Assumes: the statements of one point (cprint.Body): declarations, assignments, stores at the end; points of a thread
+share no element.
 Guarantees: the same operations in the same order for each point. Random numbers are drawn for both points before
 preceding kernels have ended, if they are drawn first (`wait` follows them); then both points are loaded, then
 processed. Compilers do not move loads across stores to possibly aliased arrays.
-Does not: interpret the lines.
+Does not: change the statements.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
-from backends.c_family.cprint import Line, indent
+from backends.kernel_ir import stmt
+from backends.kernel_ir.expr import Code, code, form, name
+from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Stmt, Text, names_of, walk
 
-_DECLARED = re.compile(r"(?:const )?(\w+) (\w+) = (.*);")
-_TARGET = re.compile(r"(?:(?:const )?\w+ )?(\w+) (?:=|\+=) ")
+
+@dataclass(frozen=True)
+class _Stage:
+    """What is computed for both points before the rest: its declarations become a structure."""
+
+    name: str
+    own: Sequence[Stmt]
+
+    @property
+    def declared(self) -> list[Let]:
+        return [x for x in self.own if isinstance(x, Let)]
+
+    def copies(self) -> list[Let]:
+        """The declarations again, from the structure."""
+        return [Let(x.type, x.name, form("nl_{}_of.{}", self.name, x.name), const=False) for x in self.declared]
 
 
-def in_pairs(inner: Sequence[Line], index: str, wait: Line, pointers: Set[str]) -> list[Line]:
+def in_pairs(inner: Sequence[Stmt], index: Code, wait: Do, pointers: Set[str]) -> list[Stmt]:
     """The loop over the points of a block, from `nl_me.part * nl_t.chunk` to `nl_end`; `index`: the name of the point
     in `inner`."""
     drawn = list(inner).index(wait) if wait in inner else 0
     rest = inner[drawn + 1 if drawn else 0 :]
     first = _loaded(rest, pointers)
-    stages = [("draw", inner[:drawn])] if drawn else []
-    stages += [("load", [rest[n] for n in first])] if first else []
-    lines = [x for n in range(len(stages)) for x in _stage(stages[: n + 1], index)]
-    tail = [x for n, x in enumerate(rest) if n not in first]
-    lines += [
-        Line(f"const auto nl_work = [&](nl_i64 {index}{_given(stages)}) {{"),
-        *indent([line for name, own in stages for line in _copies(name, own)]),
-        *indent(tail),
-        Line("};"),
-        Line("#pragma unroll 1"),
-        Line("for (nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x; nl_a < nl_end; nl_a += 2 * blockDim.x) {"),
-        Line("const nl_i64 nl_b = nl_a + blockDim.x;", 1),
-        Line("const bool nl_two = nl_b < nl_end;", 1),
+    stages = [_Stage("draw", inner[:drawn])] if drawn else []
+    stages += [_Stage("load", first)] if first else []
+    made = [x for n in range(len(stages)) for x in _stage(stages[: n + 1], index)]
+    loop: list[Stmt] = [
+        Let("nl_i64", code("nl_b"), code("nl_a + blockDim.x")),
+        Let("bool", code("nl_two"), code("nl_b < nl_end")),
     ]
-    for n, (name, _) in enumerate(stages):
-        args = ["".join(f", nl_{x}_{p}" for x, _ in stages[:n]) for p in "ab"]
-        lines += [
-            Line(f"const nl_{name}_found nl_{name}_a = nl_{name}(nl_a{args[0]});", 1),
-            Line(f"nl_{name}_found nl_{name}_b = nl_{name}_a;", 1),
-            Line(f"if (nl_two) nl_{name}_b = nl_{name}(nl_b{args[1]});", 1),
-            *([Line(wait.text, 1)] if name == "draw" else []),
+    for n, stage in enumerate(stages):
+        a, b = ("".join(f", nl_{x.name}_{p}" for x in stages[:n]) for p in "ab")
+        found = f"nl_{stage.name}_found"
+        loop += [
+            Do(f"const {found} nl_{stage.name}_a = nl_{stage.name}(nl_a{a})"),
+            Do(f"{found} nl_{stage.name}_b = nl_{stage.name}_a"),
+            Do(f"if (nl_two) nl_{stage.name}_b = nl_{stage.name}(nl_b{b})"),
+            *([wait] if stage.name == "draw" else []),
         ]
-    args = ["".join(f", nl_{x}_{p}" for x, _ in stages) for p in "ab"]
-    return [
-        *lines,
-        Line(f"nl_work(nl_a{args[0]});", 1),
-        Line(f"if (nl_two) nl_work(nl_b{args[1]});", 1),
-        Line("}"),
-    ]
+    a, b = ("".join(f", nl_{x.name}_{p}" for x in stages) for p in "ab")
+    loop += [Do(f"nl_work(nl_a{a})"), Do(f"if (nl_two) nl_work(nl_b{b})")]
+    points = For(
+        code("nl_a"), "nl_me.part * nl_t.chunk + threadIdx.x", "nl_end", loop, "2 * blockDim.x", kind=Kind.ONCE
+    )
+    return [*made, _work(stages, rest, index), points]
 
 
-def in_fours(inner: Sequence[Line], index: str, pointers: Set[str]) -> list[Line]:
+def in_fours(inner: Sequence[Stmt], index: Code, pointers: Set[str]) -> list[Stmt]:
     """As in_pairs, four points at a time, which lie a block of threads apart; those that are left one at a time."""
     first = _loaded(inner, pointers)
-    stages = [("load", [inner[n] for n in first])] if first else []
-    each, one = (", nl_load_of[nl_n]", ", nl_load(nl_a)") if stages else ("", "")
-    several = [
-        Line("nl_load_found nl_load_of[4];", 1),
-        Line("nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });", 1),
+    stages = [_Stage("load", first)] if first else []
+    given, one = (", nl_load_of[nl_n]", ", nl_load(nl_a)") if stages else ("", "")
+    loads = [
+        Do("nl_load_found nl_load_of[4]"),
+        _each("nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x)"),
     ]
     return [
         *(_stage(stages, index) if stages else []),
-        Line(f"const auto nl_work = [&](nl_i64 {index}{_given(stages)}) {{"),
-        *indent([line for name, own in stages for line in _copies(name, own)]),
-        *indent([x for n, x in enumerate(inner) if n not in first]),
-        Line("};"),
-        Line("nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;"),
-        Line("#pragma unroll 1"),
-        Line("for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {"),
-        *(several if stages else []),
-        Line(f"nl_each<4>([&](int nl_n) {{ nl_work(nl_a + nl_n * blockDim.x{each}); }});", 1),
-        Line("}"),
-        Line("#pragma unroll 1"),
-        Line(f"for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a{one});"),
-    ]
+        _work(stages, inner, index),
+        Do("nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x"),
+        Text(Kind.ONCE),
+        Block("for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x)", [
+            *(loads if stages else []),
+            _each(f"nl_work(nl_a + nl_n * blockDim.x{given})"),
+        ]),
+        Text(Kind.ONCE),
+        Do(f"for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a{one})"),
+    ]  # fmt: skip
 
 
-def _loaded(lines: Sequence[Line], pointers: Set[str]) -> list[int]:
-    """The loads, and earlier lines that depend on no assigned value."""
+def _each(statement: str) -> Stmt:
+    return Do(form("{}<4>([&](int nl_n) {{ {}; }})", name("nl_each"), statement))
+
+
+def _work(stages: Sequence[_Stage], inner: Sequence[Stmt], index: Code) -> Stmt:
+    """The rest, as a function of the point and of what the stages found."""
+    before = [x for stage in stages for x in stage.own]
+    rest = [x for x in inner if not any(x is y for y in before)]
+    body = [*(x for stage in stages for x in stage.copies()), *rest]
+    return Block(f"const auto nl_work = [&](nl_i64 {index}{_given(stages)})", body, "};")
+
+
+def _loaded(statements: Sequence[Stmt], pointers: Set[str]) -> list[Stmt]:
+    """The loads, and earlier declarations that depend on no assigned value."""
     changed: set[str] = set()
-    found: list[int] = []
-    last = -1
-    for n, x in enumerate(lines):
-        declared = _DECLARED.fullmatch(x.text)
-        words = set(re.findall(r"\w+", declared[3] if declared else x.text))
-        if declared and x.depth == 0 and not words & changed:
-            found.append(n)
-            last = n if words & pointers else last
-        elif target := _TARGET.match(x.text):
-            changed.add(target[1])
-    return [n for n in found if n <= last]
+    found: list[Stmt] = []
+    last = 0
+    for x in statements:
+        if isinstance(x, Let) and x.value is not None and not x.value.names & changed:
+            found.append(x)
+            last = len(found) if x.value.names & pointers else last
+            continue
+        for inside in walk([x]):
+            if isinstance(inside, Let):
+                changed |= inside.name.names
+            elif isinstance(inside, stmt.Set):
+                changed |= inside.target.names if inside.target.text in inside.target.names else set()
+    return found[:last]
 
 
-def _declared(lines: Sequence[Line]) -> list[tuple[str, str]]:
-    """(type, name) of the declarations in the lines."""
-    return [(m[1], m[2]) for x in lines if (m := _DECLARED.fullmatch(x.text))]
+def _given(stages: Sequence[_Stage]) -> str:
+    return "".join(f", const nl_{x.name}_found &nl_{x.name}_of" for x in stages)
 
 
-def _given(stages: Sequence[tuple[str, Sequence[Line]]]) -> str:
-    return "".join(f", const nl_{name}_found &nl_{name}_of" for name, _ in stages)
-
-
-def _copies(name: str, lines: Sequence[Line]) -> list[Line]:
-    return [Line(f"{kind} {x} = nl_{name}_of.{x};") for kind, x in _declared(lines)]
-
-
-def _stage(stages: Sequence[tuple[str, Sequence[Line]]], index: str) -> list[Line]:
+def _stage(stages: Sequence[_Stage], index: Code) -> list[Stmt]:
     """The results of the last stage for a point, as a structure, and the function that computes it."""
-    *before, (name, own) = stages
-    found = _declared(own)
-    used = {w for x in own for w in re.findall(r"\w+", x.text)}
-    copies = [x for stage in before for x in _copies(*stage) if _declared([x])[0][1] in used]
+    *before, last = stages
+    used, found = names_of(last.own), f"nl_{last.name}_found"
+    copies = [x for stage in before for x in stage.copies() if x.name.text in used]
+    result = Do(f"return {found}{{{', '.join(x.name.text for x in last.declared)}}}")
     return [
-        Line(f"struct nl_{name}_found {{"),
-        *(Line(f"{kind} {x};", 1) for kind, x in found),
-        Line("};"),
-        Line(f"const auto nl_{name} = [&](nl_i64 {index}{_given(before)}) {{"),
-        *indent([*copies, *own, Line(f"return nl_{name}_found{{{', '.join(x for _, x in found)}}};")]),
-        Line("};"),
+        Block(f"struct {found}", [Text(f"{x.type} {x.name};") for x in last.declared], "};"),
+        Block(f"const auto nl_{last.name} = [&](nl_i64 {index}{_given(before)})", [*copies, *last.own, result], "};"),
     ]

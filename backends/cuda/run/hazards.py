@@ -9,31 +9,13 @@ Does not: reorder launches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 import compiler.ir.level2.program as l2
+from compiler.ir.level2.dependence import Touched
 from compiler.ir.level2.dependence import touched as of_rows
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement
-
-
-@dataclass(frozen=True)
-class Touched:
-    """Arrays that a launch reads, writes and adds to."""
-
-    read: frozenset[str]
-    written: frozenset[str]
-    added: frozenset[str]
-
-    def needs(self, earlier: Touched) -> bool:
-        """Whether this launch must wait for an earlier one."""
-        touched = earlier.read | earlier.written | earlier.added
-        return bool(
-            self.written & touched
-            or self.read & (earlier.written | earlier.added)
-            or self.added & (earlier.read | earlier.written)
-        )
 
 
 def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[str]]:
@@ -53,24 +35,14 @@ def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[st
     return {name: frozenset(others) for name, others in found.items()}
 
 
-def touched(program: l2.Merged, launch: l2.Launch, shared: Mapping[str, frozenset[str]]) -> Touched:
-    """The accesses of the rows of a launch; a write to an array also writes the arrays that share its memory
+def touched(program: l2.Merged, launches: Iterable[l2.Launch], shared: Mapping[str, frozenset[str]]) -> Touched:
+    """The accesses of launches that run as one; a write to an array also writes the arrays that share its memory
     (`overlaps`)."""
-    formals, rows = program.templates[launch.template].formals, program.tables[launch.template]
-    read, written, added = of_rows(formals, rows, launch.lo, launch.hi, {})
-    for name in tuple(written | added):
-        written |= shared.get(name, frozenset())
-    return Touched(frozenset(read), frozenset(written), frozenset(added))
-
-
-def together(parts: Sequence[Touched]) -> Touched:
-    """The accesses of launches that run as one."""
-    none: frozenset[str] = frozenset()
-    return Touched(
-        none.union(*(p.read for p in parts)),
-        none.union(*(p.written for p in parts)),
-        none.union(*(p.added for p in parts)),
-    )
+    own = Touched()
+    for x in launches:
+        own.include(of_rows(program.templates[x.template].formals, program.tables[x.template], x.lo, x.hi, {}))
+    own.written.update(*(shared.get(n, ()) for n in own.written | own.added))
+    return own
 
 
 def conflicts(launches: Sequence[Touched]) -> list[frozenset[int]]:

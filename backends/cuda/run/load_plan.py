@@ -28,7 +28,7 @@ from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.rnn_table import walk as chain_walk
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, Plan, Timed, WaveKernels, release
-from backends.cuda.run.hazards import conflicts, overlaps, together, touched
+from backends.cuda.run.hazards import conflicts, overlaps, touched
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import joined, parts_of
 from compiler.layout.plan_memory import Placement
@@ -103,7 +103,7 @@ def prepare(
         steps = sized and phase.name == PHASE and not shared and not phase.chains
         known = [launched(program, x, tables[x.template]) for x in phase.launches] if steps else []
         pairs = paired(known)
-        apart = conflicts([together([touched(program, x, shared) for x in launches]) for launches, _ in parts])
+        apart = conflicts([touched(program, launches, shared) for launches, _ in parts])
         free = beside(pairs, STEPS) if steps else [frozenset[tuple[int, int]]()] * len(parts)
         timed = []
         for (launches, walk), others, besides in zip(parts, apart, free, strict=True):

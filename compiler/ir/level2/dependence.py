@@ -9,7 +9,7 @@ Does not: reorder.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 import compiler.ir.level2.program as l2
@@ -37,25 +37,37 @@ def parts_of(arrays: Iterable[l2.Array]) -> Parts:
     return found
 
 
-def touched(
-    formals: tuple[l2.Formal, ...], rows: l2.Rows, lo: int, hi: int, parts: Parts
-) -> tuple[set[str], set[str], set[str]]:
-    """Arrays that rows [lo, hi) read, write and accumulate into, and their parts."""
-    read: set[str] = set()
-    written: set[str] = set()
-    added: set[str] = set()
+@dataclass(frozen=True)
+class Touched:
+    """Arrays that launches read, write and add to."""
+
+    read: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
+    added: set[str] = field(default_factory=set)
+
+    def include(self, other: Touched) -> None:
+        self.read.update(other.read)
+        self.written.update(other.written)
+        self.added.update(other.added)
+
+    def needs(self, earlier: Touched) -> bool:
+        """Whether these launches must wait for earlier ones: sums into one array commute."""
+        apart = self.written.isdisjoint(earlier.read) and self.written.isdisjoint(earlier.added)
+        apart = apart and self.added.isdisjoint(earlier.read) and self.read.isdisjoint(earlier.added)
+        return not (apart and all(x.isdisjoint(earlier.written) for x in (self.read, self.written, self.added)))
+
+
+def touched(formals: tuple[l2.Formal, ...], rows: l2.Rows, lo: int, hi: int, parts: Parts) -> Touched:
+    """Arrays that rows [lo, hi) touch, and their parts."""
+    found: dict[l2.Mode, set[str]] = {mode: set() for mode in l2.Mode}
     for formal in formals:
         if isinstance(formal, l2.ArrayFormal):
             names = rows.arrays[formal.name][lo:hi]
             if parts:
                 names = (*names, *(part for name in names for part in parts.get(name, ())))
-            if formal.mode in (l2.Mode.READ, l2.Mode.UPDATE):
-                read.update(names)
-            if formal.mode in (l2.Mode.WRITE, l2.Mode.UPDATE):
-                written.update(names)
-            if formal.mode is l2.Mode.ACCUMULATE:
-                added.update(names)
-    return read, written, added
+            found[formal.mode].update(names)
+    updated = found[l2.Mode.UPDATE]
+    return Touched(found[l2.Mode.READ] | updated, found[l2.Mode.WRITE] | updated, found[l2.Mode.ACCUMULATE])
 
 
 def joined(
@@ -63,27 +75,15 @@ def joined(
 ) -> tuple[l2.Launch, ...]:
     """Launches in order; consecutive independent ones that run adjacent rows of one template are joined."""
     found: list[l2.Launch] = []
-    read: set[str] = set()
-    written: set[str] = set()
-    added: set[str] = set()
+    before = Touched()  # by the last of them
     for x in launches:
-        r, w, a = touched(templates[x.template].formals, tables[x.template], x.lo, x.hi, parts)
-        last = found[-1] if found else None
-        joins = (
-            last is not None
-            and last.template == x.template
-            and last.hi == x.lo
-            and (last.every, last.offset) == (x.every, x.offset)
-            and all(w.isdisjoint(before) for before in (read, written, added))
-            and all(r.isdisjoint(before) for before in (written, added))
-            and all(a.isdisjoint(before) for before in (read, written))
-        )
-        if joins and last is not None:
+        own = touched(templates[x.template].formals, tables[x.template], x.lo, x.hi, parts)
+        last = found[-1] if found else replace(x, template=-1)
+        adjacent = (last.template, last.hi, last.every, last.offset) == (x.template, x.lo, x.every, x.offset)
+        if adjacent and not own.needs(before):
             found[-1] = replace(last, hi=x.hi)
-            read |= r
-            written |= w
-            added |= a
+            before.include(own)
         else:
             found.append(x)
-            read, written, added = r, w, a
+            before = own
     return tuple(found)

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.dependence import parts_of, touched
+from compiler.ir.level2.dependence import Touched, parts_of, touched
 from compiler.passes.program.decisions import Decision
 
 LAYERS: Final = frozenset({"train", "eval", "predict"})
@@ -51,18 +51,16 @@ def _levels(merged: l2.Merged, units: Iterable[Unit]) -> list[int]:
     levels = []
     parts = parts_of(merged.arrays)
     for launches, _ in units:
-        r, w, a = set[str](), set[str](), set[str]()
+        own = Touched()
         for x in launches:
-            more = touched(merged.templates[x.template].formals, merged.tables[x.template], x.lo, x.hi, parts)
-            for names, found in zip((r, w, a), more, strict=True):
-                names |= found
+            own.include(touched(merged.templates[x.template].formals, merged.tables[x.template], x.lo, x.hi, parts))
         before = [
-            *(seen.get(name, 0) for name in r for seen in (written, added)),
-            *(seen.get(name, 0) for name in w for seen in (read, written, added)),
-            *(seen.get(name, 0) for name in a for seen in (read, written)),
+            *(seen.get(name, 0) for name in own.read for seen in (written, added)),
+            *(seen.get(name, 0) for name in own.written for seen in (read, written, added)),
+            *(seen.get(name, 0) for name in own.added for seen in (read, written)),
         ]
         level = max(before, default=0)
-        for names, seen in ((r, read), (w, written), (a, added)):
+        for names, seen in ((own.read, read), (own.written, written), (own.added, added)):
             for name in names:
                 seen[name] = max(seen.get(name, 0), level + 1)
         levels.append(level)
