@@ -49,9 +49,12 @@ def made_with(backend: Backend) -> str:
     if backend.capabilities.name == "cuda":
         from backends.cuda.device.driver import Driver
         from backends.cuda.emit.compile import find_compiler as find_cuda_compiler
+        from backends.cuda.run import cublaslt, cudnn
 
         compiler = find_cuda_compiler()
-        return f"{'NVRTC' if compiler.library else 'nvcc'} {compiler.version}, driver {Driver().version()}"
+        own = [f"{'NVRTC' if compiler.library else 'nvcc'} {compiler.version}, driver {Driver().version()}"]
+        libraries = ("cuBLASLt", cublaslt.found()), ("cuDNN", cudnn.found())
+        return "; ".join(own + [f"{name} {known[1]}" for name, known in libraries if known is not None])
     return ""
 
 

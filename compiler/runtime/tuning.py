@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
@@ -41,12 +42,14 @@ from compiler.strategies.variants import identity
 from compiler.tune.choosing import Tuned, by_path, choose_all, factors
 from compiler.tune.forks import Settled, Ways, settle
 from compiler.tune.lock import compared, lock_path, named, section_name, stale, write_lock
-from compiler.tune.measure import Bench, Measured, Timer, kept_at, measure, together
+from compiler.tune.measure import Bench, Measured, Timer, compiled, kept_at, measure, together
 from compiler.tune.only import EVERYTHING, Only, selected, selected_forks
 from compiler.tune.report import Row, fork_rows, one_way, rows
 from compiler.tune.sites import Site, sites
-from compiler.tune.whole import Step, in_turn, settled
+from compiler.tune.whole import Step, in_turn, known, settled
 
+AHEAD: Final = 4
+"""Programs that are compiled at a time, each of several parts."""
 Clock = Callable[[], float]
 Watch = Callable[[int, int, str], None]
 
@@ -199,6 +202,7 @@ def tune_model(
     tuned = by_path(measured, choose_all(measured, before))
     steps: list[Step] = []
     if wishes.whole:
+        tuned = tuple(known(t, section.pins[t.path].instead) if t.path in before else t for t in tuned)
         for part in model.parts:
             tuned, step = settled(part.phase, tuned, partial(_race, part, model, options, timer))
             steps += [step] if step is not None else []
@@ -335,13 +339,16 @@ def _measured(
     if goes_on is not None:
         groups.sort(key=lambda group: -sum(s.operations for s in group))
     results: dict[str, Measured] = {}
-    for group in groups:
+    with ThreadPoolExecutor(AHEAD) as threads:
+        ahead = [threads.submit(compiled, group, bench) for group in groups] if goes_on is None else []
+        wait(ahead)  # nothing else runs while candidates are timed
+    for place, group in enumerate(groups):
         if goes_on is not None and not goes_on():
             break
         for number, site in enumerate(group, len(results) + 1):
             if watch is not None:
                 watch(number, len(problems), site.path)
-        for result in measure(group, bench):
+        for result in measure(group, bench, ahead[place].result() if ahead else None):
             results[result.site.problem] = result
     return results
 

@@ -33,6 +33,8 @@ from compiler.strategies.cpu import (
     winograd_weight_gradient,
 )
 from compiler.strategies.cuda import (
+    cublaslt,
+    cudnn,
     direct_conv,
     direct_conv_weights,
     fft_conv,
@@ -86,7 +88,7 @@ ROWS = frozenset({rows_conv.NAME, rows_dense.NAME, rows_product.NAME, winograd_r
 def measured() -> tuple[Strategy, ...]:
     """Strategies that no rule takes, libraries and those of other packages: they are computed with where a lock file
     says so."""
-    return (onednn.STRATEGY, *installed())
+    return (onednn.STRATEGY, *cublaslt.STRATEGIES, *cudnn.STRATEGIES, *installed())
 
 
 def every() -> tuple[Strategy, ...]:

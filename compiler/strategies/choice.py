@@ -27,7 +27,7 @@ class Choice:
     `microseconds`: estimated time, where strategies of a target compete by time; 0: it always wins. `joined`: adjacent
     dims that every array walks contiguously may be collapsed into one loop of its nest. `workspace`: elements of an
     array that its kernels pass to each other, which is planned with the others. `exchange`: where another contraction
-    is computed instead."""
+    is computed instead. `bare`: it stores sums alone, an epilogue is another kernel."""
 
     strategy: str
     literals: tuple[tuple[str, int], ...]
@@ -37,6 +37,7 @@ class Choice:
     joined: bool = False
     workspace: int = 0
     exchange: Exchange | None = None
+    bare: bool = False
 
 
 @dataclass(frozen=True)

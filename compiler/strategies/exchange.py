@@ -31,7 +31,7 @@ from compiler.strategies.window import WindowAxis
 EXCHANGED, TURNED = KINDS = ("exchanged_", "turned_")
 """What the names of such candidates begin with."""
 MOST: Final = 3
-"""Exchanges of a contraction that are worth measuring, by estimate."""
+"""Exchanges of a contraction that are worth measuring, by estimate, and as many by libraries."""
 HOPELESS: Final = 4.0
 """Those that take this many times the estimate of the rule's choice are not."""
 COPY_US, START_US = 1e-3, 2.0
@@ -51,12 +51,14 @@ class _Equivalent:
 
 
 def exchanged(p: Problem, strategies: Iterable[Strategy], best: float) -> list[Choice]:
-    """The candidates for a contraction by equivalents of it. `best`: the estimate for the choice of the rules, 0 where
-    there is none."""
+    """The candidates for a contraction by equivalents of it, libraries last. `best`: the estimate for the choice of the
+    rules, 0 where there is none."""
     strategies = [s for s in strategies if s.reads(p) and not isinstance(s.match(p), Choice)]
     found = [_outer(p, e, inner) for e in _equivalents(p) for inner in _inner(p, e, strategies)]
-    worth = [c for c in found if not best or c.microseconds <= HOPELESS * best]
-    return sorted(worth, key=lambda c: c.microseconds)[:MOST]
+    worth = sorted((c for c in found if not best or c.microseconds <= HOPELESS * best), key=lambda c: c.microseconds)
+    own = [c for c in worth if c.exchange is not None and c.exchange.inner.microseconds]
+    libraries = [c for c in worth if c not in own]  # of which nothing is known
+    return [*own[:MOST], *libraries[:MOST]]
 
 
 def basis(choice: Choice) -> str:
@@ -86,7 +88,7 @@ def _outer(p: Problem, e: _Equivalent, inner: Choice) -> Choice:
     return replace(
         inner,
         strategy=e.kind + inner.strategy,
-        scratch_bytes=inner.scratch_bytes + size * (elements + inner.workspace),
+        scratch_bytes=inner.scratch_bytes + size * elements,
         microseconds=inner.microseconds + copies + START_US * len(copied),
         workspace=0,
         exchange=exchange,
@@ -121,10 +123,12 @@ def _as_convolution(p: Problem) -> _Equivalent | None:
     assert n is not None
     image = (c, *group, n)
     maps = (*map(along, image), *p.axes(found.vector)[-2:])
-    copies = _copy(p, (*image, x.shape[-2], x.shape[-1]), True, x), replace(d, batched=False)
-    reads = _swapped(len(x.shape)), tuple(along(f"d{k}") for k in range(len(d.shape))) if p.lanes else None
-    other = p.axes(1 - found.vector)
-    return _equivalent(p, EXCHANGED, found.vector, (c, *group, o, r, s), True, copies, (maps, other), reads)
+    other = p.plain(1 - found.vector)
+    weights = (*group, o, n, *(str(q) for q in other[-2:]))
+    copies = _copy(p, (*image, x.shape[-2], x.shape[-1]), True, x), _copy(p, weights, False, d)
+    reads = _swapped(len(x.shape)), tuple(along(f"d{weights.index(str(q))}") for q in other)
+    both = maps, tuple(map(along, weights))
+    return _equivalent(p, EXCHANGED, found.vector, (c, *group, o, r, s), True, copies, both, reads)
 
 
 def _turned(p: Problem) -> _Equivalent | None:
@@ -141,11 +145,13 @@ def _turned(p: Problem) -> _Equivalent | None:
     wide = tuple(div * (e - 1) + 1 for div, e in zip(spread, x.shape[-2:], strict=True))
     dims = tuple(f"d{k}" for k in range(len(x.shape)))
     apart = (*map(along, dims[:-2]), *(Affine(((q, 1),), 0, div) for q, div in zip(dims[-2:], spread, strict=True)))
-    own = {d: along(f"d{k}") for k, d in enumerate(p.plain(1 - conv.vector)) if d is not None}
+    outputs, inputs = p.out[-3], conv.summed[0]
+    weights = (*p.out[1:-3], *((inputs, outputs) if plain else (outputs, inputs)), r, s)
+    own = {d: along(f"d{k}") for k, d in enumerate(weights)}
     reads = None if spread == (1, 1) else apart, tuple(_flipped(a, flip, own) for a in p.axes(1 - conv.vector))
-    copies = replace(x, shape=(*x.shape[:-2], *wide)), w
-    out = p.node.out.batched
-    return _equivalent(p, TURNED, conv.vector, p.out, out, copies, (maps, p.axes(1 - conv.vector)), reads)
+    copies = replace(x, shape=(*x.shape[:-2], *wide)), _copy(p, weights, False, w)
+    both = maps, tuple(map(along, weights))
+    return _equivalent(p, TURNED, conv.vector, p.out, p.node.out.batched, copies, both, reads)
 
 
 def _full(p: Problem, *extents: int) -> bool:

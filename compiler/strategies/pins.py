@@ -29,12 +29,13 @@ AGAIN: Final = ".again"
 @dataclass(frozen=True)
 class Pin:
     """`way`: identity of a variant (variants.py); `problem`: the digest of its problem; `source`: its origin;
-    `microseconds`: its measured time."""
+    `microseconds`: its measured time; `instead`: what was faster, but not in a whole step."""
 
     problem: str
     way: str
     source: str
     microseconds: float
+    instead: str = ""
 
 
 Pins = Mapping[str, Pin]

@@ -35,6 +35,8 @@ class Tuned:
     path: str
     measured: Measured
     choice: Choice | None
+    instead: str = ""
+    """What is faster alone, but not in a whole step (compiler/tune/whole.py)."""
 
     @property
     def microseconds(self) -> float:

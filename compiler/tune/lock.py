@@ -125,6 +125,8 @@ def _entry(e: Tuned | Settled) -> dict[str, Any]:
     }
     if e.measured.wrong:
         entry["wrong"] = list(e.measured.wrong)
+    if e.instead:
+        entry["instead"] = e.instead
     return entry
 
 
@@ -192,7 +194,8 @@ def _factors(section: Mapping[str, Any], path: Path) -> dict[str, float]:
 def _pin(path: Path, source: str, name: str, entry: Any) -> Pin:
     try:
         way = spelled(str(entry["strategy"]), _numbers(entry["literals"]), _numbers(entry["tiles"]))
-        return Pin(str(entry["problem"]), way, source, float(entry["microseconds"].get(way, 0.0)))
+        time = float(entry["microseconds"].get(way, 0.0))
+        return Pin(str(entry["problem"]), way, source, time, str(entry.get("instead", "")))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _broken(path, f"its entry `{name}` is not complete") from None
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -28,7 +27,7 @@ import numpy.typing as npt
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from backends.protocol import Backend, Instance
+from backends.protocol import Artifact, Backend, Instance
 from backends.stopwatch import machine, toolchain
 from compiler.core.cache import cache_folder, find_value, keep_value
 from compiler.core.source import NOWHERE
@@ -44,6 +43,7 @@ from compiler.strategies import Choice, every
 from compiler.strategies.exchange import basis
 from compiler.strategies.layout import row_major
 from compiler.strategies.pins import Pin, path_of
+from compiler.strategies.strategy import ROUNDING
 from compiler.strategies.variants import identity
 from compiler.tune.accuracy import far_off, logical, most_error, sample
 from compiler.tune.sites import Site
@@ -118,29 +118,50 @@ def alone(sites: Sequence[Site], precision: DType, order: l2.Order, capabilities
     return merge(builder.finish())
 
 
-def measure(sites: Sequence[Site], bench: Bench) -> list[Measured]:
-    """Build, check and time every candidate of contractions that are to be built together; what is known from before
-    comes from the cache. Raises BackendError."""
+@dataclass(frozen=True)
+class Known:
+    """What is known of contractions that are to be built together, and the program of the others, compiled."""
+
+    sites: Sequence[Site]
+    keys: Sequence[Path]
+    found: Sequence[Measured | None]
+    program: l2.Merged | None
+    artifact: Artifact | None
+
+
+def compiled(sites: Sequence[Site], bench: Bench) -> Known:
+    """Look up what is known from before, and compile the rest. Raises BackendError."""
     keys = [_key(site, bench) for site in sites]
     found = [_kept(site, key) for site, key in zip(sites, keys, strict=True)]
-    new = [n for n, x in enumerate(found) if x is None]
-    if new:
-        for n, result in zip(new, _built([sites[n] for n in new], bench), strict=True):
-            found[n] = result
-            _keep(keys[n], result)
-    return [x for x in found if x is not None]
+    new = [site for site, x in zip(sites, found, strict=True) if x is None]
+    if not new:
+        return Known(sites, keys, found, None, None)
+    program = alone(new, bench.precision, bench.order, bench.capabilities)
+    return Known(sites, keys, found, program, bench.backend.compile(program, bench.options))
 
 
-def _built(sites: Sequence[Site], bench: Bench) -> Iterator[Measured]:
-    program = alone(sites, bench.precision, bench.order, bench.capabilities)
-    with tempfile.TemporaryDirectory(prefix="netloom-tune-") as folder:
-        artifact = bench.backend.build(program, Path(folder) / "build", bench.options)
-        instance = bench.backend.load(artifact, program, 1)
-        try:
-            arrays = {a.name: a for a in program.arrays}
-            for number, site in enumerate(sites):
-                yield _measured(site, number, arrays, instance, bench)
-        finally:
+def measure(sites: Sequence[Site], bench: Bench, known: Known | None = None) -> list[Measured]:
+    """Check and time every candidate of contractions that are to be built together; what is known from before comes
+    from the cache. `known`: what `compiled` has given for them already. Raises BackendError."""
+    return list(_timed(compiled(sites, bench) if known is None else known, bench))
+
+
+def _timed(known: Known, bench: Bench) -> Iterator[Measured]:
+    instance = None
+    if known.program is not None and known.artifact is not None:
+        instance = bench.backend.load(known.artifact, known.program, 1)
+    try:
+        arrays = {a.name: a for a in known.program.arrays} if known.program is not None else {}
+        number = 0
+        for site, key, found in zip(known.sites, known.keys, known.found, strict=True):
+            if found is None:
+                assert instance is not None
+                found = _measured(site, number, arrays, instance, bench)
+                _keep(key, found)
+                number += 1
+            yield found
+    finally:
+        if instance is not None:
             instance.close()
 
 
@@ -151,6 +172,8 @@ def _measured(site: Site, number: int, arrays: Mapping[str, l2.Array], instance:
         values = random.standard_normal(arrays[f"{number}.{name}"].physical_size).astype(bench.precision.numpy)
         values = _masked(values, tensor, site.lanes)
         instance.write(f"{number}.{name}", values)
+        if tensor.dtype == "bf16":
+            values = instance.read(f"{number}.{name}")
         operands[name] = logical(values, tensor, site.lanes)
     phases = {phase_of(number, k): identity(way) for k, way in enumerate(site.ways)}
     wrong, errors = _judged(site, number, instance, operands, bench)
@@ -184,6 +207,7 @@ def _judged(
     wrong, errors = [], {}
     for way, result in results.items():
         loose = rounding.get(basis(way), 0.0) if way is not None else 0.0
+        loose += ROUNDING["bf16"] / 2 if site.node.out.dtype == "bf16" else 0.0
         error = expected.error(result)
         errors[identity(way)] = float(f"{error:.1e}") if np.isfinite(error) else 1e30
         exact = error <= most_error(site, epsilon, loose)

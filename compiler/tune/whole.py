@@ -66,7 +66,12 @@ def _gain(t: Tuned) -> float:
 
 
 def _by_rule(t: Tuned) -> Tuned:
-    return replace(t, choice=t.measured.site.ways[0])
+    return replace(t, choice=t.measured.site.ways[0], instead=identity(t.choice))
+
+
+def known(t: Tuned, instead: str) -> Tuned:
+    """The choice, or the rule's where the choice went back to it before (`instead` of it)."""
+    return _by_rule(t) if instead and identity(t.choice) == instead else t
 
 
 def in_turn(first: Callable[[], float], second: Callable[[], float], rounds: int = ROUNDS) -> tuple[float, float]:

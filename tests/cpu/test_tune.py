@@ -145,7 +145,7 @@ def test_medians_of_rounds_in_turn_are_kept_on_disk(fresh: Path) -> None:
 def test_what_is_known_needs_no_build(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, timer = site(dense(48, 31, 29)), counted(lambda phase: 10.0)[0]
     first = measure([here], bench(timer))
-    monkeypatch.setattr(CpuBackend, "build", None)
+    monkeypatch.setattr(CpuBackend, "compile", None)
     assert measure([here], bench(timer)) == first
 
 

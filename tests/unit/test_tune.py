@@ -37,7 +37,7 @@ from compiler.tune.measure import Measured
 from compiler.tune.only import EVERYTHING, parsed, selected
 from compiler.tune.report import rows
 from compiler.tune.sites import Site, workspace_of
-from compiler.tune.whole import Step, settled
+from compiler.tune.whole import Step, known, settled
 from tests.cpu.contractions import Conv, conv, dense, gradient
 
 CPU = CpuBackend().capabilities.strategies
@@ -412,6 +412,19 @@ def test_steps_have_the_last_word() -> None:
     assert step is not None
     assert step.back == ("train/b", "train/a")
     assert settled("predict@4", tuned, race) == (tuned, None)
+
+
+def test_what_went_back_to_the_rules_stays_there(tmp_path: Path) -> None:
+    """Its entry names what was faster alone; another choice is measured again."""
+    here = site("train/a")
+    times = Measured(here, {identity(w): 10.0 + (w is not None) for w in here.ways})
+    (back,), _ = settled("train", [Tuned("train/a", times, None)], lambda choices: (1e-3, 2e-3))
+    assert (identity(back.choice), back.instead) == (identity(here.ways[0]), "nest")
+    written(tmp_path / "m.lock", back)
+    assert read_lock(tmp_path / "m.lock", "cpu", HERE).pins["train/a"].instead == "nest"
+    chosen = Tuned("train/a", times, None)
+    assert known(chosen, "nest") == back
+    assert known(chosen, "another") == known(chosen, "") == chosen
 
 
 # ------------------------------------------------------------------------------------------- the report

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from backends.protocol import BackendError
@@ -176,31 +177,55 @@ class Driver:
         """Launches on the stream are captured from now on, not run."""
         self._call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _RELAXED)
 
-    def end_capture(self, stream: int, early: bool) -> int:
+    def captured(self, stream: int) -> frozenset[int]:
+        """The nodes that have been captured so far from a stream and those that joined it."""
+        status, number, graph = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p()
+        found = (ctypes.byref(x) for x in (status, number, graph))
+        if hasattr(self._lib, "cuStreamGetCaptureInfo_v2"):
+            self._call("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *found, None, None)
+        else:
+            self._call("cuStreamGetCaptureInfo_v3", ctypes.c_void_p(stream), *found, None, None, None)
+        many = ctypes.c_size_t()
+        self._call("cuGraphGetNodes", graph, None, ctypes.byref(many))
+        nodes = (ctypes.c_void_p * many.value)()
+        if many.value:
+            self._call("cuGraphGetNodes", graph, nodes, ctypes.byref(many))
+        return frozenset(n for n in nodes if n is not None)
+
+    def give_up_capture(self, stream: int) -> None:
+        """End a capture that failed, whatever it has."""
+        graph = ctypes.c_void_p()
+        if self._lib.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph)) == 0:
+            self._lib.cuGraphDestroy(graph)
+
+    def end_capture(self, stream: int, early: bool, others: AbstractSet[int] = frozenset()) -> int:
         """An executable graph of the captured launches. `early`: kernels begin while those that they depend on still
-        run, and wait themselves (nl_wait)."""
+        run, and wait themselves (nl_wait), but for `others`: nodes of libraries."""
         graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
         try:
             if early:
-                self._begin_early(graph)
+                self._begin_early(graph, others)
             self._call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
         finally:
             self._lib.cuGraphDestroy(graph)
         assert executable.value is not None
         return executable.value
 
-    def _begin_early(self, graph: ctypes.c_void_p) -> None:
+    def _begin_early(self, graph: ctypes.c_void_p, others: AbstractSet[int]) -> None:
         """Turns the edges between kernels into programmatic ones, where the driver knows them (CUDA 12.3)."""
         if not all(hasattr(self._lib, f) for f in _EDGES):
             return
         get, remove, add = _EDGES
         many = ctypes.c_size_t()
         self._call(get, graph, None, None, None, ctypes.byref(many))
+        if not many.value:
+            return
         nodes, data = ctypes.c_void_p * many.value, ctypes.c_ubyte * (8 * many.value)
         begin, end, kinds = nodes(), nodes(), data()
         self._call(get, graph, begin, end, kinds, ctypes.byref(many))
-        found = [n for n in range(many.value) if self._is_kernel(begin[n]) and self._is_kernel(end[n])]
+        own = [n for n in range(many.value) if not {begin[n], end[n]} & others]
+        found = [n for n in own if self._is_kernel(begin[n]) and self._is_kernel(end[n])]
         if not found:
             return
         chosen, count = ctypes.c_void_p * len(found), ctypes.c_size_t(len(found))

@@ -28,6 +28,8 @@ from backends.kernel_ir.stmt import Frame, Let, Stmt, text_of
 from compiler.expr.ast import refs
 from compiler.ir.space import DType
 from compiler.strategies.cuda import (
+    cublaslt,
+    cudnn,
     direct_conv,
     direct_conv_weights,
     fft_conv,
@@ -46,6 +48,8 @@ UNITS: Final = frozenset({*tensor_products.KINDS, *stored_products.BYTES})
 """Strategies of products whose tiles two warpgroups sum."""
 PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME, *tensor_cores.PASSES, *UNITS})
 """Strategies of products of two matrices."""
+LIBRARY: Final = frozenset({*cublaslt.KINDS, *cudnn.KINDS})
+"""Strategies that call a library: they have no text."""
 _RESIDENT: Final = 3
 """Blocks that a processor holds: while one waits for its operands another one sums."""
 _LOADERS: Final = 128
@@ -64,7 +68,7 @@ _CONVOLUTIONS: Final = frozenset(map(direct.family, direct.STRATEGIES))
 
 def strategies() -> frozenset[str]:
     """Strategies that this target has."""
-    return PRODUCTS | direct.STRATEGIES | fused_attention.NAMES | {fft_conv.NAME}
+    return PRODUCTS | direct.STRATEGIES | fused_attention.NAMES | {fft_conv.NAME} | LIBRARY
 
 
 def sides_of(template: l2.Template, nest: l2.Nest) -> Sides:
@@ -135,6 +139,8 @@ class Shared:
 
 def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     """The kernels of a contraction, without users: one, or one for each number of outputs of a thread."""
+    if contract.strategy in LIBRARY:
+        return []
     name, strategy = shared_name(template, contract), contract.strategy
     if strategy in tensor_products.KINDS:
         call = f"nl_tensor_product<{tensor_products.KINDS[strategy]}>"
@@ -433,6 +439,8 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
     """The functions of one contraction."""
     if contract.strategy not in strategies() or contract.nest.prologue or contract.nest.fill != 0:
         raise PrintError(f"there is no strategy `{contract.strategy}` for this kernel", k.template.span)
+    if contract.strategy in LIBRARY:
+        return []
     if contract.strategy == fft_conv.NAME:
         product, store, nest = transforms.transform_texts(k, contract)
         value = "nl_sum"

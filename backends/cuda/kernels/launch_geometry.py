@@ -21,7 +21,15 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import open_kernel
 from backends.c_family.cprint import Dialect
 from backends.c_family.point_nest import is_windowed
-from backends.cuda.kernels.contract import STORED_BLOCK, TENSOR_BLOCK, WIDE, resident_of, shared_name, sides_of
+from backends.cuda.kernels.contract import (
+    LIBRARY,
+    STORED_BLOCK,
+    TENSOR_BLOCK,
+    WIDE,
+    resident_of,
+    shared_name,
+    sides_of,
+)
 from backends.cuda.kernels.direct import FILTERS, FORWARD, Roles, access_of, parts_of, roles
 from backends.cuda.kernels.direct import SUFFIXES as DIRECT_SUFFIXES
 from backends.cuda.kernels.events import SORT
@@ -102,7 +110,8 @@ class Call:
     part of it). `memory`: bytes of counters, zero before the call, that begin with `places` (u64) if there are any.
     `group`: threads of an element, or the template's number, where several share the function. `shared`: bytes of
     dynamic shared memory; `enough`: those on other architectures than sm_90, if fewer. `maps`: for each row of the
-    launch two tensor maps, whose address takes the place of `chunk`."""
+    launch two tensor maps, whose address takes the place of `chunk`. `library`: the columns of a row that the library
+    that `function` names computes."""
 
     function: str
     grid: int
@@ -116,6 +125,7 @@ class Call:
     shared: int = 0
     enough: int = 0
     maps: tuple[TensorMap, ...] = ()
+    library: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -427,6 +437,17 @@ def _transformed(w: Work, contract: l2.Contract) -> list[Call]:
     return calls
 
 
+def _library(w: Work, contract: l2.Contract) -> list[Call]:
+    """A call of the library for each row."""
+    names = [f.name for f in w.template.formals if isinstance(f, l2.ScalarFormal) and f.name.startswith("s_")]
+    columns = {name: w.column(name).tolist() for name in names}
+    rows = range(w.launch.hi - w.launch.lo)
+    return [
+        Call(contract.strategy, 0, 0, w.launch.lo + r, 1, library={name: values[r] for name, values in columns.items()})
+        for r in rows
+    ]
+
+
 def _attention(function: str, w: Work, a: l2.Attention) -> list[Call]:
     """A launch for each row: a block owns a part of what a head of a sample has."""
     by_keys = {"key", "value"} & {*a.of}
@@ -547,6 +568,8 @@ def calls_of(w: Work, dialect: Dialect) -> list[Call]:
             return _direct_weights(w, c)
         case l2.Contract() as c if c.strategy == fft_conv.NAME:
             return _transformed(w, c)
+        case l2.Contract() as c if c.strategy in LIBRARY:
+            return _library(w, c)
         case l2.Contract() as c:
             return _product(w, c)
         case l2.Attention() as a:

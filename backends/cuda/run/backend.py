@@ -18,6 +18,7 @@ from backends.cuda.device.driver import Driver
 from backends.cuda.emit.compile import compile_text, default_arch
 from backends.cuda.emit.emit import Emitted, emit
 from backends.cuda.kernels.contract import strategies
+from backends.cuda.run import cublaslt, cudnn
 from backends.cuda.run.cuda_graphs import ExecutionMode
 from backends.cuda.run.load import APART, CudaInstance
 from backends.manifest import manifest
@@ -55,7 +56,10 @@ class CudaBackend:
     @property
     def capabilities(self) -> Capabilities:
         device = device_of(self.device, self.arch)
-        return Capabilities("cuda", 0, False, strategies(), APART, self.chains, device, bf16=True)
+        here = strategies()
+        for library in (cublaslt, cudnn):
+            here -= library.STRATEGIES if library.found() is None else frozenset()
+        return Capabilities("cuda", 0, False, here, APART, self.chains, device, bf16=True)
 
     def emit(self, program: l2.Merged) -> str:
         return emit(program).text

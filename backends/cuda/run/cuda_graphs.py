@@ -60,13 +60,21 @@ class KernelCall:
 
 
 @dataclass(frozen=True)
+class LibraryCall:
+    """A call of a library, which launches kernels of its own on a stream (by its handle)."""
+
+    label: str
+    run: Callable[[int], None]
+
+
+@dataclass(frozen=True)
 class Timed:
     """The calls of one launch of the phase (or the one of a chain), in steps k with k % every == offset. `apart`:
     launches by their position in the phase that it may not run concurrently with (backends/cuda/run/hazards.py),
     but for `beside`: (launch, steps before) of those that then access other slots of a ring buffer
     (backends/cuda/kernels/barrier_placement.py)."""
 
-    calls: tuple[KernelCall, ...]
+    calls: tuple[KernelCall | LibraryCall, ...]
     every: int
     offset: int
     apart: frozenset[int] = frozenset()
@@ -157,7 +165,7 @@ def launch_pattern(plan: Plan, step: int, count: int) -> Pattern:
     )
 
 
-def calls_due(plan: Plan, step: int, count: int) -> Iterator[tuple[KernelCall, int]]:
+def calls_due(plan: Plan, step: int, count: int) -> Iterator[tuple[KernelCall | LibraryCall, int]]:
     """(call, steps ahead) in order."""
     for ahead in range(count):
         for x in plan.launches:
@@ -212,7 +220,18 @@ def nodes(plan: Plan, step: int, count: int) -> list[Node]:
     return found
 
 
+def _launch(device: Device, call: KernelCall | LibraryCall, ahead: int, stream: Any) -> frozenset[int]:
+    """Launch a call; gives the nodes that a library has added to the graph that is being captured."""
+    if isinstance(call, KernelCall):
+        device.launch(call.function, call.grid, call.block, call.arguments(ahead), stream, call.shared)
+        return frozenset()
+    before = device.driver.captured(stream.handle)
+    call.run(stream.handle)
+    return device.driver.captured(stream.handle) - before
+
+
 def _record(device: Device, plan: Plan, step: int, count: int) -> int:
+    others: frozenset[int] = frozenset()
     device.driver.begin_capture(device.stream.handle)
     try:
         todo = nodes(plan, step, count)
@@ -228,14 +247,15 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
                 if todo[n].stream != node.stream:
                     stream.wait_for_event(marks[n])
             for call in node.launch.calls:
-                device.launch(call.function, call.grid, call.block, call.arguments(node.ahead), stream, call.shared)
+                others |= _launch(device, call, node.ahead, stream)
             marks.append(device.mark(stream))
         for number in sorted(begun - {0}):
             device.stream.wait_for_event(device.mark(streams[number]))
         device.call("nl_advance", "q", 1, 1, count)
-    finally:
-        graph = device.driver.end_capture(device.stream.handle, device.begins_early)
-    return graph
+    except BaseException:
+        device.driver.give_up_capture(device.stream.handle)
+        raise
+    return device.driver.end_capture(device.stream.handle, device.begins_early, others)
 
 
 def run_steps(device: Device, plan: Plan, step: int, count: int) -> None:
@@ -305,11 +325,14 @@ def record_waves(device: Device, waves: WaveKernels, count: int) -> int:
     return graph
 
 
-def run_checked(device: Device, plan: Plan, step: int, count: int) -> Iterator[KernelCall]:
+def run_checked(device: Device, plan: Plan, step: int, count: int) -> Iterator[KernelCall | LibraryCall]:
     """Launch the same steps one call at a time; yields every call after it has been launched."""
     for at in range(count):
         for call, _ in calls_due(plan, step + at, 1):
-            device.launch(call.function, call.grid, call.block, call.arguments(0), shared=call.shared)
+            if isinstance(call, KernelCall):
+                device.launch(call.function, call.grid, call.block, call.arguments(0), shared=call.shared)
+            else:
+                call.run(device.stream.handle)
             yield call
         device.call("nl_advance", "q", 1, 1, 1)
 

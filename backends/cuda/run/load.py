@@ -17,7 +17,7 @@ import numpy as np
 
 import compiler.ir.level2.program as l2
 from backends.cuda.device.device import Device
-from backends.cuda.run.cuda_graphs import ExecutionMode, KernelCall, run_checked, run_steps
+from backends.cuda.run.cuda_graphs import ExecutionMode, KernelCall, LibraryCall, run_checked, run_steps
 from backends.cuda.run.load_plan import Prepared, prepare
 from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.ir.space import DType, Role
@@ -205,7 +205,7 @@ class CudaInstance:
             raise _not_drained()
         return room
 
-    def _wait(self, call: KernelCall) -> None:
+    def _wait(self, call: KernelCall | LibraryCall) -> None:
         """With `check`: wait for a call, and name it when it fails."""
         if not self._check:
             return

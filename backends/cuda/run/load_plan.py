@@ -27,7 +27,8 @@ from backends.cuda.persistent.rnn import NAME as CHAINED
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.rnn_table import walk as chain_walk
-from backends.cuda.run.cuda_graphs import STEPS, KernelCall, Plan, Timed, WaveKernels, release
+from backends.cuda.run import cublaslt, cudnn
+from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, Timed, WaveKernels, release
 from backends.cuda.run.hazards import conflicts, overlaps, touched
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import joined, parts_of
@@ -170,8 +171,11 @@ def _timed(
     base, words = place
     width = row_bytes(work.template)
     label = _label(program, work.launch, work.launch.hi - work.launch.lo)
-    ready = []
+    ready: list[KernelCall | LibraryCall] = []
     for call in calls_of(work, Dialect(program.precision)):
+        if call.library is not None:
+            ready.append(LibraryCall(label, _library(out.device, work, call, words)))
+            continue
         jobs = 0 if call.jobs is None else out.keep(call.jobs)
         memory = counters(out.keep, call)
         at = base + call.row * width
@@ -179,6 +183,17 @@ def _timed(
         part = KernelCall(call.function, call.grid, call.block, at, jobs, chunk, memory, call.group, label)
         ready.append(replace(part, shared=_shared(out, call, label)))
     return Timed(tuple(ready), work.launch.every, work.launch.offset, others, besides)
+
+
+def _library(device: Device, work: Work, call: Call, words: Words) -> Callable[[int], None]:
+    """What runs a contraction by a library, for the addresses in the table."""
+    names = [f.name for f in work.template.formals]
+    types = {f.name: f.dtype for f in work.template.formals}
+    used = ("x0", "x1", "y", cublaslt.WORKSPACE)
+    operands = {name: (int(words[call.row, names.index(name)]), types[name]) for name in used}
+    made = cudnn.convolution if call.function in cudnn.STRATEGIES else cublaslt.product
+    assert call.library is not None
+    return made(call.function, call.library, operands, device.stream.handle)
 
 
 def _shared(out: Prepared, call: Call, label: str) -> int:

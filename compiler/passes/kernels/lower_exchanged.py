@@ -46,10 +46,10 @@ def exchange_steps(p: Phase, node: l1.Contract, exchange: Exchange) -> Steps:
     other = _made(p, replace(exchange.node.out, name=f"{name}.exchanged"), node, in_place)
     equivalent = replace(exchange.node, out=other, ins=tuple(ins), span=node.span)
     if not p.lanes:
-        return Steps(tuple(copies), equivalent, (), _plain(node.out, other, exchange.back), in_place)
+        return Steps(tuple(copies), equivalent, (), copied(node.out, other, exchange.back), in_place)
     back = _made(p, replace(node.out, name=f"{name}.back"), node, in_place)
     after = _copy(p, back, other, exchange.back, in_place)
-    return Steps(tuple(copies), equivalent, (after,), _plain(node.out, back, axes_of(back)), in_place)
+    return Steps(tuple(copies), equivalent, (after,), copied(node.out, back), in_place)
 
 
 def _made(p: Phase, tensor: l1.Tensor, node: l1.Contract, in_place: dict[str, str]) -> l1.Tensor:
@@ -59,9 +59,10 @@ def _made(p: Phase, tensor: l1.Tensor, node: l1.Contract, in_place: dict[str, st
     return tensor
 
 
-def _plain(out: l1.Tensor, source: l1.Tensor, reads: tuple[Affine, ...]) -> l1.Contract:
+def copied(out: l1.Tensor, source: l1.Tensor, reads: tuple[Affine, ...] | None = None) -> l1.Contract:
+    """A sum of one term: for each element of `out` the one of `source` at an index (None: the same)."""
     dims = tuple((f"d{k}", extent) for k, extent in enumerate(out.shape))
-    return l1.Contract(out, dims, axes_of(out), (source.name,), (reads,), Ref("x0"))
+    return l1.Contract(out, dims, axes_of(out), (source.name,), (axes_of(out) if reads is None else reads,), Ref("x0"))
 
 
 def _copy(
@@ -70,7 +71,7 @@ def _copy(
     """The copy of a tensor, by views of both where other dims are their batches."""
     batches = {plain_dim(axes[0]) for t, axes in ((out, axes_of(out)), (source, reads)) if t.batched}
     if not p.lanes or (out.batched == source.batched and len(batches) < 2):
-        return _plain(out, source, reads)
+        return copied(out, source, reads)
     split = {d for d in batches if d is not None}
     to, written = _view(p, out, axes_of(out), split, "to")
     of, read = _view(p, source, reads, split, "of")

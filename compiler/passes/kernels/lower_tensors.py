@@ -23,7 +23,7 @@ from compiler.layout.assign_layouts import real_lanes
 from compiler.passes.kernels.fuse_epilogues import Epilogue, epilogues
 from compiler.passes.kernels.horizontal_fusion import siblings
 from compiler.passes.kernels.lower_epilogues import Touched, lower_end, lower_group
-from compiler.passes.kernels.lower_exchanged import exchange_steps
+from compiler.passes.kernels.lower_exchanged import copied, exchange_steps
 from compiler.passes.kernels.lower_feeds import lower_feed, lower_rand
 from compiler.passes.kernels.lower_one_hot import lower_row_read, lower_rows_added
 from compiler.passes.kernels.lower_parts import lower_move, places
@@ -97,6 +97,11 @@ def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: 
             inner = choice.exchange.inner if step is steps.node else None
             _sum_by(p, replace(step, span=node.span), inner, None, steps.in_place)
         node, choice = replace(steps.result, span=node.span), None
+    elif choice is not None and choice.bare and epilogue is not None:
+        sums = replace(node.out, name=f"{node.out.name}.sums")
+        p.tensors[sums.name] = sums
+        _sum_by(p, replace(node, out=sums), choice, None, {})
+        node, choice = replace(copied(node.out, sums), span=node.span), None
     _sum_by(p, node, choice, epilogue, in_place)
 
 

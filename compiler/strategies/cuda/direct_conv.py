@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Final
 
@@ -145,6 +146,7 @@ def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int
                             yield Layout(cycles, tile, strips, height, samples, blocks, deep, many)
 
 
+@cache
 def layout(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int, device: Target = H200) -> Layout | None:
     """The layout with the least estimated time; None where nothing fits into shared memory."""
     return min(_layouts(n, o, c, rows, cols, real_bytes, device), key=lambda x: x.cycles, default=None)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from math import isqrt, prod
 from typing import Final
 
@@ -109,6 +110,7 @@ def _layouts(
                     yield Layout(cycles, blocks, channels, height, shares, splits)
 
 
+@cache
 def layout(
     n: int, o: int, c: int, rows: direct.Window, cols: direct.Window, real_bytes: int, device: Target = H200
 ) -> Layout | None:
