@@ -274,8 +274,12 @@ def nodes(e: Expr) -> Iterator[Expr]:
 
 
 def refs(e: Expr) -> set[str]:
-    """Every name that `e` refers to."""
-    return {x.name for x in nodes(e) if isinstance(x, Ref)}
+    """Every name that `e` refers to, which is kept with it."""
+    known: frozenset[str] | None = e.__dict__.get("_refs")
+    if known is None:
+        known = frozenset(x.name for x in nodes(e) if isinstance(x, Ref))
+        object.__setattr__(e, "_refs", known)
+    return set(known)
 
 
 def calls(e: Expr) -> set[str]:

@@ -120,6 +120,7 @@ def test_tensors_share_memory() -> None:
         ("cuba", "cuda", "nl_two"),  # points of a thread
         ("cuba", "cuda", "nl_wave"),
         ("lstm", "cuda", "nl_chained("),
+        ("lstm", "cuda", "rcp.approx.ftz"),  # a division without a branch
         ("mlp", "cuda", "nl_joined_columns<"),  # sums over the rows of a matrix
         ("mlp", "cuda", "nl_load_of[4]"),  # points of a thread of a map
         ("custom_optimizer", "cuda", "const real power = "),  # of the step, once a thread

@@ -125,7 +125,10 @@ class _Lowered:
                 names[f"x{k}"] = Ref(self._operand(name, axes))
         target = self.in_place.get(m.out.name)
         updated = target is not None and any(target in other.ins for other in self.maps)
-        self.result(m.out, substitute(m.body, names), l2.Mode.UPDATE if updated else l2.Mode.WRITE, m.span)
+        key = (m.body, tuple(names.items()))
+        if key not in self.p.values:
+            self.p.values[key] = substitute(m.body, names)
+        self.result(m.out, self.p.values[key], l2.Mode.UPDATE if updated else l2.Mode.WRITE, m.span)
 
     def _operand(self, name: str, axes: tuple[int | None, ...]) -> str:
         """The formal of a tensor computed before the kernel."""

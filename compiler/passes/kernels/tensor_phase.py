@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Final
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
+from compiler.expr.ast import Expr
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, DType, Role, along
 from compiler.layout.assign_layouts import array_of
@@ -50,6 +52,7 @@ class Phase:
     places: dict[str, tuple[str, int]] = field(default_factory=dict)  # part -> its whole, and the first element there
     ranks: dict[str, int] = field(default_factory=dict)  # layer -> its position in the model
     known: dict[object, Loops] = field(default_factory=dict)  # loops of nests that had the same walks
+    values: dict[object, Expr] = field(default_factory=dict)  # of maps, by their bodies and what these read
     chosen: dict[object, tuple[Choice | None, str]] = field(default_factory=dict)  # of equal contractions
     numbers: dict[object, tuple[l2.ScalarFormal, ...]] = field(default_factory=dict)  # of kernels, by their names
 
@@ -111,10 +114,15 @@ def array_formal(walk: Walk, dtype: DType, mode: l2.Mode, loops: Loops, of: l1.T
     return l2.ArrayFormal(walk.formal, dtype, mode, loops.accesses[walk.formal], word)
 
 
+@cache
+def _words(label: str) -> tuple[str, ...]:
+    return tuple(_NUMBER.sub("", label).split("."))
+
+
 def meaning(tensor: l1.Tensor, of: l1.Tensor) -> str:
     """What a tensor is in any layer of its kind: `conv1.weight.grad` -> `weight_grad`; `x`: a value of another layer
     than that of `of`."""
-    (layer, *parts), (other, *_) = (_NUMBER.sub("", t.label).split(".") for t in (tensor, of))
+    (layer, *parts), (other, *_) = _words(tensor.label), _words(of.label)
     parts = [x for x in parts if not x.isdigit() and x != "at"]
     if not parts:
         return layer
