@@ -35,7 +35,7 @@ MAKERS = ("eager", "graph", "netloom")
 class Subject:
     """What is trained. `make_data`: (folder, batch) -> samples (uint8 ones are divided by 255) and labels; `model`:
     (folder, batch) -> the model that reads them there; `torch_model`: () -> (module, captured -> optimizer) of PyTorch;
-    `contestants`: of MAKERS, and "launches", Netloom without chains."""
+    `contestants`: of MAKERS, and "launches", Netloom without chains; `precision`: of what is printed."""
 
     name: str
     title: str
@@ -44,6 +44,7 @@ class Subject:
     model: Callable[[Path, int], Model]
     torch_model: Callable[[], tuple[Any, Callable[[bool], Any]]]
     contestants: tuple[str, ...] = MAKERS
+    precision: str = "float32"
 
 
 def model_of_benchmarks(name: str, folder: Path, batch: int) -> Model:
@@ -214,7 +215,7 @@ def main(subjects: Sequence[Subject], description: str, script: str, steps: int)
                 print("\n".join(shown), flush=True)
                 found[name] = json.loads(last)
             print(
-                f"{subject.title}, batch {batch}, float32: us per step, "
+                f"{subject.title}, batch {batch}, {subject.precision}: us per step, "
                 f"{arguments.rounds} rounds of {arguments.steps} steps"
             )
             rows = []
