@@ -68,7 +68,7 @@ def torch_resnet50() -> tuple[Any, Callable[[bool], Any]]:
             return y.float()
 
     model = ResNet50().to("cuda", memory_format=torch.channels_last)
-    return model, lambda captured: torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, foreach=True)
+    return model, lambda captured: torch.optim.SGD(model.parameters(), lr=0.005, momentum=0.9, foreach=True)
 
 
 if __name__ == "__main__":
