@@ -21,6 +21,7 @@ from backends.cuda.run.cuda_graphs import KernelCall, Plan, Timed, calls_due, la
 from backends.cuda.run.hazards import conflicts, overlaps, touched
 from backends.cuda.run.load_plan import device_table
 from backends.protocol import BackendError
+from backends.registry import backend
 from compiler.frontend.load import load_model
 from compiler.ir.level2.dependence import Touched
 from compiler.ir.level2.program import (
@@ -452,3 +453,21 @@ def test_launches_that_share_memory_wait_for_each_other() -> None:
     name, others = next(iter(shared.items()))
     writers = [t for t in touches if name in t.written]
     assert all(others <= t.written for t in writers)
+
+
+@pytest.mark.parametrize(("size", "steps"), [(1000, 256), (1_000_000, 64)])
+def test_buffers_of_spikes_hold_more_steps_than_on_a_cpu(size: int, steps: int, tmp_path: Path) -> None:
+    """Where they stay below 256 MiB: the host asks less often whether there is room."""
+    (tmp_path / "m.yaml").write_text(
+        f"""\
+language: 1
+simulate: {{dt: 1 ms, duration: 1 s}}
+populations: {{a: {{neuron: cell, size: {size}}}}}
+neurons: {{cell: {{state: {{v: 0}}, update: [v = v + 0.3], spike: {{when: v > 1, reset: [v = 0]}}}}}}
+record: [{{spikes: {{from: a}}}}]
+"""
+    )
+    model = load_model(tmp_path / "m.yaml", {})
+    for target, held in ((CudaBackend(), steps), (backend("cpu"), 64)):
+        program = lower(model, target.capabilities).merged
+        assert next(a.shape for a in program.arrays if a.name == "a.spikes.record") == (held * size, 2)

@@ -20,7 +20,7 @@ from backends.cuda.emit.emit import Emitted, emit
 from backends.cuda.kernels.contract import strategies
 from backends.cuda.run import cublaslt, cudnn
 from backends.cuda.run.cuda_graphs import ExecutionMode
-from backends.cuda.run.load import APART, CudaInstance
+from backends.cuda.run.load import APART, RECORDED_STEPS, CudaInstance
 from backends.manifest import manifest
 from backends.protocol import Artifact, BackendError, Capabilities
 from compiler.core.disk import copy_file, write_text
@@ -59,7 +59,7 @@ class CudaBackend:
         here = strategies()
         for library in (cublaslt, cudnn):
             here -= library.STRATEGIES if library.found() is None else frozenset()
-        return Capabilities("cuda", 0, False, here, APART, self.chains, device, bf16=True)
+        return Capabilities("cuda", 0, False, here, APART, self.chains, device, True, RECORDED_STEPS)
 
     def emit(self, program: l2.Merged) -> str:
         return emit(program).text

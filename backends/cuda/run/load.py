@@ -24,8 +24,11 @@ from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place, written
 from compiler.layout.write_tables import write_tables
 
-FEW_STEPS: Final = 8
-"""A run returns for a drain when no more steps than this have room, not when none has."""
+MOST_STEPS: Final = 64
+"""Of a block of steps whose events are recorded."""
+
+RECORDED_STEPS: Final = 256
+"""Steps in which every neuron spikes that a buffer of spikes holds: four blocks of the most steps."""
 
 APART: Final = 1 << 30
 """Bytes of WORK arrays up to which they share no memory."""
@@ -256,23 +259,24 @@ class CudaInstance:
 
     def _run_recorded(self, phase: str, first_step: int, steps: int) -> int:
         """Steps are launched in blocks that fit into the free space of the buffers as last reported by the device. It
-        is queried again after each block, and answers while the next ones run."""
+        is queried again after each block, and answers while the next ones run: blocks are a quarter of that space, and
+        a power of two, so that few graphs occur and two or three of them are under way."""
         self._ask(phase, 0)
         self._device.synchronize()
         room, since, done, number = self._answer(0), 0, 0, 0  # steps launched since the query
         if room == 0:
             return 0
         asked: deque[tuple[int, int, Any]] = deque()
+        block = 1 << max(min(room // 4, MOST_STEPS), 1).bit_length() - 1
         while done < steps:
-            left = room - since
-            if left < min(FEW_STEPS, steps - done) and asked:
+            count = min(steps - done, block)
+            if room - since < count and asked:
                 slot, then, event = asked.popleft()
                 event.synchronize()
                 room, since = self._answer(slot), done - then
                 continue
-            if done > 0 and left < min(FEW_STEPS, steps - done):
+            if room - since < count:
                 break
-            count = min(steps - done, max(left // 2, 1))
             self._launch(phase, first_step + done, count)
             done, since = done + count, since + count
             if len(asked) < ANSWERS - 1:

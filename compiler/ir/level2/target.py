@@ -49,7 +49,8 @@ class Capabilities:
     concurrent float += has a fixed order (a single thread), so that accumulators may be the state itself; False:
     `reproducible` needs fixed-point accumulators. apart: bytes of WORK arrays up to which they share no memory (0: they
     always share). chains: whether it can run chains (compiler/passes/program/persistent_rnn.py). device: the
-    device that it is for. bf16: whether it has arrays of bf16.
+    device that it is for. bf16: whether it has arrays of bf16. recorded_steps: steps in which every neuron spikes that
+    a buffer of spikes holds, where it is not large: the host has to ask so often whether there is room.
     """
 
     name: str
@@ -60,3 +61,4 @@ class Capabilities:
     chains: bool = False
     device: Target = Target()
     bf16: bool = False
+    recorded_steps: int = 64

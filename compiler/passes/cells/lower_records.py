@@ -27,18 +27,22 @@ from compiler.passes.program.build_program import ProgramBuilder
 
 LIST_SLOTS = 3  # of the lists of an event: one is read and one filled while another is emptied
 SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron spikes once
+SPIKE_BYTES = 1 << 28  # from which on it holds no more of them
 TRACE_BYTES = 1 << 20  # of one trace buffer, at least two samples
 
 
-def record_spikes(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
-    """Rows that append the events of each recorded population to its buffer, run after the neuron updates."""
+def record_spikes(
+    builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance], steps: int = SPIKE_STEPS
+) -> None:
+    """Rows that append the events of each recorded population to its buffer, run after the neuron updates. `steps`: as
+    many as the buffer should hold in which every neuron spikes."""
     done: set[str] = set()
     for record in model.spikes:
         for population in record.populations:
             if population not in done:
                 done.add(population)
                 instance = instances[population]
-                _record_events(builder, population, instance.size, record.span)
+                _record_events(builder, population, instance.size, record.span, steps)
 
 
 def record_events(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
@@ -74,10 +78,11 @@ _EVENTS: Final = (
 )
 
 
-def _record_events(builder: ProgramBuilder, name: str, size: int, span: Span) -> None:
+def _record_events(builder: ProgramBuilder, name: str, size: int, span: Span, steps: int = SPIKE_STEPS) -> None:
     """The row and the buffer of the lists `<name>.spikes`, of a population of `size` or of an event of its neurons."""
     slots, room = builder.arrays[f"{name}.spikes"].shape
-    capacity = max(SPIKE_STEPS * size, 4 * room, 4096)
+    steps = max(SPIKE_STEPS, min(steps, SPIKE_BYTES // (2 * DType.I32.bytes * max(size, 1))))
+    capacity = max(steps * size, 4 * room, 4096)
     buffer, used = f"{name}.spikes.record", f"{name}.spikes.record.used"
     builder.array(l2.Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=span))
     builder.array(l2.Array(used, DType.I64, (1,), Role.RECORD, span=span))

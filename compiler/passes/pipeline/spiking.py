@@ -65,5 +65,6 @@ class LowerPopulations(SpikingPass):
         fixed_point = order is l2.Order.BITWISE or (order is l2.Order.REPRODUCIBLE and not target.atomic_order)
         how = "fixed-point accumulators" if fixed_point else "direct accumulation"
         made = [Decision("lower_cells", ir.model.name, how, f"order: {order.value} on {target.name}")]
-        program = lower_populations(ir.model, ir.spiking, context.precision, order, fixed_point, made)
+        spiking, steps = ir.spiking, target.recorded_steps
+        program = lower_populations(ir.model, spiking, context.precision, order, fixed_point, made, steps)
         return replace(ir, programs=(*ir.programs, program)).decided(made)

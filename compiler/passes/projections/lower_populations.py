@@ -30,9 +30,11 @@ def lower_populations(
     order: l2.Order,
     fixed_point: bool,
     decisions: list[Decision],
+    recorded_steps: int,
 ) -> l2.Program:
     """The spiking half as one program. `fixed_point`: whether deliveries are summed as integers, so that sums are
-    independent of order; decisions about drives and projections are added to `decisions`."""
+    independent of order; decisions about drives and projections are added to `decisions`; `recorded_steps`: as
+    Capabilities has it."""
     assert model.simulate is not None
     builder = ProgramBuilder(model.name, precision, order, model.simulate.warmup)
     deliveries = Deliveries(fixed_point, input_quanta(model) if fixed_point else {}, graph.rings)
@@ -41,7 +43,7 @@ def lower_populations(
     lower_drives(builder, model, decisions)
     lower_cells(builder, graph, model.simulate.dt, units_of(model), deliveries, decisions)
     instances = {i.name: i for i in graph.instances}
-    record_spikes(builder, model, instances)
+    record_spikes(builder, model, instances, recorded_steps)
     record_rates(builder, model, instances)
     keep_past(builder, model, instances)
     lower_projections(builder, model, instances, deliveries, decisions)
