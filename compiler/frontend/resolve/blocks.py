@@ -69,8 +69,22 @@ def expand_blocks(network: tree.Mapping, params: Params[str, ParamValue], sink: 
         signature = parse_signature(entry.name, entry.key.span, sink)
         if signature is not None and isinstance(entry.value, tree.Sequence):
             known[signature[0]] = _Definition(entry.key, signature[1], entry.value)
+            _names_of_their_own(entry.value, known[signature[0]], sink)
     uses = _Uses(known, params, sink)
     return tree.with_entry(tree.without(network, "blocks"), "layers", _expanded(layers, uses))
+
+
+def _names_of_their_own(layers: tree.Sequence, block: _Definition, sink: Sink) -> None:
+    """Refuses layers that are called as an argument is, whose value would take the place of the name."""
+    for item in layers.items:
+        settings = [e.value for e in item.entries] if isinstance(item, tree.Mapping) else []
+        for inside in (x for x in settings if isinstance(x, tree.Mapping)):
+            name, inner = inside.get("name"), inside.get("layers")
+            if isinstance(name, tree.Scalar) and name.text in block.arguments:
+                what = f"`{name.text}` is an argument of `{block.key.text}` and cannot be the name of a layer"
+                sink.error("E0207", what, name.span, "give the layer another name")
+            if isinstance(inner, tree.Sequence):
+                _names_of_their_own(inner, block, sink)
 
 
 def _expanded(layers: tree.Sequence, uses: _Uses) -> tree.Sequence:
