@@ -9,22 +9,15 @@ Does not: deliver events, or choose rules.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from jinja2 import Environment
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.connect_template_args import file_of, formal_names, given
-from backends.c_family.skeletons import frame
+from backends.c_family.skeletons import OWN, frame
 from backends.kernel_ir.expr import Code, name
 from backends.kernel_ir.stmt import Frame, Stmt
-
-_OWN_TEXT: Final = """
-    rest_below blocks_below skip lane pool pool_a k turn found first second n word i j a b sum d before c target targets
-    x_i y_i c_i x_j y_j c_j places many hit hits holds xs ys cs x y z t probability rounds each drawn_a"""
-_OWN: Final = frozenset(_OWN_TEXT.split())
-"""What the skeletons of rules call their own variables."""
 
 
 def skeleton(k: Kernel, skeletons: Environment, file: str) -> Frame:
@@ -51,7 +44,7 @@ def row_again(
     known = dict(names)
 
     def own(word: str) -> Code:
-        if word in _OWN and word not in known:
+        if word in OWN and word not in known:
             known[word] = k.namer.fresh(word)
         return known.get(word) or name(word)
 

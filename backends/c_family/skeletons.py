@@ -3,7 +3,7 @@
 Assumes: the files are package data of the backend's package.
 Guarantees: an undefined name in a skeleton is an error, never an empty string; trailing newlines are kept. Skeletons
 are compiled once, beside the package's own bytecode, where that can be written. Of a skeleton of statements (`frame`)
-every identifier is a symbol: those that were printed are data, and the kernel may give them other names.
+names of ours and of what a rule declares are symbols: those that were printed are data, and others may stand for them.
 Does not: depend on kernels.
 """
 
@@ -37,11 +37,16 @@ from backends.kernel_ir.stmt import Frame, Stmt
 
 _SHARED: Final = "backends.c_family"
 _CALLED: Final = ("variable_begin", "name", "lparen", "string", "rparen", "variable_end")
-_WORD: Final = re.compile(r"(?<!\w)([A-Za-z_]\w*)")
+_OWN_TEXT: Final = """
+    rest_below blocks_below skip lane pool pool_a k turn found first second n word i j a b sum d before c target targets
+    x_i y_i c_i x_j y_j c_j places many hit hits holds xs ys cs x y z t probability rounds each drawn_a"""
+OWN: Final = frozenset(_OWN_TEXT.split())
+"""What the skeletons of rules call their own variables."""
+_WORD: Final = re.compile(rf"\b((?:nl_|NL_|__)\w+|double|step|{'|'.join(sorted(OWN))})\b")
 
 
 class Symbols(Extension):
-    """An identifier in the text of a skeleton is `{{ word("it") }}`."""
+    """A symbol in the text of a skeleton is `{{ word("it") }}`."""
 
     def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
         for token in stream:

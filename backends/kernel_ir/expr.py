@@ -23,13 +23,14 @@ def _infix(op: str) -> Callable[[Code, Operand], Code]:
     return lambda a, b: binary(a, op, b)
 
 
-@dataclass(frozen=True)
+# Frozen by `Final`: a program has many.
+@dataclass(slots=True, unsafe_hash=True)
 class Code:
     """An expression. Its operators are those of the language: `a[i] + 1` reads `a` and `i`."""
 
-    text: str
-    level: int = ATOM
-    names: frozenset[str] = NONE
+    text: Final[str]
+    level: Final[int] = ATOM
+    names: Final[frozenset[str]] = NONE
 
     def __str__(self) -> str:
         return self.text

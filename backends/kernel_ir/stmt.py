@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from functools import cached_property
 from types import MappingProxyType
+from typing import NamedTuple
 
 from backends.kernel_ir.expr import NONE, Code, Operand
 from compiler.core.source import NOWHERE, Span
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line of text, indented by `depth` levels; `span` of the user's expression, if any."""
 
     text: str
@@ -175,30 +175,37 @@ def names_of(statements: Iterable[Stmt]) -> frozenset[str]:
 # ------------------------------------------------------------------------------------------- printing
 
 
-def lines_of(statements: Iterable[Stmt], depth: int = 0) -> Iterator[Line]:
+def lines_of(statements: Iterable[Stmt], depth: int = 0) -> list[Line]:
+    out: list[Line] = []
+    _print(out, statements, depth)
+    return out
+
+
+def _print(out: list[Line], statements: Iterable[Stmt], depth: int) -> None:
     for s in statements:
         match s:
             case Let(kind, declared, value, const, span, note):
                 text = f"{'const ' if const and value else ''}{kind} {declared}{f' = {value}' if value else ''};"
-                yield Line(text + _note(note), depth, span)
+                out.append(Line(text + _note(note), depth, span))
             case Set(target, stored, op, span):
-                yield Line(f"{target} {op} {stored};", depth, span)
+                out.append(Line(f"{target} {op} {stored};", depth, span))
             case Do(text, span, note):
-                yield Line(f"{text};{_note(note)}", depth, span)
+                out.append(Line(f"{text};{_note(note)}", depth, span))
             case Text(text):
-                yield Line(text, depth)
+                out.append(Line(text, depth))
             case For():
-                yield from _loop(s, depth)
+                _loop(out, s, depth)
             case If(test, then, orelse, style, note):
-                yield from _headed(f"if ({test})", then, style, note, depth, "} else {" if orelse else "}")
+                _headed(out, f"if ({test})", then, style, note, depth, "} else {" if orelse else "}")
                 if orelse and style is Style.BRACES:
-                    yield from (*lines_of(orelse, depth + 1), Line("}", depth))
+                    _print(out, orelse, depth + 1)
+                    out.append(Line("}", depth))
                 elif orelse:
-                    yield from _headed("else", orelse, style, "", depth)
+                    _headed(out, "else", orelse, style, "", depth)
             case Block(head, body, last, style, note):
-                yield from _headed(str(head), body, style, note, depth, str(last))
+                _headed(out, str(head), body, style, note, depth, str(last))
             case Frame():
-                yield from _filled(s, depth)
+                _filled(out, s, depth)
 
 
 def text_of(statements: Sequence[Stmt], depth: int = 0) -> Code:
@@ -211,34 +218,37 @@ def _note(text: str) -> str:
     return f" /* {text} */" if text else ""
 
 
-def _headed(head: str, body: Sequence[Stmt], style: Style, note: str, depth: int, last: str = "}") -> Iterator[Line]:
+def _headed(
+    out: list[Line], head: str, body: Sequence[Stmt], style: Style, note: str, depth: int, last: str = "}"
+) -> None:
     if style is Style.BESIDE:
         (only,) = lines_of(body, depth)
-        yield Line(f"{head} {only.text}", depth, only.span)
-    elif style is Style.NEXT:
-        yield from (Line(head, depth), *lines_of(body, depth + 1))
-    else:
-        first = f"{head} {{" if head else "{"
-        yield from (Line(first + _note(note), depth), *lines_of(body, depth + 1), Line(last, depth))
+        out.append(Line(f"{head} {only.text}", depth, only.span))
+        return
+    first = f"{head} {{" if head else "{"
+    out.append(Line(head if style is Style.NEXT else first + _note(note), depth))
+    _print(out, body, depth + 1)
+    if style is Style.BRACES:
+        out.append(Line(last, depth))
 
 
-def _loop(s: For, depth: int) -> Iterator[Line]:
+def _loop(out: list[Line], s: For, depth: int) -> None:
     before: str = s.kind
     if before.startswith("#"):
-        yield Line(before, depth)
+        out.append(Line(before, depth))
         before = ""
     step = f"{s.var}++" if s.by == 1 else f"{s.var} += {s.by}"
     head = f"{before}for ({s.type} {s.var} = {s.first}; {s.var} < {s.end};"
     if s.long:
-        yield Line(head, depth)
+        out.append(Line(head, depth))
         head = "       "
-    yield from _headed(f"{head} {step})", s.body, s.style, s.note, depth)
+    _headed(out, f"{head} {step})", s.body, s.style, s.note, depth)
 
 
-def _filled(s: Frame, depth: int) -> Iterator[Line]:
+def _filled(out: list[Line], s: Frame, depth: int) -> None:
     for text in s.text.splitlines():
         here, inner = text.strip(), (len(text) - len(text.lstrip())) // 4
         if here in s.holes:
-            yield from lines_of(s.holes[here], depth + inner)
+            _print(out, s.holes[here], depth + inner)
         else:
-            yield Line(text.rstrip(), depth) if here else Line("")
+            out.append(Line(text.rstrip(), depth) if here else Line(""))

@@ -53,7 +53,7 @@ def sums_apart(template: l2.Template) -> bool:
 def _is_light(inner: Sequence[Stmt]) -> bool:
     """Whether statements wait for memory most of the time, and are few enough to be repeated."""
     functions = {n[3:-4] for n in names_of(inner) if n.startswith("nl_") and n.endswith(("_f32", "_f64"))}
-    return len(list(lines_of(inner))) <= _MOST_LINES and functions <= _LIGHT
+    return len(lines_of(inner)) <= _MOST_LINES and functions <= _LIGHT
 
 
 def is_short(nest: l2.Nest) -> bool:
