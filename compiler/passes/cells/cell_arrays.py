@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
@@ -30,6 +31,14 @@ class Deliveries:
     fixed_point: bool
     quanta: Mapping[tuple[str, str], float]
     rings: Mapping[tuple[str, str], int]
+
+    @cached_property
+    def ring_slots(self) -> Mapping[str, int]:
+        """Slots of the ring buffers of a population: the same for all its inputs that have one."""
+        slots: dict[str, int] = {}
+        for (population, _), count in self.rings.items():
+            slots[population] = max(slots.get(population, 0), count)
+        return slots
 
     def of(self, population: str, name: str) -> tuple[bool, int]:
         """(through an array of its own, slots of its ring or 0)."""
@@ -85,8 +94,3 @@ def add_ring(builder: ProgramBuilder, instance: l1.Instance, room: int | None = 
     )
     count = builder.array(l2.Array(f"{name}.spike_count", DType.I32, (instance.slots,), Role.EVENT, span=instance.span))
     return {"spikes": spikes, "spike_count": count}
-
-
-def ring_slots(rings: Mapping[tuple[str, str], int], population: str) -> int:
-    """Slots of a population's ring buffers: the same for all its inputs that have one."""
-    return max(slots for (name, _), slots in rings.items() if name == population)

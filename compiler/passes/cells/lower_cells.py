@@ -246,7 +246,7 @@ def _arrays(
                 span=instance.span,
             )
         )
-    most = _ring_slots(at, instance, deliveries)
+    most = deliveries.ring_slots.get(instance.name, 0)
     for name in folds:
         # One slot count per population: inputs that need fewer slots share the larger ring size.
         shape = (most, instance.size) if folds[name] else (instance.size,)
@@ -267,10 +267,6 @@ def _arrays(
     return bound | pool_arrays(builder, cell, instance, units)
 
 
-def _ring_slots(at: _Lowering, instance: l1.Instance, deliveries: Deliveries) -> int:
-    return max((deliveries.rings.get((instance.name, at.cell.shown(name)), 0) for name in at.folds), default=0)
-
-
 def _columns(
     at: _Lowering,
     instance: l1.Instance,
@@ -285,7 +281,7 @@ def _columns(
         columns[name] = float(vector[row])
     for name in at.folds if at.fixed_point else ():
         columns[f"{name}_quantum"] = deliveries.quanta.get((instance.name, at.cell.shown(name)), 1.0)
-    columns["ring_slots"] = _ring_slots(at, instance, deliveries)
+    columns["ring_slots"] = deliveries.ring_slots.get(instance.name, 0)
     if "refractory_steps" in columns:
         columns["refractory_steps"] = math.floor(float(values["refractory_steps"][row]) + 0.5)
     for counter in at.cell.counters:

@@ -22,7 +22,7 @@ from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level2.synapse_values import recorded_events
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import FLAT, Deliveries, N, array_name, delivered_name, ring_formals, ring_slots
+from compiler.passes.cells.cell_arrays import FLAT, Deliveries, N, array_name, delivered_name, ring_formals
 from compiler.passes.program.build_program import ProgramBuilder
 
 LIST_SLOTS = 3  # of the lists of an event: one is read and one filled while another is emptied
@@ -190,7 +190,7 @@ def _record_trace(
         access = l2.ELEMENT
         if slots:
             access = l2.Strided((l2.Axis((("slot", 1),), stride="n"), l2.Axis((("i", 1),))))
-            columns |= {"ring_slots": ring_slots(deliveries.rings, record.population), "n": instance.size}
+            columns |= {"ring_slots": deliveries.ring_slots[record.population], "n": instance.size}
         formals.append(l2.ArrayFormal("delivered", held, l2.Mode.READ, access))
         bound["delivered"] = delivered_name(record.population, variable)
     formals += [

@@ -15,7 +15,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
 from compiler.expr.ast import Call, Cond, Num, Ref
 from compiler.ir.space import DType
-from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots, room_of
+from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
 from compiler.passes.model.free_names import PROPAGATION
 from compiler.passes.projections.clearing import REMAINS, clear_columns, waits
 from compiler.passes.projections.synapse_arrays import Weight, ages, delays_of, weight_of
@@ -54,7 +54,7 @@ def _row(
     columns["delay"] = delay if waiting or not (ring or late) else 0
     if ring:
         # A ring takes what has one delay for all its synapses too: the delay is then a column.
-        columns |= {"ring_slots": ring_slots(deliveries.rings, post.name), "n_post": post.size}
+        columns |= {"ring_slots": deliveries.ring_slots[post.name], "n_post": post.size}
         columns |= {} if late else {"late": 0 if waiting else delay}
     if deliveries.fixed_point:
         columns["counts"] = 1.0 / deliveries.quanta[post.name, projection.into]

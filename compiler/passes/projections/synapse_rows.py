@@ -25,7 +25,7 @@ from compiler.expr.ast import Call, Expr, Num, Ref
 from compiler.expr.interp import evaluate
 from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, ring_slots, room_of
+from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
 from compiler.passes.cells.state_history import Past, past_row
 from compiler.passes.model.synapse_names import TAKEN, Flat
 from compiler.passes.projections.synapse_arrays import DELAYS, counted_formals, placed
@@ -257,7 +257,7 @@ def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
         slots, size = ("ring_slots", "n_post") if sending.end == "post" else ("ring_slots_pre", "n_pre")
         at = l2.At(sending.end, ("late", slots, size))
         out.column("late", 0)
-        out.column(slots, ring_slots(rings, instance.name))
+        out.column(slots, s.deliveries.ring_slots[instance.name])
         out.column(size, instance.size)
     if fixed_point:
         out.column(f"{sending.formal}_counts", 1.0 / s.deliveries.quanta[where], real)
