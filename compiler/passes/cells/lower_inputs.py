@@ -22,7 +22,7 @@ from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.lower_drives import lower_source
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.build_program import Collected, ProgramBuilder
 
 CLASSES = ((0.25, 6), (3.0, 16), (math.inf, 0))
 """(largest mean, thresholds of the comparison): more events than thresholds have probability 1e-8 at most; 0: poisson()
@@ -44,11 +44,12 @@ def _count(outcomes: int) -> Expr:
     return total
 
 
-def _changing(builder: ProgramBuilder, model: l0.Model, item: l0.PoissonInput, rate: l0.Drive) -> None:
+def _changing(
+    builder: ProgramBuilder, model: l0.Model, item: l0.PoissonInput, rate: l0.Drive, population: l0.Population
+) -> None:
     """A row whose mean number of events is the rate at the start of the step times dt; rates below 0 are 0."""
     real = builder.precision
     assert model.simulate is not None
-    population = next(p for p in model.populations if p.name == item.population)
     path = f"{item.name}[{item.population}]"
     source = lower_source(builder, model, rate, population, path)
     mean = Call("max", (source.value, Num(0.0))) * Ref("step_length")
@@ -92,17 +93,19 @@ def _changing(builder: ProgramBuilder, model: l0.Model, item: l0.PoissonInput, r
 
 def lower_inputs(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
     """A row per population of each Poisson input and class of means; all but one of them are empty."""
-    real = builder.precision
     assert model.simulate is not None
     if not model.poisson:
         return
     from scipy.special import pdtr  # the distribution function of Poisson's; slow to import
 
     # Every input has a row of each kernel, all but one empty: a rate is data and never changes the text.
-    steady = [item for item in model.poisson if item.changing is None]
+    steady, populations = (
+        [item for item in model.poisson if item.changing is None],
+        {p.name: p for p in model.populations},
+    )
     for item in model.poisson:
         if item.changing is not None:
-            _changing(builder, model, item, item.changing)
+            _changing(builder, model, item, item.changing, populations[item.population])
     for outcomes, item in product((outcomes for _, outcomes in CLASSES), steady):
         instance = instances[item.population]
         mean = item.rate * model.simulate.dt
@@ -114,27 +117,26 @@ def lower_inputs(builder: ProgramBuilder, model: l0.Model, instances: Mapping[st
         }
         for k in range(outcomes):
             columns[f"below_{k}"] = float(pdtr(k, mean))
-        used = [f"below_{k}" for k in range(outcomes)] if outcomes else ["mean"]
-        formals: tuple[l2.Formal, ...] = (
-            l2.ArrayFormal("input", real, l2.Mode.UPDATE, l2.ELEMENT),
-            l2.ScalarFormal("n", DType.I64),
-            l2.ScalarFormal("weight", real),
-            l2.ScalarFormal("key", DType.U64),
-            *(l2.ScalarFormal(c, real) for c in used),
-        )
-        draw = (l2.Assign("u", Call("uniform", (Ref("key"), Ref("i"), Num(0)))),) if outcomes else ()
-        drawn = l2.Assign("drawn", _count(outcomes))
-        delivered = Ref("input") + Ref("weight") * Ref("drawn")
-        key = ("poisson input", outcomes)
-        row = builder.row(
-            key,
-            f"{item.name}[{item.population}]: Poisson input into {item.into}",
-            l2.Kind.MAP,
-            formals,
-            l2.Nest((l2.Dim("i", "n"),), (*draw, drawn, l2.Assign("input", delivered, item.span))),
-            {"input": array_name(item.population, item.into)},
-            columns,
-            f"{item.name}[{item.population}]",
-            item.span,
-        )
+        key, path = ("poisson input", outcomes), f"{item.name}[{item.population}]"
+        kernel = builder.kernels.get(key) or _kernel(builder, key, path, item, outcomes)
+        row = builder.bind(kernel, {"input": array_name(item.population, item.into)}, columns, path)
         row.launch("step", join=False)
+
+
+def _kernel(builder: ProgramBuilder, key: object, path: str, item: l0.PoissonInput, outcomes: int) -> Collected:
+    """The kernel of a class of means; it has the name of its first row."""
+    real = builder.precision
+    used = [f"below_{k}" for k in range(outcomes)] if outcomes else ["mean"]
+    formals: tuple[l2.Formal, ...] = (
+        l2.ArrayFormal("input", real, l2.Mode.UPDATE, l2.ELEMENT),
+        l2.ScalarFormal("n", DType.I64),
+        l2.ScalarFormal("weight", real),
+        l2.ScalarFormal("key", DType.U64),
+        *(l2.ScalarFormal(c, real) for c in used),
+    )
+    draw = (l2.Assign("u", Call("uniform", (Ref("key"), Ref("i"), Num(0)))),) if outcomes else ()
+    drawn = l2.Assign("drawn", _count(outcomes))
+    delivered = Ref("input") + Ref("weight") * Ref("drawn")
+    nest = l2.Nest((l2.Dim("i", "n"),), (*draw, drawn, l2.Assign("input", delivered, item.span)))
+    name = f"{path}: Poisson input into {item.into}"
+    return builder.kernel(key, name, l2.Kind.MAP, formals, nest, item.span)

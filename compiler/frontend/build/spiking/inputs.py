@@ -58,7 +58,7 @@ def build_inputs(
             here: dict[str, Any] = {n: v.row(_NO_SOURCE[0])(target) for n, v in values.items()}
             if None in here.values():
                 continue
-            names = Names(scope, {**c.names.numbers, **here})
+            names = Names(scope, {**c.names.numbers, **here}) if values else c.names
             before = len(c.sink.items)
             current = mapping(r.get("current"))
             aim = Aim(name, target, parts.get(target), populations, currents, at)
