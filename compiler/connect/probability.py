@@ -37,8 +37,8 @@ def _thresholds(cdf: npt.NDArray[np.float64]) -> npt.NDArray[np.uint32]:
     P(w <= entry) = (entry + 1) / 2**32, so entry = floor(cdf * 2**32) - 1; an outcome whose
     cumulative probability is below 2**-32 is rounded up to 2**-32.
     """
-    counts = np.floor(np.clip(cdf, 0.0, 1.0) * float(_ONE))
-    return (np.clip(counts, 1.0, float(_ONE)) - 1.0).astype(np.uint32)
+    counts = np.floor(np.minimum(cdf, 1.0) * float(_ONE))
+    return (np.maximum(counts, 1.0) - 1.0).astype(np.uint32)
 
 
 def fixed_probability_table(p: float) -> npt.NDArray[np.uint32]:
@@ -61,7 +61,7 @@ def fixed_probability_table(p: float) -> npt.NDArray[np.uint32]:
     rest = np.expm1(k * log_q) / math.expm1(BLOCK * log_q)
     rest[-1] = 1.0
     blocks = -np.expm1(BLOCK * k * log_q)
-    return np.concatenate([_thresholds(rest), _thresholds(blocks)])
+    return _thresholds(np.concatenate([rest, blocks]))
 
 
 def _table(args: Mapping[str, float | int]) -> Table:

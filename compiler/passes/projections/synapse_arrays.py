@@ -35,14 +35,15 @@ MOST_AGES: Final = 256
 """Different delays of the synapses of one projection, when their spikes wait at the source."""
 
 
-@dataclass(frozen=True)
+# Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
+@dataclass(slots=True, unsafe_hash=True)
 class Weight:
     """What a synapse delivers: its `value`, and the formals of that with what they are bound to."""
 
-    value: Expr
-    formals: tuple[l2.Formal, ...]
-    arrays: Mapping[str, str] = field(default_factory=dict)
-    columns: Mapping[str, l2.ColumnValue] = field(default_factory=dict)
+    value: Final[Expr]
+    formals: Final[tuple[l2.Formal, ...]]
+    arrays: Final[Mapping[str, str]] = field(default_factory=dict)
+    columns: Final[Mapping[str, l2.ColumnValue]] = field(default_factory=dict)
 
 
 def weight_of(link: Link, found: LoweredRelation) -> Weight:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import compiler.ir.level2.program as l2
 from compiler.connect.convolution import Extents, planes_of
@@ -20,17 +21,18 @@ from compiler.ir.space import DType
 from compiler.passes.relations.stored_rows import CSR, PART, Drawing, Link, make_arrays
 
 
-@dataclass(frozen=True)
+# Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
+@dataclass(slots=True, unsafe_hash=True)
 class LoweredRelation:
     """A relation of level 2 and the formals it adds to its kernel. `extent`: the number of elements of an array
     At("syn"): the synapses, or the elements of the kernel where synapses share them (convolutions, unless each synapse
     has a state of its own); 0 where synapses have no number (bitmasks)."""
 
-    relation: l2.Relation
-    formals: tuple[l2.Formal, ...]
-    arrays: Mapping[str, str]
-    columns: Mapping[str, l2.ColumnValue]
-    extent: int | l2.SizeOf
+    relation: Final[l2.Relation]
+    formals: Final[tuple[l2.Formal, ...]]
+    arrays: Final[Mapping[str, str]]
+    columns: Final[Mapping[str, l2.ColumnValue]]
+    extent: Final[int | l2.SizeOf]
 
 
 def relation_of(link: Link, by: str = "pre") -> LoweredRelation:

@@ -194,16 +194,17 @@ _SIZES: Final[tuple[l2.Formal, ...]] = (_N_PRE, l2.ScalarFormal("n_post", DType.
 _STORED: Final[tuple[l2.Formal, ...]] = (_array("row", DType.I64, l2.Mode.READ), _array("col", DType.I32, l2.Mode.READ))
 
 
-@dataclass(frozen=True)
+# Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
+@dataclass(slots=True, unsafe_hash=True)
 class Drawing:
     """What every kernel that draws a relation reads: formals beside those of a DRAWN rule's text, the arrays that they
     are bound to, columns, and the expression of an expression rule."""
 
-    rule: ConnectRule
-    more: tuple[l2.Formal, ...]
-    arrays: Mapping[str, str]
-    columns: Columns
-    probability: Expr | None
+    rule: Final[ConnectRule]
+    more: Final[tuple[l2.Formal, ...]]
+    arrays: Final[Mapping[str, str]]
+    columns: Final[Columns]
+    probability: Final[Expr | None]
 
     @property
     def formals(self) -> tuple[l2.Formal, ...]:
