@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from backends.protocol import Backend
 from compiler.core.diagnostics import Diagnostic, Severity
@@ -29,9 +29,11 @@ from compiler.ir.level2.target import Target
 from compiler.strategies.forks import Fork
 from compiler.strategies.pins import Pin, Pins
 from compiler.strategies.variants import spelled, tuned
-from compiler.tune.choosing import Tuned
-from compiler.tune.forks import Settled
 from compiler.tune.sites import Site
+
+if TYPE_CHECKING:  # every build reads a lock file, few measure
+    from compiler.tune.choosing import Tuned
+    from compiler.tune.forks import Settled
 
 FORMAT: Final = 2
 NAMED: Final = 4
@@ -112,6 +114,8 @@ def write_lock(
 
 
 def _entry(e: Tuned | Settled) -> dict[str, Any]:
+    from compiler.tune.forks import Settled
+
     if isinstance(e, Settled):
         own = {"strategy": e.way, "literals": {}, "tiles": {}}
         return own | {"microseconds": dict(e.microseconds), "problem": e.fork.problem}
