@@ -164,6 +164,12 @@ MUTANTS = (
         ("tests/cpu/test_exchange.py::test_exchanges_have_the_same_sums[0]",),
     ),
     Mutant(
+        "row-major gradients as equivalent convolutions",
+        ("compiler.strategies:_equivalent",),
+        _always(None),
+        ("tests/cpu/test_exchange.py::test_rules_take_them_where_rows_have_nothing_else",),
+    ),
+    Mutant(
         "attention at once",
         ("compiler.strategies.cuda.fused_attention:Attending.match",),
         _always(None),

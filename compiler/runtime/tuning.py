@@ -191,7 +191,7 @@ def tune_model(
     section, workspace = model.lock.section, model.capabilities.device.workspace
     before = {name: pin.way for name, pin in section.pins.items()} if section.own else {}
     selected(wishes.only, model.sites, workspace, model.forks)
-    model, forked = _forked(model, options, wishes, timer, before)
+    model, forked = _forked(model, options, wishes, timer, before, goes_on)
     found = selected(wishes.only, model.sites, workspace, model.forks)
     if not found and not forked:
         raise RunError("E0912", "the model has no contraction that can be computed in several ways", exit_code=2)
@@ -216,7 +216,12 @@ def tune_model(
 
 
 def _forked(
-    model: _Model, options: Options, wishes: Wishes, timer: Timer, before: Mapping[str, str]
+    model: _Model,
+    options: Options,
+    wishes: Wishes,
+    timer: Timer,
+    before: Mapping[str, str],
+    goes_on: Callable[[], bool] | None,
 ) -> tuple[_Model, tuple[Settled, ...]]:
     """The model with its forks in the fastest ways, and those that were measured; others go as the lock file says."""
     if not wishes.whole:
@@ -229,7 +234,7 @@ def _forked(
             one, other = (_pins(part.forks, ways) for ways in (first, second))
             return _timed(part, model, options, timer, phase.partition("@")[0], one, other)
 
-        new = settle(meant, before, race)
+        new = settle(meant, before, race, goes_on or (lambda: True))
         parts.append(part.in_ways({**before_it.ways} | {x.path: x.way for x in new}))
         found += new
     return replace(model, parts=tuple(parts)), tuple(found)

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
+from math import prod
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import Choice, NotApplicable, product
+from compiler.strategies.choice import Choice, NotApplicable, Problem, product
+from compiler.strategies.cost.cpu import OPERATIONS_PER_US, ROW_NEST
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cpu import (
     dense_weight_gradient,
@@ -46,6 +48,7 @@ from compiler.strategies.cuda import (
     tensor_cores,
     tensor_products,
 )
+from compiler.strategies.exchange import HOPELESS, exchanged
 from compiler.strategies.plugins import installed
 from compiler.strategies.strategy import Strategy
 
@@ -131,7 +134,20 @@ def choose(
             told = f"; {'; '.join(reasons)}" if reasons else ""
             return best, f"its index maps match, about {best.microseconds:.1f} us{told}"
         others += reasons
+    if (other := _equivalent(problem, available, device)) is not None:
+        return other, f"as an equivalent convolution, about {other.microseconds:.1f} us"
     return None, "; ".join(others) or "the target has no strategies"
+
+
+def _equivalent(problem: Problem, available: frozenset[str], device: Target) -> Choice | None:
+    """The fastest one by estimate where tensors are row-major and rows have strategies, if it is faster than the nest;
+    other targets have one for every convolution."""
+    if problem.lanes or not available & ROWS:
+        return None
+    nest = prod(problem.extents.values()) * ROW_NEST / OPERATIONS_PER_US
+    known = [s for s in chain.from_iterable(GROUPS) if s.name in available]
+    found = (fitting(c, device) for c in exchanged(problem, known, nest / HOPELESS))
+    return next((c for c in found if isinstance(c, Choice)), None)
 
 
 def problem_key(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> object:

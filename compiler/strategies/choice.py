@@ -43,12 +43,13 @@ class Choice:
 @dataclass(frozen=True)
 class Exchange:
     """A contraction with the same sums (compiler/strategies/exchange.py). `node`: of copies of the operands, x0 and x1,
-    whose tensors are `operands`; `reads`: for each element (d0, d1, ...) of a copy the index in its operand (None: the
-    operand itself is read); `back`: for each element of the result the index in that of `node`, which `inner`
-    computes."""
+    whose tensors are `operands`; `sources`: which operand each is a copy of; `reads`: for each element (d0, d1, ...) of
+    a copy the index in its operand (None: the operand itself is read); `back`: for each element of the result the index
+    in that of `node`, which `inner` computes."""
 
     node: l1.Contract
     operands: tuple[l1.Tensor, l1.Tensor]
+    sources: tuple[int, int]
     reads: tuple[tuple[Affine, ...] | None, tuple[Affine, ...] | None]
     back: tuple[Affine, ...]
     inner: Choice

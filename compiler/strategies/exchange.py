@@ -9,8 +9,9 @@ that is walked forwards over turned weights, and steps between the elements of a
 (`turned_...`): the gradient of an image is a convolution of it, and a convolution such a gradient.
 
 Assumes: Contracts in gather form.
-Guarantees: strategies that match a contraction as it is are not proposed for its equivalent; no rule takes one, they
-are measured. With the batch in the lanes, both samples and channels are multiples of the lanes.
+Guarantees: strategies that match a contraction as it is are not proposed for its equivalent. Rules take one where
+tensors are row-major and no strategy matches as it is; else they are measured. With the batch in the lanes, both
+samples and channels are multiples of the lanes.
 Does not: lower (compiler/passes/kernels/lower_exchanged.py).
 """
 
@@ -46,6 +47,7 @@ class _Equivalent:
     kind: str
     node: l1.Contract
     operands: tuple[l1.Tensor, l1.Tensor]
+    sources: tuple[int, int]
     reads: tuple[Axes | None, Axes | None]
     back: Axes
 
@@ -80,7 +82,7 @@ def _inner(p: Problem, e: _Equivalent, strategies: Iterable[Strategy]) -> Iterat
 
 
 def _outer(p: Problem, e: _Equivalent, inner: Choice) -> Choice:
-    exchange = Exchange(e.node, e.operands, e.reads, e.back, inner)
+    exchange = Exchange(e.node, e.operands, e.sources, e.reads, e.back, inner)
     copied = [prod(t.shape) for t, r in zip(e.operands, e.reads, strict=True) if r is not None]
     copied.append(prod(e.node.out.shape) * (2 if p.lanes else 1))
     elements, size = sum(copied), p.real_bytes
@@ -191,17 +193,10 @@ def _equivalent(
     maps: tuple[Axes, Axes],
     reads: tuple[Axes | None, Axes | None],
 ) -> _Equivalent:
-    """`copies`, `maps`, `reads`: of the image, then of the other operand."""
+    """`copies`, `maps`, `reads`: of the image, which is its first operand, then of the other one."""
     dims = tuple((d, p.extents[d]) for d in (*out, *(d for d in p.extents if d not in out)))
     result = replace(p.node.out, shape=tuple(p.extents[d] for d in out), batched=batched)
-    named = replace(copies[vector], name="x0"), replace(copies[1 - vector], name="x1")
-    node = replace(
-        p.node,
-        out=result,
-        dims=dims,
-        out_map=tuple(map(along, out)),
-        ins=("x0", "x1"),
-        in_maps=(maps[vector], maps[1 - vector]),
-    )
+    named = replace(copies[0], name="x0"), replace(copies[1], name="x1")
+    node = replace(p.node, out=result, dims=dims, out_map=tuple(map(along, out)), ins=("x0", "x1"), in_maps=maps)
     back = tuple(along(f"d{p.out.index(d)}") for d in out)
-    return _Equivalent(kind, node, named, (reads[vector], reads[1 - vector]), back)
+    return _Equivalent(kind, node, named, (vector, 1 - vector), reads, back)

@@ -19,7 +19,7 @@ from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.strategies import ROWS, choose, measured, problem_key
 from compiler.strategies.choice import VECTOR_BYTES, Choice, rounded
-from compiler.strategies.cost.cpu import MAP, NEST, OPERATIONS_PER_US, ROW_NEST
+from compiler.strategies.cost.cpu import MAP, NEST, OPERATIONS_PER_US, ROW_NEST, ROW_WINDOW
 
 MARGIN = 0.9
 
@@ -62,6 +62,10 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
                 if key not in known:
                     known[key] = _both(node, tensors, count, real, plain)
                 lanes, rows = lanes + known[key][0], rows + known[key][1]
+            elif isinstance(node, l1.Contract) and any(len(a.terms) > 1 for m in node.in_maps for a in m):
+                terms = prod(e for _, e in node.dims)
+                rows += ROW_WINDOW * terms
+                lanes += NEST * terms * _padded(node.out, count) / prod(node.out.shape) / count
     if not 0 < rows < MARGIN * lanes:
         return Layout(capabilities)
     wide, flat = lanes / OPERATIONS_PER_US, rows / OPERATIONS_PER_US

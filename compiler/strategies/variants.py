@@ -44,7 +44,7 @@ def ways(
     others = _candidates(problem, measured(), available)
     usable = [s for s in every() if s.name in available and not (lanes and s.name in ROWS)]
     found = exchanged(problem, usable, first.microseconds if first is not None else 0.0)
-    others += [c for c in found if not isinstance(fitting(c, device), NotApplicable)]
+    others += [c for c in found if not isinstance(fitting(c, device), NotApplicable) and c != first]
     if first is None:
         return (None, *others)
     distinct = {identity(w): w for w in (first, *own)}

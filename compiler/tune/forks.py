@@ -38,14 +38,19 @@ class Settled:
         return self.microseconds[self.fork.ways[0]]
 
 
-def settle(forks: Sequence[Fork], before: Ways, race: Race) -> tuple[Settled, ...]:
-    """All forks, one problem after the other: later ones are measured with the ways of earlier ones."""
+def settle(
+    forks: Sequence[Fork], before: Ways, race: Race, goes_on: Callable[[], bool] = lambda: True
+) -> tuple[Settled, ...]:
+    """The forks, one problem after the other while it `goes_on`: later ones are measured with the ways of earlier
+    ones."""
     groups: dict[str, list[Fork]] = {}
     for fork in forks:
         groups.setdefault(fork.problem, []).append(fork)
     chosen: dict[str, str] = {}
     found: dict[str, Settled] = {}
     for group in groups.values():
+        if not goes_on():
+            break
         rule, *others = group[0].ways
         times, best = dict[str, float](), rule
         for way in others:
@@ -57,4 +62,4 @@ def settle(forks: Sequence[Fork], before: Ways, race: Race) -> tuple[Settled, ..
                 best = way
         chosen |= {f.path: best for f in group}
         found |= {f.path: Settled(f, best, times) for f in group}
-    return tuple(found[f.path] for f in forks)
+    return tuple(found[f.path] for f in forks if f.path in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,15 @@ import pytest
 import netloom
 from backends.cpu.backend import CpuBackend
 from backends.protocol import Instance
+from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Order
 from compiler.ir.space import DType
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import prepare
 from compiler.runtime.tuning import Wishes, tune_model
-from compiler.strategies import exchange
+from compiler.strategies import choose, exchange
 from compiler.strategies.layout import row_major
 from compiler.strategies.pins import problem_digest, structure_digest
 from compiler.strategies.variants import identity, ways
@@ -30,7 +33,8 @@ from tests.cpu.test_strategies import Problem
 pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
 
 BACKEND = CpuBackend()
-DATA = Path(__file__).parents[2] / "models" / "data" / "digits.npz"
+MODELS = Path(__file__).parents[2] / "models"
+DATA = MODELS / "data" / "digits.npz"
 PLAIN = Conv(32, 16, 16, 8, 8, (5, 5), stride=(2, 2), pad=2)
 WIDE = Conv(16, 16, 8, 8, 9, dilate=2, pad=1)
 GROUPS = Conv(16, 32, 6, 9, 9, stride=(2, 1), pad=1, groups=2)
@@ -78,6 +82,31 @@ def test_exchanges_have_the_same_sums(number: int, tmp_path: Path, monkeypatch: 
     assert result.wrong == ()
     assert all(error < 2e-6 for error in result.errors.values())
     assert all(workspace_of(w) > 0 for w in here.ways[:-1])
+
+
+def test_rules_take_them_where_rows_have_nothing_else() -> None:
+    """Gradients of row-major images, in place of a nest; where the batch is in the lanes, and in small ones, they do
+    not."""
+    rows = row_major(BACKEND.capabilities).strategies
+    for operand, name in ((0, "turned_winograd_rows"), (1, "exchanged_rows_conv")):
+        node, tensors = gradient(*conv(Conv(4, 64, 64, 16, 16, pad=1)), operand)
+        found, reason = choose(node, tensors, 0, 4, rows, BACKEND.capabilities.device)
+        assert found is not None
+        assert found.strategy == name
+        assert reason.startswith("as an equivalent convolution, about ")
+        lanes = choose(node, tensors, 16, 4, BACKEND.capabilities.strategies, BACKEND.capabilities.device)[0]
+        assert lanes is not None and lanes.exchange is None
+    tiny, tensors = gradient(*conv(Conv(1, 1, 1, 4, 4, pad=1)), 0)
+    assert choose(tiny, tensors, 0, 4, rows, BACKEND.capabilities.device)[0] is None
+
+
+def test_small_batches_of_images_are_row_major() -> None:
+    """Whose gradients have strategies so."""
+    model = load_model(MODELS / "resnet20.yaml", {})
+    assert model.train is not None
+    for batch, wide in ((4, False), (32, True)):
+        lowered = lower(replace(model, train=replace(model.train, batch=batch)), BACKEND.capabilities)
+        assert any(a.layout is not None for a in lowered.program.arrays) is wide
 
 
 def test_lanes_that_would_be_empty_are_not_filled() -> None:

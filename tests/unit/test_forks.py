@@ -71,6 +71,12 @@ def test_places_of_one_problem_go_the_same_way_and_later_ones_are_measured_with_
     ]
 
 
+def test_what_the_budget_leaves_is_not_settled() -> None:
+    turns = iter([True, False])
+    found = settle(forks("train/a", "train/b"), {}, lambda *_: (1.0, 0.5), lambda: next(turns))
+    assert [f.path for f in found] == ["train/a"]
+
+
 def test_attention_goes_as_it_is_pinned(tmp_path: Path) -> None:
     asked = model(tmp_path, numerics="products: tf32")
     plain = lower(asked, SM_90, True)

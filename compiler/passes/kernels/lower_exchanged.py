@@ -36,8 +36,8 @@ def exchange_steps(p: Phase, node: l1.Contract, exchange: Exchange) -> Steps:
     """Makes the arrays and views of all steps but the last in the phase."""
     name, in_place = node.out.name, dict[str, str]()
     copies, ins = [], []
-    for k, (operand, reads) in enumerate(zip(exchange.operands, exchange.reads, strict=True)):
-        source = p.tensors[node.ins[k]]
+    for k, (operand, of, reads) in enumerate(zip(exchange.operands, exchange.sources, exchange.reads, strict=True)):
+        source = p.tensors[node.ins[of]]
         if reads is not None:
             copy = _made(p, replace(operand, name=f"{name}.x{k}"), node, in_place)
             copies.append(_copy(p, copy, source, reads, in_place))

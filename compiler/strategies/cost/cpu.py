@@ -37,9 +37,9 @@ PANEL_SUM, PANEL_PACK, PANEL_GATHER, PANEL_END, PANEL_START = 1.08, 6.0, 40.0, 6
 terms, the epilogue of a vector, and the tables and ends of a group."""
 PANEL_STRIP_BYTES: Final = 8_000_000
 """Of packed columns."""
-MAP, NEST, ROW_NEST = 6.0, 3.0, 1.0
-"""A vector of an elementwise result, a vector of products of a nest with the batch in the lanes, and a single product
-of a row-major nest."""
+MAP, NEST, ROW_NEST, ROW_WINDOW = 6.0, 3.0, 1.0, 4.0
+"""A vector of an elementwise result, a vector of products of a nest with the batch in the lanes, a single product of a
+row-major nest, and a single term of one that walks windows."""
 
 # -------------------------------------------------------------------------------------------- Winograd
 
