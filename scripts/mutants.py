@@ -87,9 +87,7 @@ def _apart(place: Any) -> Any:
 
 
 def _one_point(_: Any) -> Any:
-    from backends.c_family.cprint import indent
-
-    return lambda inner, *_: indent(inner)
+    return lambda inner, *_: list(inner)
 
 
 def _no_draws(_: Any) -> Any:

@@ -13,7 +13,7 @@ from scripts.mutants import MUTANTS, ROOT, Mutant, found
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
 def test_what_is_switched_off_and_what_notices_are_there(mutant: Mutant) -> None:
     for owner, name in map(found, mutant.places):
-        assert hasattr(owner, name)
+        mutant.instead(getattr(owner, name))
     for test in mutant.tests:
         path, _, name = test.partition("::")
         assert f"def {name.partition('[')[0]}(" in (ROOT / path).read_text(encoding="utf-8") or not name
