@@ -47,10 +47,13 @@ def is_windowed(axis: l2.Axis) -> bool:
 class Summing:
     """What all printers of a nest share: its sums. `scope`: names at a point; `elements`: of arrays."""
 
-    k: Kernel
-    nest: l2.Nest
-    scope: dict[str, Symbol]
     elements: dict[str, Element]
+
+    def __init__(self, k: Kernel, nest: l2.Nest) -> None:
+        self.k, self.nest = k, nest
+        self.red = [d for d in nest.dims if d.kind is l2.DimKind.RED]
+        self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
+        self.scope = k.scope | {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
 
     def acc_type(self, scope: Scope) -> DType:
         assert self.nest.term is not None
@@ -87,12 +90,8 @@ class PointNest(Summing):
     """Prints what happens at a point of one nest of one kernel."""
 
     def __init__(self, k: Kernel, nest: l2.Nest) -> None:
-        self.k, self.nest = k, nest
+        super().__init__(k, nest)
         self.par = [d for d in nest.dims if d.kind is not l2.DimKind.RED]
-        self.red = [d for d in nest.dims if d.kind is l2.DimKind.RED]
-        self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
-        self.scope: dict[str, Symbol] = dict(k.scope)
-        self.scope |= {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
         self.elements = {f.name: self._element(f, access) for f, access in k.strided}
 
     def _name(self, name: str) -> Code:

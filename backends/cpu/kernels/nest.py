@@ -45,18 +45,14 @@ class NestPrinter(Summing):
     """Prints one nest of one kernel. `order` is the sequence of loops: PAR, RED, LANE."""
 
     def __init__(self, k: Kernel, nest: l2.Nest) -> None:
-        self.k, self.nest = k, nest
+        super().__init__(k, nest)
         self.par = [d for d in nest.dims if d.kind is l2.DimKind.PAR]
-        self.red = [d for d in nest.dims if d.kind is l2.DimKind.RED]
         lanes = [d for d in nest.dims if d.kind is l2.DimKind.LANE]
         if len(lanes) > 1 or any(isinstance(d.extent, str) for d in lanes):
             raise PrintError("a nest has at most one LANE dim, of literal extent", k.template.span)
         self.lane = lanes[0] if lanes else None
         self.loops: list[l2.Dim] = [*self.par, *self.red, *lanes]
-        self.vars = {d.name: k.namer.own(d.name) for d in self.loops}
         self.level = {d.name: i for i, d in enumerate(self.loops)}
-        self.scope: dict[str, Symbol] = dict(k.scope)
-        self.scope |= {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
         self.per_lane: dict[str, Scalar] = {}
         self.guards: list[tuple[int, tuple[Let, ...]]] = []
         """Index and guard computations, with the dim in whose loop they stand (-1: outside all loops)."""
