@@ -405,12 +405,19 @@ class Elementary(Primitives):
 
     # ---- error function
 
+    def _erfc_place(self, c: Real) -> Real:
+        """Of c in the polynomial of exp(c*c) erfc(c)."""
+        return (c - 2.0) / (c + 2.0)
+
     def erf(self, x: Real) -> Real:
-        """Below 1 an odd polynomial; above, 1 - exp(-x*x) T(u) with u = (|x| - 2) / (|x| + 2)."""
+        """Below 1 an odd polynomial; above, 1 - exp(-x*x) T(u). Both are computed, so that no thread of a GPU waits for
+        others that take the other one."""
         a = self.abs(x)
-        z = a * a
+        z = x * x
         c = self.where(a > self.erf_end, self.erf_end, a)
-        u = (c - 2.0) / (c + 2.0)
+        u = self._erfc_place(c)
         p = self.polynomial(self.erf_terms, z)
         t = self.polynomial(self.erfc_terms, u)
-        return self._copysign(self.where(a < 1.0, a + a * p, 1.0 - self.exp(-(c * c)) * t), x)
+        near = a + a * p
+        far = 1.0 - self.exp(-z) * t
+        return self._copysign(self.where(a < 1.0, near, far), x)

@@ -288,11 +288,15 @@ class Single(Elementary):
     erf_terms = (
         7.875546e-05, -8.0167735e-04, 5.189078e-03, -2.6854208e-02, 1.1283594e-01, -3.7612626e-01, 1.2837917e-01)
     erfc_terms = (
-        -9.4415963e-04, -8.3658996e-04, 6.9948556e-03, 3.7321413e-03, -7.897852e-02, 2.4165821e-01, -4.2718583e-01,
-        2.5539568e-01)
+        1.0819579e-04, -1.0660908e-03, 4.9349335e-03, -1.5141173e-02, 3.6896612e-02, -7.9061180e-02, 1.5435189e-01,
+        -2.7321115e-01, 4.2758358e-01)
     sin_turn_terms = (2.7249773e-06, -1.9840086e-04, 8.333332e-03, -1.6666667e-01)
     cos_turn_terms = (2.4547817e-05, -1.3888302e-03, 4.1666664e-02)
     # fmt: on
+
+    def _erfc_place(self, c: Real) -> Real:
+        """Polynomials in |x| - 1 suffice, as exp(-x*x) leaves little of their error."""
+        return c - 1.0
 
     def _wide(self, x: Real) -> Real:
         return x.astype(np.float64)
