@@ -344,6 +344,13 @@ MUTANTS = (
         ("tests/cpu/test_lookups.py::test_a_row_is_summed_once",),
     ),
     _text("two_per_thread", "backends.cuda.kernels.nest:in_pairs", _one_point, "cuba-cuda-nl_two"),
+    _text("neighbours", "backends.cuda.kernels.nest:map_of_neighbours", _always(None), "mlp-cuda-nl_width"),
+    Mutant(
+        "operands across in tf32",
+        ("compiler.strategies.cuda.stored_products:is_held",),
+        _always(False),
+        ("tests/unit/test_stored_products.py::test_operands_in_tf32_that_lie_across_come_from_registers",),
+    ),
     _text("waves", "backends.cuda.emit.emit:wave_templates", _always(()), "cuba-cuda-nl_wave"),
     Mutant(
         "few meetings",

@@ -106,6 +106,8 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
@@ -266,41 +268,28 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
     const nl_i64 spread_by_d4_ = self->spread_by_d4_, image_by_d0_ = self->image_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
-    struct nl_load_found {
-        nl_u64 rest;
-        nl_i64 d5;
-        nl_i64 d4;
-        nl_i64 d3;
-        nl_i64 d0;
-        real image_;
-    };
-    const auto nl_load = [&](nl_i64 e) {
+    const int nl_width = nl_t.chunk >= 4 * blockDim.x && n_d5_ % 4 == 0 ? 4 : 1;
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
+            e += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
         const nl_i64 d5 = nl_take(rest, n_d5_);
         const nl_i64 d4 = nl_take(rest, n_d4_);
         const nl_i64 d3 = nl_take(rest, n_d3_);
         const nl_i64 d0 = rest;
-        const real image_ = image_p_[d0 * image_by_d0_ + d4];
-        return nl_load_found{rest, d5, d4, d3, d0, image_};
-    };
-    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
-        nl_u64 rest = nl_load_of.rest;
-        nl_i64 d5 = nl_load_of.d5;
-        nl_i64 d4 = nl_load_of.d4;
-        nl_i64 d3 = nl_load_of.d3;
-        nl_i64 d0 = nl_load_of.d0;
-        real image_ = nl_load_of.image_;
-        spread_p_[d0 * spread_by_d0_ + d3 * spread_by_d3_ + d4 * spread_by_d4_ + d5] = image_;
-    };
-    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
-#pragma unroll 1
-    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        struct {
+            nl_few<real> spread_p_;
+            real image_p_;
+        } nl_x = {{}, image_p_[d0 * image_by_d0_ + d4]};
+        const auto nl_point = [&](int nl_n) {
+            const real image_ = nl_x.image_p_;
+            nl_x.spread_p_.x[nl_n] = image_;
+        };
+        if (nl_many == 1) nl_point(0);
+        else nl_each<4>(nl_point);
+        nl_put(&spread_p_[d0 * spread_by_d0_ + d3 * spread_by_d3_ + d4 * spread_by_d4_ + d5], nl_x.spread_p_, nl_many);
     }
-#pragma unroll 1
-    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k5_elementwise(NL_ARGUMENTS) { k5_elementwise_block(NL_TASK(k5_row)); }
 
@@ -546,6 +535,8 @@ NL_FN void k10_maximum_over_d1_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
@@ -600,6 +591,8 @@ NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
@@ -653,6 +646,8 @@ NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
             acc += d1 == label_ ? x_ : 0.0f;
             r += nl_group;
         };
+#pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
@@ -717,6 +712,8 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
@@ -774,6 +771,8 @@ NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
@@ -830,6 +829,8 @@ NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
@@ -867,36 +868,30 @@ NL_FN void k16_elementwise_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
-    struct nl_load_found {
-        real sum_grad_;
-        real x_;
-        real v0_;
-        real total_grad_;
-    };
-    const auto nl_load = [&](nl_i64 d0) {
-        const real sum_grad_ = sum_grad_p_[0];
-        const real x_ = x_p_[d0];
-        real v0_ = sum_grad_ * x_;
-        real total_grad_ = total_grad_p_[d0];
-        return nl_load_found{sum_grad_, x_, v0_, total_grad_};
-    };
-    const auto nl_work = [&](nl_i64 d0, const nl_load_found &nl_load_of) {
-        real sum_grad_ = nl_load_of.sum_grad_;
-        real x_ = nl_load_of.x_;
-        real v0_ = nl_load_of.v0_;
-        real total_grad_ = nl_load_of.total_grad_;
-        total_grad_p_[d0] = v0_ * (1.0f / total_grad_);
-        picked_grad_p_[d0] = v0_ * -1.0f;
-    };
-    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+    const int nl_width = nl_t.chunk >= 4 * blockDim.x ? 4 : 1;
 #pragma unroll 1
-    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+    for (nl_i64 d0 = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; d0 < nl_end;
+            d0 += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - d0);
+        struct {
+            nl_few<real> total_grad_p_;
+            real sum_grad_p_;
+            nl_few<real> x_p_;
+            nl_few<real> picked_grad_p_;
+        } nl_x = {nl_get<real>(&total_grad_p_[d0], nl_many), sum_grad_p_[0], nl_get<real>(&x_p_[d0], nl_many), {}};
+        const auto nl_point = [&](int nl_n) {
+            const real sum_grad_ = nl_x.sum_grad_p_;
+            const real x_ = nl_x.x_p_.x[nl_n];
+            real v0_ = sum_grad_ * x_;
+            real total_grad_ = nl_x.total_grad_p_.x[nl_n];
+            nl_x.total_grad_p_.x[nl_n] = v0_ * (1.0f / total_grad_);
+            nl_x.picked_grad_p_.x[nl_n] = v0_ * -1.0f;
+        };
+        if (nl_many == 1) nl_point(0);
+        else nl_each<4>(nl_point);
+        nl_put(&total_grad_p_[d0], nl_x.total_grad_p_, nl_many);
+        nl_put(&picked_grad_p_[d0], nl_x.picked_grad_p_, nl_many);
     }
-#pragma unroll 1
-    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k16_elementwise(NL_ARGUMENTS) { k16_elementwise_block(NL_TASK(k16_row)); }
 
@@ -973,6 +968,8 @@ NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
         acc += biased_grad_sum_;
         r += nl_group;
     };
+#pragma unroll 1
+    while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
     while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
@@ -1289,6 +1286,8 @@ NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
             d0 += d0_step;
         };
 #pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
@@ -1447,46 +1446,41 @@ NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
     const real power_2 = nl_pow_f32(beta2_, (real)step);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
-    struct nl_load_found {
-        real gradient_;
-        real m_;
-        real v_;
-        real param_;
-    };
-    const auto nl_load = [&](nl_i64 i) {
-        const real gradient_ = gradient_p_[i];
-        real m_ = m_p_[i];
-        real v_ = v_p_[i];
-        real param_ = param_p_[i];
-        return nl_load_found{gradient_, m_, v_, param_};
-    };
-    const auto nl_work = [&](nl_i64 i, const nl_load_found &nl_load_of) {
-        real gradient_ = nl_load_of.gradient_;
-        real m_ = nl_load_of.m_;
-        real v_ = nl_load_of.v_;
-        real param_ = nl_load_of.param_;
-        /* adam.yaml:8  m = beta1 * m + (1 - beta1) * gradient */
-        m_ = beta1_ * m_ + (1.0f - beta1_) * gradient_;
-        /* adam.yaml:9  v = beta2 * v + (1 - beta2) * gradient ** 2 */
-        v_ = beta2_ * v_ + (1.0f - beta2_) * (gradient_ * gradient_);
-        /* adam.yaml:10  m_hat = m / (1 - beta1 ** step) */
-        real m_hat_ = m_ / (1.0f - power);
-        /* adam.yaml:11  v_hat = v / (1 - beta2 ** step) */
-        real v_hat_ = v_ / (1.0f - power_2);
-        /* adam.yaml:12  param = param - learning_rate * m_hat / (sqrt(v_hat) + epsilon) */
-        param_p_[i] = param_ - learning_rate_ * m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_);
-        m_p_[i] = m_;
-        v_p_[i] = v_;
-    };
-    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+    const int nl_width = nl_t.chunk >= 4 * blockDim.x ? 4 : 1;
 #pragma unroll 1
-    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+    for (nl_i64 i = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; i < nl_end;
+            i += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - i);
+        struct {
+            nl_few<real> param_p_;
+            nl_few<real> gradient_p_;
+            nl_few<real> m_p_;
+            nl_few<real> v_p_;
+        } nl_x = {nl_get<real>(&param_p_[i], nl_many), nl_get<real>(&gradient_p_[i], nl_many), nl_get<real>(&m_p_[i], nl_many), nl_get<real>(&v_p_[i], nl_many)};
+        const auto nl_point = [&](int nl_n) {
+            const real gradient_ = nl_x.gradient_p_.x[nl_n];
+            real m_ = nl_x.m_p_.x[nl_n];
+            /* adam.yaml:8  m = beta1 * m + (1 - beta1) * gradient */
+            m_ = beta1_ * m_ + (1.0f - beta1_) * gradient_;
+            real v_ = nl_x.v_p_.x[nl_n];
+            /* adam.yaml:9  v = beta2 * v + (1 - beta2) * gradient ** 2 */
+            v_ = beta2_ * v_ + (1.0f - beta2_) * (gradient_ * gradient_);
+            /* adam.yaml:10  m_hat = m / (1 - beta1 ** step) */
+            real m_hat_ = m_ / (1.0f - power);
+            /* adam.yaml:11  v_hat = v / (1 - beta2 ** step) */
+            real v_hat_ = v_ / (1.0f - power_2);
+            real param_ = nl_x.param_p_.x[nl_n];
+            /* adam.yaml:12  param = param - learning_rate * m_hat / (sqrt(v_hat) + epsilon) */
+            nl_x.param_p_.x[nl_n] = param_ - learning_rate_ * m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_);
+            nl_x.m_p_.x[nl_n] = m_;
+            nl_x.v_p_.x[nl_n] = v_;
+        };
+        if (nl_many == 1) nl_point(0);
+        else nl_each<4>(nl_point);
+        nl_put(&param_p_[i], nl_x.param_p_, nl_many);
+        nl_put(&m_p_[i], nl_x.m_p_, nl_many);
+        nl_put(&v_p_[i], nl_x.v_p_, nl_many);
     }
-#pragma unroll 1
-    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k27_optimizer_update(NL_ARGUMENTS) { k27_optimizer_update_block(NL_TASK(k27_row)); }
 
@@ -1525,6 +1519,8 @@ NL_FN void k28_sum_over_d0_block(const nl_task &nl_t)
             acc += mask_;
             r += nl_group;
         };
+#pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1

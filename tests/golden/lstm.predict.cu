@@ -104,38 +104,27 @@ NL_FN void k2_copy_block(const nl_task &nl_t)
     const nl_i64 rows_by_d1_ = self->rows_by_d1_, x_by_d0_ = self->x_by_d0_, x_by_d1_ = self->x_by_d1_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
-    struct nl_load_found {
-        nl_u64 rest;
-        nl_i64 d2;
-        nl_i64 d1;
-        nl_i64 d0;
-        real x_;
-    };
-    const auto nl_load = [&](nl_i64 e) {
+    const int nl_width = nl_t.chunk >= 4 * blockDim.x && n_d2_ % 4 == 0 ? 4 : 1;
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
+            e += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
         const nl_i64 d2 = nl_take(rest, n_d2_);
         const nl_i64 d1 = nl_take(rest, n_d1_);
         const nl_i64 d0 = rest;
-        const real x_ = x_p_[d0 * x_by_d0_ + d1 * x_by_d1_ + d2];
-        return nl_load_found{rest, d2, d1, d0, x_};
-    };
-    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
-        nl_u64 rest = nl_load_of.rest;
-        nl_i64 d2 = nl_load_of.d2;
-        nl_i64 d1 = nl_load_of.d1;
-        nl_i64 d0 = nl_load_of.d0;
-        real x_ = nl_load_of.x_;
-        rows_p_[d0 * rows_by_d0_ + d1 * rows_by_d1_ + d2] = x_;
-    };
-    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
-#pragma unroll 1
-    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        struct {
+            nl_few<real> rows_p_;
+            nl_few<real> x_p_;
+        } nl_x = {{}, nl_get<real>(&x_p_[d0 * x_by_d0_ + d1 * x_by_d1_ + d2], nl_many)};
+        const auto nl_point = [&](int nl_n) {
+            const real x_ = nl_x.x_p_.x[nl_n];
+            nl_x.rows_p_.x[nl_n] = x_;
+        };
+        if (nl_many == 1) nl_point(0);
+        else nl_each<4>(nl_point);
+        nl_put(&rows_p_[d0 * rows_by_d0_ + d1 * rows_by_d1_ + d2], nl_x.rows_p_, nl_many);
     }
-#pragma unroll 1
-    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k2_copy(NL_ARGUMENTS) { k2_copy_block(NL_TASK(k2_row)); }
 
@@ -206,16 +195,21 @@ NL_FN void k4_elementwise_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
-    const auto nl_work = [&](nl_i64 d0) {
-        start_p_[d0] = 0.0f;
-    };
-    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+    const int nl_width = nl_t.chunk >= 4 * blockDim.x ? 4 : 1;
 #pragma unroll 1
-    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x); });
+    for (nl_i64 d0 = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; d0 < nl_end;
+            d0 += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - d0);
+        struct {
+            nl_few<real> start_p_;
+        } nl_x = {{}};
+        const auto nl_point = [&](int nl_n) {
+            nl_x.start_p_.x[nl_n] = 0.0f;
+        };
+        if (nl_many == 1) nl_point(0);
+        else nl_each<4>(nl_point);
+        nl_put(&start_p_[d0], nl_x.start_p_, nl_many);
     }
-#pragma unroll 1
-    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a);
 }
 extern "C" __global__ void NL_BLOCK k4_elementwise(NL_ARGUMENTS) { k4_elementwise_block(NL_TASK(k4_row)); }
 

@@ -67,16 +67,21 @@ NL_FN void k2_initial_value_block(const nl_task &nl_t)
     const real value_ = self->value_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
-    const auto nl_work = [&](nl_i64 i) {
-        x_p_[i] = value_;
-    };
-    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+    const int nl_width = nl_t.chunk >= 4 * blockDim.x ? 4 : 1;
 #pragma unroll 1
-    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x); });
+    for (nl_i64 i = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; i < nl_end;
+            i += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - i);
+        struct {
+            nl_few<real> x_p_;
+        } nl_x = {{}};
+        const auto nl_point = [&](int nl_n) {
+            nl_x.x_p_.x[nl_n] = value_;
+        };
+        if (nl_many == 1) nl_point(0);
+        else nl_each<4>(nl_point);
+        nl_put(&x_p_[i], nl_x.x_p_, nl_many);
     }
-#pragma unroll 1
-    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a);
 }
 extern "C" __global__ void NL_BLOCK k2_initial_value(NL_ARGUMENTS) { k2_initial_value_block(NL_TASK(k2_row)); }
 
@@ -246,6 +251,8 @@ NL_FN void k5_sum_over_d2_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
@@ -306,6 +313,8 @@ NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
@@ -347,47 +356,34 @@ NL_FN void k7_elementwise_block(const nl_task &nl_t)
     const nl_i64 x_by_d0_ = self->x_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
-    struct nl_load_found {
-        nl_u64 rest;
-        nl_i64 d2;
-        nl_i64 d0;
-        real weight_;
-        real bias_;
-        real x_;
-        real mean_;
-        real inverse_;
-    };
-    const auto nl_load = [&](nl_i64 e) {
+    const int nl_width = nl_t.chunk >= 4 * blockDim.x && n_d2_ % 4 == 0 ? 4 : 1;
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
+            e += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
         const nl_i64 d2 = nl_take(rest, n_d2_);
         const nl_i64 d0 = rest;
-        const real weight_ = weight_p_[d2];
-        const real bias_ = bias_p_[d2];
-        const real x_ = x_p_[d0 * x_by_d0_ + d2];
-        const real mean_ = mean_p_[d0];
-        const real inverse_ = inverse_p_[d0];
-        return nl_load_found{rest, d2, d0, weight_, bias_, x_, mean_, inverse_};
-    };
-    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
-        nl_u64 rest = nl_load_of.rest;
-        nl_i64 d2 = nl_load_of.d2;
-        nl_i64 d0 = nl_load_of.d0;
-        real weight_ = nl_load_of.weight_;
-        real bias_ = nl_load_of.bias_;
-        real x_ = nl_load_of.x_;
-        real mean_ = nl_load_of.mean_;
-        real inverse_ = nl_load_of.inverse_;
-        scaled_p_[d0 * scaled_by_d0_ + d2] = (x_ - mean_) * inverse_ * weight_ + bias_;
-    };
-    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
-#pragma unroll 1
-    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        struct {
+            nl_few<real> scaled_p_;
+            nl_few<real> weight_p_;
+            nl_few<real> bias_p_;
+            nl_few<real> x_p_;
+            real mean_p_;
+            real inverse_p_;
+        } nl_x = {{}, nl_get<real>(&weight_p_[d2], nl_many), nl_get<real>(&bias_p_[d2], nl_many), nl_get<real>(&x_p_[d0 * x_by_d0_ + d2], nl_many), mean_p_[d0], inverse_p_[d0]};
+        const auto nl_point = [&](int nl_n) {
+            const real weight_ = nl_x.weight_p_.x[nl_n];
+            const real bias_ = nl_x.bias_p_.x[nl_n];
+            const real x_ = nl_x.x_p_.x[nl_n];
+            const real mean_ = nl_x.mean_p_;
+            const real inverse_ = nl_x.inverse_p_;
+            nl_x.scaled_p_.x[nl_n] = (x_ - mean_) * inverse_ * weight_ + bias_;
+        };
+        if (nl_many == 1) nl_point(0);
+        else nl_each<4>(nl_point);
+        nl_put(&scaled_p_[d0 * scaled_by_d0_ + d2], nl_x.scaled_p_, nl_many);
     }
-#pragma unroll 1
-    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k7_elementwise(NL_ARGUMENTS) { k7_elementwise_block(NL_TASK(k7_row)); }
 
@@ -563,6 +559,8 @@ NL_FN void k10_maximum_over_d3_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
@@ -642,6 +640,8 @@ NL_FN void k12_sum_over_d3_block(const nl_task &nl_t)
             r += nl_group;
         };
 #pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
@@ -674,38 +674,27 @@ NL_FN void k13_elementwise_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, softmax_y_by_d0_ = self->softmax_y_by_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_, (nl_me.part + 1ll) * nl_t.chunk);
-    struct nl_load_found {
-        nl_u64 rest;
-        nl_i64 d3;
-        nl_i64 d0;
-        real softmax_y_;
-        real softmax_total_;
-    };
-    const auto nl_load = [&](nl_i64 e) {
+    const int nl_width = nl_t.chunk >= 4 * blockDim.x && n_d3_ % 4 == 0 ? 4 : 1;
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
+            e += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
         const nl_i64 d3 = nl_take(rest, n_d3_);
         const nl_i64 d0 = rest;
-        real softmax_y_ = softmax_y_p_[d0 * softmax_y_by_d0_ + d3];
-        const real softmax_total_ = softmax_total_p_[d0];
-        return nl_load_found{rest, d3, d0, softmax_y_, softmax_total_};
-    };
-    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
-        nl_u64 rest = nl_load_of.rest;
-        nl_i64 d3 = nl_load_of.d3;
-        nl_i64 d0 = nl_load_of.d0;
-        real softmax_y_ = nl_load_of.softmax_y_;
-        real softmax_total_ = nl_load_of.softmax_total_;
-        softmax_y_p_[d0 * softmax_y_by_d0_ + d3] = softmax_y_ / softmax_total_;
-    };
-    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
-#pragma unroll 1
-    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
-        nl_load_found nl_load_of[4];
-        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
-        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
+        struct {
+            nl_few<real> softmax_y_p_;
+            real softmax_total_p_;
+        } nl_x = {nl_get<real>(&softmax_y_p_[d0 * softmax_y_by_d0_ + d3], nl_many), softmax_total_p_[d0]};
+        const auto nl_point = [&](int nl_n) {
+            real softmax_y_ = nl_x.softmax_y_p_.x[nl_n];
+            const real softmax_total_ = nl_x.softmax_total_p_;
+            nl_x.softmax_y_p_.x[nl_n] = softmax_y_ / softmax_total_;
+        };
+        if (nl_many == 1) nl_point(0);
+        else nl_each<4>(nl_point);
+        nl_put(&softmax_y_p_[d0 * softmax_y_by_d0_ + d3], nl_x.softmax_y_p_, nl_many);
     }
-#pragma unroll 1
-    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
 extern "C" __global__ void NL_BLOCK k13_elementwise(NL_ARGUMENTS) { k13_elementwise_block(NL_TASK(k13_row)); }
 
@@ -963,6 +952,8 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
             acc += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
             r += nl_group;
         };
+#pragma unroll 1
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
         while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1

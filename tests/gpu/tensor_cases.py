@@ -100,7 +100,8 @@ def stored_by_force(problem: Problem, after: Map | None = None, kind: str = stor
 
 
 def stored_tf32_cases() -> list[Case]:
-    problems = [transposed(*s, False, False) for s in STORED] + [heads(*s, False) for s in STORED_HEADS]
+    problems = [transposed(*s, r, c) for s in STORED for r in (False, True) for c in (False, True)]
+    problems += [heads(*s, t) for s in STORED_HEADS for t in (False, True)] + [joined_heads(2, 3, 72, 144, 40)]
     problem, after = with_epilogue(dense(200, 104, 144), "relu(x0 + x1)", ("b", (1,)))
     cases = [case for p in problems for case in stored_by_force(p, None, stored_products.TF32)]
     return [*cases, *stored_by_force(problem, after, stored_products.TF32)]

@@ -57,9 +57,9 @@ def test_rounding_is_to_the_nearest(tmp_path: Path) -> None:
 
 def test_small_products_of_what_is_stored(tmp_path: Path) -> None:
     """Each tile and transpose once, and a split: few enough for compute-sanitizer."""
-    problems = [in_bf16(transposed(136, 72, k, r, c)) for r in (False, True) for c in (False, True) for k in (136, 264)]
-    cases = [case for p in problems for case in stored_by_force(p)]
-    cases += stored_by_force(transposed(136, 72, 264, False, False), None, stored_products.TF32)
+    problems = [transposed(136, 72, k, r, c) for r in (False, True) for c in (False, True) for k in (136, 264)]
+    cases = [case for p in problems for case in stored_by_force(in_bf16(p))]
+    cases += [case for p in problems for case in stored_by_force(p, None, stored_products.TF32)]
     run_products(cases, DType.F32, 6e-4, tmp_path)
 
 

@@ -47,8 +47,8 @@ STRATEGIES = {
     "tensor_conv_stored": ("resnet20", "cuda", "mixed"),
     "tensor_conv_weights_stored": ("resnet20", "cuda", "mixed"),
     "tensor_products_float32": ("transformer", "cuda", "float32", "1024"),
-    "tensor_products_tf32": ("transformer", "cuda", "tf32", "1024"),
-    "tensor_products_bf16": ("transformer", "cuda", "bf16", "1024"),
+    "tensor_products_tf32": ("mlp", "cuda", "tf32", "4094"),
+    "tensor_products_bf16": ("mlp", "cuda", "bf16", "4094"),
     "tensor_cores_tf32": ("transformer", "cuda", "tf32"),
     "tensor_cores_tf32x3": ("transformer", "cuda", "tf32x3"),
     "stored_products": ("mlp", "cuda", "mixed"),
@@ -122,7 +122,8 @@ def test_tensors_share_memory() -> None:
         ("lstm", "cuda", "nl_chained("),
         ("lstm", "cuda", "rcp.approx.ftz"),  # a division without a branch
         ("mlp", "cuda", "nl_joined_columns<"),  # sums over the rows of a matrix
-        ("mlp", "cuda", "nl_load_of[4]"),  # points of a thread of a map
+        ("mlp", "cuda", "nl_width"),  # neighbours of a map
+        ("transformer", "cuda", "nl_load_of[4]"),  # points of a thread of a map that are no neighbours
         ("custom_optimizer", "cuda", "const real power = "),  # of the step, once a thread
     ],
 )

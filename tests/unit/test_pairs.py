@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backends.cuda.kernels.two_per_thread import in_pairs
+from backends.cuda.kernels.several_points import in_pairs
 from backends.kernel_ir.expr import Code, call, name
 from backends.kernel_ir.stmt import Do, Let, Set, Stmt, lines_of
 

@@ -10,12 +10,12 @@ import pytest
 from backends.c_family.cprint import Dialect
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
-from backends.cuda.kernels.contract import STORED_BLOCK
+from backends.cuda.kernels.contract import HELD, WIDE, stored_block
 from backends.cuda.kernels.launch_geometry import calls_of
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
 from compiler.strategies import choose, every
-from compiler.strategies.cuda.stored_products import NAME, joined, matrix_of
+from compiler.strategies.cuda.stored_products import COLUMNS, NAME, ROWS, TF32, joined, matrix_of
 from tests.cpu.contractions import dense, gradient, program
 from tests.gpu.tensor_cases import heads, in_bf16, stored_by_force, transposed
 from tests.unit.test_implicit_gemm import work
@@ -28,8 +28,10 @@ ALL = frozenset(s.name for s in every())
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_they_compile(arch: str) -> None:
     """By the tensor copy engine and warpgroups for sm_90, by warps elsewhere and in its PTX."""
-    problems = [in_bf16(transposed(136, 264, 136, r, c)) for r in (False, True) for c in (False, True)]
-    text = emit(merge(program([c for p in problems for c in stored_by_force(p)], DType.F32, True)))
+    problems = [transposed(136, 264, 136, r, c) for r in (False, True) for c in (False, True)]
+    cases = [c for p in problems for c in stored_by_force(in_bf16(p))]
+    cases += [c for p in problems for c in stored_by_force(p, None, TF32)]
+    text = emit(merge(program(cases, DType.F32, True)))
     (binary,) = compile_text(text, "stored", False, arch).beside
     ptx = binary.with_suffix(".ptx").read_text(encoding="utf-8")
     assert re.search(rf"\.target {arch}\b", ptx) and "mma.sync.aligned" in ptx and "wgmma" not in ptx
@@ -69,4 +71,18 @@ def test_the_copy_engine_is_told_of_heads_side_by_side() -> None:
     first, second = call.maps
     assert first.extents == (128, 128, 3, 2, 1) and first.strides[:3] == (768, 256, 98304)
     assert second.extents == (128, 64, 3, 2, 1) and second.strides[:3] == (768, 256, 49152)
-    assert call.block == STORED_BLOCK and first.box[:2] == (64, 128)
+    assert call.block == stored_block("") and first.box[:2] == (64, 128)
+
+
+def test_operands_in_tf32_that_lie_across_come_from_registers() -> None:
+    """128 of their rows are those of the instruction: where the column operand lies across, tiles are 128 wide."""
+    for rows, columns in ((False, True), (True, False), (True, True)):
+        case = next(stored_by_force(transposed(264, 520, 136, rows, columns), None, TF32))
+        (only,) = work(merge(program([case], DType.F32, True)))
+        (call,) = calls_of(only, Dialect(DType.F32))
+        assert call.function.endswith(HELD) and call.block == stored_block(HELD) > stored_block(WIDE)
+        assert case.choice is not None
+        wide = COLUMNS[dict(case.choice.columns)["s_tile"] // 4]
+        sides = (wide, ROWS) if (rows, columns) == (False, True) else (ROWS, wide)
+        boxes = [(32, 32) if across else (32, side) for across, side in zip((rows, columns), sides, strict=True)]
+        assert [m.box[:2] for m in call.maps] == boxes

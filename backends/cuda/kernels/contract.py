@@ -22,6 +22,7 @@ from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.direct import access_of
 from backends.cuda.kernels.kernel import BLOCK, Function
 from backends.cuda.kernels.nest import NestPrinter
+from backends.cuda.kernels.several_points import at_places, besides
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.expr import Code, cast, code, form, total
 from backends.kernel_ir.stmt import Frame, Let, Stmt, text_of
@@ -55,12 +56,11 @@ _RESIDENT: Final = 3
 _LOADERS: Final = 128
 TENSOR_BLOCK: Final = BLOCK + _LOADERS
 """Threads of a block on matrix units: BLOCK multiply, the others load for them."""
-WIDE: Final = "_wide"
-"""Suffix of the kernel of stored_products for tiles of which a processor holds one."""
+WIDE, HELD = "_wide", "_held"
+"""Suffixes of kernels of stored_products: for tiles of which a processor holds one, and for those an operand of which
+comes from registers."""
 _FACTORS: Final = {stored_products.NAME: "nl_factors_bf16", stored_products.TF32: "nl_factors_tf32"}
 """What a kind of stored_products is called in its template."""
-STORED_BLOCK: Final = BLOCK + 32
-"""Threads of a block of stored_products: one of the last warp fetches."""
 PRODUCT: Final = "_product"
 STORE: Final = "_store"
 _CONVOLUTIONS: Final = frozenset(map(direct.family, direct.STRATEGIES))
@@ -146,7 +146,7 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
         call = f"nl_tensor_product<{tensor_products.KINDS[strategy]}>"
         return [Shared(name, call, "nl_product", "nl_sums", 1, (), block=TENSOR_BLOCK)]
     if strategy in stored_products.BYTES:
-        return [_stored_kind(name, resident) for resident in (1, 2)]
+        return [_stored_kind(name, suffix) for suffix in (WIDE, "", *([HELD] if name == stored_products.TF32 else []))]
     if strategy in PRODUCTS:
         call = "nl_matmul"
         if strategy != matmul.NAME:
@@ -189,27 +189,25 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     ]
 
 
-def _stored_kind(name: str, resident: int) -> Shared:
-    """The kernel of stored_products for the tiles of which a processor holds so many."""
-    suffix = WIDE if resident == 1 else ""
-    of = [n for n in stored_products.numbers(name) if resident_of(n) == resident]
-    early = "nl_begin_stored(nl_t);"
-    return Shared(
-        name + suffix,
-        f"nl_{name}{suffix}",
-        "nl_product",
-        "nl_sums",
-        resident,
-        (),
-        frozenset(of),
-        STORED_BLOCK,
-        early=early,
-    )
+def _stored_kind(name: str, suffix: str) -> Shared:
+    """The kernel of stored_products of that suffix."""
+    of = [n for n in range(stored_products.NUMBERS) if stored_suffix(name, n) == suffix]
+    resident, block, early = stored_products.resident_of(name, of[0]), stored_block(suffix), "nl_begin_stored(nl_t);"
+    function = name + suffix
+    return Shared(function, f"nl_{function}", "nl_product", "nl_sums", resident, (), frozenset(of), block, early=early)
 
 
-def resident_of(number: int) -> int:
-    """Blocks of a tile of stored_products that a processor holds."""
-    return stored_products.RESIDENT[stored_products.shape_of(number)[0]]
+def stored_suffix(kind: str, number: int) -> str:
+    """Of the kernel of a tile of stored_products."""
+    if stored_products.is_held(kind, number):
+        return HELD
+    return WIDE if stored_products.resident_of(kind, number) == 1 else ""
+
+
+def stored_block(suffix: str) -> int:
+    """Threads of a block of it: one of those that do not multiply fetches, or four warps, which leave registers to the
+    others and may turn an operand."""
+    return BLOCK + (_LOADERS if suffix == HELD else 32)
 
 
 def shared_kernels(kernels: Iterable[Kernel]) -> list[Shared]:
@@ -302,14 +300,21 @@ def _stored_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -
     kernels = []
     for s in shared:
         if s.early:
+            kind, held = s.name.removesuffix(WIDE).removesuffix(HELD), s.name.endswith(HELD)
             tiles = []
             for number in sorted(used[s.name]):
                 shape, rows, columns = stored_products.shape_of(number)
                 across = {"rows_across": str(rows).lower(), "columns_across": str(columns).lower()}
-                sizes = {"columns": stored_products.COLUMNS[shape], "stages": stored_products.STAGES[shape]}
-                tiles.append({"number": number, **sizes, **across})
-            kernels.append({"call": s.call, "tiles": tiles, "unit": _FACTORS[s.name.removesuffix(WIDE)]})
-    found = {"line": stored_products.LINE, "columns": stored_products.COLUMNS, "kernels": kernels}
+                stages = stored_products.stages_of(kind, number)
+                tiles.append({"number": number, "columns": stored_products.COLUMNS[shape], "stages": stages, **across})
+            kernels.append({"call": s.call, "tiles": tiles, "unit": _FACTORS[kind], "held": held})
+    found = {
+        "line": stored_products.LINE,
+        "columns": stored_products.COLUMNS,
+        "most_stages": max(*stored_products.STAGES, *stored_products.STAGES_HELD),
+        "held": any(x["unit"] == _FACTORS[stored_products.TF32] for x in kernels),
+        "kernels": kernels,
+    }
     return found if kernels else None
 
 
@@ -450,10 +455,9 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
         value = forward if contract.strategy in direct.FORWARD else "nl_own.at[nl_e]"
     else:
         product, store, nest = _product_texts(k, contract)
-        tensor = contract.strategy in UNITS
-        value = "nl_s.at[nl_swizzled(nl_e, nl_s.bits)]" if tensor else "nl_s.at[nl_e]"
+        value = "nl_sum.x[nl_n]" if contract.strategy in UNITS else "nl_s.at[nl_e]"
     kind = next(x for x in _kinds(k.template, contract) if x.sums)
-    ahead = contract.strategy in UNITS or direct.family(contract.strategy) == tensor_conv.NAME
+    ahead = direct.family(contract.strategy) == tensor_conv.NAME
     end = _epilogue(k, nest, value, _loads(nest) if ahead else ())
     return [
         Function(PRODUCT, (product,), given=f"{kind.operands} &nl_p"),
@@ -476,8 +480,16 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, Nest
     product = frame(statements(), "product.cu.j2", operands)
     fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)
     batch = p.split("nl_s.batch", p.sides.batch)
-    parts = {"batch": batch, "fast": p.split("nl_fast", fast), "slow": p.split("nl_slow", slow), "block": BLOCK}
-    if contract.strategy in UNITS:
-        loads = list(_loads(p.nest).values())
-        return product, frame(statements(), "store_tensor.cu.j2", {**parts, "loads": loads}), p.nest
-    return product, frame(statements(), "store.cu.j2", parts), p.nest
+    parts: dict[str, Any] = {
+        "batch": batch,
+        "fast": p.split("nl_fast", fast),
+        "slow": p.split("nl_slow", slow),
+        "block": BLOCK,
+    }
+    if contract.strategy not in UNITS:
+        return product, frame(statements(), "store.cu.j2", parts), p.nest
+    found, others = besides(k, p.nest, contract.nest.epilogue, fast, slow)
+    fixed, arrays = ([x for x in found if x.fixed == same] for same in (True, False))
+    parts |= {"own": p.split("nl_own", fast), "fixed": fixed, "arrays": arrays, "guarded": others}
+    at_places(p.nest, found)
+    return product, frame(statements(), "store_tensor.cu.j2", parts), p.nest

@@ -23,12 +23,11 @@ from backends.c_family.cprint import Dialect
 from backends.c_family.point_nest import is_windowed
 from backends.cuda.kernels.contract import (
     LIBRARY,
-    STORED_BLOCK,
     TENSOR_BLOCK,
-    WIDE,
-    resident_of,
     shared_name,
     sides_of,
+    stored_block,
+    stored_suffix,
 )
 from backends.cuda.kernels.direct import FILTERS, FORWARD, Roles, access_of, parts_of, roles
 from backends.cuda.kernels.direct import SUFFIXES as DIRECT_SUFFIXES
@@ -63,7 +62,7 @@ from compiler.strategies.cuda import (
 from compiler.strategies.cuda.fft_conv import way_of
 from compiler.strategies.cuda.fused_attention import ROWS, THREADS, shared_bytes
 from compiler.strategies.cuda.implicit_gemm import TILES
-from compiler.strategies.cuda.stored_products import Matrix, matrix_of, shape_of
+from compiler.strategies.cuda.stored_products import Matrix, matrix_of, shape_of, size_of
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -282,19 +281,18 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
 
 
 def _stored(w: Work, contract: l2.Contract, parts: Ints, words: Ints) -> list[Call]:
-    """As _product, in a kernel for wide tiles and one for the others."""
-    numbers = w.column("s_tile").tolist()
+    """As _product, in the kernels of its tiles."""
+    numbers, kind = w.column("s_tile").tolist(), contract.strategy
+    suffixes = [stored_suffix(kind, n) for n in numbers]
     function, calls = shared_name(w.template, contract), []
-    for suffix in ("", WIDE):
-        rows = np.array([r for r, n in enumerate(numbers) if (resident_of(n) == 1) == (suffix == WIDE)], np.int64)
-        if len(rows) == 0:
-            continue
+    for suffix in sorted(set(suffixes)):
+        rows = np.array([r for r, x in enumerate(suffixes) if x == suffix], np.int64)
         here = [numbers[r] for r in rows]
         places, memory = _places(rows, words[rows])
         more: dict[str, Any] = {"places": places, "memory": memory, "group": w.template.index}
         more["maps"] = _maps(w, contract, range(len(numbers)) if len(rows) > 1 else rows.tolist())
-        more["shared"], more["enough"] = (stored_products.shared_bytes(here, x) for x in (False, True))
-        calls += _call(function + suffix, w, rows, parts[rows], 1, STORED_BLOCK, **more)
+        more["shared"], more["enough"] = (stored_products.shared_bytes(kind, here, x) for x in (False, True))
+        calls += _call(function + suffix, w, rows, parts[rows], 1, stored_block(suffix), **more)
     return calls
 
 
@@ -314,11 +312,12 @@ def tensor_maps(template: l2.Template, contract: l2.Contract, row: int, number: 
     those that there are not have extent 1. `number`: of a literal or a column."""
     dims = {d.name: d for d in contract.nest.dims}
     found = sides_of(template, contract.nest)
-    shape, *across = shape_of(number("s_tile"))
+    _, *across = shape_of(number("s_tile"))
+    tall, wide = size_of(contract.strategy, number("s_tile"))
     made = []
     for x, own, turned, side in (
-        (found.rows, found.m, across[0], stored_products.ROWS),
-        (1 - found.rows, found.n, across[1], stored_products.COLUMNS[shape]),
+        (found.rows, found.m, across[0], tall),
+        (1 - found.rows, found.n, across[1], wide),
     ):
         access = access_of(template, f"x{x}")
 
@@ -352,8 +351,7 @@ def _shapes(strategy: str) -> list[tuple[int, int]]:
     if strategy == matmul.NAME:
         return [(x, x) for x in matmul.TILES]
     if strategy in stored_products.BYTES:
-        numbers = range(stored_products.NUMBERS)
-        return [(stored_products.ROWS, stored_products.COLUMNS[stored_products.shape_of(n)[0]]) for n in numbers]
+        return [size_of(strategy, n) for n in range(stored_products.NUMBERS)]
     if strategy in tensor_products.KINDS:
         return [(tensor_products.ROWS, n) for n in tensor_products.COLUMNS]
     return [(x.m, x.n) for x in TILES]

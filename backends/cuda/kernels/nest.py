@@ -22,7 +22,7 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope, Symbol, type_of
 from backends.c_family.point_nest import PointNest, is_windowed
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
-from backends.cuda.kernels.two_per_thread import in_fours, in_pairs
+from backends.cuda.kernels.several_points import in_fours, in_pairs, map_of_neighbours
 from backends.kernel_ir.expr import Code, call, code, form, name
 from backends.kernel_ir.stmt import Block, Do, For, If, Kind, Let, Set, Stmt, Style, Text, lines_of, names_of, when
 from compiler.expr.ast import Binary, Expr, Ref, refs, rewrite
@@ -159,7 +159,8 @@ class NestPrinter(PointNest):
         if self.waves and len(self.par) == 1:
             loop = [loop[0], *in_pairs(inner, e, WAIT, self._pointers())]
         elif not self.waves and not emits and drawn == 0 and _is_light(inner):
-            loop = [loop[0], *in_fours(inner, e, self._pointers())]
+            together = map_of_neighbours(self, e, split, statements)
+            loop = [loop[0], *(together or in_fours(inner, e, self._pointers()))]
         if drawn == 0:
             return Function("", tuple([*before, *loop]), ahead=tuple(ahead))
         return Function("", tuple([*loop, WAIT]), ahead=tuple(ahead), waits=True)
@@ -225,11 +226,15 @@ class NestPrinter(PointNest):
         return [
             *start,
             Block("const auto nl_more = [&](int)", [*term, *count], "};"),
-            Text(Kind.ONCE),
-            Do(form("while ({} + 3ll * nl_group < nl_terms) {}<4>(nl_more)", r, name("nl_each"))),
+            *(x for many in (8, 4) for x in (Text(Kind.ONCE), self._several(r, many))),
             Text(Kind.ONCE),
             Do(form("while ({} < nl_terms) nl_more(0)", r)),
         ]
+
+    def _several(self, r: Code, many: int) -> Stmt:
+        """Terms at a time, while there are so many."""
+        test = form("while ({} + {}ll * nl_group < nl_terms)", r, many - 1)
+        return Do(form("{} {}<{}>(nl_more)", test, name("nl_each"), many))
 
     def _columns(self) -> Function:
         """Neighbouring threads have neighbouring points, and every COLUMN_ROWS-th term of each: what they read of a

@@ -72,9 +72,11 @@ PRODUCTS_GAIN: Final = 0.6
 STORED_STEP_US: Final = (0.31, 0.50, 0.80)
 """Microseconds of a stage of stored_products by shape of the tile, of a block that has a processor for itself; from a
 prototype's 560 and 700 TFLOP/s."""
+STORED_TURNED_US: Final = (0.41, 0.58, 1.05)
+"""As STORED_STEP_US, where an operand of tf32 is turned in shared memory."""
 STORED_START_US: Final = (2.5, 3.0, 5.0)
 """Of a block beside its stages: first loads, and the epilogue."""
-STORED_JOIN_US: Final = (3.0, 5.0, 9.0)
+STORED_JOIN_US: Final = (5.0, 10.0, 20.0)
 """What blocks that share a tile take to leave their sums, wait, and join their lines of it."""
 
 # ------------------------------------------------------------------------- convolutions by Fourier transforms

@@ -2,9 +2,10 @@
 
 On NVIDIA's sm_90 a thread fetches tiles of both operands with the tensor copy engine into a ring in shared memory, from
 which two warpgroups multiply (wgmma); elsewhere warps multiply (mma.sync). Sums are those of the unit, which truncates:
-after 4,096 terms the error is about 4e-6. Two kinds: of bf16 in any of the four transposes, exactly in float32; of
-float32, which the engine rounds to tf32 on the way, where terms are neighbours in memory in both operands (units take
-no others).
+after 4,096 terms the error is about 4e-6. Two kinds, each in any of the four transposes: of bf16, exactly in float32;
+of float32, which the engine rounds to tf32 on the way. Units take tf32 from shared memory only where terms are
+neighbours in memory: an operand where they are not comes from registers, and where neither has them so, four warps turn
+the other one in shared memory.
 
 Assumes: what implicit_gemm assumes; both operands bf16, or float32; every index a plain dim.
 Guarantees: taken only for operands that the copy engine reads: batch dims, rows (or columns) and terms lie in memory as
@@ -40,8 +41,10 @@ COLUMNS: Final = (64, 128, 256)
 """Of a tile, by shape."""
 STAGES: Final = (4, 3, 4)
 """Of the ring, by shape."""
+STAGES_HELD: Final = (6, 6, 4)
+"""As STAGES, of tiles of which an operand comes from registers."""
 RESIDENT: Final = (2, 2, 1)
-"""Blocks that a processor holds, by shape."""
+"""Blocks that a processor holds, by shape; one where an operand comes from registers."""
 LINE: Final = 128
 """Bytes of the terms of a stage: a line of the copy engine."""
 MOST_BATCH: Final = 3
@@ -74,10 +77,10 @@ class Matrix:
 
 @dataclass(frozen=True, order=True)
 class Tiling:
-    """`shape` by number; K is split in `splits` parts of `depth` terms."""
+    """`tile` by number; K is split in `splits` parts of `depth` terms."""
 
     microseconds: float
-    shape: int
+    tile: int
     splits: int
     depth: int
 
@@ -95,18 +98,36 @@ def shape_of(number: int) -> tuple[int, bool, bool]:
 NUMBERS: Final = 4 * len(COLUMNS)
 
 
-def numbers(kind: str) -> Sequence[int]:
-    """Of the tiles that a kind has."""
-    return range(0, NUMBERS, 4 if kind == TF32 else 1)
+def is_held(kind: str, number: int) -> bool:
+    """Whether an operand of the tile comes from registers."""
+    return kind == TF32 and number % 4 != 0
 
 
-def shared_bytes(numbers: Iterable[int], elsewhere: bool = False) -> int:
+def size_of(kind: str, number: int) -> tuple[int, int]:
+    """Rows and columns of the tile: where units take tf32 of columns from registers, columns of the tile are rows of an
+    instruction."""
+    size = ROWS, COLUMNS[shape_of(number)[0]]
+    return size[::-1] if kind == TF32 and number % 4 == number_of(0, False, True) else size
+
+
+def stages_of(kind: str, number: int) -> int:
+    """Of the ring."""
+    return (STAGES_HELD if is_held(kind, number) else STAGES)[shape_of(number)[0]]
+
+
+def resident_of(kind: str, number: int) -> int:
+    """Blocks that a processor holds."""
+    return 1 if is_held(kind, number) else RESIDENT[shape_of(number)[0]]
+
+
+def shared_bytes(kind: str, numbers: Iterable[int], elsewhere: bool = False) -> int:
     """Dynamic shared memory of a block for the larger of its ring and its sums, for tiles of these numbers;
     `elsewhere`: on other architectures than sm_90, which have no ring."""
     found = 0
-    for shape in {shape_of(n)[0] for n in numbers}:
+    for number in set(numbers):
+        shape = shape_of(number)[0]
         stage = (ROWS + COLUMNS[shape]) * LINE
-        ring = stage * 5 // 4 if elsewhere else STAGES[shape] * stage
+        ring = stage * 5 // 4 if elsewhere else stages_of(kind, number) * stage
         found = max(found, ring, 4 * ROWS * COLUMNS[shape])
     return found + _AHEAD
 
@@ -153,25 +174,34 @@ def _matrices(p: Problem, size: int) -> tuple[Matrix, Matrix] | None:
     return None if first is None or second is None else (first, second)
 
 
-def tiles(shape: int, batch: int, m: int, n: int) -> int:
+def tiles(kind: str, number: int, batch: int, m: int, n: int) -> int:
     """Tiles of the output."""
-    return batch * -(-m // ROWS) * -(-n // COLUMNS[shape])
+    tall, wide = size_of(kind, number)
+    return batch * -(-m // tall) * -(-n // wide)
 
 
-def tilings(batch: int, m: int, n: int, k: int, device: Target = H200, kind: str = NAME) -> list[Tiling]:
-    """All tilings, the fastest by estimate first."""
+_PLAIN: Final = False, False
+
+
+def tilings(
+    batch: int, m: int, n: int, k: int, device: Target = H200, kind: str = NAME, across: tuple[bool, bool] = _PLAIN
+) -> list[Tiling]:
+    """All tilings, the fastest by estimate first. `across`: of the row operand and the column operand."""
     found, deep = set(), deep_of(kind)
-    for shape, step in enumerate(cost.STORED_STEP_US):
-        many = tiles(shape, batch, m, n)
+    for shape in range(len(COLUMNS)):
+        number = number_of(shape, *across)
+        step = (cost.STORED_TURNED_US if is_held(kind, number) and all(across) else cost.STORED_STEP_US)[shape]
+        many = tiles(kind, number, batch, m, n)
         for wanted in _SPLITS:
             depth = rounded(ceil(k / wanted), deep)
             splits = -(-k // depth)
             if splits > 1 and depth < 4 * deep:
                 continue
             turns = -(-many * splits // device.processors)
-            working = turns * depth // deep * step + -(-turns // RESIDENT[shape]) * cost.STORED_START_US[shape]
+            started = -(-turns // resident_of(kind, number))
+            working = turns * depth // deep * step + started * cost.STORED_START_US[shape]
             join = cost.STORED_JOIN_US[shape] if splits > 1 else 0.0
-            found.add(Tiling((working + join) * cost.waits(device), shape, splits, depth))
+            found.add(Tiling((working + join) * cost.waits(device), number, splits, depth))
     return sorted(found)
 
 
@@ -184,10 +214,10 @@ def _match(p: Problem, kind: str) -> Choice | NotApplicable:
     found = _product(p, kind)
     if isinstance(found, NotApplicable):
         return found
-    best = tilings(*found[0], p.device, kind)[0]
+    best = tilings(*found[0], p.device, kind, found[1])[0]
     if best.microseconds > implicit_gemm.tiling(*found[0], p.device)[0]:
         return NotApplicable("it is too small to gain")
-    return _choice(p, kind, *found, best)
+    return _choice(p, kind, found[0], best)
 
 
 def variants(p: Problem, kind: str, most: int = MOST_VARIANTS) -> list[Choice]:
@@ -195,12 +225,12 @@ def variants(p: Problem, kind: str, most: int = MOST_VARIANTS) -> list[Choice]:
     found = _product(p, kind)
     if isinstance(found, NotApplicable):
         return []
-    choices = (_choice(p, kind, *found, t) for t in tilings(*found[0], p.device, kind)[:most])
+    choices = (_choice(p, kind, found[0], t) for t in tilings(*found[0], p.device, kind, found[1])[:most])
     return [c for c in choices if isinstance(c, Choice)]
 
 
-def _product(p: Problem, kind: str) -> tuple[tuple[int, int, int, int], tuple[Matrix, Matrix]] | NotApplicable:
-    """Its extents and operands."""
+def _product(p: Problem, kind: str) -> tuple[tuple[int, int, int, int], tuple[bool, bool]] | NotApplicable:
+    """Its extents, and whether its operands are contiguous across."""
     stored = kind == NAME
     if p.stored != (stored, stored):
         return NotApplicable("its operands are not both bf16" if stored else "an operand is bf16")
@@ -216,21 +246,16 @@ def _product(p: Problem, kind: str) -> tuple[tuple[int, int, int, int], tuple[Ma
     made = _matrices(p, BYTES[kind])
     if made is None:
         return NotApplicable("an operand has strides that the copy engine does not know")
-    if kind == TF32 and any(x.across for x in made):
-        return NotApplicable("the terms of an operand are not neighbours in memory")
-    return found, made
+    return found, (made[0].across, made[1].across)
 
 
-def _choice(
-    p: Problem, kind: str, product: tuple[int, int, int, int], matrices: tuple[Matrix, Matrix], best: Tiling
-) -> Choice | NotApplicable:
+def _choice(p: Problem, kind: str, product: tuple[int, int, int, int], best: Tiling) -> Choice | NotApplicable:
     batch, m, n, _ = product
-    many = tiles(best.shape, batch, m, n)
+    many = tiles(kind, best.tile, batch, m, n)
     if many * best.splits > MOST_TILES:
         return NotApplicable("it has more tiles than a launch may have blocks")
-    number = number_of(best.shape, *(x.across for x in matrices))
-    columns = (("s_tile", number), ("s_splits", best.splits), ("s_depth", best.depth))
-    sums = prod((many, best.splits, ROWS, COLUMNS[best.shape], p.real_bytes))
+    columns = (("s_tile", best.tile), ("s_splits", best.splits), ("s_depth", best.depth))
+    sums = prod((many, best.splits, *size_of(kind, best.tile), p.real_bytes))
     return Choice(kind, (), columns, sums if best.splits > 1 else 0, joined=True)
 
 

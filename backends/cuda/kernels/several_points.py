@@ -1,0 +1,247 @@
+"""several_points: maps whose threads process several points at a time, so that their loads overlap: two or four that
+lie a block of threads apart, or four neighbours along the last dim, whose elements are neighbours in memory.
+
+Assumes: the statements of one point (cprint.Body): declarations, assignments, stores at the end, which print an element
+by its `place`; points of a thread share no element.
+Guarantees: the same operations in the same order for each point. Random numbers are drawn for both points before
+preceding kernels have ended, if they are drawn first (`wait` follows them); then both points are loaded, then
+processed. Compilers do not move loads across stores to possibly aliased arrays. Aligned neighbours are read and written
+by one instruction each, and an index is divided once for four of them; others are taken one at a time.
+Does not: change the statements, or choose how many points a block has (launch_geometry.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+
+import compiler.ir.level2.program as l2
+from backends.c_family.access import Kernel
+from backends.c_family.point_nest import PointNest
+from backends.kernel_ir import stmt
+from backends.kernel_ir.expr import Code, call, code, form, name
+from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Stmt, Text, names_of, walk
+from compiler.expr.ast import refs
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What is computed for both points before the rest: its declarations become a structure."""
+
+    name: str
+    own: Sequence[Stmt]
+
+    @property
+    def declared(self) -> list[Let]:
+        return [x for x in self.own if isinstance(x, Let)]
+
+    def copies(self) -> list[Let]:
+        """The declarations again, from the structure."""
+        return [Let(x.type, x.name, form("nl_{}_of.{}", self.name, x.name), const=False) for x in self.declared]
+
+
+def in_pairs(inner: Sequence[Stmt], index: Code, wait: Do, pointers: Set[str]) -> list[Stmt]:
+    """The loop over the points of a block, from `nl_me.part * nl_t.chunk` to `nl_end`; `index`: the name of the point
+    in `inner`."""
+    drawn = list(inner).index(wait) if wait in inner else 0
+    rest = inner[drawn + 1 if drawn else 0 :]
+    first = _loaded(rest, pointers)
+    stages = [_Stage("draw", inner[:drawn])] if drawn else []
+    stages += [_Stage("load", first)] if first else []
+    made = [x for n in range(len(stages)) for x in _stage(stages[: n + 1], index)]
+    loop: list[Stmt] = [
+        Let("nl_i64", code("nl_b"), code("nl_a + blockDim.x")),
+        Let("bool", code("nl_two"), code("nl_b < nl_end")),
+    ]
+    for n, stage in enumerate(stages):
+        a, b = ("".join(f", nl_{x.name}_{p}" for x in stages[:n]) for p in "ab")
+        found = f"nl_{stage.name}_found"
+        loop += [
+            Do(f"const {found} nl_{stage.name}_a = nl_{stage.name}(nl_a{a})"),
+            Do(f"{found} nl_{stage.name}_b = nl_{stage.name}_a"),
+            Do(f"if (nl_two) nl_{stage.name}_b = nl_{stage.name}(nl_b{b})"),
+            *([wait] if stage.name == "draw" else []),
+        ]
+    a, b = ("".join(f", nl_{x.name}_{p}" for x in stages) for p in "ab")
+    loop += [Do(f"nl_work(nl_a{a})"), Do(f"if (nl_two) nl_work(nl_b{b})")]
+    points = For(
+        code("nl_a"), "nl_me.part * nl_t.chunk + threadIdx.x", "nl_end", loop, "2 * blockDim.x", kind=Kind.ONCE
+    )
+    return [*made, _work(stages, rest, index), points]
+
+
+def in_fours(inner: Sequence[Stmt], index: Code, pointers: Set[str]) -> list[Stmt]:
+    """As in_pairs, four points at a time, which lie a block of threads apart; those that are left one at a time."""
+    first = _loaded(inner, pointers)
+    stages = [_Stage("load", first)] if first else []
+    given, one = (", nl_load_of[nl_n]", ", nl_load(nl_a)") if stages else ("", "")
+    loads = [
+        Do("nl_load_found nl_load_of[4]"),
+        _each("nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x)"),
+    ]
+    return [
+        *(_stage(stages, index) if stages else []),
+        _work(stages, inner, index),
+        Do("nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x"),
+        Text(Kind.ONCE),
+        Block("for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x)", [
+            *(loads if stages else []),
+            _each(f"nl_work(nl_a + nl_n * blockDim.x{given})"),
+        ]),
+        Text(Kind.ONCE),
+        Do(f"for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a{one})"),
+    ]  # fmt: skip
+
+
+def _each(statement: str) -> Stmt:
+    return Do(form("{}<4>([&](int nl_n) {{ {}; }})", name("nl_each"), statement))
+
+
+def _work(stages: Sequence[_Stage], inner: Sequence[Stmt], index: Code) -> Stmt:
+    """The rest, as a function of the point and of what the stages found."""
+    before = [x for stage in stages for x in stage.own]
+    rest = [x for x in inner if not any(x is y for y in before)]
+    body = [*(x for stage in stages for x in stage.copies()), *rest]
+    return Block(f"const auto nl_work = [&](nl_i64 {index}{_given(stages)})", body, "};")
+
+
+def _loaded(statements: Sequence[Stmt], pointers: Set[str]) -> list[Stmt]:
+    """The loads, and earlier declarations that depend on no assigned value."""
+    changed: set[str] = set()
+    found: list[Stmt] = []
+    last = 0
+    for x in statements:
+        if isinstance(x, Let) and x.value is not None and not x.value.names & changed:
+            found.append(x)
+            last = len(found) if x.value.names & pointers else last
+            continue
+        for inside in walk([x]):
+            if isinstance(inside, Let):
+                changed |= inside.name.names
+            elif isinstance(inside, stmt.Set):
+                changed |= inside.target.names if inside.target.text in inside.target.names else set()
+    return found[:last]
+
+
+def _given(stages: Sequence[_Stage]) -> str:
+    return "".join(f", const nl_{x.name}_found &nl_{x.name}_of" for x in stages)
+
+
+def _stage(stages: Sequence[_Stage], index: Code) -> list[Stmt]:
+    """The results of the last stage for a point, as a structure, and the function that computes it."""
+    *before, last = stages
+    used, found = names_of(last.own), f"nl_{last.name}_found"
+    copies = [x for stage in before for x in stage.copies() if x.name.text in used]
+    result = Do(f"return {found}{{{', '.join(x.name.text for x in last.declared)}}}")
+    return [
+        Block(f"struct {found}", [Text(f"{x.type} {x.name};") for x in last.declared], "};"),
+        Block(f"const auto nl_{last.name} = [&](nl_i64 {index}{_given(before)})", [*copies, *last.own, result], "};"),
+    ]
+
+
+# ------------------------------------------------------------------------------------------- neighbours
+
+
+@dataclass(frozen=True)
+class Beside:
+    """An array that four neighbouring points read or write at once: their elements are neighbours, too (`few`), or they
+    share one. `first`: that of the first one, in `pointer`; `type`: what a thread has of it; `fixed`: points of all
+    other lines read the same."""
+
+    formal: str
+    pointer: Code
+    first: Code
+    type: str
+    few: bool
+    read: bool
+    written: bool
+    fixed: bool
+
+    @property
+    def place(self) -> Code:
+        """Of a point's element."""
+        return code(f"{'nl_same' if self.fixed else 'nl_x'}.{self.pointer}" + (".x[nl_n]" if self.few else ""))
+
+    @property
+    def member(self) -> Code:
+        """Of a structure that has the elements of four points."""
+        return (
+            form("{}<{}> {};", name("nl_few"), self.type, self.pointer)
+            if self.few
+            else form("{} {};", self.type, self.pointer)
+        )
+
+    @property
+    def value(self) -> Code:
+        """Of that member."""
+        if not self.few:
+            return self.first
+        return form("{}<{}>(&{}, nl_many)", name("nl_get"), self.type, self.first) if self.read else code("{}")
+
+    @property
+    def store(self) -> Code:
+        return call("nl_put", form("&{}", self.first), f"nl_x.{self.pointer}", "nl_many")
+
+
+def besides(
+    k: Kernel, nest: PointNest, statements: Sequence[l2.Statement], fast: Sequence[str], lines: Sequence[str] = ()
+) -> tuple[list[Beside], bool]:
+    """Those of the statements of a point, and whether they use other arrays. `fast`: the dims along which points are
+    neighbours. `lines`: dims of which an array that reads none is `fixed`; with some, elements stay as they are in
+    memory, as points of several lines are under way."""
+    found, others = list[Beside](), False
+    written, wanted = {s.target for s in statements if not isinstance(s, l2.Emit)}, set[str]()
+    for s in statements:
+        wanted |= refs(s.when if isinstance(s, l2.Emit) else s.value)
+    known = {d.name for d in nest.nest.dims} | {f.name for f in k.template.formals if isinstance(f, l2.ScalarFormal)}
+    for f, access in k.strided:
+        if f.name not in written | wanted:
+            continue
+        element, reads = nest.elements[f.name], f.mode is l2.Mode.READ
+        terms = [(d, a.stride, c) for a in access.axes for d, c in a.terms]
+        along = [(stride, c) for d, stride, c in terms if d in fast]
+        few = len(fast) == 1 and along == [(1, 1)]
+        names = {d for d, _, _ in terms} | {a.const for a in access.axes if isinstance(a.const, str)}
+        plain = names <= known and element.inside is None and f.mode is not l2.Mode.ACCUMULATE
+        if not plain or not (few or (reads and not along)):
+            others = True
+            continue
+        fixed = reads and bool(lines) and not any(d in lines for d, _, _ in terms)
+        kind = k.dialect.type_name(f.dtype if few and lines else element.type)
+        read = f.mode is not l2.Mode.WRITE
+        found.append(Beside(f.name, k.pointers[f.name], element.place, kind, few, read, f.name in written, fixed))
+    return found, others
+
+
+def at_places(nest: PointNest, found: Sequence[Beside]) -> None:
+    """Points take elements from structures from now on."""
+    nest.elements |= {x.formal: replace(nest.elements[x.formal], place=x.place) for x in found}
+
+
+def map_of_neighbours(
+    nest: PointNest, e: Code, split: Sequence[Stmt], statements: Sequence[l2.Statement]
+) -> list[Stmt] | None:
+    """The loop over the points of a block, from `nl_me.part * nl_t.chunk` to `nl_end`; None where elements of
+    neighbours are no neighbours. `split`: the dims of the point e."""
+    found, others = besides(nest.k, nest, statements, [d.name for d in nest.par[-1:]])
+    if others or not any(x.few for x in found):
+        return None
+    at_places(nest, found)
+    inner, last = nest.body().finish(statements), nest.vars[nest.par[-1].name]
+    own = [Let("nl_i64", code("nl_own"), last + code("nl_n")), Let("nl_i64", last, code("nl_own"))]
+    even = form(" && {} % 4 == 0", nest.k.extent(nest.par[-1].extent)) if split else code("")
+    values = Code(", ".join(x.value.text for x in found), names=frozenset().union(*(x.value.names for x in found)))
+    points: list[Stmt] = [
+        Let("int", code("nl_many"), form("(int){}", call("nl_least", "nl_width", form("nl_end - {}", e)))),
+        *split,
+        Block("struct", [Text(x.member.text, x.member.names) for x in found], form("}} nl_x = {{{}}};", values)),
+        Block("const auto nl_point = [&](int nl_n)", [*(own if last.names & names_of(inner) else ()), *inner], "};"),
+        Do("if (nl_many == 1) nl_point(0)"),
+        Do(form("else {}<4>(nl_point)", name("nl_each"))),
+        *(Do(x.store) for x in found if x.written),
+    ]
+    first = "nl_me.part * nl_t.chunk + nl_width * threadIdx.x"
+    return [
+        Let("int", code("nl_width"), form("nl_t.chunk >= 4 * blockDim.x{} ? 4 : 1", even)),
+        For(e, first, "nl_end", points, "nl_width * blockDim.x", kind=Kind.ONCE, long=True),
+    ]
