@@ -39,16 +39,18 @@ def lower_projections(
     phases, families = {p.name: p for p in model.phases}, {p.name: p for p in model.projections}
     synapses = SynapseLowering(builder, stages, deliveries, model.simulate.dt, numbers, decisions, phases, families)
     for projection in model.projections:
-        held = (storage_of(projection), shares_elements(projection))
-        plastic = () if projection.synapse is None else projection.members
-        copies, done = Counter(member_name(projection, m) for m in plastic), Counter[str]()
-        for member in projection.members:
-            if rule_of(projection).empty(member.args):
-                continue
-            link = Link(projection, member, instances[member.source], instances[member.target], builder, *held)
-            if projection.synapse is None:
+        held, rule = (storage_of(projection), shares_elements(projection)), rule_of(projection)
+        links = (
+            Link(projection, member, instances[member.source], instances[member.target], builder, *held)
+            for member in projection.members
+            if not rule.empty(member.args)
+        )
+        if projection.synapse is None:
+            for link in links:
                 lower_static(link, deliveries, stages)
-            else:
-                synapses.lower(link, done[link.stored], copies[link.stored])
-                done[link.stored] += 1
+            continue
+        copies, done = Counter(member_name(projection, m) for m in projection.members), Counter[str]()
+        for link in links:
+            synapses.lower(link, done[link.stored], copies[link.stored])
+            done[link.stored] += 1
     stages.launch()
