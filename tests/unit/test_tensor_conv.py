@@ -62,19 +62,18 @@ def test_layouts_fit(cols: Window) -> None:
     for n, o, c, height in ((1, 1, 1, 1), (64, 16, 6, 10), (1000, 70, 130, 33)):
         rows = Window(height, cols.taps, cols.step, cols.tap, cols.div)
         x = Convolution(0, n, o, height, cols.out, c, rows, cols)
-        walks = tensor_conv.walk_of(rows), tensor_conv.walk_of(cols)
         for parts in (1, 3):
             found = tensor_conv.layout(x, parts)
             assert found is not None
             tall, _ = tensor_conv.TILES[found.tile]
-            assert found.rows % cols.div == found.cols % cols.div == 0
-            alike = found.samples * found.rows * found.cols // cols.div**2
+            assert found.rows % cols.div == found.strips % cols.div == 0
+            alike = found.samples * found.rows * found.strips // cols.div**2
             warps = cols.div**2 * -(-alike // (tall * tensor_conv.PIXELS)) * found.blocks
             assert warps * found.deep <= tensor_conv.WARPS
-            assert tensor_conv.shared_bytes(found.columns, parts, *walks) <= tensor_conv.BUFFER_BYTES
+            assert tensor_conv.shared_bytes(found.columns, parts, rows, cols) <= tensor_conv.BUFFER_BYTES
             if cols.div == 1 and (weights := tensor_conv_weights.layout(x, parts)) is not None:
                 tile = weights.outs, weights.channels
-                size = tensor_conv_weights.shared_bytes(tile, weights.rows, cols.out, parts, *walks)
+                size = tensor_conv_weights.shared_bytes(tile, weights.rows, parts, rows, cols)
                 assert size <= tensor_conv.BUFFER_BYTES
                 assert rows.taps * tile[0] * tile[1] // tensor_conv_weights.SIDE**2 <= tensor_conv_weights.WARPS
 

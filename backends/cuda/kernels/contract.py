@@ -168,7 +168,7 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
             return [Shared(name, call, "nl_weights", "nl_filters", tensor_conv.RESIDENT, (), block=block)]
         return [
             Shared(
-                f"{name}_{tall}_by_{wide}",
+                name + suffix,
                 f"nl_tensor_conv<{parts}, {element}, {tall}, {wide}, {walk[0]}>",
                 "nl_convolution",
                 "nl_outputs",
@@ -176,7 +176,9 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
                 (),
                 frozenset({number}),
             )
-            for number, (tall, wide) in enumerate(tensor_conv.TILES)
+            for number, (suffix, (tall, wide)) in enumerate(
+                zip(direct.suffixes(strategy), tensor_conv.TILES, strict=True)
+            )
         ]
     if strategy == direct_conv_weights.NAME:
         call = f"nl_direct_weights<{direct_conv_weights.outs_of(walk[0])}, {literals}>"
@@ -185,7 +187,7 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
         Shared(
             name + suffix, f"nl_direct<{outs}, {literals}>", "nl_convolution", "nl_strips", 0, (), frozenset({number})
         )
-        for number, (suffix, outs) in enumerate(zip(direct.SUFFIXES, direct_conv.OUTS, strict=True))
+        for number, (suffix, outs) in enumerate(zip(direct.suffixes(strategy), direct_conv.OUTS, strict=True))
     ]
 
 

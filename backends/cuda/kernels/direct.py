@@ -29,7 +29,7 @@ from compiler.strategies.cuda import direct_conv, direct_conv_weights, tensor_co
 FORWARD: Final = frozenset({direct_conv.NAME, *(s.name for s in tensor_conv.STRATEGIES)})
 FILTERS: Final = frozenset({direct_conv_weights.NAME, *(s.name for s in tensor_conv_weights.STRATEGIES)})
 STRATEGIES: Final = FORWARD | FILTERS
-SUFFIXES: Final = ("", "_narrow")
+_SUFFIXES: Final = ("", "_narrow")
 """Of the kernels of direct_conv, by `s_tile`: a thread sums more outputs, or fewer."""
 
 
@@ -102,6 +102,11 @@ def parts_of(strategy: str) -> tuple[int, str] | None:
     name, _, kind = strategy.rpartition("_")
     units = name in {tensor_conv.NAME, tensor_conv_weights.NAME}
     return (tensor_conv.KINDS[kind], "nl_bfloat" if kind == "stored" else "real") if units else None
+
+
+def suffixes(strategy: str) -> Sequence[str]:
+    """Of the kernels of a strategy of FORWARD, by `s_tile`."""
+    return _SUFFIXES if parts_of(strategy) is None else [f"_{tall}_by_{wide}" for tall, wide in tensor_conv.TILES]
 
 
 def family(strategy: str) -> str:

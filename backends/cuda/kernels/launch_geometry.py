@@ -29,8 +29,7 @@ from backends.cuda.kernels.contract import (
     stored_block,
     stored_suffix,
 )
-from backends.cuda.kernels.direct import FILTERS, FORWARD, Roles, access_of, parts_of, roles
-from backends.cuda.kernels.direct import SUFFIXES as DIRECT_SUFFIXES
+from backends.cuda.kernels.direct import FILTERS, FORWARD, Line2, Roles, access_of, parts_of, roles, suffixes
 from backends.cuda.kernels.events import SORT
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import (
@@ -59,6 +58,7 @@ from compiler.strategies.cuda import (
     tensor_conv_weights,
     tensor_products,
 )
+from compiler.strategies.cuda.direct_conv import Window
 from compiler.strategies.cuda.fft_conv import way_of
 from compiler.strategies.cuda.fused_attention import ROWS, THREADS, shared_bytes
 from compiler.strategies.cuda.implicit_gemm import TILES
@@ -365,28 +365,31 @@ def _direct(w: Work, contract: l2.Contract) -> list[Call]:
     extents = [w.extent((dims[d],), dims[d].kind is l2.DimKind.RED) for d in (r.n, r.o, r.i, r.j)]
     units = parts_of(contract.strategy)
     tiles = direct_conv.tiles if units is None else tensor_conv.tiles
-    suffixes = DIRECT_SUFFIXES if units is None else [f"_{tall}_by_{wide}" for tall, wide in tensor_conv.TILES]
     values = [
         {f.name: int(w.column(f.name)[row]) for f in w.template.formals if f.name.startswith("s_")}
         for row in range(len(extents[0]))
     ]
     many = np.array([tiles(x, *(int(e[row]) for e in extents)) for row, x in enumerate(values)], np.int64)
+    sizes = [0] * len(values)
+    if units is not None:
+        both = zip(values, _windows(w, r, dims), strict=True)
+        sizes = [tensor_conv.shared_bytes(x, units[0], *windows) for x, windows in both]
     calls = []
-    for number, suffix in enumerate(suffixes):
+    for number, suffix in enumerate(suffixes(contract.strategy)):
         rows = np.array([row for row, x in enumerate(values) if x["s_tile"] == number], np.int64)
-        shared = 0
-        if units is not None and len(rows):
-            walks = _walks(w, r, dims)
-            shared = max(tensor_conv.shared_bytes(values[row], units[0], *walks[row]) for row in rows.tolist())
+        shared = max((sizes[row] for row in rows.tolist()), default=0)
         calls += _call(name + suffix, w, rows, many[rows], 1, group=w.template.index, shared=shared)
     return calls
 
 
-def _walks(w: Work, r: Roles, dims: Mapping[str, l2.Dim]) -> list[tuple[tensor_conv.Walk, tensor_conv.Walk]]:
+def _windows(w: Work, r: Roles, dims: Mapping[str, l2.Dim]) -> Iterable[tuple[Window, Window]]:
     """How the window walks rows and columns, for each row of the launch."""
-    lines = [w.extent((dims[x.window],), dims[x.window].kind is l2.DimKind.RED) for x in (r.row, r.col)]
-    steps = [(x.step, abs(x.tap), x.axis.div) for x in (r.row, r.col)]
-    return [((int(a), *steps[0]), (int(b), *steps[1])) for a, b in zip(*lines, strict=True)]
+
+    def along(x: Line2) -> list[Window]:
+        out, taps = (w.extent((dims[d],), dims[d].kind is l2.DimKind.RED).tolist() for d in (x.out, x.window))
+        return [Window(a, b, x.step, x.tap, x.axis.div) for a, b in zip(out, taps, strict=True)]
+
+    return zip(along(r.row), along(r.col), strict=True)
 
 
 def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
@@ -408,16 +411,12 @@ def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
     shared, block = 0, BLOCK
     if (units := parts_of(contract.strategy)) is not None:
         block = tensor_conv_weights.THREADS
-        high, cols = w.column("s_rows"), w.extent((dims[r.j],), True)
+        high, tile = w.column("s_rows"), tensor_conv_weights.tile
         shared = max(
             tensor_conv_weights.shared_bytes(
-                tensor_conv_weights.tile(int(blocks[n]), int(channels[n]), taps),
-                int(high[n]),
-                int(cols[n]),
-                units[0],
-                *walk,
+                tile(int(blocks[n]), int(channels[n]), taps), int(high[n]), units[0], *windows
             )
-            for n, walk in enumerate(_walks(w, r, dims))
+            for n, windows in enumerate(_windows(w, r, dims))
         )
     more: dict[str, Any] = {"places": places, "memory": memory, "shared": shared}
     return _call(shared_name(w.template, contract), w, rows, many * splits, 1, block, group=w.template.index, **more)

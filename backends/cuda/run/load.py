@@ -27,8 +27,8 @@ from compiler.layout.write_tables import write_tables
 MOST_STEPS: Final = 64
 """Of a block of steps whose events are recorded."""
 
-RECORDED_STEPS: Final = 256
-"""Steps in which every neuron spikes that a buffer of spikes holds: four blocks of the most steps."""
+RECORDED_STEPS: Final = 4 * MOST_STEPS
+"""Steps in which every neuron spikes that a buffer of spikes holds, so that a block is the most steps."""
 
 APART: Final = 1 << 30
 """Bytes of WORK arrays up to which they share no memory."""

@@ -15,7 +15,7 @@ Does not: match groups, strided input gradients, or windows of one tap (implicit
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from math import prod
 from typing import Final
@@ -52,7 +52,7 @@ class Window:
 
     def span(self, outs: int) -> int:
         """Elements that `outs` adjacent outputs read."""
-        return (outs - 1) * self.step + (self.taps - 1) * abs(self.tap) + 1
+        return -(-((outs - 1) * self.step + (self.taps - 1) * abs(self.tap)) // self.div) + 1
 
 
 def rounded_pitch(elements: int) -> int:
@@ -80,10 +80,10 @@ def copying(lines: int, pitch: int) -> float:
     return lines * (pitch + 6) / 32 * 28
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Layout:
-    """A block's threads: `strips` x `rows` pixels of `samples` samples, by `blocks` blocks of outputs, by `deep` shares
-    of the channels; `channels` are staged at a time. `cycles`: estimated total time."""
+    """A block has `strips` (of STRIP pixels; in tensor_conv of one) x `rows` of `samples` samples, by `blocks` blocks
+    of outputs, by `deep` shares of the terms; `channels` are staged at a time. `cycles`: estimated total time."""
 
     cycles: float
     tile: int
@@ -93,6 +93,10 @@ class Layout:
     blocks: int
     deep: int
     channels: int
+
+    @property
+    def columns(self) -> dict[str, int]:
+        return {f"s_{f.name}": getattr(self, f.name) for f in fields(self) if f.name != "cycles"}
 
 
 def _even(total: int, most: int) -> Iterator[int]:
@@ -222,21 +226,16 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
     best = layout(x.n, x.o, x.c, x.rows, x.cols, p.real_bytes, p.device)
     if best is None:
         return NotApplicable("its window does not fit into shared memory")
-    values = {
-        "s_tile": best.tile,
-        "s_strips": best.strips,
-        "s_rows": best.rows,
-        "s_samples": best.samples,
-        "s_blocks": best.blocks,
-        "s_deep": best.deep,
-        "s_channels": best.channels,
-    }
-    if tiles(values, x.n, x.o, x.i, x.j) > implicit_gemm.MOST_TILES:
+    return choice(x, NAME, best, tiles(best.columns, x.n, x.o, x.i, x.j), p.device)
+
+
+def choice(x: Convolution, name: str, best: Layout, blocks: int, device: Target) -> Choice | NotApplicable:
+    """The choice of a layout that has so many blocks."""
+    if blocks > implicit_gemm.MOST_TILES:
         return NotApplicable("it has more tiles than a launch may have blocks")
-    literals = (("image", image), ("taps", x.cols.taps))
-    return Choice(
-        NAME, literals, tuple(values.items()), 0, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
-    )
+    literals = (("image", x.image), ("taps", x.cols.taps))
+    us = best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(device)
+    return Choice(name, literals, tuple(best.columns.items()), 0, us)
 
 
 STRATEGY: Final = Strategy(NAME, match)

@@ -18,7 +18,7 @@ Does not: match groups, or gradients of larger strides (implicit_gemm does).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -27,8 +27,7 @@ from compiler.ir.level2.target import Target
 from compiler.strategies.choice import Choice, NotApplicable, Problem, either, rounded
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
-from compiler.strategies.cuda import implicit_gemm
-from compiler.strategies.cuda.direct_conv import Convolution, Window, convolution
+from compiler.strategies.cuda.direct_conv import Convolution, Layout, Window, choice, convolution
 from compiler.strategies.strategy import Strategy
 
 NAME: Final = "tensor_conv"
@@ -46,37 +45,14 @@ BUFFER_BYTES: Final = 224 * 1024
 RESIDENT: Final = 2
 """Blocks that a processor's registers hold."""
 _PROCESSOR_BYTES: Final = 227 * 1024
-_APART: Final = 8
+APART: Final = 8
 """Numbers between the channels of neighbouring pixels, for the banks of shared memory."""
 LEAST_TERMS: Final = 16
 """A float32 sum of few in order is more exact."""
 
 
-Walk = tuple[int, int, int, int]
-"""Taps, step, dilation, and divisor of a window along an axis."""
 DIVISOR: Final = 2
 """Of rows and columns, at most."""
-
-
-@dataclass(frozen=True, order=True)
-class Layout:
-    """A block has `samples` x `rows` x `cols` pixels by `blocks` groups of a warp's outputs; `deep` warps share the
-    terms; `channels` are staged at a time. `cycles`: estimated total time."""
-
-    cycles: float
-    tile: int
-    cols: int
-    rows: int
-    samples: int
-    blocks: int
-    deep: int
-    channels: int
-
-    @property
-    def columns(self) -> dict[str, int]:
-        values = self.tile, self.cols, self.rows, self.samples, self.blocks, self.deep, self.channels
-        names = "tile", "strips", "rows", "samples", "blocks", "deep", "channels"
-        return {f"s_{name}": value for name, value in zip(names, values, strict=True)}
 
 
 def outs_of(values: dict[str, int]) -> int:
@@ -94,23 +70,18 @@ def tiles(values: dict[str, int], n: int, o: int, i: int, j: int) -> int:
     )
 
 
-def walk_of(window: Window) -> Walk:
-    return window.taps, window.step, abs(window.tap), window.div
+def resident(size: int) -> int:
+    """Blocks of so much shared memory that a processor holds."""
+    return min(RESIDENT, max(_PROCESSOR_BYTES // (size + 1024), 1))
 
 
-def span_of(outs: int, walk: Walk) -> int:
-    """Elements of the image that `outs` neighbouring outputs read."""
-    taps, step, apart, div = walk
-    return -(-((outs - 1) * step + (taps - 1) * apart) // div) + 1
-
-
-def shared_bytes(values: dict[str, int], parts: int, high: Walk, wide: Walk) -> int:
-    """Shared memory of a block: operands of a stage, or sums. `high`, `wide`: the window's walk of rows and columns."""
-    lines, cols = span_of(values["s_rows"], high), span_of(values["s_strips"], wide)
+def shared_bytes(values: dict[str, int], parts: int, rows: Window, cols: Window) -> int:
+    """Shared memory of a block: operands of a stage, or sums."""
     outs = outs_of(values)
     pixels = values["s_samples"] * values["s_rows"] * values["s_strips"]
-    numbers = values["s_samples"] * lines * cols + high[0] * wide[0] * outs
-    staged = parts * 2 * (values["s_channels"] + _APART) * numbers
+    image = rows.span(values["s_rows"]) * cols.span(values["s_strips"])
+    numbers = values["s_samples"] * image + rows.taps * cols.taps * outs
+    staged = parts * 2 * (values["s_channels"] + APART) * numbers
     return max(staged, 4 * outs * (rounded(pixels, PIXELS) + 4))
 
 
@@ -121,8 +92,7 @@ def _sizes(total: int, most: int, div: int) -> list[int]:
 
 
 def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
-    walk, div = (walk_of(x.rows), walk_of(x.cols)), x.rows.div
-    taps = x.rows.taps * x.cols.taps
+    div = x.rows.div
     for tile, (tall, wide) in enumerate(TILES):
         most = WARPS * tall * PIXELS
         for cols in _sizes(x.j, most, div)[:4]:
@@ -141,31 +111,30 @@ def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
                             if channels > rounded(x.c, DEEP):
                                 continue
                             found = Layout(0.0, tile, cols, rows, samples, blocks, max(deep, 1), channels)
-                            size = shared_bytes(found.columns, parts, *walk)
+                            size = shared_bytes(found.columns, parts, x.rows, x.cols)
                             if size <= BUFFER_BYTES:
-                                yield _timed(x, parts, device, found, size, high * blocks, taps)
+                                yield _timed(x, parts, device, found, size, high * blocks)
 
 
-def _timed(x: Convolution, parts: int, device: Target, t: Layout, size: int, warps: int, taps: int) -> Layout:
+def _timed(x: Convolution, parts: int, device: Target, t: Layout, size: int, warps: int) -> Layout:
     """The layout with its estimated time."""
-    tall, wide = TILES[t.tile]
+    (tall, wide), taps = TILES[t.tile], x.rows.taps * x.cols.taps
     stages, values = -(-x.c // t.channels), t.columns
     grid = tiles(values, x.n, x.o, x.i, x.j)
-    resident = min(RESIDENT, max(_PROCESSOR_BYTES // (size + 1024), 1), max(grid // device.processors, 1))
+    here = min(resident(size), max(grid // device.processors, 1))
     each = taps / x.rows.div**2 * t.channels / DEEP
     products = parts * (parts + 1) // 2 * tall * wide * each
     loads = parts * (tall + wide // 2) * each
-    lines = span_of(t.rows, walk_of(x.rows)), span_of(t.cols, walk_of(x.cols))
-    pixels = t.samples * lines[0] * lines[1] + taps * outs_of(values)
+    pixels = t.samples * x.rows.span(t.rows) * x.cols.span(t.strips) + taps * outs_of(values)
     staging = pixels * t.channels / OUTS / 32 * (40 + 16 * parts) / 4
     busy = stages * (warps * max(products * cost.TENSOR_CONV_PRODUCT, loads * 4.0) + staging)
-    busy += t.samples * t.rows * t.cols * outs_of(values) / 32 * 20 / 4
+    busy += t.samples * t.rows * t.strips * outs_of(values) / 32 * 20 / 4
     waiting = (
         stages * (cost.TENSOR_CONV_STAGE + products / max(t.deep, 1) * cost.TENSOR_CONV_WAIT) + cost.TENSOR_CONV_START
     )
-    waves = -(-grid // (device.processors * resident))
-    cycles = cost.TENSOR_CONV_MEASURED * waves * max(waiting + busy, resident * busy)
-    return Layout(cycles, t.tile, t.cols, t.rows, t.samples, t.blocks, t.deep, t.channels)
+    waves = -(-grid // (device.processors * here))
+    cycles = cost.TENSOR_CONV_MEASURED * waves * max(waiting + busy, here * busy)
+    return replace(t, cycles=cycles)
 
 
 def layout(x: Convolution, parts: int, device: Target = H200) -> Layout | None:
@@ -193,11 +162,7 @@ def _match(p: Problem, image: int, kind: str) -> Choice | NotApplicable:
     best = layout(x, KINDS[kind], p.device)
     if best is None:
         return NotApplicable("its window does not fit into shared memory")
-    if tiles(best.columns, x.n, x.o, x.i, x.j) > implicit_gemm.MOST_TILES:
-        return NotApplicable("it has more tiles than a launch may have blocks")
-    us = best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device)
-    literals = (("image", image), ("taps", x.cols.taps))
-    return Choice(f"{NAME}_{kind}", literals, tuple(best.columns.items()), 0, us)
+    return choice(x, f"{NAME}_{kind}", best, tiles(best.columns, x.n, x.o, x.i, x.j), p.device)
 
 
 def match(p: Problem, *, kind: str) -> Choice | NotApplicable:

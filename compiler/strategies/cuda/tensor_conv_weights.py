@@ -26,8 +26,8 @@ from compiler.strategies.choice import Choice, NotApplicable, Problem, either, r
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import tensor_conv
-from compiler.strategies.cuda.direct_conv import Convolution
-from compiler.strategies.cuda.tensor_conv import KINDS, Walk, walk_of
+from compiler.strategies.cuda.direct_conv import Convolution, Window
+from compiler.strategies.cuda.tensor_conv import APART, KINDS
 
 NAME: Final = "tensor_conv_weights"
 TAPS: Final = range(1, 8)
@@ -36,7 +36,6 @@ WARPS: Final = 12
 THREADS: Final = 32 * WARPS
 SIDE: Final = 16
 """Outputs, and channels, of a warp."""
-_APART: Final = 8
 
 
 @dataclass(frozen=True, order=True)
@@ -56,20 +55,18 @@ def tile(blocks: int, channels: int, taps: int) -> tuple[int, int]:
     return blocks * direct.outs_of(taps), channels
 
 
-def shared_bytes(tile: tuple[int, int], rows: int, cols: int, parts: int, high: Walk, wide: Walk) -> int:
-    """Bytes of a block with `rows` rows of `cols` pixels: operands of a stage and a line of zeros, or sums, of a
-    tile, or of the warps that share it but half of them. `high`, `wide`: the window's walk of rows and columns."""
+def shared_bytes(tile: tuple[int, int], high: int, parts: int, rows: Window, cols: Window) -> int:
+    """Bytes of a block with `high` rows of pixels: operands of a stage and a line of zeros, or sums, of a tile, or of
+    the warps that share it but half of them."""
     outs, channels = tile
-    own, image = rows * cols + 1, tensor_conv.span_of(rows, high) * tensor_conv.span_of(cols, wide)
-    warps = high[0] * outs * channels // SIDE**2
+    own, image = high * cols.out + 1, rows.span(high) * cols.span(cols.out)
+    warps = rows.taps * outs * channels // SIDE**2
     half = 1 << max(WARPS // warps - 1, 0).bit_length() >> 1
-    return max(
-        2 * parts * (own * (outs + _APART) + image * (channels + _APART)), 4 * wide[0] * SIDE**2 * warps * max(half, 1)
-    )
+    staged = 2 * parts * (own * (outs + APART) + image * (channels + APART))
+    return max(staged, 4 * cols.taps * SIDE**2 * warps * max(half, 1))
 
 
 def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
-    walk = walk_of(x.rows), walk_of(x.cols)
     taps = x.rows.taps * x.cols.taps
     pairs = parts * (parts + 1) // 2
     for outs, channels in ((16, 16), (32, 16), (16, 32), (32, 32), (64, 16), (64, 32)):
@@ -80,7 +77,7 @@ def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
             continue
         for bands in range(1, min(x.i, 16) + 1):
             found = Layout(0.0, outs, channels, -(-x.i // bands), 1)
-            size = shared_bytes((outs, channels), found.rows, x.j, parts, *walk)
+            size = shared_bytes((outs, channels), found.rows, parts, x.rows, x.cols)
             if size > tensor_conv.BUFFER_BYTES:
                 continue
             units = x.n * -(-x.i // found.rows)
@@ -91,7 +88,7 @@ def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
             products = steps * x.cols.taps * 2 * pairs
             busy = staging + (WARPS // shares * shares) * products * cost.TENSOR_CONV_PRODUCT
             waiting = cost.TENSOR_CONV_STAGE + products * cost.TENSOR_CONV_WAIT
-            resident = min(tensor_conv.RESIDENT, max(227 * 1024 // (size + 1024), 1))
+            resident = tensor_conv.resident(size)
             most = device.processors * resident
             for share in (0.25, 0.5, 1.0):
                 splits = max(1, min(units, int(most * share) // tiles))
