@@ -128,15 +128,19 @@ class _Part:
         """In the lock file, of a path in the program."""
         return path.replace(f"{self.program}/", f"{self.phase}/", 1) if "@" in self.phase else path
 
+    def own(self, pins: Pins) -> dict[str, Pin]:
+        """Pins by their paths in the program, of those by their paths in the lock file."""
+        return {p.replace(f"{self.phase}/", f"{self.program}/", 1): pin for p, pin in pins.items()}
+
     def with_pins(self, pins: Pins) -> Lowered:
         """The program with pins by their paths in the lock file."""
-        return self.made({p.replace(f"{self.phase}/", f"{self.program}/", 1): pin for p, pin in pins.items()})
+        return self.made(self.own(pins))
 
     def in_ways(self, ways: Mapping[str, str]) -> _Part:
         """The program with its forks in these ways, of which those of the rules need not be said."""
         if all(ways.get(f.path, f.ways[0]) == f.ways[0] for f in self.forks):
             return self
-        own = {p.replace(f"{self.phase}/", f"{self.program}/", 1): pin for p, pin in _pins(self.forks, ways).items()}
+        own = self.own(_pins(self.forks, ways))
         return replace(self, lowered=self.made(own), made=lambda pins: self.made({**own, **pins}), ways=dict(ways))
 
 

@@ -9,21 +9,19 @@ Does not: choose (compiler/strategies/cuda/cublaslt.py).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Mapping
-from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, distribution
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from backends.cuda.run.libraries import WORKSPACE, Array, Library, aligned, installed
 from backends.protocol import BackendError
 from compiler.ir.space import DType
-from compiler.strategies.cuda.cublaslt import ALIGNED, KINDS
+from compiler.strategies.cuda.cublaslt import KINDS
+from compiler.strategies.cuda.libraries import ALIGNED
 
-PACKAGE: Final = "nvidia-cublas"
-LIBRARIES: Final = ("libcublasLt.so.13", "cublasLt64_13.dll")
+LIBRARY: Final = Library("cuBLASLt", "nvidia-cublas", ("libcublasLt.so.13", "cublasLt64_13.dll"), "cublasLtCreate")
 STRATEGIES: Final = frozenset(KINDS)
-WORKSPACE: Final = "workspace"
-"""The formal of the memory that the library may use."""
 _COMPUTE: Final = {"cublaslt_tf32": 77, "cublaslt_bf16": 75}
 """cublasComputeType_t: CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_COMPUTE_32F_FAST_16BF; else CUBLAS_COMPUTE_32F."""
 _COMPUTE_32F: Final = 68
@@ -40,9 +38,6 @@ _ORDERED: Final = 6
 PROPOSED: Final = 8
 """Of which those are taken that fit."""
 
-Array = tuple[int, DType]
-"""Address and type."""
-
 
 class _Proposal(ctypes.Structure):
     """cublasLtMatmulHeuristicResult_t."""
@@ -56,46 +51,9 @@ class _Proposal(ctypes.Structure):
     )
 
 
-def installed(name: str, libraries: Collection[str]) -> tuple[Path, str] | None:
-    """The file of a library in a package, and the version of that; None where it is not installed."""
-    try:
-        package = distribution(name)
-    except PackageNotFoundError:
-        return None
-    files = (Path(str(package.locate_file(f))).resolve() for f in package.files or () if f.name in libraries)
-    return next(((file, package.version) for file in files if file.is_file()), None)
-
-
-@cache
 def found() -> tuple[Path, str] | None:
-    """The file of cuBLASLt and the version of its package; None where it is not installed."""
-    return installed(PACKAGE, LIBRARIES)
-
-
-@cache
-def _library() -> tuple[Any, ctypes.c_void_p]:
-    """The library and its handle, for as long as the process."""
-    here = found()
-    if here is None:
-        raise BackendError(
-            "E0923",
-            "the program calls cuBLASLt, which is not here",
-            "pip install 'netloom[cuda-libraries]'",
-            exit_code=3,
-        )
-    library, handle = ctypes.CDLL(str(here[0])), ctypes.c_void_p()
-    _check("cublasLtCreate", library.cublasLtCreate(ctypes.byref(handle)))
-    return library, handle
-
-
-def aligned(workspace: Array) -> ctypes.c_void_p:
-    """Where a workspace begins, which has as much room before."""
-    return ctypes.c_void_p(-(-workspace[0] // ALIGNED) * ALIGNED)
-
-
-def _check(function: str, status: int) -> None:
-    if status != 0:
-        raise BackendError("E0924", f"{function} failed: status {status} of cuBLASLt", exit_code=5)
+    """The file of the library and the version of its package; None where it is not installed."""
+    return installed(LIBRARY)
 
 
 def product(
@@ -103,16 +61,16 @@ def product(
 ) -> Callable[[int], None]:
     """What runs a product on a stream. `columns`: of its strategy; `arrays`: x0, x1, y and the workspace. It runs once
     on `stream`: the library loads kernels when it first needs them, which may not be captured."""
-    library, handle = _library()
+    library, handle = LIBRARY.opened()
 
     def make(function: str, *arguments: Any) -> ctypes.c_void_p:
         made = ctypes.c_void_p()
-        _check(function, getattr(library, function)(ctypes.byref(made), *arguments))
+        LIBRARY.check(function, getattr(library, function)(ctypes.byref(made), *arguments))
         return made
 
     def put(function: str, of: ctypes.c_void_p, which: int, value: Any) -> None:
         status = getattr(library, function)(of, which, ctypes.byref(value), ctypes.sizeof(value))
-        _check(function, status)
+        LIBRARY.check(function, status)
 
     get = columns.__getitem__
     names = f"x{get('s_first')}", f"x{1 - get('s_first')}", "y"
@@ -143,7 +101,7 @@ def product(
         handle, described, *parts, preference, PROPOSED, proposals, ctypes.byref(many)
     )
     library.cublasLtMatmulPreferenceDestroy(preference)
-    _check("cublasLtMatmulAlgoGetHeuristic", status)
+    LIBRARY.check("cublasLtMatmulAlgoGetHeuristic", status)
     one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
     given = [ctypes.byref(one), at[0], layouts[0], at[1], layouts[1], ctypes.byref(zero)]
     given += [at[2], layouts[2], at[2], layouts[2]]
@@ -161,7 +119,7 @@ def product(
 
 
 def _checked(run: Callable[[int], int], stream: int) -> None:
-    _check("cublasLtMatmul", run(stream))
+    LIBRARY.check("cublasLtMatmul", run(stream))
 
 
 def _run(library: Any, given: tuple[Any, ...], kept: object, stream: int) -> int:

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from backends.cuda.run.cublaslt import WORKSPACE, Array, aligned, installed
+from backends.cuda.run.libraries import WORKSPACE, Array, Library, aligned, installed
 from backends.protocol import BackendError
 from compiler.strategies.cuda.cudnn import FORWARD, IMAGE, KINDS
 
-PACKAGE: Final = "nvidia-cudnn-cu13"
-LIBRARIES: Final = ("libcudnn.so.9", "cudnn64_9.dll")
+LIBRARY: Final = Library("cuDNN", "nvidia-cudnn-cu13", ("libcudnn.so.9", "cudnn64_9.dll"), "cudnnCreate")
 STRATEGIES: Final = frozenset(KINDS)
 _NCHW, _FLOAT, _CORRELATION = 0, 0, 1
 _MATH: Final = {"float32": 3, "tf32": 0}
@@ -43,27 +42,9 @@ class _Proposal(ctypes.Structure):
     )
 
 
-@cache
 def found() -> tuple[Path, str] | None:
     """The file of the library and the version of its package; None where it is not installed."""
-    return installed(PACKAGE, LIBRARIES)
-
-
-@cache
-def _library() -> tuple[Any, ctypes.c_void_p]:
-    """The library and its handle, for as long as the process."""
-    here = found()
-    if here is None:
-        help = "pip install 'netloom[cuda-libraries]'"
-        raise BackendError("E0923", "the program calls cuDNN, which is not here", help, exit_code=3)
-    library, handle = ctypes.CDLL(str(here[0])), ctypes.c_void_p()
-    _check("cudnnCreate", library.cudnnCreate(ctypes.byref(handle)))
-    return library, handle
-
-
-def _check(function: str, status: int) -> None:
-    if status != 0:
-        raise BackendError("E0924", f"{function} failed: status {status} of cuDNN", exit_code=5)
+    return installed(LIBRARY)
 
 
 def convolution(
@@ -71,14 +52,14 @@ def convolution(
 ) -> Callable[[int], None]:
     """What runs a convolution on a stream. `columns`: of its strategy; `arrays`: x0, x1, y and the workspace. It runs
     once on `stream`: the library loads kernels when it first needs them, which may not be captured."""
-    library, handle = _library()
+    library, handle = LIBRARY.opened()
     direction, products = KINDS[strategy]
 
     def make(kind: str, function: str, *values: int) -> ctypes.c_void_p:
         made = ctypes.c_void_p()
         create = f"cudnnCreate{kind}Descriptor"
-        _check(create, getattr(library, create)(ctypes.byref(made)))
-        _check(function, getattr(library, function)(made, *values))
+        LIBRARY.check(create, getattr(library, create)(ctypes.byref(made)))
+        LIBRARY.check(function, getattr(library, function)(made, *values))
         return made
 
     (n, g, k, c), along = (columns[f"s_{x}"] for x in ("batch", "groups", "outs", "ins")), "rc"
@@ -89,8 +70,8 @@ def convolution(
     y = make("Tensor", "cudnnSetTensor4dDescriptor", _NCHW, _FLOAT, n, g * k, *out)
     w = make("Filter", "cudnnSetFilter4dDescriptor", _FLOAT, _NCHW, g * k, c, *taps)
     conv = make("Convolution", "cudnnSetConvolution2dDescriptor", *pad, *step, *tap, _CORRELATION, _FLOAT)
-    _check("cudnnSetConvolutionGroupCount", library.cudnnSetConvolutionGroupCount(conv, g))
-    _check("cudnnSetConvolutionMathType", library.cudnnSetConvolutionMathType(conv, _MATH[products]))
+    LIBRARY.check("cudnnSetConvolutionGroupCount", library.cudnnSetConvolutionGroupCount(conv, g))
+    LIBRARY.check("cudnnSetConvolutionMathType", library.cudnnSetConvolutionMathType(conv, _MATH[products]))
     first = f"x{columns['s_first']}", f"x{1 - columns['s_first']}"
     ordered: tuple[tuple[ctypes.c_void_p, str], ...]
     if direction == FORWARD:
@@ -102,14 +83,14 @@ def convolution(
     proposals, many = (_Proposal * PROPOSED)(), ctypes.c_int()
     ask = f"cudnnGetConvolution{function}Algorithm_v7"
     described = [d for d, _ in ordered]
-    _check(ask, getattr(library, ask)(handle, *described, conv, result, PROPOSED, ctypes.byref(many), proposals))
+    LIBRARY.check(ask, getattr(library, ask)(handle, *described, conv, result, PROPOSED, ctypes.byref(many), proposals))
     room = columns["s_room"]
     fit = [q for q in proposals[: many.value] if q.status == 0 and q.deterministic == 1 and q.room <= room]
     if not fit:
         raise BackendError("E0924", "cuDNN has no algorithm for a convolution in its workspace", exit_code=5)
     best = fit[min(columns["s_tile"], len(fit) - 1)]
     if products != "float32":
-        _check("cudnnSetConvolutionMathType", library.cudnnSetConvolutionMathType(conv, best.math))
+        LIBRARY.check("cudnnSetConvolutionMathType", library.cudnnSetConvolutionMathType(conv, best.math))
     one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
     given: list[Any] = [ctypes.byref(one)]
     for d, name in ordered:
@@ -122,5 +103,5 @@ def convolution(
 
 
 def _run(library: Any, handle: ctypes.c_void_p, function: str, given: list[Any], stream: int) -> None:
-    _check("cudnnSetStream", library.cudnnSetStream(handle, ctypes.c_void_p(stream)))
-    _check(function, getattr(library, function)(handle, *given))
+    LIBRARY.check("cudnnSetStream", library.cudnnSetStream(handle, ctypes.c_void_p(stream)))
+    LIBRARY.check(function, getattr(library, function)(handle, *given))

@@ -30,6 +30,7 @@ from backends.cuda.persistent.rnn_table import walk as chain_walk
 from backends.cuda.run import cublaslt, cudnn
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, Timed, WaveKernels, release
 from backends.cuda.run.hazards import conflicts, overlaps, touched
+from backends.cuda.run.libraries import WORKSPACE
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import joined, parts_of
 from compiler.layout.plan_memory import Placement
@@ -189,7 +190,7 @@ def _library(device: Device, work: Work, call: Call, words: Words) -> Callable[[
     """What runs a contraction by a library, for the addresses in the table."""
     names = [f.name for f in work.template.formals]
     types = {f.name: f.dtype for f in work.template.formals}
-    used = ("x0", "x1", "y", cublaslt.WORKSPACE)
+    used = ("x0", "x1", "y", WORKSPACE)
     operands = {name: (int(words[call.row, names.index(name)]), types[name]) for name in used}
     made = cudnn.convolution if call.function in cudnn.STRATEGIES else cublaslt.product
     assert call.library is not None

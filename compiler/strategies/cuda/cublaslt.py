@@ -22,8 +22,9 @@ from typing import Final
 from compiler.strategies.choice import Choice, NotApplicable, Problem, strides
 from compiler.strategies.cuda import implicit_gemm
 from compiler.strategies.cuda.implicit_gemm import sides
+from compiler.strategies.cuda.libraries import proposals, room_of
 from compiler.strategies.cuda.stored_products import joined
-from compiler.strategies.strategy import Strategy, with_columns
+from compiler.strategies.strategy import Strategy
 
 KINDS: Final = {
     "cublaslt_float32": "float32",
@@ -33,14 +34,10 @@ KINDS: Final = {
 }
 """What `numerics: {products: ...}` has to permit at least."""
 STORED: Final = "cublaslt_stored"
-PROPOSALS: Final = 3
-"""Of the library, that are worth measuring."""
 LARGE: Final = 1 << 27
 """Terms from which on a product has a large workspace."""
 ROOM: Final = (4 << 20, 32 << 20)
 """Bytes of a workspace."""
-ALIGNED: Final = 256
-"""Of which libraries want it to begin at a multiple."""
 _ALIGNED: Final = 8
 """Elements that strides of bf16 are multiples of."""
 
@@ -129,18 +126,7 @@ def _choice(p: Problem, kind: str, extents: tuple[int, ...], matrices: tuple[Sto
     return Choice(kind, (), tuple(columns.items()), bytes_, workspace=bytes_ // p.real_bytes, bare=True)
 
 
-def room_of(p: Problem, most: int) -> tuple[int, int]:
-    """Bytes of the workspace of a library, and with what it takes to align them."""
-    given = most if p.device.workspace is None else min(most, max(p.device.workspace - ALIGNED, 0))
-    room = given // ALIGNED * ALIGNED
-    return room, room + ALIGNED
-
-
-def _variants(p: Problem, choice: Choice) -> list[Choice]:
-    return [with_columns(choice, s_tile=n) for n in range(1, PROPOSALS)]
-
-
 STRATEGIES: Final = tuple(
-    Strategy(name, partial(_match, kind=name), _variants, products, bf16=name == STORED)
+    Strategy(name, partial(_match, kind=name), proposals, products, bf16=name == STORED)
     for name, products in KINDS.items()
 )

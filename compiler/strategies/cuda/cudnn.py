@@ -12,22 +12,20 @@ Does not: match borders that differ at the two ends of an axis, or weights in an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
 from compiler.strategies.convolution import Convolution, convolution, weight_gradient
-from compiler.strategies.cuda.cublaslt import room_of
-from compiler.strategies.strategy import Strategy, with_columns
+from compiler.strategies.cuda.libraries import proposals, room_of
+from compiler.strategies.strategy import Strategy
 from compiler.strategies.window import WindowAxis
 
 FORWARD, IMAGE, WEIGHTS = "forward", "image", "weights"
 PRODUCTS: Final = ("float32", "tf32")
 KINDS: Final = {f"cudnn_{d}_{x}": (d, x) for d in (FORWARD, IMAGE, WEIGHTS) for x in PRODUCTS}
 """Direction, and what `numerics: {products: ...}` has to permit at least, by name."""
-PROPOSALS: Final = 3
-"""Of the library, that are worth measuring."""
 ROOM: Final = 64 << 20
 """Bytes of a workspace, at most."""
 
@@ -89,10 +87,6 @@ def _match(p: Problem, name: str) -> Choice | NotApplicable:
     return Choice(name, (), tuple(columns.items()), bytes_, workspace=bytes_ // p.real_bytes, bare=True)
 
 
-def _variants(p: Problem, choice: Choice) -> Sequence[Choice]:
-    return [with_columns(choice, s_tile=n) for n in range(1, PROPOSALS)]
-
-
 STRATEGIES: Final = tuple(
-    Strategy(name, partial(_match, name=name), _variants, products) for name, (_, products) in KINDS.items()
+    Strategy(name, partial(_match, name=name), proposals, products) for name, (_, products) in KINDS.items()
 )

@@ -1,0 +1,69 @@
+"""libraries: what NVIDIA's libraries have alike: where they are, how they are opened, and what their statuses mean.
+
+Assumes: packages of the extra `cuda-libraries`.
+Guarantees: nothing is loaded before a program that calls it.
+Does not: know what a library computes (cublaslt.py, cudnn.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any, Final
+
+from backends.protocol import BackendError
+from compiler.ir.space import DType
+from compiler.strategies.cuda.libraries import ALIGNED
+
+WORKSPACE: Final = "workspace"
+"""The formal of the memory that a library may use."""
+Array = tuple[int, DType]
+"""Address and type."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """`name`: for messages; `files`: its names on the systems; `create`: what makes its handle."""
+
+    name: str
+    package: str
+    files: tuple[str, ...]
+    create: str
+
+    def opened(self) -> tuple[Any, ctypes.c_void_p]:
+        """The library and its handle, for as long as the process. Raises BackendError (E0923) where it is not here."""
+        return _opened(self)
+
+    def check(self, function: str, status: int) -> None:
+        if status != 0:
+            raise BackendError("E0924", f"{function} failed: status {status} of {self.name}", exit_code=5)
+
+
+@cache
+def installed(of: Library) -> tuple[Path, str] | None:
+    """The file of a library and the version of its package; None where it is not installed."""
+    try:
+        package = distribution(of.package)
+    except PackageNotFoundError:
+        return None
+    files = (Path(str(package.locate_file(f))).resolve() for f in package.files or () if f.name in of.files)
+    return next(((file, package.version) for file in files if file.is_file()), None)
+
+
+@cache
+def _opened(of: Library) -> tuple[Any, ctypes.c_void_p]:
+    here = installed(of)
+    if here is None:
+        help = "pip install 'netloom[cuda-libraries]'"
+        raise BackendError("E0923", f"the program calls {of.name}, which is not here", help, exit_code=3)
+    library, handle = ctypes.CDLL(str(here[0])), ctypes.c_void_p()
+    of.check(of.create, getattr(library, of.create)(ctypes.byref(handle)))
+    return library, handle
+
+
+def aligned(workspace: Array) -> ctypes.c_void_p:
+    """Where a workspace begins, which has as much room before."""
+    return ctypes.c_void_p(-(-workspace[0] // ALIGNED) * ALIGNED)
