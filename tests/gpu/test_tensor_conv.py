@@ -31,6 +31,8 @@ SHAPES = [
     Conv(3, 17, 70, 30, 31, (2, 3)),
     Conv(2, 20, 40, 16, 150, (3, 3), pad=1),
     Conv(2, 24, 12, 20, 17, (5, 5), pad=2),
+    Conv(3, 16, 40, 20, 18, (4, 6), pad=2),
+    Conv(4, 3, 64, 32, 32, (7, 7), stride=(2, 2), pad=3),
     Conv(2, 18, 20, 19, 21, (3, 3), pad=2, dilate=2),
     Conv(70, 32, 48, 4, 4, (3, 3), pad=1),
 ]
@@ -53,7 +55,7 @@ def cases_of(kind: str, shapes: list[Conv]) -> list[Case]:
 @pytest.mark.parametrize(("kind", "unit"), [("float32", 1e-6), ("tf32", 3e-5), ("bf16", 5e-3), ("stored", 3e-6)])
 def test_sums(kind: str, unit: float, tmp_path: Path) -> None:
     cases = cases_of(kind, SHAPES)
-    assert len(cases) >= 24
+    assert len(cases) >= 28
     run_products(cases, DType.F32, unit, tmp_path)
 
 

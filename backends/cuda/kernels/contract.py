@@ -164,7 +164,8 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     if (units := direct.parts_of(strategy)) is not None:
         parts, element = units
         if strategy in direct.FILTERS:
-            call, block = f"nl_tensor_weights<{parts}, {element}, {walk[0]}>", tensor_conv_weights.THREADS
+            outs, block = direct_conv_weights.outs_of(walk[0]), tensor_conv_weights.THREADS
+            call = f"nl_tensor_weights<{parts}, {element}, {outs}, {walk[0]}>"
             return [Shared(name, call, "nl_weights", "nl_filters", tensor_conv.RESIDENT, (), block=block)]
         return [
             Shared(
