@@ -33,6 +33,7 @@ NETWORKS = {
     "gru_128": Network("gru", 128, 50),
     "gru_128_batch_256": Network("gru", 128, 50, batch=256),
     "lstm_32_batch_512": Network("lstm", 32, 50, batch=512),
+    "lstm_512": Network("lstm", 512, 100),
 }
 
 

@@ -359,6 +359,12 @@ MUTANTS = (
         ("tests/unit/test_cuda_waves.py::test_the_last_wave_of_the_microcircuit_goes_on_in_the_next_step",),
     ),
     Mutant(
+        "recording beside deliveries",
+        ("backends.cuda.kernels.waves:_left",),
+        _argument(0),
+        ("tests/unit/test_cuda_waves.py::test_spikes_are_recorded_by_blocks_that_deliver_none",),
+    ),
+    Mutant(
         "shapes of tiles that no row has are not printed",
         ("backends.cuda.emit.emit:numbers_of",),
         _always(None),

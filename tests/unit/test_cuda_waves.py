@@ -231,6 +231,19 @@ def test_the_last_wave_of_the_microcircuit_goes_on_in_the_next_step(root: Path) 
     assert all("neuron update" in x[-1] for x in order.values() if any("Poisson" in y for y in x))
 
 
+def test_spikes_are_recorded_by_blocks_that_deliver_none(root: Path) -> None:
+    """A block that records and then delivers ends late, and the wave with it."""
+    step = step_of(root / "models" / "microcircuit.yaml")
+    (wave,) = waves(step.ground, 396)
+    names = [step.program.templates[x.template].name for x in step.phase.launches]
+    by_block: dict[int, list[str]] = {}
+    for launch, _, block in launches_of(step, wave):
+        by_block.setdefault(block, []).append(names[launch])
+    recording = [x for x in by_block.values() if any("record" in name for name in x)]
+    assert len(recording) == 8 and all(len(x) == 1 for x in recording)
+    assert not any("neuron update" in n for x in by_block.values() if any("propagation" in y for y in x) for n in x)
+
+
 def test_a_neuron_and_its_input_are_of_one_thread(root: Path) -> None:
     """Work items of aligned rows: same block, same part, same chunk."""
     step = step_of(root / "models" / "microcircuit.yaml", (("scale_n", "0.3"), ("scale_k", "0.1")))

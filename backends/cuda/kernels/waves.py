@@ -3,8 +3,8 @@
 Assumes: a phase without contractions and without redrawn relations; the host's tables.
 Guarantees: every block has a list of work items, parts of calls in the order of the phase, that it runs in each step;
 waves end where backends/cuda/kernels/barrier_placement.py places grid barriers. Rows that share elements are assigned
-to the same blocks, so that neurons and their inputs need no barrier; other calls go to the remaining blocks. Lists are
-data.
+to the same blocks, so that neurons and their inputs need no barrier; other calls go to the remaining blocks, those that
+record events to blocks of their own. Lists are data.
 Does not: decide whether this is faster than a graph of single launches (backends/cuda/run/cuda_graphs.py measures it).
 """
 
@@ -115,6 +115,16 @@ class _Source:
             else:
                 yield from (self.work_item(call, memory, *map(int, job[:3])) for job in call.jobs)
 
+    def every(self, blocks: int, dialect: Dialect, keep: Callable[[Words], int]) -> Iterator[WorkItem]:
+        """All parts of the launch, divided among `blocks` blocks."""
+        return self.all_of(calls_of(replace(self.work, blocks=blocks), dialect), keep)
+
+
+def _left(free: int, short: int) -> int:
+    """The blocks that deliveries are divided among, of `free` ones. Lists of events are recorded by blocks of their
+    own, unless there are many: a delivery after one of them would end late, and the wave with it."""
+    return free - short if 4 * short < free else free
+
 
 def counters(keep: Callable[[Words], int], call: Call) -> int:
     """The address of a call's counters, initialised; 0 if it has none."""
@@ -171,6 +181,9 @@ def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -
     most = max((int(x.sum()) for x in flat.values()), default=0)
     parts = _Parts.of(flat, groups, blocks, BLOCK if 5 * most <= 2 * blocks * BLOCK else 2 * BLOCK)
     free = blocks - parts.taken if 4 * parts.taken < 3 * blocks else blocks
+    few = [n for n, _ in order if isinstance(sources[n].work.template.body, l2.RecordEvents)]
+    short = {n: list(sources[n].every(blocks, dialect, ground.keep)) for n in few}
+    free = _left(free, sum(map(len, short.values())))
     out = _Blocks([[] for _ in range(blocks)], parts.taken % blocks)
     for n, later in order:
         launch = phase.launches[n]
@@ -182,7 +195,7 @@ def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -
                 for part in range(many):
                     out.add(source.work_item(call, 0, row, part, many), later, (begin + part) % blocks)
         else:
-            for work_item in source.all_of(calls_of(replace(source.work, blocks=free), dialect), ground.keep):
+            for work_item in short.get(n) or source.every(free, dialect, ground.keep):
                 out.add(work_item, later)
     first = np.cumsum([0, *(len(x) for x in out.lists)]).astype(np.uint32)
     return Wave(np.array([e for x in out.lists for e in x], WORK_ITEM), first)
