@@ -8,6 +8,7 @@ ARGS ?=
 
 RUN_STAMP := $(VENV)/.installed-plot
 DEV_STAMP := $(VENV)/.installed-dev
+OPENCL_STAMP := $(VENV)/.opencl-device
 EDITOR_STAMP := tests/editor/node_modules/.installed
 VSCODE_STAMP := editors/vscode/node_modules/.installed
 
@@ -26,7 +27,7 @@ demo: $(RUN_STAMP) ## Run a spiking network and train a convolutional one; resul
 	$(BIN)/netloom run models/lenet_digits.yaml
 
 .PHONY: test
-test: $(DEV_STAMP) $(EDITOR_STAMP) $(VSCODE_STAMP) ## Run the tests (all but slow, NVRTC, PyTorch, GPU and wheel)
+test: $(DEV_STAMP) $(OPENCL_STAMP) $(EDITOR_STAMP) $(VSCODE_STAMP) ## Run the tests (all but slow, NVRTC, PyTorch, GPU and wheel)
 	$(PYTEST) -n $(WORKERS) --ignore tests/torch -m "not slow and not gpu and not nvrtc and not torch and not wheel" $(ARGS)
 
 .PHONY: test-torch
@@ -42,7 +43,7 @@ test-nvrtc: $(DEV_STAMP) ## Compile the CUDA texts of models and constructs for 
 	$(PYTEST) -n $(WORKERS) --ignore tests/torch -m "nvrtc and not slow and not gpu" $(ARGS)
 
 .PHONY: test-slow
-test-slow: $(DEV_STAMP) $(EDITOR_STAMP) ## Run the slow tests (makes an environment with NEST)
+test-slow: $(DEV_STAMP) $(OPENCL_STAMP) $(EDITOR_STAMP) ## Run the slow tests (makes an environment with NEST)
 	benchmarks/setup.sh nest
 	$(PYTEST) -n $(WORKERS) --ignore tests/torch -m "slow and not gpu and not torch" $(ARGS)
 
@@ -149,6 +150,14 @@ $(BIN)/python:
 # One stamp for each extra: a second call installs nothing until pyproject.toml changes.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+# A device for the tests of the target opencl: PoCL (extra `dev`) or, where PoCL does not know the processor, Intel's
+# runtime. Without either, the tests that run kernels are skipped.
+$(OPENCL_STAMP): $(DEV_STAMP)
+	@$(BIN)/python -c 'from backends.opencl.device import device_of; device_of(0)' 2>/dev/null \
+		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[opencl-intel]' \
+		|| { echo "make: no OpenCL device works here" >&2; exit 0; }
 	@touch $@
 
 # The language server of the editor tests, by the npm of the extra `dev`.

@@ -29,7 +29,8 @@ def seconds(instance: Instance, phase: str, steps: int) -> float:
 def machine(backend: Backend) -> str:
     """The processor, the GPU or the OpenCL device that a backend runs on."""
     if backend.capabilities.name == "opencl":
-        from backends.opencl.device import device_of, name_of
+        from backends.opencl.device import device_of
+        from backends.opencl.library import name_of
 
         return name_of(device_of(getattr(backend, "device", 0)))
     if backend.capabilities.name == "cuda":

@@ -1,8 +1,9 @@
 """Shared fixtures: skips by marker, a C compiler, golden files, a separate cache.
 
 Assumes: run from a checkout, in an environment with the `dev` extra.
-Guarantees: no test touches the user's cache. Tests are skipped only for a missing GPU, or on a machine that a test
-does not apply to (the reasons in SKIPS); a skip for any other reason fails the run, and so does a missing package.
+Guarantees: no test touches the user's cache. Tests are skipped only for a missing GPU, where no OpenCL compiler works,
+or on a machine that a test does not apply to (the reasons in SKIPS); a skip for any other reason fails the run, and so
+does a missing package.
 Does not: import `compiler` or `backends` (a broken import fails only the tests that use it).
 """
 
@@ -21,7 +22,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SKIPS = ("no GPU: ", "only on x86-64", "only with GCC")
+SKIPS = ("no GPU: ", "no OpenCL device: ", "only on x86-64", "only with GCC")
 """Prefixes of the permitted reasons of skips."""
 
 

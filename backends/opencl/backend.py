@@ -13,9 +13,10 @@ from pathlib import Path
 
 import compiler.ir.level2.program as l2
 from backends.manifest import manifest
-from backends.opencl.compile import compile_text, compiler_of
+from backends.opencl.compile import compile_text
 from backends.opencl.device import device_of
 from backends.opencl.emit import emit
+from backends.opencl.library import compiler_of
 from backends.opencl.load import OpenclInstance
 from backends.protocol import Artifact, Capabilities
 from compiler.core.disk import write_text

@@ -5,25 +5,24 @@ Guarantees: equal text (comments aside), device, driver and options compile once
 program stays text: drivers, or PyOpenCL, keep what they make of it. A failure names the model line of the line of the
 text. Denormals are flushed as on the CPU; under a fixed order nothing is contracted, and division and roots are rounded
 correctly.
-Does not: specialise kernels: PoCL does so when they first run, and keeps the results (device.py).
+Does not: specialise kernels: PoCL does so when they first run, and keeps the results (library.py).
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-import warnings
 from typing import Any, Final
 
 from backends.c_family.source_map import refused
 from backends.cache import without_comments
-from backends.opencl.device import check, library, name_of
+from backends.opencl.device import check
 from backends.opencl.emit import Emitted
+from backends.opencl.library import OPTIONS, built, compiler_of, library, name_of
 from backends.protocol import Artifact, BackendError
 from compiler.core.cache import cache_folder, find_files, keep_files
 from compiler.core.disk import scratch_folder, write_text
 
-OPTIONS: Final = ("-cl-std=CL1.2", "-cl-denorms-are-zero", "-w")
 _ROUNDED: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
 _ERROR: Final = r"(?m)(?:^error: .*:(?=\d+:\d+: )|:(?=\d+:\d+: (?:fatal )?error))(\d+)"
 """`<kernel>:7:1: error: ...`, or, as PoCL has it, `error: file.cl:7:1: ...`."""
@@ -47,7 +46,7 @@ def compile_text(emitted: Emitted, device: Any) -> Artifact:
         return Artifact(emitted.text, placed[".cl"], key, False, compiler, options, 0.0)
     begin = time.process_time()
     try:
-        _built(cl.Program(cl.Context([device]), emitted.text), options)
+        built(cl.Program(cl.Context([device]), emitted.text), options)
     except cl.Error as e:
         raise refused(f"the compiler of {name_of(device)}", str(e), _ERROR, emitted.spans) from None
     seconds = time.process_time() - begin
@@ -58,24 +57,12 @@ def compile_text(emitted: Emitted, device: Any) -> Artifact:
     return Artifact(emitted.text, placed[".cl"], key, True, compiler, options, seconds)
 
 
-def compiler_of(device: Any) -> str:
-    """What compiles for a device: its name and the versions of its driver."""
-    return f"{name_of(device)}, {device.version.strip()}, driver {device.driver_version.strip()}"
-
-
 def loaded(artifact: Artifact, context: Any) -> Any:
     """The program of an artifact in a context of the device that it was compiled for. Raises BackendError (E0904)."""
     cl = library()
     try:
-        return _built(cl.Program(context, artifact.binary.read_text(encoding="utf-8")), artifact.flags)
+        return built(cl.Program(context, artifact.binary.read_text(encoding="utf-8")), artifact.flags)
     except (cl.Error, OSError) as e:
         raise BackendError(
             "E0904", f"the compiled program cannot be loaded: {e}", "`netloom clean --cache`, then build again"
         ) from None
-
-
-def _built(program: Any, options: tuple[str, ...]) -> Any:
-    """The program, built; what compilers say beside errors is not shown. PyOpenCL may keep it, too."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return program.build(options=list(options), cache_dir=str(cache_folder() / "opencl" / "pyopencl"))

@@ -1,33 +1,20 @@
-"""The OpenCL devices of this machine, through PyOpenCL: the list, one of them, and what it must be able to do.
+"""The OpenCL devices of this machine: the list, one of them, and what it must be able to do.
 
-Assumes: nothing is installed: PyOpenCL is imported when it is asked for.
-Guarantees: devices are numbered as `netloom doctor` lists them: GPUs first, then by platform. A device that lacks what
-a text needs is refused before it compiles.
+Assumes: PyOpenCL where devices are asked for (library.py).
+Guarantees: devices are numbered as `netloom doctor` lists them: those whose compilers work first; of these GPUs, then
+PoCL, then others by platform. A device that lacks what a text needs is refused before it compiles.
 Does not: allocate or run.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+from backends.opencl.library import EXTRA, library, name_of
+from backends.opencl.probe import probe
 from backends.protocol import BackendError
-from compiler.core.cache import cache_folder
-
-EXTRA = "pip install 'netloom[opencl]' brings PyOpenCL, and PoCL as a device on the CPU"
-
-
-def library() -> Any:
-    """PyOpenCL. PoCL, which compiles kernels when they run first, keeps them in the cache of Netloom. Raises
-    BackendError (E0947, exit 3)."""
-    os.environ.setdefault("POCL_CACHE_DIR", str(cache_folder() / "opencl" / "pocl"))
-    try:
-        import pyopencl
-    except ImportError as e:
-        raise BackendError("E0947", f"PyOpenCL cannot be used: {e}", EXTRA, exit_code=3) from None
-    return pyopencl
 
 
 @cache
@@ -38,32 +25,57 @@ def devices() -> tuple[Any, ...]:
         found = [d for platform in cl.get_platforms() for d in platform.get_devices()]
     except cl.Error:
         return ()
-    return tuple(sorted(found, key=lambda d: not d.type & cl.device_type.GPU))
+    return tuple(
+        sorted(
+            found,
+            key=lambda d: (probe(d).error is not None, not d.type & cl.device_type.GPU, not _pocl(d)),
+        )
+    )
 
 
 def device_of(number: int) -> Any:
-    """The device of that number. Raises BackendError (E0947, exit 3)."""
+    """The device of that number. Raises BackendError (exit 3): E0947 where there is none, E0950 when its compiler does
+    not work."""
     found = devices()
     if not found:
         raise BackendError("E0947", "there is no OpenCL device", EXTRA, exit_code=3)
     if number >= len(found):
         names = ", ".join(f"{n}: {name_of(d)}" for n, d in enumerate(found))
         raise BackendError("E0947", f"there is no OpenCL device {number}", f"there are {names}", exit_code=3)
+    if (error := probe(found[number]).error) is not None:
+        raise BackendError("E0950", f"{name_of(found[number])} compiles nothing: {error}", _way_out(found, error), 3)
     return found[number]
 
 
-def name_of(device: Any) -> str:
-    return f"{device.name.strip()} ({device.platform.name.strip()})"
+def _pocl(device: Any) -> bool:
+    return "Portable Computing Language" in str(device.platform.name)
+
+
+def _way_out(found: tuple[Any, ...], error: str) -> str:
+    """What helps when the compiler of a device does not work."""
+    if probe(found[0]).error is None:
+        return f"device 0 is {name_of(found[0])}, whose compiler works; `netloom doctor` lists the devices"
+    unknown = "its compiler does not know this processor; " if "unknown target CPU" in error else ""
+    return (
+        f"{unknown}`pip install 'netloom[opencl-intel]'` brings Intel's runtime, for x86-64 processors of all makers; "
+        "`--target cpu` needs no driver"
+    )
+
+
+def rounds(device: Any) -> bool:
+    """Whether division and roots of float32 are rounded correctly: the device says so, or it has been measured."""
+    reported = device.single_fp_config & library().device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    return bool(reported) or probe(device).rounded
 
 
 def lacks(device: Any, needs: Iterable[str]) -> str | None:
     """What a device lacks of a text's needs (emit.py), as a sentence of the message and what helps; None: nothing."""
-    cl, extensions = library(), device.extensions.split()
+    extensions = device.extensions.split()
     if "double" in needs and "cl_khr_fp64" not in extensions:
         return "float64 numbers (cl_khr_fp64)"
     if "atomics" in needs and "cl_khr_int64_base_atomics" not in extensions:
         return "atomic additions of 64 bits (cl_khr_int64_base_atomics)"
-    if "order" in needs and not device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
+    if "order" in needs and not rounds(device):
         return "division and square roots of float32 that are rounded correctly"
     return None
 
@@ -81,14 +93,17 @@ def check(device: Any, needs: frozenset[str]) -> None:
 
 
 def doctor() -> tuple[tuple[str, str], ...]:
-    """Rows for `netloom doctor`: each device with what it lacks of what models may need."""
+    """Rows for `netloom doctor`: each device with what it lacks of what models may need, or what is wrong with it."""
     try:
         found = devices()
     except BackendError as error:
         return (("PyOpenCL", error.message),)
     rows = []
     for number, device in enumerate(found):
-        missing = [what for need in ("double", "atomics", "order") if (what := lacks(device, {need})) is not None]
-        more = f"; it lacks {', '.join(missing)}" if missing else ""
+        if (failed := probe(device).error) is not None:
+            more = f"; it compiles nothing: {failed}: {_way_out(found, failed)}"
+        else:
+            missing = [what for need in ("double", "atomics", "order") if (what := lacks(device, {need})) is not None]
+            more = f"; it lacks {', '.join(missing)}" if missing else ""
         rows.append((f"device {number}", f"{name_of(device)}, {device.version.strip()}{more}"))
     return tuple(rows) or (("devices", "none: no OpenCL driver is installed"),)

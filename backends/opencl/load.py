@@ -20,8 +20,9 @@ from backends.c_family.access import open_kernel
 from backends.c_family.cprint import Dialect
 from backends.c_family.watched import Watched, watched
 from backends.opencl.compile import loaded
-from backends.opencl.device import device_of, library, name_of
+from backends.opencl.device import device_of
 from backends.opencl.kernel import GROUP, items
+from backends.opencl.library import library, name_of
 from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.core.disk import bytes_text
 from compiler.ir.space import Role

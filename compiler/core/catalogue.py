@@ -857,6 +857,14 @@ _TOOLS: Final = (
         "A kernel could not be launched or has stopped with a fault. With `--verify`, every kernel is waited for, so "
         "that the message names the one that failed.",
     ),
+    _code(
+        "E0950",
+        "an OpenCL device whose compiler does not work",
+        "The driver of the device refuses even a kernel of two lines; the message has what its compiler said. PoCL 3.0 "
+        "does so on processors that are newer than it: `unknown target CPU`. `pip install 'netloom[opencl-intel]'` "
+        "brings Intel's runtime for x86-64 processors, AMD's too (280 MB to download, 850 MB on disk; the licence is "
+        "Intel's). Where there are several devices, those that work have the first numbers.",
+    ),
 )
 
 _WARNINGS: Final = (

@@ -16,11 +16,15 @@ import pytest
 from backends.c_family.device_library import known, select
 from backends.device import source
 from backends.opencl import device as devices
-from backends.opencl.compile import OPTIONS, compile_text
+from backends.opencl import library as libraries
+from backends.opencl import probe as probes
+from backends.opencl.compile import compile_text
 from backends.opencl.emit import emit
+from backends.opencl.library import OPTIONS, built
+from backends.opencl.probe import Probe
 from backends.protocol import BackendError
-from backends.registry import backend
-from compiler.cli.actions.doctor import opencl_lines
+from backends.registry import TARGETS, backend
+from compiler.cli.actions.doctor import opencl_lines, state_of
 from compiler.core.errors import RunError
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged
@@ -35,12 +39,6 @@ HEAD = """
 typedef uchar nl_u8; typedef int nl_i32; typedef uint nl_u32; typedef long nl_i64; typedef ulong nl_u64;
 #define NL_FN static inline
 """
-
-
-@pytest.fixture(scope="module")
-def device() -> Any:
-    """The first device; PoCL of the extra `dev`, where there is no other."""
-    return devices.device_of(0)
 
 
 # --------------------------------------------------------------------------------------- device functions
@@ -77,7 +75,7 @@ def test_elementary_functions_and_draws_are_those_of_c(device: Any, cc: list[str
     text = HEAD + select([f"nl_{s.name}" for s in found], "opencl") + "\n" + "".join(kernel_of(s) for s in found)
     context = cl.Context([device])
     options = [*OPTIONS, "-cl-fp32-correctly-rounded-divide-sqrt", "-cl-opt-disable"]
-    program = cl.Program(context, text).build([o for o in options if "denorms" not in o])
+    program = built(cl.Program(context, text), tuple(o for o in options if "denorms" not in o))
     queue, rng, theirs = cl.CommandQueue(context), np.random.default_rng(3), build(cc, tmp_path, "-ffp-contract=off")
     for s in found:
         given = arguments(s, rng)
@@ -129,12 +127,52 @@ def without(device: Any, extensions: str) -> Any:
         ("order", "cl_khr_fp64 cl_khr_int64_base_atomics", "division and square roots", "order: reproducible"),
     ],
 )
-def test_a_device_that_lacks_something(device: Any, need: str, extensions: str, what: str, help: str) -> None:
+def test_a_device_that_lacks_something(
+    device: Any, monkeypatch: pytest.MonkeyPatch, need: str, extensions: str, what: str, help: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(devices, "probe", lambda device: Probe(None, rounded=False))
+        refused(without(device, extensions), need, what, help)
+    devices.check(device, frozenset({need}))
+
+
+def refused(device: Any, need: str, what: str, help: str) -> None:
     with pytest.raises(BackendError) as e:
-        devices.check(without(device, extensions), frozenset({need}))
+        devices.check(device, frozenset({need}))
     assert (e.value.code, e.value.exit_code) == ("E0948", 3)
     assert what in e.value.message and "thing" in e.value.message and help in (e.value.help or "")
-    devices.check(device, frozenset({need}))
+
+
+def test_a_device_that_rounds_correctly_without_saying_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    thing = SimpleNamespace(extensions="", single_fp_config=0)
+    for rounded in (True, False):
+        monkeypatch.setattr(devices, "probe", lambda device, rounded=rounded: Probe(None, rounded))
+        assert (devices.lacks(thing, {"order"}) is None) == rounded
+
+
+def test_the_probe_compares_quotients_and_roots(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert probes.probe.__wrapped__(device) == Probe(None, rounded=True)
+    approximate = probes._TEXT.replace("x[i] / y[i]", "x[i] * (1.0f / y[i])")
+    assert approximate != probes._TEXT
+    monkeypatch.setattr(probes, "_TEXT", approximate)
+    assert probes.probe.__wrapped__(device) == Probe(None, rounded=False)
+
+
+def test_a_good_probe_is_kept_and_a_bad_one_is_not(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "_TEXT", f"{probes._TEXT}\n// another key")
+    said = "clBuildProgram failed\n\nerror: unknown target CPU 'generic'\nDevice thing failed to build the program\n"
+
+    def refuses(program: Any, options: Any) -> Any:
+        raise devices.library().RuntimeError(said)
+
+    builds = probes.built
+    for builder, wanted in (
+        (refuses, Probe("error: unknown target CPU 'generic'", False)),
+        (builds, Probe(None, True)),
+        (refuses, Probe(None, True)),
+    ):
+        monkeypatch.setattr(probes, "built", builder)
+        assert probes.probe.__wrapped__(device) == wanted
 
 
 def test_devices_that_are_not_there(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,6 +183,52 @@ def test_devices_that_are_not_there(device: Any, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(BackendError, match="there is no OpenCL device") as e:
         devices.device_of(0)
     assert "netloom[opencl]" in (e.value.help or "")
+
+
+def thing(name: str, gpu: bool = False) -> Any:
+    kind = devices.library().device_type
+    platform = SimpleNamespace(name="Portable Computing Language" if "PoCL" in name else "Other")
+    return SimpleNamespace(name=name, platform=platform, type=kind.GPU if gpu else kind.CPU, version="OpenCL 3.0")
+
+
+def test_devices_whose_compilers_work_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = [thing("other"), thing("broken GPU", gpu=True), thing("PoCL"), thing("broken PoCL"), thing("GPU", gpu=True)]
+    error = "error: unknown target CPU 'generic'"
+    with monkeypatch.context() as patch:
+        patch.setattr(devices.library(), "get_platforms", lambda: [SimpleNamespace(get_devices=lambda: there)])
+        patch.setattr(devices, "probe", lambda d: Probe(error if "broken" in d.name else None, True))
+        found = devices.devices.__wrapped__()
+        assert [d.name for d in found] == ["GPU", "PoCL", "other", "broken GPU", "broken PoCL"]
+        patch.setattr(devices, "devices", lambda: found)
+        assert devices.device_of(0).name == "GPU"
+        with pytest.raises(BackendError, match=r"broken PoCL .* compiles nothing: error: unknown target CPU") as e:
+            devices.device_of(4)
+        assert (e.value.code, e.value.exit_code) == ("E0950", 3)
+        assert "device 0 is GPU (Other)" in (e.value.help or "")
+        patch.setattr(devices, "devices", lambda: found[4:])
+        with pytest.raises(BackendError) as e:
+            devices.device_of(0)
+        assert e.value.code == "E0950" and "netloom[opencl-intel]" in (e.value.help or "")
+        ((name, row),) = opencl_lines()
+        assert name == "device 0" and error in row and "does not know this processor" in row
+        assert "compiles nothing" in state_of(TARGETS["opencl"])
+
+
+def test_a_driver_of_a_package_is_entered_beside_those_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader reads one folder of entries, so that it holds all."""
+    system = tmp_path / "system"
+    system.mkdir()
+    (system / "nvidia.icd").write_text("libnvidia-opencl.so.1\n")
+    monkeypatch.setattr(libraries, "SYSTEM", system)
+    folder = libraries.entered(Path("/lib/libintelocl.so"), tmp_path / "made")
+    texts = {path.name: path.read_text() for path in folder.iterdir()}
+    assert texts == {"nvidia.icd": "libnvidia-opencl.so.1\n", "libintelocl.icd": "/lib/libintelocl.so\n"}
+    assert libraries.entered(Path("/lib/libintelocl.so"), tmp_path / "made") == folder
+    assert libraries.installed("numpy", "version.py") == Path(np.__file__).resolve().parent / "version.py"
+    assert libraries.installed("numpy", "libintelocl.so") is None
+    assert libraries.installed("no-such-package", "version.py") is None
 
 
 def test_pyopencl_is_asked_for_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +264,7 @@ def test_a_refused_text_names_the_line_of_the_model(device: Any, tmp_path: Path)
     assert e.value.code == "E0902" and str(span) in e.value.message
 
 
+@pytest.mark.usefixtures("device")
 def test_failures_of_a_device_have_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too little memory, a kernel that cannot be launched, a run of a closed instance."""
     merged, chosen = small(tmp_path), backend("opencl", check=True)

@@ -1,4 +1,5 @@
-"""Every construct of the spiking language: opencl is bitwise equal to the reference (on PoCL, which `dev` brings)."""
+"""Every construct of the spiking language: opencl is bitwise equal to the reference (on the device of
+conftest.py)."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from netloom import run
 from tests.construct_runs import compare, construct, results, stored_results, write_construct
 from tests.constructs import CONSTRUCTS
 
+pytestmark = pytest.mark.usefixtures("device")
 QUICK = ("fixed degrees", "fixed total", "rule", "pairs", "convolutions", "delays", "synapse stdp_triplet", "records")
 """Rules and storages, learning, delays, draws, pools and records; the others take too long together."""
 

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from netloom import evaluate, load, predict, run
 from tests.construct_runs import stored_results
 
+pytestmark = pytest.mark.usefixtures("device")
 QUICK = {"cuba": "20 ms", "stdp": "20 ms"}
 SIMULATED = {
     "cuba": "100 ms",

@@ -1,4 +1,4 @@
-"""A run with a skipped test fails, unless the reason is a missing GPU or a machine that the test does not apply to."""
+"""A run with a skipped test fails, unless the reason is one of those in tests/conftest.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`netloom doctor`: what is installed.
 
 Assumes: nothing is installed beyond what starting takes.
-Guarantees: looking changes nothing.
+Guarantees: looking changes nothing outside of the cache, which keeps what OpenCL devices can do.
 Does not: install or repair anything.
 """
 

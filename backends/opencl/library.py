@@ -1,0 +1,92 @@
+"""PyOpenCL, with the drivers that it finds; what devices are called; programs, built.
+
+Assumes: nothing is installed: PyOpenCL is imported when it is asked for.
+Guarantees: the drivers of the system and of PyOpenCL are found as ever; Intel's runtime for CPUs is found where pip has
+installed it, though the path in its own entry is not filled in there.
+Does not: choose a device (device.py), or change $OCL_ICD_VENDORS where it is set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import warnings
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from backends.protocol import BackendError
+from compiler.core.cache import cache_folder
+from compiler.core.disk import write_text
+from compiler.core.errors import RunError
+
+EXTRA: Final = "pip install 'netloom[opencl]' brings PyOpenCL, and PoCL as a device on the CPU"
+OPTIONS: Final = ("-cl-std=CL1.2", "-cl-denorms-are-zero", "-w")
+SYSTEM: Final = Path("/etc/OpenCL/vendors")
+"""Where drivers enter themselves: a file each, which names a library."""
+INTEL: Final = ("intel-opencl-rt", "libintelocl.so")
+"""Intel's runtime for CPUs: its package and its library."""
+
+
+def library() -> Any:
+    """PyOpenCL. PoCL, which compiles kernels when they run first, keeps them in the cache of Netloom. Raises
+    BackendError (E0947, exit 3)."""
+    os.environ.setdefault("POCL_CACHE_DIR", str(cache_folder() / "opencl" / "pocl"))
+    _enter_drivers()
+    try:
+        import pyopencl
+    except ImportError as e:
+        raise BackendError("E0947", f"PyOpenCL cannot be used: {e}", EXTRA, exit_code=3) from None
+    return pyopencl
+
+
+@cache
+def _enter_drivers() -> None:
+    """Let the loader of drivers, which looks once per process, find Intel's. Without a folder to write to, it finds
+    the others."""
+    if (intel := installed(*INTEL)) is not None and not {"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"} & os.environ.keys():
+        with suppress(RunError):
+            os.environ["OCL_ICD_VENDORS"] = str(entered(intel, cache_folder() / "opencl" / "vendors"))
+
+
+def installed(package: str, name: str) -> Path | None:
+    """A library of an installed package, by the name of its file."""
+    try:
+        files = importlib.metadata.files(package) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    found = [Path(str(f.locate())).resolve() for f in files if f.name == name]
+    return next((path for path in found if path.is_file()), None)
+
+
+def entered(driver: Path, folder: Path) -> Path:
+    """A folder of entries: those of the system, and one for `driver`. Raises RunError (E0930)."""
+    texts = {driver.with_suffix(".icd").name: f"{driver}\n"}
+    for path in sorted(SYSTEM.glob("*.icd")):
+        try:
+            texts[path.name] = path.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            continue
+    made = folder / hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:16]
+    for name, text in texts.items():
+        if not (made / name).is_file():
+            write_text(made / name, text, "an entry for an OpenCL driver")
+    return made
+
+
+def name_of(device: Any) -> str:
+    return f"{device.name.strip()} ({device.platform.name.strip()})"
+
+
+def compiler_of(device: Any) -> str:
+    """What compiles for a device: its name and the versions of its driver."""
+    return f"{name_of(device)}, {device.version.strip()}, driver {device.driver_version.strip()}"
+
+
+def built(program: Any, options: tuple[str, ...]) -> Any:
+    """The program, built; what compilers say beside errors is not shown. PyOpenCL may keep it, too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return program.build(options=list(options), cache_dir=str(cache_folder() / "opencl" / "pyopencl"))

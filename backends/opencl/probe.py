@@ -1,0 +1,73 @@
+"""probe: whether a device compiles and runs a small kernel, and whether it rounds division and roots correctly.
+
+Assumes: PyOpenCL (library.py).
+Guarantees: one answer for each device and version of its driver; a good one is kept in the cache.
+Does not: prove that division is rounded correctly: it compares many quotients and roots with those of numpy. Devices
+that approximate them are wrong in many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from backends.opencl.library import OPTIONS, built, compiler_of, library
+from compiler.core.cache import cache_folder, find_value, keep_value
+from compiler.core.errors import RunError
+
+_TEXT: Final = """
+__kernel void probe(__global const float *x, __global const float *y, __global float *q, __global float *r) {
+    const size_t i = get_global_id(0);
+    q[i] = x[i] / y[i];
+    r[i] = sqrt(x[i]);
+}
+"""
+_COUNT: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class Probe:
+    """`error`: what the compiler or the device said when it failed; `rounded`: quotients and roots are those of
+    IEEE 754."""
+
+    error: str | None
+    rounded: bool
+
+
+@cache
+def probe(device: Any) -> Probe:
+    """What a device can do."""
+    key = hashlib.sha256(f"{compiler_of(device)}{_TEXT}".encode()).hexdigest()
+    path = cache_folder() / "opencl" / "devices" / f"{key}.json"
+    if (known := find_value(path)) is not None:
+        return Probe(None, known.get("rounded") is True)
+    try:
+        found = Probe(None, _rounds(device))
+    except library().Error as e:
+        said = [line.strip() for line in str(e).splitlines() if line.strip()] or ["it failed"]
+        return Probe(next((line for line in said if "error:" in line), said[0]), False)
+    with suppress(RunError):  # so that the next process need not ask
+        keep_value(path, {"rounded": found.rounded})
+    return found
+
+
+def _rounds(device: Any) -> bool:
+    """Whether quotients and roots of a device are those of numpy. Raises an Error of PyOpenCL."""
+    cl = library()
+    context = cl.Context([device])
+    queue, kernel = cl.CommandQueue(context), cl.Kernel(built(cl.Program(context, _TEXT), OPTIONS), "probe")
+    rng = np.random.default_rng(1)
+    x, y = (np.ldexp(rng.uniform(1, 2, _COUNT), rng.integers(-30, 30, _COUNT)).astype(np.float32) for _ in range(2))
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    arguments = [cl.Buffer(context, flags, hostbuf=a) for a in (x, y, np.zeros_like(x), np.zeros_like(x))]
+    kernel.set_args(*arguments)
+    cl.enqueue_nd_range_kernel(queue, kernel, (_COUNT,), None)
+    quotients, roots = np.empty_like(x), np.empty_like(x)
+    cl.enqueue_copy(queue, quotients, arguments[2])
+    cl.enqueue_copy(queue, roots, arguments[3])
+    return bool((quotients == x / y).all() and (roots == np.sqrt(x)).all())
