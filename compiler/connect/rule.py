@@ -198,11 +198,6 @@ class ConnectRule:
         """Whether the pairs are known before the run, so that those of another projection can be the same, reversed."""
         return self.form in (Form.ALL, Form.DIAGONAL, Form.GIVEN)
 
-    @property
-    def redrawn(self) -> bool:
-        """Whether the connections of one source can be drawn again at its spikes."""
-        return self.form is Form.DRAWN and not self.held
-
     @cached_property
     def formals(self) -> Mapping[str, DType]:
         """What its kernels read by name."""
@@ -221,9 +216,3 @@ class ConnectRule:
     def empty(self, args: Args) -> bool:
         """Whether these arguments connect nothing."""
         return bool(self.amount) and dict(args).get(self.amount) == 0
-
-    def implied_storage(self, storage: str) -> str:
-        """`storage`, or what `procedural` means where nothing is drawn, as positions tell all connections."""
-        if storage != "procedural":
-            return storage
-        return {Form.WINDOWS: "toeplitz", Form.ALL: "dense", Form.DIAGONAL: "auto"}.get(self.form, storage)

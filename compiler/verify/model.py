@@ -29,7 +29,7 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.connect import RULE, Form
-from compiler.connect.storage import misfit
+from compiler.connect.storage import STORAGES, misfit
 from compiler.verify.control import (
     control_violations,
     counter_names,
@@ -40,7 +40,7 @@ from compiler.verify.control import (
 from compiler.verify.synapses import use_violations
 from compiler.verify.violations import distinct, reads
 
-STORAGE: Final = frozenset({"auto", "sparse", "dense", "bitmask", "procedural", "toeplitz"})
+STORAGE: Final = frozenset({"auto", *(s.name for s in STORAGES.values() if s.written)})
 PLACES: Final = frozenset(f"{axis}_{end}" for axis in "xyc" for end in "ij") | frozenset(
     {"i", "j", "n_from", "n_to", "w_from", "h_from", "w_to", "h_to"}
 )

@@ -6,7 +6,10 @@ import ast
 from pathlib import Path
 
 from compiler.connect import CONNECT, RULE, RULES, Form
-from compiler.expr.keys.kinds import Flag, Value
+from compiler.connect.keys import STORAGE
+from compiler.connect.storage import STORAGES, Need
+from compiler.expr.keys.kinds import Choice, Flag, Value
+from scripts.storage_docs import PAGE, page
 
 
 def test_names_are_unique() -> None:
@@ -21,6 +24,18 @@ def test_a_rule_has_what_its_form_asks_for() -> None:
         assert (rule.bits is not None) == rule.reversible, rule.name
         assert not rule.expression or rule.form is Form.DRAWN, rule.name
         assert not rule.amount or isinstance(rule.block.by_name[rule.amount].kind, Value), rule.name
+
+
+def test_the_table_of_storages_has_those_of_the_language() -> None:
+    assert isinstance(STORAGE.kind, Choice)
+    assert {o.value for o in STORAGE.kind.options} == {"auto", *(s.name for s in STORAGES.values() if s.written)}
+    assert all(any(need in s.cells for s in STORAGES.values()) for need in Need)
+    assert not STORAGES["sparse"].cells
+
+
+def test_the_page_has_the_table_of_storages() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text, "stale: run `python -m scripts.storage_docs`"
 
 
 def test_columns_are_arguments_or_known_to_every_rule() -> None:

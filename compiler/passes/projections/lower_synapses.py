@@ -19,7 +19,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 import compiler.passes.projections.synapse_rows as rows
-from compiler.connect.storage import UNSTORED
+from compiler.connect.storage import STORAGES
 from compiler.expr.ast import Cond, Expr, Ref, refs
 from compiler.ir.level2.synapse_values import event_name
 from compiler.passes.cells.cell_arrays import Deliveries
@@ -299,7 +299,7 @@ class SynapseLowering:
 
 def _looked_for(s: rows.Synapses, end: str) -> bool:
     """Whether synapses at events of an end are looked for among all, as the storage finds those of sources alone."""
-    return end == "post" and s.storage in UNSTORED
+    return end == "post" and not STORAGES[s.storage].by_target
 
 
 def _reach(

@@ -15,7 +15,7 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from compiler.connect.convolution import Extents, planes_of
-from compiler.connect.storage import UNSTORED
+from compiler.connect.storage import STORAGES
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.ir.space import DType
 from compiler.passes.relations.stored_rows import CSR, PART, Drawing, Link, make_arrays
@@ -40,7 +40,8 @@ def relation_of(link: Link, by: str = "pre") -> LoweredRelation:
     transposed rows when they are walked by target."""
     pre, post, drawing = link.pre, link.post, make_arrays(link, by)
     planes = planes_of(link) if link.projection.planes is not None else None
-    assert by == "pre" or link.storage not in UNSTORED, f"{link.stored}: `{link.storage}` finds no synapses of targets"
+    reached = by == "pre" or STORAGES[link.storage].by_target
+    assert reached, f"{link.stored}: `{link.storage}` finds no synapses of targets"
     match link.storage:
         case "dense":
             sizes, columns = (_column("n_pre"), _column("n_post")), {"n_pre": pre.size, "n_post": post.size}

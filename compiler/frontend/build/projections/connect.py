@@ -86,7 +86,7 @@ def connectivity(entry: tree.Entry, space: Space, family: Family) -> Connectivit
         pairs = read_pairs(r)
         if pairs is None:
             return None
-        check_bits(storage, pairs, r)
+        check_bits(storage, rule, pairs, r)
         return Connectivity(rule, at, storage, _pairs(pairs, family), pairs=pairs)
     planes: l0.Planes | None = None
     if rule.planes is not None:

@@ -13,9 +13,11 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.connect import Form
+from compiler.connect.storage import Asked, Need
 from compiler.core.source import Span
 from compiler.expr.ast import Bool, Cond, Expr, Num, Ref, refs, substitute
 from compiler.frontend.build.projections.connect import Connectivity
+from compiler.frontend.build.projections.storage import report
 from compiler.frontend.build.spiking.family import Family
 
 MOST_RUNS: Final = 64
@@ -33,10 +35,11 @@ def check_parts(
     if rule.form in (Form.GIVEN, Form.WINDOWS):
         message = f"`{rule.keys.name}` says itself which neurons it connects, so that no part can be chosen"
         sink.error("E0802", message, at, "name whole populations")
-    elif connection.storage not in ("auto", "sparse"):
-        message = f"connections of parts are stored one by one, but the storage here is `{connection.storage}`"
-        sink.error("E0611", message, connection.span, "use `storage: sparse` or leave it out")
-    elif synapse is not None and synapse.rewired is not None:
+    elif (
+        not report(connection.storage, Asked(rule, members=members), (Need.PARTS,), connection.span, sink)
+        and synapse is not None
+        and synapse.rewired is not None
+    ):
         message = f"`{synapse.name}` forms synapses with any neuron of a population, so that no part can be chosen"
         sink.error("E0802", message, at, "give the part a population of its own")
     for m in members:

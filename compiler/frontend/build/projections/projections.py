@@ -18,6 +18,7 @@ from typing import cast
 import compiler.ir.level0.model as l0
 from compiler.connect import Form
 from compiler.connect.rule import Args
+from compiler.connect.storage import Asked
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.source import Span
@@ -475,10 +476,11 @@ def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member]
         check_counts(definition, members, d.at, c)
         check_rewired(definition, connection.rule, connection.storage, connection.span, c)
         check_kernel_sums(definition, connection.rule, connection.span, c)
-    storage = settings.get("storage") if (settings := mapping(rule)) is not None else None
-    weight = deliver.get("weight") if deliver is not None else None
-    given_at = (weight, d.block.get("delay"), d.block.get("synapse"), storage, d.block.get("back_delay"))
-    check_values(connection.rule, connection.storage, members, definition, given_at, c)
+    settings = mapping(rule)
+    given = {key: d.block.get(key) for key in ("delay", "synapse", "back_delay")}
+    given["storage"] = None if settings is None else settings.get("storage")
+    given["weight"] = None if deliver is None else deliver.get("weight")
+    check_values(connection.storage, Asked(connection.rule, synapse=definition, members=members), given, c.sink)
 
 
 def _occupied(r: Reader, synapse: BuiltSynapse | None, family: Family) -> Callable[[Env], float | None]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import compiler.frontend.build.synapses.checks as checks
 import compiler.ir.level0.model as l0
 from compiler.connect import RULES, ConnectRule, Form
+from compiler.connect.storage import Asked, Need, refused
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
@@ -231,12 +232,13 @@ def check_counts(s: l0.SynapseDef, members: list[l0.Member], at: Span, c: Contex
 def check_rewired(s: l0.SynapseDef, rule: ConnectRule, storage: str, at: Span, c: Context) -> None:
     """E0802 for rewiring where the rule, at `at`, leaves no choice, or where connections are not stored."""
     rewired = [a for a in s.actions if isinstance(a, l0.Rewire)]
-    if not rewired or (rule.form is Form.DRAWN and storage in ("auto", "sparse")):
+    if not rewired:
         return
     related = (Related("they are rewired here", rewired[0].span),)
     if rule.form is Form.DRAWN:
-        message = f"synapses that are rewired are stored one by one, but the storage here is `{storage}`"
-        c.sink.error("E0802", message, at, "use `storage: sparse` or leave it out", related)
+        found = refused(storage, Asked(rule, synapse=s), (Need.REWIRED,))
+        if found is not None:
+            c.sink.error(found.code, found.message, at, found.help, related)
         return
     drawn = (x.keys.name for x in RULES if x.form is Form.DRAWN)
     why = "they are given one by one" if rule.form is Form.GIVEN else "they follow from the rule"
