@@ -130,24 +130,27 @@ def choose(
                 best = found
             else:
                 reasons.append(_slower(found))
+        if best is not None and (other := _equivalent(problem, available, device, best.microseconds)) is not None:
+            told = "; ".join((_slower(best), *reasons))
+            return other, f"as an equivalent convolution, about {other.microseconds:.1f} us; {told}"
         if best is not None:
             told = f"; {'; '.join(reasons)}" if reasons else ""
             return best, f"its index maps match, about {best.microseconds:.1f} us{told}"
         others += reasons
-    if (other := _equivalent(problem, available, device)) is not None:
+    nest = prod(problem.extents.values()) * ROW_NEST / OPERATIONS_PER_US
+    if (other := _equivalent(problem, available, device, nest)) is not None:
         return other, f"as an equivalent convolution, about {other.microseconds:.1f} us"
     return None, "; ".join(others) or "the target has no strategies"
 
 
-def _equivalent(problem: Problem, available: frozenset[str], device: Target) -> Choice | None:
-    """The fastest one by estimate where tensors are row-major and rows have strategies, if it is faster than the nest;
-    other targets have one for every convolution."""
+def _equivalent(problem: Problem, available: frozenset[str], device: Target, most: float) -> Choice | None:
+    """The fastest one by estimate where tensors are row-major and rows have strategies, if it takes less than `most`
+    microseconds; other targets have one for every convolution."""
     if problem.lanes or not available & ROWS:
         return None
-    nest = prod(problem.extents.values()) * ROW_NEST / OPERATIONS_PER_US
     known = [s for s in chain.from_iterable(GROUPS) if s.name in available]
-    found = (fitting(c, device) for c in exchanged(problem, known, nest / HOPELESS))
-    return next((c for c in found if isinstance(c, Choice)), None)
+    found = (fitting(c, device) for c in exchanged(problem, known, most / HOPELESS))
+    return next((c for c in found if isinstance(c, Choice) and c.microseconds < most), None)
 
 
 def problem_key(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> object:

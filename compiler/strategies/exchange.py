@@ -10,8 +10,8 @@ that is walked forwards over turned weights, and steps between the elements of a
 
 Assumes: Contracts in gather form.
 Guarantees: strategies that match a contraction as it is are not proposed for its equivalent. Rules take one where
-tensors are row-major and no strategy matches as it is; else they are measured. With the batch in the lanes, both
-samples and channels are multiples of the lanes.
+tensors are row-major and it is estimated to be faster than what matches as it is; else they are measured. With the
+batch in the lanes, both samples and channels are multiples of the lanes.
 Does not: lower (compiler/passes/kernels/lower_exchanged.py).
 """
 

@@ -19,7 +19,7 @@ from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.strategies import ROWS, choose, measured, problem_key
 from compiler.strategies.choice import VECTOR_BYTES, Choice, rounded
-from compiler.strategies.cost.cpu import MAP, NEST, OPERATIONS_PER_US, ROW_NEST, ROW_WINDOW
+from compiler.strategies.cost.cpu import DRAW, MAP, NEST, OPERATIONS_PER_US, ROW_NEST, ROW_WINDOW
 
 MARGIN = 0.9
 
@@ -57,6 +57,9 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
             if isinstance(node, l1.Map):
                 lanes += MAP * _padded(node.out, count) / count
                 rows += MAP * prod(node.out.shape) / count
+            elif isinstance(node, l1.Rand):
+                lanes += DRAW * _padded(node.out, count) / count
+                rows += DRAW * prod(node.out.shape) / count
             elif isinstance(node, l1.Contract) and len(node.ins) == 2:
                 key = problem_key(node, tensors)
                 if key not in known:

@@ -100,6 +100,25 @@ def test_rules_take_them_where_rows_have_nothing_else() -> None:
     assert choose(tiny, tensors, 0, 4, rows, BACKEND.capabilities.device)[0] is None
 
 
+def test_rules_take_them_where_they_are_faster_than_packed_panels() -> None:
+    """Windows whose pixels are no neighbours are packed one by one; those of one pixel are not."""
+    rows = row_major(BACKEND.capabilities).strategies
+    for kernel, name in (((5, 5), "exchanged_rows_conv"), ((1, 1), "rows_product")):
+        node, tensors = gradient(*conv(Conv(4, 6, 16, 12, 12, kernel)), 1)
+        found, reason = choose(node, tensors, 0, 4, rows, BACKEND.capabilities.device)
+        assert found is not None
+        assert found.strategy == name
+        assert name == "rows_product" or "rows_product: about " in reason
+
+
+def test_random_numbers_for_empty_lanes_count() -> None:
+    """In a small batch of a network with dropout."""
+    model = load_model(MODELS / "mlp.yaml", {})
+    assert model.train is not None
+    lowered = lower(replace(model, train=replace(model.train, batch=4)), BACKEND.capabilities)
+    assert not any(a.layout is not None for a in lowered.program.arrays)
+
+
 def test_small_batches_of_images_are_row_major() -> None:
     """Whose gradients have strategies so."""
     model = load_model(MODELS / "resnet20.yaml", {})

@@ -104,6 +104,8 @@ def test_convolutions(real: DType, lanes: bool, tmp_path: Path) -> None:
         forward = conv(c if c.kernel == (1, 1) else replace(c, batch=LANES * 4 // real.bytes))
         cases += [packed(forward, real, None, lanes), packed(gradient(*forward, 1), real, None, lanes)]
     cases.append(packed(gradient(*conv(CONVS[0]), 0), real, None, lanes))
+    if not lanes:  # rows of 24 terms, of which a vector's lanes are neighbours in part
+        cases.append(packed(gradient(*conv(Conv(3, 2, 6, 28, 28, (5, 5))), 1), real, None))
     check(cases, real, tmp_path, row_major=not lanes)
 
 

@@ -156,8 +156,8 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     operations = (
         rounded(rows, ROWS // 2) * vectors * terms * cost.PANEL_SUM + rows * vectors * cost.PANEL_END + cost.PANEL_START
     )
-    operations += terms * (rows * strips * _packing(roles["m"], roles["k"], "a")) / lanes
-    operations += terms * (cols * _packing(roles["n"], roles["k"], "b")) / lanes
+    operations += terms * rounded(rows, ROWS) * strips * _packing(roles["m"], roles["k"], "a", ROWS, lanes) / lanes
+    operations += terms * rounded(cols, COLS) * _packing(roles["n"], roles["k"], "b", COLS, lanes) / lanes
     return Choice(
         name,
         literals,
@@ -167,10 +167,20 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
     )
 
 
-def _packing(outer: Sequence[_Dim], terms: Sequence[_Dim], operand: str) -> float:
-    """The cost of packing a vector of an operand."""
-    near = [d for d in (*outer[-1:], *terms[-1:]) if getattr(d, operand) == 1]
-    return cost.PANEL_PACK if near else cost.PANEL_GATHER
+def _packing(outer: Sequence[_Dim], terms: Sequence[_Dim], operand: str, width: int, lanes: int) -> float:
+    """The cost of packing a vector of an operand in panels of a width: of neighbours, else of neighbouring terms, which
+    are transposed, else of single elements."""
+    panels, squares = _whole(outer, operand, width), _whole(terms, operand, lanes)
+    rest = squares * cost.PANEL_TURN + (1 - squares) * cost.PANEL_GATHER
+    return panels * cost.PANEL_PACK + (1 - panels) * rest
+
+
+def _whole(dims: Sequence[_Dim], operand: str, width: int) -> float:
+    """The share of parts of a width that are neighbours in memory."""
+    extent = dims[-1].extent if dims and getattr(dims[-1], operand) == 1 else 0
+    if extent < width or len(dims) == 1:
+        return extent // width * width / extent if extent else 0.0
+    return sum(first % extent <= extent - width for first in range(0, extent * width, width)) / extent
 
 
 def _depths(p: Problem, choice: Choice) -> list[Choice]:
