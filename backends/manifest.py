@@ -13,9 +13,8 @@ from json.encoder import encode_basestring_ascii as text
 from typing import Any
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import open_kernel
-from backends.c_family.cprint import Dialect
-from backends.protocol import Artifact, Columns
+from backends.kernel_ir.descriptor import CompiledKernel
+from backends.protocol import Artifact
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement
 
@@ -31,31 +30,29 @@ def _array(array: l2.Array, placement: Placement) -> str:
     )
 
 
-def _kernel(template: l2.Template, rows: l2.Rows, dialect: Dialect, columns: Columns) -> dict[str, Any]:
-    k = open_kernel(template, dialect)
-    formals = [template.formals[n] for n in columns[template.index]] if columns else template.formals
+def _kernel(template: l2.Template, rows: l2.Rows, compiled: CompiledKernel) -> dict[str, Any]:
+    formals = [template.formals[n] for n in compiled.columns]
     return {
         "index": template.index,
         "name": template.name,
-        "function": k.function,
+        "function": compiled.function,
         "digest": template.digest,
         "rows": rows.count,
         "of": list(dict.fromkeys(path.partition(".")[0] for path in rows.paths)),
         "columns": [
             {
                 "name": f.name,
-                "field": k.fields[f.name].text,
+                "field": field,
                 "kind": "scalar" if isinstance(f, l2.ScalarFormal) else "array",
                 "dtype": f.dtype.numpy,
             }
-            for f in formals
+            for f, field in zip(formals, compiled.fields, strict=True)
         ],
     }
 
 
 def manifest(program: l2.Merged, placement: Placement, artifact: Artifact, seed: int, target: str) -> str:
     """The JSON text: one line per array, so that a long list stays readable."""
-    dialect = Dialect(program.precision)
     head: dict[str, Any] = {
         "format": 1,
         "name": program.name,
@@ -76,8 +73,8 @@ def manifest(program: l2.Merged, placement: Placement, artifact: Artifact, seed:
             for p in program.phases
         ],
         "kernels": [
-            _kernel(t, rows, dialect, artifact.columns)
-            for t, rows in zip(program.templates, program.tables, strict=True)
+            _kernel(t, rows, compiled)
+            for t, rows, compiled in zip(program.templates, program.tables, artifact.kernels, strict=True)
         ],
     }
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]

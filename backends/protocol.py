@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
+from backends.kernel_ir.descriptor import Compiled
 from compiler.core.errors import CodedError
 from compiler.ir.level2.target import Capabilities
 
-__all__ = ["AnyArray", "Artifact", "Backend", "BackendError", "Capabilities", "Columns", "Instance"]
+__all__ = ["AnyArray", "Artifact", "Backend", "BackendError", "Capabilities", "Instance"]
 
 AnyArray = npt.NDArray[np.generic]
 
@@ -32,14 +33,10 @@ class BackendError(CodedError):
         super().__init__(code, message, help, exit_code)
 
 
-Columns = tuple[tuple[int, ...], ...]
-"""By template: the formals that its rows have, by number."""
-
-
 @dataclass(frozen=True)
 class Artifact:
     """A compiled text on disk. `compiled` is False when it came from the cache; seconds are CPU seconds. `beside`:
-    files loaded with the binary. `columns`: of the rows as its kernels read them, where they read only some."""
+    files loaded with the binary. `kernels`: what loading knows of its code, by template."""
 
     text: str
     binary: Path
@@ -49,7 +46,7 @@ class Artifact:
     flags: tuple[str, ...]
     compile_seconds: float
     beside: tuple[Path, ...] = ()
-    columns: Columns = ()
+    kernels: Compiled = ()
 
 
 class Instance(Protocol):

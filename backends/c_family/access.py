@@ -15,6 +15,7 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family.cprint import STEP, Dialect, Symbol
 from backends.c_family.names import Namer, operation
+from backends.kernel_ir.descriptor import CompiledKernel
 from backends.kernel_ir.expr import ATOM, Code, Operand, binary, cast, code, every, form, names_in, total
 from backends.kernel_ir.stmt import Block, Stmt, Text, names_of
 from compiler.ir.space import DType
@@ -83,6 +84,12 @@ def open_kernel(template: l2.Template, dialect: Dialect) -> Kernel:
         pointers,
         {f.name: fields(f.name) for f in template.formals},
     )
+
+
+def compiled(k: Kernel, read: Collection[str] | None = None) -> CompiledKernel:
+    """The descriptor of a kernel whose rows have the formals `read` (None: all)."""
+    here = [(n, f.name) for n, f in enumerate(k.template.formals) if read is None or f.name in read]
+    return CompiledKernel(k.function, tuple(n for n, _ in here), tuple(k.fields[f].text for _, f in here))
 
 
 def _shown(template: l2.Template) -> dict[str, str]:

@@ -43,7 +43,7 @@ def compile_text(emitted: Emitted, device: Any) -> Artifact:
     key = digest.hexdigest()
     index = cache_folder() / "opencl" / key[:2] / f"{key}.json"
     if (placed := find_files(index)) is not None:
-        return Artifact(emitted.text, placed[".cl"], key, False, compiler, options, 0.0)
+        return Artifact(emitted.text, placed[".cl"], key, False, compiler, options, 0.0, kernels=emitted.kernels)
     begin = time.process_time()
     try:
         built(cl.Program(cl.Context([device]), emitted.text), options)
@@ -54,7 +54,7 @@ def compile_text(emitted: Emitted, device: Any) -> Artifact:
         made = scratch.path / "module.cl"
         write_text(made, emitted.text, "generated code")
         placed = keep_files(index, {".cl": made})
-    return Artifact(emitted.text, placed[".cl"], key, True, compiler, options, seconds)
+    return Artifact(emitted.text, placed[".cl"], key, True, compiler, options, seconds, kernels=emitted.kernels)
 
 
 def loaded(artifact: Artifact, context: Any) -> Any:

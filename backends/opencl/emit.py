@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, open_kernel, row_struct
+from backends.c_family.access import Kernel, compiled, open_kernel, row_struct
 from backends.c_family.cprint import Dialect, PrintError
 from backends.c_family.device_library import known, select
 from backends.c_family.rule_rows import connect, skeleton
 from backends.c_family.source_map import comment, fixed_order, heading, no_text, printed
+from backends.kernel_ir.descriptor import Compiled, CompiledKernel
 from backends.kernel_ir.stmt import Stmt, Text, names_of
 from backends.opencl.events import record_trace, render, statements
 from backends.opencl.kernel import function
@@ -40,11 +41,12 @@ _ATOMICS: Final = frozenset({"nl_add_i64", "nl_add_u64", "nl_add_f64"})
 @dataclass(frozen=True)
 class Emitted:
     """`text`: the .cl file; `spans`: model spans by line of the text (from 1). `needs`: "double", "atomics" (of 64
-    bits), "order" (division and roots that are rounded correctly)."""
+    bits), "order" (division and roots that are rounded correctly). `kernels`: descriptors, by template."""
 
     text: str
     spans: Mapping[int, Span]
     needs: frozenset[str]
+    kernels: Compiled
 
 
 def emit(program: l2.Merged) -> Emitted:
@@ -52,6 +54,7 @@ def emit(program: l2.Merged) -> Emitted:
     real = "double" if program.precision == DType.F64 else "float"
     dialect = Dialect(program.precision, restrict="", add="nl_add_{}", space="__global ", wide="L")
     blocks: list[list[Stmt]] = []
+    made = list[CompiledKernel]()
     for template in program.templates:
         try:
             k = open_kernel(template, dialect)
@@ -59,6 +62,7 @@ def emit(program: l2.Merged) -> Emitted:
             blocks.append(
                 [*heading(template), *row_struct(k, [f.name for f in template.formals], ""), Text(""), *_kernel(k)]
             )
+            made.append(compiled(k))
         except PrintError as e:
             raise no_text(template, "OpenCL C", e) from None
     kernels = printed(blocks)
@@ -78,7 +82,7 @@ def emit(program: l2.Merged) -> Emitted:
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernels.text,
     )
-    return Emitted(text, kernels.within(text), frozenset(needs))
+    return Emitted(text, kernels.within(text), frozenset(needs), tuple(made))
 
 
 def _kernel(k: Kernel) -> list[Stmt]:

@@ -16,8 +16,6 @@ from typing import Any, Final
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import open_kernel
-from backends.c_family.cprint import Dialect
 from backends.c_family.watched import Watched, watched
 from backends.opencl.compile import loaded
 from backends.opencl.device import device_of
@@ -63,8 +61,7 @@ class OpenclInstance:
         self._context = self._cl.Context([self._device])
         self._queue = self._cl.CommandQueue(self._context)
         self._binary = loaded(artifact, self._context)
-        dialect = Dialect(program.precision)
-        self._names = [open_kernel(t, dialect).function for t in program.templates]
+        self._names = [k.function for k in artifact.kernels]
         self._state = self._buffer(np.zeros(2, np.int64))
         self._advance = self._cl.Kernel(self._binary, "nl_advance")
         self._advance.set_args(self._state)

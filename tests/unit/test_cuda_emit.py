@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.c_family.cprint import Dialect
 from backends.cuda.device.device import has_kernel
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import Emitted, emit
@@ -20,6 +19,7 @@ from backends.cuda.run.backend import CudaBackend
 from backends.cuda.run.cuda_graphs import KernelCall, Plan, Timed, calls_due, launch_pattern, nodes
 from backends.cuda.run.hazards import conflicts, overlaps, touched
 from backends.cuda.run.load_plan import device_table
+from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import BackendError
 from backends.registry import backend
 from compiler.frontend.load import load_model
@@ -38,7 +38,7 @@ from compiler.ir.level2.program import (
     Order,
     Strided,
 )
-from compiler.ir.space import DType, Role
+from compiler.ir.space import Role
 from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import NOT_PLACED, write_tables
 from compiler.passes.pipeline.lower import lower
@@ -98,15 +98,16 @@ def kernels_of(*parts: Emitted) -> list[str]:
     return [name for p in parts for name in pattern.findall(p.text)]
 
 
-def called_by(program: Merged) -> set[str]:
+def called_by(program: Merged, compiled: Compiled) -> set[str]:
     """The kernels that launches call, chains aside."""
     sizes = {a.name: 1000 for a in program.arrays if a.size_from is not None}
     tables = write_tables(program, place(program, sizes), 1, sizes)
     elements = array_elements(sizes, {a.name: a.physical_size for a in program.arrays})
     found: set[str] = set()
     for x in [x for p in program.phases for x in p.launches]:
-        work = Work(program.templates[x.template], program.tables[x.template], tables[x.template], x, elements, 528)
-        found |= {c.function for c in calls_of(work, Dialect(program.precision))}
+        t = x.template
+        work = Work(program.templates[t], compiled[t], program.tables[t], tables[t], x, elements, 528)
+        found |= {c.function for c in calls_of(work)}
     return found
 
 
@@ -115,7 +116,7 @@ def test_what_launches_call_is_compiled(name: str) -> None:
     """Of tiles, the shapes that rows have are there, and no others."""
     program = program_of(name, "reproducible")
     emitted = emit(program)
-    assert called_by(program) <= set(kernels_of(*emitted.parts or (emitted,)))
+    assert called_by(program, emitted.kernels) <= set(kernels_of(*emitted.parts or (emitted,)))
     used = {
         f"nl_multiply<{matmul.TILES[n]}, "
         for t in program.templates
@@ -138,7 +139,7 @@ def test_every_kernel_is_in_one_part(name: str) -> None:
     shapes = {"direct_conv_3_step_1_tap_1_narrow", "direct_conv_3_step_2_tap_1_narrow"}
     shapes |= {f"tensor_conv_float32_{x}" for x in ("3_1_by_2", "3_2_by_4", "1_2_by_4")}
     assert missing == (shapes if name == "resnet20" else set()), "shapes that no row has"
-    assert not missing & called_by(program)
+    assert not missing & called_by(program, emitted.kernels)
     assert [p.quick for p in emitted.parts] == [name != "cuba"] + [False] * (len(emitted.parts) - 1)
 
 
@@ -253,33 +254,37 @@ def covered(call: Call, counts: list[int]) -> list[np.ndarray]:
     return seen
 
 
-def map_work(counts: list[int], body: Nest | None = None) -> Work:
-    """A launch of one map kernel over rows of `counts` elements."""
+def map_work(counts: list[int], body: Nest | None = None, access: Strided | None = None) -> Work:
+    """A launch of one map kernel over rows of `counts` elements; `access`: to `v`."""
     program = ring_of(len(counts))
     template = replace(program.templates[0], body=body) if body else program.templates[0]
+    if access is not None:
+        formals = tuple(replace(f, access=access) if f.name == "v" else f for f in template.formals)
+        template = replace(template, formals=formals)
+    (compiled, *_) = emit(replace(program, templates=(template, *program.templates[1:]))).kernels
     tables = write_tables(program, place(program, {}), 1, {})
     column = [f.name for f in template.formals].index("n")
     tables[0][:, column] = counts
     launch = Launch(0, 0, len(counts))
-    return Work(template, program.tables[0], tables[0], launch, lambda name: 100, 8)
+    return Work(template, compiled, program.tables[0], tables[0], launch, lambda name: 100, 8)
 
 
 @pytest.mark.parametrize("counts", [[1], [1000], [3, 0, 257, 256], [5] * 40])
 def test_every_element_is_worked_on_once(counts: list[int]) -> None:
-    (call,) = calls_of(map_work(counts), Dialect(DType.F32))
+    (call,) = calls_of(map_work(counts))
     assert call.block == BLOCK
     for seen in covered(call, counts):
         assert (seen == 1).all()
 
 
 def test_grids_stay_below_the_limit() -> None:
-    (call,) = calls_of(map_work([5_000_000_000]), Dialect(DType.F32))
+    (call,) = calls_of(map_work([5_000_000_000]))
     assert call.grid <= MOST_BLOCKS
     assert call.grid * call.chunk >= 5_000_000_000 > (call.grid - 1) * call.chunk
 
 
 def test_no_work_is_no_call() -> None:
-    assert calls_of(map_work([0, 0]), Dialect(DType.F32)) == []
+    assert calls_of(map_work([0, 0])) == []
 
 
 @pytest.mark.parametrize("div", [1, 2])
@@ -291,9 +296,7 @@ def test_rows_of_a_reduction_choose_by_themselves(div: int) -> None:
     every = Strided((Axis((("k", 1),), div=div),))
 
     def calls_for(counts: list[int]) -> list[Call]:
-        w = map_work(counts, nest)
-        formals = tuple(replace(f, access=every) if f.name == "v" else f for f in w.template.formals)
-        return calls_of(replace(w, template=replace(w.template, formals=formals)), Dialect(DType.F32))
+        return calls_of(map_work(counts, nest, every))
 
     counts = [3, 1 << 18, 5000, 7]
     calls = calls_for(counts)
@@ -316,8 +319,9 @@ def test_propagation_gives_blocks_by_synapses() -> None:
     rows = program.tables[number]
     tables = write_tables(program, place(program, sizes), 1, sizes)
     elements = array_elements(sizes, {})
-    work = Work(program.templates[number], rows, tables[number], Launch(number, 0, 3), elements, 100)
-    (call,) = calls_of(work, Dialect(DType.F32))
+    compiled = emit(program).kernels[number]
+    work = Work(program.templates[number], compiled, rows, tables[number], Launch(number, 0, 3), elements, 100)
+    (call,) = calls_of(work)
     assert call.jobs is not None
     assert np.bincount(call.jobs[:, 0]).tolist() == [16, 16 + 47, 16 + 5]
 

@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from backends.c_family.cprint import Dialect
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
 from backends.cuda.kernels.launch_geometry import Work, array_elements, calls_of
 from backends.cuda.run.backend import CudaBackend
 from backends.protocol import BackendError
 from compiler.ir.level2.program import Connect, Launch, Merged, Mode, Propagate, Template
-from compiler.ir.space import DType
 from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import write_tables
 from compiler.passes.pipeline.lower import lower
@@ -60,12 +58,12 @@ def test_blocks_are_given_to_every_relation() -> None:
         placement = place(program, sizes)
         tables = write_tables(program, placement, 1, sizes)
         physical = {a.name: a.physical_size for a in program.arrays}
-        for t, rows, table in zip(program.templates, program.tables, tables, strict=True):
+        for t, k, rows, table in zip(program.templates, emit(program).kernels, program.tables, tables, strict=True):
             if not isinstance(t.body, Propagate):
                 continue
             launch = Launch(t.index, 0, rows.count)
-            work = Work(t, rows, table, launch, array_elements(sizes, physical), 264)
-            (call,) = calls_of(work, Dialect(DType.F32))
+            work = Work(t, k, rows, table, launch, array_elements(sizes, physical), 264)
+            (call,) = calls_of(work)
             assert 1 <= call.grid <= 264, name
 
 

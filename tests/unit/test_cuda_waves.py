@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.cuda.emit.emit import wave_functions
+from backends.cuda.emit.emit import emit
 from backends.cuda.kernels.barrier_placement import (
     Launched,
     Meet,
@@ -23,11 +23,12 @@ from backends.cuda.kernels.barrier_placement import (
     paired,
 )
 from backends.cuda.kernels.launch_geometry import Words, array_elements, row_bytes
-from backends.cuda.kernels.waves import PhaseContext, Wave, wave_templates, waves
+from backends.cuda.kernels.waves import PhaseContext, Wave, wave_functions, wave_templates, waves
 from backends.cuda.run import cuda_graphs as schedule
 from backends.cuda.run.backend import CudaBackend
 from backends.cuda.run.cuda_graphs import ExecutionMode, Plan, WaveKernels
 from backends.cuda.run.load import APART
+from backends.kernel_ir.descriptor import Compiled
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged, MergedPhase, Mode
 from compiler.layout.plan_memory import place
@@ -77,6 +78,10 @@ class Step:
     sizes: dict[str, int]
 
     @property
+    def compiled(self) -> Compiled:
+        return emit(self.program).kernels
+
+    @property
     def launches(self) -> list[Launched]:
         return [launched(self.program, x, self.tables[x.template]) for x in self.phase.launches]
 
@@ -87,11 +92,10 @@ class Step:
     @property
     def ground(self) -> PhaseContext:
         elements = array_elements(self.sizes, {a.name: a.physical_size for a in self.program.arrays})
-        functions = wave_functions(self.program)
         bases = [1 << 32 + n for n in range(len(self.tables))]
         known, pairs = self.launches, paired(self.launches)
         return PhaseContext(
-            self.program, self.phase, self.tables, bases, elements, lambda x: 7, functions, known, pairs
+            self.program, self.compiled, self.phase, self.tables, bases, elements, lambda x: 7, known, pairs
         )
 
 
@@ -248,7 +252,7 @@ def test_a_neuron_and_its_input_are_of_one_thread(root: Path) -> None:
     """Work items of aligned rows: same block, same part, same chunk."""
     step = step_of(root / "models" / "microcircuit.yaml", (("scale_n", "0.3"), ("scale_k", "0.1")))
     (found,) = waves(step.ground, BLOCKS)
-    functions = [f.name for f in wave_functions(step.program)]
+    functions = [f.name for f in wave_functions(step.compiled)]
     update = next(n for n, f in enumerate(functions) if "neuron_update" in f)
     inputs = {n for n, f in enumerate(functions) if "poisson" in f}
     for block in range(BLOCKS):

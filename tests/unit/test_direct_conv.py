@@ -7,7 +7,6 @@ import itertools
 
 import pytest
 
-from backends.c_family.cprint import Dialect
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
 from backends.cuda.kernels.launch_geometry import calls_of
@@ -77,7 +76,7 @@ def test_blocks_have_memory_for_their_sums() -> None:
     forward = conv(Conv(70, 6, 40, 20, 20, (5, 5)))
     merged = merge(program([chosen(gradient(*forward, 1), DType.F32, None, DIRECT)], DType.F32, True))
     (w,) = work(merged)
-    (call,) = calls_of(w, Dialect(DType.F32))
+    (call,) = calls_of(w)
     columns = {n: int(w.column(f"s_{n}")[0]) for n in ("splits", "blocks", "channels")}
     tiles = direct_conv_weights.tiles(columns["blocks"], columns["channels"], 5, 40, 6)
     counters, sums = direct_conv_weights.words_of(columns["splits"], columns["blocks"], columns["channels"], 5, 5)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backends.c_family.cprint import Dialect
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import Emitted, emit
 from backends.cuda.kernels.launch_geometry import calls_of
@@ -92,7 +91,7 @@ def test_every_way_has_blocks_and_a_workspace() -> None:
         merged = merge(program(cases, DType.F32, True))
         sizes = {a.name: a.physical_size for a in merged.arrays}
         for w in work(merged):
-            for call in calls_of(w, Dialect(DType.F32)):
+            for call in calls_of(w):
                 assert call.grid > 0 and call.shared <= 227 << 10 and call.jobs is None
         for number, case in enumerate(cases):
             assert case.choice is not None

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from backends.c_family.cprint import Dialect
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
 from backends.cuda.kernels.launch_geometry import Work, calls_of
@@ -60,7 +59,7 @@ def test_products_share_kernels() -> None:
     text = CudaBackend().emit(merged)
     kernels = re.findall(r"__global__ .* (implicit_gemm\w+)\(", text)
     assert set(kernels) > {"implicit_gemm_plain_plain", "implicit_gemm_guarded_2_plain"}
-    called = {c.function for w in work(merged) for c in calls_of(w, Dialect(DType.F32))}
+    called = {c.function for w in work(merged) for c in calls_of(w)}
     assert called == set(kernels) and len(kernels) == len(called) < len(merged.templates)
     assert all(f"case {t.index}:" in text for t in merged.templates)
 
@@ -100,15 +99,15 @@ def test_gradients_of_weights_are_split() -> None:
 def work(merged: Merged) -> list[Work]:
     tables = write_tables(merged, place(merged, {}), 1, {})
     return [
-        Work(t, rows, table, Launch(t.index, 0, rows.count), lambda name: 1, 8)
-        for t, rows, table in zip(merged.templates, merged.tables, tables, strict=True)
+        Work(t, k, rows, table, Launch(t.index, 0, rows.count), lambda name: 1, 8)
+        for t, k, rows, table in zip(merged.templates, emit(merged).kernels, merged.tables, tables, strict=True)
     ]
 
 
 def test_every_tile_and_split_has_a_block_and_memory() -> None:
     merged = merge(program(dense_cases(DType.F32), DType.F32, True))
     for w in work(merged):
-        calls = calls_of(w, Dialect(DType.F32))
+        calls = calls_of(w)
         rows = w.launch.hi
         blocks = np.zeros(rows, np.int64)
         for call in calls:

@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from backends.c_family.cprint import Dialect
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
 from backends.cuda.kernels.contract import HELD, WIDE, stored_block
@@ -67,7 +66,7 @@ def test_the_copy_engine_is_told_of_heads_side_by_side() -> None:
     """q[b, i, h, k] and k[b, j, h, k], of 2 x 3 heads: extents and strides of (k, i, h, b, 1) in bytes."""
     case = next(stored_by_force(in_bf16(heads(2, 3, 128, 64, 128, False))))
     (only,) = work(merge(program([case], DType.F32, True)))
-    (call,) = calls_of(only, Dialect(DType.F32))
+    (call,) = calls_of(only)
     first, second = call.maps
     assert first.extents == (128, 128, 3, 2, 1) and first.strides[:3] == (768, 256, 98304)
     assert second.extents == (128, 64, 3, 2, 1) and second.strides[:3] == (768, 256, 49152)
@@ -79,7 +78,7 @@ def test_operands_in_tf32_that_lie_across_come_from_registers() -> None:
     for rows, columns in ((False, True), (True, False), (True, True)):
         case = next(stored_by_force(transposed(264, 520, 136, rows, columns), None, TF32))
         (only,) = work(merge(program([case], DType.F32, True)))
-        (call,) = calls_of(only, Dialect(DType.F32))
+        (call,) = calls_of(only)
         assert call.function.endswith(HELD) and call.block == stored_block(HELD) > stored_block(WIDE)
         assert case.choice is not None
         wide = COLUMNS[dict(case.choice.columns)["s_tile"] // 4]

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from backends.c_family.cprint import Dialect
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import Emitted, emit
 from backends.cuda.kernels.contract import TENSOR_BLOCK
@@ -103,7 +102,7 @@ def test_every_tile_and_split_has_a_block_and_memory() -> None:
     cases = [c for s in ((300, 260, 2048), (128, 4096, 512)) for c in by_force(transposed(*s, False, True), TF32)]
     merged = merge(program(cases, DType.F32, True))
     for w in work(merged):
-        (call,) = calls_of(w, Dialect(DType.F32))
+        (call,) = calls_of(w)
         assert call.block == TENSOR_BLOCK and call.jobs is not None
         blocks = np.bincount(call.jobs[:, 0], minlength=len(cases))
         for number, case in enumerate(cases):

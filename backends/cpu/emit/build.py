@@ -139,7 +139,7 @@ def compile_text(emitted: Emitted, name: str, fixed_order: bool, portable: bool)
     compiled = found is None
     if found is None:
         found, seconds = compile_library(emitted, name, compiler, options, index)
-    return Artifact(emitted.text, found[".so"], key, compiled, str(compiler), options, seconds, columns=emitted.columns)
+    return Artifact(emitted.text, found[".so"], key, compiled, str(compiler), options, seconds, kernels=emitted.kernels)
 
 
 def compile_library(

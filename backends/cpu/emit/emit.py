@@ -38,7 +38,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, inside, mentioned, offset, open_kernel, row_struct
+from backends.c_family.access import Kernel, compiled, inside, mentioned, offset, open_kernel, row_struct
 from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Body, Dialect, Element, PrintError, Symbol
 from backends.c_family.device_library import known, select
@@ -52,9 +52,9 @@ from backends.cpu.kernels.kernel import function
 from backends.cpu.kernels.propagate import propagate
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.kernels.skeletons import statements as skeletons
+from backends.kernel_ir.descriptor import Compiled, CompiledKernel
 from backends.kernel_ir.expr import ATOM, COND, Code, Operand, code, form, names_in
 from backends.kernel_ir.stmt import Block, Frame, Let, Stmt, Text, names_of, text_of
-from backends.protocol import Columns
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, nodes, refs
 from compiler.ir.space import DType, Role
@@ -72,38 +72,36 @@ _CONSTANTS = {
 
 @dataclass(frozen=True)
 class Emitted:
-    """`text`: the C file; `header`: netloom.h; `spans`: model spans by line of the text (from 1). `columns`: by
-    template, the formals that its rows have, by number."""
+    """`text`: the C file; `header`: netloom.h; `spans`: model spans by line of the text (from 1); `kernels`: their
+    descriptors, by template."""
 
     text: str
     header: str
     spans: Mapping[int, Span]
-    columns: Columns
+    kernels: Compiled
 
 
-def _nothing(_: Columns) -> Mapping[str, object]:
+def _nothing(_: Compiled) -> Mapping[str, object]:
     return {}
 
 
 def emit(
-    program: l2.Merged, skeleton: str = "module.c.j2", more: Callable[[Columns], Mapping[str, object]] = _nothing
+    program: l2.Merged, skeleton: str = "module.c.j2", more: Callable[[Compiled], Mapping[str, object]] = _nothing
 ) -> Emitted:
     """The C file and header of a program. `skeleton`: the file around the kernels, which may read what `more` tells of
     the columns of its rows. Raises BackendError (E0903) for programs without a C text."""
     real = "double" if program.precision == DType.F64 else "float"
     dialect = Dialect(program.precision)
     blocks: list[list[Stmt]] = []
-    functions: list[str] = []
-    columns: list[tuple[int, ...]] = []
+    made = list[CompiledKernel]()
     for template in program.templates:
         try:
             k = open_kernel(template, dialect)
             lines, read = kernel_lines(k)
             blocks.append([*heading(template), *lines])
-            columns.append(tuple(n for n, f in enumerate(template.formals) if f.name in read))
+            made.append(compiled(k, read))
         except PrintError as e:
             raise no_text(template, "C", e) from None
-        functions.append(k.function)
     kernels = printed(blocks)
     words = names_of(s for b in blocks for s in b)
     device = select(sorted(words & known()))
@@ -120,8 +118,8 @@ def emit(
         device=device,
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernels.text,
-        functions=functions,
-        **more(tuple(columns)),
+        functions=[x.function for x in made],
+        **more(tuple(made)),
     )
     header = render(
         "module.h.j2",
@@ -129,7 +127,7 @@ def emit(
         roles=[str(r) for r in Role],
         kernels=len(program.templates),
     )
-    return Emitted(text, header, kernels.within(text), tuple(columns))
+    return Emitted(text, header, kernels.within(text), tuple(made))
 
 
 def kernel_lines(k: Kernel) -> tuple[list[Stmt], set[str]]:

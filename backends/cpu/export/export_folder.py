@@ -20,8 +20,9 @@ import compiler.ir.level2.program as l2
 from backends.cpu.emit.emit import Emitted
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.run.load import Words, launch_lists, read_columns, scratch_bytes
+from backends.kernel_ir.descriptor import Compiled
 from backends.manifest import manifest
-from backends.protocol import Artifact, Columns
+from backends.protocol import Artifact
 from compiler.core.disk import copy_file, new_file, write_text
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place
@@ -47,7 +48,7 @@ def write_folder(folder: Path, program: l2.Merged, emitted: Emitted, artifact: A
     flags = " ".join(f for f in artifact.flags if f not in ("-fPIC", "-shared"))
     write_text(folder / "Makefile", render("Makefile.j2", name=name, flags=flags), CODE)
     with new_file(folder / f"{name}.bin", "the tables of a build") as file:
-        _write_data(file, program, placement, tables, artifact.columns)
+        _write_data(file, program, placement, tables, artifact.kernels)
     text = manifest(program, placement, artifact, seed, "cpu")
     write_text(folder / "manifest.json", text, "the manifest of a build")
     copy_file(artifact.binary, folder / f"lib{name}.so", "compiled code")
@@ -67,12 +68,12 @@ def _text(file: IO[bytes], text: str) -> None:
 
 
 def _write_data(
-    file: IO[bytes], program: l2.Merged, placement: Placement, tables: tuple[Words, ...], columns: Columns
+    file: IO[bytes], program: l2.Merged, placement: Placement, tables: tuple[Words, ...], kernels: Compiled
 ) -> None:
     arrays = {a.name: a for a in program.arrays}
     _words(file, MAGIC, *(placement.arena_bytes.get(r, 0) for r in Role))
     _words(file, scratch_bytes(program, tables))
-    for table in read_columns(tables, columns):
+    for table in read_columns(tables, kernels):
         _words(file, *table.shape)
         file.write(table.tobytes())
     for launches in launch_lists(program):
@@ -83,7 +84,7 @@ def _write_data(
     for a in late:
         pointers = arrays[a.size_from or ""]
         _words(file, ROLE_NUMBER[a.role], a.dtype.bytes, placed_at(pointers, placement), pointers.physical_size)
-    patches = _patches(program, {a.name: i for i, a in enumerate(late)}, late, columns)
+    patches = _patches(program, {a.name: i for i, a in enumerate(late)}, late, kernels)
     _words(file, len(patches))
     file.write(patches.tobytes())
     given = [n for n in program.constants if n in placement.offsets]
@@ -96,7 +97,7 @@ def _write_data(
 
 
 def _patches(
-    program: l2.Merged, number: dict[str, int], late: list[l2.Array], columns: Columns
+    program: l2.Merged, number: dict[str, int], late: list[l2.Array], kernels: Compiled
 ) -> npt.NDArray[np.int64]:
     """Cells of tables that hold the address (0) or the size (1) of an array that is placed after connecting: kernel,
     cell, number of the array, which."""
@@ -105,7 +106,7 @@ def _patches(
     sized |= {n: i for n, i in first.items() if n is not None}
     found = [np.zeros((0, 4), np.int64)]
     for kernel, (template, rows) in enumerate(zip(program.templates, program.tables, strict=True)):
-        read = columns[kernel]
+        read = kernels[kernel].columns
         width = len(read)
         for column, formal in enumerate(template.formals[n] for n in read):
             what = isinstance(formal, l2.ScalarFormal)

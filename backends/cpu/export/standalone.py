@@ -26,7 +26,7 @@ from backends.c_family.names import c_name
 from backends.cpu.emit.emit import emit
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.run.load import Words, launch_lists, read_columns, scratch_bytes
-from backends.protocol import Columns
+from backends.kernel_ir.descriptor import Compiled
 from compiler.core.disk import write_bytes
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place
@@ -105,9 +105,9 @@ def write_standalone(
     return [folder / f for f in files]
 
 
-def _with_tables(known: Mapping[str, object], tables: tuple[Words, ...], columns: Columns) -> Mapping[str, object]:
-    """What the skeleton is told, with the tables that have these columns."""
-    read = read_columns(tables, columns)
+def _with_tables(known: Mapping[str, object], tables: tuple[Words, ...], kernels: Compiled) -> Mapping[str, object]:
+    """What the skeleton is told, with the tables that these kernels read."""
+    read = read_columns(tables, kernels)
     return {**known, "tables": [_words(t.reshape(-1)) if t.size else "    0," for t in read]}
 
 

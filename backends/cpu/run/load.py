@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.cpu.kernels import toeplitz_simd as channels
-from backends.protocol import AnyArray, Artifact, BackendError, Columns
+from backends.kernel_ir.descriptor import Compiled
+from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, place, written
 from compiler.layout.write_tables import write_tables
@@ -86,9 +87,9 @@ def scratch_bytes(program: l2.Merged, tables: tuple[Words, ...]) -> int:
     return most
 
 
-def read_columns(tables: tuple[Words, ...], columns: Columns) -> tuple[Words, ...]:
+def read_columns(tables: tuple[Words, ...], kernels: Compiled) -> tuple[Words, ...]:
     """The tables with those columns that kernels read."""
-    return tuple(np.ascontiguousarray(t[:, list(c)]) for t, c in zip(tables, columns, strict=True))
+    return tuple(np.ascontiguousarray(t[:, list(k.columns)]) for t, k in zip(tables, kernels, strict=True))
 
 
 class CpuInstance:
@@ -97,7 +98,7 @@ class CpuInstance:
     def __init__(self, artifact: Artifact, program: l2.Merged, seed: int) -> None:
         self.program = program
         self._lib = _library(artifact.binary)
-        self._columns = artifact.columns
+        self._kernels = artifact.kernels
         self._ctx: int | None = self._lib.nl_create()
         if not self._ctx:
             raise BackendError("E0905", "out of memory", exit_code=5)
@@ -143,7 +144,7 @@ class CpuInstance:
                 raise BackendError("E0905", f"out of memory: {bill}", exit_code=5) from None
             self._lib.nl_set_arena(self._ctx, number, self.arenas[role].ctypes.data)
         tables = write_tables(self.program, self.placement, seed, self.sizes)
-        self.tables = read_columns(tables, self._columns)
+        self.tables = read_columns(tables, self._kernels)
         for number, table in enumerate(self.tables):
             self._lib.nl_set_table(self._ctx, number, table.ctypes.data)
         self._scratch = aligned_zeros(scratch_bytes(self.program, tables) + 64)

@@ -172,7 +172,9 @@ def compile_text(emitted: Emitted, name: str, fixed_order: bool, arch: str) -> A
     compiled = any(made for *_, made in found)
     seconds = _cpu_seconds() - begin if compiled else 0.0
     binary, *beside = (path for path, *_ in found)
-    return Artifact(emitted.text, binary, found[0][1], compiled, str(compiler), options, seconds, tuple(beside))
+    return Artifact(
+        emitted.text, binary, found[0][1], compiled, str(compiler), options, seconds, tuple(beside), emitted.kernels
+    )
 
 
 def _work(part: Emitted) -> float:

@@ -4,17 +4,18 @@ Assumes: a legal Merged (verify/verify.py) whose arrays are row-major.
 Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and values
 of rows. Every kernel names its part of the model; `spans` maps lines of the text to the model; products share kernels
 (backends/cuda/kernels/contract.py), which are at the end. `parts` are translation units that together have the same
-kernels, each once (translation_units.py), without shapes of tiles that no row uses.
+kernels, each once (translation_units.py), without shapes of tiles that no row uses. Descriptors of all kernels
+accompany them, so that loading prints nothing.
 Does not: compile (compile.py), divide work (backends/cuda/kernels/launch_geometry.py), or print tables (they are data).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, open_kernel
+from backends.c_family.access import Kernel, compiled, open_kernel
 from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Dialect, PrintError
 from backends.c_family.device_library import known, select
@@ -22,17 +23,25 @@ from backends.c_family.skeletons import frame
 from backends.c_family.source_map import comment, heading, no_text, printed
 from backends.cuda.emit.translation_units import Share, parts_of, whole_of
 from backends.cuda.kernels.barrier_placement import is_flat
-from backends.cuda.kernels.contract import Shared, contract_functions, numbers_of, shared_kernels, shared_names
+from backends.cuda.kernels.contract import (
+    Shared,
+    compiled_functions,
+    contract_functions,
+    numbers_of,
+    shared_kernels,
+    shared_names,
+)
 from backends.cuda.kernels.events import connect, from_skeleton, record_trace
 from backends.cuda.kernels.kernel import BLOCK, Function, function, row_struct
 from backends.cuda.kernels.nest import COLUMNS, nest_functions
 from backends.cuda.kernels.propagate import propagate
 from backends.cuda.kernels.rows_added import asked_dims, rows_added
 from backends.cuda.kernels.skeletons import render, statements
-from backends.cuda.kernels.waves import PER_PROCESSOR, WaveFunction, wave_templates
+from backends.cuda.kernels.waves import PER_PROCESSOR, WaveFunction, wave_functions, wave_templates
 from backends.cuda.persistent.rnn import chain_names, chained_templates
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_text import shape_lines
+from backends.kernel_ir.descriptor import Compiled, CompiledFunction, CompiledKernel
 from backends.kernel_ir.expr import form
 from backends.kernel_ir.stmt import Stmt, Text, names_of
 from compiler.core.source import Span
@@ -52,7 +61,8 @@ _CONSTANTS = {
 class Emitted:
     """`text`: the .cu file; `spans`: model spans by line of the text (from 1). `parts`: the translation units that are
     compiled instead, in parallel (none: the text itself). `name`, `quick`: of a part, whether it needs little
-    optimisation. `tensor`: whether it multiplies on matrix units by instructions that belong to one architecture."""
+    optimisation. `tensor`: whether it multiplies on matrix units by instructions that belong to one architecture.
+    `kernels`: of the whole text, their descriptors, by template."""
 
     text: str
     spans: Mapping[int, Span]
@@ -60,6 +70,7 @@ class Emitted:
     name: str = ""
     quick: bool = False
     tensor: bool = False
+    kernels: Compiled = ()
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ class _Pieces:
     pointwise: frozenset[int]
     shapes: Shapes
     points: list[Stmt]
-    waves: list[WaveFunction]
+    waves: Sequence[WaveFunction]
     shared: list[Shared]
     numbers: Mapping[int, frozenset[int]]
 
@@ -104,12 +115,14 @@ def emit(program: l2.Merged) -> Emitted:
             printed.append(kernel_lines(k, made[-1], True))
         except PrintError as e:
             raise no_text(template, "CUDA", e) from None
-    called = [_of_waves(kernels[t], f) for t in waves for f in made[t]]
+    descriptors = tuple(_described(k, f, k.template.index in waves) for k, f in zip(kernels, made, strict=True))
     shared, numbers = shared_kernels(kernels), numbers_of(program)
     shapes = shapes_of(program)
     points = shape_lines(program, shapes, again)
-    pieces = _Pieces(program, kernels, made, printed, chained, shapes, points, called, shared, numbers)
-    whole, shares = _text(pieces, whole_of(program)), parts_of(program)
+    pieces = _Pieces(
+        program, kernels, made, printed, chained, shapes, points, wave_functions(descriptors), shared, numbers
+    )
+    whole, shares = replace(_text(pieces, whole_of(program)), kernels=descriptors), parts_of(program)
     if len(shares) == 1:
         return replace(whole, quick=shares[0].quick)
     return replace(whole, parts=tuple(_text(pieces, s) for s in shares))
@@ -172,7 +185,7 @@ def functions_of(k: Kernel, waves: bool) -> list[Function]:
 def _attention(k: Kernel, body: l2.Attention) -> list[Function]:
     tile = fused_attention.tile(body.wide, "context" not in body.of)
     names = {"f": formal_names(k), "body": body, "tile": tile, "form": form}
-    return [Function("", (frame(statements(), "attend.cu.j2", names),))]
+    return [Function("", (frame(statements(), "attend.cu.j2", names),), block=fused_attention.THREADS)]
 
 
 def kernel_lines(k: Kernel, functions: Iterable[Function], whole: bool) -> list[Stmt]:
@@ -183,13 +196,15 @@ def kernel_lines(k: Kernel, functions: Iterable[Function], whole: bool) -> list[
     return lines
 
 
-def _of_waves(k: Kernel, f: Function) -> WaveFunction:
-    shares = names_of(f.body) & {"__shared__", "__syncthreads", "nl_is_last", "nl_came_last", "nl_joined"}
-    return WaveFunction(k.function + f.suffix, is_flat(k.template), bool(shares))
+def _described(k: Kernel, functions: Sequence[Function], waved: bool) -> CompiledKernel:
+    """The descriptor of a template with these functions."""
+    found = replace(compiled(k), flat=is_flat(k.template), waved=waved)
+    match k.template.body:
+        case l2.Contract() as contract:
+            return replace(found, functions=compiled_functions(k.template, contract))
+    return replace(found, functions=tuple(_launched(k, f) for f in functions))
 
 
-def wave_functions(program: l2.Merged) -> tuple[WaveFunction, ...]:
-    """The functions that waves call, in their order."""
-    dialect = Dialect(program.precision, restrict="", add="nl_accumulate")
-    kernels = [open_kernel(program.templates[t], dialect) for t in wave_templates(program)]
-    return tuple(_of_waves(k, f) for k in kernels for f in functions_of(k, True))
+def _launched(k: Kernel, f: Function) -> CompiledFunction:
+    joins = names_of(f.body) & {"__shared__", "__syncthreads", "nl_is_last", "nl_came_last", "nl_joined"}
+    return CompiledFunction(k.function + f.suffix, f.block, f.division, bool(joins), f.resident)

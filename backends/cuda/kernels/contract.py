@@ -24,6 +24,7 @@ from backends.cuda.kernels.kernel import BLOCK, Function
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.several_points import at_places, besides
 from backends.cuda.kernels.skeletons import statements
+from backends.kernel_ir.descriptor import CompiledFunction
 from backends.kernel_ir.expr import Code, cast, code, form, total
 from backends.kernel_ir.stmt import Frame, Let, Stmt, text_of
 from compiler.expr.ast import refs
@@ -211,6 +212,14 @@ def stored_block(suffix: str) -> int:
     """Threads of a block of it: one of those that do not multiply fetches, or four warps, which leave registers to the
     others and may turn an operand."""
     return BLOCK + (_LOADERS if suffix == HELD else 32)
+
+
+def compiled_functions(template: l2.Template, contract: l2.Contract) -> tuple[CompiledFunction, ...]:
+    """The kernels that compute a contraction, in the order of their launches."""
+    return tuple(
+        CompiledFunction(x.name, x.block, joins=True, resident=x.resident, tiles=tuple(sorted(x.numbers or ())))
+        for x in _kinds(template, contract)
+    )
 
 
 def shared_kernels(kernels: Iterable[Kernel]) -> list[Shared]:

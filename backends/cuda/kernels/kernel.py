@@ -17,6 +17,7 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family import access
 from backends.c_family.access import Kernel, array_type, describe, mentioned, scalar_type
+from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import Code, Operand, call, code, form
 from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Stmt, Text, names_of
 from compiler.ir.space import DType
@@ -32,7 +33,8 @@ class Function:
     """One __global__ function of a template. `suffix` tells the functions of one template apart. `resident`: minimum
     blocks per multiprocessor for register allocation (0: the compiler decides). `given`: its parameters beside its row,
     if it is a device function of a kernel that several templates share (contract.py). `ahead`: code that depends on the
-    step and the row alone, run before preceding kernels have ended; `waits`: the body itself waits for them."""
+    step and the row alone, run before preceding kernels have ended; `waits`: the body itself waits for them. `block`:
+    threads of a block, at most; `division`: how they share the work of a row."""
 
     suffix: str
     body: tuple[Stmt, ...]
@@ -41,6 +43,8 @@ class Function:
     given: str = ""
     ahead: tuple[Stmt, ...] = ()
     waits: bool = False
+    block: int = BLOCK
+    division: Division = Division.OWN
 
 
 def row_struct(k: Kernel) -> list[Stmt]:

@@ -18,31 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import open_kernel
-from backends.c_family.cprint import Dialect
 from backends.c_family.point_nest import is_windowed
-from backends.cuda.kernels.contract import (
-    LIBRARY,
-    TENSOR_BLOCK,
-    shared_name,
-    sides_of,
-    stored_block,
-    stored_suffix,
-)
-from backends.cuda.kernels.direct import FILTERS, FORWARD, Line2, Roles, access_of, parts_of, roles, suffixes
-from backends.cuda.kernels.events import SORT
+from backends.cuda.kernels.contract import LIBRARY, sides_of
+from backends.cuda.kernels.direct import FILTERS, FORWARD, Line2, Roles, access_of, parts_of, roles
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.nest import (
-    COLUMNS,
-    SHARED,
-    WARP,
-    is_short,
-    sums_apart,
-    sums_columns,
-    sums_rows,
-)
-from backends.cuda.kernels.rows_added import asked_dims
-from backends.cuda.kernels.transforms import parts
+from backends.cuda.kernels.nest import COLUMNS, WARP
+from backends.kernel_ir.descriptor import CompiledKernel, Division
 from backends.protocol import BackendError
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Numbered
@@ -60,7 +41,7 @@ from compiler.strategies.cuda import (
 )
 from compiler.strategies.cuda.direct_conv import Window
 from compiler.strategies.cuda.fft_conv import way_of
-from compiler.strategies.cuda.fused_attention import ROWS, THREADS, shared_bytes
+from compiler.strategies.cuda.fused_attention import ROWS, shared_bytes
 from compiler.strategies.cuda.implicit_gemm import TILES
 from compiler.strategies.cuda.stored_products import Matrix, matrix_of, shape_of, size_of
 
@@ -129,16 +110,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """One launch with its table and sizes. `synapses`: the number of stored elements of an array, by name; `waves`:
-    whether the template runs in waves, too."""
+    """One launch with its kernel, table and sizes. `synapses`: the number of stored elements of an array, by name."""
 
     template: l2.Template
+    kernel: CompiledKernel
     rows: l2.Rows
     table: Words
     launch: l2.Launch
     synapses: Callable[[str], int]
     blocks: int
-    waves: bool = False
 
     def column(self, name: str) -> Ints:
         """An integer column, for the rows of the launch."""
@@ -216,22 +196,25 @@ def _check_windows(w: Work, nest: l2.Nest) -> None:
 
 def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
     _check_windows(w, nest)
-    points = w.extent(nest.dims, False)
-    if (asked := asked_dims(nest)) is not None:
-        return _spread(function, w, w.extent(nest.dims[:asked], False), 1, most=MANY_BLOCKS)
-    if nest.combine is None and not w.waves:
-        large = points >= LARGE_MAP
-        calls = _spread(function, w, points, 4 * BLOCK, np.flatnonzero(large), MANY_BLOCKS)
-        return [*calls, *_spread(function, w, points, BLOCK, np.flatnonzero(~large), MANY_BLOCKS)]
-    if nest.combine is None or w.template.order is l2.Order.BITWISE:
-        return _spread(function, w, points, BLOCK, most=MANY_BLOCKS)
-    terms = w.extent(nest.dims, True)
-    if not (w.waves or sums_apart(w.template) or is_short(nest)) and sums_columns(w.template, nest):
-        return _columns(function, w, points, terms)
-    rows_of = sums_rows(w.template, nest)
-    groups = np.array([group_size(int(p), int(t), rows_of) for p, t in zip(points, terms, strict=True)], np.int64)
+    points, terms, last = w.extent(nest.dims, False), w.extent(nest.dims, True), w.kernel.functions[-1]
+    match last.division:
+        case Division.POSITIONS:  # those that ask are those that are summed over
+            return _spread(function, w, terms, 1, most=MANY_BLOCKS)
+        case Division.POINTS if nest.combine is None and not w.kernel.waved:
+            large = points >= LARGE_MAP
+            calls = _spread(function, w, points, 4 * BLOCK, np.flatnonzero(large), MANY_BLOCKS)
+            return [*calls, *_spread(function, w, points, BLOCK, np.flatnonzero(~large), MANY_BLOCKS)]
+        case Division.POINTS:
+            return _spread(function, w, points, BLOCK, most=MANY_BLOCKS)
+        case Division.COLUMNS:
+            return _columns(function, w, points, terms)
+    return _shared(function, last.name, w, points, terms, last.division is Division.NEIGHBOURS)
+
+
+def _shared(function: str, shared: str, w: Work, points: Ints, terms: Ints, along: bool) -> list[Call]:
+    """Sums by threads alone, in `function`, and by several threads."""
+    groups = np.array([group_size(int(p), int(t), along) for p, t in zip(points, terms, strict=True)], np.int64)
     calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), MANY_BLOCKS)
-    shared = function + SHARED if sums_apart(w.template) else function
     for group in (WARP, BLOCK):
         calls += _spread(shared, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)
     for group in np.unique(groups[groups > BLOCK]).tolist():
@@ -271,28 +254,28 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     words = np.where(sums > 0, (many + 3) // 4 * 4 + sums * (tall * wide * bytes_ // 4), 0)
     rows = np.arange(len(many), dtype=np.int64)
     places, memory = _places(rows, words)
-    name = shared_name(w.template, contract)
     if contract.strategy in stored_products.BYTES:
         return _stored(w, contract, many * splits, words)
+    (function,) = w.kernel.functions
     shared = tensor_products.shared_bytes(contract.strategy, w.column("s_tile").tolist())
-    block = TENSOR_BLOCK if shared else BLOCK
     more: dict[str, Any] = {"places": places, "memory": memory, "shared": shared}
-    return _call(name, w, rows, many * splits, 1, block, group=w.template.index, **more)
+    return _call(function.name, w, rows, many * splits, 1, function.block, group=w.template.index, **more)
 
 
 def _stored(w: Work, contract: l2.Contract, parts: Ints, words: Ints) -> list[Call]:
     """As _product, in the kernels of its tiles."""
     numbers, kind = w.column("s_tile").tolist(), contract.strategy
-    suffixes = [stored_suffix(kind, n) for n in numbers]
-    function, calls = shared_name(w.template, contract), []
-    for suffix in sorted(set(suffixes)):
-        rows = np.array([r for r, x in enumerate(suffixes) if x == suffix], np.int64)
+    calls: list[Call] = []
+    for function in sorted(w.kernel.functions, key=lambda x: x.name):
+        rows = np.array([r for r, x in enumerate(numbers) if x in function.tiles], np.int64)
+        if not len(rows):
+            continue
         here = [numbers[r] for r in rows]
         places, memory = _places(rows, words[rows])
         more: dict[str, Any] = {"places": places, "memory": memory, "group": w.template.index}
         more["maps"] = _maps(w, contract, range(len(numbers)) if len(rows) > 1 else rows.tolist())
         more["shared"], more["enough"] = (stored_products.shared_bytes(kind, here, x) for x in (False, True))
-        calls += _call(function + suffix, w, rows, parts[rows], 1, stored_block(suffix), **more)
+        calls += _call(function.name, w, rows, parts[rows], 1, function.block, **more)
     return calls
 
 
@@ -359,7 +342,6 @@ def _shapes(strategy: str) -> list[tuple[int, int]]:
 
 def _direct(w: Work, contract: l2.Contract) -> list[Call]:
     """A block for each part of the pixels and outputs; the rows of one number of outputs per thread are one call."""
-    name = shared_name(w.template, contract)
     r = roles(w.template, contract)
     dims = {d.name: d for d in contract.nest.dims}
     extents = [w.extent((dims[d],), dims[d].kind is l2.DimKind.RED) for d in (r.n, r.o, r.i, r.j)]
@@ -375,10 +357,10 @@ def _direct(w: Work, contract: l2.Contract) -> list[Call]:
         both = zip(values, _windows(w, r, dims), strict=True)
         sizes = [tensor_conv.shared_bytes(x, units[0], *windows) for x, windows in both]
     calls = []
-    for number, suffix in enumerate(suffixes(contract.strategy)):
-        rows = np.array([row for row, x in enumerate(values) if x["s_tile"] == number], np.int64)
+    for function in w.kernel.functions:
+        rows = np.array([row for row, x in enumerate(values) if x["s_tile"] in function.tiles], np.int64)
         shared = max((sizes[row] for row in rows.tolist()), default=0)
-        calls += _call(name + suffix, w, rows, many[rows], 1, group=w.template.index, shared=shared)
+        calls += _call(function.name, w, rows, many[rows], 1, function.block, group=w.template.index, shared=shared)
     return calls
 
 
@@ -408,9 +390,8 @@ def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
         counters, sums = direct_conv_weights.words_of(int(splits[n]), *shape, int(window[n]), taps)
         words[n] = (many[n] * counters + 1) // 2 * 2 + many[n] * sums * bytes_ // 4 + many[n] * sums * bytes_ // 4 % 2
     places, memory = _places(rows, words)
-    shared, block = 0, BLOCK
+    shared, (function,) = 0, w.kernel.functions
     if (units := parts_of(contract.strategy)) is not None:
-        block = tensor_conv_weights.THREADS
         high, tile = w.column("s_rows"), tensor_conv_weights.tile
         shared = max(
             tensor_conv_weights.shared_bytes(
@@ -419,7 +400,7 @@ def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
             for n, windows in enumerate(_windows(w, r, dims))
         )
     more: dict[str, Any] = {"places": places, "memory": memory, "shared": shared}
-    return _call(shared_name(w.template, contract), w, rows, many * splits, 1, block, group=w.template.index, **more)
+    return _call(function.name, w, rows, many * splits, 1, function.block, group=w.template.index, **more)
 
 
 def _transformed(w: Work, contract: l2.Contract) -> list[Call]:
@@ -429,7 +410,7 @@ def _transformed(w: Work, contract: l2.Contract) -> list[Call]:
     for row in range(w.launch.hi - w.launch.lo):
         a, b, outs, tiles, splits = (int(w.column(name)[row]) for name in names)
         spectra = fft_conv.spectra(a, b, outs, tiles, way.weights, splits)
-        for x, grid, shared in zip(parts(contract), spectra.blocks(way), fft_conv.shared_bytes(way), strict=True):
+        for x, grid, shared in zip(w.kernel.functions, spectra.blocks(way), fft_conv.shared_bytes(way), strict=True):
             calls.append(Call(x.name, grid, x.block, w.launch.lo + row, 1, group=w.template.index, shared=shared))
     return calls
 
@@ -449,8 +430,8 @@ def _attention(function: str, w: Work, a: l2.Attention) -> list[Call]:
     """A launch for each row: a block owns a part of what a head of a sample has."""
     by_keys = {"key", "value"} & {*a.of}
     grids = w.column("batch") * w.column("heads") * -(-w.column("keys" if by_keys else "steps") // ROWS)
-    shared = shared_bytes(a.wide, a.parts, "context" not in a.of)
-    return [Call(function, int(n), THREADS, w.launch.lo + r, 1, shared=shared) for r, n in enumerate(grids)]
+    shared, block = shared_bytes(a.wide, a.parts, "context" not in a.of), w.kernel.functions[0].block
+    return [Call(function, int(n), block, w.launch.lo + r, 1, shared=shared) for r, n in enumerate(grids)]
 
 
 def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
@@ -521,11 +502,11 @@ def _connect(function: str, w: Work, c: l2.Connect) -> list[Call]:
     if c.stage == "count" or not rule.pools:
         return _spread(function, w, synapses, BLOCK)
     if rule.by_source:
-        return [*_spread(function, w, synapses, BLOCK), *_spread(function + SORT, w, n_pre, 1)]
+        return [*_spread(function, w, synapses, BLOCK), *_spread(w.kernel.functions[1].name, w, n_pre, 1)]
     places = (2 * len(n_pre) + np.cumsum(n_pre) - n_pre).astype(np.uint64)
     memory = 8 * len(n_pre) + 4 * int(n_pre.sum())
     fill = _spread(function, w, synapses, BLOCK, memory=memory, places=places)
-    return [*fill, *_spread(function + SORT, w, n_pre, 1)]
+    return [*fill, *_spread(w.kernel.functions[1].name, w, n_pre, 1)]
 
 
 def _transpose(function: str, w: Work, stage: str) -> list[Call]:
@@ -534,16 +515,11 @@ def _transpose(function: str, w: Work, stage: str) -> list[Call]:
         return _spread(function, w, synapses, BLOCK)
     n_post = w.column("n_post")
     if stage == "refill":
-        return [*_spread(function, w, synapses, BLOCK), *_spread(function + SORT, w, n_post, 1)]
+        return [*_spread(function, w, synapses, BLOCK), *_spread(w.kernel.functions[1].name, w, n_post, 1)]
     places = (2 * len(n_post) + np.cumsum(n_post) - n_post).astype(np.uint64)
     memory = 8 * len(n_post) + 4 * int(n_post.sum())
     fill = _spread(function, w, synapses, BLOCK, memory=memory, places=places)
-    return [*fill, *_spread(function + SORT, w, n_post, 1)]
-
-
-def function_name(template: l2.Template, dialect: Dialect) -> str:
-    """The plain function of a template, without suffix."""
-    return open_kernel(template, dialect).function
+    return [*fill, *_spread(w.kernel.functions[1].name, w, n_post, 1)]
 
 
 def row_bytes(template: l2.Template) -> int:
@@ -551,9 +527,9 @@ def row_bytes(template: l2.Template) -> int:
     return 8 * max(len(template.formals), 1)
 
 
-def calls_of(w: Work, dialect: Dialect) -> list[Call]:
+def calls_of(w: Work) -> list[Call]:
     """The calls of one launch, in order."""
-    name = function_name(w.template, dialect)
+    name = w.kernel.function
     rows = w.launch.hi - w.launch.lo
     one = np.ones(rows, np.int64)
     match w.template.body:

@@ -23,6 +23,7 @@ from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope, Symbol, ty
 from backends.c_family.point_nest import PointNest, is_windowed
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
 from backends.cuda.kernels.several_points import in_fours, in_pairs, map_of_neighbours
+from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import Code, call, code, form, name
 from backends.kernel_ir.stmt import Block, Do, For, If, Kind, Let, Set, Stmt, Style, Text, lines_of, names_of, when
 from compiler.expr.ast import Binary, Expr, Ref, refs, rewrite
@@ -162,8 +163,8 @@ class NestPrinter(PointNest):
             together = map_of_neighbours(self, e, split, statements)
             loop = [loop[0], *(together or in_fours(inner, e, self._pointers()))]
         if drawn == 0:
-            return Function("", tuple([*before, *loop]), ahead=tuple(ahead))
-        return Function("", tuple([*loop, WAIT]), ahead=tuple(ahead), waits=True)
+            return Function("", tuple([*before, *loop]), ahead=tuple(ahead), division=Division.POINTS)
+        return Function("", tuple([*loop, WAIT]), ahead=tuple(ahead), waits=True, division=Division.POINTS)
 
     def _powers(self, statements: Sequence[l2.Statement]) -> tuple[tuple[l2.Statement, ...], list[Stmt]]:
         """The statements with a local in place of each power of the step and scalars, which is computed once (Adam's
@@ -202,7 +203,8 @@ class NestPrinter(PointNest):
 
     def _sequential(self) -> Function:
         e, inner = self.sequential()
-        return Function("", tuple(each_element(e, self.extent(self.par), inner)), resident=_RESIDENT)
+        lines = each_element(e, self.extent(self.par), inner)
+        return Function("", tuple(lines), resident=_RESIDENT, division=Division.POINTS)
 
     def _walk(self, r: Code, term: list[Stmt]) -> list[Stmt]:
         """Terms nl_first, nl_first + group, ..., four at a time, so that their loads overlap; several dims are counted
@@ -264,6 +266,7 @@ class NestPrinter(PointNest):
                 *end,
             ),
             resident=_RESIDENT,
+            division=Division.COLUMNS,
         )
 
     def _joining(self, function: str, acc: Code, t: DType, groups: str) -> list[Stmt]:
@@ -311,6 +314,7 @@ class NestPrinter(PointNest):
                 For(e, first, "nl_end", inner, by, kind=Kind.ONCE, long=True),
             ),
             resident=resident,
+            division=Division.NEIGHBOURS if sums_rows(self.k.template, self.nest) else Division.TERMS,
         )
 
 

@@ -17,6 +17,7 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import Body, Symbol
 from backends.cuda.kernels.kernel import BLOCK, SYNC, Function
 from backends.cuda.kernels.nest import NestPrinter
+from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import call, code, form, name
 from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Set, Stmt, when
 from compiler.expr.ast import Binary, Cond, Num, Ref, refs
@@ -83,6 +84,7 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
                 Let("nl_i64", code("nl_end"), call("nl_least", "nl_positions", "(nl_me.part + 1ll) * nl_t.chunk")),
                 For(position, "nl_me.part * nl_t.chunk", "nl_end", row, kind=Kind.ONCE),
             ),
+            division=Division.POSITIONS,
         )
     ]
 

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from backends.c_family.cprint import Dialect
 from backends.cuda.kernels.barrier_placement import Launched, Pairs, alike, meetings
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.launch_geometry import Call, Work, calls_of, function_name, row_bytes
+from backends.cuda.kernels.launch_geometry import Call, Work, calls_of, row_bytes
+from backends.kernel_ir.descriptor import Compiled
 
 PHASE: Final = "step"
 """The phase that waves are for: that of simulations."""
@@ -46,12 +46,17 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WaveFunction:
-    """A function that waves call. `flat`: thread t takes points t, t + block, ... of a part (meetings.is_flat);
-    `shares`: the threads of a block share memory in it."""
+    """A function that waves call. `flat`: thread t takes points t, t + block, ... of a part
+    (barrier_placement.is_flat); `shares`: the threads of a block share memory in it."""
 
     name: str
     flat: bool
     shares: bool
+
+
+def wave_functions(kernels: Compiled) -> tuple[WaveFunction, ...]:
+    """The functions that waves call, in their order."""
+    return tuple(WaveFunction(f.name, k.flat, f.joins) for k in kernels if k.waved for f in k.functions)
 
 
 def wave_templates(program: l2.Merged) -> tuple[int, ...]:
@@ -115,9 +120,9 @@ class _Source:
             else:
                 yield from (self.work_item(call, memory, *map(int, job[:3])) for job in call.jobs)
 
-    def every(self, blocks: int, dialect: Dialect, keep: Callable[[Words], int]) -> Iterator[WorkItem]:
+    def every(self, blocks: int, keep: Callable[[Words], int]) -> Iterator[WorkItem]:
         """All parts of the launch, divided among `blocks` blocks."""
-        return self.all_of(calls_of(replace(self.work, blocks=blocks), dialect), keep)
+        return self.all_of(calls_of(replace(self.work, blocks=blocks)), keep)
 
 
 def _left(free: int, short: int) -> int:
@@ -142,12 +147,12 @@ class PhaseContext:
     device; `known` and `pairs`: accesses of the launches of the phase."""
 
     program: l2.Merged
+    kernels: Compiled
     phase: l2.MergedPhase
     tables: tuple[Words, ...]
     bases: Sequence[int]
     elements: Callable[[str], int]
     keep: Callable[[Words], int]
-    functions: Sequence[WaveFunction]
     known: Sequence[Launched]
     pairs: Pairs
 
@@ -170,11 +175,12 @@ def waves(ground: PhaseContext, blocks: int) -> list[Wave]:
 def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -> Wave:
     """The work items of launches: (position in the phase, step). They leave half of all blocks to the other calls."""
     program, phase, known = ground.program, ground.phase, ground.known
-    numbers, dialect = {f.name: n for n, f in enumerate(ground.functions)}, Dialect(program.precision)
+    numbers = {f.name: n for n, f in enumerate(wave_functions(ground.kernels))}
     sources = []
     for x in phase.launches:
-        template, table = program.templates[x.template], ground.tables[x.template]
-        work = Work(template, program.tables[x.template], table, x, ground.elements, blocks, True)
+        t = x.template
+        template, kernel, rows, table = program.templates[t], ground.kernels[t], program.tables[t], ground.tables[t]
+        work = Work(template, kernel, rows, table, x, ground.elements, blocks)
         sources.append(_Source(work, ground.bases[x.template], row_bytes(template), numbers))
     flat = {n: _points(sources[n].work) for n, x in enumerate(known) if x.flat}
     groups = alike(known, flat)
@@ -182,12 +188,12 @@ def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -
     parts = _Parts.of(flat, groups, blocks, BLOCK if 5 * most <= 2 * blocks * BLOCK else 2 * BLOCK)
     free = blocks - parts.taken if 4 * parts.taken < 3 * blocks else blocks
     few = [n for n, _ in order if isinstance(sources[n].work.template.body, l2.RecordEvents)]
-    short = {n: list(sources[n].every(blocks, dialect, ground.keep)) for n in few}
+    short = {n: list(sources[n].every(blocks, ground.keep)) for n in few}
     free = _left(free, sum(map(len, short.values())))
     out = _Blocks([[] for _ in range(blocks)], parts.taken % blocks)
     for n, later in order:
         launch = phase.launches[n]
-        source, name = sources[n], function_name(program.templates[launch.template], dialect)
+        source, name = sources[n], ground.kernels[launch.template].function
         if n in flat:
             call = Call(name, 0, BLOCK, launch.lo, parts.chunk)
             for row, points in enumerate(flat[n].tolist()):
@@ -195,7 +201,7 @@ def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -
                 for part in range(many):
                     out.add(source.work_item(call, 0, row, part, many), later, (begin + part) % blocks)
         else:
-            for work_item in short.get(n) or source.every(free, dialect, ground.keep):
+            for work_item in short.get(n) or source.every(free, ground.keep):
                 out.add(work_item, later)
     first = np.cumsum([0, *(len(x) for x in out.lists)]).astype(np.uint32)
     return Wave(np.array([e for x in out.lists for e in x], WORK_ITEM), first)

@@ -50,7 +50,7 @@ class CudaInstance:
         check: bool = False,
         way: ExecutionMode | None = None,
     ) -> None:
-        self.program, self._check = program, check
+        self.program, self._check, self._kernels = program, check, artifact.kernels
         self._arrays = {a.name: a for a in program.arrays}
         self.sizes: dict[str, int] = {}
         self.placement: Placement | None = None
@@ -130,7 +130,7 @@ class CudaInstance:
                 self._put(name, values)
         tables = write_tables(program, placement, seed, self.sizes)
         bases = np.array([int(self._arenas[r]) for r in Role], np.uint64)
-        self._prepared = prepare(device, program, tables, bases, placement, self.sizes, self._address)
+        self._prepared = prepare(device, program, self._kernels, tables, bases, placement, self.sizes, self._address)
 
     # ------------------------------------------------------------------------------------------ memory
 

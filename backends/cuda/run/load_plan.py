@@ -14,14 +14,12 @@ from typing import Any, Final
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from backends.c_family.cprint import Dialect
 from backends.c_family.watched import watched
 from backends.cuda.device.device import Device
-from backends.cuda.emit.emit import wave_functions
 from backends.cuda.kernels.barrier_placement import beside, launched, paired
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Call, Words, Work, array_elements, calls_of, row_bytes
-from backends.cuda.kernels.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, wave_templates, waves
+from backends.cuda.kernels.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, waves
 from backends.cuda.persistent.rnn import AHEAD
 from backends.cuda.persistent.rnn import NAME as CHAINED
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
@@ -31,6 +29,7 @@ from backends.cuda.run import cublaslt, cudnn
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, Timed, WaveKernels, release
 from backends.cuda.run.hazards import conflicts, overlaps, touched
 from backends.cuda.run.libraries import WORKSPACE
+from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import joined, parts_of
 from compiler.layout.plan_memory import Placement
@@ -79,26 +78,25 @@ class Prepared:
 def prepare(
     device: Device,
     program: l2.Merged,
+    kernels: Compiled,
     tables: tuple[Words, ...],
     bases: Words,
     placement: Placement,
     sizes: Mapping[str, int],
     address: Address,
 ) -> Prepared:
-    """All phases, for the host's tables; `bases`: addresses of the arenas by role number."""
+    """All phases, for the compiled kernels and the host's tables; `bases`: addresses of the arenas by role number."""
     out = Prepared(device)
     words = [device_table(t, table, bases) for t, table in zip(program.templates, tables, strict=True)]
     rows = [out.keep(x, "tables") for x in words]
     elements = array_elements(sizes, {a.name: a.physical_size for a in program.arrays})
     shared = overlaps(program, placement)
     shapes = shapes_of(program)
-    in_waves = frozenset(wave_templates(program))
     sized = all(a.size_from is None or a.name in sizes for a in program.arrays)
 
     def work(launch: l2.Launch) -> Work:
-        template, table = program.templates[launch.template], tables[launch.template]
-        waved = launch.template in in_waves
-        return Work(template, program.tables[launch.template], table, launch, elements, device.blocks, waved)
+        t = launch.template
+        return Work(program.templates[t], kernels[t], program.tables[t], tables[t], launch, elements, device.blocks)
 
     for phase in program.phases:
         parts = launched_at_once(device, program, phase, words, shapes)
@@ -115,9 +113,9 @@ def prepare(
             else:
                 place = rows[launches[0].template], words[launches[0].template]
                 timed.append(_timed(out, work(launches[0]), place, program, others, besides))
-        functions, run = wave_functions(program) if steps else (), None
-        if functions:
-            ground = PhaseContext(program, phase, tables, rows, elements, out.keep, functions, known, pairs)
+        run = None
+        if steps and any(k.waved for k in kernels):
+            ground = PhaseContext(program, kernels, phase, tables, rows, elements, out.keep, known, pairs)
             run = _waves(out, ground, PER_PROCESSOR * device.processors)
         out.plans[phase.name] = Plan(tuple(timed), run)
         out.watch[phase.name] = _watch(out, program, phase, tables, address)
@@ -173,7 +171,7 @@ def _timed(
     width = row_bytes(work.template)
     label = _label(program, work.launch, work.launch.hi - work.launch.lo)
     ready: list[KernelCall | LibraryCall] = []
-    for call in calls_of(work, Dialect(program.precision)):
+    for call in calls_of(work):
         if call.library is not None:
             ready.append(LibraryCall(label, _library(out.device, work, call, words)))
             continue

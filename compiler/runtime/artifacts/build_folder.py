@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import compiler.ir.level2.program as l2
+from backends.kernel_ir.descriptor import packed, unpacked
 from backends.protocol import Artifact, Backend
 from compiler.core.cache import file_digest, find_value, keep_value
 from compiler.core.disk import Scratch, scratch_folder, unwritable
@@ -68,7 +69,7 @@ def build_into(parent: Path, program: l2.Merged, backend: Backend, options: Mapp
             "key": artifact.key,
             "compiler": artifact.compiler,
             "flags": list(artifact.flags),
-            "columns": artifact.columns,
+            "kernels": packed(artifact.kernels),
             "loaded": loaded,
             "files": _states(scratch.path),
         }
@@ -113,16 +114,19 @@ def _states(folder: Path) -> dict[str, str | int]:
 
 def _artifact(folder: Path, stamp: Mapping[str, Any]) -> Artifact | None:
     """The artifact of an earlier build; its text stays on disk. None when a file of the folder, or a loaded one, is
-    changed or missing."""
+    changed or missing, or the stamp has no descriptors of kernels as this version reads them."""
     binary, *beside = (Path(path) for path in stamp["loaded"])
     now = _states(folder)
     if any(now.get(name) != state for name, state in stamp["files"].items()):
         return None
     if any(digest is None or file_digest(Path(path)) != digest for path, digest in stamp["loaded"].items()):
         return None
-    columns = tuple(tuple(x) for x in stamp["columns"])
+    try:
+        kernels = unpacked(stamp["kernels"])
+    except (KeyError, TypeError, ValueError):
+        return None
     return Artifact(
-        "", binary, stamp["key"], False, stamp["compiler"], tuple(stamp["flags"]), 0.0, tuple(beside), columns
+        "", binary, stamp["key"], False, stamp["compiler"], tuple(stamp["flags"]), 0.0, tuple(beside), kernels
     )
 
 
