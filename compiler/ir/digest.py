@@ -37,7 +37,7 @@ _FIXED: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
 )
 """Formals that a body finds by name."""
 
-_DRAWN_AGAIN: Final = frozenset(
+DRAWN_AGAIN: Final = frozenset(
     {"n_pre", "n_post", "connect_key", "table", "autapses", "same", "number", "multapses"}
     | {"w_from", "h_from", "w_to", "h_to"}
 )
@@ -58,7 +58,7 @@ def canonical(kernel: l2.Kernel | l2.Template) -> str:
             case l2.Toeplitz():
                 fixed = frozenset(l2.PLANES)
             case l2.Procedural():
-                fixed = _DRAWN_AGAIN
+                fixed = DRAWN_AGAIN
     for i, formal in enumerate(kernel.formals):
         names[formal.name] = f"${formal.name}" if formal.name in fixed else f"f{i}"
     body = _body(kernel.body, names)  # first: names dims and locals, which accesses may use

@@ -40,7 +40,7 @@ from compiler.passes.cells.lower_spike_times import lower_spike_times
 from compiler.passes.cells.step_order import Piece, Pieces, Row, names_in, run_in_order
 from compiler.passes.model.lower_model import SpikingGraph
 from compiler.passes.model.split_cells import Part, Split, split_cell
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.init_values import initialise
 
@@ -204,21 +204,11 @@ def _launch(
     body = _body(at, part)
     formals = _formals(at, part, body)
     nest = l2.Nest(FLAT, _statements(at.cell, body, part.emits))
-    key = ("neuron", number, part.label)
     every, offset = due(part, phases)
+    title, text = f"{rows[0][0].name}: {part.label} ({at.cell.name})", Prototype(l2.Kind.MAP, formals, nest)
+    kernel = builder.kernel_of(text, title, at.cell.span, (number, part.label))
     for instance, bound, columns in rows:
-        row = builder.row(
-            key,
-            f"{instance.name}: {part.label} ({at.cell.name})",
-            l2.Kind.MAP,
-            formals,
-            nest,
-            bound,
-            columns,
-            instance.name,
-            at.cell.span,
-        )
-        row.launch("step", every, offset, join)
+        kernel.add_row(bound, columns, instance.name).launch("step", every, offset, join)
 
 
 def _arrays(

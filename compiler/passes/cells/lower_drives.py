@@ -129,23 +129,19 @@ def _lower_order(builder: ProgramBuilder, array: l0.TimedArray, copies: int) -> 
     if dealt:
         trial = trial * Ref("copies") + Ref("copy")
     place = Call("shuffled", (Ref("key"), trial // Ref("rows"), Ref("rows"), trial % Ref("rows")))
-    formals: tuple[l2.Formal, ...] = (
-        l2.ArrayFormal("row", DType.I64, l2.Mode.WRITE, l2.ELEMENT),
-        l2.ScalarFormal("n", DType.I64),
-        l2.ScalarFormal("every", DType.I64),
-        l2.ScalarFormal("rows", DType.I64),
-        *((l2.ScalarFormal("copies", DType.I64), l2.ScalarFormal("copy", DType.I64)) if dealt else ()),
-        l2.ScalarFormal("key", DType.U64),
-    )
     nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("row", place),))
     for copy in range(copies):
         name = builder.array(l2.Array(_order_name(array, copy), DType.I64, (1,), Role.STATE, span=array.span))
-        columns: dict[str, l2.ColumnValue] = {"n": 1, "every": array.every, "rows": array.rows}
-        columns |= {"copies": copies, "copy": copy} if dealt else {}
-        columns["key"] = l2.StreamKey(f"timed.{array.phase}.{array.rows}.{0 if dealt else copy}/order")
-        key = ("order of trials", dealt)
-        what = f"{name}: the row of this trial"
-        row = builder.row(key, what, l2.Kind.MAP, formals, nest, {"row": name}, columns, name, array.span)
+        k = builder.kernel(f"{name}: the row of this trial", l2.Kind.MAP, array.span)
+        k.write("row", DType.I64, name)
+        k.column("n", 1)
+        k.column("every", array.every)
+        k.column("rows", array.rows)
+        k.column("copies", copies)
+        k.column("copy", copy)
+        stream = f"timed.{array.phase}.{array.rows}.{0 if dealt else copy}/order"
+        k.column("key", l2.StreamKey(stream), DType.U64)
+        row = k.add_row(nest, name)
         row.launch("step", array.every, 1 % array.every)
         if builder.warmup % array.every:  # the first trial has begun before the run
             row.launch("step", NEVER, (1 - builder.warmup) % NEVER)
@@ -459,29 +455,21 @@ def lower_drives(builder: ProgramBuilder, model: l0.Model, decisions: list[Decis
         array, base, base_array, base_columns = _target(builder, drive, population, first)
         before = Cond(Ref("driven_first") > 0, Ref("undriven"), Ref("driven"))
         statements = (*source.body, l0.Set("driven", before + source.value, drive.span), *source.then)
-        formals = (
-            l2.ArrayFormal("driven", builder.precision, l2.Mode.UPDATE, l2.ELEMENT),
-            l2.ScalarFormal("n", DType.I64),
-            l2.ScalarFormal("driven_first", DType.I64),
-            base,
-            *source.formals,
+        k = builder.kernel(
+            f"{path}: {drive.source.neuron.name} into {drive.into.removeprefix('_')}",
+            l2.Kind.MAP,
+            drive.span,
+            (id(drive.source), source.shape),
         )
+        k.update("driven", builder.precision, array)
+        k.column("n", population.size)
+        k.include((l2.ScalarFormal("driven_first", DType.I64), base), base_array, base_columns)
+        k.include(source.formals, source.bound, source.columns)
         for event in source.events:
             if event.at == 0:
                 _at_event(builder, drive, event, population, path, source)
-        key = ("drive", id(drive.source), source.shape, bool(base_array))
-        row = builder.row(
-            key,
-            f"{path}: {drive.source.neuron.name} into {drive.into.removeprefix('_')}",
-            l2.Kind.MAP,
-            formals,
-            l2.Nest((l2.Dim("i", "n"),), tuple(l2.Assign(s.target, s.value, s.span) for s in statements)),
-            {"driven": array, **base_array, **source.bound},
-            {"n": population.size, **base_columns, **source.columns},
-            path,
-            drive.span,
-        )
-        row.launch("step", join=False)
+        assigned = tuple(l2.Assign(s.target, s.value, s.span) for s in statements)
+        k.add_row(l2.Nest((l2.Dim("i", "n"),), assigned), path).launch("step", join=False)
         for event in source.events:
             if event.at > 0:
                 _at_event(builder, drive, event, population, path, source)
@@ -491,12 +479,9 @@ def _at_event(
     builder: ProgramBuilder, drive: l0.Drive, event: SourceEvent, population: l0.Population, path: str, source: Source
 ) -> None:
     """The row of an event of a source: before its value is taken in a trial's first step, or after its own step."""
-    formals = (l2.ScalarFormal("n", DType.I64), *event.formals)
+    group = (id(drive.source), event.what, source.shape)
+    k = builder.kernel(f"{path}: {drive.source.neuron.name} at {event.what}", l2.Kind.MAP, drive.span, group)
+    k.column("n", population.size)
+    k.include(event.formals, event.bound, event.columns)
     nest = l2.Nest((l2.Dim("i", "n"),), tuple(l2.Assign(s.target, s.value, s.span) for s in event.statements))
-    key, what = (
-        ("drive", id(drive.source), event.what, source.shape),
-        f"{path}: {drive.source.neuron.name} at {event.what}",
-    )
-    columns = {"n": population.size, **event.columns}
-    row = builder.row(key, what, l2.Kind.MAP, formals, nest, event.bound, columns, path, drive.span)
-    row.launch("step", event.every, (1 if event.at == 0 else event.at) % event.every, join=False)
+    k.add_row(nest, path).launch("step", event.every, (1 if event.at == 0 else event.at) % event.every, join=False)

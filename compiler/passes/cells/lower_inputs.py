@@ -22,7 +22,7 @@ from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.lower_drives import lower_source
-from compiler.passes.program.build_program import Collected, ProgramBuilder
+from compiler.passes.program.build_program import ProgramBuilder, Prototype
 
 CLASSES = ((0.25, 6), (3.0, 16), (math.inf, 0))
 """(largest mean, thresholds of the comparison): more events than thresholds have probability 1e-8 at most; 0: poisson()
@@ -55,40 +55,20 @@ def _changing(
     mean = Call("max", (source.value, Num(0.0))) * Ref("step_length")
     count = substitute(_count(0), {"mean": Ref("event_mean")})
     delivered = Ref("driven") + Ref("event_weight") * Ref("drawn_events")
-    key = ("poisson input", id(rate.source), source.shape)
-    row = builder.row(
-        key,
-        f"{path}: Poisson input of changing rate into {item.into}",
-        l2.Kind.MAP,
-        (
-            l2.ArrayFormal("driven", real, l2.Mode.UPDATE, l2.ELEMENT),
-            l2.ScalarFormal("n", DType.I64),
-            l2.ScalarFormal("event_weight", real),
-            l2.ScalarFormal("key", DType.U64),
-            l2.ScalarFormal("step_length", real),
-            *source.formals,
-        ),
-        l2.Nest(
-            (l2.Dim("i", "n"),),
-            (
-                *(l2.Assign(s.target, s.value, s.span) for s in source.body),
-                l2.Assign("event_mean", mean, item.span),
-                l2.Assign("drawn_events", count, item.span),
-                l2.Assign("driven", delivered, item.span),
-            ),
-        ),
-        {"driven": array_name(item.population, item.into), **source.bound},
-        {
-            "n": population.size,
-            "event_weight": item.weight,
-            "key": l2.StreamKey(path),
-            "step_length": model.simulate.dt,
-            **source.columns,
-        },
-        path,
-        item.span,
+    k = builder.kernel(f"{path}: Poisson input of changing rate into {item.into}", l2.Kind.MAP, item.span)
+    k.update("driven", real, array_name(item.population, item.into))
+    k.column("n", population.size)
+    k.column("event_weight", item.weight, real)
+    k.column("key", l2.StreamKey(path), DType.U64)
+    k.column("step_length", model.simulate.dt, real)
+    k.include(source.formals, source.bound, source.columns)
+    statements = (
+        *(l2.Assign(s.target, s.value, s.span) for s in source.body),
+        l2.Assign("event_mean", mean, item.span),
+        l2.Assign("drawn_events", count, item.span),
+        l2.Assign("driven", delivered, item.span),
     )
-    row.launch("step", join=False)
+    k.add_row(l2.Nest((l2.Dim("i", "n"),), statements), path).launch("step", join=False)
 
 
 def lower_inputs(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
@@ -117,15 +97,15 @@ def lower_inputs(builder: ProgramBuilder, model: l0.Model, instances: Mapping[st
         }
         for k in range(outcomes):
             columns[f"below_{k}"] = float(pdtr(k, mean))
-        key, path = ("poisson input", outcomes), f"{item.name}[{item.population}]"
-        kernel = builder.kernels.get(key) or _kernel(builder, key, path, item, outcomes)
-        row = builder.bind(kernel, {"input": array_name(item.population, item.into)}, columns, path)
+        path = f"{item.name}[{item.population}]"
+        title = f"{path}: Poisson input into {item.into}"
+        kernel = builder.rows_of(_prototype, title, item.span, 0, outcomes, builder.precision)
+        row = kernel.add_row({"input": array_name(item.population, item.into)}, columns, path)
         row.launch("step", join=False)
 
 
-def _kernel(builder: ProgramBuilder, key: object, path: str, item: l0.PoissonInput, outcomes: int) -> Collected:
-    """The kernel of a class of means; it has the name of its first row."""
-    real = builder.precision
+def _prototype(outcomes: int, real: DType) -> Prototype:
+    """The kernel of a class of means."""
     used = [f"below_{k}" for k in range(outcomes)] if outcomes else ["mean"]
     formals: tuple[l2.Formal, ...] = (
         l2.ArrayFormal("input", real, l2.Mode.UPDATE, l2.ELEMENT),
@@ -137,6 +117,5 @@ def _kernel(builder: ProgramBuilder, key: object, path: str, item: l0.PoissonInp
     draw = (l2.Assign("u", Call("uniform", (Ref("key"), Ref("i"), Num(0)))),) if outcomes else ()
     drawn = l2.Assign("drawn", _count(outcomes))
     delivered = Ref("input") + Ref("weight") * Ref("drawn")
-    nest = l2.Nest((l2.Dim("i", "n"),), (*draw, drawn, l2.Assign("input", delivered, item.span)))
-    name = f"{path}: Poisson input into {item.into}"
-    return builder.kernel(key, name, l2.Kind.MAP, formals, nest, item.span)
+    nest = l2.Nest((l2.Dim("i", "n"),), (*draw, drawn, l2.Assign("input", delivered)))
+    return Prototype(l2.Kind.MAP, formals, nest)

@@ -26,7 +26,7 @@ from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, N, array_name
 from compiler.passes.cells.step_order import Piece, Row, names_in
 from compiler.passes.model.split_cells import Part, PoolPart, ReductionPart
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.init_values import initialise
 
 POOL_INDEX: Final = l0.Set("pool_index", Ref("pool_of"))
@@ -72,20 +72,17 @@ def per_neuron(builder: ProgramBuilder, instance: l1.Instance, variable: str) ->
     """The array of a variable of several pools (by its name at level 0) with one element per neuron, copied once all
     neurons are done with their step; returns its name."""
     array, index = array_name(instance.name, variable), array_name(instance.name, "pool_of.index")
-    name, real, key = f"{array}.each", builder.precision, "each"
+    name, real = f"{array}.each", builder.precision
     if name in builder.arrays:
         return name
     builder.array(l2.Array(name, real, (instance.size,), Role.WORK, span=instance.span))
-    formals: tuple[l2.Formal, ...] = (
-        l2.ArrayFormal("pool_of", DType.I32, l2.Mode.READ, l2.ELEMENT),
-        l2.ArrayFormal("x", real, l2.Mode.READ, OF_POOL),
-        l2.ArrayFormal("each", real, l2.Mode.WRITE, l2.ELEMENT),
-        N,
-    )
+    k = builder.kernel(f"{instance.name}: {variable} of each neuron", l2.Kind.MAP, instance.span)
+    k.read("pool_of", DType.I32, index)
+    k.read("x", real, array, OF_POOL)
+    k.write("each", real, name)
+    k.column("n", instance.size)
     nest = l2.Nest(FLAT, (l2.Assign(POOL_INDEX.target, POOL_INDEX.value), l2.Assign("each", Ref("x"))))
-    bound, what = {"pool_of": index, "x": array, "each": name}, f"{instance.name}: {variable} of each neuron"
-    row = builder.row(key, what, l2.Kind.MAP, formals, nest, bound, {"n": instance.size}, name, instance.span)
-    row.launch("step")
+    k.add_row(nest, name).launch("step")
     return name
 
 
@@ -223,21 +220,16 @@ def _reduce(
     formals += [l2.ArrayFormal("largest", real, l2.Mode.READ, l2.ELEMENT)] if "largest" in used else []
     formals += [l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT), N, MEMBERS, *_columns(cell, arrays, used, real)]
     nest = l2.Nest(POOLED, (), combine, term, "acc", (l2.Assign("out", result),))
-    key = ("pool", number, r.name, stage)
     largest = f"{r.name}/largest"
+    title, text = f"{rows[0][0].name}: {cell.shown(r.name)} ({r.op})", Prototype(l2.Kind.REDUCE, tuple(formals), nest)
+    kernel = builder.kernel_of(text, title, pool.span, (number, r.name, stage))
     for instance, bound, columns in rows:
         count = _count(pool, instance)
         out = bound[largest] if stage else bound[r.name]
-        row = builder.row(
-            key,
-            f"{instance.name}: {cell.shown(r.name)} ({r.op})",
-            l2.Kind.REDUCE,
-            tuple(formals),
-            nest,
+        row = kernel.add_row(
             bound | {"out": out, "largest": bound.get(largest, "")},
             columns | {"n": count, "members": instance.size // count},
             f"{instance.name}.{cell.shown(r.name)}",
-            pool.span,
         )
         row.launch("step", every, offset, join)
 
@@ -268,18 +260,9 @@ def _map(
     formals = [*shared, N, *_columns(cell, arrays, used, real)]
     formals += [l2.ScalarFormal("key", DType.U64)] if "key" in used else []
     nest = l2.Nest(FLAT, tuple(l2.Assign(s.target, s.value, s.span) for s in part.statements))
-    key = ("pool", number, part.label)
+    title, text = f"{rows[0][0].name}: {part.label} ({cell.name})", Prototype(l2.Kind.MAP, tuple(formals), nest)
+    kernel = builder.kernel_of(text, title, pool.span, (number, part.label))
     for instance, bound, columns in rows:
         path = f"{instance.name}/{cell.name}/{pool.scope}"
-        row = builder.row(
-            key,
-            f"{instance.name}: {part.label} ({cell.name})",
-            l2.Kind.MAP,
-            tuple(formals),
-            nest,
-            bound,
-            columns | {"n": _count(pool, instance), "key": l2.StreamKey(path)},
-            instance.name,
-            pool.span,
-        )
-        row.launch("step", every, offset, join)
+        values = columns | {"n": _count(pool, instance), "key": l2.StreamKey(path)}
+        kernel.add_row(bound, values, instance.name).launch("step", every, offset, join)

@@ -11,7 +11,6 @@ Does not: drain the buffers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import numpy as np
 
@@ -22,8 +21,8 @@ from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level2.synapse_values import recorded_events
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import FLAT, Deliveries, N, array_name, delivered_name, ring_formals
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.cells.cell_arrays import FLAT, Deliveries, array_name, delivered_name, ring_formals
+from compiler.passes.program.build_program import Draft, ProgramBuilder
 
 LIST_SLOTS = 3  # of the lists of an event: one is read and one filled while another is emptied
 SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron spikes once
@@ -56,26 +55,16 @@ def record_events(builder: ProgramBuilder, model: l0.Model, instances: Mapping[s
 
 def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> None:
     """The lists `<name>.spikes` of the neurons whose flag `name` is set."""
-    bound = {"flag": name}
+    bound = {}
     for array in ("spikes", "spike_count"):
         shape = (LIST_SLOTS, instance.size) if array == "spikes" else (LIST_SLOTS,)
         bound[array] = builder.array(l2.Array(f"{name}.{array}", DType.I32, shape, Role.EVENT, span=instance.span))
-    formals = (l2.ArrayFormal("flag", builder.precision, l2.Mode.READ, l2.ELEMENT), *ring_formals(), N)
+    k = builder.kernel(f"{name}: list", l2.Kind.MAP, instance.span)
+    k.read("flag", builder.precision, name)
+    k.include(ring_formals(), bound, {"slots": LIST_SLOTS})
+    k.column("n", instance.size)
     nest = l2.Nest(FLAT, (l2.Emit("spikes", "spike_count", "slots", Ref("flag").ne(0.0), instance.span),))
-    columns = {"n": instance.size, "slots": LIST_SLOTS}
-    row = builder.row("list events", f"{name}: list", l2.Kind.MAP, formals, nest, bound, columns, name, instance.span)
-    row.launch("step")
-
-
-_EVENTS: Final = (
-    l2.ArrayFormal("list", DType.I32, l2.Mode.READ, l2.ByName()),
-    l2.ArrayFormal("count", DType.I32, l2.Mode.READ, l2.ByName()),
-    l2.ArrayFormal("buffer", DType.I32, l2.Mode.UPDATE, l2.ByName()),
-    l2.ArrayFormal("used", DType.I64, l2.Mode.UPDATE, l2.ByName()),
-    l2.ScalarFormal("slots", DType.I64),
-    l2.ScalarFormal("capacity", DType.I64),
-    l2.ScalarFormal("n", DType.I64),
-)
+    k.add_row(nest, name).launch("step")
 
 
 def _record_events(builder: ProgramBuilder, name: str, size: int, span: Span, steps: int = SPIKE_STEPS) -> None:
@@ -86,18 +75,15 @@ def _record_events(builder: ProgramBuilder, name: str, size: int, span: Span, st
     buffer, used = f"{name}.spikes.record", f"{name}.spikes.record.used"
     builder.array(l2.Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=span))
     builder.array(l2.Array(used, DType.I64, (1,), Role.RECORD, span=span))
-    row = builder.row(
-        "record spikes",
-        f"{name}: record spikes",
-        l2.Kind.RECORD,
-        _EVENTS,
-        l2.RecordEvents(),
-        {"list": f"{name}.spikes", "count": f"{name}.spike_count", "buffer": buffer, "used": used},
-        {"slots": slots, "capacity": capacity, "n": room},
-        name,
-        span,
-    )
-    row.launch("step")
+    k = builder.kernel(f"{name}: record spikes", l2.Kind.RECORD, span)
+    k.read("list", DType.I32, f"{name}.spikes", l2.ByName())
+    k.read("count", DType.I32, f"{name}.spike_count", l2.ByName())
+    k.update("buffer", DType.I32, buffer, l2.ByName())
+    k.update("used", DType.I64, used, l2.ByName())
+    k.column("slots", slots)
+    k.column("capacity", capacity)
+    k.column("n", room)
+    k.add_row(l2.RecordEvents(), name).launch("step")
 
 
 RATE_STEPS = 1 << 14  # of one buffer of spike counts
@@ -114,25 +100,21 @@ def record_rates(builder: ProgramBuilder, model: l0.Model, instances: Mapping[st
         builder.array(l2.Array(members, DType.I32, (1,), Role.CONST, span=record.span), np.zeros(1, np.int32))
         builder.array(l2.Array(name, real, (RATE_STEPS, 1), Role.RECORD, span=record.span))
         builder.array(l2.Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
-        formals: tuple[l2.Formal, ...] = (
-            l2.ArrayFormal("count", DType.I32, l2.Mode.READ, l2.Strided((l2.Axis((("slot", 1),)),))),
-            l2.ArrayFormal("members", DType.I32, l2.Mode.READ, l2.ByName()),
-            l2.ArrayFormal("buffer", real, l2.Mode.UPDATE, l2.ByName()),
-            l2.ArrayFormal("used", DType.I64, l2.Mode.UPDATE, l2.ByName()),
-            *(l2.ScalarFormal(c, DType.I64) for c in ("m", "capacity", "ring_slots")),
-        )
-        row = builder.row(
-            "record rate",
-            f"{record.population}: record rate",
-            l2.Kind.RECORD,
-            formals,
-            l2.RecordTrace(Call("float", (Ref("count"),))),
-            {"count": f"{record.population}.spike_count", "members": members, "buffer": name, "used": f"{name}.used"},
-            {"m": 1, "capacity": RATE_STEPS, "ring_slots": instance.slots},
-            record.population,
-            record.span,
-        )
-        row.launch("step")
+        k = builder.kernel(f"{record.population}: record rate", l2.Kind.RECORD, record.span)
+        slot = l2.Strided((l2.Axis((("slot", 1),)),))
+        k.read("count", DType.I32, f"{record.population}.spike_count", slot)
+        _buffers(k, real, members, name, 1, RATE_STEPS)
+        k.column("ring_slots", instance.slots)
+        k.add_row(l2.RecordTrace(Call("float", (Ref("count"),))), record.population).launch("step")
+
+
+def _buffers(k: Draft, real: DType, members: str, buffer: str, m: int, capacity: int) -> None:
+    """The array of the recorded elements, of which there are `m`, and where samples go."""
+    k.read("members", DType.I32, members, l2.ByName())
+    k.update("buffer", real, buffer, l2.ByName())
+    k.update("used", DType.I64, f"{buffer}.used", l2.ByName())
+    k.column("m", m)
+    k.column("capacity", capacity)
 
 
 def record_traces(
@@ -174,10 +156,8 @@ def _record_trace(
     builder.array(l2.Array(name, real, (capacity, m), Role.RECORD, unit=unit, span=record.span))
     builder.array(l2.Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
     value: Expr = Ref("source")
-    formals: list[l2.Formal] = [l2.ArrayFormal("source", real, l2.Mode.READ, l2.ELEMENT)]
-    members = f"{record.population}.members.{number}"
-    bound = {"source": source, "members": members, "buffer": name, "used": f"{name}.used"}
-    columns: dict[str, l2.ColumnValue] = {"m": m, "capacity": capacity}
+    k = builder.kernel(f"{path}: record trace", l2.Kind.RECORD, record.span)
+    k.read("source", real, source)
     if through:
         # What was delivered in this step is part of the input at the end of the step.
         part: Expr = Ref("delivered")
@@ -185,23 +165,15 @@ def _record_trace(
         if deliveries.fixed_point:
             held = DType.I64
             part = Call("float", (part,)) * Ref("quantum")
-            columns["quantum"] = deliveries.quanta.get((record.population, variable), 1.0)
         value = value + part
         access = l2.ELEMENT
         if slots:
             access = l2.Strided((l2.Axis((("slot", 1),), stride="n"), l2.Axis((("i", 1),))))
-            columns |= {"ring_slots": deliveries.ring_slots[record.population], "n": instance.size}
-        formals.append(l2.ArrayFormal("delivered", held, l2.Mode.READ, access))
-        bound["delivered"] = delivered_name(record.population, variable)
-    formals += [
-        l2.ArrayFormal("members", DType.I32, l2.Mode.READ, l2.ByName()),
-        l2.ArrayFormal("buffer", real, l2.Mode.UPDATE, l2.ByName()),
-        l2.ArrayFormal("used", DType.I64, l2.Mode.UPDATE, l2.ByName()),
-        l2.ScalarFormal("m", DType.I64),
-        l2.ScalarFormal("capacity", DType.I64),
-    ]
-    formals += [l2.ScalarFormal("quantum", real)] if "quantum" in columns else []
-    formals += [l2.ScalarFormal(c, DType.I64) for c in ("ring_slots", "n")] if slots else []
-    key, label, body = ("record trace", through, slots > 0), f"{path}: record trace", l2.RecordTrace(value)
-    row = builder.row(key, label, l2.Kind.RECORD, tuple(formals), body, bound, columns, path, record.span)
-    row.launch("step", record.every, (record.at or 0) % record.every)
+        k.read("delivered", held, delivered_name(record.population, variable), access)
+    _buffers(k, real, f"{record.population}.members.{number}", name, m, capacity)
+    if through and deliveries.fixed_point:
+        k.column("quantum", deliveries.quanta.get((record.population, variable), 1.0), real)
+    if slots:
+        k.column("ring_slots", deliveries.ring_slots[record.population])
+        k.column("n", instance.size)
+    k.add_row(l2.RecordTrace(value), path).launch("step", record.every, (record.at or 0) % record.every)

@@ -17,7 +17,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import N, add_ring
+from compiler.passes.cells.cell_arrays import add_ring
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import read_file
 
@@ -59,31 +59,19 @@ def lower_spike_times(builder: ProgramBuilder, instance: l1.Instance, dt: float)
     most = int(np.unique(steps, return_counts=True)[1].max(initial=0))  # a neuron may spike several times in a step
     room = max(instance.size, most)
     ring = add_ring(builder, instance, room)
-    bound = {"list": ring["spikes"], "count": ring["spike_count"]}
+    given = {}
     for key, values in pairs.items():
         stored = np.zeros(m, np.int32)
         stored[: len(order)] = values
-        bound[key] = builder.array(l2.Array(f"{name}.{key}", DType.I32, (m,), Role.CONST, span=span), stored)
-    bound["cursor"] = builder.array(l2.Array(f"{name}.cursor", DType.I64, (1,), Role.STATE, span=span))
-    formals: tuple[l2.Formal, ...] = (
-        l2.ArrayFormal("steps", DType.I32, l2.Mode.READ, l2.ByName()),
-        l2.ArrayFormal("ids", DType.I32, l2.Mode.READ, l2.ByName()),
-        l2.ArrayFormal("cursor", DType.I64, l2.Mode.UPDATE, l2.ByName()),
-        l2.ArrayFormal("list", DType.I32, l2.Mode.WRITE, l2.ByName()),
-        l2.ArrayFormal("count", DType.I32, l2.Mode.WRITE, l2.ByName()),
-        l2.ScalarFormal("slots", DType.I64),
-        N,
-        l2.ScalarFormal("m", DType.I64),
-    )
-    row = builder.row(
-        "spike_times",
-        f"{name}: given spikes",
-        l2.Kind.EMIT,
-        formals,
-        l2.EmitScheduled(),
-        bound,
-        {"slots": instance.slots, "n": room, "m": len(order)},
-        name,
-        span,
-    )
-    row.launch("step")
+        given[key] = builder.array(l2.Array(f"{name}.{key}", DType.I32, (m,), Role.CONST, span=span), stored)
+    cursor = builder.array(l2.Array(f"{name}.cursor", DType.I64, (1,), Role.STATE, span=span))
+    k = builder.kernel(f"{name}: given spikes", l2.Kind.EMIT, span)
+    k.read("steps", DType.I32, given["steps"], l2.ByName())
+    k.read("ids", DType.I32, given["ids"], l2.ByName())
+    k.update("cursor", DType.I64, cursor, l2.ByName())
+    k.write("list", DType.I32, ring["spikes"], l2.ByName())
+    k.write("count", DType.I32, ring["spike_count"], l2.ByName())
+    k.column("slots", instance.slots)
+    k.column("n", room)
+    k.column("m", len(order))
+    k.add_row(l2.EmitScheduled(), name).launch("step")

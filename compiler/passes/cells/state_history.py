@@ -21,7 +21,7 @@ from compiler.core.source import Span
 from compiler.expr.ast import Ref
 from compiler.ir.level2.delayed import read_delayed
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import FLAT, N, array_name
+from compiler.passes.cells.cell_arrays import FLAT, array_name
 from compiler.passes.program.build_program import ProgramBuilder, Row
 
 SLOTS = l2.ScalarFormal("ring_slots", DType.I64)
@@ -78,22 +78,11 @@ def past_row(builder: ProgramBuilder, past: Past, phase: str, owner: str, what: 
     value, slot = l2.Assign("past", Ref("x")), l2.Assign("slot", Ref("step") % Ref("ring_slots"))
     index, title = ("s", "past at the start") if phase == "init" else ("slot", "past")
     access = l2.Strided((l2.Axis(((index, 1),), stride="n"), l2.Axis((("i", 1),))))
-    formals: tuple[l2.Formal, ...] = (
-        l2.ArrayFormal("x", real, l2.Mode.READ, l2.ELEMENT),
-        l2.ArrayFormal("past", real, l2.Mode.WRITE, access),
-        N,
-        SLOTS,
-    )
+    k = builder.kernel(f"{owner}: {title} {what}", l2.Kind.MAP, span, when)
+    k.read("x", real, past.array)
+    k.write("past", real, past.ring, access)
+    k.column("n", past.n)
+    k.column("ring_slots", past.slots)
     nest = l2.Nest((l2.Dim("s", "ring_slots"), *FLAT), (value,)) if phase == "init" else l2.Nest(FLAT, (slot, value))
     builder.array(l2.Array(past.ring, real, (past.slots, past.n), Role.STATE, span=span))
-    return builder.row(
-        ("past", phase, when),
-        f"{owner}: {title} {what}",
-        l2.Kind.MAP,
-        formals,
-        nest,
-        {"x": past.array, "past": past.ring},
-        {"n": past.n, "ring_slots": past.slots},
-        past.ring,
-        span,
-    )
+    return k.add_row(nest, past.ring)

@@ -21,7 +21,7 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Ref, refs
 from compiler.ir.space import Role
-from compiler.passes.cells.cell_arrays import FLAT, N, array_name
+from compiler.passes.cells.cell_arrays import FLAT, array_name
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 
@@ -179,20 +179,17 @@ def _copy(
 ) -> None:
     """The values of the step before, copied before anything changes them."""
     real = builder.precision
-    formals: tuple[l2.Formal, ...] = (
-        l2.ArrayFormal("x", real, l2.Mode.READ, l2.ELEMENT),
-        l2.ArrayFormal("before", real, l2.Mode.WRITE, l2.ELEMENT),
-        N,
-    )
     nest = l2.Nest(FLAT, (l2.Assign("before", Ref("x")),))
     for population, variable in wanted:
         instance, name = instances[population], before_name(population, variable)
         array = array_name(population, variable)
         count = builder.arrays[array].shape[0]
         builder.array(l2.Array(name, real, (count,), Role.WORK, span=instance.span))
-        what, bound = f"{population}: {variable} of the step before", {"x": array, "before": name}
-        row = builder.row("before", what, l2.Kind.MAP, formals, nest, bound, {"n": count}, name, instance.span)
-        row.launch("step")
+        k = builder.kernel(f"{population}: {variable} of the step before", l2.Kind.MAP, instance.span)
+        k.read("x", real, array)
+        k.write("before", real, name)
+        k.column("n", count)
+        k.add_row(nest, name).launch("step")
 
 
 def names_in(statements: Sequence[l0.Set]) -> frozenset[str]:

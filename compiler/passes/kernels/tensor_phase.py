@@ -21,7 +21,7 @@ from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, DType, Role, along
 from compiler.layout.assign_layouts import array_of
 from compiler.passes.kernels.nest_builder import Loops, Walk, build_loops
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import Choice, choose, problem_key
 from compiler.strategies.pins import Pins
@@ -154,6 +154,5 @@ def emit_row(
         p.numbers[names] = tuple(l2.ScalarFormal(n, t) for group, t in types for n in group)
     formals: tuple[l2.Formal, ...] = (*arrays, *p.numbers[names])
     values: dict[str, l2.ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
-    key = p.builder.key((kind, formals, body))
-    row = p.builder.row(key, label, kind, formals, body, bound, values, out.name, span, p.rank(out.name), scan)
-    row.launch(p.graph.phase, every, join=False)
+    kernel = p.builder.rows_of(Prototype, label, span, p.rank(out.name), kind, formals, body)
+    kernel.add_row(bound, values, out.name, scan).launch(p.graph.phase, every, join=False)

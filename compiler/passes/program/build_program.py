@@ -1,16 +1,18 @@
 """ProgramBuilder: collects arrays, rows and launches while a graph is lowered.
 
-Assumes: callers give the same prototype (formals, body, kind) for the same key.
-Guarantees: rows that share a key become one Kernel, in order of arrival; kernels are numbered by first use, so
-the text that follows from them does not depend on how many rows there are.
-Does not: merge kernels of different keys that happen to be equal (merge does).
+Assumes: nothing of a body names a formal that no row declares.
+Guarantees: a kernel is what its text is. Rows that are declared one by one (`kernel`) share one where their texts have
+one digest and their formals the same names; rows of one prototype (`rows_of`) share the kernel that it makes, once. A
+formal that the text does not read is neither a formal of the kernel nor a column of its rows. Kernels are numbered by
+first use, so the text that follows from them does not depend on how many rows there are.
+Does not: merge equal kernels of different prototypes (merge does).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
@@ -18,21 +20,34 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import refs
+from compiler.ir.digest import digest
 from compiler.ir.space import DType
 from compiler.passes.program.clock import WARMUP
+from compiler.passes.program.formals_read import formals_read
 from compiler.passes.program.lookups import with_tables
 
+_P = ParamSpec("_P")
 Column = npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[l2.ColumnValue, ...]
 
 
-@dataclass(eq=False)
-class Collected:
-    """A kernel, and its rows so far by column."""
+@dataclass(frozen=True)
+class Prototype:
+    """What all rows of a kernel have in common."""
 
-    name: str
     kind: l2.Kind
     formals: tuple[l2.Formal, ...]
     body: l2.Body
+
+
+@dataclass(eq=False)
+class KernelRows:
+    """A kernel, and its rows so far by column. It has the name of its row of lowest `rank`: the first in the order of
+    the model, not in the order of execution, so that a deeper network (whose gradients begin at the last layer) has
+    the same text."""
+
+    builder: ProgramBuilder
+    name: str
+    prototype: Prototype
     span: Span
     rank: int
     tables: Mapping[str, str]
@@ -41,12 +56,74 @@ class Collected:
     paths: list[str] = field(default_factory=list)
     scans: list[str] = field(default_factory=list)
 
+    def add_row(
+        self, arrays: Mapping[str, str], columns: Mapping[str, l2.ColumnValue], path: str, scan: str = ""
+    ) -> Row:
+        """Adds one row, at a model path; `scan`: as in l2.Rows."""
+        for formal, bound in self.arrays.items():
+            bound.append(self.tables[formal] if formal in self.tables else arrays[formal])
+        for formal, values in self.scalars.items():
+            values.append(self.builder.warmup if formal == WARMUP else columns[formal])
+        self.paths.append(path)
+        self.scans.append(scan)
+        return Row(self, len(self.paths) - 1)
+
+
+@dataclass
+class Draft:
+    """A row while it is declared: each formal with what the row binds it to."""
+
+    builder: ProgramBuilder
+    name: str
+    kind: l2.Kind
+    span: Span
+    group: object
+    formals: list[l2.Formal] = field(default_factory=list)
+    arrays: dict[str, str] = field(default_factory=dict)
+    columns: dict[str, l2.ColumnValue] = field(default_factory=dict)
+
+    def array(self, formal: l2.ArrayFormal, array: str) -> None:
+        self.formals.append(formal)
+        self.arrays[formal.name] = array
+
+    def read(self, name: str, dtype: DType, array: str, access: l2.Access = l2.ELEMENT) -> None:
+        self.array(l2.ArrayFormal(name, dtype, l2.Mode.READ, access), array)
+
+    def write(self, name: str, dtype: DType, array: str, access: l2.Access = l2.ELEMENT) -> None:
+        self.array(l2.ArrayFormal(name, dtype, l2.Mode.WRITE, access), array)
+
+    def update(self, name: str, dtype: DType, array: str, access: l2.Access = l2.ELEMENT) -> None:
+        self.array(l2.ArrayFormal(name, dtype, l2.Mode.UPDATE, access), array)
+
+    def accumulate(self, name: str, dtype: DType, array: str, access: l2.Access = l2.ELEMENT) -> None:
+        self.array(l2.ArrayFormal(name, dtype, l2.Mode.ACCUMULATE, access), array)
+
+    def column(self, name: str, value: l2.ColumnValue, dtype: DType = DType.I64) -> None:
+        """A column, declared at its first value."""
+        if name not in self.columns:
+            self.formals.append(l2.ScalarFormal(name, dtype))
+        self.columns[name] = value
+
+    def include(
+        self, formals: tuple[l2.Formal, ...], arrays: Mapping[str, str], columns: Mapping[str, l2.ColumnValue]
+    ) -> None:
+        """Formals with what they are bound to, by name."""
+        self.formals.extend(formals)
+        self.arrays.update(arrays)
+        self.columns.update(columns)
+
+    def add_row(self, body: l2.Body, path: str) -> Row:
+        """Adds the row to the kernel of this text."""
+        prototype = Prototype(self.kind, tuple(self.formals), body)
+        kernel = self.builder.kernel_of(prototype, self.name, self.span, self.group)
+        return kernel.add_row(self.arrays, self.columns, path)
+
 
 @dataclass(slots=True)
 class _Launched:
     """Rows [lo, hi) of a kernel, in the steps k with k % every == offset."""
 
-    kernel: Collected
+    kernel: KernelRows
     lo: int
     hi: int
     every: int
@@ -58,15 +135,14 @@ class _Launched:
 class Row:
     """Row `number` of a kernel."""
 
-    builder: Final[ProgramBuilder]
-    kernel: Final[Collected]
+    kernel: Final[KernelRows]
     number: Final[int]
 
     def launch(self, phase: str, every: int = 1, offset: int = 0, join: bool = True) -> None:
         """Adds the row to a phase, in the steps k after the warm-up with k % every == offset (and in the warm-up, where
         these are 0 and below). `join`: it is independent of adjacent launches of the same kernel, so that one launch
         may run both; without it, merge joins launches that it proves independent."""
-        b, lo = self.builder, self.number
+        b, lo = self.kernel.builder, self.number
         offset = (offset + b.warmup) % every if phase == "step" else offset
         items = b.phases.setdefault(phase, [])
         last = items[-1] if join and items else None
@@ -90,8 +166,9 @@ class ProgramBuilder:
     arrays: dict[str, l2.Array] = field(default_factory=dict)
     constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     phases: dict[str, list[_Launched]] = field(default_factory=dict)
-    kernels: dict[object, Collected] = field(default_factory=dict)
-    _keys: dict[object, int] = field(default_factory=dict)
+    kernels: list[KernelRows] = field(default_factory=list)
+    _of_text: dict[object, KernelRows] = field(default_factory=dict)
+    _of_prototype: dict[object, KernelRows] = field(default_factory=dict)
 
     def array(self, array: l2.Array, contents: npt.NDArray[np.generic] | None = None) -> str:
         """Adds an array (with initial contents from the host); returns its name."""
@@ -100,78 +177,60 @@ class ProgramBuilder:
             self.constants[array.name] = contents
         return array.name
 
-    def key(self, structure: object) -> int:
-        """A short key for a structure that is costly to compare: equal structures have equal keys."""
-        return self._keys.setdefault(structure, len(self._keys))
+    def kernel(self, name: str, kind: l2.Kind, span: Span = NOWHERE, group: object = None) -> Draft:
+        """A row that is to be declared; a kernel is named after its first row. Rows that run one after the other may
+        say so by a `group`: no row of another group comes between them, though the text may be the same."""
+        return Draft(self, name, kind, span, group)
 
-    def row(
+    def kernel_of(self, prototype: Prototype, name: str, span: Span = NOWHERE, group: object = None) -> KernelRows:
+        """The kernel of this text (and group)."""
+        formals, body = prototype.formals, prototype.body
+        none = l2.Rows(0, {}, {})
+        text = digest(l2.Kernel(name, prototype.kind, formals, body, none, self.order, span))
+        key = (text, group, *(f.name for f in formals))
+        return self._of_text.get(key) or self._of_text.setdefault(key, self._add(prototype, name, span, 0))
+
+    def rows_of(
         self,
-        key: object,
+        make: Callable[_P, Prototype],
         name: str,
-        kind: l2.Kind,
-        formals: tuple[l2.Formal, ...],
-        body: l2.Body,
-        arrays: Mapping[str, str],
-        scalars: Mapping[str, l2.ColumnValue],
-        path: str,
         span: Span = NOWHERE,
         rank: int = 0,
-        scan: str = "",
-    ) -> Row:
-        """Adds one row to the kernel `key`.
-
-        The kernel is named after its row of lowest `rank`: the first in the order of the model, not in the order of
-        execution, so that a deeper network (whose gradients begin at the last layer) has the same text.
-        """
-        kernel = self.kernels.get(key) or self.kernel(key, name, kind, formals, body, span, rank)
-        if rank < kernel.rank:
+        /,
+        *args: _P.args,
+        **more: _P.kwargs,
+    ) -> KernelRows:
+        """The kernel of `make(*args, **more)`, which is called at its first row: for kernels of many rows."""
+        key = (make, args, *more.values()) if more else (make, args)
+        kernel = self._of_prototype.get(key)
+        if kernel is None:
+            kernel = self._of_prototype[key] = self._add(make(*args, **more), name, span, rank)
+        elif rank < kernel.rank:
             kernel.name, kernel.span, kernel.rank = name, span, rank
-        return self.bind(kernel, arrays, scalars, path, scan)
+        return kernel
 
-    def kernel(
-        self,
-        key: object,
-        name: str,
-        kind: l2.Kind,
-        formals: tuple[l2.Formal, ...],
-        body: l2.Body,
-        span: Span = NOWHERE,
-        rank: int = 0,
-    ) -> Collected:
-        """The new kernel `key`, without rows. One that reads the clock gets its column, one that reads lookup tables
-        their arrays."""
+    def _add(self, prototype: Prototype, name: str, span: Span, rank: int) -> KernelRows:
+        """A new kernel without rows. One that reads the clock gets its column, one that reads lookup tables their
+        arrays."""
+        formals, body = prototype.formals, prototype.body
         tables: Mapping[str, str] = {}
         if self.lookups:
             formals, body, tables = with_tables(formals, body, self.precision)
         if _reads_clock(body):
             formals = (*formals, l2.ScalarFormal(WARMUP, DType.I64))
+        formals = formals_read(formals, body)
         arrays: dict[str, list[str]] = {f.name: [] for f in formals if isinstance(f, l2.ArrayFormal)}
         scalars: dict[str, list[l2.ColumnValue]] = {f.name: [] for f in formals if isinstance(f, l2.ScalarFormal)}
-        made = self.kernels[key] = Collected(name, kind, formals, body, span, rank, tables, arrays, scalars)
+        made = KernelRows(self, name, Prototype(prototype.kind, formals, body), span, rank, tables, arrays, scalars)
+        self.kernels.append(made)
         return made
 
-    def bind(
-        self,
-        kernel: Collected,
-        arrays: Mapping[str, str],
-        scalars: Mapping[str, l2.ColumnValue],
-        path: str,
-        scan: str = "",
-    ) -> Row:
-        """Adds one row to a kernel."""
-        for formal, bound in kernel.arrays.items():
-            bound.append(kernel.tables[formal] if formal in kernel.tables else arrays[formal])
-        for formal, values in kernel.scalars.items():
-            values.append(self.warmup if formal == WARMUP else scalars[formal])
-        kernel.paths.append(path)
-        kernel.scans.append(scan)
-        return Row(self, kernel, len(kernel.paths) - 1)
-
     def finish(self) -> l2.Program:
-        number = {kernel: i for i, kernel in enumerate(self.kernels.values())}
+        number = {kernel: i for i, kernel in enumerate(self.kernels)}
         kernels = []
-        for entry in self.kernels.values():
-            types = {f.name: f.dtype for f in entry.formals if isinstance(f, l2.ScalarFormal)}
+        for entry in self.kernels:
+            kind, formals, body = entry.prototype.kind, entry.prototype.formals, entry.prototype.body
+            types = {f.name: f.dtype for f in formals if isinstance(f, l2.ScalarFormal)}
             scalars: dict[str, Column] = {}
             for formal, values in entry.scalars.items():
                 if all(issubclass(t, (int, float)) for t in set(map(type, values))):
@@ -187,7 +246,7 @@ class ProgramBuilder:
                 tuple(entry.paths),
                 tuple(entry.scans) if any(entry.scans) else (),
             )
-            kernels.append(l2.Kernel(entry.name, entry.kind, entry.formals, entry.body, rows, self.order, entry.span))
+            kernels.append(l2.Kernel(entry.name, kind, formals, body, rows, self.order, entry.span))
         phases = tuple(
             l2.Phase(
                 name,

@@ -26,7 +26,7 @@ from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs
 from compiler.expr.interp import evaluate
 from compiler.files.array_files import headers, read_array
 from compiler.ir.space import DType, Role
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.build_program import ProgramBuilder, Prototype
 
 
 def read_shaped(value: l0.FromFile, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
@@ -172,24 +172,39 @@ def initialise(
     columns: dict[str, l2.ColumnValue] = {"n": extent}
     match value:
         case l0.Const(number):
-            key: tuple[object, ...] = ("fill", stored)
             columns["value"] = float(number)
+            kernel = builder.rows_of(_filled, f"{name}: initial value (constant)", where, 0, stored, real)
         case l0.Distribution(kind, args, own):
             numbers = dict(args)
             used = _columns(kind, numbers)
-            key = ("draw", kind, stored, *used, bool(numbers.get("keep_sign")))
             columns |= {"key": l2.StreamKey(own or stream or name), **{c: numbers[c] for c in used}}
+            title, signed = f"{name}: initial value ({kind})", bool(numbers.get("keep_sign"))
+            kernel = builder.rows_of(_drawn, title, where, 0, kind, tuple(used), signed, stored, real, whole)
         case _:
             raise AssertionError(value)
-    kernel = builder.kernels.get(key)
-    if kernel is None:
-        body = drawn(value.kind, dict(value.args))[0] if isinstance(value, l0.Distribution) else Ref("value")
-        body = body if whole is None or isinstance(value, l0.Const) else Call("int", (Call("round", (body,)),))
-        label = value.kind if isinstance(value, l0.Distribution) else "constant"
-        types = {"n": DType.I64, "key": DType.U64}
-        scalars = (l2.ScalarFormal(c, types.get(c, real)) for c in columns)
-        formals: tuple[l2.Formal, ...] = (l2.ArrayFormal("x", stored, l2.Mode.WRITE, l2.ELEMENT), *scalars)
-        nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", body),))
-        kernel = builder.kernel(key, f"{name}: initial value ({label})", l2.Kind.MAP, formals, nest, where)
-    builder.bind(kernel, {"x": name}, columns, name).launch("init")
+    kernel.add_row({"x": name}, columns, name).launch("init")
     return name
+
+
+def _filled(stored: DType, real: DType) -> Prototype:
+    return _map(stored, Ref("value"), (l2.ScalarFormal("value", real),))
+
+
+def _drawn(
+    kind: str, columns: tuple[str, ...], keep_sign: bool, stored: DType, real: DType, whole: DType | None
+) -> Prototype:
+    """A kernel that draws from a distribution whose arguments are `columns`."""
+    body = drawn(kind, {**dict.fromkeys(columns, 0.0), "keep_sign": keep_sign})[0]
+    body = body if whole is None else Call("int", (Call("round", (body,)),))
+    scalars = (l2.ScalarFormal("key", DType.U64), *(l2.ScalarFormal(c, real) for c in columns))
+    return _map(stored, body, scalars)
+
+
+def _map(stored: DType, value: Expr, scalars: tuple[l2.ScalarFormal, ...]) -> Prototype:
+    """`x` of each element, from columns."""
+    formals: tuple[l2.Formal, ...] = (
+        l2.ArrayFormal("x", stored, l2.Mode.WRITE, l2.ELEMENT),
+        l2.ScalarFormal("n", DType.I64),
+        *scalars,
+    )
+    return Prototype(l2.Kind.MAP, formals, l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", value),)))

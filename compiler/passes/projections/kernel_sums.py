@@ -110,7 +110,7 @@ def _row(
     part: int,
     due: Due,
 ) -> None:
-    key = ("synapses", s.number, what, name, step)
-    title = f"{s.name}: {step} of {name} ({s.flat.definition.name})"
-    row = s.builder.row(key, title, kind, formals, body, bound, columns, s.name, s.flat.definition.span)
-    s.stages.add(stage, row, due=due, part=part)
+    definition, group = s.flat.definition, (s.number, what, name)
+    k = s.builder.kernel(f"{s.name}: {step} of {name} ({definition.name})", kind, definition.span, group)
+    k.include(formals, bound, columns)
+    s.stages.add(stage, k.add_row(body, s.name), due=due, part=part)

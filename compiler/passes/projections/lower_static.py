@@ -9,14 +9,17 @@ Does not: run statements of a synapse model (lower_synapses).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
-from compiler.expr.ast import Call, Cond, Num, Ref
+from compiler.core.source import Span
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
 from compiler.passes.model.free_names import PROPAGATION
+from compiler.passes.program.build_program import Prototype
 from compiler.passes.projections.clearing import REMAINS, clear_columns, waits
 from compiler.passes.projections.synapse_arrays import Weight, ages, delays_of, weight_of
 from compiler.passes.projections.synapse_rows import EVENT_FORMALS
@@ -60,45 +63,66 @@ def _row(
         columns["counts"] = 1.0 / deliveries.quanta[post.name, projection.into]
     columns |= clear_columns(projection)
     dtype = None if delays is None else builder.arrays[delays].dtype
-    key = ("propagate", projection.into, found.relation, found.formals, weight.value, weight.formals, dtype, *columns)
-    kernel = builder.kernels.get(key)
-    if kernel is None:
-        formals, body = _kernel(link, found, weight, dtype, columns)
-        title = f"{link.stored}: propagation into {projection.into}"
-        kernel = builder.kernel(key, title, l2.Kind.PROPAGATE, formals, body, projection.span)
+    text = _Delivery(
+        projection.into,
+        builder.precision,
+        found.relation,
+        found.formals,
+        weight.value,
+        weight.formals,
+        dtype,
+        tuple(columns),
+        projection.span,
+    )
+    title = f"{link.stored}: propagation into {projection.into}"
+    kernel = builder.rows_of(_prototype, title, projection.span, 0, text)
     to = delivered_name if ring or deliveries.fixed_point else array_name
     arrays = {"spikes": f"{pre.name}.spikes", "spike_count": f"{pre.name}.spike_count", **found.arrays}
-    into = kernel.formals[len(EVENT_FORMALS) + len(found.formals)].name
+    into = next(f.name for f in kernel.prototype.formals if _is_added_to(f))
     arrays |= {**weight.arrays, into: to(post.name, projection.into)} | ({} if delays is None else {"delays": delays})
-    row = builder.bind(kernel, arrays, {**found.columns, **weight.columns, **columns}, link.stored)
+    row = kernel.add_row(arrays, {**found.columns, **weight.columns, **columns}, link.stored)
     # All in the order of the model, as families of one kernel may stand apart in it.
     stages.add(STATIC, row, group=STATIC)
 
 
-def _kernel(
-    link: Link, found: LoweredRelation, weight: Weight, delays: DType | None, columns: Mapping[str, l2.ColumnValue]
-) -> tuple[tuple[l2.Formal, ...], l2.Propagate]:
-    """`delays`: the type of delays that differ from synapse to synapse."""
-    real, fixed_point, waiting, value = (
-        link.builder.precision,
-        "counts" in columns,
-        waits(link.projection),
-        weight.value,
-    )
-    into = link.projection.into
-    into = free_name(into, PROPAGATION | weight.columns.keys() | {f.name for f in found.formals})
-    late = "late" if "late" in columns else "delays"
-    at = l2.At("post", (late, "ring_slots", "n_post") if "ring_slots" in columns else None)
+# Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
+@dataclass(slots=True, unsafe_hash=True)
+class _Delivery:
+    """What the text of a kernel depends on. `delays`: the type of delays that differ from synapse to synapse;
+    `columns`: those beside the relation's and the weight's."""
+
+    into: Final[str]
+    real: Final[DType]
+    relation: Final[l2.Relation]
+    relation_formals: Final[tuple[l2.Formal, ...]]
+    weight: Final[Expr]
+    weight_formals: Final[tuple[l2.Formal, ...]]
+    delays: Final[DType | None]
+    columns: Final[tuple[str, ...]]
+    span: Final[Span] = field(compare=False)
+
+
+def _is_added_to(formal: l2.Formal) -> bool:
+    return isinstance(formal, l2.ArrayFormal) and formal.mode is l2.Mode.ACCUMULATE
+
+
+def _prototype(d: _Delivery) -> Prototype:
+    fixed_point, value = "counts" in d.columns, d.weight
+    scalars = {f.name for f in d.weight_formals if isinstance(f, l2.ScalarFormal)}
+    into = free_name(d.into, PROPAGATION | scalars | {f.name for f in d.relation_formals})
+    late = "late" if "late" in d.columns else "delays"
+    at = l2.At("post", (late, "ring_slots", "n_post") if "ring_slots" in d.columns else None)
     if fixed_point:
         value = Call("int", (Call("round", (value * Ref("counts"),)),))
-    if waiting:
-        arrives = REMAINS if delays is None else REMAINS & Ref("delays").eq(Ref("delay"))
+    if "cleared_at" in d.columns:
+        arrives = REMAINS if d.delays is None else REMAINS & Ref("delays").eq(Ref("delay"))
         value = Cond(arrives, value, Num(0) if fixed_point else Num(0.0))
-    summed = l2.ArrayFormal(into, DType.I64 if fixed_point else real, l2.Mode.ACCUMULATE, at)
-    formals = [*EVENT_FORMALS, *found.formals, summed, *weight.formals]
-    if delays is not None:
-        formals.append(l2.ArrayFormal("delays", delays, l2.Mode.READ, l2.At("syn")))
+    summed = l2.ArrayFormal(into, DType.I64 if fixed_point else d.real, l2.Mode.ACCUMULATE, at)
+    formals = [*EVENT_FORMALS, *d.relation_formals, summed, *d.weight_formals]
+    if d.delays is not None:
+        formals.append(l2.ArrayFormal("delays", d.delays, l2.Mode.READ, l2.At("syn")))
     known = {f.name for f in formals}
-    formals += [l2.ScalarFormal(c, real if c == "counts" else DType.I64) for c in columns if c not in known]
+    formals += [l2.ScalarFormal(c, d.real if c == "counts" else DType.I64) for c in d.columns if c not in known]
     events = l2.Events("spikes", "spike_count", "slots", "delay", "room")
-    return tuple(formals), l2.Propagate(events, found.relation, (l2.Add(into, value, link.projection.span),))
+    body = l2.Propagate(events, d.relation, (l2.Add(into, value, d.span),))
+    return Prototype(l2.Kind.PROPAGATE, tuple(formals), body)

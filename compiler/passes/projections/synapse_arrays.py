@@ -60,7 +60,8 @@ def weight_of(link: Link, found: LoweredRelation) -> Weight:
     if isinstance(weight, l0.Placed) and isinstance(found.relation, l2.Procedural | l2.Bitmask):
         at, numbers, counts = placed(weight, frozenset(f.name for f in found.formals))
         counted, held = counted_formals(link, found, counts)
-        return Weight(at, (*_scalars(numbers, real), *counted), held, dict(numbers))
+        scalars = (l2.ScalarFormal(n, DType.I64 if isinstance(x, int) else real) for n, x in numbers.items())
+        return Weight(at, (*scalars, *counted), held, dict(numbers))
     array = per_synapse(link, "weight", weight, found)
     formal = l2.ArrayFormal("weight", real, l2.Mode.READ, l2.At("syn"))
     return Weight(Ref("weight"), (formal,), {"weight": array})
@@ -176,16 +177,12 @@ def count_of(link: Link, found: LoweredRelation, name: str) -> str:
     end = COUNTED[name]
     link.filled(name, DType.I64, ((link.pre if end == "pre" else link.post).size,))
     formal = free_name("many", frozenset(f.name for f in found.formals))
-    columns: dict[str, l2.ColumnValue] = {**found.columns, "n_pre": link.pre.size}
-    formals: tuple[l2.Formal, ...] = (
-        *found.formals,
-        l2.ArrayFormal(formal, DType.I64, l2.Mode.ACCUMULATE, l2.At(end)),
-        *(() if "n_pre" in {f.name for f in found.formals} else (l2.ScalarFormal("n_pre", DType.I64),)),
-    )
+    k = link.builder.kernel(f"{array}: number of synapses", l2.Kind.PROPAGATE, link.projection.span)
+    k.include(found.formals, found.arrays, found.columns)
+    k.accumulate(formal, DType.I64, array, l2.At(end))
+    k.column("n_pre", link.pre.size)
     body = l2.Propagate(l2.Every("n_pre"), found.relation, (l2.Add(formal, Num(1), link.projection.span),))
-    key, title = link.builder.key(("counted", formals, body)), f"{array}: number of synapses"
-    bound, kind = {**found.arrays, formal: array}, l2.Kind.PROPAGATE
-    link.builder.row(key, title, kind, formals, body, bound, columns, link.stored, link.projection.span).launch("init")
+    k.add_row(body, link.stored).launch("init")
     return array
 
 
@@ -195,11 +192,6 @@ def counted_formals(
     """The formals of numbers of synapses in a kernel over these synapses, and their arrays. `counts`: by formal."""
     formals = (l2.ArrayFormal(f, DType.I64, l2.Mode.READ, l2.At(COUNTED[n])) for f, n in counts.items())
     return tuple(formals), {f: count_of(link, found, n) for f, n in counts.items()}
-
-
-def _scalars(columns: dict[str, float | int], real: DType) -> tuple[l2.ScalarFormal, ...]:
-    """Formals of the columns of a placed value."""
-    return tuple(l2.ScalarFormal(n, DType.I64 if isinstance(x, int) else real) for n, x in columns.items())
 
 
 def _fill_placed(
@@ -216,19 +208,15 @@ def _fill_placed(
     counted, held = counted_formals(link, found, counts)
     if whole is not None:
         e = Call("int", (Call("round", (e,)),))
-    columns: dict[str, l2.ColumnValue] = {**found.columns, **numbers, "n_pre": link.pre.size}
-    formals: tuple[l2.Formal, ...] = (
-        *found.formals,
-        l2.ArrayFormal(target, whole or real, l2.Mode.WRITE, l2.At("syn")),
-        *counted,
-        *_scalars(numbers, real),
-        *(() if "n_pre" in theirs else (l2.ScalarFormal("n_pre", DType.I64),)),
-    )
+    k = builder.kernel(f"{array}: initial value (by place)", l2.Kind.PROPAGATE, value.span)
+    k.include(found.formals, found.arrays, found.columns)
+    k.write(target, whole or real, array, l2.At("syn"))
+    k.include(counted, held, {})
+    for column, number in numbers.items():
+        k.column(column, number, DType.I64 if isinstance(number, int) else real)
+    k.column("n_pre", link.pre.size)
     body = l2.Propagate(l2.Every("n_pre"), found.relation, (l2.Assign(target, e, value.span),))
-    key = builder.key(("placed", formals, body))
-    arrays, title = {**found.arrays, **held, target: array}, f"{array}: initial value (by place)"
-    row = builder.row(key, title, l2.Kind.PROPAGATE, formals, body, arrays, columns, link.stored, value.span)
-    row.launch("init")
+    k.add_row(body, link.stored).launch("init")
     return array
 
 
@@ -255,25 +243,13 @@ def from_formula(
     names: dict[str, Expr] = {user: Ref(f"p{k}") for k, user in enumerate(used)}
     scalars = sorted(refs(e) & numbers.keys() - arrays.keys())
     names |= {user: Ref(f"c{k}") for k, user in enumerate(scalars)}
-    body = substitute(e, names)
-    formals: tuple[l2.Formal, ...] = (
-        l2.ArrayFormal("x", real, l2.Mode.WRITE, l2.ELEMENT),
-        *(l2.ArrayFormal(f"p{k}", real, l2.Mode.READ, l2.ELEMENT) for k in range(len(used))),
-        l2.ScalarFormal("n", DType.I64),
-        *(l2.ScalarFormal(f"c{k}", real) for k in range(len(scalars))),
-    )
-    columns: dict[str, l2.ColumnValue] = {"n": extent, **{f"c{k}": numbers[user] for k, user in enumerate(scalars)}}
-    key = ("formula", body, len(used), len(scalars))
-    row = builder.row(
-        key,
-        f"{name}: initial value (formula)",
-        l2.Kind.MAP,
-        formals,
-        l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", body, formula.span),)),
-        {"x": name, **{f"p{k}": arrays[user] for k, user in enumerate(used)}},
-        columns,
-        name,
-        formula.span,
-    )
-    row.launch("init")
+    kernel = builder.kernel(f"{name}: initial value (formula)", l2.Kind.MAP, formula.span)
+    kernel.write("x", real, name)
+    for k, user in enumerate(used):
+        kernel.read(f"p{k}", real, arrays[user])
+    kernel.column("n", extent)
+    for k, user in enumerate(scalars):
+        kernel.column(f"c{k}", numbers[user], real)
+    value = l2.Assign("x", substitute(e, names), formula.span)
+    kernel.add_row(l2.Nest((l2.Dim("i", "n"),), (value,)), name).launch("init")
     return name

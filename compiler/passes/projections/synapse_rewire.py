@@ -110,7 +110,6 @@ def _rows(s: Synapses) -> tuple[_Rows, _Rows]:
 def _row(
     s: Synapses,
     stage: str,
-    key: tuple[object, ...],
     what: str,
     kind: l2.Kind,
     formals: tuple[l2.Formal, ...],
@@ -120,9 +119,9 @@ def _row(
     part: int,
     due: Due,
 ) -> None:
-    span = s.projection.span
-    row = s.builder.row(key, f"{s.name}: {what}", kind, formals, body, arrays, columns, s.name, span)
-    s.stages.add(stage, row, due=due, part=part)
+    k = s.builder.kernel(f"{s.name}: {what}", kind, s.projection.span, (s.number, part))
+    k.include(formals, arrays, columns)
+    s.stages.add(stage, k.add_row(body, s.name), due=due, part=part)
 
 
 def _drawn_ends(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
@@ -144,7 +143,7 @@ def _drawn_ends(s: Synapses, stage: str, what: str, part: int, due: Due) -> None
     )
     bound = {"row": kept.row, "col": kept.col, "gone": f"{s.name}.{GONE}"}
     body = l2.Connect("rewire", "rewire")
-    _row(s, stage, ("rewire", s.number, what), "new ends", l2.Kind.CONNECT, formals, body, bound, columns, part, due)
+    _row(s, stage, "new ends", l2.Kind.CONNECT, formals, body, bound, columns, part, due)
 
 
 def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
@@ -158,9 +157,8 @@ def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
     for array, dtype, size in ((other.row, DType.I64, other.n + 1), (other.filled, DType.I32, other.n)):
         out = (l2.ArrayFormal("out", dtype, l2.Mode.WRITE, l2.ELEMENT), l2.ScalarFormal("n", DType.I64))
         nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Num(0)),))
-        zero = ("rewire", s.number, what, "zero", dtype)
         called = f"zero {array.removeprefix(f'{s.stored}.')}"
-        _row(s, stage, zero, called, l2.Kind.MAP, out, nest, {"out": array}, {"n": size}, part, due)
+        _row(s, stage, called, l2.Kind.MAP, out, nest, {"out": array}, {"n": size}, part, due)
     sizes = (l2.ScalarFormal("n_pre", DType.I64), l2.ScalarFormal("n_post", DType.I64))
     columns: dict[str, l2.ColumnValue] = {"n_pre": kept.n, "n_post": other.n}
     relation = (
@@ -191,10 +189,9 @@ def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
     )
     by = "source" if stored_by_target(s.projection) else "target"
     for number, (label, body, formals, known, values) in enumerate(steps):
-        key = ("rewire", s.number, what, label)
         bound = {f.name: known[f.name] for f in formals if isinstance(f, l2.ArrayFormal)}
         called = f"{label} synapses by {by} again"
-        _row(s, stage, key, called, l2.Kind.CONNECT, formals, body, bound, values, part + 1 + number, due)
+        _row(s, stage, called, l2.Kind.CONNECT, formals, body, bound, values, part + 1 + number, due)
 
 
 # ---------------------------------------------------------------------------------------------- values

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
 from compiler.passes.cells.state_history import Past, past_row
 from compiler.passes.model.synapse_names import TAKEN, Flat
+from compiler.passes.program.build_program import Prototype
 from compiler.passes.projections.synapse_arrays import DELAYS, counted_formals, placed
 from compiler.passes.projections.synapse_schedule import (
     ENDS_PAST,
@@ -266,6 +267,23 @@ def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
     out.formals.append(l2.ArrayFormal(sending.formal, DType.I64 if fixed_point else real, l2.Mode.ACCUMULATE, at))
 
 
+# Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
+@dataclass(slots=True, unsafe_hash=True)
+class _Occasion:
+    """What the text of a kernel of a synapse model depends on: the statements are those of `what` and `variant`."""
+
+    number: Final[int]
+    what: Final[str]
+    variant: Final[int]
+    formals: Final[tuple[l2.Formal, ...]]
+    form: Final[l2.Relation | l2.Body]
+    kind: Final[l2.Kind] = field(compare=False)
+    body: Final[l2.Body] = field(compare=False)
+
+    def prototype(self) -> Prototype:
+        return Prototype(self.kind, self.formals, self.body)
+
+
 def _row(
     s: Synapses,
     stage: str,
@@ -279,18 +297,10 @@ def _row(
 ) -> None:
     formals = tuple(signature.formals)
     form = body.relation if isinstance(body, l2.Propagate) else body
-    key = s.builder.key(("synapses", s.number, text.what, text.variant, formals, form))
-    row = s.builder.row(
-        key,
-        f"{s.name}: {text.what} ({s.flat.definition.name})",
-        kind,
-        formals,
-        body,
-        signature.bound,
-        signature.columns,
-        s.name,
-        s.flat.definition.span,
-    )
+    text_of = _Occasion(s.number, text.what, text.variant, formals, form, kind, body)
+    title, span = f"{s.name}: {text.what} ({s.flat.definition.name})", s.flat.definition.span
+    kernel = s.builder.rows_of(_Occasion.prototype, title, span, 0, text_of)
+    row = kernel.add_row(signature.bound, signature.columns, s.name)
     s.stages.add(stage, row, join, due=due, part=part)
 
 
@@ -432,27 +442,17 @@ def take_delivered(s: Synapses, stage: str, end: str, variable: str, name: str) 
     at, span = f"{s.name}.{end}", s.flat.definition.span
     array = l2.Array(delivered_name(at, variable), DType.I64 if fixed else real, (size,), Role.STATE, span=span)
     s.builder.array(array)
-    formals: tuple[l2.Formal, ...] = (
-        l2.ArrayFormal("held", real, l2.Mode.UPDATE, l2.ELEMENT),
-        l2.ArrayFormal("delivered", array.dtype, l2.Mode.UPDATE, l2.ELEMENT),
-        l2.ScalarFormal("n", DType.I64),
-        *((l2.ScalarFormal("quantum", real),) if fixed else ()),
-    )
+    k = s.builder.kernel(f"{s.name}: what arrives in {end}.{variable}", l2.Kind.MAP, span)
+    k.update("held", real, s.arrays[name].array)
+    k.update("delivered", array.dtype, array.name)
+    k.column("n", size)
+    k.column("quantum", s.deliveries.quanta[at, variable] if fixed else 1.0, real)
     value: Expr = Call("float", (Ref("delivered"),)) * Ref("quantum") if fixed else Ref("delivered")
     nest = l2.Nest(
         (l2.Dim("i", "n"),),
         (l2.Assign("held", Ref("held") + value, span), l2.Assign("delivered", Num(0) if fixed else Num(0.0), span)),
     )
-    columns: dict[str, l2.ColumnValue] = {
-        "n": size,
-        **({"quantum": s.deliveries.quanta[at, variable]} if fixed else {}),
-    }
-    bound, title = (
-        {"held": s.arrays[name].array, "delivered": array.name},
-        f"{s.name}: what arrives in {end}.{variable}",
-    )
-    row = s.builder.row(("own input", formals), title, l2.Kind.MAP, formals, nest, bound, columns, s.name, span)
-    s.stages.add(stage, row)
+    s.stages.add(stage, k.add_row(nest, s.name))
 
 
 def work_array(s: Synapses, name: str, size: int | l2.SizeOf) -> None:
@@ -466,21 +466,10 @@ def start_row(
     s: Synapses, stage: str, what: str, name: str, array: str, size: int | l2.SizeOf, start: float, part: int, due: Due
 ) -> None:
     """The row that gives the elements of the sum `name` their initial value."""
-    real = s.builder.precision
-    formals = (
-        l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT),
-        l2.ScalarFormal("n", DType.I64),
-        l2.ScalarFormal("start", real),
-    )
-    row = s.builder.row(
-        ("synapses", s.number, what, name, "start"),
-        f"{s.name}: start of {name} ({s.flat.definition.name})",
-        l2.Kind.MAP,
-        formals,
-        l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Ref("start")),)),
-        {"out": array},
-        {"n": size, "start": start},
-        array,
-        s.flat.definition.span,
-    )
-    s.stages.add(stage, row, due=due, part=part)
+    definition, group = s.flat.definition, (s.number, what, name)
+    k = s.builder.kernel(f"{s.name}: start of {name} ({definition.name})", l2.Kind.MAP, definition.span, group)
+    k.write("out", s.builder.precision, array)
+    k.column("n", size)
+    k.column("start", start, s.builder.precision)
+    nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Ref("start")),))
+    s.stages.add(stage, k.add_row(nest, array), due=due, part=part)

@@ -37,11 +37,12 @@ def transpose(s: Synapses, other: l0.Projection, stage: str, one: l0.Transpose, 
     access = (
         (l2.ELEMENT, l2.ELEMENT) if made is _one_to_one else (_BY_ROW, _AT) if made is _dense else (l2.ELEMENT, _AT)
     )
-    both = (l2.ArrayFormal("w", real, l2.Mode.WRITE, access[0]), l2.ArrayFormal("other", real, l2.Mode.READ, access[1]))
-    key = ("transpose", s.projection.rule)
     name = f"{s.name}: {one.target} from the transpose of {one.projection}.{one.variable}"
-    row = s.builder.row(key, name, l2.Kind.MAP, (*both, *formals), body, bound, columns, s.name, one.span)
-    s.stages.add(stage, row, due=due, part=part + 1)
+    k = s.builder.kernel(name, l2.Kind.MAP, one.span)
+    k.write("w", real, bound["w"], access[0])
+    k.read("other", real, bound["other"], access[1])
+    k.include(formals, bound, columns)
+    s.stages.add(stage, k.add_row(body, s.name), due=due, part=part + 1)
     return part + 2
 
 

@@ -102,17 +102,12 @@ def _occupied(s: Synapses, extent: int | l2.SizeOf) -> BoundArray:
     held = steps_array(s, f"{s.name}.exists", "syn", extent)
     chance = Call("uniform", (Ref("key"), Ref("i"), Num(0)))
     value = Cond(chance < Ref("occupied"), Num(1), Num(0))
-    formals: tuple[l2.Formal, ...] = (
-        l2.ArrayFormal("exists", DType.I32, l2.Mode.WRITE, l2.ELEMENT),
-        l2.ScalarFormal("n", DType.I64),
-        l2.ScalarFormal("occupied", s.builder.precision),
-        l2.ScalarFormal("key", DType.U64),
-    )
-    columns: dict[str, l2.ColumnValue] = {"n": extent, "occupied": s.member.occupied, "key": l2.StreamKey(held.array)}
-    nest, span = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("exists", value),)), s.projection.span
-    what, bound = f"{s.name}: occupied places", {"exists": held.array}
-    row = s.builder.row(("occupied",), what, l2.Kind.MAP, formals, nest, bound, columns, s.name, span)
-    row.launch("init")
+    k = s.builder.kernel(f"{s.name}: occupied places", l2.Kind.MAP, s.projection.span)
+    k.write("exists", DType.I32, held.array)
+    k.column("n", extent)
+    k.column("occupied", s.member.occupied, s.builder.precision)
+    k.column("key", l2.StreamKey(held.array), DType.U64)
+    k.add_row(l2.Nest((l2.Dim("i", "n"),), (l2.Assign("exists", value),)), s.name).launch("init")
     return held
 
 

@@ -9,7 +9,7 @@ Does not: say how kernels read them (relations).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -21,12 +21,12 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.connect import ConnectRule, Ends, Form, rule_of
+from compiler.connect import RULE, ConnectRule, Ends, Form, rule_of
 from compiler.core.names import free_name
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.level2.synapse_values import member_name, stored_by_target
 from compiler.ir.space import DType, Role
-from compiler.passes.program.build_program import ProgramBuilder, Row
+from compiler.passes.program.build_program import ProgramBuilder, Prototype
 
 _EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
 _TAKEN: Final = frozenset(
@@ -91,38 +91,20 @@ class Link(Ends):
         phase: str,
         rule: str,
         stage: str,
-        formals: Callable[[], tuple[l2.Formal, ...]],
         columns: Columns,
         *,
         what: str = "",
         arrays: Mapping[str, str] = MappingProxyType({}),
         probability: Expr | None = None,
-        given: tuple[object, ...] = (),
+        more: tuple[l2.Formal, ...] = (),
         join: bool = True,
     ) -> None:
-        """One row of the kernel that runs a stage. Its `formals`, which are made for the first row alone, are bound to
-        `<stored>.<formal>`, or to what `arrays` says; `given`: what tells kernels of one rule and stage apart."""
-        key = ("connect", rule, stage, *given)
-        kernel = self.builder.kernels.get(key)
-        if kernel is None:
-            name, body = f"{self.stored}: {stage} synapses{what}", l2.Connect(rule, stage, probability)
-            kernel = self.builder.kernel(key, name, l2.Kind.CONNECT, formals(), body, self.projection.span)
+        """One row of the kernel that runs a stage. Its formals are bound to `<stored>.<formal>`, or to what `arrays`
+        says; `more`: those that `probability` reads."""
+        name, span = f"{self.stored}: {stage} synapses{what}", self.projection.span
+        kernel = self.builder.rows_of(_prototype, name, span, 0, rule, stage, probability, more)
         bound = {f: arrays.get(f) or f"{self.stored}.{f}" for f in kernel.arrays}
-        self.builder.bind(kernel, bound, columns, self.stored).launch(phase, join=join)
-
-    def own_row(
-        self,
-        key: object,
-        title: str,
-        kind: l2.Kind,
-        formals: tuple[l2.Formal, ...],
-        body: l2.Body,
-        arrays: Mapping[str, str],
-        columns: Mapping[str, l2.ColumnValue],
-    ) -> Row:
-        """One row of any kernel, at the path and in the place of the projection."""
-        name, span = f"{self.stored}: {title}", self.projection.span
-        return self.builder.row(key, name, kind, formals, body, arrays, columns, self.stored, span)
+        kernel.add_row(bound, columns, self.stored).launch(phase, join=join)
 
 
 CSR: Final = (
@@ -174,7 +156,7 @@ def _mask(link: Link) -> None:
     shape = (link.pre.size, -(-link.post.size // 32))
     if link.rule.bits is None:
         link.filled("words", DType.U32, shape)
-        _drawing_of(link).stage(link, "mask", _array("words", DType.U32, l2.Mode.UPDATE))
+        _drawing_of(link).stage(link, "mask")
         return
     bits = np.zeros((link.pre.size, 32 * shape[1]), np.bool_)
     bits[:, : link.post.size] = link.rule.bits(link)
@@ -208,29 +190,53 @@ class Drawing:
 
     @property
     def formals(self) -> tuple[l2.Formal, ...]:
-        table = () if self.rule.table is None else (_array("table", DType.U32, l2.Mode.READ),)
-        columns = tuple(l2.ScalarFormal(c, DType.I64) for c in self.rule.columns)
-        return (*table, *_SIZES, l2.ScalarFormal("key", DType.U64), *columns, *self.more)
+        return _drawn(self.rule, self.more)
 
-    def stage(self, link: Link, stage: str, *made: l2.Formal) -> None:
+    def stage(self, link: Link, stage: str) -> None:
         """A kernel that makes something; its phase has its name, but for masks."""
         rule, phase = link.projection.rule, "init" if stage == "mask" else stage
         link.kernel(
             phase,
             rule,
             stage,
-            lambda: (*made, *self.formals),
             self.columns,
             what=f" ({rule})",
             arrays=self.arrays,
             probability=self.probability,
-            given=() if self.probability is None else (self.probability, self.more),
+            more=self.more,
         )
 
     def count(self, link: Link) -> None:
         """Fills in row pointers."""
-        self.stage(link, "count", _ROW)
-        link.kernel("scan", "any", "scan", lambda: (_ROW, _N_PRE), {"n_pre": link.pre.size})
+        self.stage(link, "count")
+        link.kernel("scan", "any", "scan", {"n_pre": link.pre.size})
+
+
+def _drawn(rule: ConnectRule, more: tuple[l2.Formal, ...]) -> tuple[l2.Formal, ...]:
+    table = () if rule.table is None else (_array("table", DType.U32, l2.Mode.READ),)
+    columns = tuple(l2.ScalarFormal(c, DType.I64) for c in rule.columns)
+    return (*table, *_SIZES, l2.ScalarFormal("key", DType.U64), *columns, *more)
+
+
+_MADE: Final[Mapping[str, tuple[l2.Formal, ...]]] = MappingProxyType(
+    {
+        "count": (_ROW,),
+        "fill": (_STORED[0], _array("col", DType.I32, l2.Mode.WRITE)),
+        "mask": (_array("words", DType.U32, l2.Mode.UPDATE),),
+    }
+)
+"""What stages of drawing make, and read of what has been made."""
+
+
+def _prototype(rule: str, stage: str, probability: Expr | None, more: tuple[l2.Formal, ...]) -> Prototype:
+    """The kernel of a stage: of every rule ("any"), of a transposition, or of a rule that draws."""
+    if rule == "any":
+        formals: tuple[l2.Formal, ...] = (_ROW, _N_PRE)
+    elif rule == "transpose":
+        formals = _COUNT if stage == "count" else _FILL
+    else:
+        formals = (*_MADE[stage], *_drawn(RULE[rule], more))
+    return Prototype(l2.Kind.CONNECT, formals, l2.Connect(rule, stage, probability))
 
 
 def _drawing_of(link: Link) -> Drawing:
@@ -267,7 +273,7 @@ def _draw_rows(link: Link) -> None:
     link.builder.array(l2.Array(f"{link.stored}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=row, span=span))
     drawing = _drawing_of(link)
     drawing.count(link)
-    drawing.stage(link, "fill", _STORED[0], _array("col", DType.I32, l2.Mode.WRITE))
+    drawing.stage(link, "fill")
 
 
 # ------------------------------------------------------------------------------------------ parts of populations
@@ -303,15 +309,13 @@ def _draw_part(link: Link) -> None:
 
 def _gathered(link: Link, made: str, dtype: DType, arrays: Mapping[str, str], n: int) -> None:
     """`<stored>.<made>`[t] = whole[col[t]] for every element t of a relation with `n` rows."""
-    formals = (
-        *CSR[:2],
-        l2.ArrayFormal("whole", dtype, l2.Mode.READ, l2.At("post")),
-        l2.ArrayFormal("made", dtype, l2.Mode.WRITE, l2.At("syn")),
-        l2.ScalarFormal("n", DType.I64),
-    )
+    k = link.builder.kernel(f"{link.stored}: {made} of all neurons", l2.Kind.PROPAGATE, link.projection.span)
+    k.include(CSR[:2], {f.name: arrays[f.name] for f in CSR[:2]}, {})
+    k.read("whole", dtype, arrays["whole"], l2.At("post"))
+    k.write("made", dtype, f"{link.stored}.{made}", l2.At("syn"))
+    k.column("n", n)
     body = l2.Propagate(l2.Every("n"), l2.Csr("row", "col"), (l2.Assign("made", Ref("whole")),))
-    key, title, bound = ("part", made), f"{made} of all neurons", {**arrays, "made": f"{link.stored}.{made}"}
-    link.own_row(key, title, l2.Kind.PROPAGATE, formals, body, bound, {"n": n}).launch("init")
+    k.add_row(body, link.stored).launch("init")
 
 
 # ------------------------------------------------------------------------------------------ given by the host
@@ -352,9 +356,9 @@ def _transpose(link: Link, index: str = "to_index") -> None:
     sizes: Columns = {"n_pre": link.pre.size, "n_post": link.post.size}
     scanned, filled = {"row": f"{link.stored}.to_row"}, {"to_index": f"{link.stored}.{index}"}
     by = " by target"
-    link.kernel("init", "transpose", "count", lambda: _COUNT, sizes, what=by)
-    link.kernel("init", "any", "scan", lambda: (_ROW, _N_PRE), {"n_pre": link.post.size}, what=by, arrays=scanned)
-    link.kernel("init", "transpose", "fill", lambda: _FILL, sizes, what=by, arrays=filled)
+    link.kernel("init", "transpose", "count", sizes, what=by)
+    link.kernel("init", "any", "scan", {"n_pre": link.post.size}, what=by, arrays=scanned)
+    link.kernel("init", "transpose", "fill", sizes, what=by, arrays=filled)
 
 
 def _number_by_target(link: Link) -> None:
@@ -366,4 +370,4 @@ def _number_by_target(link: Link) -> None:
     arrays = {"row": "to_row", "col": "to_col", "to_row": "row", "to_col": "col", "to_index": "index"}
     bound = {formal: f"{link.stored}.{array}" for formal, array in arrays.items()}
     columns: Columns = {"n_pre": link.post.size, "n_post": link.pre.size}
-    link.kernel("init", "transpose", "fill", lambda: _FILL, columns, what=" by source", arrays=bound, join=False)
+    link.kernel("init", "transpose", "fill", columns, what=" by source", arrays=bound, join=False)
