@@ -77,6 +77,8 @@ def lacks(device: Any, needs: Iterable[str]) -> str | None:
         return "atomic additions of 64 bits (cl_khr_int64_base_atomics)"
     if "order" in needs and not rounds(device):
         return "division and square roots of float32 that are rounded correctly"
+    if "order" in needs and not probe(device).ordered:
+        return "sums in the order of the text, which its compiler changes"
     return None
 
 

@@ -2,7 +2,7 @@
 
 Assumes: nothing is installed: PyOpenCL is imported when it is asked for.
 Guarantees: the drivers of the system and of PyOpenCL are found as ever; Intel's runtime for CPUs is found where pip has
-installed it, though the path in its own entry is not filled in there.
+installed it, though the path in its own entry is not filled in there, and keeps the order of sums.
 Does not: choose a device (device.py), or change $OCL_ICD_VENDORS where it is set.
 """
 
@@ -31,9 +31,10 @@ INTEL: Final = ("intel-opencl-rt", "libintelocl.so")
 
 
 def library() -> Any:
-    """PyOpenCL. PoCL, which compiles kernels when they run first, keeps them in the cache of Netloom. Raises
-    BackendError (E0947, exit 3)."""
+    """PyOpenCL. PoCL, which compiles kernels when they run first, keeps them in the cache of Netloom; Intel's compiler
+    leaves out its vectorizer, which changes the order of sums in loops. Raises BackendError (E0947, exit 3)."""
     os.environ.setdefault("POCL_CACHE_DIR", str(cache_folder() / "opencl" / "pocl"))
+    os.environ.setdefault("CL_CONFIG_USE_VECTORIZER", "False")
     _enter_drivers()
     try:
         import pyopencl

@@ -1,9 +1,10 @@
-"""probe: whether a device compiles and runs a small kernel, and whether it rounds division and roots correctly.
+"""probe: whether a device compiles and runs small kernels, rounds division and roots correctly, and keeps the order of
+sums.
 
 Assumes: PyOpenCL (library.py).
 Guarantees: one answer for each device and version of its driver; a good one is kept in the cache.
-Does not: prove that division is rounded correctly: it compares many quotients and roots with those of numpy. Devices
-that approximate them are wrong in many.
+Does not: prove anything: it compares many quotients, roots and sums with those of numpy. Devices that approximate them,
+or add in another order, are wrong in many.
 """
 
 from __future__ import annotations
@@ -26,17 +27,27 @@ __kernel void probe(__global const float *x, __global const float *y, __global f
     q[i] = x[i] / y[i];
     r[i] = sqrt(x[i]);
 }
+__kernel void sums(__global const float *x, const long terms, const long count, __global float *s) {
+    const long i = get_global_id(0);
+    if (i >= count) return;
+    float sum = 0.0f;
+    for (long k = 0; k < terms; k++) sum += x[i * terms + k];
+    s[i] = sum;
+}
 """
 _COUNT: Final = 1 << 16
+_SUMS: Final = ((1, 1000), (3, 200), (61, 100))
+"""Numbers of sums, and of their terms. Compilers with lanes treat few work items in another way than many."""
 
 
 @dataclass(frozen=True)
 class Probe:
     """`error`: what the compiler or the device said when it failed; `rounded`: quotients and roots are those of
-    IEEE 754."""
+    IEEE 754; `ordered`: sums are those in the order of the text."""
 
     error: str | None
     rounded: bool
+    ordered: bool
 
 
 @cache
@@ -45,22 +56,23 @@ def probe(device: Any) -> Probe:
     key = hashlib.sha256(f"{compiler_of(device)}{_TEXT}".encode()).hexdigest()
     path = cache_folder() / "opencl" / "devices" / f"{key}.json"
     if (known := find_value(path)) is not None:
-        return Probe(None, known.get("rounded") is True)
+        return Probe(None, known.get("rounded") is True, known.get("ordered") is True)
     try:
-        found = Probe(None, _rounds(device))
+        found = _measured(device)
     except library().Error as e:
         said = [line.strip() for line in str(e).splitlines() if line.strip()] or ["it failed"]
-        return Probe(next((line for line in said if "error:" in line), said[0]), False)
+        return Probe(next((line for line in said if "error:" in line), said[0]), False, False)
     with suppress(RunError):  # so that the next process need not ask
-        keep_value(path, {"rounded": found.rounded})
+        keep_value(path, {"rounded": found.rounded, "ordered": found.ordered})
     return found
 
 
-def _rounds(device: Any) -> bool:
-    """Whether quotients and roots of a device are those of numpy. Raises an Error of PyOpenCL."""
+def _measured(device: Any) -> Probe:
+    """Whether results of a device are those of numpy. Raises an Error of PyOpenCL."""
     cl = library()
     context = cl.Context([device])
-    queue, kernel = cl.CommandQueue(context), cl.Kernel(built(cl.Program(context, _TEXT), OPTIONS), "probe")
+    queue, program = cl.CommandQueue(context), built(cl.Program(context, _TEXT), OPTIONS)
+    kernel = cl.Kernel(program, "probe")
     rng = np.random.default_rng(1)
     x, y = (np.ldexp(rng.uniform(1, 2, _COUNT), rng.integers(-30, 30, _COUNT)).astype(np.float32) for _ in range(2))
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
@@ -70,4 +82,13 @@ def _rounds(device: Any) -> bool:
     quotients, roots = np.empty_like(x), np.empty_like(x)
     cl.enqueue_copy(queue, quotients, arguments[2])
     cl.enqueue_copy(queue, roots, arguments[3])
-    return bool((quotients == x / y).all() and (roots == np.sqrt(x)).all())
+    rounded = bool((quotients == x / y).all() and (roots == np.sqrt(x)).all())
+    adding, ordered = cl.Kernel(program, "sums"), True
+    for count, terms in _SUMS:
+        sums, given = np.empty(count, np.float32), y[: count * terms].reshape(count, terms)
+        adding.set_args(arguments[1], np.int64(terms), np.int64(count), arguments[2])
+        group = 64 if count > 1 else 1
+        cl.enqueue_nd_range_kernel(queue, adding, (group,), (group,))
+        cl.enqueue_copy(queue, sums, arguments[2])
+        ordered &= bool((sums == given.cumsum(axis=1, dtype=np.float32)[:, -1]).all())
+    return Probe(None, rounded, ordered)

@@ -131,7 +131,7 @@ def test_a_device_that_lacks_something(
     device: Any, monkeypatch: pytest.MonkeyPatch, need: str, extensions: str, what: str, help: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(devices, "probe", lambda device: Probe(None, rounded=False))
+        patch.setattr(devices, "probe", lambda device: Probe(None, rounded=False, ordered=True))
         refused(without(device, extensions), need, what, help)
     devices.check(device, frozenset({need}))
 
@@ -143,19 +143,26 @@ def refused(device: Any, need: str, what: str, help: str) -> None:
     assert what in e.value.message and "thing" in e.value.message and help in (e.value.help or "")
 
 
-def test_a_device_that_rounds_correctly_without_saying_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_device_does_not_say_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     thing = SimpleNamespace(extensions="", single_fp_config=0)
-    for rounded in (True, False):
-        monkeypatch.setattr(devices, "probe", lambda device, rounded=rounded: Probe(None, rounded))
-        assert (devices.lacks(thing, {"order"}) is None) == rounded
+    for found in (Probe(None, True, True), Probe(None, False, True), Probe(None, True, False)):
+        monkeypatch.setattr(devices, "probe", lambda device, found=found: found)
+        assert (devices.lacks(thing, {"order"}) is None) == (found.rounded and found.ordered)
 
 
-def test_the_probe_compares_quotients_and_roots(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert probes.probe.__wrapped__(device) == Probe(None, rounded=True)
-    approximate = probes._TEXT.replace("x[i] / y[i]", "x[i] * (1.0f / y[i])")
-    assert approximate != probes._TEXT
-    monkeypatch.setattr(probes, "_TEXT", approximate)
-    assert probes.probe.__wrapped__(device) == Probe(None, rounded=False)
+@pytest.mark.parametrize(
+    ("good", "bad", "found"),
+    [
+        ("", "", Probe(None, True, True)),
+        ("x[i] / y[i]", "x[i] * (1.0f / y[i])", Probe(None, False, True)),
+        ("x[i * terms + k]", "x[i * terms + terms - 1 - k]", Probe(None, True, False)),
+    ],
+)
+def test_the_probe_compares_quotients_and_sums(
+    device: Any, monkeypatch: pytest.MonkeyPatch, good: str, bad: str, found: Probe
+) -> None:
+    monkeypatch.setattr(probes, "_TEXT", probes._TEXT.replace(good, bad) + "\n")
+    assert bad in probes._TEXT and probes.probe.__wrapped__(device) == found
 
 
 def test_a_good_probe_is_kept_and_a_bad_one_is_not(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,9 +174,9 @@ def test_a_good_probe_is_kept_and_a_bad_one_is_not(device: Any, monkeypatch: pyt
 
     builds = probes.built
     for builder, wanted in (
-        (refuses, Probe("error: unknown target CPU 'generic'", False)),
-        (builds, Probe(None, True)),
-        (refuses, Probe(None, True)),
+        (refuses, Probe("error: unknown target CPU 'generic'", False, False)),
+        (builds, Probe(None, True, True)),
+        (refuses, Probe(None, True, True)),
     ):
         monkeypatch.setattr(probes, "built", builder)
         assert probes.probe.__wrapped__(device) == wanted
@@ -196,7 +203,7 @@ def test_devices_whose_compilers_work_come_first(monkeypatch: pytest.MonkeyPatch
     error = "error: unknown target CPU 'generic'"
     with monkeypatch.context() as patch:
         patch.setattr(devices.library(), "get_platforms", lambda: [SimpleNamespace(get_devices=lambda: there)])
-        patch.setattr(devices, "probe", lambda d: Probe(error if "broken" in d.name else None, True))
+        patch.setattr(devices, "probe", lambda d: Probe(error if "broken" in d.name else None, True, True))
         found = devices.devices.__wrapped__()
         assert [d.name for d in found] == ["GPU", "PoCL", "other", "broken GPU", "broken PoCL"]
         patch.setattr(devices, "devices", lambda: found)
