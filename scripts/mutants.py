@@ -222,6 +222,12 @@ MUTANTS = (
         ("tests/unit/test_fuse_siblings.py", f"{GOLDEN}::test_decisions"),
     ),
     Mutant(
+        "sums over the same elements share a kernel",
+        ("compiler.passes.kernels.fuse_sums:_alike",),
+        _always(False),
+        ("tests/unit/test_fuse_sums.py",),
+    ),
+    Mutant(
         "results take the arrays of operands",
         (f"{_TENSORS}:reused",),
         lambda _: lambda *_: ({}, []),

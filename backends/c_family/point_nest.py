@@ -10,7 +10,7 @@ Does not: give points to threads, or share one among several (the backends do).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
@@ -32,7 +32,7 @@ from backends.c_family.cprint import (
 from backends.kernel_ir.expr import SIGN, Code, call, cast, code, every, form, total
 from backends.kernel_ir.stmt import For, Let, Set, Stmt
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Num, refs, substitute
+from compiler.expr.ast import Expr, Num, refs, substitute
 from compiler.expr.simplify import simplify
 from compiler.ir.space import DType
 
@@ -42,6 +42,25 @@ IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 def is_windowed(axis: l2.Axis) -> bool:
     """Whether the index is a sum that may be out of bounds or not divisible."""
     return axis.div != 1 or axis.extent is not None
+
+
+@dataclass(frozen=True)
+class Total:
+    """One reduction of a nest: its local in the epilogue, where it accumulates, its type and term."""
+
+    name: str
+    at: Code
+    type: DType
+    term: Expr
+
+    @property
+    def symbol(self) -> dict[str, Symbol]:
+        return {self.name: Symbol(self.at, self.type)}
+
+
+def read_in_terms(nest: l2.Nest) -> set[str]:
+    """All names that the terms of a nest read."""
+    return set().union(*(refs(s.term) for s in nest.sums))
 
 
 class Summing:
@@ -55,12 +74,19 @@ class Summing:
         self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
         self.scope = k.scope | {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
 
-    def acc_type(self, scope: Scope) -> DType:
-        assert self.nest.term is not None
+    def totals(self, scope: Scope) -> list[Total]:
+        """The reductions, each in a variable of its own."""
+        return [Total(s.acc, self.k.namer.own(s.acc), self._type(s.term, scope), s.term) for s in self.nest.sums]
+
+    def start(self, total: Total) -> Stmt:
+        """The declaration of an accumulator."""
+        return Let(self.k.dialect.type_name(total.type), total.at, self.identity(total.type), const=False)
+
+    def _type(self, term: Expr, scope: Scope) -> DType:
         known = {**symbols({n: e.type for n, e in self.elements.items()}), **scope}
         real = self.k.dialect.precision
         types = infer_locals(self.nest.prologue, known, self.elements, real)
-        t = type_of(self.nest.term, {**known, **symbols(types)}, real)
+        t = type_of(term, {**known, **symbols(types)}, real)
         if t == "bool" or t == DType.U8:
             return DType.I32
         if not is_real(t) and self.nest.combine != "add":
@@ -77,13 +103,14 @@ class Summing:
         assert self.nest.combine is not None
         return Set(acc, self.k.dialect.call(self.nest.combine, t, acc, term), span=span)
 
-    def summed(self, scope: Scope, acc: Code, t: DType) -> list[Stmt]:
-        """Loads and the combination of one term."""
-        assert self.nest.term is not None
+    def summed(self, scope: Scope, totals: Sequence[Total]) -> list[Stmt]:
+        """Loads and the combination of one term of each reduction."""
         body = Body(self.k.dialect, dict(scope), self.elements, self.k.namer)
-        loads = body.load(refs(self.nest.term))
-        value = self.k.dialect.expr(self.nest.term, body.scope, t)
-        return [*loads, self.combined(acc, value, t, self.k.template.span)]
+        lines = body.load(read_in_terms(self.nest))
+        for x in totals:
+            value = self.k.dialect.expr(x.term, body.scope, x.type)
+            lines.append(self.combined(x.at, value, x.type, self.k.template.span))
+        return lines
 
 
 class PointNest(Summing):
@@ -150,22 +177,22 @@ class PointNest(Summing):
         taken = [Let("nl_i64", v, call("nl_take", rest, n)) for v, n in zip(others, extents, strict=True)]
         return [Let("nl_u32" if short else "nl_u64", rest, index, False), *reversed(taken), Let("nl_i64", first, rest)]
 
-    def _start(self, body: Body) -> tuple[list[Stmt], DType, Code]:
-        """The prologue and the accumulator's declaration."""
-        lines = body.run(self.nest.prologue)
-        t, acc = self.acc_type(self.scope), self.k.namer.own(self.nest.acc)
-        return [*lines, Let(self.k.dialect.type_name(t), acc, self.identity(t), const=False)], t, acc
+    def _start(self, body: Body) -> tuple[list[Stmt], list[Total]]:
+        """The prologue and the declarations of accumulators."""
+        lines, totals = body.run(self.nest.prologue), self.totals(self.scope)
+        return [*lines, *map(self.start, totals)], totals
 
     def sequential(self) -> tuple[Code, list[Stmt]]:
         """(the point's flat index, the statements of a point): a sum by one thread, in order."""
         body = self.body()
-        start, t, acc = self._start(body)
-        loop = self.summed(body.scope, acc, t)
+        start, totals = self._start(body)
+        loop = self.summed(body.scope, totals)
         sparse = self._sparse()
         for d in reversed(self.red):
             first, step = sparse.get(d.name, (code(0), 1))
             loop = [For(self.vars[d.name], first, self.k.extent(d.extent), loop, step)]
-        body.scope[self.nest.acc] = Symbol(acc, t)
+        for x in totals:
+            body.scope |= x.symbol
         e = self.k.namer.fresh("e")
         return e, [*self.split(e, self.par), *start, *loop, *body.finish(self.nest.epilogue)]
 
@@ -173,7 +200,7 @@ class PointNest(Summing):
         """Dims that are summed over in steps of a divisor, with the first term: the others read 0 because the index is
         not divisible, and add nothing (the gradient of a pooling). Skipping them changes no bit."""
         found: dict[str, tuple[Code, int]] = {}
-        if self.nest.combine != "add" or self.nest.fill != 0 or self.nest.term is None:
+        if self.nest.combine != "add" or self.nest.fill != 0 or self.nest.term is None or self.nest.beside:
             return found
         red = {d.name for d in self.red}
         for f, access in self.k.strided:

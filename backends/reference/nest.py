@@ -214,6 +214,7 @@ def run_nest(row: Row, nest: l2.Nest, step: int) -> None:
             ranges[0] = range(start, min(start + slab, extents[0]))
         points = Points(row, nest, parallel, ranges, step)
         points.run(nest.prologue)
-        if nest.combine is not None and nest.term is not None:
-            points.values[nest.acc] = points.reduce(nest.combine, nest.term, reduced, red_extents)
+        if nest.combine is not None:
+            found = {s.acc: points.reduce(nest.combine, s.term, reduced, red_extents) for s in nest.sums}
+            points.values |= found
         points.run(nest.epilogue)

@@ -146,10 +146,10 @@ def _nest(nest: l2.Nest, names: Names) -> str:
     prologue = _statements(nest.prologue, names)
     if nest.combine is None:
         return f"for({dims}){{{prologue}}}{nest.fill!r}"
-    term = "" if nest.term is None else _expr(nest.term, names)
-    names[nest.acc] = "acc"
+    terms = ",".join([_expr(s.term, names) for s in nest.sums])
+    names |= {s.acc: f"acc{k}" if k else "acc" for k, s in enumerate(nest.sums)}
     epilogue = _statements(nest.epilogue, names)
-    return f"for({dims}){{{prologue}}}{nest.combine}({term}){{{epilogue}}}{nest.fill!r}"
+    return f"for({dims}){{{prologue}}}{nest.combine}({terms}){{{epilogue}}}{nest.fill!r}"
 
 
 def _statements(statements: Iterable[l2.Statement], names: Names) -> str:

@@ -12,7 +12,8 @@ Guarantees: `code_violations` names every breach of the spec below.
   writes     to WRITE and UPDATE elements, `+=` to ACCUMULATE and UPDATE ones; every WRITE element
              is assigned
   nests      distinct dims, LANE dims last and literal; RED dims need a combine, a combine needs a
-             term; events are emitted by a map over the one dim `i`
+             term; no accumulator reads another, and no name is two of them; events are emitted by a
+             map over the one dim `i`
   the rest   formals that a body finds by name are there, with their type
 Does not: look at arrays and numbers (program.py).
 """
@@ -59,10 +60,8 @@ def code_violations(code: l2.Kernel | l2.Template) -> Iterator[str]:
     match code.body:
         case l2.Nest() as nest:
             yield from check.nest(nest)
-        case l2.Contract(nest, _, _, scratch):
-            yield from check.nest(nest)
-            if scratch is not None:
-                yield from check.column(scratch, "scratch")
+        case l2.Contract() as contract:
+            yield from check.contract(contract)
         case l2.Attention() as body:
             columns = ("batch", "heads", "steps", "keys", "d", "e")
             arrays = ("query", "key", "value", *body.beside)
@@ -224,6 +223,13 @@ class _Code:
             if formal.mode is l2.Mode.WRITE and formal.name not in self.assigned:
                 yield f"`{formal.name}` is declared as written, but never is"
 
+    def contract(self, contract: l2.Contract) -> Iterator[str]:
+        yield from self.nest(contract.nest)
+        if contract.nest.beside:
+            yield "a contraction by a strategy has one sum"
+        if contract.scratch is not None:
+            yield from self.column(contract.scratch, "scratch")
+
     def loops(self, nest: l2.Nest) -> Iterator[str]:
         lanes = False
         for d in nest.dims:
@@ -242,19 +248,21 @@ class _Code:
 
     def reduction(self, nest: l2.Nest) -> Iterator[str]:
         if nest.combine is None:
-            if nest.term is not None or nest.epilogue:
+            if nest.term is not None or nest.beside or nest.epilogue:
                 yield "a term or an epilogue stands without a combine"
             if l2.DimKind.RED in self.dims.values():
                 yield "there are reduced dims, but no combine"
         elif nest.combine not in ("add", "max", "min") or nest.term is None:
             yield f"combine `{nest.combine}` is not known, or has no term"
         else:
-            if nest.acc in self.arrays or nest.acc in self.scalars or nest.acc in self.dims:
-                yield f"the accumulator has the name `{nest.acc}`, which is taken"
             self.in_term = True
-            yield from self.expression(nest.term, "the term")
+            for s in nest.sums:
+                yield from self.expression(s.term, "the term")
             self.in_term = False
-            self.locals.add(nest.acc)
+            for s in nest.sums:
+                if any(s.acc in taken for taken in (self.arrays, self.scalars, self.dims, self.locals)):
+                    yield f"the accumulator has the name `{s.acc}`, which is taken"
+                self.locals.add(s.acc)
             yield from self.statements(nest.epilogue, "epilogue")
 
     def axes(self, formal: l2.ArrayFormal) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from compiler.ir.level2.program import (
     Rows,
     ScalarFormal,
     Strided,
+    Sum,
 )
 from compiler.ir.space import DType, Role
 from compiler.passes.program.merge import merge
@@ -349,6 +351,52 @@ def test_contiguous_sum(tmp_path: Path, order: Order, real: DType, n: int) -> No
     )
     got = check(program, tmp_path, "y")
     assert np.allclose(got, (x.astype(np.float64) ** 2).mean(1), rtol=1e-5)
+
+
+def several(combine: str, columns: bool = False) -> tuple[Nest, dict[str, tuple[Mode, Strided]]]:
+    """Three reductions over the elements of a matrix, by its rows or by its columns, and what each access is."""
+    dims = (Dim("i", "n"), Dim("k", "m", RED))
+    beside = (Sum("second", expr("x * w")), Sum("third", expr("x * factor")))
+    end = (assign("y", "acc + 1"), assign("z", "second * third"), assign("first", "acc"))
+    nest = Nest(dims, (), combine, expr("x"), "acc", end, beside=beside)
+    by = (axis(("k", 1), stride="n"), axis(("i", 1))) if columns else (axis(("i", 1), stride="m"), axis(("k", 1)))
+    whole, point = Strided(by), Strided((axis(("i", 1)),))
+    return nest, {"x": (READ, whole), "w": (READ, whole), **{n: (WRITE, point) for n in ("y", "z", "first")}}
+
+
+def arrays_of_several(points: int, terms: int, real: DType = F32) -> tuple[Arrays, dict[str, int | float]]:
+    x, w = (data(points, terms, seed=s, dtype=real.numpy) for s in (1, 2))
+    made = {n: np.zeros(points, real.numpy) for n in ("y", "z", "first")}
+    return {"x": x, "w": w, **made}, {"n": points, "m": terms, "factor": 0.5}
+
+
+@pytest.mark.parametrize("order", [Order.REPRODUCIBLE, Order.BITWISE])
+@pytest.mark.parametrize(("real", "n"), [(F32, 5), (F32, 1007), (F64, 1007)])
+@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("combine", ["add", "max"])
+def test_several_sums(tmp_path: Path, order: Order, real: DType, n: int, columns: bool, combine: str) -> None:
+    """Each as if it were alone."""
+    nest, accesses = several(combine, columns)
+    arrays, numbers = arrays_of_several(70, n, real)
+    check(single(nest, accesses, arrays, numbers, order, real), tmp_path / "all", "y", "z", rtol=2e-5)
+    together, _ = run_both(single(nest, accesses, arrays, numbers, order, real), tmp_path / "together")
+    alone = replace(nest, beside=(), epilogue=(assign("first", "acc"),))
+    only = {n: accesses[n] for n in ("x", "first")}
+    given = {n: arrays[n] for n in only}
+    one, _ = run_both(single(alone, only, given, numbers, order, real), tmp_path / "alone")
+    assert np.array_equal(together.read("first"), one.read("first"))
+
+
+@pytest.mark.parametrize("combine", ["add", "max"])
+def test_several_sums_of_each_lane(tmp_path: Path, combine: str) -> None:
+    nest, _ = several(combine)
+    nest = replace(nest, dims=(*nest.dims, Dim("l", 16, LANE)))
+    whole = Strided((axis(("i", 1), stride="row"), axis(("k", 1), stride=16), axis(("l", 1))))
+    point = Strided((axis(("i", 1), stride=16), axis(("l", 1))))
+    accesses = {"x": (READ, whole), "w": (READ, whole), **{n: (WRITE, point) for n in ("y", "z", "first")}}
+    x, w = (data(3, 7, 16, seed=s) for s in (1, 2))
+    arrays = {"x": x, "w": w, **{n: np.zeros((3, 16), np.float32) for n in ("y", "z", "first")}}
+    check(single(nest, accesses, arrays, {"n": 3, "m": 7, "row": 7 * 16, "factor": 0.5}), tmp_path, "y", "z", "first")
 
 
 @pytest.mark.parametrize("combine", ["add", "max"])

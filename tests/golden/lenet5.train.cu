@@ -112,10 +112,10 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
-                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
+                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             real count_ = acc;
@@ -541,10 +541,10 @@ NL_FN void k10_maximum_over_d1_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_max_f32>(
-                acc, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_max_f32>(
+                {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             largest_p_[d0] = acc;
@@ -597,10 +597,10 @@ NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
-                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
+                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             total_p_[d0] = acc;
@@ -653,10 +653,10 @@ NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
-                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
+                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             picked_p_[d0] = acc;
@@ -718,10 +718,10 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
-                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
+                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             const real x_2_ = x_p_2_[0];
@@ -777,10 +777,10 @@ NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_min_f32>(
-                acc, NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_min_f32>(
+                {{acc}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             first_p_[d0] = acc;
@@ -835,10 +835,10 @@ NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
-                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
+                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             double accuracy_after_ = accuracy_after_p_[0];
@@ -974,10 +974,10 @@ NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
     while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
     while (r < nl_terms) nl_more(0);
-    const auto nl_all = nl_joined_columns<real, nl_sum_of<real>>(
-        acc, 0.0f, nl_me, nl_t.memory, nl_splits);
+    const auto nl_all = nl_joined_columns<real, 1, nl_sum_of<real>>(
+        {{acc}}, 0.0f, nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;
-    acc = nl_all.value;
+    acc = nl_all.of[0];
     bias_grad_p_[d1] = acc;
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k18_sum_over_d0(NL_ARGUMENTS) { k18_sum_over_d0_block(NL_TASK(k18_row)); }
@@ -1292,10 +1292,10 @@ NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
-                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
+                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             bias_grad_p_[d1] = acc;
@@ -1526,10 +1526,10 @@ NL_FN void k28_sum_over_d0_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
-                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
+                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             real count_ = acc;

@@ -257,10 +257,10 @@ NL_FN void k5_sum_over_d2_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
-                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
+                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             mean_p_[d0] = acc;
@@ -319,10 +319,10 @@ NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
-                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
+                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             inverse_p_[d0 * inverse_by_d0_ + d1] = 1.0f / nl_sqrt_f32(acc + epsilon_);
@@ -565,10 +565,10 @@ NL_FN void k10_maximum_over_d3_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_max_f32>(
-                acc, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_max_f32>(
+                {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             softmax_largest_p_[d0] = acc;
@@ -646,10 +646,10 @@ NL_FN void k12_sum_over_d3_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
-                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
+                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             softmax_total_p_[d0] = acc;
@@ -959,10 +959,10 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
 #pragma unroll 1
         while (r < nl_terms) nl_more(0);
         if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
-                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
+                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
             if (!nl_all.here) return;
-            acc = nl_all.value;
+            acc = nl_all.of[0];
         }
         if (nl_lane == 0) {
             y_p_[d0 * y_by_d0_ + d1] = acc;

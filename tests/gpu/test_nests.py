@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from tests.cpu.test_nests import (  # noqa: F401  (collected here as well)
     test_masked_lanes,
     test_padded_convolution_over_rows,
     test_random_numbers,
+    test_several_sums_of_each_lane,
     test_sum_over_lanes,
     test_transpose_with_strides_in_columns,
 )
@@ -66,6 +68,25 @@ def test_reductions_of_every_shape(tmp_path: Path, points: int, terms: int, comb
     assert np.allclose(got, expected, rtol=1e-5, atol=1e-4 * np.sqrt(terms))
     here.run("step", 3, 1)
     assert np.array_equal(here.read("y"), got)
+
+
+@pytest.mark.parametrize(("points", "terms"), [(3, 5), (70, 40), (2, 5000), (1, 100_000), (40_000, 100)])
+@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("combine", ["add", "max"])
+def test_several_sums_of_every_shape(tmp_path: Path, points: int, terms: int, columns: bool, combine: str) -> None:
+    """By one thread, a warp, a block or blocks: as the reference has them, and each as if it were alone."""
+    nest, accesses = on_cpu.several(combine, columns)
+    arrays, numbers = on_cpu.arrays_of_several(points, terms)
+    here, there = run_both(on_cpu.single(nest, accesses, arrays, numbers), tmp_path)
+    for name in ("y", "z"):
+        assert np.allclose(here.read(name), there.read(name), rtol=1e-4, atol=1e-3 * np.sqrt(terms))
+    got = here.read("first")
+    here.run("step", 3, 1)
+    assert np.array_equal(here.read("first"), got)
+    alone = replace(nest, beside=(), epilogue=(assign("first", "acc"),))
+    only = {n: accesses[n] for n in ("x", "first")}
+    one, _ = run_both(on_cpu.single(alone, only, {n: arrays[n] for n in only}, numbers), tmp_path / "alone")
+    assert np.array_equal(one.read("first"), got)
 
 
 def test_integers_that_many_threads_add_to(tmp_path: Path) -> None:

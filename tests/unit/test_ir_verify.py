@@ -117,6 +117,9 @@ BROKEN = [
     ("combine=max", "combine=mul", "combine `mul` is not known, or has no term"),
     ("combine=max", "acc=m, combine=max", "the accumulator has the name `m`, which is taken"),
     ("combine=max,", "", "a term or an epilogue stands without a combine"),
+    ("term=`x`", "term=`x`, beside=[Sum(more, `2 * x`)]", None),
+    ("term=`x`", "term=`x`, beside=[Sum(acc, `x`)]", "the accumulator has the name `acc`, which is taken"),
+    ("term=`x`", "term=`x`, beside=[Sum(more, `acc * x`)]", "the term reads `acc`, which is not known"),
     # bodies
     ('"neurons", map', '"neurons", record', "a record kernel cannot have the body Nest"),
     ("Connect(one_to_one, count)", "Connect(fixed_total, count)", "its body needs a formal `number`"),

@@ -30,7 +30,7 @@ from backends.c_family.cprint import (
     symbols,
     type_of,
 )
-from backends.c_family.point_nest import Summing
+from backends.c_family.point_nest import Summing, Total, read_in_terms
 from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, aligned, drawn_in_chunks, has_draws, rewritten
 from backends.kernel_ir.expr import ATOM, Code, call, code, cond, every, form, total
 from backends.kernel_ir.stmt import Block, For, Kind, Let, Set, Stmt, Style, names_of
@@ -104,9 +104,8 @@ class NestPrinter(Summing):
             else:
                 kept += rewritten([s], moved)
         return replace(
-            nest,
+            nest.each_term(lambda e: rewrite(e, moved, top_down=True)),
             prologue=tuple(kept),
-            term=None if nest.term is None else rewrite(nest.term, moved, top_down=True),
             epilogue=rewritten(nest.epilogue, moved),
         )
 
@@ -285,25 +284,26 @@ class NestPrinter(Summing):
 
     # ----------------------------------------------------------------------------------- reductions
 
-    def _filled(self, kind: str, held: Code, t: DType, each: Callable[[Stmt], Stmt], one: Code) -> list[Stmt]:
-        """An array of accumulators at their initial value; `each`: the loop over them, `one` of them in it."""
+    def _filled(self, total: Total, extent: Code | int | str, each: Callable[[Stmt], Stmt], at: Code) -> list[Stmt]:
+        """An array of accumulators at their initial value; `each`: the loop over them, in which `at` counts them."""
+        kind, held = self.k.dialect.type_name(total.type), total.at[extent]
         if self.nest.combine == "add":
             return [Let(kind, held, code("{0}"), const=False)]
-        return [Let(kind, held), each(Set(one, self.identity(t)))]
+        return [Let(kind, held), each(Set(total.at[at], self.identity(total.type)))]
 
     def _reducing_point(self) -> list[Stmt]:
         body = self.body(dict(self.scope))
         start = body.run(self.nest.prologue)
-        t = self.acc_type(self.scope)
-        acc = self.k.namer.own(self.nest.acc)
-        if self.contiguous() and is_real(t):
-            acc, middle = self._in_parts(body.scope, t)
+        totals = self.totals(self.scope)
+        if self.contiguous() and all(is_real(x.type) for x in totals):
+            totals, middle = self._in_parts(body.scope, totals)
         else:
-            inner = self.summed(body.scope, acc, t)
+            inner = self.summed(body.scope, totals)
             for dim in reversed(self.red):
                 inner = self.loop(dim, inner)
-            middle = [Let(self.k.dialect.type_name(t), acc, self.identity(t), const=False), *inner]
-        body.scope[self.nest.acc] = Symbol(acc, t)
+            middle = [*map(self.start, totals), *inner]
+        for x in totals:
+            body.scope |= x.symbol
         return [*start, *middle, *body.finish(self.nest.epilogue)]
 
     def contiguous(self) -> bool:
@@ -313,22 +313,21 @@ class NestPrinter(Summing):
         last = self.red[-1]
         if isinstance(last.extent, int) and last.extent < 8:
             return False
-        assert self.nest.term is not None
-        names = refs(self.nest.term)
+        names = read_in_terms(self.nest)
         axes = (a for f, access in self.k.strided if f.name in names for a in access.axes)
         return any((last.name, 1) in a.terms and a.stride == 1 and a.div == 1 for a in axes)
 
-    def _in_parts(self, scope: dict[str, Symbol], t: DType) -> tuple[Code, list[Stmt]]:
-        """The sum over the last RED dim in partial accumulators, element k in part k mod PARTS: where it is, and its
-        lines."""
+    def _in_parts(self, scope: dict[str, Symbol], totals: Sequence[Total]) -> tuple[list[Total], list[Stmt]]:
+        """The sums over the last RED dim in partial accumulators, element k in part k mod PARTS: where they are, and
+        their lines."""
         last, k = self.red[-1], self.k
         parts = PARTS
         if isinstance(last.extent, int):
             parts = next(p for p in (PARTS, 16, 8) if last.extent >= p)
-        kind = k.dialect.type_name(t)
-        part, at, first = k.namer.fresh("part"), k.namer.fresh("u"), k.namer.fresh("first")
+        held = [replace(x, at=k.namer.fresh("part")) for x in totals]
+        at, first = k.namer.fresh("u"), k.namer.fresh("first")
         v, extent = self.vars[last.name], k.extent(last.extent)
-        term = self.hoisted(self.level[last.name], self.summed(scope, part[at], t))
+        term = self.hoisted(self.level[last.name], self.summed(scope, [replace(x, at=x.at[at]) for x in held]))
 
         def run(count: Code) -> Stmt:
             kept = Kind.KEPT if count.text.isdigit() else Kind.SERIAL
@@ -344,17 +343,17 @@ class NestPrinter(Summing):
         for dim in reversed(self.red[:-1]):
             inner = self.loop(dim, inner)
         half = k.namer.fresh("half")
-        joined = self.combined(part[at], part[at + half], t)
 
         def each(end: Code, statement: Stmt) -> Stmt:
             return For(at, 0, end, [statement], type="int", style=Style.BESIDE)
 
-        return part[0], [
-            *self._filled(kind, part[parts], t, lambda s: each(code(parts), s), part[at]),
+        halves = form("for (int {} = {}; {} > 0; {} /= 2)", half, parts // 2, half, half)
+        joined = [each(half, self.combined(x.at[at], x.at[at + half], x.type)) for x in held]
+        return [replace(x, at=x.at[0]) for x in held], [
+            *(line for x in held for line in self._filled(x, parts, lambda s: each(code(parts), s), at)),
             *inner,
-            Block(form("for (int {} = {}; {} > 0; {} /= 2)", half, parts // 2, half, half), [each(half, joined)],
-                  style=Style.NEXT),
-        ]  # fmt: skip
+            Block(halves, joined, style=Style.NEXT if len(joined) == 1 else Style.BRACES),
+        ]
 
     # ---------------------------------------------------------------------------------------- lanes
 
@@ -432,22 +431,23 @@ class NestPrinter(Summing):
             body = self.body(dict(scope))
             first = [Set(scope[t].code, self.elements[t].place) for t in dict.fromkeys(updated) if t in scope]
             lines += self._lane_section([*first, *body.run(n.prologue)])
-        t = self.acc_type(scope)
-        acc = self.k.namer.own(n.acc)
-        here, lane = acc[self.lane_var], self.lane
-        kind = self.k.dialect.type_name(t)
-        lines += self._filled(kind, acc[lane.extent], t, lambda s: self.over(lane, [s], Kind.KEPT, Style.BESIDE), here)
-        assert n.term is not None
+        lane, totals = self.lane, self.totals(scope)
+        for x in totals:
+            lines += self._filled(
+                x, lane.extent, lambda s: self.over(lane, [s], Kind.KEPT, Style.BESIDE), self.lane_var
+            )
+        totals = [replace(x, at=x.at[self.lane_var]) for x in totals]
         inside = dict(scope)
-        before = self._lane_loads(refs(n.term), inside)
-        pointers, elements = self._lane_pointers(refs(n.term))
+        before = self._lane_loads(read_in_terms(n), inside)
+        pointers, elements = self._lane_pointers(read_in_terms(n))
         saved, self.elements = self.elements, {**self.elements, **elements}
-        inner = [*before, *pointers, *self._lane_section(self.summed(inside, here, t))]
+        inner = [*before, *pointers, *self._lane_section(self.summed(inside, totals))]
         self.elements = saved
         for dim in reversed(self.red):
             inner = self.loop(dim, inner)
         lines += inner
-        scope[n.acc] = Symbol(here, t)
+        for x in totals:
+            scope |= x.symbol
         lines += self._lane_loads(statement_refs(n.epilogue), scope)
         body = self.body(scope)
         body.mark(stored)

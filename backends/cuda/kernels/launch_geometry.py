@@ -207,33 +207,35 @@ def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
         case Division.POINTS:
             return _spread(function, w, points, BLOCK, most=MANY_BLOCKS)
         case Division.COLUMNS:
-            return _columns(function, w, points, terms)
-    return _shared(function, last.name, w, points, terms, last.division is Division.NEIGHBOURS)
+            return _columns(function, w, points, terms, len(nest.sums))
+    return _shared(function, last.name, w, nest, last.division is Division.NEIGHBOURS)
 
 
-def _shared(function: str, shared: str, w: Work, points: Ints, terms: Ints, along: bool) -> list[Call]:
+def _shared(function: str, shared: str, w: Work, nest: l2.Nest, along: bool) -> list[Call]:
     """Sums by threads alone, in `function`, and by several threads."""
+    points, terms = w.extent(nest.dims, False), w.extent(nest.dims, True)
     groups = np.array([group_size(int(p), int(t), along) for p, t in zip(points, terms, strict=True)], np.int64)
     calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), MANY_BLOCKS)
     for group in (WARP, BLOCK):
         calls += _spread(shared, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)
     for group in np.unique(groups[groups > BLOCK]).tolist():
         rows, shares = np.flatnonzero(groups == group), group // BLOCK
-        words = (points[rows] + 1) // 2 * 2 + 2 * points[rows] * shares
+        words = (points[rows] + 1) // 2 * 2 + 2 * len(nest.sums) * points[rows] * shares
         places, memory = _places(rows, words)
         parts = points[rows] * shares
         calls += _call(shared, w, rows, parts, 1, group=group, places=places, memory=memory)
     return calls
 
 
-def _columns(function: str, w: Work, points: Ints, terms: Ints) -> list[Call]:
-    """Sums over the rows of a matrix: blocks of COLUMNS points each, several of which share the terms."""
+def _columns(function: str, w: Work, points: Ints, terms: Ints, sums: int) -> list[Call]:
+    """Sums over the rows of a matrix, so many of a point: blocks of COLUMNS points each, several of which share the
+    terms."""
     calls = []
     groups = -(-points // COLUMNS)
     splits = np.minimum(terms // COLUMN_TERMS, COLUMN_BLOCKS // np.maximum(groups, 1)).clip(1, MOST_SHARES)
     for shared in np.unique(splits).tolist():
         rows = np.flatnonzero((splits == shared) & (points > 0))
-        words = (groups[rows] + 1) // 2 * 2 + 2 * COLUMNS * groups[rows] * shared
+        words = (groups[rows] + 1) // 2 * 2 + 2 * sums * COLUMNS * groups[rows] * shared
         places, memory = _places(rows, words if shared > 1 else 0 * words)
         calls += _call(function, w, rows, groups[rows] * shared, 1, group=shared, places=places, memory=memory)
     return calls

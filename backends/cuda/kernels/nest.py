@@ -20,14 +20,13 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope, Symbol, type_of
-from backends.c_family.point_nest import PointNest, is_windowed
+from backends.c_family.point_nest import PointNest, Total, is_windowed, read_in_terms
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
 from backends.cuda.kernels.several_points import in_fours, in_pairs, map_of_neighbours
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import Code, call, code, form, name
 from backends.kernel_ir.stmt import Block, Do, For, If, Kind, Let, Set, Stmt, Style, Text, lines_of, names_of, when
 from compiler.expr.ast import Binary, Expr, Ref, refs, rewrite
-from compiler.ir.space import DType
 
 SHARED: Final = "_together"
 """Suffix of the function in which several threads share a point, where a thread alone has another one."""
@@ -75,8 +74,7 @@ def _strides(access: l2.Strided, dim: str) -> list[int | str]:
 
 def _read_in_terms(template: l2.Template, nest: l2.Nest) -> list[l2.Strided] | None:
     """The accesses of a sum's terms; None where one of them is windowed, or no element."""
-    assert nest.term is not None
-    wanted = refs(nest.term)
+    wanted = read_in_terms(nest)
     found = [f.access for f in template.formals if isinstance(f, l2.ArrayFormal) and f.name in wanted]
     plain = [x for x in found if isinstance(x, l2.Strided) and not any(is_windowed(a) for a in x.axes)]
     return plain if len(plain) == len(found) else None
@@ -102,6 +100,11 @@ def sums_rows(template: l2.Template, nest: l2.Nest) -> bool:
     red = [d.name for d in nest.dims if d.kind is l2.DimKind.RED]
     accesses = _read_in_terms(template, nest) if nest.combine is not None and red else None
     return bool(accesses) and all(_strides(x, red[-1]) in ([], [1]) for x in accesses or ())
+
+
+def _joined(totals: Sequence[Total]) -> list[Stmt]:
+    """Accumulators take what all threads have."""
+    return [Set(x.at, f"nl_all.of[{k}]") for k, x in enumerate(totals)]
 
 
 class NestPrinter(PointNest):
@@ -242,10 +245,11 @@ class NestPrinter(PointNest):
         """Neighbouring threads have neighbouring points, and every COLUMN_ROWS-th term of each: what they read of a
         term is contiguous. nl_t.group blocks share COLUMNS points."""
         body = self.body()
-        start, t, acc = self._start(body)
+        start, totals = self._start(body)
         r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
-        walk = self._walk(r, self.summed(body.scope, acc, t))
-        body.scope[self.nest.acc] = Symbol(acc, t)
+        walk = self._walk(r, self.summed(body.scope, totals))
+        for x in totals:
+            body.scope |= x.symbol
         end = body.finish(self.nest.epilogue)
         return Function(
             "",
@@ -260,38 +264,44 @@ class NestPrinter(PointNest):
                 Do(f"const nl_u32 nl_first = nl_share * {COLUMN_ROWS} + threadIdx.x / {COLUMNS}"),
                 Do(f"const nl_u32 nl_group = nl_splits * {COLUMN_ROWS}"),
                 *walk,
-                *self._joining("nl_joined_columns", acc, t, "nl_splits"),
+                *self._joining("nl_joined_columns", totals, "nl_splits"),
                 when("!nl_all.here || nl_point >= nl_points", Do("return")),
-                Set(acc, "nl_all.value"),
+                *_joined(totals),
                 *end,
             ),
             resident=_RESIDENT,
             division=Division.COLUMNS,
         )
 
-    def _joining(self, function: str, acc: Code, t: DType, groups: str) -> list[Stmt]:
+    def _joining(self, function: str, totals: Sequence[Total], groups: str) -> list[Stmt]:
         """The call that combines the partial results of threads."""
+        t, *others = [x.type for x in totals]
+        if others and set(others) != {t}:
+            raise PrintError("sums that are joined are of one type", self.k.template.span)
         joins = self.k.dialect.call(self.nest.combine or "", t).text.removesuffix("()")
         kind = self.k.dialect.type_name(t)
         if self.nest.combine == "add":
             joins = f"nl_sum_of<{kind}>"
+        values = Code(", ".join(x.at.text for x in totals), names=frozenset().union(*(x.at.names for x in totals)))
         return [
-            Block(form("const auto nl_all = {}<{}, {}>(", name(function), kind, name(joins)),
-                  [Do(form("{}, {}, nl_me, nl_t.memory, {})", acc, self.identity(t), groups))], style=Style.NEXT),
+            Block(form("const auto nl_all = {}<{}, {}, {}>(", name(function), kind, len(totals), name(joins)),
+                  [Do(form("{{{{{}}}}}, {}, nl_me, nl_t.memory, {})", values, self.identity(t), groups))],
+                  style=Style.NEXT),
         ]  # fmt: skip
 
     def _shared(self, suffix: str, resident: int) -> Function:
         """nl_t.group threads share a point: 1, 32 (a warp), a block, or several blocks (one point each)."""
         body = self.body()
-        start, t, acc = self._start(body)
+        start, totals = self._start(body)
         r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
-        walk = self._walk(r, self.summed(body.scope, acc, t))
-        body.scope[self.nest.acc] = Symbol(acc, t)
+        walk = self._walk(r, self.summed(body.scope, totals))
+        for x in totals:
+            body.scope |= x.symbol
         end = body.finish(self.nest.epilogue)
         joined = [
-            *self._joining("nl_joined", acc, t, "nl_bits, nl_splits"),
+            *self._joining("nl_joined", totals, "nl_bits, nl_splits"),
             when("!nl_all.here", Do("return")),
-            Set(acc, "nl_all.value"),
+            *_joined(totals),
         ]
         inner = [
             *self.split(e, self.par),

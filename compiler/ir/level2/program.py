@@ -15,8 +15,8 @@ Global names readable in every body: `step` (i64, the step that runs, from 1; 0 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -234,6 +234,14 @@ class Dim:
 
 
 @dataclass(frozen=True)
+class Sum:
+    """A reduction over the RED dims of a nest: acc = identity; for each of their points: acc = combine(acc, term)."""
+
+    acc: str
+    term: Expr
+
+
+@dataclass(frozen=True)
 class Nest:
     """A loop nest. For every point of the PAR and LANE dims:
 
@@ -242,6 +250,7 @@ class Nest:
         epilogue                                  (may read the local named `acc`)
 
     MAP kernels have no combine: their statements are in `prologue`. `fill` is the value of guarded reads out of bounds.
+    `beside`: more reductions in the same loops, by the same `combine`, each of which has its order and its local.
     `combine`: "add" | "max" | "min". Random calls at this level: Call("uniform" | "normal" | "exponential", (key
     column, integer index expression, Num draw)) and Call("poisson", (key, index, draw, lambda)). With a fourth
     argument, a Num, the first three draw what they draw in that step (0: in phase init), not in the one that runs.
@@ -255,6 +264,17 @@ class Nest:
     acc: str = "acc"
     epilogue: tuple[Statement, ...] = ()
     fill: float = 0.0
+    beside: tuple[Sum, ...] = ()
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """All reductions, in order; none in a map."""
+        return () if self.combine is None or self.term is None else (Sum(self.acc, self.term), *self.beside)
+
+    def each_term(self, new: Callable[[Expr], Expr]) -> Nest:
+        """The nest with other terms."""
+        term = None if self.term is None else new(self.term)
+        return replace(self, term=term, beside=tuple(replace(s, term=new(s.term)) for s in self.beside))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ Does not: choose what is fused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import compiler.ir.level1.graph as l1
@@ -34,24 +34,37 @@ class Touched:
 
 @dataclass
 class End:
-    """Statements (after the sum `acc`), the arrays that they access (the first is `y`), their scalars by name."""
+    """Statements (after the sums `acc`, `acc1`, ...), the arrays that they access (the first is `y`), their scalars by
+    name."""
 
     scalars: dict[str, float]
     arrays: list[Touched] = field(default_factory=list)
     statements: list[l2.Statement] = field(default_factory=list)
 
 
-def lower_end(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> End:
-    """The epilogue of `node`. `in_place`: map -> the tensor whose array it writes. Makes the arrays of the results in
-    the phase."""
+def lower_end(
+    p: Phase,
+    node: l1.Contract,
+    epilogue: Epilogue | None,
+    in_place: Mapping[str, str],
+    beside: Sequence[l1.Contract] = (),
+) -> End:
+    """The epilogue of `node` and of the reductions `beside` it. `in_place`: map -> the tensor whose array it writes.
+    Makes the arrays of the results in the phase."""
     maps = epilogue.maps if epilogue is not None else ()
     kept = epilogue.kept if epilogue is not None else frozenset({node.out.name})
     lowered = _Lowered(p, maps, kept, in_place, node.out_map, "e", End(dict(node.scalars)))
-    if node.out.name in kept:
-        lowered.result(node.out, Ref("acc"), l2.Mode.WRITE, node.span)
-    else:
-        lowered.values[node.out.name] = Ref("acc")
+    for k, reduction in enumerate((node, *beside)):
+        if reduction.out.name in kept:
+            lowered.result(reduction.out, Ref(accumulator(k)), l2.Mode.WRITE, reduction.span)
+        else:
+            lowered.values[reduction.out.name] = Ref(accumulator(k))
     return lowered.finish()
+
+
+def accumulator(number: int) -> str:
+    """The local of a reduction in the epilogue."""
+    return f"acc{number}" if number else "acc"
 
 
 def lower_group(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> End:
@@ -115,7 +128,7 @@ class _Lowered:
         self.values[name] = Ref(local)
 
     def _map(self, m: l1.Map) -> None:
-        names: dict[str, Expr] = _scalars(m, self.end)
+        names: dict[str, Expr] = add_scalars(m.scalars, self.end)
         for k, (name, axes) in enumerate(zip(m.ins, m.maps, strict=True)):
             if name in self.values:
                 names[f"x{k}"] = self.values[name]
@@ -145,10 +158,10 @@ def _output(number: int) -> str:
     return f"y{number}" if number else "y"
 
 
-def _scalars(m: l1.Map, end: End) -> dict[str, Expr]:
-    """Adds the map's scalars to those of the kernel; one whose name already has another value gets a new name."""
+def add_scalars(scalars: Iterable[tuple[str, float]], end: End) -> dict[str, Expr]:
+    """Adds a node's scalars to those of the kernel; one whose name already has another value gets a new name."""
     names: dict[str, Expr] = {}
-    for name, value in m.scalars:
+    for name, value in scalars:
         column = name
         while end.scalars.get(column, value) != value:
             column += "_"

@@ -3,26 +3,28 @@
 Assumes: graphs in gather form, simplified and fused; the phases share weights and variables by name.
 Guarantees: a node becomes one row of a kernel; nodes of equal structure share the kernel whatever their shapes; all
 updates of one optimizer are one kernel and one launch. A Map that only feeds a Store writes the variable in place. Maps
-that follow a contraction (fuse_epilogues) are its kernel's epilogue; others may share one (horizontal_fusion). So do
-the context and the norms of one attention, and the gradients of its keys and values.
+that follow a contraction (fuse_epilogues) are its kernel's epilogue; others may share one (horizontal_fusion), like
+reductions (fuse_sums). So do the context and the norms of one attention, and the gradients of its keys and values.
 Does not: fuse or differentiate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.expr.ast import Ref, refs
+from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role, plain_dim
 from compiler.layout.assign_layouts import real_lanes
 from compiler.passes.kernels.fuse_epilogues import Epilogue, epilogues
+from compiler.passes.kernels.fuse_sums import joined_sums
 from compiler.passes.kernels.horizontal_fusion import siblings
-from compiler.passes.kernels.lower_epilogues import Touched, lower_end, lower_group
+from compiler.passes.kernels.lower_epilogues import End, Touched, accumulator, add_scalars, lower_end, lower_group
 from compiler.passes.kernels.lower_exchanged import copied, exchange_steps
 from compiler.passes.kernels.lower_feeds import lower_feed, lower_rand
 from compiler.passes.kernels.lower_one_hot import lower_row_read, lower_rows_added
@@ -84,13 +86,14 @@ def _windows(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> frozenset[s
     return frozenset(found)
 
 
-def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> None:
-    choice, reason = None, "sums have their declared order (order: bitwise)"
-    if p.builder.order is not l2.Order.BITWISE:
-        choice, reason = _chosen(p, node)
-    if _is_product(node):
-        way = choice.strategy if choice is not None else "nest"
-        p.decisions.append(Decision("choose_strategies", f"{p.graph.phase}: {node.out.name}", way, reason))
+def _contract(
+    p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: Mapping[str, str], beside: Sequence[l1.Contract]
+) -> None:
+    for reduction in (*beside, node):
+        choice, reason = _strategy(p, reduction)
+        if _is_product(reduction):
+            way = choice.strategy if choice is not None else "nest"
+            p.decisions.append(Decision("choose_strategies", f"{p.graph.phase}: {reduction.out.name}", way, reason))
     if choice is not None and choice.exchange is not None:
         steps = exchange_steps(p, node, choice.exchange)
         for step in (*steps.copies, steps.node, *steps.after):
@@ -102,7 +105,20 @@ def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: 
         p.tensors[sums.name] = sums
         _sum_by(p, replace(node, out=sums), choice, None, {})
         node, choice = replace(copied(node.out, sums), span=node.span), None
-    _sum_by(p, node, choice, epilogue, in_place)
+    _sum_by(p, node, choice, epilogue, in_place, beside)
+
+
+def _strategy(p: Phase, node: l1.Contract) -> tuple[Choice | None, str]:
+    """The strategy of a contraction (None: a generic nest), and why."""
+    if p.builder.order is l2.Order.BITWISE:
+        return None, "sums have their declared order (order: bitwise)"
+    return _chosen(p, node)
+
+
+def _is_plain(p: Phase, node: l1.Contract) -> bool:
+    """Whether a generic nest computes a contraction."""
+    looks_up = rows_added(node, p.tensors) is not None or row_read(node, p.tensors) is not None
+    return not looks_up and _strategy(p, node)[0] is None
 
 
 def _separate(node: l1.Contract) -> frozenset[str]:
@@ -114,21 +130,41 @@ def _is_product(node: l1.Contract) -> bool:
     return len(node.ins) == 2 and node.combine == "add" and not _separate(node)
 
 
-def _sum_by(
-    p: Phase, node: l1.Contract, choice: Choice | None, epilogue: Epilogue | None, in_place: Mapping[str, str]
-) -> None:
-    """The kernel of a contraction by a strategy (None: a generic nest), with its epilogue."""
-    parallel = [a.terms[0][0] for a in node.out_map]
-    end = lower_end(p, node, epilogue, in_place)
-    operands = [
+def _operands(p: Phase, node: l1.Contract, beside: Sequence[l1.Contract], end: End) -> tuple[list[Touched], list[Expr]]:
+    """The arrays that the terms of reductions read, and the terms of those `beside` the first one, whose scalars are
+    added to those of the kernel."""
+    walks = list(zip(node.ins, node.in_maps, strict=True))
+    terms = []
+    for other in beside:
+        names = add_scalars(other.scalars, end)
+        for k, walk in enumerate(zip(other.ins, other.in_maps, strict=True)):
+            walks += [] if walk in walks else [walk]
+            names[f"x{k}"] = Ref(f"x{walks.index(walk)}")
+        terms.append(substitute(other.body, names))
+    arrays = [
         Touched(Walk(f"x{k}", p.tensors[name], axes), p.arrays[name], p.dtype(p.tensors[name]), l2.Mode.READ)
-        for k, (name, axes) in enumerate(zip(node.ins, node.in_maps, strict=True))
+        for k, (name, axes) in enumerate(walks)
     ]
+    return arrays, terms
+
+
+def _sum_by(
+    p: Phase,
+    node: l1.Contract,
+    choice: Choice | None,
+    epilogue: Epilogue | None,
+    in_place: Mapping[str, str],
+    beside: Sequence[l1.Contract] = (),
+) -> None:
+    """The kernel of a contraction by a strategy (None: a generic nest), with its epilogue; of several reductions."""
+    parallel = [a.terms[0][0] for a in node.out_map]
+    end = lower_end(p, node, epilogue, in_place, beside)
+    operands, terms = _operands(p, node, beside, end)
     arrays = [end.arrays[0], *operands, *end.arrays[1:]]
     separate = _separate(node)
     # A strategy has every extent as a column; the generic nest has its windows as structure.
     windows = _windows(node, p.tensors) if choice is None else frozenset()
-    plain = _plain_reduction(node) and choice is None and len(node.ins) != 2
+    plain = _plain_reduction(node) and choice is None and (len(node.ins) != 2 or bool(beside))
     loops = p.loops(
         [t.walk for t in arrays],
         node.dims,
@@ -140,7 +176,8 @@ def _sum_by(
     result = arrays[0].walk.tensor
     formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in arrays]
     bound = {t.walk.formal: t.array for t in arrays}
-    nest = l2.Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill)
+    sums = tuple(l2.Sum(accumulator(k), term) for k, term in enumerate(terms, 1))
+    nest = l2.Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill, sums)
     columns = dict(loops.columns)
     body: l2.Nest | l2.Contract = nest
     kind = l2.Kind.CONTRACT if _is_product(node) else l2.Kind.REDUCE
@@ -151,7 +188,7 @@ def _sum_by(
             bound[WORKSPACE.name] = p.workspace(f"{node.out.name}.workspace", choice.workspace, node.span)
             formals.append(replace(WORKSPACE, dtype=p.builder.precision))
         body = l2.Contract(nest, choice.strategy, choice.literals, "scratch_bytes")
-    what, scalars = _what(node, choice), tuple(end.scalars.items())
+    what, scalars = _what(node, choice, beside), tuple(end.scalars.items())
     emit_row(p, kind, result, what, formals, bound, columns, scalars, body, node.span, scan=_scan(node))
 
 
@@ -173,11 +210,13 @@ def _chosen(p: Phase, node: l1.Contract) -> tuple[Choice | None, str]:
     return found, f"{pin.source}: {pin.way}, measured {pin.microseconds:.1f} us"
 
 
-def _what(node: l1.Contract, choice: Choice | None) -> str:
+def _what(node: l1.Contract, choice: Choice | None, beside: Sequence[l1.Contract]) -> str:
     if choice is not None:
         return choice.strategy.replace("_", " ")
     words = {"add": "sum", "max": "maximum", "min": "minimum"}
-    if node.body == Ref("x0") and len(node.dims) == len(node.out_map):
+    if beside:
+        words = {"add": "sums", "max": "maxima", "min": "minima"}
+    elif node.body == Ref("x0") and len(node.dims) == len(node.out_map):
         return "copy"
     return f"{words[node.combine]} over " + ", ".join(
         d for d, _ in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}
@@ -251,10 +290,12 @@ def _in_place(nodes: tuple[l1.Node, ...]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Kernels:
-    """Which nodes share a kernel. `fused`: epilogues of contractions; `groups`: maps by the first of them; `in_place`:
-    map -> the variable that it writes; `there`: the same, and result -> the operand whose array it reuses."""
+    """Which nodes share a kernel. `fused`: epilogues of contractions; `beside`: reductions by the first of them;
+    `groups`: maps by the first of them; `in_place`: map -> the variable that it writes; `there`: the same, and result
+    -> the operand whose array it reuses."""
 
     fused: Mapping[str, Epilogue]
+    beside: Mapping[str, tuple[l1.Contract, ...]]
     groups: Mapping[str, Epilogue]
     in_place: dict[str, str]
     there: dict[str, str]
@@ -264,23 +305,25 @@ def _kernels(p: Phase) -> _Kernels:
     nodes, outputs = p.graph.nodes, p.graph.outputs
     in_place = _in_place(nodes)
     fused, first = epilogues(nodes, outputs, in_place)
-    groups, second = siblings(nodes, outputs, in_place, fused)
+    sums, second = joined_sums(nodes, outputs, in_place, fused, partial(_is_plain, p))
+    groups, third = siblings(nodes, outputs, in_place, sums.fused)
     shared = {m.out.name for e in (*fused.values(), *groups.values()) for m in e.maps}
     for node in nodes:
         if isinstance(node, l1.Map) and node.out.name not in shared:
             groups[node.out.name] = Epilogue((node,), frozenset({node.out.name}))
-    again, third = reused(nodes, outputs, in_place, fused, groups)
-    p.decisions += [d.within(p.graph.phase) for d in (*first, *second, *third)]
-    return _Kernels(fused, groups, in_place, in_place | again)
+    again, fourth = reused(nodes, outputs, in_place, sums.fused, groups)
+    p.decisions += [d.within(p.graph.phase) for d in (*first, *second, *third, *fourth)]
+    return _Kernels(sums.fused, sums.groups, groups, in_place, in_place | again)
 
 
 def _lower_phase(p: Phase, data: DataSet) -> None:
-    nodes, kernels = p.graph.nodes, _kernels(p)
+    nodes = p.graph.nodes
     for node in nodes:
         out = getattr(node, "out", None)
         if isinstance(out, l1.Tensor):
             p.tensors[out.name] = out
             p.rank(out.name)
+    kernels = _kernels(p)
     for node in nodes:
         if isinstance(node, l1.Weight):
             lower_weight(p, node)
@@ -318,13 +361,15 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
 
 
 def _sum(p: Phase, node: l1.Contract, kernels: _Kernels) -> None:
+    if any(node in group for group in kernels.beside.values()):
+        return
     fused = kernels.fused.get(node.out.name)
     if (rows := rows_added(node, p.tensors)) is not None:
         lower_rows_added(p, node, rows)
     elif (rows := row_read(node, p.tensors)) is not None:
         lower_row_read(p, node, rows, fused, kernels.in_place)
     else:
-        _contract(p, node, fused, kernels.in_place)
+        _contract(p, node, fused, kernels.in_place, kernels.beside.get(node.out.name, ()))
 
 
 def lower_tensors(

@@ -271,7 +271,7 @@ def _reads_clock(body: l2.Body) -> bool:
         statements = body.statements
     elif isinstance(body, l2.Nest):
         statements = (*body.prologue, *body.epilogue)
-        if body.term is not None and WARMUP in refs(body.term):
+        if any(WARMUP in refs(s.term) for s in body.sums):
             return True
     else:
         return False

@@ -46,8 +46,8 @@ def formals_read(formals: tuple[l2.Formal, ...], body: l2.Body) -> tuple[l2.Form
 def _nest(nest: l2.Nest) -> Iterator[str]:
     yield from (d.extent for d in nest.dims if isinstance(d.extent, str))
     yield from _statements((*nest.prologue, *nest.epilogue))
-    if nest.term is not None:
-        yield from refs(nest.term)
+    for s in nest.sums:
+        yield from refs(s.term)
 
 
 def _statements(statements: Iterable[l2.Statement]) -> Iterator[str]:

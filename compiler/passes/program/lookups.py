@@ -55,13 +55,13 @@ def _statements(body: l2.Nest | l2.Propagate) -> tuple[l2.Statement, ...]:
 
 def _expressions(body: l2.Nest | l2.Propagate) -> Iterator[Expr]:
     yield from (s.when if isinstance(s, l2.Emit) else s.value for s in _statements(body))
-    if isinstance(body, l2.Nest) and body.term is not None:
-        yield body.term
+    if isinstance(body, l2.Nest):
+        yield from (s.term for s in body.sums)
 
 
 def _names(body: l2.Nest | l2.Propagate) -> set[str]:
     own = {s.target for s in _statements(body) if not isinstance(s, l2.Emit)}
-    return own if isinstance(body, l2.Propagate) else {*own, body.acc, *(d.name for d in body.dims)}
+    return own if isinstance(body, l2.Propagate) else {*own, *(s.acc for s in body.sums), *(d.name for d in body.dims)}
 
 
 def _rewritten(body: l2.Nest | l2.Propagate, new: Callable[[Expr], Expr]) -> l2.Body:
@@ -73,5 +73,4 @@ def _rewritten(body: l2.Nest | l2.Propagate, new: Callable[[Expr], Expr]) -> l2.
 
     if isinstance(body, l2.Propagate):
         return replace(body, statements=all_of(body.statements))
-    term = None if body.term is None else new(body.term)
-    return replace(body, prologue=all_of(body.prologue), epilogue=all_of(body.epilogue), term=term)
+    return replace(body.each_term(new), prologue=all_of(body.prologue), epilogue=all_of(body.epilogue))
