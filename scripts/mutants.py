@@ -240,16 +240,10 @@ MUTANTS = (
         (f"{GOLDEN}::test_program[lenet_digits]",),
     ),
     Mutant(
-        "lookups are gathers",
-        (f"{_TENSORS}:row_read",),
-        _always(None),
-        ("tests/cpu/test_lookups.py::test_rows_are_read_where_they_stand",),
-    ),
-    Mutant(
-        "gradients of lookups are additions to rows",
-        (f"{_TENSORS}:rows_added", "compiler.passes.kernels.fuse_epilogues:rows_added"),
-        _always(None),
-        ("tests/cpu/test_lookups.py",),
+        "formals that nothing reads are no columns",
+        ("compiler.passes.program.build_program:formals_read",),
+        lambda _: lambda formals, body: formals,
+        ("tests/unit/test_build_program.py::test_formals_that_nothing_reads_are_no_columns",),
     ),
     Mutant(
         "samples stand beside each other in vectors",

@@ -22,12 +22,14 @@ from compiler.ir.level1.graph import (
     Constant,
     Contract,
     Feed,
+    Gather,
     Map,
     Node,
     Part,
     Rand,
     Reindex,
     Scan,
+    ScatterAdd,
     Stack,
     StepsFirst,
     Variable,
@@ -136,6 +138,18 @@ def _attention(node: Attention, values: Mapping[str, npt.NDArray[Any]]) -> npt.N
     )
 
 
+def _rows(index: npt.NDArray[Any], rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """The rows that integers choose, and which of them there are."""
+    chosen = index.astype(np.int64)
+    return chosen, (chosen >= 0) & (chosen < rows)
+
+
+def _gather(table: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    chosen, inside = _rows(index, len(table))
+    found = table[np.where(inside, chosen, 0)]
+    return np.where(inside.reshape(*inside.shape, *(1 for _ in found.shape[inside.ndim :])), found, 0.0)
+
+
 def _steps_first(node: StepsFirst, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     apart = x.reshape(node.steps, -1, *x.shape[1:]) if node.back else x
     return np.swapaxes(apart, 0, 1).reshape(node.out.shape)
@@ -171,6 +185,12 @@ def evaluate_graph(
                 values[node.out.name] = _map(node, values)
             case Contract():
                 values[node.out.name] = evaluate_contract(node, values)
+            case Gather():
+                values[node.out.name] = _gather(values[node.table], values[node.index])
+            case ScatterAdd():
+                total = values[node.out.name] = np.zeros(node.out.shape)
+                index, inside = _rows(values[node.index], len(total))
+                np.add.at(total, index[inside], values[node.source][inside])
             case Attention():
                 values[node.out.name] = _attention(node, values)
             case Reindex():

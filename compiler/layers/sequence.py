@@ -1,7 +1,7 @@
 """Embeddings, one-hot vectors, learned arrays and positional encodings.
 
 Assumes: inputs of (batch, ...).
-Guarantees: a lookup is a contraction, and so is its gradient.
+Guarantees: an embedding is a Gather, whose gradient is a ScatterAdd.
 Does not: mask steps.
 """
 
@@ -32,25 +32,10 @@ def _embedded(p: Place, x: Shape) -> Result:
 
 
 def embedding(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
-    """Row x of a trained table (count, size), drawn standard normal as in PyTorch. Expressed as a contraction with the
-    one-hot vector of x, and so is its gradient; passes/kernels/one_hot.py lowers them to a gather and a scatter-add,
-    without materializing that vector."""
+    """Row x of a trained table (count, size), drawn standard normal as in PyTorch."""
     count, size = whole(layer, "count"), whole(layer, "size")
     table = weight(c, f"{layer.name}.weight", (count, size), "normal", (1.0,), layer)
-    axes = tuple((f"d{a}", e) for a, e in enumerate(x.shape))
-    outer = tuple(along(d) for d, _ in axes)
-    chosen = Cond(X0.eq(Ref("v")), X1, Num(0.0))
-    return c.graph.contract(
-        f"{layer.name}.y",
-        (*axes, ("e", size), ("v", count)),
-        (*outer, along("e")),
-        (
-            (x, outer),
-            (table, (along("v"), along("e"))),
-        ),
-        chosen,
-        span=layer.span,
-    )
+    return c.graph.gather(f"{layer.name}.y", table, x, layer.span)
 
 
 def _write_embedding(w: Writer, layer: l0.Layer) -> str:

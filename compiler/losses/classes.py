@@ -25,8 +25,7 @@ def _cross_entropy(g: GraphBuilder, loss: l0.Loss, logits: l1.Tensor, target: l1
         classes = g.add(
             l1.Constant(l1.Tensor(f"{name}.class_weights", (logits.shape[-1],)), loss.class_weights, loss.span)
         )
-        of_class = g.reduce(f"{name}.weight", Cond(Ref(f"d{last}").eq(X0), X1, Num(0.0)),
-                            ((target, row), (classes, (last,))), logits, row)  # fmt: skip
+        of_class = g.gather(f"{name}.weight", classes, target)
         if 0.0 in loss.class_weights:
             logits = chosen(g, f"{name}.weighted", logits, of_class)
     largest = g.reduce(f"{name}.largest", X0, (identity(logits),), logits, row, combine="max", fill=-math.inf)

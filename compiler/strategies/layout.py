@@ -54,7 +54,7 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
     for graph in graphs:
         tensors = {t.name: t for n in graph.nodes if isinstance(t := getattr(n, "out", None), l1.Tensor)}
         for node in graph.nodes:
-            if isinstance(node, l1.Map):
+            if isinstance(node, l1.Map | l1.Gather):
                 lanes += MAP * _padded(node.out, count) / count
                 rows += MAP * prod(node.out.shape) / count
             elif isinstance(node, l1.Rand):

@@ -74,13 +74,18 @@ def fork_rows(settled: Iterable[Settled]) -> Iterator[Row]:
 
 def one_way(graphs: Iterable[l1.TensorGraph], chosen: Set[str]) -> dict[str, int]:
     """How many nodes there is no choice for, by kind. `chosen`: the results that there is one for."""
-    nodes = (n for g in graphs for n in g.nodes if isinstance(n, l1.Map | l1.Contract))
+    nodes = (n for g in graphs for n in g.nodes if isinstance(n, _Computed))
     return dict(Counter(_kind(n) for n in nodes if n.out.name not in chosen))
 
 
-def _kind(node: l1.Map | l1.Contract) -> str:
+_Computed = l1.Map | l1.Contract | l1.Gather | l1.ScatterAdd
+
+
+def _kind(node: _Computed) -> str:
     if isinstance(node, l1.Map):
         return "elementwise"
+    if isinstance(node, l1.Gather | l1.ScatterAdd):
+        return "lookups"
     if len(node.ins) == 2 and node.combine == "add":
         return "products"
     return "windows" if any(len(a.terms) > 1 for m in node.in_maps for a in m) else "sums and maxima"

@@ -8,6 +8,8 @@ Guarantees: every breach is named.
   contracts  distinct dims of positive extent; index maps have one entry per axis over these dims;
              the body reads operands, dims and scalars; the combine is known; with gather_only, the result's
              axes are distinct dims
+  gathers    rows are those of a tensor without a batch, chosen by integers, one for each element of
+             the index
   attention  operands as its docstring says, of one batch and one number of heads; the result has the shape of what
              it is
   scans      a state, its start, its value after a step and after all have one shape; rows of a whole
@@ -71,6 +73,8 @@ def _node(node: l1.Node, known: Mapping[str, l1.Tensor], kept: set[str], gather_
             yield from _map(node, known)
         case l1.Contract():
             yield from _contract(node, known, gather_only)
+        case l1.Gather() | l1.ScatterAdd():
+            yield from _lookup(node, known)
         case l1.Attention():
             yield from _attention(node, known)
         case l1.Reindex() | l1.StepsFirst() | l1.Part() | l1.Stack():
@@ -218,6 +222,17 @@ def _contract(node: l1.Contract, known: Mapping[str, l1.Tensor], gather_only: bo
         for d, extent in zip(used, node.out.shape, strict=False):
             if d is not None and dims.get(d) != extent:
                 yield f"dim `{d}` does not have the extent {extent} of its axis"
+
+
+def _lookup(node: l1.Gather | l1.ScatterAdd, known: Mapping[str, l1.Tensor]) -> Iterator[str]:
+    index = known[node.index]
+    rows, places = (known[node.table], node.out) if isinstance(node, l1.Gather) else (node.out, known[node.source])
+    if index.dtype != "int":
+        yield f"`{index.name}` chooses rows, but holds no integers"
+    if not rows.shape or rows.batched:
+        yield f"`{rows.name}` {rows.shape} has no rows without a batch"
+    if places.shape != (*index.shape, *rows.shape[1:]) or places.batched != index.batched:
+        yield f"`{places.name}` {places.shape} has no row of `{rows.name}` for each element of `{index.name}`"
 
 
 def _attention(node: l1.Attention, known: Mapping[str, l1.Tensor]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""rows_added: sums of rows of a table's gradient, which positions ask for (compiler/passes/kernels/lower_one_hot.py).
+"""rows_added: sums of rows of a table's gradient, which positions ask for (compiler/passes/kernels/lower_gathers.py).
 
 Assumes: a nest whose points are positions (and elements of a row), and whose terms are those of all positions that ask
 for the same row.

@@ -111,6 +111,11 @@ class GraphBuilder:
         names, maps = tuple(t.name for t, _ in operands), tuple(tuple(m) for _, m in operands)
         return self.add(l1.Contract(made, tuple(dims), tuple(out), names, maps, body, combine, fill, scalars, span))
 
+    def gather(self, name: str, table: l1.Tensor, index: l1.Tensor, span: Span = NOWHERE) -> l1.Tensor:
+        """The rows of `table` that the integers `index` choose."""
+        out = l1.Tensor(name, (*index.shape, *table.shape[1:]), "real", index.batched)
+        return self.add(l1.Gather(out, table.name, index.name, span))
+
     def reduce(
         self,
         name: str,

@@ -283,6 +283,29 @@ class Contract:
 
 
 @dataclass(frozen=True)
+class Gather:
+    """out[p..., e...] = table[index[p...], e...]: rows of a tensor without a batch, chosen by integers. A row that the
+    table does not have reads as 0."""
+
+    out: Tensor
+    table: str
+    index: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class ScatterAdd:
+    """out[r, e...] = sum of source[p..., e...] over all p with index[p...] = r, in the order of p: the gradient of a
+    Gather with respect to its table. The result has no batch; what belongs to a row that it does not have is left out.
+    """
+
+    out: Tensor
+    source: str
+    index: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Attention:
     """One result of attention whose scores are nowhere in memory; `of` says which. `ins`: query (batch, steps,
     heads, d), key (batch, keys, heads, d) and value (batch, keys, heads, e), then those of `beside` ("offset", "mask",
@@ -430,6 +453,8 @@ Node = (
     | Constant
     | Map
     | Contract
+    | Gather
+    | ScatterAdd
     | Attention
     | Reindex
     | StepsFirst
@@ -449,6 +474,10 @@ def operands(node: Node) -> tuple[str, ...]:
             return node.ins
         case Reindex() | StepsFirst() | Part():
             return (node.source,)
+        case Gather():
+            return (node.index, node.table)
+        case ScatterAdd():
+            return (node.source, node.index)
         case Scan():
             inner = {c.state.name for c in node.carried} | {g.part.name for g in node.given}
             inner |= {n.out.name for n in node.body}

@@ -1,9 +1,9 @@
-"""fuse_epilogues: elementwise Maps that follow a Contract become the epilogue of its kernel, which may have several
-outputs.
+"""fuse_epilogues: elementwise Maps that follow a Contract or a Gather become the epilogue of its kernel, which may have
+several outputs.
 
 Assumes: nodes in topological order.
 Guarantees: a Map is fused when it reads the contraction's result, or an already fused Map, elementwise, and its other
-operands are computed before the Contract; every refusal is a Decision with its reason.
+operands are computed before it; every refusal is a Decision with its reason.
 Does not: change the graph: lower_tensors uses the groups.
 """
 
@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import compiler.ir.level1.graph as l1
-from compiler.passes.kernels.one_hot import rows_added
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.pins import AGAIN
+
+Ended = l1.Contract | l1.Gather | l1.ScatterAdd
+"""Nodes whose kernels may have an epilogue; that of a ScatterAdd has none, and says why."""
 
 MOST_ARRAYS = 8
 """Arrays that an epilogue touches beside the operands of its contraction; more would spill registers."""
@@ -60,7 +62,7 @@ def epilogues(
     fused: dict[str, Epilogue] = {}
     decisions: list[Decision] = []
     for i, node in enumerate(nodes):
-        if not isinstance(node, l1.Contract):
+        if not isinstance(node, Ended):
             continue
         name = node.out.name
         group: dict[str, l1.Map] = {}
@@ -95,12 +97,12 @@ def epilogues(
 
 
 def _refusal(
-    g: Readers, i: int, node: l1.Contract, group: Mapping[str, l1.Map], reader: l1.Map, target: str | None
+    g: Readers, i: int, node: Ended, group: Mapping[str, l1.Map], reader: l1.Map, target: str | None
 ) -> str | None:
     """Why `reader` cannot join the epilogue of `node` (number i) with `group`; `target`: the variable that it
     writes."""
     name = reader.out.name
-    if rows_added(node, g.tensors) is not None:
+    if isinstance(node, l1.ScatterAdd):
         return f"{node.out.name} is complete after all additions to its rows only"
     if name.endswith(AGAIN) and not node.out.name.endswith(AGAIN):
         return f"{name} is computed again later, so that nothing keeps it"
@@ -115,7 +117,7 @@ def _refusal(
     if len(arrays) > MOST_ARRAYS:
         return f"with {name} the kernel would touch too many arrays"
     if target is not None and read_elsewhere(
-        g, i, {*node.ins, *(n for m in group.values() for n in m.ins)}, reader, target
+        g, i, {*l1.operands(node), *(n for m in group.values() for n in m.ins)}, reader, target
     ):
         return f"{name} writes {target}, which something else reads"
     return None

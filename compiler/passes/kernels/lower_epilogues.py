@@ -44,7 +44,8 @@ class End:
 
 def lower_end(
     p: Phase,
-    node: l1.Contract,
+    node: l1.Contract | l1.Gather,
+    out_map: tuple[Affine, ...],
     epilogue: Epilogue | None,
     in_place: Mapping[str, str],
     beside: Sequence[l1.Contract] = (),
@@ -53,7 +54,8 @@ def lower_end(
     Makes the arrays of the results in the phase."""
     maps = epilogue.maps if epilogue is not None else ()
     kept = epilogue.kept if epilogue is not None else frozenset({node.out.name})
-    lowered = _Lowered(p, maps, kept, in_place, node.out_map, "e", End(dict(node.scalars)))
+    scalars = dict(node.scalars) if isinstance(node, l1.Contract) else {}
+    lowered = _Lowered(p, maps, kept, in_place, out_map, "e", End(scalars))
     for k, reduction in enumerate((node, *beside)):
         if reduction.out.name in kept:
             lowered.result(reduction.out, Ref(accumulator(k)), l2.Mode.WRITE, reduction.span)

@@ -27,7 +27,7 @@ from compiler.passes.kernels.horizontal_fusion import siblings
 from compiler.passes.kernels.lower_epilogues import End, Touched, accumulator, add_scalars, lower_end, lower_group
 from compiler.passes.kernels.lower_exchanged import copied, exchange_steps
 from compiler.passes.kernels.lower_feeds import lower_feed, lower_rand
-from compiler.passes.kernels.lower_one_hot import lower_row_read, lower_rows_added
+from compiler.passes.kernels.lower_gathers import lower_rows
 from compiler.passes.kernels.lower_parts import lower_move, places
 from compiler.passes.kernels.lower_weights import (
     lower_constant,
@@ -37,7 +37,6 @@ from compiler.passes.kernels.lower_weights import (
     lower_weight,
 )
 from compiler.passes.kernels.nest_builder import Walk
-from compiler.passes.kernels.one_hot import row_read, rows_added
 from compiler.passes.kernels.reuse_arrays import reused
 from compiler.passes.kernels.tensor_phase import WORKSPACE, Phase, array_formal, emit_row, meaning
 from compiler.passes.layers.load_data import DataSet
@@ -117,8 +116,7 @@ def _strategy(p: Phase, node: l1.Contract) -> tuple[Choice | None, str]:
 
 def _is_plain(p: Phase, node: l1.Contract) -> bool:
     """Whether a generic nest computes a contraction."""
-    looks_up = rows_added(node, p.tensors) is not None or row_read(node, p.tensors) is not None
-    return not looks_up and _strategy(p, node)[0] is None
+    return _strategy(p, node)[0] is None
 
 
 def _separate(node: l1.Contract) -> frozenset[str]:
@@ -158,7 +156,7 @@ def _sum_by(
 ) -> None:
     """The kernel of a contraction by a strategy (None: a generic nest), with its epilogue; of several reductions."""
     parallel = [a.terms[0][0] for a in node.out_map]
-    end = lower_end(p, node, epilogue, in_place, beside)
+    end = lower_end(p, node, node.out_map, epilogue, in_place, beside)
     operands, terms = _operands(p, node, beside, end)
     arrays = [end.arrays[0], *operands, *end.arrays[1:]]
     separate = _separate(node)
@@ -265,9 +263,9 @@ def _in_place(nodes: tuple[l1.Node, ...]) -> dict[str, str]:
     readers: dict[str, list[int]] = {}
     made: dict[str, int] = {}
     for i, node in enumerate(nodes):
-        if isinstance(node, (l1.Map, l1.Contract, l1.Attention)):
+        if isinstance(node, (l1.Map, l1.Contract, l1.Gather, l1.ScatterAdd, l1.Attention)):
             made[node.out.name] = i
-            for name in node.ins:
+            for name in l1.operands(node):
                 readers.setdefault(name, []).append(i)
         elif isinstance(node, l1.Reindex):
             readers.setdefault(node.source, []).append(i)
@@ -346,8 +344,11 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
             lower_constant(p, node)
         case l1.Map() if node.out.name in kernels.groups:
             _maps(p, kernels.groups[node.out.name], kernels.there)
-        case l1.Contract():
-            _sum(p, node, kernels)
+        case l1.Contract() if not any(node in group for group in kernels.beside.values()):
+            beside = kernels.beside.get(node.out.name, ())
+            _contract(p, node, kernels.fused.get(node.out.name), kernels.in_place, beside)
+        case l1.Gather() | l1.ScatterAdd():
+            lower_rows(p, node, kernels.fused.get(node.out.name), kernels.in_place)
         case l1.Attention():
             _attention(p, node)
         case l1.Reindex():
@@ -358,18 +359,6 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
             lower_update(p, node)
         case l1.Store() if node.value not in kernels.in_place:
             lower_store(p, node)
-
-
-def _sum(p: Phase, node: l1.Contract, kernels: _Kernels) -> None:
-    if any(node in group for group in kernels.beside.values()):
-        return
-    fused = kernels.fused.get(node.out.name)
-    if (rows := rows_added(node, p.tensors)) is not None:
-        lower_rows_added(p, node, rows)
-    elif (rows := row_read(node, p.tensors)) is not None:
-        lower_row_read(p, node, rows, fused, kernels.in_place)
-    else:
-        _contract(p, node, fused, kernels.in_place, kernels.beside.get(node.out.name, ()))
 
 
 def lower_tensors(

@@ -23,7 +23,6 @@ import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Ref
 from compiler.expr.functions import ROUNDED
 from compiler.ir.space import plain_dim
-from compiler.passes.kernels.one_hot import row_read, rows_added
 from compiler.passes.program.decisions import Decision
 
 NAME: Final = "mixed_precision"
@@ -114,7 +113,7 @@ class _Rewriting:
                 self.active.add(out.name)
                 if free:
                     self.narrow.add(out.name)
-            case l1.Contract() if not self._is_statistic(node):
+            case l1.Contract() | l1.Gather() if not self._is_statistic(node):
                 self.active.add(out.name)
                 if free and not self._is_read_once(out):
                     self.copies[out.name] = f"{out.name}.{BF16}"
@@ -125,9 +124,9 @@ class _Rewriting:
         every = set(range(len(node.out.shape)))
         return any(n in self.active and {*axes} >= every for n, axes in zip(node.ins, node.maps, strict=True))
 
-    def _is_statistic(self, node: l1.Contract) -> bool:
+    def _is_statistic(self, node: l1.Contract | l1.Gather) -> bool:
         """Whether it sums over activations, and is none itself: a mean, a norm, a largest value."""
-        if is_sum_of_products(node) or row_read(node, self.tensors) is not None:
+        if isinstance(node, l1.Gather) or is_sum_of_products(node):
             return False
         return all(not a.terms or plain_dim(a) is not None for axes in node.in_maps for a in axes)
 
@@ -143,8 +142,6 @@ class _Rewriting:
     def _is_converted(self, node: l1.Node) -> bool:
         """Whether the factors of a node are to be bf16."""
         if not isinstance(node, l1.Contract) or not is_sum_of_products(node):
-            return False
-        if row_read(node, self.tensors) is not None or rows_added(node, self.tensors) is not None:
             return False
         names = (node.out.name, *node.ins)
         return not any(_layer(n) in self.recurrent for n in names) and all(
@@ -197,8 +194,10 @@ class _Rewriting:
             case l1.Reindex(out, source):
                 stored = self._as_stored(out) if out.name in self.narrow else out
                 node = replace(node, out=stored, source=given.get(source, source))
-            case l1.StepsFirst(_, source):
+            case l1.StepsFirst(_, source) | l1.ScatterAdd(_, source):
                 node = replace(node, source=given.get(source, source))
+            case l1.Gather(_, table):
+                node = replace(node, table=given.get(table, table))
             case l1.Store(_, value):
                 node = replace(node, value=given.get(value, value))
         return node

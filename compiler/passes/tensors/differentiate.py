@@ -4,7 +4,7 @@ Assumes: a graph in topological order; `constants` are tensors whose gradient is
 Guarantees: gradients of a scalar tensor with respect to all weights, as more pure nodes. A Map differentiates through
 its body (compiler/expr/diff.py), a Contract by exchanging its output's index map with an operand's, so that a
 convolution's two gradients are again Contracts; a maximum passes its gradient to the first element that attains it; the
-gradients of an Attention are others, which read its norms.
+gradients of an Attention are others, which read its norms. That of a Gather is a ScatterAdd, and the other way round.
 Contributions are summed in the order of the forward nodes. Only gradients on paths to weights are computed. The
 gradient of a Scan is a Scan the other way round (_ScanGradient): what its body needs of the forward steps is an output
 of each; gradients of what all steps read are one sum over the rows of all steps, outside.
@@ -37,7 +37,9 @@ def _needs_gradient(nodes: Iterable[l1.Node], constants: frozenset[str], needs: 
             case l1.Map() | l1.Contract() | l1.Attention():
                 if node.out.name not in constants and any(i in needs for i in node.ins):
                     needs.add(node.out.name)
-            case l1.Reindex() | l1.StepsFirst() if node.source in needs:
+            case l1.Reindex() | l1.StepsFirst() | l1.ScatterAdd() if node.source in needs:
+                needs.add(node.out.name)
+            case l1.Gather() if node.table in needs:
                 needs.add(node.out.name)
             case l1.Scan():
                 inner = _needs_in_scan(node, needs)
@@ -57,6 +59,9 @@ def _needs_in_scan(node: l1.Scan, needs: Set[str]) -> set[str]:
             return inner
         inner |= more
 
+
+Moved = l1.Reindex | l1.StepsFirst | l1.Gather | l1.ScatterAdd
+"""Nodes that compute nothing from an element."""
 
 SHARED = 8
 """Contributions to one gradient that are added in one kernel."""
@@ -278,19 +283,15 @@ class _Backward:
 
     def through(self, node: l1.Node) -> None:
         """Contributes to the gradients of the operands of `node`."""
-        if not isinstance(node, l1.Map | l1.Contract | l1.Attention | l1.Reindex | l1.StepsFirst):
+        if not isinstance(node, l1.Map | l1.Contract | l1.Attention | Moved):
             return
         if node.out.name not in self.needs:
             return
         gradient = self.total(node.out)
         if gradient is None:
             return
-        if isinstance(node, l1.Reindex | l1.StepsFirst):
-            source = self.g.tensors[node.source]
-            out = l1.Tensor(self.part_name(node.source), source.shape, "real", source.batched)
-            if isinstance(node, l1.StepsFirst):
-                node = replace(node, back=not node.back)
-            self.contribute(node.source, self.g.add(replace(node, out=out, source=gradient.name)))
+        if isinstance(node, Moved):
+            self._moved(node, gradient)
             return
         if isinstance(node, l1.Attention):
             self._attention(node, gradient)
@@ -306,6 +307,21 @@ class _Backward:
             else:
                 assert node.combine == "max" and len(node.ins) == 1
                 self.contribute(operand, _max_gradient(self.g, node, gradient, name))
+
+    def _moved(self, node: Moved, gradient: l1.Tensor) -> None:
+        """The gradient moves back: elements of a Gather are added up where they come from, and the other way round."""
+        source = self.g.tensors[node.table if isinstance(node, l1.Gather) else node.source]
+        out = l1.Tensor(self.part_name(source.name), source.shape, "real", source.batched)
+        match node:
+            case l1.Gather():
+                back: l1.Node = l1.ScatterAdd(out, gradient.name, node.index, node.span)
+            case l1.ScatterAdd():
+                back = l1.Gather(out, gradient.name, node.index, node.span)
+            case l1.StepsFirst():
+                back = replace(node, out=out, source=gradient.name, back=not node.back)
+            case l1.Reindex():
+                back = replace(node, out=out, source=gradient.name)
+        self.contribute(source.name, self.g.add(back))
 
     def _attention(self, node: l1.Attention, gradient: l1.Tensor) -> None:
         """Contributes to the gradients of query, key and value; those beside them have none (layers/attention.py)."""

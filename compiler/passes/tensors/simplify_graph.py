@@ -24,6 +24,10 @@ def renamed(node: l1.Node, names: Mapping[str, str]) -> l1.Node:
             return replace(node, ins=tuple(names.get(i, i) for i in node.ins))
         case l1.Reindex() | l1.StepsFirst() | l1.Part():
             return replace(node, source=names.get(node.source, node.source))
+        case l1.Gather():
+            return replace(node, table=names.get(node.table, node.table), index=names.get(node.index, node.index))
+        case l1.ScatterAdd():
+            return replace(node, source=names.get(node.source, node.source), index=names.get(node.index, node.index))
         case l1.Scan():
             carried = tuple(replace(c, start=names.get(c.start, c.start)) for c in node.carried)
             given = tuple(replace(g, whole=names.get(g.whole, g.whole)) for g in node.given)
@@ -54,7 +58,8 @@ def _as_map(node: l1.Contract) -> l1.Contract | l1.Map:
     return l1.Map(node.out, node.ins, maps, node.body, node.scalars, node.span)
 
 
-Computed = l1.Map | l1.Contract | l1.Attention | l1.Reindex | l1.StepsFirst | l1.Part | l1.Stack
+Moved = l1.Gather | l1.ScatterAdd | l1.Reindex | l1.StepsFirst | l1.Part | l1.Stack
+Computed = l1.Map | l1.Contract | l1.Attention | Moved
 
 
 def _computed(node: Computed) -> tuple[object, ...]:
@@ -66,8 +71,8 @@ def _computed(node: Computed) -> tuple[object, ...]:
         case l1.Contract():
             walks = (node.dims, node.out_map, node.ins, node.in_maps)
             return (l1.Contract, out, walks, node.body, node.combine, node.fill, node.scalars)
-        case l1.Attention():
-            return (l1.Attention, replace(node, out=replace(node.out, name="")))
+        case l1.Attention() | l1.Gather() | l1.ScatterAdd():
+            return (type(node), replace(node, out=replace(node.out, name="")))
         case l1.Reindex() | l1.StepsFirst():
             return (type(node), out, node.source)
         case l1.Part():

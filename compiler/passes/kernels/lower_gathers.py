@@ -1,0 +1,135 @@
+"""lower_gathers: rows of tables that integers choose, and their gradients, sums into such rows.
+
+Assumes: a legal graph (Gather, ScatterAdd).
+Guarantees: neither time nor memory grows with the rows that are not indexed, except for the zeros of a gradient. An
+index out of range reads 0 and adds nothing. Additions: where those of one launch are ordered
+(Capabilities.atomic_order), in the order of the positions. Elsewhere each position sums over all positions with its
+index, and positions with one index write the same value; without lanes that is the same order, so that the bits are the
+same.
+Does not: have an epilogue on a scatter-add: its sums are complete only after the launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
+from compiler.expr.ast import Cond, Num, Ref
+from compiler.ir.space import Affine, along
+from compiler.layout.assign_layouts import strides_of
+from compiler.passes.kernels.fuse_epilogues import Epilogue
+from compiler.passes.kernels.lower_epilogues import lower_end
+from compiler.passes.kernels.nest_builder import Loops, Walk
+from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row, meaning
+from compiler.passes.program.decisions import Decision
+
+ROW = "row"
+"""The local that holds a row's number."""
+
+Dims = list[tuple[str, int]]
+
+
+def _dims(index: l1.Tensor, table: l1.Tensor) -> tuple[Dims, Dims]:
+    """Of the positions, and of the elements of a row."""
+    row = [(f"e{a or ''}", extent) for a, extent in enumerate(table.shape[1:])]
+    return [(f"d{a}", extent) for a, extent in enumerate(index.shape)], row
+
+
+def _along(dims: Dims, begin: str = "") -> tuple[Affine, ...]:
+    return tuple(along(f"{begin}{d}") for d, _ in dims)
+
+
+def lower_rows(
+    p: Phase, node: l1.Gather | l1.ScatterAdd, epilogue: Epilogue | None, in_place: Mapping[str, str]
+) -> None:
+    """The kernels of one node."""
+    if isinstance(node, l1.Gather):
+        _gather(p, node, epilogue, in_place)
+    else:
+        _scatter_add(p, node)
+
+
+def _gather(p: Phase, node: l1.Gather, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> None:
+    """One map over the output's elements."""
+    _decided(p, node, "rows are read", "one for each position")
+    index, table = p.tensors[node.index], p.tensors[node.table]
+    places, row = _dims(index, table)
+    end = lower_end(p, node, _along([*places, *row]), epilogue, in_place)
+    chosen = Walk("x0", index, _along(places))
+    loops = _loops(p, [*(t.walk for t in end.arrays), chosen], [*places, *row])
+    columns, result = dict(loops.columns), end.arrays[0].walk.tensor
+    formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in end.arrays]
+    formals.append(array_formal(chosen, p.dtype(index), l2.Mode.READ, loops, result))
+    access = _at_row(p, "x1", table, row, columns)
+    formals.append(l2.ArrayFormal("x1", p.dtype(table), l2.Mode.READ, access, meaning(table, result)))
+    bound = {t.walk.formal: t.array for t in end.arrays} | {"x0": p.arrays[node.index], "x1": p.arrays[node.table]}
+    statements = (l2.Assign(ROW, Ref("x0")), l2.Assign("acc", Ref("x1"), node.span), *end.statements)
+    nest, scalars = l2.Nest(loops.dims, statements), tuple(end.scalars.items())
+    emit_row(p, l2.Kind.MAP, result, "rows", formals, bound, columns, scalars, nest, node.span)
+
+
+def _scatter_add(p: Phase, node: l1.ScatterAdd) -> None:
+    """Zeros, then the sums."""
+    way = "in order" if p.ordered else "by each place that asks for it, as additions of a launch have no order"
+    _decided(p, node, "rows are added to", way)
+    out = node.out
+    array = p.arrays[out.name] = p.temporary(out, node.span)
+    _zeros(p, node, array)
+    source, index = p.tensors[node.source], p.tensors[node.index]
+    places, row = _dims(index, out)
+    walks = [Walk("x0", source, _along([*places, *row])), Walk("x1", index, _along(places))]
+    bound = {"y": array, "x0": p.arrays[node.source], "x1": p.arrays[node.index]}
+    if p.ordered:
+        loops = _loops(p, walks, [*places, *row])
+        nest = l2.Nest(loops.dims, (l2.Assign(ROW, Ref("x1")), l2.Add("y", Ref("x0"), node.span)))
+        mode, kind = l2.Mode.ACCUMULATE, l2.Kind.MAP
+    else:
+        walks.append(Walk("place", index, _along(places, "at_")))
+        bound["place"] = bound["x1"]
+        asking = [(f"at_{d}", e) for d, e in places]
+        loops = _loops(p, walks, [*asking, *row, *places], [d for d, _ in places])
+        term = Cond(Ref("x1").eq(Ref(ROW)), Ref("x0"), Num(0.0))
+        prologue, epilogue = (l2.Assign(ROW, Ref("place")),), (l2.Assign("y", Ref("acc"), node.span),)
+        nest = l2.Nest(loops.dims, prologue, "add", term, "acc", epilogue)
+        mode, kind = l2.Mode.WRITE, l2.Kind.REDUCE
+    columns = dict(loops.columns)
+    access = _at_row(p, "y", out, row, columns)
+    formals = [l2.ArrayFormal("y", p.builder.precision, mode, access, meaning(out, out))]
+    formals += [array_formal(w, p.dtype(w.tensor), l2.Mode.READ, loops, out) for w in walks]
+    emit_row(p, kind, out, "sums of rows", formals, bound, columns, (), nest, node.span)
+
+
+def _zeros(p: Phase, node: l1.ScatterAdd, array: str) -> None:
+    out = node.out
+    dims = [(f"d{a}", e) for a, e in enumerate(out.shape)]
+    whole = Walk("y", out, axes_of(out))
+    flat = p.loops([whole], dims, [d for d, _ in dims])
+    zeros = l2.Nest(flat.dims, (l2.Assign("y", Num(0.0), node.span),))
+    y = array_formal(whole, p.builder.precision, l2.Mode.WRITE, flat)
+    emit_row(p, l2.Kind.MAP, out, "zeros", [y], {"y": array}, flat.columns, (), zeros, node.span)
+
+
+def _decided(p: Phase, node: l1.Gather | l1.ScatterAdd, verdict: str, reason: str) -> None:
+    p.decisions.append(Decision("lower_gathers", f"{p.graph.phase}: {node.out.name}", verdict, reason))
+
+
+def _loops(p: Phase, walks: Sequence[Walk], dims: Dims, summed: Sequence[str] = ()) -> Loops:
+    names = [d for d, _ in dims]
+    return p.loops(walks, dims, [d for d in names if d not in summed], separate=frozenset(names))
+
+
+def _at_row(p: Phase, formal: str, table: l1.Tensor, row: Dims, columns: dict[str, int]) -> l2.Strided:
+    """The element of a tensor without a batch in the row that the local ROW names."""
+    found = []
+    for a, (dim, stride) in enumerate(zip((ROW, *(d for d, _ in row)), strides_of(table, p.lanes), strict=True)):
+        by: int | str = stride
+        if a < len(row):
+            by = f"{formal}_by{a}"
+            columns[by] = stride
+        extent = None
+        if a == 0:
+            extent = f"{formal}_rows"
+            columns[extent] = table.shape[0]
+        found.append(l2.Axis(((dim, 1),), 0, 1, extent, by))
+    return l2.Strided(tuple(found))
