@@ -10,40 +10,15 @@ Does not: reorder statements or formals; take part in names, rows, spans or mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields
 from hashlib import sha256
-from types import MappingProxyType
-from typing import Final
 
 import numpy as np
 
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
-
-_FIXED: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
-    {
-        l2.Connect: frozenset({"row", "col", "n_pre", "n_post", "key", "table", "autapses", "same", "number"})
-        | {"to_row", "to_col", "to_index", "to_filled", "gone", "words", "multapses"}
-        | {"w_from", "h_from", "w_to", "h_to"},
-        l2.RecordEvents: frozenset({"list", "count", "slots", "buffer", "used", "capacity", "n"}),
-        l2.RecordTrace: frozenset({"members", "m", "buffer", "used", "capacity"}),
-        l2.Attention: frozenset({"query", "key", "value", "offset", "mask", "context", "norms"})
-        | {"context_grad", "query_grad", "key_grad", "value_grad"}
-        | {"batch", "heads", "steps", "keys", "d", "e", "scale"}
-        | {f"{name}_by_{of}" for name in ("offset", "mask") for of in ("sample", "head", "step")},
-        l2.EmitScheduled: frozenset({"steps", "ids", "m", "cursor", "list", "count", "slots", "n"}),
-    }
-)
-"""Formals that a body finds by name."""
-
-DRAWN_AGAIN: Final = frozenset(
-    {"n_pre", "n_post", "connect_key", "table", "autapses", "same", "number", "multapses"}
-    | {"w_from", "h_from", "w_to", "h_to"}
-)
-"""Formals that a Procedural relation finds by name."""
-
-_NONE: Final[frozenset[str]] = frozenset()
+from compiler.ir.level2.meanings import found_by_name
 
 Names = dict[str, str]
 
@@ -52,13 +27,7 @@ def canonical(kernel: l2.Kernel | l2.Template) -> str:
     """The kernel's text with formals f0, f1, ..., dims d0, d1, ... and locals t0, t1, ...; other
     names get a `$`."""
     names: Names = {}
-    fixed = _FIXED.get(type(kernel.body), _NONE)
-    if isinstance(kernel.body, l2.Propagate):
-        match kernel.body.relation:
-            case l2.Toeplitz():
-                fixed = frozenset(l2.PLANES)
-            case l2.Procedural():
-                fixed = DRAWN_AGAIN
+    fixed = found_by_name(kernel.body)
     for i, formal in enumerate(kernel.formals):
         names[formal.name] = f"${formal.name}" if formal.name in fixed else f"f{i}"
     body = _body(kernel.body, names)  # first: names dims and locals, which accesses may use

@@ -15,6 +15,7 @@ Notation
   [a, b]   {k: v}                                         tuples and mappings
   `v + 1.0`   ``v + 20 ms``                               expressions; doubled where quantities stand in them
   v := `e`   v += `e`   v <- `e`                          Assign and Add (level 2), Set (levels 0 and 1)
+  $v   $v'next   held'kept                                symbols (level 1): a user's name, derived ones
   @[<2*oy + ky; pad>/2:h*w]   @post   @whole              Strided, At and ByName accesses
   <terms; const>/div:extent*stride   <2*o + k; -1>/2      Axis, Affine index
   #f64[0.5, 1.0]   #u8(2, 2)[0, 1, 1, 0]                  numpy vectors and arrays
@@ -40,8 +41,10 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.core.errors import Sink
+from compiler.core.names import free_name
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
+from compiler.core.symbols import PATTERN, Sym
+from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary, substitute
 from compiler.expr.parse import parse_expr
 from compiler.expr.show import show
 from compiler.ir.space import Affine
@@ -64,6 +67,7 @@ _EXPRESSIONS: Final = (Num, Bool, Quantity, Ref, Unary, Binary, Cond, Call)
 _STATEMENTS: Final[Mapping[str, type[Any]]] = types.MappingProxyType({":=": l2.Assign, "+=": l2.Add, "<-": l0.Set})
 _ARROWS: Final[Mapping[type[Any], str]] = types.MappingProxyType({cls: arrow for arrow, cls in _STATEMENTS.items()})
 _WORD: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
+_SYMBOL: Final = re.compile(PATTERN, re.ASCII)
 _RESERVED: Final = frozenset({"true", "false", "none", "inf", "nan"})
 
 
@@ -273,7 +277,8 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _string(x: str) -> str:
-    return x if _WORD.fullmatch(x) and x not in _RESERVED else json.dumps(x, ensure_ascii=False)
+    word = _SYMBOL if isinstance(x, Sym) else _WORD
+    return str(x) if word.fullmatch(x) and x not in _RESERVED else json.dumps(x, ensure_ascii=False)
 
 
 def _infix(e: Expr) -> str | None:
@@ -282,9 +287,20 @@ def _infix(e: Expr) -> str | None:
     text = show(e)
     if "`" not in text:
         for units, quote in ((False, "`"), (True, "``")):
-            if parse_expr(text, NOWHERE, Sink(), units=units) == e:
+            if _expression(text, units, Sink()) == e:
                 return quote + text + quote
     return None
+
+
+def _expression(text: str, units: bool, sink: Sink) -> Expr | None:
+    """The tree of a text, whose symbols are words while it is parsed."""
+    symbols = dict.fromkeys(_SYMBOL.findall(text))
+    if not symbols:
+        return parse_expr(text, NOWHERE, sink, units=units)
+    prefix = free_name("symbol", set(_WORD.findall(text)))
+    words = {x: f"{prefix}{k}" for k, x in enumerate(symbols)}
+    e = parse_expr(_SYMBOL.sub(lambda m: words[m[0]], text), NOWHERE, sink, units=units)
+    return None if e is None else substitute(e, {word: Ref(Sym(x)) for x, word in words.items()})
 
 
 def _affine(terms: tuple[tuple[str, int], ...], const: int | str) -> str:
@@ -318,11 +334,12 @@ _TOKEN: Final = re.compile(
       | (?P<units>``[^`]*``)
       | (?P<expr>`[^`]*`)
       | (?P<number>-?(?:(?:inf|nan)(?![\w.])|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?))
+      | (?P<symbol>SYMBOL)
       | (?P<word>[A-Za-z_]\w*(?:\.\w+)*)
       | (?P<array>\#[a-z]+\d+)
       | (?P<mark>:=|\+=|<-(?=\s)|[-+*/:;,=<>@()\[\]{}])
       | (?P<end>\Z)
-    )""",
+    )""".replace("SYMBOL", PATTERN),
     re.VERBOSE | re.ASCII,
 )
 
@@ -393,6 +410,8 @@ class _Parser:
                 return self.string_or_statement(json.loads(self.advance()), hint)
             case "word":
                 return self.word(hint)
+            case "symbol":
+                return self.string_or_statement(Sym(self.advance()), hint)
         if self.accept("["):
             return tuple(self.value(_item_hint(hint, i)) for i in self.items("]"))
         if self.accept("{"):
@@ -417,8 +436,10 @@ class _Parser:
         return value
 
     def name(self) -> str:
-        if self.kind not in ("word", "string"):
+        if self.kind not in ("word", "string", "symbol"):
             raise self.error(f"a name is expected here, not `{self.token}`")
+        if self.kind == "symbol":
+            return Sym(self.advance())
         text = self.advance()
         return json.loads(text) if text.startswith('"') else text
 
@@ -427,7 +448,7 @@ class _Parser:
 
     def expression(self) -> Expr:
         units, sink = self.kind == "units", Sink()
-        e = parse_expr(self.token.strip("`"), NOWHERE, sink, units=units)
+        e = _expression(self.token.strip("`"), units, sink)
         if e is None:
             raise self.error("; ".join(d.message for d in sink.items))
         self.advance()

@@ -2,7 +2,7 @@
 
 Assumes: they are calls in values of a Handler's actions; the argument is an expression of the neuron.
 Guarantees: one table of names for frontend, verifier and lowering, and one rule for the statements that wait.
-Does not: compute them (passes/model/flatten_names.py, passes/cells/lower_pools.py).
+Does not: compute them (passes/model/bind_symbols.py, passes/cells/lower_pools.py).
 """
 
 from __future__ import annotations

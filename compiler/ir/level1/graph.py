@@ -81,7 +81,7 @@ class OtherRead:
 
 @dataclass(frozen=True)
 class PoolCell:
-    """A PoolDef with names that are valid at level 2. `several`: a population has more than one, so that a neuron
+    """A PoolDef with its scope in its names. `several`: a population has more than one, so that a neuron
     locates its pool by an index; otherwise there is one element. `at_events`: the reductions of all AtEvents over
     this scope."""
 
@@ -101,7 +101,8 @@ class PoolCell:
 
 @dataclass(frozen=True)
 class Cell:
-    """A neuron model as a pure function of state and inputs for one step.
+    """A neuron model as a pure function of state and inputs for one step. Names that the user chose are symbols
+    (compiler/core/symbols.py).
 
     Before integrate_odes: `dynamics` holds ODEs and `step` is empty. Afterwards `dynamics` is empty and `step`
     is straight-line code: integration, updates, then (with `spike`) `spiked` is computed and resets applied by
@@ -132,16 +133,10 @@ class Cell:
     counters: tuple[Counter, ...] = ()
     others: tuple[OtherRead, ...] = ()
     after: tuple[l0.Set, ...] = ()
-    renamed: tuple[tuple[str, str], ...] = ()
-    """Names that the compiler uses too, as they stand here and as the user chose them (free_names)."""
     units: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     """Of parameters that have one, for the text."""
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     when_span: Span = field(default=NOWHERE, compare=False, repr=False)
-
-    def shown(self, name: str) -> str:
-        """The user's name of a param, state or input, which arrays and instances use."""
-        return dict(self.renamed).get(name, name)
 
 
 # Frozen by `Final` where a model may have 100,000, as spans are (compiler/core/source.py).

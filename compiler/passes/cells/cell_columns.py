@@ -17,6 +17,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
+from compiler.core.symbols import model_name
 from compiler.expr.ast import refs
 from compiler.expr.interp import evaluate
 
@@ -34,7 +35,7 @@ def column_values(
     env: dict[str, Any] = {"dt": np.full(len(group), dt)}
     for position, name in enumerate(cell.params):
         if name not in arrays:
-            user = cell.shown(name)
+            user = model_name(name)
             values = [_param(g.params, position, user) for g in group]
             env[name] = np.array([v.value for v in values if isinstance(v, l0.Const)], np.float64)
     # Systems are shared by many propagators: one matrix exponential per distinct system.

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.core.symbols import Way, derived, is_derived, model_name, symbol
 from compiler.expr.ast import Call, Expr, Num, Ref, refs
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import (
@@ -38,6 +39,7 @@ from compiler.passes.cells.cell_columns import column_values
 from compiler.passes.cells.lower_pools import POOL_INDEX, PoolLowering, due, pool_arrays, shared_formals
 from compiler.passes.cells.lower_spike_times import lower_spike_times
 from compiler.passes.cells.step_order import Piece, Pieces, Row, names_in, run_in_order
+from compiler.passes.model.integrate_odes import PERIOD
 from compiler.passes.model.lower_model import SpikingGraph
 from compiler.passes.model.split_cells import Part, Split, split_cell
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
@@ -66,7 +68,7 @@ def _formals(at: _Lowering, part: Part, body: Sequence[l0.Set]) -> tuple[l2.Form
     crossing = [
         l2.ArrayFormal(n, at.real, l2.Mode.WRITE, l2.ELEMENT) for n in _crossing(body, {s.target for s in body})
     ]
-    kept = [l2.ArrayFormal(n, at.real, l2.Mode.READ, l2.ELEMENT) for n in sorted(used) if n.endswith("_kept")]
+    kept = [l2.ArrayFormal(n, at.real, l2.Mode.READ, l2.ELEMENT) for n in sorted(used) if is_derived(n, Way.KEPT)]
     ring = ring_formals() if part.emits else ()
     return (*arrays, *crossing, *kept, *ring, N, *_column_formals(at, folds, used))
 
@@ -82,7 +84,7 @@ def _array_formals(at: _Lowering, folds: Mapping[str, int], used: set[str], writ
             formals.append(l2.ArrayFormal(name, dtype, l2.Mode.READ, l2.ELEMENT))
     for name, slots in folds.items():
         held = DType.I64 if at.fixed_point else real
-        formals.append(l2.ArrayFormal(f"{name}_delivered", held, l2.Mode.UPDATE, delivered_access(slots)))
+        formals.append(l2.ArrayFormal(derived(name, Way.DELIVERED), held, l2.Mode.UPDATE, delivered_access(slots)))
     formals += [l2.ArrayFormal(name, real, l2.Mode.READ, l2.ELEMENT) for name in at.arrays if name in used]
     return [*formals, *shared_formals(cell, used, real)]
 
@@ -91,18 +93,18 @@ def _column_formals(at: _Lowering, folds: Mapping[str, int], used: set[str]) -> 
     cell, units = at.cell, {"dt": "ms", **dict(at.cell.units)}
     columns = {name: at.real for name in (*cell.params, *(d.name for d in cell.derived), "dt") if name not in at.arrays}
     columns |= {c.every: DType.I64 for c in cell.counters}
-    if "refractory_steps" in columns:
-        columns["refractory_steps"] = DType.I64
+    if PERIOD in columns:
+        columns[PERIOD] = DType.I64
     formals = [l2.ScalarFormal(name, t, units.get(name, "")) for name, t in columns.items() if name in used]
     if at.fixed_point:
-        formals += [l2.ScalarFormal(f"{name}_quantum", at.real) for name in folds]
+        formals += [l2.ScalarFormal(derived(name, Way.QUANTUM), at.real) for name in folds]
     formals += [l2.ScalarFormal("ring_slots", DType.I64)] if any(folds.values()) else []
     formals += [l2.ScalarFormal("key", DType.U64)] if "key" in used else []
     return formals
 
 
 def _crossing(body: Sequence[l0.Set], written: set[str]) -> list[str]:
-    return [s.target for s in body if s.target.endswith("_kept") and s.target in written]
+    return [s.target for s in body if is_derived(s.target, Way.KEPT) and s.target in written]
 
 
 def _body(at: _Lowering, part: Part) -> tuple[l0.Set, ...]:
@@ -111,11 +113,11 @@ def _body(at: _Lowering, part: Part) -> tuple[l0.Set, ...]:
     if part.fold:
         fold = [SLOT] if any(at.folds.values()) else []
         for name in at.folds:
-            delivered: Expr = Ref(f"{name}_delivered")
+            delivered: Expr = Ref(derived(name, Way.DELIVERED))
             if at.fixed_point:
-                delivered = Call("float", (delivered,)) * Ref(f"{name}_quantum")
+                delivered = Call("float", (delivered,)) * Ref(derived(name, Way.QUANTUM))
             fold.append(l0.Set(name, Ref(name) + delivered))
-            fold.append(l0.Set(f"{name}_delivered", Num(0)))
+            fold.append(l0.Set(derived(name, Way.DELIVERED), Num(0)))
     used = set().union(*(refs(s.value) for s in part.statements))
     several = {v for p in at.cell.pools if p.several for v in p.variables}
     several |= {r.name for r in at.cell.others if r.how == "pool"}
@@ -146,7 +148,7 @@ def lower_cells(
                 lower_spike_times(builder, instance, dt)
             continue
         arrays = graph.array_params[number]
-        ways = {name: deliveries.of(group[0].name, cell.shown(name)) for name, _ in cell.inputs}
+        ways = {name: deliveries.of(group[0].name, model_name(name)) for name, _ in cell.inputs}
         folds = {name: slots for name, (through, slots) in ways.items() if through}
         at = _Lowering(cell, arrays, folds, deliveries.fixed_point, builder.precision)
         split = split_cell(cell)
@@ -222,10 +224,9 @@ def _arrays(
     """A population's arrays by formal, with their initial values."""
     cell, real, folds = at.cell, at.real, at.folds
     bound = add_ring(builder, instance) if cell.when is not None else {}
-    formal_of = {user: name for name, user in cell.renamed}
     for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
         dtype = DType.I32 if name in cell.int_state else real
-        user = cell.shown(name)
+        user = model_name(name)
         bound[name] = builder.array(
             l2.Array(
                 array_name(instance.name, user),
@@ -241,10 +242,12 @@ def _arrays(
         # One slot count per population: inputs that need fewer slots share the larger ring size.
         shape = (most, instance.size) if folds[name] else (instance.size,)
         held = DType.I64 if at.fixed_point else real
-        delivered = delivered_name(instance.name, cell.shown(name))
-        bound[f"{name}_delivered"] = builder.array(l2.Array(delivered, held, shape, Role.STATE, span=instance.span))
+        delivered = l2.Array(
+            delivered_name(instance.name, model_name(name)), held, shape, Role.STATE, span=instance.span
+        )
+        bound[derived(name, Way.DELIVERED)] = builder.array(delivered)
     for name, value in instance.params:
-        if (formal := formal_of.get(name, name)) in at.arrays:
+        if (formal := symbol(name)) in at.arrays:
             given = array_name(instance.name, name)
             bound[formal] = initialise(builder, given, value, instance, Role.CONST, "1")
     for name, value in instance.init:
@@ -252,8 +255,10 @@ def _arrays(
             unit = units.get((instance.name, name), "1")
             initialise(builder, array_name(instance.name, name), value, instance, Role.STATE, unit)
     for name in split.kept:
-        kept = l2.Array(f"{instance.name}.{name}.kept", real, (instance.size,), Role.WORK, span=instance.span)
-        bound[f"{name}_kept"] = builder.array(kept)
+        kept = l2.Array(
+            f"{instance.name}.{model_name(name)}.kept", real, (instance.size,), Role.WORK, span=instance.span
+        )
+        bound[derived(name, Way.KEPT)] = builder.array(kept)
     return bound | pool_arrays(builder, cell, instance, units)
 
 
@@ -270,10 +275,10 @@ def _columns(
     for name, vector in values.items():
         columns[name] = float(vector[row])
     for name in at.folds if at.fixed_point else ():
-        columns[f"{name}_quantum"] = deliveries.quanta.get((instance.name, at.cell.shown(name)), 1.0)
+        columns[derived(name, Way.QUANTUM)] = deliveries.quanta.get((instance.name, model_name(name)), 1.0)
     columns["ring_slots"] = deliveries.ring_slots.get(instance.name, 0)
-    if "refractory_steps" in columns:
-        columns["refractory_steps"] = math.floor(float(values["refractory_steps"][row]) + 0.5)
+    if PERIOD in columns:
+        columns[PERIOD] = math.floor(float(values[PERIOD][row]) + 0.5)
     for counter in at.cell.counters:
         columns[counter.every] = phases[counter.phase].every
     columns["key"] = l2.StreamKey(f"{instance.name}/{at.cell.name}")

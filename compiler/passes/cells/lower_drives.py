@@ -22,12 +22,13 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.core.symbols import Way, derived, model_name, symbol
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.inline import named, reads_through
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.cell_columns import column_values
-from compiler.passes.model.free_names import free_names
+from compiler.passes.model.bind_symbols import bind_symbols
 from compiler.passes.model.integrate_odes import integrate_odes
 from compiler.passes.model.split_cells import number_draws
 from compiler.passes.program.build_program import ProgramBuilder
@@ -159,23 +160,25 @@ def _timed_reads(
     arrays = {a.name: a for a in model.timed}
     for name, local in names.items():
         array = arrays[name]
-        every, last, row = f"{local}_timed_every", f"{local}_timed_last", f"{local}_timed_row"
+        every, last, row = (derived(local, Way.TIMED, part) for part in ("every", "last", "row"))
         if array.order != "sequential":
-            formals.append(l2.ArrayFormal(f"{row}_now", DType.I64, l2.Mode.READ, l2.SCALAR))
-            bound[f"{row}_now"] = _order_name(array, copy)
-            body.append(l0.Set(row, Ref(f"{row}_now")))
+            now = derived(row, Way.NOW)
+            formals.append(l2.ArrayFormal(now, DType.I64, l2.Mode.READ, l2.SCALAR))
+            bound[now] = _order_name(array, copy)
+            body.append(l0.Set(row, Ref(now)))
         else:
             columns |= {every: array.every, last: array.rows - (array.phase is None and not array.layer)}
             formals += [l2.ScalarFormal(every, DType.I64), l2.ScalarFormal(last, DType.I64)]
+            first = derived(local, Way.TIMED, "first")
             if array.layer:
-                first = f"{local}_timed_first"
                 columns |= {first: copy * array.rows}
                 formals.append(l2.ScalarFormal(first, DType.I64))
-            body.append(l0.Set(row, _row_now(array, every, last, f"{local}_timed_first")))
-        ends = [(row, f"{local}_timed")]
-        value: Expr = Ref(f"{local}_timed")
+            body.append(l0.Set(row, _row_now(array, every, last, first)))
+        held = derived(local, Way.TIMED)
+        ends = [(row, held)]
+        value: Expr = Ref(held)
         if array.interpolate:
-            ahead, after = f"{local}_timed_row_ahead", f"{local}_timed_ahead"
+            ahead, after = (derived(local, Way.TIMED, part) for part in ("row_ahead", "ahead"))
             body.append(l0.Set(ahead, Call("min", (Ref(row) + 1, Ref(last)))))
             ends.append((ahead, after))
             part = Call("float", (_SINCE % Ref(every),)) / Call("float", (Ref(every),))
@@ -239,7 +242,7 @@ def _cell(
         update=sets(n.update),
         on=tuple(replace(h, actions=sets(h.actions)) for h in n.on),
     )
-    free, new = free_names(neuron)
+    free = bind_symbols(neuron)
     cell = l1.Cell(
         name=free.name,
         params=(*(p.name for p in free.params), *free.model_params),
@@ -253,10 +256,9 @@ def _cell(
         refractory=None,
         hold=(),
         method=free.method,
-        renamed=tuple((name, old) for old, name in new.items()),
         span=free.span,
     )
-    return cell, {n: new.get(n, n) for n in names}, free.on
+    return cell, {n: symbol(n) for n in names}, free.on
 
 
 def _evaluated_at_start(lets: Sequence[l0.Set], needed: set[str], body: list[l0.Set]) -> dict[str, Expr]:
@@ -265,8 +267,9 @@ def _evaluated_at_start(lets: Sequence[l0.Set], needed: set[str], body: list[l0.
     at_start: dict[str, Expr] = {"t": STEP_START}
     for let in lets:
         if let.target in needed:
-            body.append(l0.Set(f"{let.target}_start", substitute(let.value, at_start), let.span))
-            at_start[let.target] = Ref(f"{let.target}_start")
+            begun = derived(let.target, Way.START)
+            body.append(l0.Set(begun, substitute(let.value, at_start), let.span))
+            at_start[let.target] = Ref(begun)
     return at_start
 
 
@@ -282,7 +285,7 @@ def lower_source(
     params = (*drive.params, *((n, values[n]) for n in source.neuron.model_params))
     owner = l1.Instance(path, 0, population.size, 0, params, drive.init, span=drive.span)
     spread = {name for name, value in params if not isinstance(value, l0.Const)}
-    given = tuple(p for p in cell.params if cell.shown(p) in spread)
+    given = tuple(p for p in cell.params if model_name(p) in spread)
     done, decision = integrate_odes(cell, (*given, *locals_.values()))
     timed = {name: locals_[l0.hidden(name)] for name in source.timed}
     body, formals, bound, columns, shape = _timed_reads(timed, model, real, _copy_of(model, population.name))
@@ -290,7 +293,7 @@ def lower_source(
         scaled = Call("normal", ()) / Call("sqrt", (Ref("dt"),))
         body.append(l0.Set(locals_[l0.hidden(name)], scaled))
     known = {locals_[l0.hidden(n)]: (phase.every, of) for n, (phase, of) in counted.items()}
-    body += [l0.Set(local, counter(of, f"{local}_every")) for local, (_, of) in known.items()]
+    body += [l0.Set(local, counter(of, derived(local, Way.EVERY))) for local, (_, of) in known.items()]
     *lets, value = cell.lets
     at_start = _evaluated_at_start(lets, reads_through(value.value, [(x.target, x.value) for x in lets]), body)
     count = [0]
@@ -333,7 +336,7 @@ def _event(
     inner, now = named((x.target, x.value) for x in lets), STEP_START if at == 0 else STEP_END
     sets = [replace(s, value=substitute(substitute(s.value, inner), {"t": now})) for s in handler.actions]
     read = set[str]().union(*(refs(s.value) for s in sets))
-    locals_ = [l0.Set(n, counter(of, f"{n}_every")) for n, (_, of) in counted.items() if n in read]
+    locals_ = [l0.Set(n, counter(of, derived(n, Way.EVERY))) for n, (_, of) in counted.items() if n in read]
     statements = tuple(replace(s, value=number_draws(s.value, count)) for s in (*locals_, *sets))
     used = set[str]().union(*(refs(s.value) for s in statements))
     what = f"{handler.phase}.{handler.event}"
@@ -375,10 +378,11 @@ class _SourceNames:
             if name in used:
                 formals.append(l2.ScalarFormal(name, real))
                 columns[name] = number
-        for name, (every, _) in self.counted.items():
-            if f"{name}_every" in used:
-                formals.append(l2.ScalarFormal(f"{name}_every", DType.I64))
-                columns[f"{name}_every"] = every
+        for name, (steps, _) in self.counted.items():
+            every = derived(name, Way.EVERY)
+            if every in used:
+                formals.append(l2.ScalarFormal(every, DType.I64))
+                columns[every] = steps
         if "key" in used:
             formals.append(l2.ScalarFormal("key", DType.U64))
             columns["key"] = l2.StreamKey(stream)
@@ -386,7 +390,7 @@ class _SourceNames:
 
     def _array(self, name: str, role: Role) -> str:
         """The array of a state or a parameter, which is made on first use."""
-        shown, drive = self.cell.shown(name), self.drive
+        shown, drive = model_name(name), self.drive
         held = array_name(self.owner.name, shown)
         if held in self.builder.arrays:
             return held

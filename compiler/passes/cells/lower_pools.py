@@ -21,6 +21,7 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
+from compiler.core.symbols import Way, is_derived, model_name
 from compiler.expr.ast import Call, Cond, Expr, Ref, refs
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, N, array_name
@@ -106,7 +107,7 @@ def pool_arrays(
             bound["pool_of"] = builder.array(array, contents)
         at_events = {r.name for r in pool.at_events}
         for variable in pool.variables:
-            user = cell.shown(variable)
+            user = model_name(variable)
             name, unit = array_name(instance.name, user), units.get((instance.name, user), "1")
             role = Role.WORK if variable in at_events else Role.STATE
             bound[variable] = builder.array(l2.Array(name, real, (count,), role, unit=unit, span=instance.span))
@@ -120,7 +121,7 @@ def pool_arrays(
                     help = f"write `numerics: {{precision: float64}}`; float32 counts up to {_EXACT:,}"
                     raise ModelError([Diagnostic("E0802", message, r.span, help)])
                 largest = l2.Array(
-                    f"{array_name(instance.name, cell.shown(r.name))}.largest", real, (count,), Role.WORK
+                    f"{array_name(instance.name, model_name(r.name))}.largest", real, (count,), Role.WORK
                 )
                 bound[f"{r.name}/largest"] = builder.array(largest)
     return bound
@@ -211,7 +212,7 @@ def _reduce(
     used = refs(term)
     variables = (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state, *arrays)
     read = [n for n in variables if n in used]
-    kept = sorted(n for n in used if n.endswith("_kept"))
+    kept = sorted(n for n in used if is_derived(n, Way.KEPT))
     formals: list[l2.Formal] = [
         l2.ArrayFormal(n, DType.I32 if n in cell.int_state else real, l2.Mode.READ, MEMBER) for n in (*read, *kept)
     ]
@@ -221,7 +222,7 @@ def _reduce(
     formals += [l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT), N, MEMBERS, *_columns(cell, arrays, used, real)]
     nest = l2.Nest(POOLED, (), combine, term, "acc", (l2.Assign("out", result),))
     largest = f"{r.name}/largest"
-    title, text = f"{rows[0][0].name}: {cell.shown(r.name)} ({r.op})", Prototype(l2.Kind.REDUCE, tuple(formals), nest)
+    title, text = f"{rows[0][0].name}: {model_name(r.name)} ({r.op})", Prototype(l2.Kind.REDUCE, tuple(formals), nest)
     kernel = builder.kernel_of(text, title, pool.span, (number, r.name, stage))
     for instance, bound, columns in rows:
         count = _count(pool, instance)
@@ -229,7 +230,7 @@ def _reduce(
         row = kernel.add_row(
             bound | {"out": out, "largest": bound.get(largest, "")},
             columns | {"n": count, "members": instance.size // count},
-            f"{instance.name}.{cell.shown(r.name)}",
+            f"{instance.name}.{model_name(r.name)}",
         )
         row.launch("step", every, offset, join)
 
@@ -251,7 +252,7 @@ def _map(
     written = {s.target for s in part.statements} & set(pool.variables)
     several = sorted(used & set(arrays))
     if several:
-        user = cell.shown(several[0])
+        user = model_name(several[0])
         user = f"{user[1:]}(t)" if user == l0.hidden(user[1:]) else user  # a timed array is held per neuron
         message = f"the equations of the {pool.scope} of `{cell.name}` read `{user}`"
         help = f"it differs from neuron to neuron; reduce it: `reduce: {{...: mean({user})}}`"

@@ -16,7 +16,7 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.expr.functions import Interval
 from compiler.expr.intervals import ANY, Env, hull, interval
-from compiler.passes.model.synapse_names import read_of_neurons
+from compiler.passes.model.synapse_symbols import read_of_neurons
 
 ROUNDS: Final = 4
 VARIABLES: Final[Interval] = (-100.0, 100.0)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 import compiler.ir.level0.model as l0
-from compiler.passes.model.synapse_names import read_of_neurons
+from compiler.passes.model.synapse_symbols import read_of_neurons
 
 
 def _read_inputs(model: l0.Model) -> set[tuple[str, str]]:

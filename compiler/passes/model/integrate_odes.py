@@ -27,6 +27,7 @@ import compiler.ir.level1.graph as l1
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.source import NOWHERE, Span
+from compiler.core.symbols import Way, derived, model_name
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named, reads_through, too_deep, too_large
@@ -61,23 +62,23 @@ def _pairs(cell: l1.Cell) -> list[tuple[str, Expr]]:
     return [(let.target, let.value) for let in cell.lets]
 
 
-def _input_decays(cell: l1.Cell, fraction: str = "") -> tuple[dict[str, Expr], tuple[l1.DerivedScalar, ...]]:
-    """Each decaying input after the whole step, or after half of it (fraction "half")."""
+def _input_decays(cell: l1.Cell, half: bool = False) -> tuple[dict[str, Expr], tuple[l1.DerivedScalar, ...]]:
+    """Each decaying input after the whole step, or after half of it."""
     after: dict[str, Expr] = {}
-    derived: list[l1.DerivedScalar] = []
+    columns: list[l1.DerivedScalar] = []
     for name, tau in decays(cell):
-        step: Expr = DT if not fraction else product(Num(0.5), DT)
-        column = f"decay_{fraction}_{name}" if fraction else f"decay_{name}"
-        derived.append(l1.DerivedScalar(column, Call("exp", (-(step / tau),))))
+        step: Expr = product(Num(0.5), DT) if half else DT
+        column = derived(name, Way.HALF if half else Way.DECAY)
+        columns.append(l1.DerivedScalar(column, Call("exp", (-(step / tau),))))
         after[name] = product(Ref(column), Ref(name))
-    return after, tuple(derived)
+    return after, tuple(columns)
 
 
 def _at_time(e: Expr, t: Expr) -> Expr:
     return substitute(e, {"t": t})
 
 
-def _lets(cell: l1.Cell, bindings: dict[str, Expr], t: Expr, suffix: str) -> tuple[list[l0.Set], dict[str, Expr]]:
+def _lets(cell: l1.Cell, bindings: dict[str, Expr], t: Expr, stage: int) -> tuple[list[l0.Set], dict[str, Expr]]:
     """The lets as locals of one stage, reading states through `bindings`; returns them and the new bindings."""
     out: list[l0.Set] = []
     seen = dict(bindings)
@@ -88,7 +89,7 @@ def _lets(cell: l1.Cell, bindings: dict[str, Expr], t: Expr, suffix: str) -> tup
     for let in cell.lets:
         if let.target not in used:
             continue
-        local = let.target + suffix
+        local = let.target if stage == 1 else derived(let.target, Way.STAGE, str(stage))
         out.append(l0.Set(local, _at_time(substitute(let.value, seen), t), let.span))
         seen[let.target] = Ref(local)
     return out, seen
@@ -97,11 +98,10 @@ def _lets(cell: l1.Cell, bindings: dict[str, Expr], t: Expr, suffix: str) -> tup
 def _exponential_euler(cell: l1.Cell) -> Plan | None:
     """x += (a x + b) dt exprel(a dt) for each equation x' = a x + b with the others held constant, `t` in the middle of
     the step."""
-    statements, _ = _lets(cell, {}, STEP_MIDDLE, "")
+    statements, _ = _lets(cell, {}, STEP_MIDDLE, 1)
     after: dict[str, Expr] = {}
     let_map = named(_pairs(cell))
     reads = {let.target: reads_through(let.value, _pairs(cell)[:k]) for k, let in enumerate(cell.lets)}
-    derived: list[l1.DerivedScalar] = []
     for ode in cell.dynamics:
         # A let that reads the variable itself must be inlined; others stay locals.
         own = {k: v for k, v in let_map.items() if ode.state in reads[k]}
@@ -119,16 +119,15 @@ def _exponential_euler(cell: l1.Cell) -> Plan | None:
         after[ode.state] = Ref(ode.state) + product(slope, relative)
     decayed, columns = _input_decays(cell)
     after.update(decayed)
-    return Plan(tuple(statements), after, (*derived, *columns))
+    return Plan(tuple(statements), after, columns)
 
 
 def _stage(cell: l1.Cell, number: int, bindings: dict[str, Expr], t: Expr) -> tuple[list[l0.Set], dict[str, Expr]]:
-    """Slopes of one Runge-Kutta stage as locals `k<number>_<state>`."""
-    suffix = "" if number == 1 else f"_{number}"
-    statements, seen = _lets(cell, bindings, t, suffix)
+    """Slopes of one Runge-Kutta stage as locals."""
+    statements, seen = _lets(cell, bindings, t, number)
     slopes: dict[str, Expr] = {}
     for ode in cell.dynamics:
-        local = f"k{number}_{ode.state}"
+        local = derived(ode.state, Way.SLOPE, str(number))
         statements.append(l0.Set(local, _at_time(substitute(ode.rhs, seen), t), ode.span))
         slopes[ode.state] = Ref(local)
     return statements, slopes
@@ -136,14 +135,14 @@ def _stage(cell: l1.Cell, number: int, bindings: dict[str, Expr], t: Expr) -> tu
 
 def _runge_kutta(cell: l1.Cell, order: int) -> Plan:
     """Explicit Euler (1), midpoint (2) or classical Runge-Kutta (4)."""
-    full, columns = _input_decays(cell)
-    derived: list[l1.DerivedScalar] = list(columns)
+    full, whole = _input_decays(cell)
+    columns = list(whole)
     statements, slope = _stage(cell, 1, {}, STEP_START)
     slope_of: dict[str, Expr] = dict(slope)
     if order > 1:
-        half, half_columns = _input_decays(cell, "half")
+        half, half_columns = _input_decays(cell, True)
         used = set[str]().union(*(reads_through(o.rhs, _pairs(cell)) for o in cell.dynamics))
-        derived += [c for c in half_columns if any(c.name == f"decay_half_{n}" for n in used)]
+        columns += [c for c in half_columns if any(c.name == derived(n, Way.HALF) for n in used)]
         end = STEP_START + DT
         halfway: Expr = product(Num(0.5), DT)
         plan: list[tuple[int, Expr, Expr, dict[str, Expr]]] = [(2, halfway, STEP_MIDDLE, half)]
@@ -154,7 +153,7 @@ def _runge_kutta(cell: l1.Cell, order: int) -> Plan:
             bindings: dict[str, Expr] = {n: e for n, e in inputs.items()}
             previous = slopes[-1]
             for ode in cell.dynamics:
-                local = f"s{number}_{ode.state}"
+                local = derived(ode.state, Way.STATE, str(number))
                 value = Ref(ode.state) + product(length, previous[ode.state])
                 statements.append(l0.Set(local, value, ode.span))
                 bindings[ode.state] = Ref(local)
@@ -168,7 +167,7 @@ def _runge_kutta(cell: l1.Cell, order: int) -> Plan:
             )
     after: dict[str, Expr] = {ode.state: Ref(ode.state) + product(DT, slope_of[ode.state]) for ode in cell.dynamics}
     after.update(full)
-    return Plan(tuple(statements), after, tuple(derived))
+    return Plan(tuple(statements), after, tuple(columns))
 
 
 def _refuse(cell: l1.Cell, message: str, help: str) -> ModelError:
@@ -187,7 +186,7 @@ def _of_order(cell: l1.Cell, odes: tuple[l0.Ode, ...]) -> str:
     text = "each equation is linear in its own variable; `t` is taken in the middle of the step: second order in t"
     if not held:
         return text
-    names = ", ".join(f"`{cell.shown(n)}`" for n in held)
+    names = ", ".join(f"`{model_name(n)}`" for n in held)
     return f"{text}, but first order in what equations read of each other ({names}); `method: rk2` or `rk4` is higher"
 
 
@@ -249,7 +248,7 @@ def _choose(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
             return plan, decided("exponential_euler", "asked for")
         case l0.Method.EULER | l0.Method.RK2 | l0.Method.RK4:
             order = {l0.Method.EULER: 1, l0.Method.RK2: 2, l0.Method.RK4: 4}[cell.method]
-            noisy = cell.method is l0.Method.EULER and any(NOISE.fullmatch(cell.shown(p)) for p in cell.params)
+            noisy = cell.method is l0.Method.EULER and any(NOISE.fullmatch(model_name(p)) for p in cell.params)
             return _runge_kutta(cell, order), decided(cell.method.value, ITO if noisy else "asked for")
         case l0.Method.AUTO:
             if system is not None:
@@ -277,22 +276,22 @@ def integrate_odes(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[l1.Cell, Dec
     plan = Plan((), {}, ())
     if cell.dynamics or decays(cell):
         plan, decision = _choose(cell, arrays)
-    derived = list(plan.derived)
+    columns = list(plan.derived)
     step: list[l0.Set] = list(counter_locals(cell, _reads(cell)))
     if cell.refractory is not None:
         if not refs(cell.refractory) & set(arrays):
-            derived.append(l1.DerivedScalar(PERIOD, _steps(cell.refractory)))
+            columns.append(l1.DerivedScalar(PERIOD, _steps(cell.refractory)))
         step.append(l0.Set("held", Ref(COUNTER) > 0))
     step += [*plan.statements, *_stored(cell, plan.after)]
     integrated = len(step)
     now = _lets_now(cell)
-    renamed: dict[str, Expr] = {let.target: Ref(f"{let.target}_now") for let in now}
+    renamed: dict[str, Expr] = {let.target: Ref(derived(let.target, Way.NOW)) for let in now}
 
     def after(e: Expr) -> Expr:
         return _at_time(substitute(e, renamed), STEP_END)
 
     # A let reads earlier ones only.
-    step += [l0.Set(f"{let.target}_now", after(let.value), let.span) for let in now]
+    step += [l0.Set(derived(let.target, Way.NOW), after(let.value), let.span) for let in now]
     step += [l0.Set(x.target, _gated(cell, x.target, after(x.value)), x.span) for x in cell.update]
     updated = len(step)
     acted = [l0.Set(name, ZERO) for name, tau in cell.inputs if tau is None]  # the deliveries of the last step have
@@ -307,7 +306,7 @@ def integrate_odes(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[l1.Cell, Dec
         cell,
         dynamics=(),
         int_state=() if cell.refractory is None else (COUNTER,),
-        derived=tuple(derived),
+        derived=tuple(columns),
         step=tuple(step),
         integrated=integrated,
         updated=updated,
@@ -322,8 +321,9 @@ def _stored(cell: l1.Cell, after: Mapping[str, Expr]) -> list[l0.Set]:
     written = {ode.state: ode.span for ode in cell.dynamics}
     if len(after) == 1:
         return [l0.Set(name, _gated(cell, name, value), written.get(name, NOWHERE)) for name, value in after.items()]
-    computed = [l0.Set(f"{name}_next", value, written.get(name, NOWHERE)) for name, value in after.items()]
-    return computed + [l0.Set(name, _gated(cell, name, Ref(f"{name}_next"))) for name in after]
+    following = {name: derived(name, Way.NEXT) for name in after}
+    computed = [l0.Set(following[name], value, written.get(name, NOWHERE)) for name, value in after.items()]
+    return computed + [l0.Set(name, _gated(cell, name, Ref(following[name]))) for name in after]
 
 
 def _lets_now(cell: l1.Cell) -> list[l0.Set]:

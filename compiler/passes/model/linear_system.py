@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
+from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Cond, Expr, Num, Ref, calls, refs
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import called_table
@@ -113,14 +114,14 @@ def _reach(system: Linear) -> list[list[bool]]:
     return reach
 
 
-def _propagation(system: Linear, frozen: frozenset[str], suffix: str) -> Plan:
+def _propagation(system: Linear, frozen: frozenset[str], way: Way) -> Plan:
     """Exact step of a linear system in which the states `frozen` are constant."""
     n = len(system.names)
     zero_row = tuple(ZERO for _ in range(n))
     matrix = tuple(zero_row if name in frozen else row for name, row in zip(system.names, system.matrix, strict=True))
     offset = tuple(ZERO if name in frozen else b for name, b in zip(system.names, system.offset, strict=True))
     reach = _reach(Linear(system.names, matrix, offset, system.moving))
-    derived: list[l1.Propagator | l1.DerivedScalar] = []
+    columns: list[l1.Propagator | l1.DerivedScalar] = []
     after: dict[str, Expr] = {}
     for i, name in enumerate(system.names[: system.moving]):
         if name in frozen:
@@ -128,19 +129,19 @@ def _propagation(system: Linear, frozen: frozenset[str], suffix: str) -> Plan:
         parts: list[Expr] = []
         for j, other in enumerate(system.names):
             if reach[i][j]:
-                column = f"P{suffix}_{name}_{other}"
-                derived.append(l1.Propagator(column, matrix, offset, i, j))
+                column = derived(name, way, other)
+                columns.append(l1.Propagator(column, matrix, offset, i, j))
                 parts.append(product(Ref(column), Ref(other)))
         if any(reach[i][k] and not is_zero(offset[k]) for k in range(n)):
-            column = f"P{suffix}_{name}_1"
-            derived.append(l1.Propagator(column, matrix, offset, i, n))
+            column = derived(name, way, "1")
+            columns.append(l1.Propagator(column, matrix, offset, i, n))
             parts.append(Ref(column))
         after[name] = total(parts)
-    return Plan((), after, tuple(derived))
+    return Plan((), after, tuple(columns))
 
 
 def exact_plan(cell: l1.Cell, system: Linear) -> Plan:
-    plan = _propagation(system, frozenset(), "")
+    plan = _propagation(system, frozenset(), Way.P)
     held = (
         frozenset(cell.hold) & frozenset(system.names[: system.moving]) if cell.refractory is not None else frozenset()
     )
@@ -154,11 +155,10 @@ def exact_plan(cell: l1.Cell, system: Linear) -> Plan:
     if not touched:
         return plan
     # A clamped state is constant to the states that it drives: a second set of propagators.
-    still = _propagation(system, held, "h")
+    still = _propagation(system, held, Way.PH)
     after = dict(plan.after)
     wanted: set[str] = set()
     for name in touched:
         after[name] = Cond(Ref("held"), still.after[name], plan.after[name])
         wanted |= refs(still.after[name])
-    derived = plan.derived + tuple(d for d in still.derived if d.name in wanted)
-    return Plan((), after, derived)
+    return Plan((), after, plan.derived + tuple(d for d in still.derived if d.name in wanted))

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.core.source import NOWHERE
-from compiler.passes.model.flatten_names import plain_control
-from compiler.passes.model.free_names import free_names
+from compiler.core.symbols import symbol
+from compiler.passes.model.bind_symbols import bind_symbols, control_of
 from compiler.passes.model.insert_delays import delays_and_rings
 
 
@@ -50,8 +50,8 @@ def _reads(population: l0.Population, populations: Mapping[str, l0.Population]) 
 
 
 def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ...], how: Mapping[str, str]) -> l1.Cell:
-    free, renamed = free_names(definition)
-    neuron, control = plain_control(free, several, phases, how)
+    neuron = bind_symbols(definition, phases)
+    control = control_of(neuron, several, phases, how)
     spike = neuron.spike
     return l1.Cell(
         name=neuron.name,
@@ -72,7 +72,6 @@ def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ..
         counters=control.counters,
         others=control.others,
         after=neuron.after,
-        renamed=(*((new, old) for old, new in renamed.items()), *control.shown),
         units=tuple((p.name, p.unit) for p in neuron.params if p.unit not in ("", "1")),
         span=neuron.span,
     )
@@ -95,8 +94,7 @@ def lower_model(model: l0.Model) -> SpikingGraph:
         if key not in known:
             known[key] = len(cells)
             cells.append(_cell(neuron, population.pools > 1, model.phases, how))
-            free = {old: new for new, old in cells[-1].renamed}
-            arrays.append(tuple(free.get(name, name) for name in key[1]))
+            arrays.append(tuple(map(symbol, key[1])))
         emits = neuron.spike is not None or neuron.source != "equations"
         extra = tuple((name, model_values[name]) for name in neuron.model_params)
         instances.append(

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.core.errors import Sink
+from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
@@ -196,7 +197,7 @@ def split_cell(cell: l1.Cell) -> Split:
         value: Expr = Ref(name)
         if kinds.get(name) is Kind.BOOL:
             value = Cond(value, Num(1.0), Num(0.0))
-        stored = (*stored, l0.Set(f"{name}_kept", value))
+        stored = (*stored, l0.Set(derived(name, Way.KEPT), value))
     loads: list[l0.Set] = []
     for name in kept:
         if name in outside:
@@ -222,7 +223,7 @@ def _order(statements: Sequence[l0.Set]) -> tuple[str, ...]:
 
 
 def _kept(name: str, kinds: Mapping[str, Kind]) -> Expr:
-    held: Expr = Ref(f"{name}_kept")
+    held: Expr = Ref(derived(name, Way.KEPT))
     return held.ne(0.0) if kinds.get(name) is Kind.BOOL else held
 
 

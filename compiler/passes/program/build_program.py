@@ -23,6 +23,7 @@ from compiler.expr.ast import refs
 from compiler.ir.digest import digest
 from compiler.ir.space import DType
 from compiler.passes.program.clock import WARMUP
+from compiler.passes.program.close_kernel import closed
 from compiler.passes.program.formals_read import formals_read
 from compiler.passes.program.lookups import with_tables
 
@@ -229,24 +230,23 @@ class ProgramBuilder:
         number = {kernel: i for i, kernel in enumerate(self.kernels)}
         kernels = []
         for entry in self.kernels:
-            kind, formals, body = entry.prototype.kind, entry.prototype.formals, entry.prototype.body
-            types = {f.name: f.dtype for f in formals if isinstance(f, l2.ScalarFormal)}
+            prototype = entry.prototype
+            formals, body, names = closed(prototype.formals, prototype.body)
+            types = {f.name: f.dtype for f in prototype.formals if isinstance(f, l2.ScalarFormal)}
             scalars: dict[str, Column] = {}
             for formal, values in entry.scalars.items():
+                column: Column = tuple(values)
                 if all(issubclass(t, (int, float)) for t in set(map(type, values))):
-                    scalars[formal] = (
-                        np.array(values, np.float64) if types[formal].is_real else np.array(values, np.int64)
-                    )
-                else:
-                    scalars[formal] = tuple(values)
+                    column = np.array(values, np.float64) if types[formal].is_real else np.array(values, np.int64)
+                scalars[names.get(formal, formal)] = column
             rows = l2.Rows(
                 len(entry.paths),
-                {f: tuple(a) for f, a in entry.arrays.items()},
+                {names.get(f, f): tuple(a) for f, a in entry.arrays.items()},
                 scalars,
                 tuple(entry.paths),
                 tuple(entry.scans) if any(entry.scans) else (),
             )
-            kernels.append(l2.Kernel(entry.name, kind, formals, body, rows, self.order, entry.span))
+            kernels.append(l2.Kernel(entry.name, prototype.kind, formals, body, rows, self.order, entry.span))
         phases = tuple(
             l2.Phase(
                 name,
@@ -266,7 +266,7 @@ class ProgramBuilder:
 
 
 def _reads_clock(body: l2.Body) -> bool:
-    """Whether statements read the clock; names of equations never collide with its own (free_names)."""
+    """Whether statements read the clock."""
     if isinstance(body, l2.Propagate):
         statements = body.statements
     elif isinstance(body, l2.Nest):

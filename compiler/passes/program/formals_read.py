@@ -13,7 +13,7 @@ from dataclasses import fields
 
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Expr, refs
-from compiler.ir.digest import DRAWN_AGAIN
+from compiler.ir.level2.meanings import found_by_name
 
 
 def formals_read(formals: tuple[l2.Formal, ...], body: l2.Body) -> tuple[l2.Formal, ...]:
@@ -21,12 +21,7 @@ def formals_read(formals: tuple[l2.Formal, ...], body: l2.Body) -> tuple[l2.Form
     if isinstance(body, l2.Nest):
         named = set(_nest(body))
     elif isinstance(body, l2.Propagate):
-        named = {*_statements(body.statements), *_parts(body.events), *_parts(body.relation)}
-        match body.relation:
-            case l2.Toeplitz():
-                named.update(l2.PLANES)
-            case l2.Procedural():
-                named.update(f.name for f in formals if f.name in DRAWN_AGAIN)
+        named = {*_statements(body.statements), *_parts(body.events), *_parts(body.relation), *found_by_name(body)}
     else:
         return formals
     arrays = [f for f in formals if isinstance(f, l2.ArrayFormal)]

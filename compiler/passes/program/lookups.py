@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import compiler.ir.level2.program as l2
-from compiler.core.names import free_name
-from compiler.expr.ast import Call, Expr, Ref, calls, refs, rewrite
+from compiler.core.symbols import Way, derived, symbol
+from compiler.expr.ast import Call, Expr, Ref, calls, rewrite
 from compiler.expr.functions import LOOKUP, called_table
 from compiler.ir.space import DType
 
@@ -35,10 +35,7 @@ def with_tables(
     tables = sorted({name for e in expressions for f in calls(e) if (name := called_table(f)) is not None})
     if not tables:
         return formals, body, {}
-    taken = {f.name for f in formals}.union(_names(body), *(refs(e) for e in expressions))
-    bound: dict[str, str] = {}
-    for name in tables:
-        bound[name] = free_name(f"{name}_table", frozenset({*taken, *bound.values()}))
+    bound: dict[str, str] = {name: derived(symbol(name), Way.TABLE) for name in tables}
 
     def read(x: Expr) -> Expr:
         name = called_table(x.func) if isinstance(x, Call) else None
@@ -57,11 +54,6 @@ def _expressions(body: l2.Nest | l2.Propagate) -> Iterator[Expr]:
     yield from (s.when if isinstance(s, l2.Emit) else s.value for s in _statements(body))
     if isinstance(body, l2.Nest):
         yield from (s.term for s in body.sums)
-
-
-def _names(body: l2.Nest | l2.Propagate) -> set[str]:
-    own = {s.target for s in _statements(body) if not isinstance(s, l2.Emit)}
-    return own if isinstance(body, l2.Propagate) else {*own, *(s.acc for s in body.sums), *(d.name for d in body.dims)}
 
 
 def _rewritten(body: l2.Nest | l2.Propagate, new: Callable[[Expr], Expr]) -> l2.Body:

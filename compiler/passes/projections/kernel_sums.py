@@ -14,6 +14,7 @@ import numpy as np
 
 import compiler.ir.level2.program as l2
 from compiler.connect.convolution import planes_of
+from compiler.core.symbols import printed
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.space import DType
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses, start_row, work_array
@@ -35,7 +36,8 @@ def over_kernel(
     _make_arrays(s, op)
     elements = planes_of(s).elements
     found = s.found()
-    held, total = f"{s.name}.{what}.{name}", f"{s.name}.{what}.{name}.total"
+    held = f"{s.name}.{what}.{printed(name)}"
+    total = f"{held}.total"
     work_array(s, held, found.extent)
     work_array(s, total, elements)
     s.arrays[name] = BoundArray(held, s.builder.precision, "syn")
@@ -111,6 +113,6 @@ def _row(
     due: Due,
 ) -> None:
     definition, group = s.flat.definition, (s.number, what, name)
-    k = s.builder.kernel(f"{s.name}: {step} of {name} ({definition.name})", kind, definition.span, group)
+    k = s.builder.kernel(f"{s.name}: {step} of {printed(name)} ({definition.name})", kind, definition.span, group)
     k.include(formals, bound, columns)
     s.stages.add(stage, k.add_row(body, s.name), due=due, part=part)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
+from compiler.core.symbols import model_name
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.cells.lower_cells import lower_cells
@@ -49,7 +50,7 @@ def lower_populations(
     lower_projections(builder, model, instances, deliveries, decisions)
     record_events(builder, model, instances)
     lower_inputs(builder, model, instances)
-    inputs = tuple(frozenset(cell.shown(name) for name, _ in cell.inputs) for cell in graph.cells)
+    inputs = tuple(frozenset(model_name(name) for name, _ in cell.inputs) for cell in graph.cells)
     record_traces(builder, model, instances, inputs, deliveries)
     return builder.finish()
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from compiler.core.names import free_name
 from compiler.core.source import Span
+from compiler.core.symbols import symbol
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
-from compiler.passes.model.free_names import PROPAGATION
 from compiler.passes.program.build_program import Prototype
 from compiler.passes.projections.clearing import REMAINS, clear_columns, waits
 from compiler.passes.projections.synapse_arrays import Weight, ages, delays_of, weight_of
@@ -108,8 +107,7 @@ def _is_added_to(formal: l2.Formal) -> bool:
 
 def _prototype(d: _Delivery) -> Prototype:
     fixed_point, value = "counts" in d.columns, d.weight
-    scalars = {f.name for f in d.weight_formals if isinstance(f, l2.ScalarFormal)}
-    into = free_name(d.into, PROPAGATION | scalars | {f.name for f in d.relation_formals})
+    into = symbol(d.into)
     late = "late" if "late" in d.columns else "delays"
     at = l2.At("post", (late, "ring_slots", "n_post") if "ring_slots" in d.columns else None)
     if fixed_point:

@@ -24,7 +24,7 @@ from compiler.expr.ast import Cond, Expr, Ref, refs
 from compiler.ir.level2.synapse_values import event_name
 from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.model.integrate_odes import integrate_odes
-from compiler.passes.model.synapse_names import Flat, flatten
+from compiler.passes.model.synapse_symbols import Flat, flatten
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.passes.projections import synapse_schedule as stage

@@ -20,12 +20,11 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
-from compiler.core.names import free_name
+from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Expr, Num, Ref, refs, substitute
 from compiler.expr.interp import evaluate
 from compiler.ir.level2.synapse_values import COUNTED
 from compiler.ir.space import DType, Role
-from compiler.passes.model.free_names import PROPAGATION
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import drawn, initialise, read_file
 from compiler.passes.relations.relations import LoweredRelation
@@ -58,7 +57,7 @@ def weight_of(link: Link, found: LoweredRelation) -> Weight:
         columns = {f"weight_{n}": args[n] for n in used}
         return Weight(value, formals, columns={**columns, "weight_key": l2.StreamKey(f"{link.stored}.weight")})
     if isinstance(weight, l0.Placed) and isinstance(found.relation, l2.Procedural | l2.Bitmask):
-        at, numbers, counts = placed(weight, frozenset(f.name for f in found.formals))
+        at, numbers, counts = placed(weight, "weight")
         counted, held = counted_formals(link, found, counts)
         scalars = (l2.ScalarFormal(n, DType.I64 if isinstance(x, int) else real) for n, x in numbers.items())
         return Weight(at, (*scalars, *counted), held, dict(numbers))
@@ -149,22 +148,20 @@ def ages(projection: l0.Projection, member: l0.Member, end: str = "pre") -> rang
     return found
 
 
-def placed(value: l0.Placed, taken: frozenset[str]) -> tuple[Expr, dict[str, float | int], dict[str, str]]:
-    """The value at a synapse, as an expression over `pre`, `post`, columns and numbers of synapses, with these two.
-    `taken`: names in use."""
-    used = {*taken, *PROPAGATION}
+def placed(value: l0.Placed, of: str) -> tuple[Expr, dict[str, float | int], dict[str, str]]:
+    """The value at a synapse, as an expression over `pre`, `post`, columns and numbers of synapses, with these two,
+    whose symbols follow from `of`."""
     names: dict[str, Expr] = {}
     columns: dict[str, float | int] = {}
     for name, number in value.numbers:
-        new = free_name(name, frozenset(used))
-        used.add(new)
+        new = derived(of, Way.OF, name)
         names[name], columns[new] = Ref(new), number
     for index, end, k in (("i", "from", Ref("pre")), ("j", "to", Ref("post"))):
         w, h = names.get(f"w_{end}", Ref("")), names.get(f"h_{end}", Ref(""))
         places: dict[str, Expr] = {index: k, f"x_{index}": k % w, f"y_{index}": k // w % h, f"c_{index}": k // (w * h)}
         names |= {n: e for n, e in places.items() if n not in names}
     read = refs(value.value)
-    counts = {free_name(n, frozenset(used)): n for n in COUNTED if n in read and n not in names}
+    counts: dict[str, str] = {derived(of, Way.OF, n): n for n in COUNTED if n in read and n not in names}
     names |= {n: Ref(new) for new, n in counts.items()}
     return substitute(value.value, {n: e for n, e in names.items() if n in read}), columns, counts
 
@@ -176,7 +173,7 @@ def count_of(link: Link, found: LoweredRelation, name: str) -> str:
         return array
     end = COUNTED[name]
     link.filled(name, DType.I64, ((link.pre if end == "pre" else link.post).size,))
-    formal = free_name("many", frozenset(f.name for f in found.formals))
+    formal = "many"
     k = link.builder.kernel(f"{array}: number of synapses", l2.Kind.PROPAGATE, link.projection.span)
     k.include(found.formals, found.arrays, found.columns)
     k.accumulate(formal, DType.I64, array, l2.At(end))
@@ -202,9 +199,8 @@ def _fill_placed(
     builder, real, extent = link.builder, link.builder.precision, found.extent
     shape, size_from = ((-1,), extent.array) if isinstance(extent, l2.SizeOf) else ((extent,), None)
     builder.array(l2.Array(array, whole or real, shape, Role.SYNAPSE, None, size_from, unit, value.span))
-    theirs = frozenset(f.name for f in found.formals)
-    target = free_name("value", theirs)
-    e, numbers, counts = placed(value, theirs | {target})
+    target = "value"
+    e, numbers, counts = placed(value, target)
     counted, held = counted_formals(link, found, counts)
     if whole is not None:
         e = Call("int", (Call("round", (e,)),))

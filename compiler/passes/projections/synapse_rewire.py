@@ -16,12 +16,11 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
-from compiler.core.names import free_name
+from compiler.core.symbols import Way, derived, model_name
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, calls, rewrite, substitute
 from compiler.ir.level2.synapse_sums import SUMS
 from compiler.ir.level2.synapse_values import stored_by_target
 from compiler.ir.space import DType, Role
-from compiler.passes.model.synapse_names import TAKEN
 from compiler.passes.program.init_values import drawn
 from compiler.passes.projections.synapse_arrays import placed
 from compiler.passes.projections.synapse_rows import Synapses, at_synapses
@@ -51,23 +50,20 @@ def rewire(s: Synapses, stage: str, what: str, one: l0.Rewire, part: int, due: D
         at_synapses(s, stage, s.cache[key], s.found(), "pre", None, due=due, part=part + 1)
         return part + 2
     found = s.found()
-    gone = free_name(
-        GONE, frozenset({*TAKEN, *s.flat.shown, *s.flat.externals, *(x.name for x in s.flat.definition.state)})
-    )
     array = f"{s.name}.{GONE}"
-    s.arrays[gone] = steps_array(s, array, "syn", found.extent)
+    s.arrays[GONE] = steps_array(s, array, "syn", found.extent)
     key = ("gone", s.number, what)
     if key not in s.cache:
-        s.cache[key] = text_of(s.flat, f"{what}: gone", (l0.Set(gone, _gone(s, one)),), "", False, vacant=True)
+        s.cache[key] = text_of(s.flat, f"{what}: gone", (l0.Set(GONE, _gone(s, one)),), "", False, vacant=True)
     at_synapses(s, stage, s.cache[key], found, "pre", None, due=due, part=part + 1)
     _drawn_ends(s, stage, what, part + 2, due)
-    text, columns = _start(s, what, gone)
+    text, columns = _start(s, what)
     kept = dict(s.numbers)
     s.numbers.update(columns)
     at_synapses(s, stage, text, found, "pre", None, due=due, part=part + 3)
     s.numbers.clear()
     s.numbers.update(kept)
-    del s.arrays[gone]
+    del s.arrays[GONE]
     if stored_by_target(s.projection) or found_by_target(s.flat.definition):
         _transpose(s, stage, what, part + 3, due)
         return part + 7
@@ -197,23 +193,18 @@ def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
 # ---------------------------------------------------------------------------------------------- values
 
 
-def _start(s: Synapses, what: str, gone: str) -> tuple[SynapseKernel, dict[str, float]]:
+def _start(s: Synapses, what: str) -> tuple[SynapseKernel, dict[str, float]]:
     """Initial values of new synapses: the statements, and the columns that they read."""
-    flat = s.flat
-    given = dict(s.member.init)
-    own: dict[str, Expr] = {user: Ref(name) for name, user in flat.shown.items()}
-    taken = {*TAKEN, *flat.shown, *flat.externals, *(x.name for x in flat.definition.state), gone}
+    d, given = s.flat.definition, dict(s.member.init)
+    declared = (*(p.name for p in d.params), *(x.name for x in d.state), *d.model_params)
+    own: dict[str, Expr] = {model_name(name): Ref(name) for name in declared}
     columns: dict[str, float] = {}
     values: list[tuple[str, Expr]] = []
     kinds: list[object] = []
     count = [0]
-    for state in flat.definition.state:
-        value = given.get(flat.shown[state.name], state.init)
-        e, used = _value(value, f"{state.name}_", own, count)
-        new = {f"{state.name}_{n}": free_name(f"{state.name}_{n}", frozenset(taken)) for n in used}
-        taken |= set(new.values())
-        columns |= {new[f"{state.name}_{n}"]: x for n, x in used.items()}
-        e = substitute(e, {old: Ref(name) for old, name in new.items()})
+    for state in d.state:
+        e, used = _value(given.get(model_name(state.name), state.init), state.name, own, count)
+        columns |= used
         values.append((state.name, e))
         kinds.append(e)
     if "updated" in s.arrays:
@@ -222,7 +213,7 @@ def _start(s: Synapses, what: str, gone: str) -> tuple[SynapseKernel, dict[str, 
         values.append(("exists", Num(1)))
     key = ("new synapses", s.number, what, tuple(kinds), "updated" in s.arrays)
     if key not in s.cache:
-        is_gone = Ref(gone).eq(1)
+        is_gone = Ref(GONE).eq(1)
         statements: tuple[l2.Statement, ...] = tuple(l2.Assign(n, Cond(is_gone, e, Ref(n))) for n, e in values)
         variants = s.cache.setdefault(("new synapses", s.number, what), [])
         variants.append(key)
@@ -231,20 +222,22 @@ def _start(s: Synapses, what: str, gone: str) -> tuple[SynapseKernel, dict[str, 
     return text, columns
 
 
-def _value(value: l0.Value, prefix: str, own: dict[str, Expr], count: list[int]) -> tuple[Expr, dict[str, float]]:
-    """An initial value as an expression, and its columns."""
+def _value(value: l0.Value, state: str, own: dict[str, Expr], count: list[int]) -> tuple[Expr, dict[str, float]]:
+    """The initial value of a state as an expression, and its columns."""
     match value:
         case l0.Const(number):
-            return Ref(f"{prefix}start"), {"start": float(number)}
+            start = derived(state, Way.GIVEN, "start")
+            return Ref(start), {start: float(number)}
         case l0.Formula(expr):
             return substitute(expr, own), {}
         case l0.Placed():
-            e, numbers, _ = placed(value, frozenset())  # the frontend refuses numbers of synapses that change
-            of = {n: f"{prefix}{n}" for n in numbers}
-            return substitute(e, {n: Ref(new) for n, new in of.items()}), dict(numbers)
+            e, numbers, _ = placed(value, state)  # the frontend refuses numbers of synapses that change
+            return e, dict(numbers)
         case l0.Distribution(kind, args):
-            e, used = drawn(kind, dict(args), index="syn", prefix=prefix)
-            return _numbered(e, count), {n: dict(args)[n] for n in used}
+            e, used = drawn(kind, dict(args), index="syn", prefix="given_")
+            names = {n: derived(state, Way.GIVEN, n) for n in used}
+            e = substitute(e, {f"given_{n}": Ref(name) for n, name in names.items()})
+            return _numbered(e, count), {name: dict(args)[n] for n, name in names.items()}
     raise AssertionError(f"new synapses have no values from {type(value).__name__}")
 
 

@@ -21,13 +21,14 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.core.symbols import Way, derived, printed
 from compiler.expr.ast import Call, Expr, Num, Ref
 from compiler.expr.interp import evaluate
 from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
 from compiler.passes.cells.state_history import Past, past_row
-from compiler.passes.model.synapse_names import TAKEN, Flat
+from compiler.passes.model.synapse_symbols import Flat
 from compiler.passes.program.build_program import Prototype
 from compiler.passes.projections.synapse_arrays import DELAYS, counted_formals, placed
 from compiler.passes.projections.synapse_schedule import (
@@ -41,7 +42,7 @@ from compiler.passes.projections.synapse_schedule import (
     Stages,
     seen_before,
 )
-from compiler.passes.projections.synapse_text import Sending, SynapseKernel, apart
+from compiler.passes.projections.synapse_text import Sending, SynapseKernel
 from compiler.passes.relations.relations import LoweredRelation, relation_of
 from compiler.passes.relations.stored_rows import Link
 
@@ -177,25 +178,20 @@ def _signature(
     `access`: how an element of each end is reached; `stage`: of statements at synapses."""
     out = _Signature(list(formals), dict(bound), dict(columns))
     read, written, real = text.read, text.written, s.builder.precision
-    assert not columns.keys() & (read | written), f"{s.name}: {text.what} and its relation have one name for two things"
     for sending in text.sends:
         _add_sending(s, sending, out)
-    called = dict(text.renamed)
-    arrays = s.arrays if stage is None else _late(s, {n for n in s.arrays if called.get(n, n) in read}, stage)
-    past = {held.end for name, held in arrays.items() if held.slots and called.get(name, name) in read}
+    arrays = s.arrays if stage is None else _late(s, s.arrays.keys() & read, stage)
+    past = {held.end for name, held in arrays.items() if held.slots and name in read}
     for name, held in arrays.items():
-        formal = called.get(name, name)
-        if formal in read or formal in written or name in {DELAYS[end] for end in past}:
-            mode = l2.Mode.UPDATE if formal in written else l2.Mode.READ
+        if name in read or name in written or name in {DELAYS[end] for end in past}:
+            mode = l2.Mode.UPDATE if name in written else l2.Mode.READ
             assert held.end in access, f"{s.name}: {text.what} reads `{name}` of `{held.end}`"
             at = _past(s, held, access[held.end], out) if held.slots else access[held.end]
-            out.formals.append(l2.ArrayFormal(formal, held.dtype, mode, at))
-            out.bound[formal] = held.array
-    derived = derived_columns(s, text)
-    for name, value in (*s.numbers.items(), *derived.items()):
-        formal = called.get(name, name)
-        if formal in read:
-            out.column(formal, value, DType.I64 if isinstance(value, int) else real)
+            out.formals.append(l2.ArrayFormal(name, held.dtype, mode, at))
+            out.bound[name] = held.array
+    for name, value in (*s.numbers.items(), *derived_columns(s, text).items()):
+        if name in read:
+            out.column(name, value, DType.I64 if isinstance(value, int) else real)
     if "key" in read:
         out.column("key", l2.StreamKey(f"{s.name}/{text.what}"), DType.U64)
     return out
@@ -261,7 +257,7 @@ def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
         out.column(slots, s.deliveries.ring_slots[instance.name])
         out.column(size, instance.size)
     if fixed_point:
-        out.column(f"{sending.formal}_counts", 1.0 / s.deliveries.quanta[where], real)
+        out.column(derived(sending.formal, Way.COUNTS), 1.0 / s.deliveries.quanta[where], real)
     through = fixed_point or own or where in rings
     out.bound[sending.formal] = delivered_name(*where) if through else array_name(*where)
     out.formals.append(l2.ArrayFormal(sending.formal, DType.I64 if fixed_point else real, l2.Mode.ACCUMULATE, at))
@@ -321,7 +317,6 @@ def at_synapses(
     synapses with this delay only; `due`: in these steps only; `gather`: as in Propagate; `join`: in one launch with
     other rows of the kernel."""
     size = "n_pre" if by == "pre" else "n_post"
-    text = _apart(s, text, found)
     text, numbers, counted = _worked_out(s, text, found)
     formals = (*(EVENT_FORMALS if happening is not None else ()), *found.formals)
     access: dict[str, l2.Access] = {"one": l2.SCALAR, **{end: l2.At(end) for end in ("pre", "post", "syn")}}
@@ -356,10 +351,8 @@ def _worked_out(
     first: list[l2.Statement] = []
     numbers: dict[str, float | int] = {}
     arrays: dict[l2.ArrayFormal, str] = {}
-    taken = {f.name for f in found.formals} | text.read | text.written | {x.formal for x in text.sends} | TAKEN
     for name in read:
-        e, own, counts = placed(s.again[name], frozenset(taken))
-        taken |= own.keys() | counts.keys()
+        e, own, counts = placed(s.again[name], name)
         first.append(l2.Assign(name, e))
         numbers |= own
         formals, held = counted_formals(s, found, counts)
@@ -375,19 +368,6 @@ def _events(s: Synapses, happening: EventSource, signature: _Signature) -> l2.Ev
     signature.column("slots", happening.slots)
     signature.column("delay", happening.delay)
     return l2.Events("spikes", "spike_count", "slots", "delay", "room")
-
-
-def _apart(s: Synapses, text: SynapseKernel, found: LoweredRelation) -> SynapseKernel:
-    """The statements with names that collide with the relation's formals (those of a user's rule) renamed."""
-    theirs = {f.name for f in found.formals}
-    clashing = theirs & (text.read | text.written | {x.formal for x in text.sends}) - {"n_pre", "n_post"}
-    if not clashing:
-        return text
-    key = ("apart", id(text), frozenset(clashing))
-    if key not in s.cache:
-        s.cache[key] = apart(text, clashing, theirs | text.read | text.written)
-    found_text: SynapseKernel = s.cache[key]
-    return found_text
 
 
 def at_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, happening: EventSource) -> None:
@@ -467,7 +447,7 @@ def start_row(
 ) -> None:
     """The row that gives the elements of the sum `name` their initial value."""
     definition, group = s.flat.definition, (s.number, what, name)
-    k = s.builder.kernel(f"{s.name}: start of {name} ({definition.name})", l2.Kind.MAP, definition.span, group)
+    k = s.builder.kernel(f"{s.name}: start of {printed(name)} ({definition.name})", l2.Kind.MAP, definition.span, group)
     k.write("out", s.builder.precision, array)
     k.column("n", size)
     k.column("start", start, s.builder.precision)

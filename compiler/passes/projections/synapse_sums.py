@@ -18,10 +18,10 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
-from compiler.core.names import free_name
+from compiler.core.symbols import Way, derived, printed
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite
 from compiler.ir.level2.synapse_sums import INSTANCES, KERNEL, SUMS, has_sums
-from compiler.passes.model.synapse_names import TAKEN, Flat
+from compiler.passes.model.synapse_symbols import Flat
 from compiler.passes.projections.kernel_sums import over_kernel
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses, start_row, work_array
 from compiler.passes.projections.synapse_schedule import Due
@@ -32,7 +32,7 @@ STARTS: Final = {"sum": 0.0, "max": -math.inf, "min": math.inf}
 
 @dataclass(frozen=True)
 class Sum:
-    """`name`: its flat name; `op`: "sum" | "max" | "min" of `value` over the synapses of each neuron of `end`, over the
+    """`name`: its symbol; `op`: "sum" | "max" | "min" of `value` over the synapses of each neuron of `end`, over the
     instances of each synapse, or over those with one element of a kernel ("first": that of the first of them). The
     value may read sums before it."""
 
@@ -59,8 +59,7 @@ def segments(flat: Flat, actions: Sequence[l0.Action]) -> list[Segment]:
     """The statements of one occasion, cut before each one that reads sums or rewires, and at the boundaries of those of
     shared states; the first part has none of these."""
     d = flat.definition
-    taken = {*TAKEN, *flat.shown, *flat.externals, *flat.states, *(x.target for x in d.lets)}
-    taken |= {a.target for a in actions if isinstance(a, l0.Set)} | {f"{x.target}_now" for x in d.lets}
+    kinds: dict[str, int] = {}
     out = [Segment((), ())]
     for action in actions:
         shared = isinstance(action, l0.Set | l0.Transpose) and action.target in (d.shared or ())
@@ -69,7 +68,7 @@ def segments(flat: Flat, actions: Sequence[l0.Action]) -> list[Segment]:
             continue
         if isinstance(action, l0.Rewire) or has_sums(action.value) or shared != out[-1].shared:
             found: list[Sum] = []
-            value = _taken_out(action.value, found, taken)
+            value = _taken_out(action.value, found, kinds)
             if isinstance(action, l0.Rewire):
                 out.append(Segment(tuple(found), (), replace(action, value=value)))
             else:
@@ -79,14 +78,15 @@ def segments(flat: Flat, actions: Sequence[l0.Action]) -> list[Segment]:
     return out
 
 
-def _taken_out(e: Expr, found: list[Sum], taken: set[str]) -> Expr:
-    """`e` with its sums replaced by names, inner ones first."""
+def _taken_out(e: Expr, found: list[Sum], kinds: dict[str, int]) -> Expr:
+    """`e` with its sums replaced by names, inner ones first. `kinds`: how many there are of each kind."""
 
     def one(op: str, end: str, value: Expr) -> Ref:
         same = [x.name for x in found if (x.op, x.end, x.value) == (op, end, value)]
         if not same:
-            name = free_name(f"{end}_{op}", frozenset(taken))
-            taken.add(name)
+            kind = f"{end}_{op}"
+            kinds[kind] = kinds.get(kind, 0) + 1
+            name = derived(kind, Way.SUM, str(kinds[kind]) if kinds[kind] > 1 else "")
             found.append(Sum(name, op, end, value))
             same = [name]
         return Ref(same[0])
@@ -125,7 +125,7 @@ def _started(
     s: Synapses, stage: str, what: str, one: Sum, size: int | l2.SizeOf, end: str, part: int, due: Due
 ) -> BoundArray:
     """The array of a sum, and the row that initialises it: once for all instances that share it."""
-    array = f"{s.stored if end == 'syn' else s.name}.{what}.{one.name}"
+    array = f"{s.stored if end == 'syn' else s.name}.{what}.{printed(one.name)}"
     held = BoundArray(array, s.builder.precision, end)
     if end == "syn" and s.copy > 0:
         return held
@@ -146,4 +146,4 @@ def _text(flat: Flat, what: str, one: Sum) -> SynapseKernel:
         value = Call(one.op, (held, Call("float", (one.value,))))
     if flat.definition.vacancies:
         value = Cond(EXISTS, value, held)
-    return SynapseKernel(f"{what}: {one.name}", statements_of([*lets, l0.Set(one.name, value)], "syn"))
+    return SynapseKernel(f"{what}: {printed(one.name)}", statements_of([*lets, l0.Set(one.name, value)], "syn"))

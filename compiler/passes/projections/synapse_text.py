@@ -1,6 +1,6 @@
-"""synapse_text: the statements of a synapse at one occasion, at level 2 over flat names.
+"""synapse_text: the statements of a synapse at one occasion, at level 2 over its symbols.
 
-Assumes: a Flat synapse (synapse_names).
+Assumes: a Flat synapse (synapse_symbols).
 Guarantees: named expressions are evaluated once, before the first statement of an occasion; random calls are numbered
 draws at (step, synapse); `t` is the end of the step. Deliveries are additions to one formal per end and input.
 Event-driven states are updated first: with ds/dt = a s + b, s += (a s + b) T exprel(a T), T the time since the last
@@ -14,21 +14,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.names import free_name
 from compiler.core.source import Span
+from compiler.core.symbols import Way, symbol
+from compiler.core.symbols import derived as derived_from
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named
 from compiler.expr.simplify import simplify
 from compiler.passes.model.linear_system import is_zero
-from compiler.passes.model.synapse_names import TAKEN, Flat
+from compiler.passes.model.synapse_symbols import Flat
 from compiler.passes.program.clock import STEP_END
 
 EXISTS: Final = Ref("exists").ne(0)
@@ -47,15 +48,13 @@ class Sending:
 
 @dataclass(frozen=True)
 class SynapseKernel:
-    """Statements of one occasion. `derived`: columns that they read and that follow from params; `renamed`: flat name
-    -> name here, where they differ; `variant`: numbers the texts of one occasion, where members of a family differ in
-    more than their formals."""
+    """Statements of one occasion. `derived`: columns that they read and that follow from params; `variant`: numbers the
+    texts of one occasion, where members of a family differ in more than their formals."""
 
     what: str
     statements: tuple[l2.Statement, ...]
     sends: tuple[Sending, ...] = ()
     derived: tuple[l1.DerivedScalar | l1.Propagator, ...] = ()
-    renamed: tuple[tuple[str, str], ...] = ()
     variant: int = 0
 
     @cached_property
@@ -77,20 +76,6 @@ class SynapseKernel:
                 parts = [e for line in column.matrix for e in line] + list(column.offset)
                 found |= set().union({"dt"}, *(refs(e) for e in parts))
         return frozenset(found)
-
-
-def apart(text: SynapseKernel, clashing: set[str], taken: set[str]) -> SynapseKernel:
-    """The statements with fresh names in place of those in `clashing`."""
-    new: dict[str, str] = {}
-    for name in sorted(clashing):
-        new[name] = free_name(name, frozenset({*TAKEN, *taken, *new.values()}))
-    refs_of: dict[str, Expr] = {old: Ref(name) for old, name in new.items()}
-    statements: list[l2.Statement] = []
-    for s in text.statements:
-        assert isinstance(s, l2.Assign | l2.Add)
-        statements.append(replace(s, target=new.get(s.target, s.target), value=substitute(s.value, refs_of)))
-    sends = tuple(replace(x, formal=new.get(x.formal, x.formal)) for x in text.sends)
-    return replace(text, statements=tuple(statements), sends=sends, renamed=tuple(new.items()))
 
 
 def numbered(e: Expr, count: list[int], index: str) -> Expr:
@@ -178,9 +163,7 @@ def text_of(
     the last update of event-driven states is stored; `tests`: only at synapses where they hold; `before`: the dynamics
     of this step; `vacant`: they run at vacant slots, too."""
     tests = (*tests, *((EXISTS,) if flat.definition.vacancies and not vacant else ()))
-    taken = {*TAKEN, *flat.shown, *flat.externals, *(x.target for x in flat.definition.lets)}
-    taken |= {a.target for a in actions if isinstance(a, l0.Set)}
-    w = _Writer({*flat.states, "updated", "exists"}, taken, bool(tests), fixed_point)
+    w = _Writer({*flat.states, "updated", "exists"}, bool(tests), fixed_point)
     if tests:
         w.out.append(l2.Assign("due", functools.reduce(lambda a, b: a & b, tests)))
     for s in before:
@@ -188,11 +171,11 @@ def text_of(
     if updated_at is not None and touches(flat, actions):
         for s in (*_up_to_date(flat), *((l0.Set("updated", Ref("step")),) if updated_at == "syn" else ())):
             w.assign(s)
-    suffix = "_now" if before else ""
     again: dict[str, Expr] = {}
     for let in used_lets(flat, actions):
-        w.assign(l0.Set(let.target + suffix, substitute(let.value, again), let.span))
-        again[let.target] = Ref(let.target + suffix)
+        local = derived_from(let.target, Way.NOW) if before else let.target
+        w.assign(l0.Set(local, substitute(let.value, again), let.span))
+        again[let.target] = Ref(local)
     for action in actions:
         assert isinstance(action, l0.Set | l0.Send), f"{what}: rewiring and transposing stand by themselves"
         value = substitute(action.value, again)
@@ -207,10 +190,9 @@ def text_of(
 @dataclass
 class _Writer:
     """Builds the statements. `states`: names that change only where the synapse is `due` (when there are `tests`);
-    `formals`: (end, input) -> the formal that deliveries are added to; `taken`: names in use."""
+    `formals`: (end, input) -> the formal that deliveries are added to."""
 
     states: set[str]
-    taken: set[str]
     tests: bool
     fixed_point: bool
     out: list[l2.Statement] = field(default_factory=list)
@@ -228,11 +210,11 @@ class _Writer:
 
     def send(self, end: str, into: str, value: Expr, span: Span) -> None:
         if (end, into) not in self.formals:
-            self.formals[end, into] = free_name(f"{end}_{into}", frozenset({*self.taken, *self.formals.values()}))
+            self.formals[end, into] = derived_from(symbol(f"{end}.{into}"), Way.SENT)
         formal = self.formals[end, into]
         value = self.value_of(value)
         if self.fixed_point:
-            value = Call("int", (Call("round", (value * Ref(f"{formal}_counts"),)),))
+            value = Call("int", (Call("round", (value * Ref(derived_from(formal, Way.COUNTS)),)),))
         if self.tests:
             value = Cond(Ref("due"), value, Num(0) if self.fixed_point else Num(0.0))
         self.out.append(l2.Add(formal, value, span))

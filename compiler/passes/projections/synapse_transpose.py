@@ -16,6 +16,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.connect import Form
 from compiler.connect.pairs import pair_order, pairs_of
+from compiler.core.symbols import model_name
 from compiler.expr.ast import Cond, Num, Ref
 from compiler.ir.level2.synapse_values import variable_array
 from compiler.ir.space import DType, Role
@@ -37,7 +38,7 @@ def transpose(s: Synapses, other: l0.Projection, stage: str, one: l0.Transpose, 
     access = (
         (l2.ELEMENT, l2.ELEMENT) if made is _one_to_one else (_BY_ROW, _AT) if made is _dense else (l2.ELEMENT, _AT)
     )
-    name = f"{s.name}: {one.target} from the transpose of {one.projection}.{one.variable}"
+    name = f"{s.name}: {model_name(one.target)} from the transpose of {one.projection}.{one.variable}"
     k = s.builder.kernel(name, l2.Kind.MAP, one.span)
     k.write("w", real, bound["w"], access[0])
     k.read("other", real, bound["other"], access[1])

@@ -13,13 +13,14 @@ from dataclasses import replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
+from compiler.core.symbols import model_name
 from compiler.expr.ast import Call, Cond, Num, Ref
 from compiler.ir.level2.synapse_values import COUNTED
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.lower_pools import per_neuron
 from compiler.passes.cells.state_history import past_name
-from compiler.passes.model.synapse_names import CONNECTED, TOTAL, External
+from compiler.passes.model.synapse_symbols import CONNECTED, TOTAL, External
 from compiler.passes.program.init_values import initialise
 from compiler.passes.projections.synapse_arrays import DELAYS, count_of, delays_of, from_formula, per_synapse
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses
@@ -29,11 +30,11 @@ from compiler.passes.relations.stored_rows import Link
 
 def bind_names(s: Synapses, found: LoweredRelation, model_numbers: dict[str, float], dt: float) -> None:
     """Fills in `numbers` and `arrays` of `s`, and makes the arrays."""
-    definition, flat = s.flat.definition, s.flat
+    definition = s.flat.definition
     s.numbers["dt"] = dt
     s.numbers["copies"] = float(s.copies)
     for name in definition.model_params:
-        s.numbers[name] = model_numbers[flat.shown[name]]
+        s.numbers[name] = model_numbers[model_name(name)]
     known = {"dt": dt, **model_numbers}  # by the user's names, which formulas use
     drawn = l0.as_drawn(s.member.parts, s.pre, s.post)
     sizes = {"n_from": float(drawn[0].size), "n_to": float(drawn[1].size)} | dict(s.member.sums)
@@ -42,7 +43,7 @@ def bind_names(s: Synapses, found: LoweredRelation, model_numbers: dict[str, flo
     arrays: dict[str, str] = {}
     params, init = dict(s.member.params), dict(s.member.init)
     for p in definition.params:
-        shown = flat.shown[p.name]
+        shown = model_name(p.name)
         value = params.get(shown, p.default)
         assert value is not None
         if isinstance(value, l0.Const):
@@ -53,7 +54,7 @@ def bind_names(s: Synapses, found: LoweredRelation, model_numbers: dict[str, flo
             arrays[shown] = _per_synapse(s, shown, value, found, p.unit, known, arrays)
             s.arrays[p.name] = BoundArray(arrays[shown], s.builder.precision, "syn")
     for state in definition.state:
-        shown = flat.shown[state.name]
+        shown = model_name(state.name)
         holder = s if state.name in (definition.shared or ()) else replace(s, member=replace(s.member, like=None))
         value = init.get(shown, state.init)
         arrays[shown] = _per_synapse(holder, shown, value, found, state.unit, known, arrays)

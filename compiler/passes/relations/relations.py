@@ -16,7 +16,6 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from compiler.connect.convolution import Extents, planes_of
 from compiler.connect.storage import STORAGES
-from compiler.expr.ast import Expr, Ref, substitute
 from compiler.ir.space import DType
 from compiler.passes.relations.stored_rows import CSR, PART, Drawing, Link, make_arrays
 
@@ -93,13 +92,9 @@ def _bitmask(link: Link) -> LoweredRelation:
 
 def _procedural(link: Link, drawing: Drawing) -> LoweredRelation:
     pointers = f"{link.stored}.row"
-    # The names that an expression reads must not collide with those of the projection's own formals.
-    by_name = {"n_pre", "n_post", *link.rule.formals}
-    new = {f.name: f"connect_{f.name}" for f in drawing.formals if f.name not in by_name}
+    new = {"key": "connect_key"}  # the statements have a key of their own
     formals = tuple(replace(f, name=new.get(f.name, f.name)) for f in drawing.formals)
     columns = {new.get(n, n): value for n, value in drawing.columns.items()}
-    bindings: dict[str, Expr] = {old: Ref(name) for old, name in new.items()}
-    probability = None if drawing.probability is None else substitute(drawing.probability, bindings)
-    relation = l2.Procedural(link.rule.name, "row", probability)
+    relation = l2.Procedural(link.rule.name, "row", drawing.probability)
     arrays = {"row": pointers, **drawing.arrays}
     return LoweredRelation(relation, (CSR[0], *formals), arrays, columns, l2.SizeOf(pointers))

@@ -22,20 +22,13 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.connect import RULE, ConnectRule, Ends, Form, rule_of
-from compiler.core.names import free_name
+from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.level2.synapse_values import member_name, stored_by_target
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 
 _EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
-_TAKEN: Final = frozenset(
-    {"i", "j", "row", "col", "n_pre", "n_post", "key", "autapses", "same", "step", *l2.PLACES, *_EXTENTS}
-    | {"skip", "k", "first", "many", "hit", "xs", "ys", "cs", "x", "y", "c", "t", "word", "probability", "source"}
-    | {"bits", "words", "target", "table", "number", "multapses", "at", "pool", "draw", "run", "real", "nl_me"}
-)
-"""Formals of an expression rule, and what its text calls its own variables."""
-
 Columns = dict[str, l2.ColumnValue]
 
 
@@ -248,12 +241,9 @@ def _drawing_of(link: Link) -> Drawing:
     columns |= {c: known[c] for c in rule.columns}
     probability = link.projection.probability
     if probability is not None:
-        # What the user named may not collide with formals, or with what the text calls its own variables.
         bindings: dict[str, Expr] = {"n_from": Ref("n_pre"), "n_to": Ref("n_post")}
-        taken = _TAKEN
         for name in sorted((refs(probability) & args.keys()) - {*_EXTENTS, "autapses"}):
-            new = free_name(name, taken)
-            taken |= {new}
+            new = derived("rule", Way.OF, name)
             bindings[name], columns[new] = Ref(new), args[name]
             more.append(l2.ScalarFormal(new, DType.I64 if isinstance(args[name], int) else builder.precision))
         probability = substitute(probability, bindings)

@@ -3,7 +3,7 @@
 Assumes: the handlers of a neuron, or of one of its pools, are being built.
 Guarantees: what is reduced is an expression of the neuron, checked on its own; the scopes over which the
 neuron's statements reduce exist.
-Does not: divide the statements (passes/model/flatten_names.py).
+Does not: divide the statements (passes/model/bind_symbols.py).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""synapse_names: a synapse model with the flat names of its kernels.
+"""synapse_symbols: a synapse model with symbols for the names of its kernels.
 
 Assumes: a legal SynapseDef: names are distinct, traces do not hide variables of the neurons.
-Guarantees: `post.y` is called `post_y` and so on; no name is reserved by level 2 or derived by passes from another. In
-`pre:` and `post:` blocks, too, traces are prefixed by their end. Times of spikes become expressions over integer steps:
-the arrays hold steps (0: no spike yet), so that `t - pre.last_spike` is exact in runs of any length. Counters of phases
-become expressions over `step` and the integer length of the phase's trials.
+Guarantees: every name that the user chose is a symbol (compiler/core/symbols.py): `post.y` of what belongs to an end,
+traces in `pre:` and `post:` blocks too. Times of spikes become expressions over integer steps: the arrays hold steps
+(0: no spike yet), so that `t - pre.last_spike` is exact in runs of any length. Counters of phases become expressions
+over `step` and the integer length of the phase's trials.
 Does not: know values or arrays.
 """
 
@@ -15,11 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level2.program as l2
-from compiler.core.names import free_name
+from compiler.core.symbols import Sym, Way, derived, symbol
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, refs, rewrite
 from compiler.ir.level2.delayed import delayed_name, read_delayed, read_now
-from compiler.passes.model.free_names import PROPAGATION, RESERVED, renamed
 from compiler.passes.program.clock import counter, time_of
 
 _ENDS: Final = ("pre", "post")
@@ -29,18 +27,6 @@ TOTAL: Final = "sum_into"
 """That of sums over projections (l0.Member.sums)."""
 NEVER: Final = -1e9
 """Time of a spike that never was [ms]."""
-
-TAKEN: Final = (
-    PROPAGATION
-    | RESERVED
-    | frozenset(l2.PLANES)
-    | {"pre", "post", "syn", "event", "index", "words", "connect_key", "table", "autapses", "same", "number", "dt", "t"}
-    | {"elapsed", "updated", "due", "age", "arrived", "ring_slots_pre", "copies", "exists"}
-    | {f"past_{x}{end}" for x in ("delay_", "slots_") for end in ("pre", "post")}
-    | {"trace_slots_pre", "trace_slots_post"}
-    | {"past_slot", "past_slots", "past_shift"}
-)
-"""Formals, locals and integers of the kernels of synapses."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +42,10 @@ class External:
 
 @dataclass(frozen=True)
 class Flat:
-    """A synapse model with flat names. `shown`: flat name -> the user's, of params and states; `externals`: the meaning
-    of flat names that belong to an end (traces of `pre:` and `post:` too); `every`: flat name -> the phase whose length
-    in steps it is."""
+    """A synapse model with symbols. `externals`: the meaning of those that belong to an end (traces of `pre:` and
+    `post:` too); `every`: symbol -> the phase whose length in steps it is."""
 
     definition: l0.SynapseDef
-    shown: Mapping[str, str]
     externals: Mapping[str, External]
     every: Mapping[str, str] = field(default_factory=dict)
 
@@ -73,7 +57,7 @@ class Flat:
         return self.definition.pre if end == "pre" else self.definition.post
 
     def own_inputs(self, end: str) -> dict[str, str]:
-        """The inputs that projections hold at an end: the user's name -> the flat one."""
+        """The inputs that projections hold at an end: the user's name -> the symbol."""
         block = self.end(end)
         return {} if block is None else {self.externals[i.name].variable: i.name for i in block.inputs}
 
@@ -107,17 +91,16 @@ def _time(held: str) -> Expr:
 
 @dataclass(frozen=True)
 class _Names:
-    """Flat names. `own`: everything the definition declares; `new`: those of them that change; `flat`, `past`: (end,
-    variable) -> name, read now or with the delay; `every`: phase -> the column of its period; `local`: (end, target) ->
-    name of an undeclared target of assignment in a block of an end; `times`: (end, variable) of all times of
+    """Symbols. `own`: everything the definition declares; `flat`, `past`: (end, variable) -> symbol, read now or with
+    the delay; `every`: phase -> the column of its period; `local`: (end, target) -> symbol of an undeclared target of
+    assignment in a block of an end; `counters`: (phase, `count` or `step`); `times`: (end, variable) of all times of
     events."""
 
     own: Sequence[str]
-    new: Mapping[str, str]
-    flat: Mapping[tuple[str, str], str]
-    past: Mapping[tuple[str, str], str]
-    every: Mapping[str, str]
-    local: Mapping[tuple[str, str], str]
+    flat: Mapping[tuple[str, str], Sym]
+    past: Mapping[tuple[str, str], Sym]
+    every: Mapping[str, Sym]
+    local: Mapping[tuple[str, str], Sym]
     counters: set[tuple[str, str]]
     times: set[tuple[str, str]]
 
@@ -144,44 +127,32 @@ def _names(synapse: l0.SynapseDef) -> _Names:
     times = {(end, name) for end in _ENDS for name in synapse.times(end)}
     before = {(end, name.removeprefix("previous_")) for end, name in wanted & times if name.startswith("previous_")}
     wanted |= {(end, l0.times_of(event)[0]) for end, event in before}
-    made: list[str] = []
-
-    def claim(name: str) -> str:
-        made.append(free_name(name, TAKEN | {*own, *made}))
-        return made[-1]
-
-    flat = {(end, v): claim(f"{end}_{v}".replace(".", "_").removeprefix("_")) for end, v in sorted(wanted)}
+    flat = {(end, v): symbol(f"{end}.{v}".removeprefix(".")) for end, v in sorted(wanted)}
     late = sorted(_dotted(set().union(*(read_delayed(e) for e in expressions))))
-    past = {(end, variable): claim(f"{end}_{variable}_past") for end, variable in late}
-    every = {phase: claim(f"{phase}_every") for phase in sorted({phase for phase, _ in dotted - wanted})}
+    past = {(end, v): derived(symbol(f"{end}.{v}"), Way.PAST) for end, v in late}
+    every = {phase: derived(symbol(phase), Way.EVERY) for phase in sorted({phase for phase, _ in dotted - wanted})}
     local = {
-        (end, name): claim(name)
+        (end, name): derived(symbol(name), Way.LOCAL, end)
         for end, block in blocks.items()
         for name in sorted({s.target for s in block.statements} - {s.name for s in block.state})
     }
-    new = renamed([*own, *made], TAKEN)
-    changed = [{key: new.get(name, name) for key, name in x.items()} for x in (flat, past, local)]
-    every = {phase: new.get(name, name) for phase, name in every.items()}
-    return _Names(own, new, changed[0], changed[1], every, changed[2], dotted - wanted, times)
+    return _Names(own, flat, past, every, local, dotted - wanted, times)
 
 
 class _Flattening:
-    """The parts of a definition with flat names."""
+    """The parts of a definition with symbols."""
 
     def __init__(self, names: _Names) -> None:
-        self.names, self.new = names, names.new
+        self.names = names
         self.held = {f"{end}.{v}": name for (end, v), name in names.flat.items() if (end, v) in names.times}
-        self.bindings: dict[str, Expr] = {name: Ref(self.name(name)) for name in names.own}
+        self.bindings: dict[str, Expr] = {name: Ref(symbol(name)) for name in names.own}
         self.bindings |= {f"{end}.{v}".removeprefix("."): Ref(name) for (end, v), name in names.flat.items()}
         self.bindings |= {user: _time(name) for user, name in self.held.items()}
         self.bindings |= {f"{phase}.{of}": counter(of, names.every[phase]) for phase, of in names.counters}
         self.delayed: dict[str, Expr] = {f"{end}.{v}": Ref(name) for (end, v), name in names.past.items()}
 
-    def name(self, old: str) -> str:
-        return self.new.get(old, old)
-
     def expr(self, e: Expr, bound: Mapping[str, Expr] | None = None, at_end: bool = True) -> Expr:
-        """`e` with flat names. `at_end`: at the end of the step, from which the time since a spike is exact."""
+        """`e` with symbols. `at_end`: at the end of the step, from which the time since a spike is exact."""
         bound = self.bindings if bound is None else bound
 
         def flat(x: Expr) -> Expr:
@@ -196,15 +167,15 @@ class _Flattening:
         return rewrite(e, flat, top_down=True)
 
     def sets(self, items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
-        return tuple(l0.Set(self.name(s.target), self.expr(s.value), s.span) for s in items)
+        return tuple(l0.Set(symbol(s.target), self.expr(s.value), s.span) for s in items)
 
     def actions(self, items: tuple[l0.Action, ...]) -> tuple[l0.Action, ...]:
         out: list[l0.Action] = []
         for a in items:
             if isinstance(a, l0.Set):
-                out.append(l0.Set(self.name(a.target), self.expr(a.value), a.span))
+                out.append(l0.Set(symbol(a.target), self.expr(a.value), a.span))
             elif isinstance(a, l0.Transpose):
-                out.append(replace(a, target=self.name(a.target)))
+                out.append(replace(a, target=symbol(a.target)))
             else:
                 out.append(replace(a, value=self.expr(a.value)))
         return tuple(out)
@@ -234,27 +205,25 @@ class _Flattening:
 
 
 def flatten(synapse: l0.SynapseDef) -> Flat:
-    """The synapse with flat names."""
+    """The synapse with symbols."""
     names = _names(synapse)
     f = _Flattening(names)
     done = replace(
         synapse,
-        params=tuple(replace(p, name=f.name(p.name)) for p in synapse.params),
-        state=tuple(replace(s, name=f.name(s.name)) for s in synapse.state),
+        params=tuple(replace(p, name=symbol(p.name)) for p in synapse.params),
+        state=tuple(replace(s, name=symbol(s.name)) for s in synapse.state),
         lets=f.sets(synapse.lets),
         pre=f.block("pre", synapse.pre),
         post=f.block("post", synapse.post),
-        dynamics=tuple(l0.Ode(f.name(o.state), f.expr(o.rhs, at_end=False), o.span) for o in synapse.dynamics),
+        dynamics=tuple(l0.Ode(symbol(o.state), f.expr(o.rhs, at_end=False), o.span) for o in synapse.dynamics),
         update=f.actions(synapse.update),
         on_pre=f.actions(synapse.on_pre),
         on_post=f.actions(synapse.on_post),
         events=tuple(replace(e, when=f.expr(e.when), actions=f.actions(e.actions)) for e in synapse.events),
         on=tuple(replace(h, actions=f.actions(h.actions)) for h in synapse.on),
-        model_params=tuple(f.name(p) for p in synapse.model_params),
-        shared=None if synapse.shared is None else tuple(f.name(n) for n in synapse.shared),
+        model_params=tuple(symbol(p) for p in synapse.model_params),
+        shared=None if synapse.shared is None else tuple(symbol(n) for n in synapse.shared),
     )
-    shown = {f.name(n): n for n in (*(p.name for p in synapse.params), *(s.name for s in synapse.state))}
-    shown |= {f.name(n): n for n in synapse.model_params}
-    externals = {name: External(*key) for key, name in names.flat.items()}
+    externals: dict[str, External] = {name: External(*key) for key, name in names.flat.items()}
     externals |= {name: External(*key, True) for key, name in names.past.items()}
-    return Flat(done, shown, externals, {name: phase for phase, name in names.every.items()})
+    return Flat(done, externals, {name: phase for phase, name in names.every.items()})
