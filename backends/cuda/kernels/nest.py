@@ -82,7 +82,7 @@ def _read_in_terms(template: l2.Template, nest: l2.Nest) -> list[l2.Strided] | N
 
 def sums_columns(template: l2.Template, nest: l2.Nest) -> bool:
     """Whether the terms of neighbouring points are neighbours in memory, and those of one point are not: the sum over
-    the rows of a matrix."""
+    the rows of a matrix. What points share is not asked."""
     par = [d for d in nest.dims if d.kind is not l2.DimKind.RED]
     red = [d.name for d in nest.dims if d.kind is l2.DimKind.RED]
     if nest.combine is None or template.order is l2.Order.BITWISE or not par or not red:
@@ -91,7 +91,7 @@ def sums_columns(template: l2.Template, nest: l2.Nest) -> bool:
     if not accesses:
         return False
     across = [_strides(x, par[-1].name) for x in accesses]
-    along = [s for x in accesses for d in red for s in _strides(x, d)]
+    along = [s for x, own in zip(accesses, across, strict=True) if own for d in red for s in _strides(x, d)]
     return all(s in ([], [1]) for s in across) and [1] in across and bool(along) and 1 not in along
 
 
