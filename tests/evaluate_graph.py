@@ -107,7 +107,8 @@ def _map(node: Map, values: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
         for position, axis in enumerate(axes):
             if axis is not None:
                 shape[axis] = values[name].shape[position]
-        env[f"x{k}"] = np.broadcast_to(values[name].reshape(shape), node.out.shape)
+        order = np.argsort([rank if a is None else a for a in axes], kind="stable")
+        env[f"x{k}"] = np.broadcast_to(values[name].transpose(order).reshape(shape), node.out.shape)
     return np.broadcast_to(np.asarray(evaluate(node.body, env), np.float64), node.out.shape)
 
 

@@ -38,6 +38,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     tensors.EarlyFactors(),
     tensors.Recompute(),
     tensors.MixedPrecision(),
+    tensors.ChannelsLast(),
     tensors.LowerTensors(),
     tensors.RequireFusion(),
     # Both halves: level 2.

@@ -122,7 +122,7 @@ def choose(
             found = fitting(strategy.match(problem), device)
             if isinstance(found, NotApplicable):
                 reasons.append(f"{name}: {found.reason}")
-            elif not found.microseconds:
+            elif found.wins or not found.microseconds:
                 return found, "its index maps match"
             elif best is None or found.microseconds < best.microseconds:
                 if best is not None:

@@ -24,10 +24,10 @@ LIMIT = 2**31
 @dataclass(frozen=True)
 class Choice:
     """A strategy for one contraction: structural literals, integer columns of its template, scratch bytes.
-    `microseconds`: estimated time, where strategies of a target compete by time; 0: it always wins. `joined`: adjacent
-    dims that every array walks contiguously may be collapsed into one loop of its nest. `workspace`: elements of an
-    array that its kernels pass to each other, which is planned with the others. `exchange`: where another contraction
-    is computed instead. `bare`: it stores sums alone, an epilogue is another kernel."""
+    `microseconds`: estimated time, where strategies of a target compete by time; 0, or `wins`: it always wins.
+    `joined`: adjacent dims that every array walks contiguously may be collapsed into one loop of its nest. `workspace`:
+    elements of an array that its kernels pass to each other, which is planned with the others. `exchange`: where
+    another contraction is computed instead. `bare`: it stores sums alone, an epilogue is another kernel."""
 
     strategy: str
     literals: tuple[tuple[str, int], ...]
@@ -38,6 +38,7 @@ class Choice:
     workspace: int = 0
     exchange: Exchange | None = None
     bare: bool = False
+    wins: bool = False
 
 
 @dataclass(frozen=True)

@@ -315,7 +315,7 @@ NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolut
     const nl_i64 weight_by_c_ = self->weight_by_c_, weight_by_r_ = self->weight_by_r_, s_strips_ = self->s_strips_;
     const nl_i64 s_rows_ = self->s_rows_, s_samples_ = self->s_samples_, s_blocks_ = self->s_blocks_;
     const nl_i64 s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
-    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)(x_from2_), (nl_i32)(x_from3_)};
+    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)(x_from2_), (nl_i32)(x_from3_)};
     nl_p.weights = weight_p_;
     nl_p.by_o = (nl_i32)weight_by_k_;
     nl_p.by_c = (nl_i32)weight_by_c_;
@@ -1327,7 +1327,7 @@ NL_PART void k25_direct_conv_product(const k25_row *self, nl_i64 step, nl_convol
     const nl_i64 x_by_c_ = self->x_by_c_, x_by_k_ = self->x_by_k_, x_by_r_ = self->x_by_r_;
     const nl_i64 s_strips_ = self->s_strips_, s_rows_ = self->s_rows_, s_samples_ = self->s_samples_;
     const nl_i64 s_blocks_ = self->s_blocks_, s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
-    nl_p.image = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_stride2_, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)biased_grad_extent2_, (nl_i32)biased_grad_extent3_, (nl_i32)(biased_grad_from2_ - 1 * (n_r_ - 1)), (nl_i32)(biased_grad_from3_ - 1 * (n_s_ - 1))};
+    nl_p.image = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)biased_grad_extent2_, (nl_i32)biased_grad_extent3_, (nl_i32)(biased_grad_from2_ - 1 * (n_r_ - 1)), (nl_i32)(biased_grad_from3_ - 1 * (n_s_ - 1))};
     nl_p.weights = x_p_ + (n_r_ - 1) * x_by_r_ + (n_s_ - 1) * 1;
     nl_p.by_o = (nl_i32)x_by_c_;
     nl_p.by_c = (nl_i32)x_by_k_;
@@ -1389,8 +1389,8 @@ NL_PART void k26_direct_conv_weights_product(const k26_row *self, nl_i64 step, n
     const nl_i64 x_from2_ = self->x_from2_, x_extent2_ = self->x_extent2_, x_from3_ = self->x_from3_;
     const nl_i64 x_extent3_ = self->x_extent3_, s_blocks_ = self->s_blocks_, s_channels_ = self->s_channels_;
     const nl_i64 s_rows_ = self->s_rows_, s_shares_ = self->s_shares_, s_splits_ = self->s_splits_;
-    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)(x_from2_), (nl_i32)(x_from3_)};
-    nl_p.out = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_by_oh_, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0};
+    nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)(x_from2_), (nl_i32)(x_from3_)};
+    nl_p.out = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_by_oh_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0};
     nl_p.taps = (nl_i32)n_r_;
     nl_p.step = 1;
     nl_p.tap = 1;

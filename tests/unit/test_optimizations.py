@@ -52,6 +52,7 @@ STRATEGIES = {
     "tensor_cores_tf32": ("transformer", "cuda", "tf32"),
     "tensor_cores_tf32x3": ("transformer", "cuda", "tf32x3"),
     "stored_products": ("mlp", "cuda", "mixed"),
+    "stored_conv": ("convnet_l3", "cuda", "mixed"),
     "stored_products_tf32": ("transformer", "cuda", "tf32", "1024"),
     "tensor_cores_stored": ("lenet_digits", "cuda", "mixed"),
 }

@@ -148,27 +148,39 @@ class Driver:
     # --------------------------------------------------------------------------------------- tensors
 
     def tensor_map(
-        self, address: int, extents: Sequence[int], strides: Sequence[int], box: Sequence[int], size: int
+        self,
+        address: int,
+        extents: Sequence[int],
+        strides: Sequence[int],
+        box: Sequence[int],
+        size: int,
+        corners: Sequence[tuple[int, int]] = (),
+        steps: Sequence[int] = (),
     ) -> bytes:
         """The 128 bytes that tell the tensor copy engine of an array of elements of `size` bytes, bf16 or float32 that
         it rounds to tf32: extents and the box that is fetched at once in elements, the contiguous axis first; strides
-        of the other axes in bytes. Lines of 128 bytes are swizzled
-        in shared memory; what lies outside is 0."""
+        of the other axes in bytes. Lines of 128 bytes are swizzled in shared memory; what lies outside is 0. With
+        `corners`, the box is of channels and pixels that are gathered from places from the first corner on to the last
+        pixel and the second one, `steps` apart, along columns and rows."""
         rank = len(extents)
         room = ctypes.create_string_buffer(2 * _MAP)
         at = (ctypes.addressof(room) + _MAP // 2 - 1) // (_MAP // 2) * (_MAP // 2)
-        self._call(
-            "cuTensorMapEncodeTiled",
+        array = (
             ctypes.c_void_p(at),
             ctypes.c_int(_TYPES[size]),
             ctypes.c_uint32(rank),
             ctypes.c_void_p(address),
             (ctypes.c_uint64 * rank)(*extents),
             (ctypes.c_uint64 * (rank - 1))(*strides),
-            (ctypes.c_uint32 * rank)(*box),
-            (ctypes.c_uint32 * rank)(*(1 for _ in box)),
-            *(ctypes.c_int(x) for x in _SWIZZLED),
         )
+        swizzled = tuple(ctypes.c_int(x) for x in _SWIZZLED)
+        if corners:
+            edges = ((ctypes.c_int * len(corners))(*(x[end] for x in corners)) for end in (0, 1))
+            sizes, apart = (ctypes.c_uint32(x) for x in box), (ctypes.c_uint32 * rank)(1, *steps, 1)
+            self._call("cuTensorMapEncodeIm2col", *array, *edges, *sizes, apart, *swizzled)
+        else:
+            ones = (ctypes.c_uint32 * rank)(*(1 for _ in box))
+            self._call("cuTensorMapEncodeTiled", *array, (ctypes.c_uint32 * rank)(*box), ones, *swizzled)
         return ctypes.string_at(at, _MAP)
 
     # --------------------------------------------------------------------------------------- graphs

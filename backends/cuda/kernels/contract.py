@@ -60,7 +60,11 @@ TENSOR_BLOCK: Final = BLOCK + _LOADERS
 WIDE, HELD = "_wide", "_held"
 """Suffixes of kernels of stored_products: for tiles of which a processor holds one, and for those an operand of which
 comes from registers."""
-_FACTORS: Final = {stored_products.NAME: "nl_factors_bf16", stored_products.TF32: "nl_factors_tf32"}
+_FACTORS: Final = {
+    stored_products.NAME: "nl_factors_bf16",
+    stored_products.TF32: "nl_factors_tf32",
+    stored_products.CONV: "nl_factors_bf16",
+}
 """What a kind of stored_products is called in its template."""
 PRODUCT: Final = "_product"
 STORE: Final = "_store"
@@ -76,10 +80,7 @@ def sides_of(template: l2.Template, nest: l2.Nest) -> Sides:
     """Which dims of a product are batch, M, N and K."""
     used = [frozenset(d for a in access_of(template, x).axes for d, _ in a.terms) for x in ("x0", "x1")]
     par, red = (tuple(d.name for d in nest.dims if (d.kind is l2.DimKind.RED) == summed) for summed in (False, True))
-    found = sides(par, red, (used[0], used[1]))
-    if found is None:
-        raise PrintError("an axis of the output indexes no operand", template.span)
-    return found
+    return sides(par, red, (used[0], used[1]))
 
 
 # -------------------------------------------------------------------------------------- shared kernels
@@ -269,7 +270,7 @@ def shared_names(
         "shared": shared,
         "contracted": bool(contracts),
         "strategies": {c.strategy for t, c in contracts if t.index in kernels},
-        **_convolution_names({direct.family(c.strategy) for _, c in contracts} & _CONVOLUTIONS),
+        **_convolution_names({direct.family(c.strategy) for _, c in contracts}),
         "products": bool(products),
         **transforms.names(
             [c for t, c in contracts if t.index in kernels], any(s.part == transforms.PRODUCT for s in shared)
@@ -303,8 +304,9 @@ def shared_names(
 
 def _convolution_names(families: Set[str]) -> Mapping[str, Any]:
     """Arguments of the skeletons of convolutions."""
-    units = families & {tensor_conv.NAME, tensor_conv_weights.NAME}
-    return {"convolutions": families, "tensor_conv": units, "direct_bytes": direct_conv.BUFFER_BYTES}
+    units, gathered = families & {tensor_conv.NAME, tensor_conv_weights.NAME}, stored_products.CONV in families
+    found = {"convolutions": families & _CONVOLUTIONS, "tensor_conv": units, "gathered": gathered}
+    return found | {"direct_bytes": direct_conv.BUFFER_BYTES}
 
 
 def _stored_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -> Mapping[str, Any] | None:
@@ -319,12 +321,14 @@ def _stored_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -
                 across = {"rows_across": str(rows).lower(), "columns_across": str(columns).lower()}
                 stages = stored_products.stages_of(kind, number)
                 tiles.append({"number": number, "columns": stored_products.COLUMNS[shape], "stages": stages, **across})
-            kernels.append({"call": s.call, "tiles": tiles, "unit": _FACTORS[kind], "held": held})
+            window = kind == stored_products.CONV
+            kernels.append({"call": s.call, "tiles": tiles, "unit": _FACTORS[kind], "held": held, "window": window})
     found = {
         "line": stored_products.LINE,
         "columns": stored_products.COLUMNS,
         "most_stages": max(*stored_products.STAGES, *stored_products.STAGES_HELD),
         "held": any(x["unit"] == _FACTORS[stored_products.TF32] for x in kernels),
+        "window": any(x["window"] for x in kernels),
         "kernels": kernels,
     }
     return found if kernels else None
@@ -488,8 +492,10 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, Nest
         "matrices": contract.strategy == matmul.NAME,
         "outer": len(p.sides.batch) if contract.strategy in stored_products.BYTES else None,
         "column": k.extent,
+        "window": direct.window_of(k, contract) if contract.strategy == stored_products.CONV else (),
     }
-    product = frame(statements(), "product.cu.j2", operands)
+    div = direct.roles(k.template, contract).row.axis.div if operands["window"] else 1
+    product = frame(statements(), "product.cu.j2", operands | {"rests": div**2})
     fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)
     batch = p.split("nl_s.batch", p.sides.batch)
     parts: dict[str, Any] = {
@@ -502,6 +508,7 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, Nest
         return product, frame(statements(), "store.cu.j2", parts), p.nest
     found, others = besides(k, p.nest, contract.nest.epilogue, fast, slow)
     fixed, arrays = ([x for x in found if x.fixed == same] for same in (True, False))
+    parts["divided"] = [p.extent([d]) for d in slow[1:]] if div > 1 else []
     parts |= {"own": p.split("nl_own", fast), "fixed": fixed, "arrays": arrays, "guarded": others}
     at_places(p.nest, found)
     return product, frame(statements(), "store_tensor.cu.j2", parts), p.nest

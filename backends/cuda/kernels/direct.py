@@ -24,11 +24,13 @@ from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.expr import Code, Operand, cast, form
 from backends.kernel_ir.stmt import Frame, Let
 from compiler.ir.space import DType
-from compiler.strategies.cuda import direct_conv, direct_conv_weights, tensor_conv, tensor_conv_weights
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, stored_products, tensor_conv, tensor_conv_weights
+from compiler.strategies.cuda.direct_conv import Window
 
 FORWARD: Final = frozenset({direct_conv.NAME, *(s.name for s in tensor_conv.STRATEGIES)})
 FILTERS: Final = frozenset({direct_conv_weights.NAME, *(s.name for s in tensor_conv_weights.STRATEGIES)})
 STRATEGIES: Final = FORWARD | FILTERS
+Number = Callable[[int | str], int]
 _SUFFIXES: Final = ("", "_narrow")
 """Of the kernels of direct_conv, by `s_tile`: a thread sums more outputs, or fewer."""
 
@@ -130,10 +132,10 @@ class _Printer:
         """The number of the last tap."""
         return form("({} - 1)", self.k.extent(self.dims[x.window].extent))
 
-    def _stride(self, formal: str, dim: str) -> Code:
+    def stride(self, formal: str, dim: str) -> Code:
         return next(self.k.extent(a.stride) for a in access_of(self.k.template, formal).axes if a.terms == ((dim, 1),))
 
-    def _seen(self, x: Line2) -> Code:
+    def seen(self, x: Line2) -> Code:
         """The extent of the image along an axis."""
         if x.axis.extent is not None:
             return form("(nl_i32){}", self.k.extent(x.axis.extent))
@@ -141,22 +143,22 @@ class _Printer:
         taps = form(" + {} * {}", x.tap, self._last(x)) if x.tap > 0 else ""
         return form("(nl_i32)({}{} + {} + 1)", last, taps, self.k.extent(x.axis.const))
 
-    def _from(self, x: Line2) -> Code:
+    def low(self, x: Line2) -> Code:
         """The position of the first output's first tap, or of its last one in a reversed window."""
         back = form(" - {} * {}", -x.tap, self._last(x)) if x.tap < 0 else ""
         return form("(nl_i32)({}{})", self.k.extent(x.axis.const), back)
 
     def image(self) -> Code:
         r = self.roles
-        by_c, by_row = self._stride(r.image, r.c), self.k.extent(r.row.axis.stride)
-        by = [self._stride(r.image, r.n), cast("nl_i32", by_c), cast("nl_i32", by_row)]
-        sizes = [self.extent(r.n), self.extent(r.c), self._seen(r.row), self._seen(r.col)]
-        return self._nl_image(r.image, [*by, *sizes, self._from(r.row), self._from(r.col)])
+        strides = self.stride(r.image, r.c), *(self.k.extent(x.axis.stride) for x in (r.row, r.col))
+        by = [self.stride(r.image, r.n), *(cast("nl_i32", x) for x in strides)]
+        sizes = [self.extent(r.n), self.extent(r.c), self.seen(r.row), self.seen(r.col)]
+        return self._nl_image(r.image, [*by, *sizes, self.low(r.row), self.low(r.col)])
 
     def out(self) -> Code:
         """The gradient of the output, as an image."""
         r = self.roles
-        by = [self._stride(r.other, r.n), *(cast("nl_i32", self._stride(r.other, d)) for d in (r.o, r.i))]
+        by = [self.stride(r.other, r.n), *(cast("nl_i32", self.stride(r.other, d)) for d in (r.o, r.i, r.j))]
         return self._nl_image(r.other, [*by, *map(self.extent, (r.n, r.o, r.i, r.j)), "0", "0"])
 
     def _nl_image(self, formal: str, values: Sequence[Operand]) -> Code:
@@ -171,7 +173,7 @@ class _Printer:
         """The offset of the weights of the tap that is counted as the first."""
         r, first = self.roles, self.k.pointers[self.roles.other]
         for x in (r.row, r.col):
-            first = first + self._last(x) * self._stride(r.other, x.window) if x.tap < 0 else first
+            first = first + self._last(x) * self.stride(r.other, x.window) if x.tap < 0 else first
         return self._pointer(r.other, first)
 
     def by(self) -> dict[str, Code]:
@@ -179,9 +181,50 @@ class _Printer:
         r = self.roles
         back = {x.window for x in (r.row, r.col) if x.tap < 0}
         strides = (
-            form("-{}" if d in back else "{}", cast("nl_i32", self._stride(r.other, d))) for d in (r.o, r.c, r.r, r.s)
+            form("-{}" if d in back else "{}", cast("nl_i32", self.stride(r.other, d))) for d in (r.o, r.c, r.r, r.s)
         )
         return dict(zip("ocrs", strides, strict=True))
+
+
+def window_of(k: Kernel, contract: l2.Contract) -> list[tuple[str, Operand]]:
+    """The members of nl_window of a convolution by stored_conv."""
+    p = _Printer(k, contract)
+    r = p.roles
+    found: list[tuple[str, Operand]] = [("by_n", p.stride(r.image, r.n))]
+    for x, prefix in ((r.row, ""), (r.col, "col_")):
+        first = k.extent(x.axis.const)
+        found += [
+            (f"{prefix}by", cast("nl_i32", k.extent(x.axis.stride))),
+            (f"{prefix}seen", p.seen(x)),
+            (f"{prefix}out", form("{} / {}", p.extent(x.out), x.axis.div)),
+            (f"{prefix}taps", p.extent(x.window)),
+            (f"{prefix}step", x.step),
+            (f"{prefix}tap", x.tap),
+            (f"{prefix}first", form("(nl_i32){}", first)),
+            (f"{prefix}low", form("{} + {} >> {}", p.low(x), x.axis.div - 1, x.axis.div.bit_length() - 1)),
+        ]
+    found.append(("div", r.row.axis.div))
+    return [*found, ("groups", form("(nl_i32)({} / {})", k.extent(p.dims[r.c].extent), stored_products.CHANNELS))]
+
+
+def gathered_pixels(
+    template: l2.Template, contract: l2.Contract, number: Number, size: int
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, int], int, tuple[tuple[int, int], ...], tuple[int, int]]:
+    """The image of a convolution by stored_conv as the tensor copy engine sees it (TensorMap of launch_geometry.py):
+    extents, strides in bytes, box, `size` of an element, corners, steps. `number`: of a literal or a column."""
+    r = roles(template, contract)
+    dims = {d.name: number(d.extent) for d in contract.nest.dims}
+    seen, by, edges = list[int](), list[int](), list[tuple[int, int]]()
+    for x in (r.col, r.row):
+        window, first = Window(dims[x.out], dims[x.window], x.step, x.tap, x.axis.div), number(x.axis.const)
+        high = first + x.step * (window.out - 1) + max(0, x.tap * (window.taps - 1))
+        seen.append(high // x.axis.div + 1 if x.axis.extent is None else number(x.axis.extent))  # none: it stays inside
+        by.append(size * number(x.axis.stride))
+        edges.append(stored_products.corners(first, window, seen[-1]))
+    (by_n,) = (number(a.stride) for a in access_of(template, r.image).axes if a.terms == ((r.n, 1),))
+    pixels = stored_products.CHANNELS if dict(contract.literals)["weights"] else stored_products.ROWS
+    box, steps = (stored_products.CHANNELS, pixels), (r.col.step, r.row.step)
+    return (dims[r.c], *seen, dims[r.n]), (*by, size * by_n), box, size, tuple(edges), steps
 
 
 def direct_texts(

@@ -20,7 +20,17 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.c_family.point_nest import is_windowed
 from backends.cuda.kernels.contract import LIBRARY, sides_of
-from backends.cuda.kernels.direct import FILTERS, FORWARD, Line2, Roles, access_of, parts_of, roles
+from backends.cuda.kernels.direct import (
+    FILTERS,
+    FORWARD,
+    Line2,
+    Number,
+    Roles,
+    access_of,
+    gathered_pixels,
+    parts_of,
+    roles,
+)
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import COLUMNS, WARP
 from backends.kernel_ir.descriptor import CompiledKernel, Division
@@ -43,7 +53,7 @@ from compiler.strategies.cuda.direct_conv import Window
 from compiler.strategies.cuda.fft_conv import way_of
 from compiler.strategies.cuda.fused_attention import ROWS, shared_bytes
 from compiler.strategies.cuda.implicit_gemm import TILES
-from compiler.strategies.cuda.stored_products import Matrix, matrix_of, shape_of, size_of
+from compiler.strategies.cuda.stored_products import Matrix, joined, matrix_of, shape_of, size_of
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -68,13 +78,14 @@ MOST_SHARES: Final = 64
 
 _AXES: Final = 5
 """Of a tensor map."""
-Number = Callable[[int | str], int]
 
 
 @dataclass(frozen=True)
 class TensorMap:
     """`formal`: the operand of row `row` of the table; extents and the box that is fetched at once in elements, which
-    have `size` bytes (2: bf16, 4: float32, rounded to tf32), strides of all axes but the first in bytes."""
+    have `size` bytes (2: bf16, 4: float32, rounded to tf32), strides of all axes but the first in bytes. Where pixels
+    are gathered, the box is of channels and pixels, and along columns and rows `corners` are those of the box of places
+    of a window's first tap, and `steps` from one to the next."""
 
     formal: str
     row: int
@@ -82,6 +93,8 @@ class TensorMap:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     size: int
+    corners: tuple[tuple[int, int], ...] = ()
+    steps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,12 +258,14 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     """A block for each tile and split, in the kernel that the template shares with others."""
     dims = {d.name: d for d in contract.nest.dims}
     found = sides_of(w.template, contract.nest)
-    sizes = [w.extent(tuple(dims[d] for d in part), False) for part in (found.batch, found.m, found.n)]
+    batch, m, n = (w.extent(tuple(dims[d] for d in part), False) for part in (found.batch, found.m, found.n))
+    if contract.strategy == stored_products.CONV:  # pixels with the same rests are a product
+        rests = roles(w.template, contract).row.axis.div ** 2
+        batch, m = batch * rests, m // rests
     splits = w.column("s_splits")
     bytes_ = next(f.dtype.computed.bytes for f in w.template.formals if f.name == "y")
     shapes = _shapes(contract.strategy)
     tall, wide = (np.array([x[side] for x in shapes], np.int64)[w.column("s_tile")] for side in (0, 1))
-    batch, m, n = sizes
     many = batch * -(-m // tall) * -(-n // wide)
     sums = np.where(splits > 1, many * splits, 0)
     words = np.where(sums > 0, (many + 3) // 4 * 4 + sums * (tall * wide * bytes_ // 4), 0)
@@ -299,6 +314,7 @@ def tensor_maps(template: l2.Template, contract: l2.Contract, row: int, number: 
     found = sides_of(template, contract.nest)
     _, *across = shape_of(number("s_tile"))
     tall, wide = size_of(contract.strategy, number("s_tile"))
+    gathered = contract.strategy == stored_products.CONV
     made = []
     for x, own, turned, side in (
         (found.rows, found.m, across[0], tall),
@@ -310,7 +326,15 @@ def tensor_maps(template: l2.Template, contract: l2.Contract, row: int, number: 
             return [(number(dims[d].extent), _stride(access, d, number)) for d in names]
 
         size = stored_products.BYTES[contract.strategy]
-        matrix = matrix_of(walked(found.batch), walked(own), walked(found.k), size)
+        if gathered and x == found.rows:
+            made.append(TensorMap(f"x{x}", row, *gathered_pixels(template, contract, number, size)))
+            continue
+        batch, deep = walked(found.batch), found.k
+        if gathered and across == [False, True]:  # the channels of one tap are a stage
+            taps, deep = joined(walked(deep[:2])), deep[2:]
+            assert taps is not None, template.name
+            batch = [taps]
+        matrix = matrix_of(batch, walked(own), walked(deep), size)
         assert matrix is not None and matrix.across == turned, template.name
         made.append(_map(f"x{x}", row, matrix, side, size))
     first, second = made

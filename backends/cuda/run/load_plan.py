@@ -212,7 +212,10 @@ def _maps(out: Prepared, work: Work, call: Call, words: Words) -> int:
     """The address of the encoded tensor maps of a call."""
     names = [f.name for f in work.template.formals]
     encode = out.device.driver.tensor_map
-    parts = [encode(int(words[m.row, names.index(m.formal)]), m.extents, m.strides, m.box, m.size) for m in call.maps]
+    parts = [
+        encode(int(words[m.row, names.index(m.formal)]), m.extents, m.strides, m.box, m.size, m.corners, m.steps)
+        for m in call.maps
+    ]
     return out.keep(np.frombuffer(b"".join(parts), np.uint8), "tensor maps")
 
 

@@ -486,6 +486,15 @@ def operands(node: Node) -> tuple[str, ...]:
             return ()
 
 
+def is_sum_of_products(node: Contract) -> bool:
+    """Whether each operand has dims of the result that the other one lacks: else it is a weighted sum."""
+    if len(node.ins) != 2 or node.combine != "add":
+        return False
+    used = [{d for a in axes for d, _ in a.terms} for axes in node.in_maps]
+    out = {d for a in node.out_map for d, _ in a.terms}
+    return bool(out & used[0] - used[1]) and bool(out & used[1] - used[0])
+
+
 def inside(scan: Scan, change: Callable[[tuple[Node, ...]], tuple[Node, ...]]) -> Scan:
     """The Scan with a changed body. `change` sees the values that the Scan takes from its body as those of Stores."""
     taken = (*(c.after for c in scan.carried), *(s.part for s in scan.stacked))

@@ -3,7 +3,7 @@
 After Micikevicius et al. 2018, "Mixed Precision Training", with bf16, whose exponents are those of float32, so that
 losses need no scaling (Kalamkar et al. 2019, "A Study of BFLOAT16 for Deep Learning Training").
 
-Assumes: gather form; maps are fused; nothing after this pass changes the graph.
+Assumes: gather form; maps are fused; after this pass only axes of tensors are moved (channels_last).
 Guarantees: what is bf16 is rounded where it is made (`bf16(x)`), on every target to the same bits; a target that can
 store it so does (`stored`). Weights, state of the optimizer, gradients of weights, statistics, sums and losses stay
 float32; a weight that is a factor of products is rounded once a step. A sum of products that only one map reads,
@@ -36,15 +36,6 @@ def mixed_precision(
     has arrays of bf16."""
     rewritten = _Rewriting(nodes, frozenset(outputs), stored).run()
     return rewritten.result, rewritten.decisions()
-
-
-def is_sum_of_products(node: l1.Contract) -> bool:
-    """Whether each operand has dims of the result that the other one lacks: else it is a weighted sum."""
-    if len(node.ins) != 2 or node.combine != "add":
-        return False
-    used = [{d for a in axes for d, _ in a.terms} for axes in node.in_maps]
-    out = {d for a in node.out_map for d, _ in a.terms}
-    return bool(out & used[0] - used[1]) and bool(out & used[1] - used[0])
 
 
 def _layer(name: str) -> str:
@@ -126,7 +117,7 @@ class _Rewriting:
 
     def _is_statistic(self, node: l1.Contract | l1.Gather) -> bool:
         """Whether it sums over activations, and is none itself: a mean, a norm, a largest value."""
-        if isinstance(node, l1.Gather) or is_sum_of_products(node):
+        if isinstance(node, l1.Gather) or l1.is_sum_of_products(node):
             return False
         return all(not a.terms or plain_dim(a) is not None for axes in node.in_maps for a in axes)
 
@@ -141,7 +132,7 @@ class _Rewriting:
 
     def _is_converted(self, node: l1.Node) -> bool:
         """Whether the factors of a node are to be bf16."""
-        if not isinstance(node, l1.Contract) or not is_sum_of_products(node):
+        if not isinstance(node, l1.Contract) or not l1.is_sum_of_products(node):
             return False
         names = (node.out.name, *node.ins)
         return not any(_layer(n) in self.recurrent for n in names) and all(

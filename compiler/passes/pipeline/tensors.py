@@ -360,6 +360,22 @@ class MixedPrecision(GraphPass):
         return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
 
 
+class ChannelsLast(GraphPass):
+    """Activations of convolutions are stored with their channels last: compiler/passes/tensors/channels_last.py."""
+
+    optional: ClassVar = True
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        target = context.capabilities
+        return context.mixed and target.bf16 and not target.lanes and super().applies(context, ir)
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.tensors.channels_last import channels_last
+
+        nodes, made = channels_last(graph.nodes, graph.outputs, context.capabilities)
+        return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
+
+
 # ---------------------------------------------------------------------------------------- to level 2
 
 

@@ -70,8 +70,6 @@ def _walks(p: Problem) -> tuple[Sequence[Side], Sequence[Side], Sequence[Side], 
     result; and which operand has the rows."""
     used = [frozenset(d for a in p.axes(x) for d, _ in a.terms) for x in (0, 1)]
     found = sides(p.out, tuple(d for d in p.extents if d not in p.out), (used[0], used[1]))
-    if found is None:
-        return None
     arrays = (
         (p.plain(found.rows), p.operands[found.rows], found.m, found.k),
         (p.plain(1 - found.rows), p.operands[1 - found.rows], found.n, found.k),
@@ -80,7 +78,7 @@ def _walks(p: Problem) -> tuple[Sequence[Side], Sequence[Side], Sequence[Side], 
     walks = []
     for axes, tensor, *parts in arrays:
         by = dict(zip(axes, strides(tensor), strict=True))
-        walks.append([joined([(p.extents[d], by[d]) for d in part]) for part in (found.batch, *parts)])
+        walks.append([joined([(p.extents[d], by.get(d, 0)) for d in part]) for part in (found.batch, *parts)])
     if any(side is None for walk in walks for side in walk):
         return None
     a, b, y = ([side for side in walk if side is not None] for walk in walks)

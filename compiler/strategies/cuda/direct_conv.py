@@ -14,11 +14,11 @@ Does not: match groups, strided input gradients, or windows of one tap (implicit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from math import prod
-from typing import Final
+from typing import Final, TypeVar
 
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine
@@ -38,6 +38,9 @@ BUFFER_BYTES = 40960
 """Shared memory of a block, which every device has without asking."""
 TAPS = range(2, 12)
 """Of a row of the window."""
+ORDERS: Final = (1, 3)
+"""Axes that may be that of channels, where rows and columns have strides."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -178,29 +181,39 @@ class Convolution:
     cols: Window
 
 
-def convolution(p: Problem, image: int, taps: range = TAPS, most: int = 1) -> Convolution | NotApplicable:
+def channels_first(axes: Sequence[T], channels: int) -> tuple[T, T, T, T]:
+    """(batch, channels, rows, columns) of what there is of four axes; `channels`: the number of that of channels."""
+    rest = (*axes[:channels], *axes[channels + 1 :])
+    return rest[0], axes[channels], rest[1], rest[2]
+
+
+def convolution(
+    p: Problem, image: int, taps: range = TAPS, most: int = 1, orders: Sequence[int] = (1,)
+) -> Convolution | NotApplicable:
     """A contraction as a convolution of the operand `image`; its rows and columns are divided by at most `most`;
-    `taps`: of a row of its window."""
+    `taps`: of a row of its window; `orders`: which axis may be that of channels."""
     if p.lanes:
         return NotApplicable("the batch is in the lanes")
-    if len(p.out) != 4:
+    weights = p.plain(1 - image)
+    own = next((a for a in orders if len(p.out) == 4 and p.out[a] in weights), None)
+    if own is None:
         return NotApplicable("the output is not (batch, channels, rows, columns)")
-    n, o, i, j = p.out
+    n, o, i, j = channels_first(p.out, own)
     x, w = p.operands[image], p.operands[1 - image]
-    walked, weights = p.plain(image), p.plain(1 - image)
-    if len(walked) != 4 or walked[0] != n or walked[1] is None or walked[1] in p.out:
+    walked = p.plain(image)
+    at = next((a for a in orders if len(walked) == 4 and walked[a] is not None and walked[a] not in p.out), None)
+    if at is None or walked[0] != n:
         return NotApplicable("the image's axes are not (batch, channels, rows, columns)")
-    c = walked[1]
+    c = walked[at]
+    _, _, by_row, by_col = channels_first(p.axes(image), at)
     rest = [d for d in p.extents if d not in {*p.out, c}]
     if len(rest) != 2 or None in weights or set(weights) != {o, c, *rest} or len(weights) != 4:
         return NotApplicable("the weights' axes are not plain dims of (outputs, channels, window)")
     extents = dict(p.extents)
-    if x.shape[:2] != (extents[n], extents[c]):
+    assert c is not None
+    if (x.shape[0], x.shape[at]) != (extents[n], extents[c]):
         return NotApplicable("an operand is only partly read")
-    walks = [
-        (window_of(p.axes(image)[2], i, r, extents), window_of(p.axes(image)[3], j, s, extents))
-        for r, s in (rest, rest[::-1])
-    ]
+    walks = [(window_of(by_row, i, r, extents), window_of(by_col, j, s, extents)) for r, s in (rest, rest[::-1])]
     rows, cols = next((x for x in walks if None not in x), (None, None))
     if rows is None or cols is None:
         return NotApplicable("rows and columns are not walked by one window dim each")

@@ -13,7 +13,7 @@ Does not: match groups or windows of one tap (implicit_gemm does).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import isqrt, prod
@@ -136,9 +136,11 @@ def words_of(splits: int, blocks: int, channels: int, row_taps: int, taps: int) 
     return groups + 1, (splits + groups) * blocks * outs_of(taps) * channels * row_taps * taps
 
 
-def convolution(p: Problem, image: int, taps: range = direct.TAPS) -> direct.Convolution | NotApplicable:
+def convolution(
+    p: Problem, image: int, taps: range = direct.TAPS, orders: Sequence[int] = (1,)
+) -> direct.Convolution | NotApplicable:
     """A contraction as the gradient of the weights of a convolution of the operand `image`; `taps`: of a row of its
-    window."""
+    window; `orders`: which axis may be that of channels."""
     if p.lanes:
         return NotApplicable("the batch is in the lanes")
     if len(p.out) != 4:
@@ -146,16 +148,19 @@ def convolution(p: Problem, image: int, taps: range = direct.TAPS) -> direct.Con
     o, c, r, s = p.out
     x, d = p.operands[image], p.operands[1 - image]
     walked, other = p.plain(image), p.plain(1 - image)
-    if len(walked) != 4 or len(other) != 4 or None in other or other[1] != o:
+    at, own = (next((a for a in orders if len(x) == 4 and x[a] == d), None) for x, d in ((walked, c), (other, o)))
+    if at is None or own is None or None in other:
         return NotApplicable("the operands' axes are not (batch, channels, rows, columns)")
-    n, i, j = other[0], other[2], other[3]
+    n, _, i, j = direct.channels_first(other, own)
     assert n is not None and i is not None and j is not None
-    if walked[:2] != (n, c) or set(p.extents) != {*p.out, n, i, j} or len({*p.out, n, i, j}) != 7:
+    if walked[0] != n or set(p.extents) != {*p.out, n, i, j} or len({*p.out, n, i, j}) != 7:
         return NotApplicable("the image's axes are not (batch, channels, rows, columns)")
     extents = dict(p.extents)
-    if x.shape[:2] != (extents[n], extents[c]) or d.shape != tuple(extents[q] for q in (n, o, i, j)):
+    whole = direct.channels_first(d.shape, own) == tuple(extents[q] for q in (n, o, i, j))
+    if (x.shape[0], x.shape[at]) != (extents[n], extents[c]) or not whole:
         return NotApplicable("an operand is only partly read")
-    rows, cols = direct.window_of(p.axes(image)[2], i, r, extents), direct.window_of(p.axes(image)[3], j, s, extents)
+    _, _, by_row, by_col = direct.channels_first(p.axes(image), at)
+    rows, cols = direct.window_of(by_row, i, r, extents), direct.window_of(by_col, j, s, extents)
     if rows is None or cols is None or rows.div != 1 or cols.div != 1:
         return NotApplicable("rows and columns are not walked by one window dim each")
     if cols.taps not in taps or abs(cols.tap) > 2:

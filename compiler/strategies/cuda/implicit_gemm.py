@@ -46,7 +46,8 @@ _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
 
 @dataclass(frozen=True)
 class Sides:
-    """The dims of a product by their part in it, in the order of the nest. `rows`: the operand that M indexes."""
+    """The dims of a product by their part in it, in the order of the nest; those that index no operand, and have one
+    element, are with N. `rows`: the operand that M indexes."""
 
     batch: tuple[str, ...]
     m: tuple[str, ...]
@@ -55,14 +56,13 @@ class Sides:
     rows: int
 
 
-def sides(out: tuple[str, ...], summed: tuple[str, ...], used: tuple[frozenset[str], frozenset[str]]) -> Sides | None:
-    """`used`: the dims that index each operand. None where a dim of the output indexes none."""
-    if not all(d in used[0] or d in used[1] for d in out):
-        return None
+def sides(out: tuple[str, ...], summed: tuple[str, ...], used: tuple[frozenset[str], frozenset[str]]) -> Sides:
+    """`used`: the dims that index each operand."""
     alone = tuple(tuple(d for d in out if d in used[x] and d not in used[1 - x]) for x in (0, 1))
     rows = 0 if len(alone[0]) >= len(alone[1]) else 1
     both = tuple(d for d in out if d in used[0] and d in used[1])
-    return Sides(both, alone[rows], alone[1 - rows], summed, rows)
+    columns = tuple(d for d in out if d not in used[rows])
+    return Sides(both, alone[rows], columns, summed, rows)
 
 
 def _microseconds(tile: Tile, batch: int, m: int, n: int, k: int, splits: int, device: Target) -> float:
@@ -127,12 +127,12 @@ def extents(p: Problem) -> tuple[int, int, int, int] | NotApplicable:
     if p.lanes:
         return NotApplicable("the batch is in the lanes")
     used = tuple(frozenset(d for a in p.axes(x) for d, _ in a.terms) for x in (0, 1))
-    found = sides(p.out, tuple(d for d in p.extents if d not in p.out), (used[0], used[1]))
-    if found is None:
+    if not all(d in used[0] or d in used[1] or p.extents[d] == 1 for d in p.out):
         return NotApplicable("an axis of the output indexes no operand")
+    found = sides(p.out, tuple(d for d in p.extents if d not in p.out), (used[0], used[1]))
     if not found.k:
         return NotApplicable("nothing is summed over")
-    if not found.n:
+    if not {*found.n} & used[1 - found.rows]:
         return NotApplicable("each element of an operand is used once: it is a weighted sum")
     for x in (0, 1):
         if any(extent >= LIMIT for extent in p.operands[x].shape):

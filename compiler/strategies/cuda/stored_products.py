@@ -7,33 +7,46 @@ of float32, which the engine rounds to tf32 on the way. Units take tf32 from sha
 neighbours in memory: an operand where they are not comes from registers, and where neither has them so, four warps turn
 the other one in shared memory.
 
-Assumes: what implicit_gemm assumes; both operands bf16, or float32; every index a plain dim.
+Convolutions of images whose channels come last, and their gradients, are such products of which the engine gathers the
+row operand (`stored_conv`): it walks the image as a window does, row after row over all samples, and what lies outside
+is 0. So 128 pixels by 64 channels of one tap of the window are a stage, whose terms are (row and column of the window,
+channel); in the gradient of the weights these are the rows, and pixels the terms. The other operand is a matrix. In the
+gradient of a strided convolution's image, whose rows and columns are divided, pixels with the same rests see the same
+taps, and are a product each.
+
+Assumes: what implicit_gemm assumes; both operands bf16, or float32; every index a plain dim, or the image a window.
 Guarantees: taken only for operands that the copy engine reads: batch dims, rows (or columns) and terms lie in memory as
-at most MOST_BATCH batch dims and one stride each, one of them 1, the others multiples of 16 bytes. Tile shape and split
-follow from the extents alone.
-Does not: read windows (tensor_cores does), or operands of which only one is bf16 (implicit_gemm does). Float32 is taken
-only where `numerics: {products: ...}` permits tf32.
+at most MOST_BATCH batch dims and one stride each, one of them 1, the others multiples of 16 bytes. Convolutions on
+sm_90 alone, where channels of the image come last and are a multiple of CHANNELS, those of weights come last too, and
+the window begins and ends near the image's border. Tile shape and split follow from the extents alone.
+Does not: match groups (tensor_cores does), strides of more than 2, or operands of which only one is bf16 (implicit_gemm
+does). Float32 is taken only where `numerics: {products: ...}` permits tf32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, prod
 from typing import Final
 
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import Choice, NotApplicable, Problem, rounded, strides
+from compiler.ir.space import Affine, plain_dim
+from compiler.strategies.choice import Choice, NotApplicable, Problem, either, rounded, strides
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
-from compiler.strategies.cuda import implicit_gemm
-from compiler.strategies.cuda.implicit_gemm import MOST_TILES, Sides, sides
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, implicit_gemm
+from compiler.strategies.cuda.direct_conv import Window
+from compiler.strategies.cuda.implicit_gemm import MOST_TILES, sides
+from compiler.strategies.cuda.tensor_conv import DIVISOR
 from compiler.strategies.strategy import Strategy, found_by
 
 NAME: Final = "stored_products"
 TF32: Final = "stored_products_tf32"
-BYTES: Final = {NAME: 2, TF32: 4}
+CONV: Final = "stored_conv"
+"""The row operand is the image of a convolution, and is gathered."""
+BYTES: Final = {NAME: 2, TF32: 4, CONV: 2}
 """Of a factor, by kind."""
 ROWS: Final = 128
 """Of a tile."""
@@ -49,9 +62,11 @@ LINE: Final = 128
 """Bytes of the terms of a stage: a line of the copy engine."""
 MOST_BATCH: Final = 3
 """The copy engine knows arrays of five axes."""
-_ALIGNED: Final = 16
+ALIGNED: Final = 16
 """Bytes."""
-_LEAST: Final = 16
+CHANNELS: Final = LINE // 2
+"""That are gathered of a pixel at once: a line of bf16."""
+LEAST: Final = 16
 """Rows, columns and terms of a product that fills enough of a tile."""
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 """The blocks of a tile wait for each other: no more than any device has processors."""
@@ -156,19 +171,17 @@ def matrix_of(
     if one[1] != 1 and other[1] != 1:
         return None
     far = [stride for extent, stride in (*batch, one, other) if stride != 1 and extent != 1]
-    return Matrix(tuple(batch), one, other) if all(size * x % _ALIGNED == 0 and x < 2**38 for x in far) else None
+    return Matrix(tuple(batch), one, other) if all(size * x % ALIGNED == 0 and x < 2**38 for x in far) else None
 
 
 def _matrices(p: Problem, size: int) -> tuple[Matrix, Matrix] | None:
     """The row operand and the column operand."""
     used = [frozenset(d for a in p.axes(x) for d, _ in a.terms) for x in (0, 1)]
-    found: Sides | None = sides(p.out, tuple(d for d in p.extents if d not in p.out), (used[0], used[1]))
-    if found is None:
-        return None
+    found = sides(p.out, tuple(d for d in p.extents if d not in p.out), (used[0], used[1]))
     made = []
     for x, own in ((found.rows, found.m), (1 - found.rows, found.n)):
         by = dict(zip(p.plain(x), strides(p.operands[x]), strict=True))
-        parts = [[(p.extents[d], by[d]) for d in part] for part in (found.batch, own, found.k)]
+        parts = [[(p.extents[d], by.get(d, 0)) for d in part] for part in (found.batch, own, found.k)]
         made.append(matrix_of(parts[0], parts[1], parts[2], size))
     first, second = made
     return None if first is None or second is None else (first, second)
@@ -217,7 +230,7 @@ def _match(p: Problem, kind: str) -> Choice | NotApplicable:
     best = tilings(*found[0], p.device, kind, found[1])[0]
     if best.microseconds > implicit_gemm.tiling(*found[0], p.device)[0]:
         return NotApplicable("it is too small to gain")
-    return _choice(p, kind, found[0], best)
+    return choice_of(p, kind, found[0], best)
 
 
 def variants(p: Problem, kind: str, most: int = MOST_VARIANTS) -> list[Choice]:
@@ -225,7 +238,7 @@ def variants(p: Problem, kind: str, most: int = MOST_VARIANTS) -> list[Choice]:
     found = _product(p, kind)
     if isinstance(found, NotApplicable):
         return []
-    choices = (_choice(p, kind, found[0], t) for t in tilings(*found[0], p.device, kind, found[1])[:most])
+    choices = (choice_of(p, kind, found[0], t) for t in tilings(*found[0], p.device, kind, found[1])[:most])
     return [c for c in choices if isinstance(c, Choice)]
 
 
@@ -239,9 +252,9 @@ def _product(p: Problem, kind: str) -> tuple[tuple[int, int, int, int], tuple[bo
     found = implicit_gemm.extents(p)
     if isinstance(found, NotApplicable):
         return found
-    if any(d is None for x in (0, 1) for d in p.plain(x)):
+    if any(plain_dim(a) is None and a != Affine() for x in (0, 1) for a in p.axes(x)):
         return NotApplicable("an operand is read through a window")
-    if min(found[1:]) < _LEAST:
+    if min(found[1:]) < LEAST:
         return NotApplicable("it would leave most of a tile empty")
     made = _matrices(p, BYTES[kind])
     if made is None:
@@ -249,17 +262,140 @@ def _product(p: Problem, kind: str) -> tuple[tuple[int, int, int, int], tuple[bo
     return found, (made[0].across, made[1].across)
 
 
-def _choice(p: Problem, kind: str, product: tuple[int, int, int, int], best: Tiling) -> Choice | NotApplicable:
+def choice_of(
+    p: Problem,
+    kind: str,
+    product: tuple[int, int, int, int],
+    best: Tiling,
+    literals: tuple[tuple[str, int], ...] = (),
+) -> Choice | NotApplicable:
+    """The choice of a tiling."""
     batch, m, n, _ = product
     many = tiles(kind, best.tile, batch, m, n)
     if many * best.splits > MOST_TILES:
         return NotApplicable("it has more tiles than a launch may have blocks")
     columns = (("s_tile", best.tile), ("s_splits", best.splits), ("s_depth", best.depth))
     sums = prod((many, best.splits, *size_of(kind, best.tile), p.real_bytes))
-    return Choice(kind, (), columns, sums if best.splits > 1 else 0, joined=True)
+    scratch, wins = sums if best.splits > 1 else 0, kind != CONV
+    return Choice(kind, literals, columns, scratch, best.microseconds, joined=True, wins=wins)
+
+
+# ------------------------------------------------------------------------------------------- convolutions
+
+_LAST: Final = (3,)
+"""The axis of channels."""
+_TAPS: Final = range(1, 12)
+"""Of a row of the window."""
+_CORNERS: Final = range(-128, 128)
+Product = tuple[tuple[int, int, int, int], tuple[bool, bool]]
+"""Batch, rows, columns and terms, and whether each operand is contiguous across."""
+
+
+def corners(first: int, window: Window, extent: int) -> tuple[int, int]:
+    """Where the first output's first tap is along an axis, and where the last output's is, from the last pixel on.
+    `first`: where the tap that is counted as the first one is."""
+    low = -(-(first + min(0, window.tap * (window.taps - 1))) // window.div)
+    return low, low + window.step * (window.out // window.div - 1) - (extent - 1)
+
+
+def _convolution(p: Problem, image: int) -> Product | NotApplicable:
+    """The convolution of the operand `image` as a product."""
+    if p.stored != (True, True) or p.real_bytes != 4:
+        return NotApplicable("its operands are not both bf16")
+    if p.device.architecture != "sm_90":
+        return NotApplicable("the device has no copy engine that gathers pixels")
+    forward = p.node.out.batched
+    if forward:
+        x = direct_conv.convolution(p, image, _TAPS, DIVISOR, _LAST)
+    else:
+        x = direct_conv_weights.convolution(p, image, _TAPS, _LAST)
+    if isinstance(x, NotApplicable):
+        return x
+    if x.rows.div > 1 and (x.i % x.rows.div or x.j % x.cols.div or abs(x.rows.tap) != 1 or abs(x.cols.tap) != 1):
+        return NotApplicable("its pixels with the same rests see different numbers of others")
+    if x.c % CHANNELS:
+        return NotApplicable(f"its channels are no multiple of {CHANNELS}")
+    _, rows, cols, channels = p.axes(image)
+    extents = p.operands[image].shape[1:3]
+    edges = (corners(a.const, w, e) for a, w, e in zip((rows, cols), (x.rows, x.cols), extents, strict=True))
+    if not all(corner in _CORNERS for edge in edges for corner in edge):
+        return NotApplicable("its window begins or ends where the copy engine cannot")
+    pixels, window = x.n * x.i * x.j, x.rows.taps * x.cols.taps * x.c
+    (c,) = (d for d, _ in channels.terms)
+    weights = {d for d in p.extents if (d in p.out) != forward}
+    taps = [next(d for d, _ in a.terms if d in weights) for a in (rows, cols)]
+    if [d for d in p.extents if d in {*taps, c}] != [*taps, c]:
+        return NotApplicable("its channels are not counted before the taps of its window")
+    across = _is_across(p, 1 - image, c, taps if forward else [])
+    if across is None:
+        return NotApplicable("its other operand is no matrix that the copy engine reads")
+    rests = x.rows.div * x.cols.div
+    m, k = (pixels // rests, window) if forward else (window, pixels)
+    if min(m, x.o, k) < LEAST:
+        return NotApplicable("it would leave most of a tile empty")
+    return (rests, m, x.o, k), (not forward, across)
+
+
+def _is_across(p: Problem, operand: int, c: str, window: Sequence[str]) -> bool | None:
+    """Whether the other operand is contiguous along its own side, None where it is no matrix: weights of the dims
+    `window` and `c`, or else pixels."""
+    axes = p.plain(operand)
+    by = dict(zip(axes, strides(p.operands[operand]), strict=True))
+    if any(stride % (ALIGNED // 2) for stride in by.values() if stride != 1):
+        return None
+
+    def lies(dims: Sequence[str | None]) -> tuple[int, int] | None:
+        return joined([(p.extents[d], by[d]) for d in dims if d is not None])
+
+    if not window:
+        return True if by[axes[3]] == 1 and lies(axes[:3]) is not None else None
+    if lies([*window, c]) == (p.extents[window[0]] * p.extents[window[1]] * p.extents[c], 1):
+        return False
+    (o,) = (d for d in axes if d not in {*window, c})
+    return True if by[o] == 1 and lies(window) is not None else None
+
+
+def _tilings(p: Problem, found: Product) -> list[Tiling]:
+    """The fastest by estimate first. Where pixels have rests, they see a part of the taps each, and no sum is split."""
+    (rests, m, n, k), across = found
+    if rests == 1:
+        return tilings(1, m, n, k, p.device, CONV, across)
+    every = tilings(rests, m, n, k // rests, p.device, CONV, across)
+    return [replace(t, depth=k) for t in every if t.splits == 1]
+
+
+def _match_image(p: Problem, image: int) -> Choice | NotApplicable:
+    found = _convolution(p, image)
+    if isinstance(found, NotApplicable):
+        return found
+    best = _tilings(p, found)[0]
+    if best.microseconds > implicit_gemm.tiling(*found[0], p.device)[0]:
+        return NotApplicable("it is too small to gain")
+    return choice_of(p, CONV, found[0], best, _literals(p, image))
+
+
+def _literals(p: Problem, image: int) -> tuple[tuple[str, int], ...]:
+    """Of its template: which operand is walked, and whether the sums are weights."""
+    return ("image", image), ("weights", int(not p.node.out.batched))
+
+
+def _match_convolution(p: Problem) -> Choice | NotApplicable:
+    return either(p, (0, 1), _match_image)
+
+
+def convolutions(p: Problem, most: int = MOST_VARIANTS) -> list[Choice]:
+    """The tilings of a problem that matches, the fastest by estimate first, `most` of them."""
+    for image in (0, 1):
+        found = _convolution(p, image)
+        if not isinstance(found, NotApplicable):
+            best = _tilings(p, found)[:most]
+            choices = (choice_of(p, CONV, found[0], t, _literals(p, image)) for t in best)
+            return [c for c in choices if isinstance(c, Choice)]
+    return []
 
 
 STRATEGIES: Final = (
     Strategy(NAME, partial(_match, kind=NAME), found_by(partial(variants, kind=NAME)), bf16=True),
     Strategy(TF32, partial(_match, kind=TF32), found_by(partial(variants, kind=TF32)), "tf32"),
+    Strategy(CONV, _match_convolution, found_by(convolutions), bf16=True),
 )

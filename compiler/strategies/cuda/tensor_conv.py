@@ -27,7 +27,7 @@ from compiler.ir.level2.target import Target
 from compiler.strategies.choice import Choice, NotApplicable, Problem, either, rounded
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
-from compiler.strategies.cuda.direct_conv import Convolution, Layout, Window, choice, convolution
+from compiler.strategies.cuda.direct_conv import ORDERS, Convolution, Layout, Window, choice, convolution
 from compiler.strategies.strategy import Strategy
 
 NAME: Final = "tensor_conv"
@@ -152,7 +152,7 @@ def taken(p: Problem, kind: str, x: Convolution) -> str:
 
 
 def _match(p: Problem, image: int, kind: str) -> Choice | NotApplicable:
-    x = convolution(p, image, TAPS, DIVISOR)
+    x = convolution(p, image, TAPS, DIVISOR, ORDERS)
     if isinstance(x, NotApplicable):
         return x
     if reason := taken(p, kind, x):

@@ -26,7 +26,7 @@ from compiler.strategies.choice import Choice, NotApplicable, Problem, either, r
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import tensor_conv
-from compiler.strategies.cuda.direct_conv import Convolution, Window
+from compiler.strategies.cuda.direct_conv import ORDERS, Convolution, Window
 from compiler.strategies.cuda.tensor_conv import APART, KINDS
 
 NAME: Final = "tensor_conv_weights"
@@ -108,7 +108,7 @@ def layout(x: Convolution, parts: int, device: Target = H200) -> Layout | None:
 
 
 def _match(p: Problem, image: int, kind: str) -> Choice | NotApplicable:
-    x = direct.convolution(p, image, TAPS)
+    x = direct.convolution(p, image, TAPS, ORDERS)
     if isinstance(x, NotApplicable):
         return x
     if reason := tensor_conv.taken(p, kind, x):
