@@ -24,6 +24,7 @@ from compiler.ir.level1.graph import (
     Feed,
     Gather,
     Map,
+    Move,
     Node,
     Part,
     Rand,
@@ -151,6 +152,15 @@ def _gather(table: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[Any
     return np.where(inside.reshape(*inside.shape, *(1 for _ in found.shape[inside.ndim :])), found, 0.0)
 
 
+def _move(node: Move, values: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    grids = dict(zip("abcdef", np.indices(node.out.shape), strict=False))
+    total = np.zeros(node.out.shape)
+    for name, offset in zip(node.ins, node.offsets, strict=True):
+        axes = tuple(Affine(((d, 1),), at) for d, at in zip(grids, offset, strict=True))
+        total = total + _read(values[name], axes, grids, node.fill, node.out.shape)
+    return total
+
+
 def _steps_first(node: StepsFirst, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     apart = x.reshape(node.steps, -1, *x.shape[1:]) if node.back else x
     return np.swapaxes(apart, 0, 1).reshape(node.out.shape)
@@ -192,6 +202,8 @@ def evaluate_graph(
                 total = values[node.out.name] = np.zeros(node.out.shape)
                 index, inside = _rows(values[node.index], len(total))
                 np.add.at(total, index[inside], values[node.source][inside])
+            case Move():
+                values[node.out.name] = _move(node, values)
             case Attention():
                 values[node.out.name] = _attention(node, values)
             case Reindex():

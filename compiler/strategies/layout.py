@@ -65,14 +65,20 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
                 if key not in known:
                     known[key] = _both(node, tensors, count, real, plain)
                 lanes, rows = lanes + known[key][0], rows + known[key][1]
-            elif isinstance(node, l1.Contract) and any(len(a.terms) > 1 for m in node.in_maps for a in m):
-                terms = prod(e for _, e in node.dims)
+            elif isinstance(node, l1.Contract | l1.Move) and (terms := _window_terms(node)):
                 rows += ROW_WINDOW * terms
                 lanes += NEST * terms * _padded(node.out, count) / prod(node.out.shape) / count
     if not 0 < rows < MARGIN * lanes:
         return Layout(capabilities)
     wide, flat = lanes / OPERATIONS_PER_US, rows / OPERATIONS_PER_US
     return Layout(row_major(capabilities), f"about {flat:.0f} us; with the batch in vector lanes about {wide:.0f} us")
+
+
+def _window_terms(node: l1.Contract | l1.Move) -> int:
+    """Elements that are read one by one at places of windows, or of shifted tensors."""
+    if isinstance(node, l1.Move):
+        return prod(node.out.shape)
+    return prod(e for _, e in node.dims) if any(len(a.terms) > 1 for m in node.in_maps for a in m) else 0
 
 
 def _padded(tensor: l1.Tensor, lanes: int) -> int:

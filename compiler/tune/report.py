@@ -78,12 +78,14 @@ def one_way(graphs: Iterable[l1.TensorGraph], chosen: Set[str]) -> dict[str, int
     return dict(Counter(_kind(n) for n in nodes if n.out.name not in chosen))
 
 
-_Computed = l1.Map | l1.Contract | l1.Gather | l1.ScatterAdd
+_Computed = l1.Map | l1.Contract | l1.Gather | l1.ScatterAdd | l1.Move
 
 
 def _kind(node: _Computed) -> str:
     if isinstance(node, l1.Map):
         return "elementwise"
+    if isinstance(node, l1.Move):
+        return "moves"
     if isinstance(node, l1.Gather | l1.ScatterAdd):
         return "lookups"
     if len(node.ins) == 2 and node.combine == "add":

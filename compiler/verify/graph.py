@@ -10,6 +10,7 @@ Guarantees: every breach is named.
              axes are distinct dims
   gathers    rows are those of a tensor without a batch, chosen by integers, one for each element of
              the index
+  moves      an offset for each axis of each operand, which has the axes of the result; none along the batch
   attention  operands as its docstring says, of one batch and one number of heads; the result has the shape of what
              it is
   scans      a state, its start, its value after a step and after all have one shape; rows of a whole
@@ -75,6 +76,8 @@ def _node(node: l1.Node, known: Mapping[str, l1.Tensor], kept: set[str], gather_
             yield from _contract(node, known, gather_only)
         case l1.Gather() | l1.ScatterAdd():
             yield from _lookup(node, known)
+        case l1.Move():
+            yield from _shifted(node, known)
         case l1.Attention():
             yield from _attention(node, known)
         case l1.Reindex() | l1.StepsFirst() | l1.Part() | l1.Stack():
@@ -233,6 +236,19 @@ def _lookup(node: l1.Gather | l1.ScatterAdd, known: Mapping[str, l1.Tensor]) -> 
         yield f"`{rows.name}` {rows.shape} has no rows without a batch"
     if places.shape != (*index.shape, *rows.shape[1:]) or places.batched != index.batched:
         yield f"`{places.name}` {places.shape} has no row of `{rows.name}` for each element of `{index.name}`"
+
+
+def _shifted(node: l1.Move, known: Mapping[str, l1.Tensor]) -> Iterator[str]:
+    shape, batched = node.out.shape, node.out.batched
+    if not node.ins or len(node.ins) != len(node.offsets):
+        yield f"{len(node.ins)} operands have {len(node.offsets)} offsets"
+        return
+    for name, offset in zip(node.ins, node.offsets, strict=True):
+        t = known[name]
+        if not len(t.shape) == len(offset) == len(shape):
+            yield f"{_shown(known, name)} at {offset} has other axes than {shape}"
+        elif t.batched != batched or (batched and (offset[0] != 0 or t.shape[0] != shape[0])):
+            yield f"{_shown(known, name)} at {offset} has other samples than {shape}"
 
 
 def _attention(node: l1.Attention, known: Mapping[str, l1.Tensor]) -> Iterator[str]:

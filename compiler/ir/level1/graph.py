@@ -301,6 +301,18 @@ class ScatterAdd:
 
 
 @dataclass(frozen=True)
+class Move:
+    """out[d...] = the sum of the operands, each at d + its offset, where it reads `fill` outside its extents: a slice,
+    padding, a concatenation, or the gradient of one."""
+
+    out: Tensor
+    ins: tuple[str, ...]
+    offsets: tuple[tuple[int, ...], ...]
+    fill: float = 0.0
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Attention:
     """One result of attention whose scores are nowhere in memory; `of` says which. `ins`: query (batch, steps,
     heads, d), key (batch, keys, heads, d) and value (batch, keys, heads, e), then those of `beside` ("offset", "mask",
@@ -450,6 +462,7 @@ Node = (
     | Contract
     | Gather
     | ScatterAdd
+    | Move
     | Attention
     | Reindex
     | StepsFirst
@@ -465,7 +478,7 @@ Node = (
 def operands(node: Node) -> tuple[str, ...]:
     """Names of the tensors that a node reads."""
     match node:
-        case Map() | Contract() | Attention() | Stack():
+        case Map() | Contract() | Move() | Attention() | Stack():
             return node.ins
         case Reindex() | StepsFirst() | Part():
             return (node.source,)

@@ -15,7 +15,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level1.builder import GraphBuilder, identity
-from compiler.ir.space import Affine, along
+from compiler.ir.space import along
 from compiler.layers.shared.initial_weights import chosen
 
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
@@ -142,34 +142,10 @@ def moved(
     layer: l0.Layer,
 ) -> l1.Tensor:
     """The sum of tensors, each shifted by an offset per axis into `shape`; `fill` outside a tensor. Elements outside
-    `shape` are cropped. Windows of one element (`z0`, ...) guard every axis whose index may be out of bounds."""
-    axes = tuple((f"d{a}", e) for a, e in enumerate(shape))
-    shifts = [a for a in range(len(shape)) if any(o[a] or t.shape[a] != shape[a] for t, o in parts)]
-    windows = tuple((f"z{a}", 1) for a in shifts)
-    maps = []
-    for _, offset in parts:
-        walked = [
-            Affine(((f"d{a}", 1), (f"z{a}", 1)), -offset[a]) if a in shifts else along(f"d{a}")
-            for a in range(len(shape))
-        ]
-        maps.append(tuple(walked))
-    body: Expr = X0
-    for k in range(1, len(parts)):
-        body = body + Ref(f"x{k}")
+    `shape` are cropped."""
     out = l1.Tensor(name, shape, "real", parts[0][0].batched)
-    return c.graph.add(
-        l1.Contract(
-            out,
-            (*axes, *windows),
-            tuple(along(d) for d, _ in axes),
-            tuple(t.name for t, _ in parts),
-            tuple(maps),
-            body,
-            "add",
-            fill,
-            span=layer.span,
-        )
-    )
+    offsets = tuple(tuple(-at for at in offset) for _, offset in parts)
+    return c.graph.add(l1.Move(out, tuple(t.name for t, _ in parts), offsets, fill, layer.span))
 
 
 def joined(c: Context, name: str, ins: list[l1.Tensor], axis: int, layer: l0.Layer) -> l1.Tensor:

@@ -1,5 +1,5 @@
-"""fuse_epilogues: elementwise Maps that follow a Contract or a Gather become the epilogue of its kernel, which may have
-several outputs.
+"""fuse_epilogues: elementwise Maps that follow a Contract, a Gather or a Move become the epilogue of its kernel, which
+may have several outputs.
 
 Assumes: nodes in topological order.
 Guarantees: a Map is fused when it reads the contraction's result, or an already fused Map, elementwise, and its other
@@ -17,7 +17,7 @@ import compiler.ir.level1.graph as l1
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.pins import AGAIN
 
-Ended = l1.Contract | l1.Gather | l1.ScatterAdd
+Ended = l1.Contract | l1.Gather | l1.ScatterAdd | l1.Move
 """Nodes whose kernels may have an epilogue; that of a ScatterAdd has none, and says why."""
 
 MOST_ARRAYS = 8

@@ -44,7 +44,7 @@ class End:
 
 def lower_end(
     p: Phase,
-    node: l1.Contract | l1.Gather,
+    node: l1.Contract | l1.Gather | l1.Move,
     out_map: tuple[Affine, ...],
     epilogue: Epilogue | None,
     in_place: Mapping[str, str],

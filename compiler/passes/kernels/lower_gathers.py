@@ -1,6 +1,7 @@
-"""lower_gathers: rows of tables that integers choose, and their gradients, sums into such rows.
+"""lower_gathers: rows of tables that integers choose, and their gradients, sums into such rows; elements of shifted
+tensors.
 
-Assumes: a legal graph (Gather, ScatterAdd).
+Assumes: a legal graph (Gather, ScatterAdd, Move).
 Guarantees: neither time nor memory grows with the rows that are not indexed, except for the zeros of a gradient. An
 index out of range reads 0 and adds nothing. Additions: where those of one launch are ordered
 (Capabilities.atomic_order), in the order of the positions. Elsewhere each position sums over all positions with its
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.expr.ast import Cond, Num, Ref
+from compiler.expr.ast import Cond, Expr, Num, Ref
 from compiler.ir.space import Affine, along
 from compiler.layout.assign_layouts import strides_of
 from compiler.passes.kernels.fuse_epilogues import Epilogue
@@ -40,14 +41,44 @@ def _along(dims: Dims, begin: str = "") -> tuple[Affine, ...]:
     return tuple(along(f"{begin}{d}") for d, _ in dims)
 
 
-def lower_rows(
-    p: Phase, node: l1.Gather | l1.ScatterAdd, epilogue: Epilogue | None, in_place: Mapping[str, str]
+def lower_elements(
+    p: Phase, node: l1.Gather | l1.ScatterAdd | l1.Move, epilogue: Epilogue | None, in_place: Mapping[str, str]
 ) -> None:
     """The kernels of one node."""
-    if isinstance(node, l1.Gather):
-        _gather(p, node, epilogue, in_place)
-    else:
-        _scatter_add(p, node)
+    match node:
+        case l1.Gather():
+            _gather(p, node, epilogue, in_place)
+        case l1.ScatterAdd():
+            _scatter_add(p, node)
+        case l1.Move():
+            _move(p, node, epilogue, in_place)
+
+
+def _move(p: Phase, node: l1.Move, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> None:
+    """One map over the output's elements. Every axis along which an operand differs in place or extent is guarded."""
+    shape, operands = node.out.shape, [p.tensors[n] for n in node.ins]
+    moved = list(zip(operands, node.offsets, strict=True))
+    shifted = frozenset(a for a in range(len(shape)) if any(at[a] or t.shape[a] != shape[a] for t, at in moved))
+    dims = [(f"d{a}", e) for a, e in enumerate(shape)]
+    end = lower_end(p, node, axes_of(node.out), epilogue, in_place)
+    walks = [
+        Walk(f"x{k}", t, tuple(Affine(((d, 1),), by) for (d, _), by in zip(dims, at, strict=True)), guarded=shifted)
+        for k, (t, at) in enumerate(moved)
+    ]
+    first, *others = end.arrays
+    loops = p.loops([first.walk, *walks, *(t.walk for t in others)], dims, [d for d, _ in dims])
+    result = first.walk.tensor
+    formals = [array_formal(first.walk, first.dtype, first.mode, loops, result)]
+    formals += [array_formal(w, p.dtype(w.tensor), l2.Mode.READ, loops, result) for w in walks]
+    formals += [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in others]
+    bound = {t.walk.formal: t.array for t in end.arrays}
+    bound |= {w.formal: p.arrays[w.tensor.name] for w in walks}
+    value: Expr = Ref("x0")
+    for w in walks[1:]:
+        value = value + Ref(w.formal)
+    nest = l2.Nest(loops.dims, (l2.Assign("acc", value, node.span), *end.statements), fill=node.fill)
+    scalars = tuple(end.scalars.items())
+    emit_row(p, l2.Kind.MAP, result, "moved", formals, bound, loops.columns, scalars, nest, node.span)
 
 
 def _gather(p: Phase, node: l1.Gather, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> None:

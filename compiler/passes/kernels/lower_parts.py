@@ -30,7 +30,7 @@ def places(nodes: Iterable[l1.Node], fixed: Set[str]) -> dict[str, tuple[str, in
     found: dict[str, tuple[str, int]] = {}
     made: dict[str, l1.Tensor] = {}
     for node in nodes:
-        if isinstance(node, l1.Map | l1.Contract | l1.Gather | l1.ScatterAdd):
+        if isinstance(node, l1.Map | l1.Contract | l1.Gather | l1.ScatterAdd | l1.Move):
             made[node.out.name] = node.out
         elif isinstance(node, l1.Stack) and node.out.name not in fixed:
             for k, name in enumerate(node.ins):

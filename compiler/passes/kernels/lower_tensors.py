@@ -27,7 +27,7 @@ from compiler.passes.kernels.horizontal_fusion import siblings
 from compiler.passes.kernels.lower_epilogues import End, Touched, accumulator, add_scalars, lower_end, lower_group
 from compiler.passes.kernels.lower_exchanged import copied, exchange_steps
 from compiler.passes.kernels.lower_feeds import lower_feed, lower_rand
-from compiler.passes.kernels.lower_gathers import lower_rows
+from compiler.passes.kernels.lower_gathers import lower_elements
 from compiler.passes.kernels.lower_parts import lower_move, places
 from compiler.passes.kernels.lower_weights import (
     lower_constant,
@@ -263,7 +263,7 @@ def _in_place(nodes: tuple[l1.Node, ...]) -> dict[str, str]:
     readers: dict[str, list[int]] = {}
     made: dict[str, int] = {}
     for i, node in enumerate(nodes):
-        if isinstance(node, (l1.Map, l1.Contract, l1.Gather, l1.ScatterAdd, l1.Attention)):
+        if isinstance(node, (l1.Map, l1.Contract, l1.Gather, l1.ScatterAdd, l1.Move, l1.Attention)):
             made[node.out.name] = i
             for name in l1.operands(node):
                 readers.setdefault(name, []).append(i)
@@ -347,8 +347,8 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
         case l1.Contract() if not any(node in group for group in kernels.beside.values()):
             beside = kernels.beside.get(node.out.name, ())
             _contract(p, node, kernels.fused.get(node.out.name), kernels.in_place, beside)
-        case l1.Gather() | l1.ScatterAdd():
-            lower_rows(p, node, kernels.fused.get(node.out.name), kernels.in_place)
+        case l1.Gather() | l1.ScatterAdd() | l1.Move():
+            lower_elements(p, node, kernels.fused.get(node.out.name), kernels.in_place)
         case l1.Attention():
             _attention(p, node)
         case l1.Reindex():

@@ -104,7 +104,7 @@ class _Rewriting:
                 self.active.add(out.name)
                 if free:
                     self.narrow.add(out.name)
-            case l1.Contract() | l1.Gather() if not self._is_statistic(node):
+            case l1.Contract() | l1.Gather() | l1.Move() if not self._is_statistic(node):
                 self.active.add(out.name)
                 if free and not self._is_read_once(out):
                     self.copies[out.name] = f"{out.name}.{BF16}"
@@ -115,9 +115,9 @@ class _Rewriting:
         every = set(range(len(node.out.shape)))
         return any(n in self.active and {*axes} >= every for n, axes in zip(node.ins, node.maps, strict=True))
 
-    def _is_statistic(self, node: l1.Contract | l1.Gather) -> bool:
+    def _is_statistic(self, node: l1.Contract | l1.Gather | l1.Move) -> bool:
         """Whether it sums over activations, and is none itself: a mean, a norm, a largest value."""
-        if isinstance(node, l1.Gather) or l1.is_sum_of_products(node):
+        if isinstance(node, l1.Gather | l1.Move) or l1.is_sum_of_products(node):
             return False
         return all(not a.terms or plain_dim(a) is not None for axes in node.in_maps for a in axes)
 
@@ -177,7 +177,7 @@ class _Rewriting:
                 node = replace(node, ins=tuple(given.get(n, n) for n in node.ins))
                 if out.name in self.narrow:
                     node = replace(node, out=self._as_stored(out), body=Call(ROUNDED, (node.body,)))
-            case l1.Contract():
+            case l1.Contract() | l1.Move():
                 node = replace(node, ins=tuple(given.get(n, n) for n in node.ins))
             case l1.Attention(out=out):
                 stored = self._as_stored(out) if out.name in self.narrow else out

@@ -25,12 +25,17 @@ LANE = "lane"
 @dataclass(frozen=True)
 class Walk:
     """One array as the nest walks it: `axes[a]` indexes axis a of `tensor`; batched tensors have lanes. `steps_first`:
-    in the array, axis 1 is the outermost."""
+    in the array, axis 1 is the outermost. `guarded`: axes whose index may be out of bounds, for some sizes."""
 
     formal: str
     tensor: l1.Tensor
     axes: tuple[Affine, ...]
     steps_first: bool = False
+    guarded: frozenset[int] = frozenset()
+
+    def dim(self, axis: int) -> str | None:
+        """The dim that an axis follows within its extent, if it follows one alone."""
+        return None if axis in self.guarded else plain_dim(self.axes[axis])
 
     def place(self, axis: int) -> int:
         """The position of an axis in the array."""
@@ -145,7 +150,7 @@ def _add_steps(
     for w in walks:
         for a, axis in enumerate(w.axes):
             for d, _ in axis.terms:
-                if plain_dim(axis) != d:
+                if w.dim(a) != d:
                     tied.add(d)
                 else:
                     last = a == len(w.axes) - 1
@@ -197,7 +202,7 @@ def _accesses(
                 columns[column] = step.stride
                 axes.append(l2.Axis(((x.name, 1),), stride=column))
         for a, axis in enumerate(w.axes):
-            if plain_dim(axis) is not None:
+            if w.dim(a) is not None:
                 continue
             if not axis.terms and axis.const == 0:
                 continue

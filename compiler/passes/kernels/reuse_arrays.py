@@ -29,7 +29,7 @@ def reused(
     g = Readers(nodes)
     for name, kernel in (*fused.items(), *groups.items()):
         g.place |= dict.fromkeys((m.out.name for m in kernel.maps), g.place[name])
-    made = l1.Map | l1.Contract | l1.Gather | l1.ScatterAdd | l1.Rand
+    made = l1.Map | l1.Contract | l1.Gather | l1.ScatterAdd | l1.Move | l1.Rand
     values = {n.out.name: n.out for n in nodes if isinstance(n, made)}
     fixed = {*outputs, *in_place, *(name for n in nodes if isinstance(n, l1.Stack) for name in n.ins)}
     for node in reversed(nodes):

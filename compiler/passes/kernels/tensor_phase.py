@@ -73,7 +73,7 @@ class Phase:
         guarded: bool = False,
     ) -> Loops:
         """build_loops, once for all nests that are walked in the same way: equal layers have equal ones."""
-        walked = tuple((w.formal, w.axes, w.tensor.shape, w.tensor.batched, w.steps_first) for w in walks)
+        walked = tuple((w.formal, w.axes, w.tensor.shape, w.tensor.batched, w.steps_first, w.guarded) for w in walks)
         key = (walked, tuple(dims), tuple(parallel), literal, separate, guarded)
         if key not in self.known:
             self.known[key] = build_loops(walks, dims, parallel, literal, self.lanes, separate, guarded)

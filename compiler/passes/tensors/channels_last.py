@@ -8,8 +8,8 @@ Guarantees: a part of a graph (tensors of a batch with three axes or more, conne
 them) has its axis of channels, axis 1, moved behind the others in all of its tensors, or in none: where convolutions
 are faster so by estimate, by more than MARGIN. Rounded weights of its convolutions follow. Index maps follow the axes,
 so that every element is computed from the same ones; only the order of sums changes. Contractions whose windows have
-one element are products without a window. What the host reads or writes, and what other nodes than maps, contractions
-and reshapes touch, keeps its order.
+one element are products without a window. What the host reads or writes, and what other nodes than maps, contractions,
+moves and reshapes touch, keeps its order.
 Does not: move axes of weights, of their gradients, or of tensors whose channels are no multiple of CHANNELS: the copy
 engine fetches 16 bytes at least.
 """
@@ -34,7 +34,7 @@ MARGIN: Final = 0.9
 REAL: Final = 4
 """Bytes."""
 _T = TypeVar("_T")
-_Followed: Final = l1.Map | l1.Contract | l1.Reindex
+_Followed: Final = l1.Map | l1.Contract | l1.Move | l1.Reindex
 """Nodes that follow the axes of their tensors."""
 
 
@@ -136,15 +136,13 @@ def _touched(node: l1.Node) -> tuple[str, ...]:
 
 
 def _joined(nodes: tuple[l1.Node, ...], tensors: Mapping[str, l1.Tensor], free: set[str]) -> frozenset[str]:
-    """Those that are reshapes only of each other, with the same samples and channels."""
+    """Those that are reshapes only of each other, with the same samples and channels, and parts only of each other."""
     shapes = [(n.out, tensors[n.source]) for n in nodes if isinstance(n, l1.Reindex)]
+    groups = [_touched(n) for n in nodes if isinstance(n, l1.Move)]
+    groups += [(a.name, b.name) for a, b in shapes if a.shape[:2] == b.shape[:2]]
+    free = free - {t.name for a, b in shapes if a.shape[:2] != b.shape[:2] for t in (a, b)}
     while True:
-        apart = {
-            t.name
-            for pair in shapes
-            if pair[0].shape[:2] != pair[1].shape[:2] or not {t.name for t in pair} <= free
-            for t in pair
-        }
+        apart = {name for group in groups if not free.issuperset(group) for name in group}
         if apart.isdisjoint(free):
             return frozenset(free)
         free = free - apart
@@ -175,6 +173,9 @@ def _rewritten(node: l1.Node, moved: Mapping[str, l1.Tensor], last: AbstractSet[
             return replace(node, out=moved[out.name], maps=tuple(maps))
         case l1.Contract():
             return moved_contraction(node, moved, last)
+        case l1.Move(out=out):
+            offsets = tuple(_along(n, at, last) for n, at in zip(node.ins, node.offsets, strict=True))
+            return replace(node, out=moved[out.name], offsets=offsets)
         case l1.Reindex(out=out):
             return replace(node, out=moved[out.name])
         case _:

@@ -25,7 +25,7 @@ from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, rewrite,
 from compiler.expr.diff import NotDifferentiable, diff
 from compiler.expr.simplify import simplify
 from compiler.ir.level1.builder import FIRST, GraphBuilder, identity, renumber, used_operands
-from compiler.ir.space import Affine, along, plain_dim
+from compiler.ir.space import plain_dim
 
 
 def _needs_gradient(nodes: Iterable[l1.Node], constants: frozenset[str], needs: set[str]) -> set[str]:
@@ -34,7 +34,7 @@ def _needs_gradient(nodes: Iterable[l1.Node], constants: frozenset[str], needs: 
         match node:
             case l1.Weight():
                 needs.add(node.out.name)
-            case l1.Map() | l1.Contract() | l1.Attention():
+            case l1.Map() | l1.Contract() | l1.Move() | l1.Attention():
                 if node.out.name not in constants and any(i in needs for i in node.ins):
                     needs.add(node.out.name)
             case l1.Reindex() | l1.StepsFirst() | l1.ScatterAdd() if node.source in needs:
@@ -69,19 +69,15 @@ SHARED = 8
 
 def _chain(g: GraphBuilder, tensor: l1.Tensor, parts: list[l1.Tensor], mark: str) -> l1.Tensor:
     """A pairwise (tree) sum, so that its text does not depend on the number of terms and its depth is logarithmic.
-    Windows of one element keep fuse_maps from fusing the additions into kernels whose text would depend on it."""
-    rank = len(tensor.shape)
-    dims = (*((f"d{a}", e) for a, e in enumerate(tensor.shape)), ("z", 1))
-    axes = tuple(Affine(((f"d{a}", 1), ("z", 1))) if a == rank - 1 else along(f"d{a}") for a in range(rank))
-    outer = tuple(along(f"d{a}") for a in range(rank))
-    body = Ref("x0") + Ref("x1")
+    They are Moves, as no pass joins these into kernels whose text would depend on it."""
+    nowhere = (0,) * len(tensor.shape)
     count = 0
     while len(parts) > 1:
         left = parts[: len(parts) % 2]
         for a, b in zip(parts[len(left) :: 2], parts[len(left) + 1 :: 2], strict=True):
             count += 1
             out = l1.Tensor(f"{tensor.name}.grad{mark}.sum.{count}", tensor.shape, "real", tensor.batched)
-            left.append(g.add(l1.Contract(out, dims, outer, (a.name, b.name), (axes, axes), body)))
+            left.append(g.add(l1.Move(out, (a.name, b.name), (nowhere, nowhere))))
         parts = left
     return parts[0]
 
@@ -283,7 +279,7 @@ class _Backward:
 
     def through(self, node: l1.Node) -> None:
         """Contributes to the gradients of the operands of `node`."""
-        if not isinstance(node, l1.Map | l1.Contract | l1.Attention | Moved):
+        if not isinstance(node, l1.Map | l1.Contract | l1.Move | l1.Attention | Moved):
             return
         if node.out.name not in self.needs:
             return
@@ -302,6 +298,9 @@ class _Backward:
             name = self.part_name(operand)
             if isinstance(node, l1.Map):
                 self.contribute(operand, _map_gradient(self.g, self.slopes, node, gradient, k, name))
+            elif isinstance(node, l1.Move):
+                out, back = replace(self.g.tensors[operand], name=name), tuple(-at for at in node.offsets[k])
+                self.contribute(operand, self.g.add(l1.Move(out, (gradient.name,), (back,), span=node.span)))
             elif node.combine == "add":
                 self.contribute(operand, _contract_gradient(self.g, self.slopes, node, gradient, k, name))
             else:

@@ -23,14 +23,14 @@ def early_factors(nodes: tuple[l1.Node, ...]) -> tuple[l1.Node, ...]:
     place: list[tuple[float, int]] = []
     for i, node in enumerate(others):
         place.append((i, i))
-        if isinstance(node, (l1.Map, l1.Contract, l1.Gather, l1.Reindex)):
+        if isinstance(node, (l1.Map, l1.Contract, l1.Gather, l1.Move, l1.Reindex)):
             made[node.out.name] = i
             if not node.out.batched and all(n in free for n in l1.operands(node)):
                 free.add(node.out.name)
     for node in others:
         if isinstance(node, l1.Map):
             read = [made[n] for n in node.ins if n in made and n not in free]
-            sums = [i for i in read if isinstance(others[i], l1.Contract | l1.Gather)]
+            sums = [i for i in read if isinstance(others[i], l1.Contract | l1.Gather | l1.Move)]
             late = [n for n in node.ins if sums and n in free and made.get(n, -1) > min(sums)]
             while late:
                 i = made[late.pop()]

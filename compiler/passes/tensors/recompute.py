@@ -23,7 +23,7 @@ from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.simplify_graph import renamed
 from compiler.strategies.pins import AGAIN
 
-Pure = l1.Map | l1.Contract | l1.Gather | l1.Attention | l1.Reindex | l1.Rand
+Pure = l1.Map | l1.Contract | l1.Gather | l1.Move | l1.Attention | l1.Reindex | l1.Rand
 
 
 def recompute(

@@ -35,7 +35,7 @@ def require_fusion(network: l0.Network, graphs: Iterable[l1.TensorGraph], decisi
         fused = {subject for d, subject in here if d.verdict == "fused" and d.pass_name != "fuse_siblings"}
         shared = {subject: _into(d) for d, subject in here if d.verdict == "fused" and d.pass_name == "fuse_siblings"}
         reasons = {(d.pass_name, subject): d.reason for d, subject in here if d.verdict != "fused"}
-        sums = {n.out.name for n in graph.nodes if isinstance(n, l1.Contract | l1.Gather)}
+        sums = {n.out.name for n in graph.nodes if isinstance(n, l1.Contract | l1.Gather | l1.Move)}
         for node, sources in _missed(graph, asked, fused, shared):
             layer = asked[_layer(node.out)]
             # The refusal of its own epilogue says most; then that of a map that it reads.
@@ -85,7 +85,9 @@ def _is_inside(name: str, made: Mapping[str, l1.Node], asked: Mapping[str, l0.La
     node = made.get(name)
     while isinstance(node, l1.Reindex):
         node = made.get(node.source)
-    return isinstance(node, (l1.Map, l1.Contract, l1.Gather)) and node.out.batched and _layer(node.out) in asked
+    return (
+        isinstance(node, (l1.Map, l1.Contract, l1.Gather, l1.Move)) and node.out.batched and _layer(node.out) in asked
+    )
 
 
 def _known_before(name: str, reader: l1.Map, made: Mapping[str, l1.Node]) -> bool:

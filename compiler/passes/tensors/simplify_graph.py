@@ -20,7 +20,7 @@ from compiler.ir.space import Affine, plain_dim
 def renamed(node: l1.Node, names: Mapping[str, str]) -> l1.Node:
     """The node with its operands renamed."""
     match node:
-        case l1.Map() | l1.Contract() | l1.Attention() | l1.Stack():
+        case l1.Map() | l1.Contract() | l1.Move() | l1.Attention() | l1.Stack():
             return replace(node, ins=tuple(names.get(i, i) for i in node.ins))
         case l1.Reindex() | l1.StepsFirst() | l1.Part():
             return replace(node, source=names.get(node.source, node.source))
@@ -58,7 +58,7 @@ def _as_map(node: l1.Contract) -> l1.Contract | l1.Map:
     return l1.Map(node.out, node.ins, maps, node.body, node.scalars, node.span)
 
 
-Moved = l1.Gather | l1.ScatterAdd | l1.Reindex | l1.StepsFirst | l1.Part | l1.Stack
+Moved = l1.Gather | l1.ScatterAdd | l1.Move | l1.Reindex | l1.StepsFirst | l1.Part | l1.Stack
 Computed = l1.Map | l1.Contract | l1.Attention | Moved
 
 
@@ -71,7 +71,7 @@ def _computed(node: Computed) -> tuple[object, ...]:
         case l1.Contract():
             walks = (node.dims, node.out_map, node.ins, node.in_maps)
             return (l1.Contract, out, walks, node.body, node.combine, node.fill, node.scalars)
-        case l1.Attention() | l1.Gather() | l1.ScatterAdd():
+        case l1.Attention() | l1.Gather() | l1.ScatterAdd() | l1.Move():
             return (type(node), replace(node, out=replace(node.out, name="")))
         case l1.Reindex() | l1.StepsFirst():
             return (type(node), out, node.source)
