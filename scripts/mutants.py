@@ -127,6 +127,11 @@ def _stored(_: Any) -> Any:
     return lambda family: "sparse" if family.storage == "auto" else family.storage
 
 
+def _without_model(known: Any) -> Any:
+    """Of projections that name no synapse model alone."""
+    return lambda projection: known(projection) if projection.synapse is None else None
+
+
 _PROJECTIONS = "compiler.frontend.build.projections"
 _COPIES = "tests/unit/test_copies.py::test_copies_are_built_at_once"
 _EVENTS = "backends.cpu.kernels.propagate"
@@ -299,6 +304,16 @@ MUTANTS = (
         ("compiler.passes.projections.lower_projections:shares_elements",),
         _always(False),
         (f"{TEXTS}::test_synapses_of_a_stored_convolution_share_its_elements",),
+    ),
+    Mutant(
+        "known deliveries are made at the spike",
+        (
+            "compiler.passes.model.insert_delays:known_delivery",
+            "compiler.passes.projections.lower_synapses:known_delivery",
+            "compiler.passes.projections.synapse_arrays:known_delivery",
+        ),
+        _without_model,
+        (f"{TEXTS}::test_a_synapse_that_only_delivers_is_as_none",),
     ),
     Mutant(
         "expressions are simplified",

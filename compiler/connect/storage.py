@@ -356,7 +356,7 @@ def misfit(projection: l0.Projection) -> str | None:
 
 def _chosen(storage: Storage, a: Asked) -> bool:
     """Whether `auto` may be this storage: it holds everything unasked."""
-    return not any(_ASKS[need](a) for need in storage.cells)
+    return all(not _ASKS[need](a) for need in storage.cells)
 
 
 def storage_of(projection: l0.Projection) -> str:

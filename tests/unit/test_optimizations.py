@@ -170,6 +170,31 @@ def test_pairs_that_follow_from_positions_are_not_stored(tmp_path: Path, rule: s
     assert {type(t.body.relation) for t in found.templates if isinstance(t.body, Propagate)} == {relation}
 
 
+ONLY_DELIVERS = """
+language: 1
+neurons:
+  n: {inputs: {g: {}}, state: {v: 0}, update: [v = v + g], spike: {when: v > 1, reset: [v = 0]}}
+populations: {a: {neuron: n, size: 10}, b: {neuron: n, size: 10}}
+projections:
+  p: {from: a, to: b, connect: &some {fixed_probability: {p: 0.5}}, deliver: {into: g, weight: 0.5}, delay: &late
+    {uniform: {low: 1 ms, high: 5 ms, round: nearest}}}
+  q: {from: b, to: a, connect: *some, synapse: library/synapses/static, params: {w: 1}, deliver: {into: g},
+    delay: *late}
+simulate: {duration: 20 ms, dt: 1 ms}
+"""
+
+
+def test_a_synapse_that_only_delivers_is_as_none(tmp_path: Path) -> None:
+    """Its deliveries with delays of their own go into the ring buffer of the input, in the kernel of the others."""
+    path = tmp_path / "m.yaml"
+    path.write_text(ONLY_DELIVERS, encoding="utf-8")
+    merged = lower(load_model(path, {}), backend("cpu").capabilities).merged
+    (template,) = [t for t in merged.templates if isinstance(t.body, Propagate)]
+    (step,) = [p for p in merged.phases if p.name == "step"]
+    (launch,) = [x for x in step.launches if merged.templates[x.template] is template]
+    assert launch.hi - launch.lo == 2
+
+
 CONVOLUTION = """\
 language: 1
 name: convolution

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Expr
+from compiler.expr.ast import Expr, Ref
 from compiler.ir.level0.spiking import Handler, InputDecl, Method, Ode, OtherDecl, ParamDecl, Set, StateDecl
 from compiler.ir.level0.values import Distribution, Listed, Placed, Value
 
@@ -224,6 +224,10 @@ class SynapseDef:
         return tuple(found)
 
 
+DELIVER_WEIGHT: Final = SynapseDef("static", (ParamDecl("weight", "1", None),), (), on_pre=(Send(Ref("weight")),))
+"""The model of synapses without one: each has a weight, which a spike delivers."""
+
+
 @dataclass(frozen=True)
 class Planes:
     """Layout of a conv2d or avg_pool2d connection (see Toeplitz in ir/level2/program.py). `weights` of kernel elements
@@ -314,7 +318,7 @@ class Member:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Projection:
-    """A family of projections with one rule, one input and one synapse model (None: static, one delivery of `weight`).
+    """A family of projections with one rule, one input and one synapse model (None: `statements` are DELIVER_WEIGHT's).
     With a synapse, members give a value for each of its params and states (`params`, `init`: defaults filled in), and
     `into` is "" when it names every input itself.
 
@@ -335,3 +339,12 @@ class Projection:
     planes: Final[Planes | None] = None
     clear: Final[tuple[int, int] | None] = None
     span: Final[Span] = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def statements(self) -> SynapseDef:
+        """What its synapses do."""
+        return DELIVER_WEIGHT if self.synapse is None else self.synapse
+
+    def params_of(self, member: Member) -> tuple[tuple[str, Value], ...]:
+        """The values of the params of `statements`, in order."""
+        return (("weight", member.weight),) if self.synapse is None else member.params

@@ -36,9 +36,7 @@ def _wanted(model: l0.Model) -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
     known: dict[int, list[tuple[str, str]]] = {}
     for projection in model.projections:
-        synapse = projection.synapse
-        if synapse is None:
-            continue
+        synapse = projection.statements
         if id(synapse) not in known:
             names = set[str]().union(*(read_delayed(e) for e in synapse.expressions))
             known[id(synapse)] = sorted((n.partition(".")[0], n.partition(".")[2]) for n in names)

@@ -66,11 +66,10 @@ def _largest_draw(kind: str, given: Mapping[str, float]) -> float:
 
 def _sent(projection: l0.Projection, member: l0.Member) -> dict[tuple[str, str], float]:
     """(end, input) -> the value of 2^40 counts, for the deliveries of a synapse's statements."""
-    synapse = projection.synapse
-    assert synapse is not None
+    synapse = projection.statements
     params: dict[str, Interval] = {}
     start: dict[str, Interval] = {}
-    given, init = dict(member.params), dict(member.init)
+    given, init = dict(projection.params_of(member)), dict(member.init)
     for p in synapse.params:
         value = given.get(p.name, p.default)
         params[p.name] = ANY if value is None else _interval(value, params)
@@ -96,15 +95,16 @@ def input_quanta(model: l0.Model) -> dict[tuple[str, str], float]:
         largest[population, name] = max(largest.get((population, name), 0.0), most)
 
     for projection in model.projections:
+        synapse = projection.statements
         for member in projection.members:
-            if projection.synapse is None:
+            if synapse is l0.DELIVER_WEIGHT:  # as below, but many
                 deliver(member.target, projection.into, largest_weight(member.weight))
                 continue
-            key = (id(projection.synapse), projection.into, member.params, member.init)
+            key = (id(synapse), projection.into, member.params, member.init)
             if key not in known:
                 known[key] = _sent(projection, member)
             for (end, name), most in known[key].items():
-                own = name in projection.synapse.own_inputs(end)
+                own = name in synapse.own_inputs(end)
                 at = member.source if end == "pre" else member.target
                 deliver(f"{own_name(projection, member)}.{end}" if own else at, name, most)
     return {k: 2.0 ** (math.ceil(math.log2(v)) - 40) if v > 0 else 1.0 for k, v in largest.items()}

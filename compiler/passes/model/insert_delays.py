@@ -3,8 +3,8 @@
 Assumes: a legal model.
 Guarantees: per population the longest delay, in steps, with which its events are read (delays of its projections, back
 delays of projections onto it, where synapses react to them), which its ring buffer of events must hold; and inputs with
-a separate ring buffer of deliveries. These are the inputs of static synapses with individual delays, which deliver at
-emission (as all deliveries into such an input do, but those of projections that are cleared, whose spikes wait at their
+a separate ring buffer of deliveries. These are the inputs of known deliveries with individual delays, which are made at
+emission (as all of them into such an input are, but those of projections that are cleared, whose spikes wait at their
 source), and inputs that synapses read: deliveries of a step must not be visible in it.
 Does not: make arrays (lower_cells).
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 
 import compiler.ir.level0.model as l0
+from compiler.passes.model.known_deliveries import input_of, known_delivery
 from compiler.passes.model.synapse_symbols import read_of_neurons
 
 
@@ -23,9 +24,7 @@ def _read_inputs(model: l0.Model) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     known: dict[int, set[tuple[str, str]]] = {}
     for projection in model.projections:
-        synapse = projection.synapse
-        if synapse is None:
-            continue
+        synapse = projection.statements
         if id(synapse) not in known:
             traces = {
                 (end, s.name)
@@ -52,7 +51,7 @@ def _waits(synapse: l0.SynapseDef, end: str) -> bool:
 
 
 def _longest(member: l0.Member, precision: str) -> int:
-    """Upper bound in steps on the delays of a static projection. A normal number is within 6.6 standard deviations in
+    """Upper bound in steps on the delays of known deliveries. A normal number is within 6.6 standard deviations in
     float32, 8.6 in float64 (backends/device/philox.h); one step more for rounding."""
     drawn = member.delays
     if not isinstance(drawn, l0.Distribution) or drawn.kind != "normal":
@@ -65,19 +64,19 @@ def delays_and_rings(model: l0.Model) -> tuple[dict[str, int], dict[tuple[str, s
     """(population -> steps that its events are kept for, (population, input) -> slots of its ring buffer)."""
     longest: dict[str, int] = {}
     rings = dict.fromkeys(sorted(_read_inputs(model)), 1)
-    static = [
-        (p.clear is not None, m, (m.target, p.into)) for p in model.projections if p.synapse is None for m in p.members
-    ]
-    ringed = {key for cleared, member, key in static if member.delays is not None and not cleared} | rings.keys()
-    for cleared, member, target in static:
+    others = [p for p in model.projections if known_delivery(p) is None]
+    apart = {id(p) for p in others}
+    known = [p for p in model.projections if id(p) not in apart]
+    sent = [(p.clear is not None, m, (m.target, into)) for p in known for into in (input_of(p),) for m in p.members]
+    ringed = {key for cleared, member, key in sent if member.delays is not None and not cleared} | rings.keys()
+    for cleared, member, target in sent:
         if target in ringed and not cleared:  # projections with a uniform delay use the ring buffer, too
             rings[target] = max(rings.get(target, 1), _longest(member, model.numerics.precision) + 1)
         else:
             longest[member.source] = max(longest.get(member.source, 0), member.delay)
-    for projection in model.projections:
-        if projection.synapse is not None:
-            pre, post = (_waits(projection.synapse, end) for end in ("pre", "post"))
-            for member in projection.members:
-                longest[member.source] = max(longest.get(member.source, 0), member.delay if pre else 0)
-                longest[member.target] = max(longest.get(member.target, 0), member.back_delay if post else 0)
+    for projection in others:
+        pre, post = (_waits(projection.statements, end) for end in ("pre", "post"))
+        for member in projection.members:
+            longest[member.source] = max(longest.get(member.source, 0), member.delay if pre else 0)
+            longest[member.target] = max(longest.get(member.target, 0), member.back_delay if post else 0)
     return longest, rings

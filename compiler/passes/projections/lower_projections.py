@@ -3,23 +3,20 @@
 Assumes: lower_cells has made the populations' arrays and event rings.
 Guarantees: a family is rows of a few kernels, whatever its number of members. Within a step, the order is that of
 SynapseDef, over all families (synapse_schedule.py).
-Does not: choose a storage (relations), lower static synapses (lower_static) or statements (lower_synapses).
+Does not: choose a storage (relations), or lower statements (lower_synapses).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.connect import rule_of
 from compiler.connect.storage import shares_elements, storage_of
-from compiler.ir.level2.synapse_values import member_name
 from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
-from compiler.passes.projections.lower_static import lower_static
 from compiler.passes.projections.lower_synapses import SynapseLowering
 from compiler.passes.projections.synapse_schedule import Stages
 from compiler.passes.relations.stored_rows import Link
@@ -45,12 +42,5 @@ def lower_projections(
             for member in projection.members
             if not rule.empty(member.args)
         )
-        if projection.synapse is None:
-            for link in links:
-                lower_static(link, deliveries, stages)
-            continue
-        copies, done = Counter(member_name(projection, m) for m in projection.members), Counter[str]()
-        for link in links:
-            synapses.lower(link, done[link.stored], copies[link.stored])
-            done[link.stored] += 1
+        synapses.family(projection, links)
     stages.launch()

@@ -7,12 +7,13 @@ Guarantees: the order of SynapseDef: traces and synapses advance by a step, then
 `post: on_spike`, events, their times. A trace is a map over the neurons of its end, its jump a kernel over the events
 alone; event-driven states cost nothing between events. Per-synapse delays are exact: one launch per possible delay runs
 on_pre where the synapse's delay is the event's age.
-Does not: lower static synapses (lower_static).
+Does not: make rows of deliveries that are known at the spike (deliver_known).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
@@ -21,14 +22,16 @@ import compiler.ir.level2.program as l2
 import compiler.passes.projections.synapse_rows as rows
 from compiler.connect.storage import STORAGES
 from compiler.expr.ast import Cond, Expr, Ref, refs
-from compiler.ir.level2.synapse_values import event_name
+from compiler.ir.level2.synapse_values import event_name, member_name
 from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.model.integrate_odes import integrate_odes
+from compiler.passes.model.known_deliveries import known_delivery
 from compiler.passes.model.synapse_symbols import Flat, flatten
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.passes.projections import synapse_schedule as stage
 from compiler.passes.projections.clearing import REMAINS, clear_columns, waits
+from compiler.passes.projections.deliver_known import deliver_known, delivery_of
 from compiler.passes.projections.synapse_arrays import DELAYS, ages
 from compiler.passes.projections.synapse_rewire import rewire
 from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
@@ -55,11 +58,23 @@ class SynapseLowering:
     _families: dict[tuple[int, str, bool], int] = field(default_factory=dict)
     _cache: rows.Cache = field(default_factory=dict)
 
-    def lower(self, link: Link, copy: int, copies: int) -> None:
+    def family(self, projection: l0.Projection, links: Iterable[Link]) -> None:
+        """Arrays and rows of the projections of a family. A delivery that is known at the spike need not wait."""
+        value = known_delivery(projection)
+        if value is not None:
+            delivery = delivery_of(projection, value, self.model_numbers, self.dt)
+            for link in links:
+                deliver_known(link, delivery, self.deliveries, self.stages)
+            return
+        copies, done = Counter(member_name(projection, m) for m in projection.members), Counter[str]()
+        for link in links:
+            self._lower(link, done[link.stored], copies[link.stored])
+            done[link.stored] += 1
+
+    def _lower(self, link: Link, copy: int, copies: int) -> None:
         """Arrays and rows of one projection of a family: number `copy` of the `copies` that share its synapses
         (`Link.stored`)."""
-        synapse = link.projection.synapse
-        assert synapse is not None
+        synapse = link.projection.statements
         if id(synapse) not in self._flat:
             self._flat[id(synapse)] = (synapse, flatten(synapse))
         flat = self._flat[id(synapse)][1]

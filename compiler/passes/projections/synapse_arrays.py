@@ -25,6 +25,7 @@ from compiler.expr.ast import Call, Expr, Num, Ref, refs, substitute
 from compiler.expr.interp import evaluate
 from compiler.ir.level2.synapse_values import COUNTED
 from compiler.ir.space import DType, Role
+from compiler.passes.model.known_deliveries import known_delivery
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import drawn, initialise, read_file
 from compiler.passes.relations.relations import LoweredRelation
@@ -36,8 +37,8 @@ MOST_AGES: Final = 256
 
 # Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
 @dataclass(slots=True, unsafe_hash=True)
-class Weight:
-    """What a synapse delivers: its `value`, and the formals of that with what they are bound to."""
+class Given:
+    """What a synapse delivers, or a param of it: its `value`, and the formals of that with what they are bound to."""
 
     value: Final[Expr]
     formals: Final[tuple[l2.Formal, ...]]
@@ -45,25 +46,25 @@ class Weight:
     columns: Final[Mapping[str, l2.ColumnValue]] = field(default_factory=dict)
 
 
-def weight_of(link: Link, found: LoweredRelation) -> Weight:
-    """One number is a column, others are an array, or what would be stored is drawn by number at every event."""
-    real, weight = link.builder.precision, link.member.weight
-    if isinstance(weight, l0.Const):
-        return Weight(Ref("weight"), (l2.ScalarFormal("weight", real),), columns={"weight": float(weight.value)})
-    if isinstance(weight, l0.Distribution) and isinstance(found.relation, l2.Procedural):
-        args = dict(weight.args)
-        value, used = drawn(weight.kind, args, "weight_key", "syn", "weight_", step=0)
-        formals = (*(l2.ScalarFormal(f"weight_{n}", real) for n in used), l2.ScalarFormal("weight_key", DType.U64))
-        columns = {f"weight_{n}": args[n] for n in used}
-        return Weight(value, formals, columns={**columns, "weight_key": l2.StreamKey(f"{link.stored}.weight")})
-    if isinstance(weight, l0.Placed) and isinstance(found.relation, l2.Procedural | l2.Bitmask):
-        at, numbers, counts = placed(weight, "weight")
+def given(link: Link, found: LoweredRelation, name: str, value: l0.Value, formal: str, unit: str) -> Given:
+    """A param in a kernel, where it is called `formal`: one number is a column, others are an array, or what would be
+    stored is drawn by number at every event."""
+    real = link.builder.precision
+    if isinstance(value, l0.Const):
+        return Given(Ref(formal), (l2.ScalarFormal(formal, real),), columns={formal: float(value.value)})
+    if isinstance(value, l0.Distribution) and isinstance(found.relation, l2.Procedural):
+        args, key = dict(value.args), f"{formal}_key"
+        draw, used = drawn(value.kind, args, key, "syn", f"{formal}_", step=0)
+        formals = (*(l2.ScalarFormal(f"{formal}_{n}", real) for n in used), l2.ScalarFormal(key, DType.U64))
+        columns = {f"{formal}_{n}": args[n] for n in used}
+        return Given(draw, formals, columns={**columns, key: l2.StreamKey(f"{link.stored}.{name}")})
+    if isinstance(value, l0.Placed) and isinstance(found.relation, l2.Procedural | l2.Bitmask):
+        at, numbers, counts = placed(value, formal)
         counted, held = counted_formals(link, found, counts)
         scalars = (l2.ScalarFormal(n, DType.I64 if isinstance(x, int) else real) for n, x in numbers.items())
-        return Weight(at, (*scalars, *counted), held, dict(numbers))
-    array = per_synapse(link, "weight", weight, found)
-    formal = l2.ArrayFormal("weight", real, l2.Mode.READ, l2.At("syn"))
-    return Weight(Ref("weight"), (formal,), {"weight": array})
+        return Given(at, (*scalars, *counted), held, dict(numbers))
+    array = per_synapse(link, name, value, found, unit)
+    return Given(Ref(formal), (l2.ArrayFormal(formal, real, l2.Mode.READ, l2.At("syn")),), {formal: array})
 
 
 def _in_stored_order(link: Link, value: l0.Value, found: LoweredRelation) -> l0.Value:
@@ -139,8 +140,9 @@ def ages(projection: l0.Projection, member: l0.Member, end: str = "pre") -> rang
     assert delays is not None
     found = range(shortest(delays), member.delay_of(end) + 1)
     if len(found) > MOST_AGES:
-        synapse = projection.synapse
-        what = f"its synapse `{synapse.name}` runs statements when spikes arrive" if synapse else "it has `clear`"
+        synapse = projection.statements
+        known = known_delivery(projection) is not None
+        what = "it has `clear`" if known else f"its synapse `{synapse.name}` runs statements when spikes arrive"
         kind = "delays" if end == "pre" else "back delays"
         message = f"the {kind} of `{projection.name}` differ by up to {len(found) - 1} steps, and {what}"
         help = f"then they may differ by {MOST_AGES - 1} steps at most: narrow the distribution"

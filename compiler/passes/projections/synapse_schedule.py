@@ -16,7 +16,7 @@ from compiler.passes.program.build_program import Row
 ENDS: Final = "pre and post, every step"
 ENDS_PAST: Final = "pre and post, kept before spikes"
 UPDATE: Final = "synapses, every step"
-STATIC: Final = "static synapses"
+KNOWN: Final = "deliveries that are known at the spike"
 ON_PRE: Final = "on_pre"
 PRE_SPIKE: Final = "pre: on_spike"
 PRE_PAST: Final = "pre, kept after spikes"
@@ -38,7 +38,7 @@ ENDS_END: Final = "pre and post, at later events of phases"
 
 _AT_SPIKES: Final = (ON_PRE, PRE_SPIKE, PRE_PAST, ON_POST, POST_SPIKE, POST_PAST, CONDITIONS, EVENTS, EVENT_TIMES)
 ORDER: Final = (
-    *(START, START_TRANSPOSED, ENDS_START, ENDS, ENDS_PAST, UPDATE, STATIC),
+    *(START, START_TRANSPOSED, ENDS_START, ENDS, ENDS_PAST, UPDATE, KNOWN),
     *(*_AT_SPIKES, END, END_TRANSPOSED, OWN_INPUTS, ENDS_END, OWN_DELIVER),
 )
 

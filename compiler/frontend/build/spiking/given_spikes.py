@@ -135,8 +135,7 @@ def check_repeated(repeated: Mapping[str, Repeated], projections: tuple[l0.Proje
 
     @cache
     def adds_up(number: int, end: str) -> bool:
-        synapse = projections[number].synapse
-        return synapse is None or spikes_add_up(synapse, end)
+        return spikes_add_up(projections[number].statements, end)
 
     for number, p in enumerate(projections):
         for member in p.members:

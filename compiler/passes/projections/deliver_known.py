@@ -1,47 +1,99 @@
-"""lower_static: projections of static synapses, which deliver a weight and have no state.
+"""deliver_known: synapses that deliver what is known when their source spikes.
 
 Assumes: lower_cells has made the populations' arrays and event rings.
 Guarantees: a family is rows of a few kernels, whatever its number of members; delays, weights and sizes are columns;
 per-synapse weights are arrays. Per-synapse delays use a ring buffer of deliveries, but of projections that are cleared
 one row per possible delay.
-Does not: run statements of a synapse model (lower_synapses).
+Does not: run other statements of a synapse model (lower_synapses).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
-from compiler.core.symbols import symbol
-from compiler.expr.ast import Call, Cond, Expr, Num, Ref
+from compiler.core.symbols import Way, derived, symbol
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
+from compiler.passes.model.known_deliveries import WEIGHT, input_of, send_of
 from compiler.passes.program.build_program import Prototype
 from compiler.passes.projections.clearing import REMAINS, clear_columns, waits
-from compiler.passes.projections.synapse_arrays import Weight, ages, delays_of, weight_of
+from compiler.passes.projections.synapse_arrays import Given, ages, delays_of, given
 from compiler.passes.projections.synapse_rows import EVENT_FORMALS
-from compiler.passes.projections.synapse_schedule import STATIC, Stages
+from compiler.passes.projections.synapse_schedule import KNOWN, Stages
 from compiler.passes.relations.relations import LoweredRelation, relation_of
 from compiler.passes.relations.stored_rows import Link
 
 
-def lower_static(link: Link, deliveries: Deliveries, stages: Stages) -> None:
-    """The events of `pre` add the weight to an input of `post`: one row, or, where delays that differ from synapse to
-    synapse are waited for at the source, one for each of them."""
+@dataclass(frozen=True)
+class Delivery:
+    """`value` is added to the input `into`. It is over the names of `params` (name here, "" where it is not read,
+    declaration) and of `numbers` of the model; `plain`: it is its only param."""
+
+    into: str
+    value: Expr
+    params: tuple[tuple[str, l0.ParamDecl], ...]
+    numbers: Mapping[str, float]
+    span: Span
+    plain: bool
+
+
+def delivery_of(projection: l0.Projection, value: Expr, model_numbers: Mapping[str, float], dt: float) -> Delivery:
+    """A known delivery, as symbols."""
+    s, into = projection.statements, input_of(projection)
+    if value is WEIGHT:
+        return Delivery(into, value, (("weight", s.params[0]),), {}, projection.span, True)
+    read, params = refs(value), {p.name for p in s.params}
+    own: dict[str, float] = {symbol(n): model_numbers[n] for n in sorted(read - params - {"dt"})}
+    own |= {"dt": dt} if "dt" in read else {}
+    symbols = {n: Ref(symbol(n)) for n in read - {"dt"}}
+    used = tuple((symbol(p.name) if p.name in read else "", p) for p in s.params)
+    plain = len(used) == 1 and value == Ref(s.params[0].name)
+    return Delivery(into, substitute(value, symbols), used, own, send_of(projection).span, plain)
+
+
+def deliver_known(link: Link, delivery: Delivery, deliveries: Deliveries, stages: Stages) -> None:
+    """The events of `pre` add to an input of `post`: one row, or, where delays that differ from synapse to synapse are
+    waited for at the source, one for each of them."""
     found = relation_of(link)
-    weight = weight_of(link, found)
+    weight = _value_of(link, found, delivery)
     delays = None if link.member.delays is None else delays_of(link, found)
     aged = waits(link.projection) and delays is not None
     for delay in ages(link.projection, link.member) if aged else (link.member.delay,):
-        _row(link, found, weight, delays, deliveries, stages, delay)
+        _row(link, delivery, found, weight, delays, deliveries, stages, delay)
+
+
+def _value_of(link: Link, found: LoweredRelation, delivery: Delivery) -> Given:
+    """What is delivered, with the formals of all params."""
+    values = link.projection.params_of(link.member)
+    if delivery.plain:
+        ((name, p),) = delivery.params
+        return given(link, found, p.name, values[0][1], name, p.unit)
+    real = link.builder.precision
+    each = {
+        name: given(link, found, p.name, value, name, p.unit)
+        for (name, p), (_, value) in zip(delivery.params, values, strict=True)
+        if name
+    }
+    formals = (*(f for g in each.values() for f in g.formals), *(l2.ScalarFormal(n, real) for n in delivery.numbers))
+    return Given(
+        substitute(delivery.value, {n: g.value for n, g in each.items()}),
+        formals,
+        {f: array for g in each.values() for f, array in g.arrays.items()},
+        {**{f: column for g in each.values() for f, column in g.columns.items()}, **delivery.numbers},
+    )
 
 
 def _row(
     link: Link,
+    delivery: Delivery,
     found: LoweredRelation,
-    weight: Weight,
+    weight: Given,
     delays: str | None,
     deliveries: Deliveries,
     stages: Stages,
@@ -49,8 +101,8 @@ def _row(
 ) -> None:
     """`delays`: the array of delays that differ from synapse to synapse; `delay`: that of all, or of those that the row
     serves."""
-    projection, pre, post, builder = link.projection, link.pre, link.post, link.builder
-    ring, waiting = (post.name, projection.into) in deliveries.rings, waits(projection)
+    projection, pre, post, builder, goes = link.projection, link.pre, link.post, link.builder, delivery.into
+    ring, waiting = (post.name, goes) in deliveries.rings, waits(projection)
     late = delays is not None and not waiting
     columns: dict[str, l2.ColumnValue] = {"room": room_of(builder, f"{pre.name}.spikes"), "slots": pre.slots}
     columns["delay"] = delay if waiting or not (ring or late) else 0
@@ -59,11 +111,11 @@ def _row(
         columns |= {"ring_slots": deliveries.ring_slots[post.name], "n_post": post.size}
         columns |= {} if late else {"late": 0 if waiting else delay}
     if deliveries.fixed_point:
-        columns["counts"] = 1.0 / deliveries.quanta[post.name, projection.into]
+        columns["counts"] = 1.0 / deliveries.quanta[post.name, goes]
     columns |= clear_columns(projection)
     dtype = None if delays is None else builder.arrays[delays].dtype
-    text = _Delivery(
-        projection.into,
+    text = _Text(
+        goes,
         builder.precision,
         found.relation,
         found.formals,
@@ -71,22 +123,22 @@ def _row(
         weight.formals,
         dtype,
         tuple(columns),
-        projection.span,
+        delivery.span,
     )
-    title = f"{link.stored}: propagation into {projection.into}"
-    kernel = builder.rows_of(_prototype, title, projection.span, 0, text)
+    title = f"{link.stored}: propagation into {goes}"
+    kernel = builder.rows_of(_prototype, title, delivery.span, 0, text)
     to = delivered_name if ring or deliveries.fixed_point else array_name
     arrays = {"spikes": f"{pre.name}.spikes", "spike_count": f"{pre.name}.spike_count", **found.arrays}
     into = next(f.name for f in kernel.prototype.formals if _is_added_to(f))
-    arrays |= {**weight.arrays, into: to(post.name, projection.into)} | ({} if delays is None else {"delays": delays})
+    arrays |= {**weight.arrays, into: to(post.name, goes)} | ({} if delays is None else {"delays": delays})
     row = kernel.add_row(arrays, {**found.columns, **weight.columns, **columns}, link.stored)
     # All in the order of the model, as families of one kernel may stand apart in it.
-    stages.add(STATIC, row, group=STATIC)
+    stages.add(KNOWN, row, group=KNOWN)
 
 
 # Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
 @dataclass(slots=True, unsafe_hash=True)
-class _Delivery:
+class _Text:
     """What the text of a kernel depends on. `delays`: the type of delays that differ from synapse to synapse;
     `columns`: those beside the relation's and the weight's."""
 
@@ -105,9 +157,11 @@ def _is_added_to(formal: l2.Formal) -> bool:
     return isinstance(formal, l2.ArrayFormal) and formal.mode is l2.Mode.ACCUMULATE
 
 
-def _prototype(d: _Delivery) -> Prototype:
+def _prototype(d: _Text) -> Prototype:
     fixed_point, value = "counts" in d.columns, d.weight
     into = symbol(d.into)
+    if any(f.name == into for f in d.weight_formals):  # a param has that name, too
+        into = derived(into, Way.SENT)
     late = "late" if "late" in d.columns else "delays"
     at = l2.At("post", (late, "ring_slots", "n_post") if "ring_slots" in d.columns else None)
     if fixed_point:
