@@ -227,9 +227,11 @@ class _Checker:
             if help is None and e.func in self.env:
                 help = f"to multiply, write `{e.func} * (...)`"
             self.sink.error("E0303", f"unknown function `{e.func}`", e.span, help)
-            alike = [x.name if isinstance(x, ast.Ref) else "" for x in e.args] == ["t", "i"]  # of a timed array
-            for x in e.args[: 1 if alike else None]:
+            before = len(self.sink.items)
+            for x in e.args:
                 self.kind(x)
+            # Names may be words of the function that is meant: `steps(t, i)`, `dot(past, past, 1 / k)`.
+            self.sink.items[before:] = [d for d in self.sink.items[before:] if d.code != "E0302"]
             return None
         if own is not None or known is None:
             self.count(e, own == len(e.args), str(own), None)

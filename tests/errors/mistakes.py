@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from compiler.core.diagnostics import Diagnostic, Severity
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence
 
+LIBRARY = Path(__file__).parents[2] / "models" / "library"
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _QUANTITY = re.compile(r"(-?[\d.]+(?:e-?\d+)?) ([A-Za-z]\w*)")
 _WORDS_OF_THE_LANGUAGE = frozenset(["and", "or", "not", "if", "else", "all", "true", "false", "auto", "t", "dt"])
@@ -63,7 +65,7 @@ def _of_node(text: str, path: tuple[str, ...], entry: Entry | None, node: Node) 
         known = frozenset({path[-1], *names, *of_a_class}) - _WORDS_OF_THE_LANGUAGE
         return Mistake(kind, ".".join(path), altered, start, start + len(new), known)
 
-    at = node.span
+    at, in_library = node.span, len(path) == 2 and (LIBRARY / path[0] / f"{path[1]}.yaml").exists()
     if path[-1] in ("description", "language") or "description" in path:
         return
     if isinstance(node, Scalar) and at.start < at.end:
@@ -73,8 +75,9 @@ def _of_node(text: str, path: tuple[str, ...], entry: Entry | None, node: Node) 
     if entry is not None:
         key = entry.key.span
         new = text[key.start : key.end].rstrip("\"'") + "zq" + ('"' if text[key.end - 1] == '"' else "")
-        yield made("unknown key", key.start, key.end, new, {path[-1] + "zq", *_declared(node)})
-        if path[-1] != "use":  # without it, the definition is another one
+        if not in_library:
+            yield made("unknown key", key.start, key.end, new, {path[-1] + "zq", *_declared(node)})
+        if path[-1] != "use" and not in_library:  # without it, the definition is another one
             start, end = _whole(text, entry)
             yield made("missing", start, end, "", _declared(node))
 
@@ -83,7 +86,9 @@ def _declared(node: Node) -> set[str]:
     """All words below a node that is taken away."""
     match node:
         case Mapping():
-            return {e.name for e in node.entries}.union(*(_declared(e.value) for e in node.entries))
+            return {w for e in node.entries for w in _WORD.findall(e.name)}.union(
+                *(_declared(e.value) for e in node.entries)
+            )
         case Sequence():
             return set[str]().union(*(_declared(i) for i in node.items))
         case Scalar():
@@ -126,7 +131,12 @@ def _whole(text: str, entry: Entry) -> tuple[int, int]:
 def follow_ups(found: tuple[Diagnostic, ...], mistake: Mistake) -> list[Diagnostic]:
     """Follow-up errors: neither at the mistake nor about a name that it removes."""
     errors = [d for d in found if d.severity is Severity.ERROR]
-    return [d for d in errors[1:] if not _own(d, errors[0], mistake)]
+    first = next((d for d in errors if _at(d, mistake)), errors[0])
+    return [d for d in errors if d is not first and not _own(d, first, mistake)]
+
+
+def _at(d: Diagnostic, mistake: Mistake) -> bool:
+    return d.span is not None and d.span.start <= mistake.end and mistake.start <= d.span.end
 
 
 def _own(d: Diagnostic, first: Diagnostic, mistake: Mistake) -> bool:

@@ -61,7 +61,7 @@ def build_phases(node: Node | None, step: Step | None, c: Context) -> tuple[l0.P
                 related = () if every_node is None else (Related("as given here", every_node.span),)
                 c.sink.error("E0106", message, event.value.span, help, related)
                 at = None
-            events.append((event.name, at or 0))
+            events.append((event.name, -1 if at is None else at))  # a mistaken time is neither a start nor later
         out.append(l0.PhaseDef(name, every or 1, tuple(events), place))
     return tuple(out)
 

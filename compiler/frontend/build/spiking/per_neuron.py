@@ -42,15 +42,15 @@ def placed_value(
     dimension: Dimension | None,
     names: Names,
     listed: Mapping[str, l0.Value],
-    size: int,
+    size: int | None,
     shape: tuple[int, ...],
     c: Context,
 ) -> l0.Value | None:
-    """The value of each neuron; None after an error. `listed`: values of parameters and states, of which those given as
-    lists may be read, too."""
+    """The value of each neuron; None after an error, and where the size, by a mistake of its own, is not known.
+    `listed`: values of parameters and states, of which those given as lists may be read, too."""
     scope = names.scope.extended(dict.fromkeys(SELF, Kind.REAL), SELF)
     checked = check_expression(node, scope, Wanted(what, dimension), c.sink)
-    if checked is None:
+    if checked is None or size is None:
         return None
     arrays = {n: np.array(v.values) for n, v in listed.items() if isinstance(v, l0.Listed)}
     return worked_out(checked.expr, {**names.numbers, **arrays}, what, node.span, size, shape, c)

@@ -169,7 +169,8 @@ class Pools:
             c.sink.error("E0311", message, node.span, help)
             return None, None
         value = whole.args[0]
-        if whole.func == "argmax" and not self._variable(value):
+        unknown = isinstance(value, Ref) and value.name not in scope.kinds
+        if whole.func == "argmax" and not self._variable(value) and not unknown:
             message = "`argmax` takes a state, an input or a name that `update` has assigned before"
             c.sink.error("E0311", message, value.span, "assign the expression to a name of its own in `update`")
             return None, None

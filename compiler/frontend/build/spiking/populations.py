@@ -256,7 +256,7 @@ def _given(
         return _rounding(node, c)
     literal = plain_number(node) is not None
     changes = equations and not literal and reads_time(node, c)
-    if equations and size is not None and not literal and reads_place(node) and not changes:
+    if equations and not literal and reads_place(node) and not changes:
         return placed_value(node, what, dimension, c.names, {}, size, shape, c)
     if not changes:
         return initial_value(node, c, what, dimension, None, size if equations else None)[0]
@@ -363,7 +363,7 @@ def _init(
         entry = None if given is None else given.entry(decl.name)
         what = f"the initial value of `{decl.name}`"
         value: l0.Value | None
-        if entry is not None and names is not None and size is not None and reads_place(entry.value):
+        if entry is not None and names is not None and reads_place(entry.value):
             known = {**params, **values}
             value = placed_value(entry.value, what, neuron.states[decl.name], names, known, size, shape, c)
         elif entry is not None:
