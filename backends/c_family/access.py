@@ -8,16 +8,17 @@ Does not: print loops, loads of columns or files (the backends do).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.cprint import STEP, Dialect, Symbol
 from backends.c_family.names import Namer, operation
 from backends.kernel_ir.descriptor import CompiledKernel
-from backends.kernel_ir.expr import ATOM, Code, Operand, binary, cast, code, every, form, names_in, total
+from backends.kernel_ir.expr import Operand, binary, cast, code, every, form, names_in, raw, total
 from backends.kernel_ir.stmt import Block, Stmt, Text, names_of
+from backends.kernel_ir.tree import ATOM, Code, Printed
 from compiler.ir.space import DType
 
 NameText = Callable[[str], Code]
@@ -200,27 +201,33 @@ def columns(k: Kernel, names: Iterable[str], real: str, pointer: Callable[[l2.Ar
         if isinstance(f, l2.ScalarFormal):
             t = k.dialect.type_name(f.dtype)
             value = source if t == scalar_type(k, f, real) else cast(t, source)
-            found.append(("const " + t, form("{} = {}", k.scope[f.name].code, value), ""))
+            found.append(("const " + t, raw("{} = {}", k.scope[f.name].code, value), ""))
         else:
             declared = pointer(f, source)
-            found.append(("", replace(declared, names=declared.names | {k.dialect.type_name(f.dtype)}), ""))
+            found.append(("", Printed(declared.text, declared.names | {k.dialect.type_name(f.dtype)}), ""))
     return declarations(found)
 
 
 def declarations(declared: Iterable[tuple[str, Operand, str]]) -> list[Stmt]:
     """Statements that declare `(type, declarator, unit)`: neighbours of one type and unit share lines of at most WIDTH
     characters. A statement of its own has no type."""
-    lines: list[tuple[Code, str]] = []
-    last = ("", "")
+    lines: list[tuple[str, str, list[Operand]]] = []
+    width = 0
     for kind, x, unit in declared:
-        if kind and (kind, unit) == last and len(lines[-1][0].text) + len(str(x)) + 2 <= WIDTH:
-            before = lines[-1][0]
-            lines[-1] = Code(f"{before.text[:-1]}, {x};", ATOM, before.names | names_in(x)), lines[-1][1]
+        size = len(str(x)) + 2
+        if kind and lines and lines[-1][:2] == (kind, unit) and width + size <= WIDTH:
+            lines[-1][2].append(x)
+            width += size
         else:
-            text = f"{kind} {x};" if kind else str(x)
-            lines.append((Code(text, names=names_in(x).union(kind.split())), f" /* {unit} */" if unit else ""))
-        last = (kind, unit)
-    return [Text(x.text + unit, x.names) for x, unit in lines]
+            lines.append((kind, unit, [x]))
+            width = len(kind) + size
+    return [_declaration(*line) for line in lines]
+
+
+def _declaration(kind: str, unit: str, declared: Sequence[Operand]) -> Stmt:
+    shown = ", ".join(map(str, declared))
+    text = f"{kind} {shown};" if kind else shown
+    return Text(text + (f" /* {unit} */" if unit else ""), names_in(*declared).union(kind.split()))
 
 
 WIDTH: Final = 112

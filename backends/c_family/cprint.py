@@ -20,21 +20,9 @@ import numpy as np
 import compiler.expr.ast as ast
 import compiler.ir.level2.program as l2
 from backends.c_family.names import Namer
-from backends.kernel_ir.expr import (
-    ATOM,
-    COND,
-    SIGN,
-    Code,
-    Operand,
-    binary,
-    call,
-    cast,
-    code,
-    cond,
-    form,
-    name,
-)
+from backends.kernel_ir.expr import Operand, binary, call, cast, code, cond, form, name
 from backends.kernel_ir.stmt import Do, Let, Set, Stmt, when
+from backends.kernel_ir.tree import ATOM, SIGN, Code, Number
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP, ROUNDED
 from compiler.ir.space import DType
@@ -174,7 +162,7 @@ def literal(value: int | float, t: Scalar, wide: str = "LL") -> Code:
         if t == DType.I64 and value == -(2**63):
             return code(f"(-9223372036854775807{wide} - 1)")
         suffix = {"i32": "", "u8": "", "u32": "u", "i64": wide, "u64": f"U{wide}"}[t]
-        return Code(f"{int(value)}{suffix}", SIGN if value < 0 else ATOM)
+        return Number(f"{int(value)}{suffix}", None if t == "bool" else t)
     if math.isnan(value):
         return name("NL_NAN_F32" if t == DType.F32 else "NL_NAN_F64")
     with np.errstate(over="ignore"):
@@ -185,7 +173,7 @@ def literal(value: int | float, t: Scalar, wide: str = "LL") -> Code:
     text = str(rounded)
     if "e" not in text and "." not in text:
         text += ".0"
-    return Code(text + ("f" if t == DType.F32 else ""), SIGN if text.startswith("-") else ATOM)
+    return Number(text + ("f" if t == DType.F32 else ""), t)
 
 
 @dataclass(frozen=True)
@@ -252,7 +240,7 @@ class Dialect:
             case ast.Bool(value):
                 return code("1" if value else "0")
             case ast.Unary("not", x):
-                return form("!{}", self.test(x, scope).inside(SIGN), level=SIGN)
+                return form("!{}", self.test(x, scope).inside(SIGN))
             case ast.Binary("and" | "or" as op, a, b):  # both sides are pure: no branch
                 left, right = self.test(a, scope), self.test(b, scope)
                 return binary(left, "&" if op == "and" else "|", right)
@@ -383,7 +371,7 @@ class Element:
         """What a read finds."""
         if self.inside is None:
             return self.place
-        return form("{} ? {} : {}", self.inside, self.place, literal(self.fill, self.type), level=COND)
+        return cond(self.inside, self.place, literal(self.fill, self.type))
 
     def guarded(self, statement: Stmt) -> Stmt:
         """A statement that is skipped out of bounds."""

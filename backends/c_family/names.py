@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from backends.kernel_ir.expr import Code, name
+from backends.kernel_ir.expr import name
+from backends.kernel_ir.tree import Code
 
 
 def c_name(name: str) -> str:

@@ -29,8 +29,9 @@ from backends.c_family.cprint import (
     symbols,
     type_of,
 )
-from backends.kernel_ir.expr import SIGN, Code, call, cast, code, every, form, total
+from backends.kernel_ir.expr import call, cast, code, every, form, total
 from backends.kernel_ir.stmt import For, Let, Set, Stmt
+from backends.kernel_ir.tree import Code
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Num, refs, substitute
 from compiler.expr.simplify import simplify
@@ -137,7 +138,7 @@ class PointNest(Summing):
                 parts.append(scaled(axis_index(axis, self._name), axis, self._name))
                 continue
             index = axis_index(axis, self._short)
-            parts.append(scaled(form("(nl_i64)({})", index, level=SIGN), axis, self._name))
+            parts.append(scaled(form("(nl_i64)({})", index), axis, self._name))
             if axis.div != 1:
                 tests.append(form("(({}) % {} == 0)", axis_numerator(axis, self._short), axis.div))
             if axis.extent is not None:

@@ -13,8 +13,9 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, offset
 from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import STEP, Body, Element, Symbol
-from backends.kernel_ir.expr import Code, call
+from backends.kernel_ir.expr import call
 from backends.kernel_ir.stmt import Let, Set, Stmt
+from backends.kernel_ir.tree import Code
 from compiler.expr.ast import refs
 from compiler.ir.space import DType
 

@@ -16,8 +16,9 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.connect_template_args import file_of, formal_names, given
 from backends.c_family.skeletons import OWN, frame
-from backends.kernel_ir.expr import Code, name
+from backends.kernel_ir.expr import name
 from backends.kernel_ir.stmt import Frame, Stmt
+from backends.kernel_ir.tree import Code
 
 
 def skeleton(k: Kernel, skeletons: Environment, file: str) -> Frame:

@@ -32,8 +32,8 @@ from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 from jinja2.runtime import Context
 
-from backends.kernel_ir.expr import Code
 from backends.kernel_ir.stmt import Frame, Stmt
+from backends.kernel_ir.tree import Code
 
 _SHARED: Final = "backends.c_family"
 _CALLED: Final = ("variable_begin", "name", "lparen", "string", "rparen", "variable_end")

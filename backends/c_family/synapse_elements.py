@@ -13,8 +13,9 @@ from collections.abc import Set as AbstractSet
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, offset
 from backends.c_family.cprint import STEP, Element, PrintError, Symbol, is_real
-from backends.kernel_ir.expr import Code, Operand, call
+from backends.kernel_ir.expr import Operand, call
 from backends.kernel_ir.stmt import Do, Let, Stmt, when
+from backends.kernel_ir.tree import Code
 
 
 def find_events(

@@ -17,8 +17,9 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import PrintError
 from backends.c_family.rule_rows import row_again
-from backends.kernel_ir.expr import PRODUCT, SIGN, Code, call, code, cond, form
+from backends.kernel_ir.expr import call, code, cond, form, raw
 from backends.kernel_ir.stmt import Block, Do, For, Let, Stmt, names_of
+from backends.kernel_ir.tree import Code
 from compiler.connect import RULE
 
 
@@ -101,11 +102,11 @@ def _dense(k: Kernel, relation: l2.Dense, ends: Ends, by: str, visit: Visit) -> 
         return [*visit.before, For(other, 0, extent, [*found, *visit.inside])]
     side, start, end = (k.namer.fresh(x) for x in ("side", "begin", "end"))
     # (i, j) has number i (n - 1) + j - (j > i): beyond the hole by source, before it by target
-    passed = side if by == "pre" else form("!{}", side, level=SIGN)
+    passed = side if by == "pre" else form("!{}", side)
     found = [Let("nl_i64", ends.syn, number - passed)] if numbered else []
     first, last = cond(side, event + 1, 0), cond(side, extent, event)
     inside: list[Stmt] = [
-        Do(form("const nl_i64 {} = {}, {} = {}", start, first, end, last)),
+        Do(raw("const nl_i64 {} = {}, {} = {}", start, first, end, last)),
         For(other, start, end, [*found, *visit.inside]),
     ]
     return [*visit.before, For(side, 0, 2, inside, type="int", note="all but itself")]
@@ -121,7 +122,7 @@ def _bitmask(k: Kernel, relation: l2.Bitmask, ends: Ends, visit: Visit) -> list[
         Let(f"{k.dialect.space}const nl_u32 *const", mask, k.pointers[relation.words] + ends.event * count, False),
         *visit.before,
         For(w, 0, count, [
-            Block(form("for (nl_u32 {} = {}; {}; {} &= {} - 1)", bits, mask[w], bits, bits, bits),
+            Block(raw("for (nl_u32 {} = {}; {}; {} &= {} - 1)", bits, mask[w], bits, bits, bits),
                   [found, *visit.inside]),
         ]),
     ]  # fmt: skip
@@ -174,7 +175,7 @@ def place(k: Kernel, relation: l2.Toeplitz, event: Code) -> tuple[Place, list[St
         (p.up, p.ky0, p.ky1, s["out_h"], relation.kernel[0], relation.stride[0]),
         (p.left, p.kx0, p.kx1, s["out_w"], relation.kernel[1], relation.stride[1]),
     ):
-        last = form("({} - 1)", extent) if stride == 1 else form("({} - 1) * {}", extent, stride, level=PRODUCT)
+        last = form("({} - 1)", extent) if stride == 1 else form("({} - 1) * {}", extent, stride)
         least = code(0) if stride == 1 else position % stride
         lines += [
             Let("nl_i64", begin, cond(position > last, position - last, least)),

@@ -1,6 +1,6 @@
 """Statements of kernels, what they read, and their lines of text.
 
-Assumes: expressions of backends/kernel_ir/expr.py.
+Assumes: expressions of backends/kernel_ir/tree.py.
 Guarantees: `names_of` is the set of all names that statements declare, read, call or store to, without a look at text;
 `lines_of` prints statements for every target alike and decides nothing: the kind of a loop, and whether a body stands
 in braces, are fields.
@@ -16,7 +16,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from backends.kernel_ir.expr import NONE, Code, Operand
+from backends.kernel_ir.expr import Operand
+from backends.kernel_ir.tree import NONE, Code, Printed
 from compiler.core.source import NOWHERE, Span
 
 
@@ -211,7 +212,7 @@ def _print(out: list[Line], statements: Iterable[Stmt], depth: int) -> None:
 def text_of(statements: Sequence[Stmt], depth: int = 0) -> Code:
     """Statements as a part of a skeleton's text, from the middle of a line on."""
     text = "\n".join("    " * x.depth + x.text for x in lines_of(statements, depth))
-    return Code(text.lstrip(), names=names_of(statements))
+    return Printed(text.lstrip(), names_of(statements))
 
 
 def _note(text: str) -> str:

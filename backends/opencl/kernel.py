@@ -19,8 +19,9 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.c_family import access
 from backends.c_family.access import Kernel, array_type, mentioned
-from backends.kernel_ir.expr import Code, form
+from backends.kernel_ir.expr import raw
 from backends.kernel_ir.stmt import Block, Do, Stmt, Text
+from backends.kernel_ir.tree import Code
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Numbered
 
@@ -42,7 +43,7 @@ def _columns(k: Kernel, names: Iterable[str]) -> list[Stmt]:
 
     def pointer(f: l2.ArrayFormal, source: Code) -> Code:
         kind = f"{k.dialect.space}{array_type(k, f)} *"
-        return form(f"{kind}const {{}} = ({kind})(nl_memory + {{}});", k.pointers[f.name], source)
+        return raw(f"{kind}const {{}} = ({kind})(nl_memory + {{}});", k.pointers[f.name], source)
 
     return access.columns(k, names, "", pointer)
 

@@ -12,8 +12,9 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import STEP, PrintError, Scope
 from backends.c_family.point_nest import PointNest
-from backends.kernel_ir.expr import Code, binary, call, code, form
+from backends.kernel_ir.expr import binary, call, code, form
 from backends.kernel_ir.stmt import Do, Let, Set, Stmt, when
+from backends.kernel_ir.tree import Code
 
 
 class NestPrinter(PointNest):

@@ -15,8 +15,9 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import STEP, Body, Symbol, statement_refs
 from backends.c_family.synapse_elements import elements, find_events, read_once_per_event, refuse_races, rings
 from backends.c_family.synapse_walk import Ends, Visit, walk
-from backends.kernel_ir.expr import Code, call
+from backends.kernel_ir.expr import call
 from backends.kernel_ir.stmt import For, Let, Stmt
+from backends.kernel_ir.tree import Code
 from backends.opencl.events import statements
 from backends.opencl.kernel import function
 from compiler.ir.space import DType

@@ -37,9 +37,10 @@ def test_backends_import_no_passes() -> None:
 SEARCHING = {
     *("processor.py", "c_family/device_library.py", "c_family/names.py", "c_family/skeletons.py"),
     *("c_family/source_map.py", "cpu/emit/build.py", "cpu/export/standalone.py"),
-    *("cuda/emit/compile.py", "cuda/device/device.py"),
+    *("cuda/emit/compile.py", "cuda/device/device.py", "kernel_ir/quote.py"),
 }
-"""Files of backends with regular expressions: over names, headers, skeletons, and what devices and compilers say."""
+"""Files of backends with regular expressions: over names, headers, skeletons, quotations, and what devices and
+compilers say."""
 
 
 def test_no_emitted_text_is_searched() -> None:

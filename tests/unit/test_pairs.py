@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from backends.cuda.kernels.several_points import in_pairs
-from backends.kernel_ir.expr import Code, call, name
+from backends.kernel_ir.expr import call, name
 from backends.kernel_ir.stmt import Do, Let, Set, Stmt, lines_of
+from backends.kernel_ir.tree import Code
 
 WAIT = Do(call("wait"))
 i, k, u, v, w, x, v_, w_ = (name(n) for n in ("i", "k", "u", "v", "w", "x", "v_", "w_"))

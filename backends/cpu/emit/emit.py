@@ -53,8 +53,9 @@ from backends.cpu.kernels.propagate import propagate
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.kernels.skeletons import statements as skeletons
 from backends.kernel_ir.descriptor import Compiled, CompiledKernel
-from backends.kernel_ir.expr import ATOM, COND, Code, Operand, code, form, names_in
+from backends.kernel_ir.expr import Operand, code, form
 from backends.kernel_ir.stmt import Block, Frame, Let, Stmt, Text, names_of, text_of
+from backends.kernel_ir.tree import Code
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, nodes, refs
 from compiler.ir.space import DType, Role
@@ -240,7 +241,7 @@ class ContractNames(Summing):
 
 def _given(x: Operand) -> Code:
     """An expression from a skeleton, as an operand."""
-    return Code(str(x), ATOM if str(x).isidentifier() or str(x).isdigit() else COND, names_in(x))
+    return code(x if isinstance(x, Code) else str(x))
 
 
 def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Stmt], list[Stmt]]:

@@ -16,8 +16,9 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import STEP, Symbol
-from backends.kernel_ir.expr import Code, call, cast, code, form, name
+from backends.kernel_ir.expr import call, cast, code, form, name, raw
 from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt, Style
+from backends.kernel_ir.tree import Code
 from compiler.expr.ast import Call, Expr, Num, Ref, calls, rewrite
 from compiler.ir.space import DType
 
@@ -76,7 +77,7 @@ def drawn_in_chunks(k: Kernel, nest: l2.Nest, dim: str, index: Code, base: Code,
         key, draw = (k.dialect.expr(a, k.scope) for a in (e.args[0], e.args[2]))
         size, first, last = (words * x if words > 1 else x for x in (CHUNK, base, end))
         draws.buffers.append(Let("nl_u32", aligned(held[form("{} + NL_SLACK", size)])))
-        draws.fills.append(Do(call("nl_words", held, key, first, last, cast("nl_u64", STEP), form("{}u", draw))))
+        draws.fills.append(Do(call("nl_words", held, key, first, last, cast("nl_u64", STEP), code(f"{draw}u"))))
         at = index - base
         parts = [held[at]] if words == 1 else [held[form("{} * ({}) + {}", words, at, n)] for n in range(words)]
         return held, k.dialect.call(f"{e.func}_of", k.dialect.precision, *parts)
@@ -102,7 +103,7 @@ def drawn_in_rows(
         draws.fills += [
             Let("nl_u32", aligned(made[form("{} + 4 + NL_SLACK", size)])),
             Let("nl_i64", start, low / 4 * 4),
-            Do(call("nl_words", made, key, start, high, form("(nl_u64){}", step), form("{}u", draw))),
+            Do(call("nl_words", made, key, start, high, form("(nl_u64){}", step), code(f"{draw}u"))),
             Let(k.dialect.real, held[SYNAPSES]),
             For(t, 0, many, [draw_one], kind=Kind.LANES, style=Style.BESIDE),
         ]
@@ -113,7 +114,7 @@ def drawn_in_rows(
 
 def aligned(held: Code) -> Code:
     """A declarator aligned to vectors."""
-    return form("{} __attribute__((aligned(64)))", held)
+    return raw("{} __attribute__((aligned(64)))", held)
 
 
 def rewritten(statements: Sequence[l2.Statement], fn: Callable[[Expr], Expr]) -> tuple[l2.Statement, ...]:

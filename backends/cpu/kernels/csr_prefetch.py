@@ -17,8 +17,9 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, mentioned
 from backends.c_family.synapse_walk import Ends
 from backends.cpu.kernels.kernel import columns, opened
-from backends.kernel_ir.expr import Code, call, code, form
+from backends.kernel_ir.expr import call, code, form, member, raw
 from backends.kernel_ir.stmt import Block, Do, For, Let, Set, Stmt, Text, names_of, when
+from backends.kernel_ir.tree import Code
 
 
 @dataclass(frozen=True)
@@ -42,26 +43,26 @@ def function_ahead(
     row, of_list, row_of = f"const {k.row_type} *", mentioned(k, early), k.pointers[relation.row]
     neuron, entry = ends.event, queue[e]
     collect: list[Stmt] = [
-        Block(form("for (; {} < {} && {} < NL_DUE; {}++)", due.event, due.events, due.count, due.event), [
+        Block(raw("for (; {} < {} && {} < NL_DUE; {}++)", due.event, due.events, due.count, due.event), [
             Let("nl_i64", neuron, due.listed),
             Set(form("{}.self", queue[due.count]), "self"),
-            Set(form("{}.{}", queue[form("{}++", due.count)], neuron), neuron),
+            Set(member(queue[raw("{}++", due.count)], neuron), neuron),
             Do(call("nl_prefetch", row_of + neuron)),
         ]),
         when(due.event < due.events, Do("break")),
     ]  # fmt: skip
-    own = form("{}.{}", entry, neuron)
+    own = member(entry, neuron)
     fetch: list[Stmt] = [
         Let("nl_i64", due.first, row_of[own]),
-        Set(form("{}.{}", entry, due.first), due.first),
-        Set(form("{}.{}", entry, due.end), row_of[own + 1]),
+        Set(member(entry, due.first), due.first),
+        Set(member(entry, due.end), row_of[own + 1]),
         *(Do(call("nl_prefetch", k.pointers[name] + due.first)) for name in _streams(k, relation)),
     ]
     names, used = (neuron, due.first, due.end), names_of(body)
     known = Do("const nl_i64 " + ", ".join(f"{n} = {entry}.{n}" for n in names if n.text in used))
     itself = Let(f"{row}const", code("self"), form("{}.self", entry), const=False)
     shared = [*columns(k, mentioned(k, [*once, *body])), *once]
-    again = form("}} while (++{} < {} && {}.self == self);", e, due.count, entry)
+    again = raw("}} while (++{} < {} && {}.self == self);", e, due.count, entry)
     late = columns(k, mentioned(k, collect) - of_list)
     return opened(k, [
         Block("struct", [

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 import compiler.ir.level2.program as l2
 from backends.c_family import access
 from backends.c_family.access import Kernel, array_type, mentioned
-from backends.kernel_ir.expr import Code, form
+from backends.kernel_ir.expr import raw
 from backends.kernel_ir.stmt import Block, Stmt
+from backends.kernel_ir.tree import Code
 
 
 def columns(k: Kernel, names: Iterable[str]) -> list[Stmt]:
@@ -22,7 +23,7 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Stmt]:
     def pointer(f: l2.ArrayFormal, source: Code) -> Code:
         # both ends of a projection may be one array: no `restrict` on pointers of At-accesses
         alone = "" if isinstance(f.access, l2.At) else "restrict "
-        return form(f"{array_type(k, f)} *{alone}const {{}} = nl_at(ctx, {{}});", k.pointers[f.name], source)
+        return raw(f"{array_type(k, f)} *{alone}const {{}} = nl_at(ctx, {{}});", k.pointers[f.name], source)
 
     return access.columns(k, names, "double", pointer)
 

@@ -32,8 +32,9 @@ from backends.c_family.cprint import (
 )
 from backends.c_family.point_nest import Summing, Total, read_in_terms
 from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, aligned, drawn_in_chunks, has_draws, rewritten
-from backends.kernel_ir.expr import ATOM, Code, call, code, cond, every, form, total
+from backends.kernel_ir.expr import call, code, cond, every, form, raw, total
 from backends.kernel_ir.stmt import Block, For, Kind, Let, Set, Stmt, Style, names_of
+from backends.kernel_ir.tree import ATOM, Code, Operand
 from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
 
@@ -284,11 +285,11 @@ class NestPrinter(Summing):
 
     # ----------------------------------------------------------------------------------- reductions
 
-    def _filled(self, total: Total, extent: Code | int | str, each: Callable[[Stmt], Stmt], at: Code) -> list[Stmt]:
+    def _filled(self, total: Total, extent: Operand, each: Callable[[Stmt], Stmt], at: Code) -> list[Stmt]:
         """An array of accumulators at their initial value; `each`: the loop over them, in which `at` counts them."""
         kind, held = self.k.dialect.type_name(total.type), total.at[extent]
         if self.nest.combine == "add":
-            return [Let(kind, held, code("{0}"), const=False)]
+            return [Let(kind, held, raw("{{0}}"), const=False)]
         return [Let(kind, held), each(Set(total.at[at], self.identity(total.type)))]
 
     def _reducing_point(self) -> list[Stmt]:
@@ -333,7 +334,7 @@ class NestPrinter(Summing):
             kept = Kind.KEPT if count.text.isdigit() else Kind.SERIAL
             return For(at, 0, count, [Let("nl_i64", v, first + at), *term], kind=kept)
 
-        whole = form("for (; {} + {} <= {}; {} += {})", first, parts, extent, first, parts)
+        whole = raw("for (; {} + {} <= {}; {} += {})", first, parts, extent, first, parts)
         inner: list[Stmt] = [
             Let("nl_i64", first, code(0), const=False),
             Block(whole, [run(code(parts))], style=Style.NEXT),
@@ -347,7 +348,7 @@ class NestPrinter(Summing):
         def each(end: Code, statement: Stmt) -> Stmt:
             return For(at, 0, end, [statement], type="int", style=Style.BESIDE)
 
-        halves = form("for (int {} = {}; {} > 0; {} /= 2)", half, parts // 2, half, half)
+        halves = raw("for (int {} = {}; {} > 0; {} /= 2)", half, parts // 2, half, half)
         joined = [each(half, self.combined(x.at[at], x.at[at + half], x.type)) for x in held]
         return [replace(x, at=x.at[0]) for x in held], [
             *(line for x in held for line in self._filled(x, parts, lambda s: each(code(parts), s), at)),
@@ -399,7 +400,7 @@ class NestPrinter(Summing):
             held = self.k.namer(s.target)
             scope[s.target] = Symbol(held[self.lane_var], t)
             self.per_lane[s.target] = t
-            lines.append(Let(self.k.dialect.type_name(t), held[self.lane.extent]))
+            lines.append(Let(self.k.dialect.type_name(t), held[code(self.lane.extent)]))
         return lines
 
     def _lane_point(self) -> list[Stmt]:
@@ -466,9 +467,9 @@ class NestPrinter(Summing):
             t = self.k.dialect.type_name(e.type)
             values = literal(e.fill, e.type)
             if e.fill != 0:
-                values = form("[0 ... {}] = {}", int(self.lane.extent) - 1, values)
+                values = raw("[0 ... {}] = {}", int(self.lane.extent) - 1, values)
             lines += [
-                Let(f"static const {t}", fill[self.lane.extent], form("{{{}}}", values), const=False),
+                Let(f"static const {t}", fill[code(self.lane.extent)], raw("{{{}}}", values), const=False),
                 Let(f"const {t} *const", at, cond(e.inside, total([self.k.pointers[n], self.bases[n]]), fill), False),
             ]
             found[n] = Element(at[self.lane_var], e.type, e.mode)

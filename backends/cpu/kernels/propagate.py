@@ -22,8 +22,9 @@ from backends.cpu.kernels.csr_prefetch import Due, function_ahead
 from backends.cpu.kernels.kernel import function
 from backends.cpu.kernels.skeletons import statements as skeletons
 from backends.cpu.kernels.toeplitz_simd import channels_last, parts_of
-from backends.kernel_ir.expr import Code, binary, call
+from backends.kernel_ir.expr import binary, call
 from backends.kernel_ir.stmt import For, If, Let, Stmt
+from backends.kernel_ir.tree import Code
 from compiler.connect import RULE
 from compiler.core.names import free_name
 from compiler.expr.ast import Num, Ref, refs

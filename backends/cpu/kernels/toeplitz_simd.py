@@ -22,8 +22,9 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import C_TYPES, STEP, Body, Element, Symbol
 from backends.c_family.synapse_walk import place, reached
 from backends.cpu.kernels.batched_rng import has_draws
-from backends.kernel_ir.expr import Code, call, code, cond, form, name
+from backends.kernel_ir.expr import call, code, cond, form, name
 from backends.kernel_ir.stmt import For, Let, Set, Stmt, Style
+from backends.kernel_ir.tree import Code
 from compiler.expr.ast import refs
 
 LANES: Final = 16
@@ -169,8 +170,8 @@ def channels_last(
     position = (reached(where.up, ky, sh) * s["out_w"] + reached(where.left, kx, sw)) * LANES
     kind = form("(({} * {} + {}) * {} + {}) * {}", where.c, kh, ky, kw, kx, LANES)
     held = {f.name: _sums(k, f, block, n, plane, position) for n, f in enumerate(parts.sums)}
-    first = form("{} * {}", len(held), plane)
-    starts = [form("{} + {} * {}", first, n, kinds) for n in range(len(parts.kinds))]
+    first = len(held) * plane if len(held) > 1 else plane
+    starts = [first + n * kinds if n > 1 else first + kinds if n else first for n in range(len(parts.kinds))]
     held |= {f.name: _kinds(k, f, block, x, kinds, kind) for f, x in zip(parts.kinds, starts, strict=True)}
     body = Body(k.dialect, dict(scope), {**places, **{name: h.element for name, h in held.items()}}, k.namer)
     inner = [*(h.inside for h in held.values()), For(lane, 0, LANES, body.finish(p.statements))]

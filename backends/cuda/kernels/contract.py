@@ -25,8 +25,9 @@ from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.several_points import at_places, besides
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.descriptor import CompiledFunction
-from backends.kernel_ir.expr import Code, cast, code, form, total
+from backends.kernel_ir.expr import cast, code, form, total
 from backends.kernel_ir.stmt import Frame, Let, Stmt, text_of
+from backends.kernel_ir.tree import Code
 from compiler.expr.ast import refs
 from compiler.ir.space import DType
 from compiler.strategies.cuda import (

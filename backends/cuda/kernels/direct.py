@@ -21,8 +21,9 @@ from backends.c_family.cprint import PrintError
 from backends.c_family.skeletons import frame
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.skeletons import statements
-from backends.kernel_ir.expr import Code, Operand, cast, form
+from backends.kernel_ir.expr import Operand, cast, form, raw
 from backends.kernel_ir.stmt import Frame, Let
+from backends.kernel_ir.tree import Code
 from compiler.ir.space import DType
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, stored_products, tensor_conv, tensor_conv_weights
 from compiler.strategies.cuda.direct_conv import Window
@@ -140,13 +141,16 @@ class _Printer:
         if x.axis.extent is not None:
             return form("(nl_i32){}", self.k.extent(x.axis.extent))
         last = form("{} * ({} - 1)", x.step, self.k.extent(self.dims[x.out].extent))  # no index leaves it
-        taps = form(" + {} * {}", x.tap, self._last(x)) if x.tap > 0 else ""
-        return form("(nl_i32)({}{} + {} + 1)", last, taps, self.k.extent(x.axis.const))
+        if x.tap > 0:
+            last = form("{} + {} * {}", last, x.tap, self._last(x))
+        return form("(nl_i32)({} + {} + 1)", last, self.k.extent(x.axis.const))
 
     def low(self, x: Line2) -> Code:
         """The position of the first output's first tap, or of its last one in a reversed window."""
-        back = form(" - {} * {}", -x.tap, self._last(x)) if x.tap < 0 else ""
-        return form("(nl_i32)({}{})", self.k.extent(x.axis.const), back)
+        first = self.k.extent(x.axis.const)
+        if x.tap < 0:
+            first = form("{} - {} * {}", first, -x.tap, self._last(x))
+        return form("(nl_i32)({})", first)
 
     def image(self) -> Code:
         r = self.roles
@@ -163,7 +167,7 @@ class _Printer:
 
     def _nl_image(self, formal: str, values: Sequence[Operand]) -> Code:
         pointer = self._pointer(formal, self.k.pointers[formal])
-        return form(f"nl_image{{{{{', '.join(['{}'] * (len(values) + 1))}}}}}", pointer, *values)
+        return raw(f"nl_image{{{{{', '.join(['{}'] * (len(values) + 1))}}}}}", pointer, *values)
 
     def _pointer(self, formal: str, place: Code) -> Code:
         """An operand's memory; of bf16 elements, whatever the structure calls it."""

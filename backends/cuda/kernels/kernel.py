@@ -18,8 +18,9 @@ import compiler.ir.level2.program as l2
 from backends.c_family import access
 from backends.c_family.access import Kernel, array_type, describe, mentioned, scalar_type
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import Code, Operand, call, code, form
+from backends.kernel_ir.expr import Operand, call, code, raw
 from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Stmt, Text, names_of
+from backends.kernel_ir.tree import Code, Printed
 from compiler.ir.space import DType
 
 BLOCK: Final = 256
@@ -53,7 +54,7 @@ def row_struct(k: Kernel) -> list[Stmt]:
     for f in k.template.formals:
         if isinstance(f, l2.ArrayFormal):
             text = f"{array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */"
-            fields.append(("", Code(text, names=frozenset({k.dialect.type_name(f.dtype)})), ""))
+            fields.append(("", Printed(text, frozenset({k.dialect.type_name(f.dtype)})), ""))
         else:
             narrow = "alignas(8) " if f.dtype == DType.F32 else ""
             fields.append((narrow + scalar_type(k, f, ""), k.fields[f.name], f.unit))
@@ -69,7 +70,7 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Stmt]:
         # both ends of a projection may be one array: no `restrict` on pointers of At-accesses
         shared = isinstance(f.access, l2.At) and f.mode is not l2.Mode.READ
         alone = "" if shared else f"{k.dialect.restrict} ".lstrip()
-        return form(f"{array_type(k, f)} *{alone}const {{}} = nl_global({{}});", k.pointers[f.name], source)
+        return raw(f"{array_type(k, f)} *{alone}const {{}} = nl_global({{}});", k.pointers[f.name], source)
 
     return access.columns(k, names, "", pointer)
 

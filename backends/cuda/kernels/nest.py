@@ -24,8 +24,9 @@ from backends.c_family.point_nest import PointNest, Total, is_windowed, read_in_
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
 from backends.cuda.kernels.several_points import in_fours, in_pairs, map_of_neighbours
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import Code, call, code, form, name
+from backends.kernel_ir.expr import call, code, form, name, raw
 from backends.kernel_ir.stmt import Block, Do, For, If, Kind, Let, Set, Stmt, Style, Text, lines_of, names_of, when
+from backends.kernel_ir.tree import Code
 from compiler.expr.ast import Binary, Expr, Ref, refs, rewrite
 
 SHARED: Final = "_together"
@@ -218,7 +219,7 @@ class NestPrinter(PointNest):
             term = [*self.split(r, self.red), *term]
         else:
             at, by = self.k.namer.fresh("at"), self.k.namer.fresh("by")
-            start.append(Do(form("nl_u64 {} = nl_first, {} = nl_group", at, by)))
+            start.append(Do(raw("nl_u64 {} = nl_first, {} = nl_group", at, by)))
             for number, d in reversed(list(enumerate(self.red))):
                 v, extent = self.vars[d.name], self.k.extent(d.extent)
                 step = self.k.namer.fresh(f"{d.name}_step")
@@ -227,19 +228,19 @@ class NestPrinter(PointNest):
                 count.append(Set(v, step, "+="))
                 if number > 0:
                     before = self.vars[self.red[number - 1].name]
-                    count.append(If(v >= extent, [Set(v, extent, "-="), Do(form("{}++", before))]))
+                    count.append(If(v >= extent, [Set(v, extent, "-="), Do(raw("{}++", before))]))
         return [
             *start,
             Block("const auto nl_more = [&](int)", [*term, *count], "};"),
             *(x for many in (8, 4) for x in (Text(Kind.ONCE), self._several(r, many))),
             Text(Kind.ONCE),
-            Do(form("while ({} < nl_terms) nl_more(0)", r)),
+            Do(raw("while ({} < nl_terms) nl_more(0)", r)),
         ]
 
     def _several(self, r: Code, many: int) -> Stmt:
         """Terms at a time, while there are so many."""
-        test = form("while ({} + {}ll * nl_group < nl_terms)", r, many - 1)
-        return Do(form("{} {}<{}>(nl_more)", test, name("nl_each"), many))
+        test = raw("while ({} + {}ll * nl_group < nl_terms)", r, many - 1)
+        return Do(raw("{} {}<{}>(nl_more)", test, name("nl_each"), many))
 
     def _columns(self) -> Function:
         """Neighbouring threads have neighbouring points, and every COLUMN_ROWS-th term of each: what they read of a
@@ -282,10 +283,10 @@ class NestPrinter(PointNest):
         kind = self.k.dialect.type_name(t)
         if self.nest.combine == "add":
             joins = f"nl_sum_of<{kind}>"
-        values = Code(", ".join(x.at.text for x in totals), names=frozenset().union(*(x.at.names for x in totals)))
+        values = raw(", ".join(["{}"] * len(totals)), *(x.at for x in totals))
         return [
-            Block(form("const auto nl_all = {}<{}, {}, {}>(", name(function), kind, len(totals), name(joins)),
-                  [Do(form("{{{{{}}}}}, {}, nl_me, nl_t.memory, {})", values, self.identity(t), groups))],
+            Block(raw("const auto nl_all = {}<{}, {}, {}>(", name(function), kind, len(totals), name(joins)),
+                  [Do(raw("{{{{{}}}}}, {}, nl_me, nl_t.memory, {})", values, self.identity(t), raw(groups)))],
                   style=Style.NEXT),
         ]  # fmt: skip
 

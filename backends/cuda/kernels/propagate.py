@@ -16,8 +16,9 @@ from backends.c_family.cprint import STEP, Scalar, Symbol, statement_refs
 from backends.c_family.synapse_elements import elements, find_events, read_once_per_event, refuse_races, rings
 from backends.cuda.kernels.kernel import Function
 from backends.cuda.kernels.synapse_loops import Body, Names, ends_of, loops, reads_ahead
-from backends.kernel_ir.expr import Code, binary, call
+from backends.kernel_ir.expr import binary, call
 from backends.kernel_ir.stmt import Let, Stmt
+from backends.kernel_ir.tree import Code
 from compiler.ir.space import DType
 
 

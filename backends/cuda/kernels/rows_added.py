@@ -18,7 +18,7 @@ from backends.c_family.cprint import Body, Symbol
 from backends.cuda.kernels.kernel import BLOCK, SYNC, Function
 from backends.cuda.kernels.nest import NestPrinter
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import call, code, form, name
+from backends.kernel_ir.expr import call, code, name, raw
 from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Set, Stmt, when
 from compiler.expr.ast import Binary, Cond, Num, Ref, refs
 
@@ -57,7 +57,7 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
         when("nl_at >= nl_positions", Do("return false")),
         *p.split(at, p.red),
         *test.load(refs(nest.term.test)),
-        Do(form("return {}", k.dialect.test(nest.term.test, test.scope))),
+        Do(raw("return {}", k.dialect.test(nest.term.test, test.scope))),
     ]
 
     term = Body(k.dialect, dict(body.scope), p.elements, k.namer)
@@ -80,7 +80,7 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
             (
                 Let("__shared__ nl_i64", code(f"nl_found[{BLOCK}]")),
                 Let("__shared__ nl_u32", code(f"nl_counts[{BLOCK // 32}]")),
-                Do(form("const nl_i64 nl_positions = {}, nl_width = {}", p.extent(positions), p.extent(kept))),
+                Do(raw("const nl_i64 nl_positions = {}, nl_width = {}", p.extent(positions), p.extent(kept))),
                 Let("nl_i64", code("nl_end"), call("nl_least", "nl_positions", "(nl_me.part + 1ll) * nl_t.chunk")),
                 For(position, "nl_me.part * nl_t.chunk", "nl_end", row, kind=Kind.ONCE),
             ),
@@ -107,7 +107,7 @@ def _first() -> list[Stmt]:
 def _each(body: list[Stmt]) -> Stmt:
     """What happens at each element of a thread."""
     element = Let("nl_i64", code("nl_element"), code(f"nl_column + nl_e * {BLOCK}"))
-    return Block(form(f"{{}}<{_ELEMENTS}>([&](int nl_e)", name("nl_each")), [element, *body], "});")
+    return Block(raw(f"{{}}<{_ELEMENTS}>([&](int nl_e)", name("nl_each")), [element, *body], "});")
 
 
 def _sums(real: str, store: list[Stmt]) -> Stmt:

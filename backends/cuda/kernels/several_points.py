@@ -19,8 +19,9 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.point_nest import PointNest
 from backends.kernel_ir import stmt
-from backends.kernel_ir.expr import Code, call, code, form, name
+from backends.kernel_ir.expr import call, code, form, name, raw
 from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Stmt, Text, names_of, walk
+from backends.kernel_ir.tree import Code, Printed
 from compiler.expr.ast import refs
 
 
@@ -37,7 +38,7 @@ class _Stage:
 
     def copies(self) -> list[Let]:
         """The declarations again, from the structure."""
-        return [Let(x.type, x.name, form("nl_{}_of.{}", self.name, x.name), const=False) for x in self.declared]
+        return [Let(x.type, x.name, code(f"nl_{self.name}_of.{x.name}"), const=False) for x in self.declared]
 
 
 def in_pairs(inner: Sequence[Stmt], index: Code, wait: Do, pointers: Set[str]) -> list[Stmt]:
@@ -94,7 +95,7 @@ def in_fours(inner: Sequence[Stmt], index: Code, pointers: Set[str]) -> list[Stm
 
 
 def _each(statement: str) -> Stmt:
-    return Do(form("{}<4>([&](int nl_n) {{ {}; }})", name("nl_each"), statement))
+    return Do(raw(f"{{}}<4>([&](int nl_n) {{{{ {statement}; }}}})", name("nl_each")))
 
 
 def _work(stages: Sequence[_Stage], inner: Sequence[Stmt], index: Code) -> Stmt:
@@ -166,9 +167,9 @@ class Beside:
     def member(self) -> Code:
         """Of a structure that has the elements of four points."""
         return (
-            form("{}<{}> {};", name("nl_few"), self.type, self.pointer)
+            raw("{}<{}> {};", name("nl_few"), self.type, self.pointer)
             if self.few
-            else form("{} {};", self.type, self.pointer)
+            else raw("{} {};", self.type, self.pointer)
         )
 
     @property
@@ -229,19 +230,21 @@ def map_of_neighbours(
     at_places(nest, found)
     inner, last = nest.body().finish(statements), nest.vars[nest.par[-1].name]
     own = [Let("nl_i64", code("nl_own"), last + code("nl_n")), Let("nl_i64", last, code("nl_own"))]
-    even = form(" && {} % 4 == 0", nest.k.extent(nest.par[-1].extent)) if split else code("")
-    values = Code(", ".join(x.value.text for x in found), names=frozenset().union(*(x.value.names for x in found)))
+    even = code("nl_t.chunk >= 4 * blockDim.x")
+    if split:
+        even = form("{} && {} % 4 == 0", even, nest.k.extent(nest.par[-1].extent))
+    values = Printed(", ".join(x.value.text for x in found), frozenset().union(*(x.value.names for x in found)))
     points: list[Stmt] = [
         Let("int", code("nl_many"), form("(int){}", call("nl_least", "nl_width", form("nl_end - {}", e)))),
         *split,
-        Block("struct", [Text(x.member.text, x.member.names) for x in found], form("}} nl_x = {{{}}};", values)),
+        Block("struct", [Text(x.member.text, x.member.names) for x in found], raw("}} nl_x = {{{}}};", values)),
         Block("const auto nl_point = [&](int nl_n)", [*(own if last.names & names_of(inner) else ()), *inner], "};"),
         Do("if (nl_many == 1) nl_point(0)"),
-        Do(form("else {}<4>(nl_point)", name("nl_each"))),
+        Do(raw("else {}<4>(nl_point)", name("nl_each"))),
         *(Do(x.store) for x in found if x.written),
     ]
     first = "nl_me.part * nl_t.chunk + nl_width * threadIdx.x"
     return [
-        Let("int", code("nl_width"), form("nl_t.chunk >= 4 * blockDim.x{} ? 4 : 1", even)),
+        Let("int", code("nl_width"), raw("{} ? 4 : 1", even)),
         For(e, first, "nl_end", points, "nl_width * blockDim.x", kind=Kind.ONCE, long=True),
     ]

@@ -18,8 +18,9 @@ from backends.c_family.cprint import PrintError, Scalar
 from backends.c_family.rule_rows import row_again
 from backends.c_family.synapse_walk import centre
 from backends.cuda.kernels.skeletons import statements
-from backends.kernel_ir.expr import PRODUCT, Code, call, code, every, form
+from backends.kernel_ir.expr import call, code, every, form, raw
 from backends.kernel_ir.stmt import Block, Do, For, Frame, If, Kind, Let, Set, Stmt, Style
+from backends.kernel_ir.tree import Code
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Passing
 
@@ -156,8 +157,8 @@ def _toeplitz(k: Kernel, relation: l2.Toeplitz, names: Names, body: Body, after:
     count = code(ny * nx) if alone else s["out_c"] * (ny * nx)
     begin = (*centre(k, names.own, c, up, left, "nl_i32"), Let("nl_u32", after, form("(nl_u32)({})", count)))
     t32 = form("(nl_u32){}", names.t)
-    rows = form("{} / {}u % {}u", t32, nx, ny, level=PRODUCT) if ny > 1 else code(0)
-    columns = form("{} % {}u", t32, nx, level=PRODUCT) if nx > 1 else code(0)
+    rows = form("{} / {} % {}", t32, f"{nx}u", f"{ny}u") if ny > 1 else code(0)
+    columns = form("{} % {}", t32, f"{nx}u") if nx > 1 else code(0)
 
     def position(axis: Code, index: Code, stride: int) -> Code:
         return index if stride == 1 else form("{} % {} + {} * ({})", axis, stride, stride, index)
@@ -170,12 +171,12 @@ def _toeplitz(k: Kernel, relation: l2.Toeplitz, names: Names, body: Body, after:
     kind: Code | None = form("({} * (nl_i32){} + {})", o, s["in_c"], c)
     channel, kind = (c, None if relation.shared else c) if alone else (o, kind)
     whole = every(form("({})", test) for test in tests)
-    target = form("? ({} * (nl_i32){} + {}) * (nl_i32){} + {} : -1", channel, s["out_h"], y, s["out_w"], x)
+    target = raw("? ({} * (nl_i32){} + {}) * (nl_i32){} + {} : -1", channel, s["out_h"], y, s["out_w"], x)
     finds: list[Stmt] = [
-        *([] if alone else [Let("nl_i32", o, form("{} / {}u", t32, ny * nx))]),
-        Do(form("const nl_i32 {} = {}, {} = {}", ky, position(up, rows, sh), kx, position(left, columns, sw))),
-        Do(form("const nl_i32 {} = {}, {} = {}", y, reached(up, ky, sh), x, reached(left, kx, sw))),
-        Block(form("{} = {}", names.other[names.u], whole or ""), [Do(target)], style=Style.NEXT),
+        *([] if alone else [Let("nl_i32", o, form("{} / {}", t32, f"{ny * nx}u"))]),
+        Do(raw("const nl_i32 {} = {}, {} = {}", ky, position(up, rows, sh), kx, position(left, columns, sw))),
+        Do(raw("const nl_i32 {} = {}, {} = {}", y, reached(up, ky, sh), x, reached(left, kx, sw))),
+        Block(raw("{} = {}", names.other[names.u], whole or ""), [Do(target)], style=Style.NEXT),
     ]
     if body.numbered:
         line = form("({} * {} + {})", kind, kh, ky) if kind else ky
@@ -277,7 +278,7 @@ def _bitmask(k: Kernel, relation: l2.Bitmask, names: Names, body: Body) -> list[
     share, count, w, bits = (k.namer.fresh(x) for x in ("share", "words", "w", "bits"))
     mask = k.pointers[relation.words][names.own * count + w]
     found = Let("nl_i64", names.other, form("{} * 32 + {} - 1", w, call("__ffs", bits)))
-    head = form("for (nl_u32 {} = {}; {}; {} &= {} - 1)", bits, mask, bits, bits, bits)
+    head = raw("for (nl_u32 {} = {}; {}; {} &= {} - 1)", bits, mask, bits, bits, bits)
     first, by = form("{}.thread", share), form("{}.threads", share)
     inside = [
         *body.before,

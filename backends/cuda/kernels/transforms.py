@@ -23,8 +23,9 @@ from backends.cuda.kernels.direct import roles
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.skeletons import statements
-from backends.kernel_ir.expr import Code, form
+from backends.kernel_ir.expr import form
 from backends.kernel_ir.stmt import Frame
+from backends.kernel_ir.tree import Code
 from compiler.strategies.cuda import fft_conv
 from compiler.strategies.cuda.fft_conv import Way, way_of
 

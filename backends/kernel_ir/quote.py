@@ -1,0 +1,159 @@
+"""Expressions of kernels from their text in a backend: `quoted("nl_share * {} + threadIdx.x", n)`.
+
+Assumes: patterns in the layout that is printed (tree.py): a space around an operator of two operands, none elsewhere.
+Guarantees: a tree whose text is the pattern with the parts in place of `{}`, in parentheses where they need them.
+Parentheses that the tree does not need are kept.
+Does not: parse statements or declarations (Raw holds those).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from backends.kernel_ir.tree import (
+    LEVELS,
+    OR,
+    PRODUCT,
+    Binary,
+    Call,
+    Cast,
+    Code,
+    Every,
+    Group,
+    Index,
+    Member,
+    Number,
+    Select,
+    Unary,
+    Variable,
+    rebuilt,
+)
+
+_TYPE: Final = r"(?:const )?(?:nl_[iu](?:8|32|64)|nl_bfloat|real|int|float|double|bool|char)(?: \*)?"
+_TOKEN: Final = re.compile(
+    rf"(?P<cast>\({_TYPE}\))|(?P<hole>{{}})|(?P<number>(?:0x[\da-f]+|\d+\.?\d*(?:e[-+]?\d+)?)\w*)"
+    r"|(?P<word>[A-Za-z_]\w*)|(?P<infix> (?:<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|?:]) )"
+    r"|(?P<given><(?=[^()]*>\())|(?P<mark>->|, |[-!~&*.()\[\]>])"
+)
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class _Hole(Code):
+    """The place of part `number`."""
+
+    number: Final[int]
+
+    @property
+    def text(self) -> str:
+        return "{}"
+
+
+class _Parser:
+    def __init__(self, pattern: str) -> None:
+        self.pattern, self.at, self.holes = pattern, 0, 0
+        self.kind, self.token = "", ""
+        self.next()
+
+    def next(self) -> str:
+        """The token, and a step to the next one."""
+        before = self.token
+        found = _TOKEN.match(self.pattern, self.at)
+        if found is None and self.at < len(self.pattern):
+            raise ValueError(f"`{self.pattern}` is no expression (at {self.at})")
+        self.kind, self.token = (found.lastgroup or "", found[0]) if found else ("", "")
+        self.at += len(self.token)
+        return before
+
+    def expect(self, token: str) -> None:
+        if self.next() != token:
+            raise ValueError(f"`{self.pattern}` has no `{token}` where it should")
+
+    def expression(self) -> Code:
+        test = self.binary(OR)
+        if self.token != " ? ":
+            return test
+        self.next()
+        then = self.binary(OR)
+        self.expect(" : ")
+        return Select(test, then, self.expression())
+
+    def binary(self, least: int) -> Code:
+        left = self.unary()
+        while self.kind == "infix" and (level := LEVELS.get(self.token.strip(), 0)) >= least:
+            op = self.next().strip()
+            right = self.binary(level + 1) if level < PRODUCT else self.unary()
+            match left:
+                case Binary("&", first, second) if op == "&":
+                    left = Every((first, second, right))
+                case Every(tests) if op == "&":
+                    left = Every((*tests, right))
+                case _:
+                    left = Binary(op, left, right)
+        return left
+
+    def unary(self) -> Code:
+        if self.kind == "cast":
+            return Cast(self.next()[1:-1], self.unary())
+        if self.kind == "mark" and self.token in "-!~&*":
+            return Unary(self.next(), self.unary())
+        return self.postfix()
+
+    def postfix(self) -> Code:
+        x = self.atom()
+        while True:
+            if self.token == "[":
+                self.next()
+                x = Index(x, self.expression())
+                self.expect("]")
+            elif self.token in (".", "->") and self.kind == "mark":
+                through = self.next() == "->"
+                x = Member(x, self.next(), through)
+            elif self.token == "(" or self.kind == "given":
+                given = self.list(">") if self.kind == "given" else ()
+                x = Call(x, self.list(")"), given)
+            else:
+                return x
+
+    def list(self, end: str) -> tuple[Code, ...]:
+        self.next()
+        found = list[Code]()
+        while self.token != end:
+            found.append(self.expression())
+            if self.token != end:
+                self.expect(", ")
+        self.next()
+        return tuple(found)
+
+    def atom(self) -> Code:
+        match self.kind:
+            case "word":
+                return Variable(self.next())
+            case "number":
+                return Number(self.next())
+            case "hole":
+                self.next()
+                self.holes += 1
+                return _Hole(self.holes - 1)
+        self.expect("(")
+        inner = Group(self.expression())
+        self.expect(")")
+        return inner
+
+
+@lru_cache(maxsize=4096)
+def _parsed(pattern: str) -> Code:
+    parser = _Parser(pattern)
+    tree = parser.expression()
+    if parser.token or tree.text != pattern:
+        raise ValueError(f"`{pattern}` is no expression as it is printed: `{tree.text}`")
+    return tree
+
+
+def quoted(pattern: str, parts: Sequence[Code] = ()) -> Code:
+    """The tree of a text. Raises ValueError where it is no expression, or laid out otherwise than it is printed."""
+    tree = _parsed(pattern)
+    return rebuilt(tree, lambda x: parts[x.number] if isinstance(x, _Hole) else None) if parts else tree

@@ -1,0 +1,106 @@
+"""Expressions of kernels: their text has the parentheses that they need, and is parsed back to the same tree."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.kernel_ir.expr import call, cast, code, every, form, member, name, raw, total
+from backends.kernel_ir.quote import quoted
+from backends.kernel_ir.tree import (
+    LEVELS,
+    Binary,
+    Call,
+    Cast,
+    Code,
+    Every,
+    Group,
+    Index,
+    Member,
+    Number,
+    Select,
+    Unary,
+    nodes,
+    rebuilt,
+)
+
+a, b, c, i, x_ = (name(n) for n in ("a", "b", "c", "i", "x_"))
+
+
+def bare(x: Code) -> Code:
+    """Without groups; what all of several tests are is a chain of `&`."""
+
+    def change(part: Code) -> Code | None:
+        match part:
+            case Group(of):
+                return bare(of)
+            case Every((first, *rest)):
+                found = bare(first)
+                for test in rest:
+                    found = Binary("&", found, bare(test))
+                return found
+        return None
+
+    return rebuilt(x, change)
+
+
+def trees() -> st.SearchStrategy[Code]:
+    leaves = st.sampled_from([a, b, Number("3"), Number("0x7fu"), Number("1.5f"), name("nl_t")])
+
+    def larger(x: st.SearchStrategy[Code]) -> st.SearchStrategy[Code]:
+        return st.one_of(
+            st.builds(Binary, st.sampled_from(sorted(LEVELS)), x, x),
+            st.builds(Unary, st.sampled_from("-!~&*"), x),
+            st.builds(Cast, st.sampled_from(["nl_i64", "const real *"]), x),
+            st.builds(Index, x, x),
+            st.builds(Member, x.filter(lambda of: not isinstance(of, Number)), st.just("part"), st.booleans()),
+            st.builds(lambda f, *args: Call(f, args), st.sampled_from([name("nl_f"), name("g")]), x, x),
+            st.builds(Select, x, x, x),
+            st.builds(lambda *tests: Every(tests), x, x, x),
+        )
+
+    return st.recursive(leaves, larger, max_leaves=12)
+
+
+@given(trees())
+def test_a_text_is_parsed_back_to_its_tree(x: Code) -> None:
+    assert bare(quoted(x.text)) == bare(x)
+
+
+@pytest.mark.parametrize(
+    ("tree", "text"),
+    [
+        (form("{} * {}", a + b, c - 1), "(a + b) * (c - 1)"),
+        (a - (b - c), "a - (b - c)"),
+        (a - b - c, "a - b - c"),
+        (a / (b * c), "a / (b * c)"),
+        (form("(nl_u32){} < {}", a + b, c), "(nl_u32)(a + b) < c"),
+        (form("{} && {} || {}", a < b, b < c, c), "a < b && b < c || c"),
+        (form("{} & {}", a < b, b), "(a < b) & b"),
+        (form("{} ? {} : {}", a < b, code("b ? a : c"), c), "a < b ? (b ? a : c) : c"),
+        (form("({})", a), "(a)"),
+        (form("({} + 1) * {}", a, b), "(a + 1) * b"),
+        (form("nl_get<{}>(&{}, nl_n)", "real", x_[i + 1]), "nl_get<real>(&x_[i + 1], nl_n)"),
+        (form("-{}", form("-{}", a)), "-(-a)"),
+        (cast("real *", a + b)[i], "((real *)(a + b))[i]"),
+        (member(x_[i], name("first")), "x_[i].first"),
+        (total([a, -b, -3, 0, c - i]), "a - b - 3 + c - i"),
+        (every([a < b, None, every([b, c])]), "(a < b) & b & c"),
+    ],
+)
+def test_parentheses_stand_where_they_are_needed(tree: Code, text: str) -> None:
+    assert tree.text == text
+
+
+def test_what_a_quotation_names_is_named() -> None:
+    found = form("nl_least({}, nl_me.part * nl_t.chunk) + (nl_i64){}", x_[i], a)
+    assert found.names == {"nl_least", "x_", "i", "nl_me", "nl_t", "nl_i64", "a"}
+    assert [x.text for x in nodes(found) if isinstance(x, Index)] == ["x_[i]"]
+    assert raw("for (; {} < n;)", a).names == {"a"} and call("nl_f", x_).names == {"nl_f", "x_"}
+
+
+@pytest.mark.parametrize("text", ["a+b", "a +", "int a = 3", "f(a,b)", "{}++", "(a", "a = b", "[&](int n)", ""])
+def test_a_text_that_is_no_expression_as_it_is_printed_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no expression|has no"):
+        quoted(text)
