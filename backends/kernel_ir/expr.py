@@ -8,6 +8,7 @@ Does not: know types of values or functions of targets (backends/c_family/cprint
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from backends.kernel_ir.quote import quoted
 from backends.kernel_ir.tree import (
@@ -27,6 +28,8 @@ from backends.kernel_ir.tree import (
 
 Operand = Code | int | str
 """What an operator takes; a text is an expression as it is printed."""
+
+ONE: Final = Number("1")
 
 
 def code(x: Operand) -> Code:

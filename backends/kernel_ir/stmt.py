@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from backends.kernel_ir.expr import Operand
+from backends.kernel_ir.expr import ONE, Operand, code
 from backends.kernel_ir.tree import NONE, Code, Printed
 from compiler.core.source import NOWHERE, Span
 
@@ -51,7 +51,16 @@ class Style(Enum):
 
 
 class Stmt:
-    """A statement: one of the classes below."""
+    """A statement: one of the classes below. `TREES`: fields that hold expressions, which may be given as their
+    texts."""
+
+    TREES: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for field_ in self.TREES:
+            x = getattr(self, field_)
+            if not isinstance(x, Code):
+                object.__setattr__(self, field_, code(x))
 
     @cached_property
     def mentions(self) -> frozenset[str]:
@@ -80,6 +89,7 @@ class Set(Stmt):
     value: Operand
     op: str = "="
     span: Span = NOWHERE
+    TREES: ClassVar = ("value",)
 
 
 @dataclass(frozen=True)
@@ -113,6 +123,7 @@ class For(Stmt):
     style: Style = Style.BRACES
     long: bool = False
     note: str = ""
+    TREES: ClassVar = ("first", "end", "by")
 
 
 @dataclass(frozen=True)
@@ -122,6 +133,7 @@ class If(Stmt):
     orelse: Sequence[Stmt] = ()
     style: Style = Style.BRACES
     note: str = ""
+    TREES: ClassVar = ("test",)
 
 
 @dataclass(frozen=True)
@@ -238,7 +250,7 @@ def _loop(out: list[Line], s: For, depth: int) -> None:
     if before.startswith("#"):
         out.append(Line(before, depth))
         before = ""
-    step = f"{s.var}++" if s.by == 1 else f"{s.var} += {s.by}"
+    step = f"{s.var}++" if s.by == ONE else f"{s.var} += {s.by}"
     head = f"{before}for ({s.type} {s.var} = {s.first}; {s.var} < {s.end};"
     if s.long:
         out.append(Line(head, depth))
