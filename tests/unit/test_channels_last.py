@@ -94,17 +94,48 @@ def values_of(graph: l1.TensorGraph) -> dict[str, np.ndarray]:
     return evaluate_graph(map(unrounded, graph.nodes), given | ones)
 
 
-def test_every_value_is_the_same(graph: l1.TensorGraph, monkeypatch: pytest.MonkeyPatch) -> None:
-    after = moved(graph, monkeypatch, float("inf"))
+def _same_values(graph: l1.TensorGraph, after: l1.TensorGraph, least: int) -> None:
+    """At least so many tensors have moved channels."""
     verify_graph(after, gather_only=True)
     before, found = values_of(graph), values_of(after)
     shapes = {t.name: t.shape for n in after.nodes for t in l1.results(n)}
     last = [t.name for n in graph.nodes for t in l1.results(n) if shapes[t.name] != t.shape]
-    assert len(last) > 30
+    assert len(last) > least
     for node in graph.nodes:
         for t in l1.results(node):
             x = np.moveaxis(before[t.name], 1, -1) if shapes[t.name] != t.shape else before[t.name]
             np.testing.assert_allclose(found[t.name].reshape(x.shape), x, rtol=1e-9, atol=1e-12, err_msg=t.name)
+
+
+def test_every_value_is_the_same(graph: l1.TensorGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    _same_values(graph, moved(graph, monkeypatch, float("inf")), 30)
+
+
+SLICED = """\
+    - conv2d: {inputs: image, filters: 16, kernel: 3, name: wide}
+    - pad: {before: [0, 1, 0], after: [0, 0, 2], value: 0.5}
+    - conv2d: {filters: 16, kernel: 3, name: even}
+    - slice: {axis: 0, from: 0, to: 8, name: some}
+    - slice: {inputs: even, axis: 0, from: 8, to: 16, name: others}
+    - concat: {inputs: [others, some], axis: 0}
+    - conv2d: {filters: 8, kernel: 1}
+    - global_avg_pool: {name: mean}
+    - slice: {inputs: wide, axis: 0, from: 0, to: 7, name: seven}
+    - global_avg_pool: {name: mean_of_seven}
+    - concat: {inputs: [mean, mean_of_seven]}
+    - dense: {units: 5, name: logits}
+"""
+
+
+def test_slices_and_concatenations_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the channels of all their tensors are moved; a slice of seven channels keeps its order, and its source."""
+    head, rest = NETWORK.split("  layers:\n")
+    graph = graph_of(tmp_path, f"{head}  layers:\n{SLICED}train:{rest.split('train:')[1]}")
+    after = moved(graph, monkeypatch, float("inf"))
+    shapes = {n.out.name: n.out.shape for n in after.nodes if isinstance(n, l1.Move)}
+    assert shapes["some.y"] == (4, 9, 10, 8)
+    assert shapes["seven.y"] == (4, 7, 10, 10)
+    _same_values(graph, after, 8)
 
 
 def test_windows_of_one_element_are_none(graph: l1.TensorGraph, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Gather and ScatterAdd at level 1: their values, their gradients, their text and what is not legal."""
+"""Gather, ScatterAdd and Move at level 1: their values, their gradients, their text and what is not legal."""
 
 from __future__ import annotations
 
@@ -46,12 +46,22 @@ def _scattered(g: GraphBuilder) -> l1.Tensor:
     return _sum(g, "loss", Ref("x0") * Ref("x0") + Num(2.0) * Ref("x0"), total)
 
 
+def _moved(g: GraphBuilder) -> l1.Tensor:
+    """A slice, padded by 2, beside the whole, which is cropped; some elements occur twice, some never."""
+    weight = g.add(l1.Weight(l1.Tensor("table", TABLE), "ones"))
+    part = g.add(l1.Move(l1.Tensor("part", (3, 2)), (weight.name,), ((1, 1),)))
+    padded = g.add(l1.Move(l1.Tensor("padded", (5, 4)), (part.name,), ((-1, -1),), 2.0))
+    both = g.add(l1.Move(l1.Tensor("both", (4, 6)), (padded.name, weight.name), ((1, 0), (0, -4))))
+    return _sum(g, "loss", Ref("x0") * Ref("x0") * Ref("x0"), both)
+
+
 def _loss(g: GraphBuilder, weight: Array) -> float:
     return float(evaluate_graph(g.nodes, {"table": weight, "index": INDEX})["loss"])
 
 
 @pytest.mark.parametrize(
-    ("make", "shape", "kind"), [(_gathered, TABLE, l1.ScatterAdd), (_scattered, (*ROWS, 3), l1.Gather)]
+    ("make", "shape", "kind"),
+    [(_gathered, TABLE, l1.ScatterAdd), (_scattered, (*ROWS, 3), l1.Gather), (_moved, TABLE, l1.Move)],
 )
 def test_the_gradient_is_that_of_small_differences(make: object, shape: tuple[int, ...], kind: type[l1.Node]) -> None:
     assert callable(make)
@@ -83,6 +93,7 @@ def test_rows_that_are_not_there_read_as_zero() -> None:
 NODES = (
     l1.Gather(l1.Tensor("y", (4, 2, 3), batched=True), "table", "index"),
     l1.ScatterAdd(l1.Tensor("grad", TABLE), "y", "index"),
+    l1.Move(l1.Tensor("slice", (4, 2, 2), batched=True), ("y",), ((0, 0, 1),), 0.5),
 )
 
 
@@ -105,6 +116,10 @@ def test_their_text_parses_back() -> None:
         (l1.Gather(l1.Tensor("z", (4, 2, 2, 3), batched=True), "y", "index"), "no rows without a batch"),
         (l1.Gather(l1.Tensor("z", (4, 3), batched=True), "table", "index"), "no row of `table` for each element"),
         (l1.ScatterAdd(l1.Tensor("z", (5, 2)), "y", "index"), "no row of `z` for each element"),
+        (l1.Move(l1.Tensor("z", (3, 2)), ("table",), ()), "1 operands have 0 offsets"),
+        (l1.Move(l1.Tensor("z", (3, 2)), ("table",), ((1,),)), "has other axes"),
+        (l1.Move(l1.Tensor("z", (3, 2, 3), batched=True), ("y",), ((1, 0, 0),)), "has other samples"),
+        (l1.Move(l1.Tensor("z", (4, 2, 3)), ("y",), ((0, 0, 0),)), "has other samples"),
     ],
 )
 def test_breaches(node: l1.Node, breach: str) -> None:
