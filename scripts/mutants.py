@@ -70,6 +70,12 @@ def _text(name: str, place: str, instead: Callable[[Any], Any], *cases: str) -> 
     return Mutant(name, (place,), instead, tuple(f"{TEXTS}::test_the_text_has_it[{case}]" for case in cases))
 
 
+def _plain_division(_: Any) -> Any:
+    from backends.c_family.point_nest import PointNest
+
+    return PointNest.taken
+
+
 def _each_alone(_: Any) -> Any:
     """A digest that no two kernels share."""
     from itertools import count
@@ -360,7 +366,25 @@ MUTANTS = (
         ("tests/cpu/test_lookups.py::test_a_row_is_summed_once",),
     ),
     _text("two_per_thread", "backends.cuda.kernels.nest:in_pairs", _one_point, "cuba-cuda-nl_two"),
-    _text("neighbours", "backends.cuda.kernels.nest:map_of_neighbours", _always(None), "mlp-cuda-nl_width"),
+    _text("neighbours", "backends.cuda.kernels.nest:neighbours", _always(None), "mlp-cuda-nl_width"),
+    _text(
+        "neighbours of sums",
+        "backends.cuda.kernels.nest:NestPrinter._short_sums",
+        _always(None),
+        "lenet5-cuda-else if (nl_many == 2) nl_each<2>(nl_point)",
+    ),
+    _text(
+        "inverses of extents",
+        "backends.cuda.kernels.nest:NestPrinter.taken",
+        _plain_division,
+        "lenet5-cuda-nl_take(rest, n_i3_, i3_inverse)",
+    ),
+    _text(
+        "terms that are not 0",
+        "backends.c_family.point_nest:PointNest._sparse",
+        _always({}),
+        "lenet5-cuda-const nl_i64 r = nl_rest(",
+    ),
     Mutant(
         "operands across in tf32",
         ("compiler.strategies.cuda.stored_products:is_held",),

@@ -10,6 +10,7 @@ Does not: give points to threads, or share one among several (the backends do).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -43,6 +44,24 @@ IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 def is_windowed(axis: l2.Axis) -> bool:
     """Whether the index is a sum that may be out of bounds or not divisible."""
     return axis.div != 1 or axis.extent is not None
+
+
+_Numerator = tuple[tuple[tuple[str, int], ...], int | str, int]
+
+
+def _numerator(axis: l2.Axis) -> _Numerator:
+    """What tells whether the index of an axis is divisible."""
+    return axis.terms, axis.const, axis.div
+
+
+@dataclass(frozen=True)
+class _Sparse:
+    """The terms of a dim that are not 0: from `first` on, every `step`th; an index with this numerator is divisible in
+    all of them. With as many terms as the step, there is one."""
+
+    first: Code
+    step: int
+    numerator: _Numerator
 
 
 @dataclass(frozen=True)
@@ -104,9 +123,11 @@ class Summing:
         assert self.nest.combine is not None
         return Set(acc, self.k.dialect.call(self.nest.combine, t, acc, term), span=span)
 
-    def summed(self, scope: Scope, totals: Sequence[Total]) -> list[Stmt]:
-        """Loads and the combination of one term of each reduction."""
-        body = Body(self.k.dialect, dict(scope), self.elements, self.k.namer)
+    def summed(
+        self, scope: Scope, totals: Sequence[Total], elements: Mapping[str, Element] | None = None
+    ) -> list[Stmt]:
+        """Loads and the combination of one term of each reduction. `elements`: as they read them."""
+        body = Body(self.k.dialect, dict(scope), dict(elements or self.elements), self.k.namer)
         lines = body.load(read_in_terms(self.nest))
         for x in totals:
             value = self.k.dialect.expr(x.term, body.scope, x.type)
@@ -130,8 +151,8 @@ class PointNest(Summing):
         """The same in 32 bits, for indices of guarded axes; a target that takes them must make sure that they fit."""
         return cast("nl_i32", self._name(name))
 
-    def _element(self, f: l2.ArrayFormal, access: l2.Strided) -> Element:
-        """Addresses are 64-bit."""
+    def _element(self, f: l2.ArrayFormal, access: l2.Strided, exact: AbstractSet[_Numerator] = frozenset()) -> Element:
+        """Addresses are 64-bit. `exact`: numerators that are known to be divisible."""
         parts, tests = list[Code](), list[Code]()
         for axis in access.axes:
             if not is_windowed(axis):
@@ -139,7 +160,7 @@ class PointNest(Summing):
                 continue
             index = axis_index(axis, self._short)
             parts.append(scaled(form("(nl_i64)({})", index), axis, self._name))
-            if axis.div != 1:
+            if axis.div != 1 and _numerator(axis) not in exact:
                 tests.append(form("(({}) % {} == 0)", axis_numerator(axis, self._short), axis.div))
             if axis.extent is not None:
                 extent = axis.extent if isinstance(axis.extent, int) else self._name(axis.extent)
@@ -174,9 +195,12 @@ class PointNest(Summing):
         if not others:
             return [Let("nl_i64", first, index)]
         rest = self.k.namer.fresh("rest")
-        extents = [form("(nl_u32){}" if short else "{}", self.k.extent(d.extent)) for d in dims[1:]]
-        taken = [Let("nl_i64", v, call("nl_take", rest, n)) for v, n in zip(others, extents, strict=True)]
+        taken = [Let("nl_i64", v, self.taken(rest, d, short)) for v, d in zip(others, dims[1:], strict=True)]
         return [Let("nl_u32" if short else "nl_u64", rest, index, False), *reversed(taken), Let("nl_i64", first, rest)]
+
+    def taken(self, rest: Code, d: l2.Dim, short: bool) -> Code:
+        """The index of a dim, which is taken from a flat one: see `split`."""
+        return call("nl_take", rest, form("(nl_u32){}" if short else "{}", self.k.extent(d.extent)))
 
     def _start(self, body: Body) -> tuple[list[Stmt], list[Total]]:
         """The prologue and the declarations of accumulators."""
@@ -185,22 +209,34 @@ class PointNest(Summing):
 
     def sequential(self) -> tuple[Code, list[Stmt]]:
         """(the point's flat index, the statements of a point): a sum by one thread, in order."""
+        point = self.point()
+        e = self.k.namer.fresh("e")
+        return e, [*self.split(e, self.par), *point]
+
+    def point(self) -> list[Stmt]:
+        """The sum of a point by one thread, in order, and what follows it."""
         body = self.body()
         start, totals = self._start(body)
-        loop = self.summed(body.scope, totals)
         sparse = self._sparse()
+        exact = {x.numerator for x in sparse.values()}
+        elements = {f.name: self._element(f, access, exact) for f, access in self.k.strided} if exact else None
+        loop = self.summed(body.scope, totals, elements)
         for d in reversed(self.red):
-            first, step = sparse.get(d.name, (code(0), 1))
-            loop = [For(self.vars[d.name], first, self.k.extent(d.extent), loop, step)]
+            var, found = self.vars[d.name], sparse.get(d.name)
+            if found is None:
+                loop = [For(var, code(0), self.k.extent(d.extent), loop, 1)]
+            elif found.step == d.extent:
+                loop = [Let("nl_i64", var, found.first), *loop]
+            else:
+                loop = [For(var, found.first, self.k.extent(d.extent), loop, found.step)]
         for x in totals:
             body.scope |= x.symbol
-        e = self.k.namer.fresh("e")
-        return e, [*self.split(e, self.par), *start, *loop, *body.finish(self.nest.epilogue)]
+        return [*start, *loop, *body.finish(self.nest.epilogue)]
 
-    def _sparse(self) -> dict[str, tuple[Code, int]]:
-        """Dims that are summed over in steps of a divisor, with the first term: the others read 0 because the index is
-        not divisible, and add nothing (the gradient of a pooling). Skipping them changes no bit."""
-        found: dict[str, tuple[Code, int]] = {}
+    def _sparse(self) -> dict[str, _Sparse]:
+        """Dims that are summed over in steps of a divisor: the others read 0 because the index is not divisible, and
+        add nothing (the gradient of a pooling). Skipping them changes no bit."""
+        found: dict[str, _Sparse] = {}
         if self.nest.combine != "add" or self.nest.fill != 0 or self.nest.term is None or self.nest.beside:
             return found
         red = {d.name for d in self.red}
@@ -216,5 +252,6 @@ class PointNest(Summing):
                 (dim, sign), rest = summed[0], tuple(t for t in axis.terms if t[0] not in red)
                 index = axis_numerator(replace(axis, terms=rest), self._short)
                 rest_of = form("-({})" if sign > 0 else "({})", index)
-                found.setdefault(dim, (call("nl_rest", rest_of, axis.div), axis.div))
+                first = call("nl_rest", rest_of, axis.div)
+                found.setdefault(dim, _Sparse(first, axis.div, _numerator(axis)))
         return found

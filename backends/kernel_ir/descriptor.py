@@ -22,6 +22,8 @@ class Division(StrEnum):
     """As its body divides it: counted in blocks by the kind of the template."""
     POINTS = "points"
     """A thread computes a point, with all its terms."""
+    FEW = "few"
+    """So, and several neighbours at a time in large launches."""
     TERMS = "terms"
     """Threads share the terms of a point, and join their partial sums: a thread, a warp, a block or several blocks."""
     NEIGHBOURS = "neighbours"

@@ -40,6 +40,7 @@ NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
     const nl_i64 n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
+    const nl_i64 of_step = nl_mod_i64(step - 1LL, batches_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
@@ -47,7 +48,7 @@ NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
         nl_i32 order_;
     };
     const auto nl_load = [&](nl_i64 row) {
-        nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + row;
+        nl_i64 k_ = of_step * padded_ + row;
         const nl_i32 order_ = order_p_[k_];
         return nl_load_found{k_, order_};
     };
@@ -147,6 +148,8 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
     const real *__restrict__ const data_p_ = nl_global(self->data_);
     const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
     const real factor_ = self->factor_;
+    const nl_i64 of_step = nl_mod_i64(step - 1LL, batches_);
+    const nl_u32 f_inverse = nl_inverse(n_f_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
@@ -160,9 +163,9 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
-        const nl_i64 f = nl_take(rest, n_f_);
+        const nl_i64 f = nl_take(rest, n_f_, f_inverse);
         const nl_i64 row = rest;
-        nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + row;
+        nl_i64 k_ = of_step * padded_ + row;
         const nl_i32 order_ = order_p_[k_];
         nl_i32 example_ = nl_max_i32(order_, 0);
         const real data_ = data_p_[example_ * n_f_ + f];
@@ -207,6 +210,8 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
     const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
     const nl_i32 *__restrict__ const data_p_ = nl_global(self->data_);
     const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
+    const nl_i64 of_step = nl_mod_i64(step - 1LL, batches_);
+    const nl_u32 f_inverse = nl_inverse(n_f_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
@@ -220,9 +225,9 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
-        const nl_i64 f = nl_take(rest, n_f_);
+        const nl_i64 f = nl_take(rest, n_f_, f_inverse);
         const nl_i64 row = rest;
-        nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + row;
+        nl_i64 k_ = of_step * padded_ + row;
         const nl_i32 order_ = order_p_[k_];
         nl_i32 example_ = nl_max_i32(order_, 0);
         const nl_i32 data_ = data_p_[example_ * n_f_ + f];
@@ -266,6 +271,9 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, n_d4_ = self->n_d4_, n_d5_ = self->n_d5_;
     const nl_i64 spread_by_d0_ = self->spread_by_d0_, spread_by_d3_ = self->spread_by_d3_;
     const nl_i64 spread_by_d4_ = self->spread_by_d4_, image_by_d0_ = self->image_by_d0_;
+    const nl_u32 d3_inverse = nl_inverse(n_d3_);
+    const nl_u32 d4_inverse = nl_inverse(n_d4_);
+    const nl_u32 d5_inverse = nl_inverse(n_d5_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
     const int nl_width = nl_t.chunk >= 4 * blockDim.x && n_d5_ % 4 == 0 ? 4 : 1;
@@ -274,9 +282,9 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
             e += nl_width * blockDim.x) {
         const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
-        const nl_i64 d5 = nl_take(rest, n_d5_);
-        const nl_i64 d4 = nl_take(rest, n_d4_);
-        const nl_i64 d3 = nl_take(rest, n_d3_);
+        const nl_i64 d5 = nl_take(rest, n_d5_, d5_inverse);
+        const nl_i64 d4 = nl_take(rest, n_d4_, d4_inverse);
+        const nl_i64 d3 = nl_take(rest, n_d3_, d3_inverse);
         const nl_i64 d0 = rest;
         struct {
             nl_few<real> spread_p_;
@@ -375,23 +383,40 @@ NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
     const nl_i64 y_by_n_ = self->y_by_n_, y_by_c_ = self->y_by_c_, y_by_oh_ = self->y_by_oh_;
     const nl_i64 x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_, x_stride2_ = self->x_stride2_;
     const nl_i64 x_from2_ = self->x_from2_, x_from3_ = self->x_from3_;
+    const nl_u32 c_inverse = nl_inverse(n_c_);
+    const nl_u32 oh_inverse = nl_inverse(n_oh_);
+    const nl_u32 ow_inverse = nl_inverse(n_ow_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
+    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : n_ow_ % 4 == 0 ? 4 : n_ow_ % 2 == 0 ? 2 : 1;
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
+            e += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
-        const nl_i64 ow = nl_take(rest, n_ow_);
-        const nl_i64 oh = nl_take(rest, n_oh_);
-        const nl_i64 c = nl_take(rest, n_c_);
+        const nl_i64 ow = nl_take(rest, n_ow_, ow_inverse);
+        const nl_i64 oh = nl_take(rest, n_oh_, oh_inverse);
+        const nl_i64 c = nl_take(rest, n_c_, c_inverse);
         const nl_i64 n = rest;
-        real acc = -NL_INF_F32;
-        for (nl_i64 r = 0; r < 2; r++) {
-            for (nl_i64 s = 0; s < 2; s++) {
-                const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_ + 2 * ow + s + x_from3_];
-                acc = nl_max_f32(acc, x_);
+        struct {
+            nl_few<real> y_p_;
+        } nl_x = {{}};
+        const auto nl_point = [&](int nl_n) {
+            const nl_i64 nl_own = ow + nl_n;
+            const nl_i64 ow = nl_own;
+            real acc = -NL_INF_F32;
+            for (nl_i64 r = 0; r < 2; r++) {
+                for (nl_i64 s = 0; s < 2; s++) {
+                    const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_ + 2 * ow + s + x_from3_];
+                    acc = nl_max_f32(acc, x_);
+                }
             }
-        }
-        y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow] = acc;
+            nl_x.y_p_.x[nl_n] = acc;
+        };
+        if (nl_many == 1) nl_point(0);
+        else if (nl_many == 2) nl_each<2>(nl_point);
+        else nl_each<4>(nl_point);
+        nl_put(&y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow], nl_x.y_p_, nl_many);
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k7_maximum_over_r_s(NL_ARGUMENTS) { k7_maximum_over_r_s_block(NL_TASK(k7_row)); }
@@ -918,21 +943,39 @@ NL_FN void k17_sum_over_block(const nl_task &nl_t)
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
     const nl_i64 biased_by_d0_ = self->biased_by_d0_;
+    const nl_u32 d1_inverse = nl_inverse(n_d1_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
+    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : n_d1_ % 4 == 0 ? 4 : n_d1_ % 2 == 0 ? 2 : 1;
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
+            e += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
-        const nl_i64 d1 = nl_take(rest, n_d1_);
+        const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
         const nl_i64 d0 = rest;
-        real acc = 0.0f;
-        const real picked_grad_ = picked_grad_p_[d0];
-        const nl_i32 label_ = label_p_[d0];
-        acc += picked_grad_ * (d1 == label_ ? 1.0f : 0.0f);
-        const real total_grad_ = total_grad_p_[d0];
-        const real biased_ = biased_p_[d0 * biased_by_d0_ + d1];
-        const real x_ = x_p_[d0];
-        biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1] = acc + total_grad_ * nl_exp_f32(biased_ - x_);
+        struct {
+            nl_few<real> biased_grad_sum_p_;
+            real total_grad_p_;
+            nl_few<real> biased_p_;
+            real x_p_;
+        } nl_x = {{}, total_grad_p_[d0], nl_get<real>(&biased_p_[d0 * biased_by_d0_ + d1], nl_many), x_p_[d0]};
+        const auto nl_point = [&](int nl_n) {
+            const nl_i64 nl_own = d1 + nl_n;
+            const nl_i64 d1 = nl_own;
+            real acc = 0.0f;
+            const real picked_grad_ = picked_grad_p_[d0];
+            const nl_i32 label_ = label_p_[d0];
+            acc += picked_grad_ * (d1 == label_ ? 1.0f : 0.0f);
+            const real total_grad_ = nl_x.total_grad_p_;
+            const real biased_ = nl_x.biased_p_.x[nl_n];
+            const real x_ = nl_x.x_p_;
+            nl_x.biased_grad_sum_p_.x[nl_n] = acc + total_grad_ * nl_exp_f32(biased_ - x_);
+        };
+        if (nl_many == 1) nl_point(0);
+        else if (nl_many == 2) nl_each<2>(nl_point);
+        else nl_each<4>(nl_point);
+        nl_put(&biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1], nl_x.biased_grad_sum_p_, nl_many);
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k17_sum_over(NL_ARGUMENTS) { k17_sum_over_block(NL_TASK(k17_row)); }
@@ -1159,24 +1202,41 @@ NL_FN void k22_minimum_over_r_s_block(const nl_task &nl_t)
     const nl_i64 activated_stride2_ = self->activated_stride2_, activated_from2_ = self->activated_from2_;
     const nl_i64 activated_from3_ = self->activated_from3_, x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_;
     const nl_i64 x_by_oh_ = self->x_by_oh_;
+    const nl_u32 c_inverse = nl_inverse(n_c_);
+    const nl_u32 oh_inverse = nl_inverse(n_oh_);
+    const nl_u32 ow_inverse = nl_inverse(n_ow_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
+    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : n_ow_ % 4 == 0 ? 4 : n_ow_ % 2 == 0 ? 2 : 1;
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
+            e += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
-        const nl_i64 ow = nl_take(rest, n_ow_);
-        const nl_i64 oh = nl_take(rest, n_oh_);
-        const nl_i64 c = nl_take(rest, n_c_);
+        const nl_i64 ow = nl_take(rest, n_ow_, ow_inverse);
+        const nl_i64 oh = nl_take(rest, n_oh_, oh_inverse);
+        const nl_i64 c = nl_take(rest, n_c_, c_inverse);
         const nl_i64 n = rest;
-        real acc = NL_INF_F32;
-        for (nl_i64 r = 0; r < 2; r++) {
-            for (nl_i64 s = 0; s < 2; s++) {
-                const real activated_ = activated_p_[n * activated_by_n_ + c * activated_by_c_ + (2 * oh + r + activated_from2_) * activated_stride2_ + 2 * ow + s + activated_from3_];
-                const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + oh * x_by_oh_ + ow];
-                acc = nl_min_f32(acc, activated_ == x_ ? ((real)((0LL + r) * 2LL + s)) : 1e+09f);
+        struct {
+            nl_few<real> activated_grad_first_p_;
+        } nl_x = {{}};
+        const auto nl_point = [&](int nl_n) {
+            const nl_i64 nl_own = ow + nl_n;
+            const nl_i64 ow = nl_own;
+            real acc = NL_INF_F32;
+            for (nl_i64 r = 0; r < 2; r++) {
+                for (nl_i64 s = 0; s < 2; s++) {
+                    const real activated_ = activated_p_[n * activated_by_n_ + c * activated_by_c_ + (2 * oh + r + activated_from2_) * activated_stride2_ + 2 * ow + s + activated_from3_];
+                    const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + oh * x_by_oh_ + ow];
+                    acc = nl_min_f32(acc, activated_ == x_ ? ((real)((0LL + r) * 2LL + s)) : 1e+09f);
+                }
             }
-        }
-        activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + oh * activated_grad_first_by_oh_ + ow] = acc;
+            nl_x.activated_grad_first_p_.x[nl_n] = acc;
+        };
+        if (nl_many == 1) nl_point(0);
+        else if (nl_many == 2) nl_each<2>(nl_point);
+        else nl_each<4>(nl_point);
+        nl_put(&activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + oh * activated_grad_first_by_oh_ + ow], nl_x.activated_grad_first_p_, nl_many);
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k22_minimum_over_r_s(NL_ARGUMENTS) { k22_minimum_over_r_s_block(NL_TASK(k22_row)); }
@@ -1185,13 +1245,12 @@ extern "C" __global__ void __launch_bounds__(256, 4) k22_minimum_over_r_s(NL_ARG
 struct k23_row {
     real *biased_grad_; /* real [n][c][i2][i3], written */
     const real *y_grad_; /* real [n][c][(i2 - r + y_grad_from2) / 2][(i3 - s + y_grad_from3) / 2], read */
-    const real *activated_grad_first_; /* real [n][c][(i2 - r + activated_grad_first_from2) / 2][(i3 - s + activated_grad_first_from3) / 2], read */
+    const real *activated_grad_first_; /* real [n][c][(i2 - r + y_grad_from2) / 2][(i3 - s + y_grad_from3) / 2], read */
     const real *activated_; /* real [n][c][i2][i3], read */
     nl_i64 n_n_, n_c_, n_i2_, n_i3_, biased_grad_by_n_, biased_grad_by_c_, biased_grad_by_i2_, y_grad_by_n_;
     nl_i64 y_grad_by_c_, y_grad_stride2_, y_grad_from2_, y_grad_extent2_, y_grad_from3_, y_grad_extent3_;
-    nl_i64 activated_grad_first_by_n_, activated_grad_first_by_c_, activated_grad_first_stride2_;
-    nl_i64 activated_grad_first_from2_, activated_grad_first_extent2_, activated_grad_first_from3_;
-    nl_i64 activated_grad_first_extent3_, activated_by_n_, activated_by_c_, activated_by_i2_;
+    nl_i64 activated_grad_first_by_n_, activated_grad_first_by_c_, activated_grad_first_stride2_, activated_by_n_;
+    nl_i64 activated_by_c_, activated_by_i2_;
 };
 
 NL_FN void k23_sum_over_r_s_block(const nl_task &nl_t)
@@ -1211,31 +1270,43 @@ NL_FN void k23_sum_over_r_s_block(const nl_task &nl_t)
     const nl_i64 activated_grad_first_by_n_ = self->activated_grad_first_by_n_;
     const nl_i64 activated_grad_first_by_c_ = self->activated_grad_first_by_c_;
     const nl_i64 activated_grad_first_stride2_ = self->activated_grad_first_stride2_;
-    const nl_i64 activated_grad_first_from2_ = self->activated_grad_first_from2_;
-    const nl_i64 activated_grad_first_extent2_ = self->activated_grad_first_extent2_;
-    const nl_i64 activated_grad_first_from3_ = self->activated_grad_first_from3_;
-    const nl_i64 activated_grad_first_extent3_ = self->activated_grad_first_extent3_;
     const nl_i64 activated_by_n_ = self->activated_by_n_, activated_by_c_ = self->activated_by_c_;
     const nl_i64 activated_by_i2_ = self->activated_by_i2_;
+    const nl_u32 c_inverse = nl_inverse(n_c_);
+    const nl_u32 i2_inverse = nl_inverse(n_i2_);
+    const nl_u32 i3_inverse = nl_inverse(n_i3_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_i2_ * n_i3_, (nl_me.part + 1ll) * nl_t.chunk);
+    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : n_i3_ % 4 == 0 ? 4 : n_i3_ % 2 == 0 ? 2 : 1;
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
+            e += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
-        const nl_i64 i3 = nl_take(rest, n_i3_);
-        const nl_i64 i2 = nl_take(rest, n_i2_);
-        const nl_i64 c = nl_take(rest, n_c_);
+        const nl_i64 i3 = nl_take(rest, n_i3_, i3_inverse);
+        const nl_i64 i2 = nl_take(rest, n_i2_, i2_inverse);
+        const nl_i64 c = nl_take(rest, n_c_, c_inverse);
         const nl_i64 n = rest;
-        real acc = 0.0f;
-        for (nl_i64 r = nl_rest(((nl_i32)i2 + (nl_i32)y_grad_from2_), 2); r < 2; r += 2) {
-            for (nl_i64 s = nl_rest(((nl_i32)i3 + (nl_i32)y_grad_from3_), 2); s < 2; s += 2) {
-                const real y_grad_ = (((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) % 2 == 0) & ((nl_u32)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) / 2) < (nl_u32)y_grad_extent2_) & (((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) % 2 == 0) & ((nl_u32)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) / 2) < (nl_u32)y_grad_extent3_) ? y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + ((nl_i64)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) / 2)) * y_grad_stride2_ + (nl_i64)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) / 2)] : 0.0f;
-                const real activated_grad_first_ = (((nl_i32)i2 - ((nl_i32)r) + (nl_i32)activated_grad_first_from2_) % 2 == 0) & ((nl_u32)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)activated_grad_first_from2_) / 2) < (nl_u32)activated_grad_first_extent2_) & (((nl_i32)i3 - ((nl_i32)s) + (nl_i32)activated_grad_first_from3_) % 2 == 0) & ((nl_u32)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)activated_grad_first_from3_) / 2) < (nl_u32)activated_grad_first_extent3_) ? activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + ((nl_i64)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)activated_grad_first_from2_) / 2)) * activated_grad_first_stride2_ + (nl_i64)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)activated_grad_first_from3_) / 2)] : 0.0f;
-                acc += activated_grad_first_ == ((real)((0LL + r) * 2LL + s)) ? y_grad_ : 0.0f;
-            }
-        }
-        const real activated_ = activated_p_[n * activated_by_n_ + c * activated_by_c_ + i2 * activated_by_i2_ + i3];
-        biased_grad_p_[n * biased_grad_by_n_ + c * biased_grad_by_c_ + i2 * biased_grad_by_i2_ + i3] = acc * (activated_ > 0.0f ? 1.0f : 0.0f);
+        struct {
+            nl_few<real> biased_grad_p_;
+            nl_few<real> activated_p_;
+        } nl_x = {{}, nl_get<real>(&activated_p_[n * activated_by_n_ + c * activated_by_c_ + i2 * activated_by_i2_ + i3], nl_many)};
+        const auto nl_point = [&](int nl_n) {
+            const nl_i64 nl_own = i3 + nl_n;
+            const nl_i64 i3 = nl_own;
+            real acc = 0.0f;
+            const nl_i64 r = nl_rest(((nl_i32)i2 + (nl_i32)y_grad_from2_), 2);
+            const nl_i64 s = nl_rest(((nl_i32)i3 + (nl_i32)y_grad_from3_), 2);
+            const real y_grad_ = ((nl_u32)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) / 2) < (nl_u32)y_grad_extent2_) & ((nl_u32)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) / 2) < (nl_u32)y_grad_extent3_) ? y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + ((nl_i64)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) / 2)) * y_grad_stride2_ + (nl_i64)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) / 2)] : 0.0f;
+            const real activated_grad_first_ = ((nl_u32)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) / 2) < (nl_u32)y_grad_extent2_) & ((nl_u32)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) / 2) < (nl_u32)y_grad_extent3_) ? activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + ((nl_i64)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) / 2)) * activated_grad_first_stride2_ + (nl_i64)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) / 2)] : 0.0f;
+            acc += activated_grad_first_ == ((real)((0LL + r) * 2LL + s)) ? y_grad_ : 0.0f;
+            const real activated_ = nl_x.activated_p_.x[nl_n];
+            nl_x.biased_grad_p_.x[nl_n] = acc * (activated_ > 0.0f ? 1.0f : 0.0f);
+        };
+        if (nl_many == 1) nl_point(0);
+        else if (nl_many == 2) nl_each<2>(nl_point);
+        else nl_each<4>(nl_point);
+        nl_put(&biased_grad_p_[n * biased_grad_by_n_ + c * biased_grad_by_c_ + i2 * biased_grad_by_i2_ + i3], nl_x.biased_grad_p_, nl_many);
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k23_sum_over_r_s(NL_ARGUMENTS) { k23_sum_over_r_s_block(NL_TASK(k23_row)); }

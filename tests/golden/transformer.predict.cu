@@ -104,6 +104,8 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
     const real *__restrict__ const data_p_ = nl_global(self->data_);
     const nl_i64 n_f_ = self->n_f_, n_row_ = self->n_row_, batches_ = self->batches_, padded_ = self->padded_;
     const real factor_ = self->factor_;
+    const nl_i64 of_step = nl_mod_i64(step - 1LL, batches_);
+    const nl_u32 f_inverse = nl_inverse(n_f_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
@@ -117,9 +119,9 @@ NL_FN void k3_batch_of_data_image_block(const nl_task &nl_t)
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
-        const nl_i64 f = nl_take(rest, n_f_);
+        const nl_i64 f = nl_take(rest, n_f_, f_inverse);
         const nl_i64 row = rest;
-        nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + row;
+        nl_i64 k_ = of_step * padded_ + row;
         const nl_i32 order_ = order_p_[k_];
         nl_i32 example_ = nl_max_i32(order_, 0);
         const real data_ = data_p_[example_ * n_f_ + f];
@@ -289,6 +291,7 @@ NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
     const nl_i64 inverse_by_d0_ = self->inverse_by_d0_, x_by_d0_ = self->x_by_d0_, x_by_d1_ = self->x_by_d1_;
     const nl_i64 mean_by_d0_ = self->mean_by_d0_;
     const real share_ = self->share_, epsilon_ = self->epsilon_;
+    const nl_u32 d1_inverse = nl_inverse(n_d1_);
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -299,7 +302,7 @@ NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
     for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
             e += blockDim.x >> nl_bits) {
         nl_u64 rest = e;
-        const nl_i64 d1 = nl_take(rest, n_d1_);
+        const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
         const nl_i64 d0 = rest;
         real acc = 0.0f;
         const nl_i64 nl_terms = n_d2_;
@@ -354,6 +357,7 @@ NL_FN void k7_elementwise_block(const nl_task &nl_t)
     const real *__restrict__ const inverse_p_ = nl_global(self->inverse_);
     const nl_i64 n_d0_ = self->n_d0_, n_d2_ = self->n_d2_, scaled_by_d0_ = self->scaled_by_d0_;
     const nl_i64 x_by_d0_ = self->x_by_d0_;
+    const nl_u32 d2_inverse = nl_inverse(n_d2_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
     const int nl_width = nl_t.chunk >= 4 * blockDim.x && n_d2_ % 4 == 0 ? 4 : 1;
@@ -362,7 +366,7 @@ NL_FN void k7_elementwise_block(const nl_task &nl_t)
             e += nl_width * blockDim.x) {
         const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
-        const nl_i64 d2 = nl_take(rest, n_d2_);
+        const nl_i64 d2 = nl_take(rest, n_d2_, d2_inverse);
         const nl_i64 d0 = rest;
         struct {
             nl_few<real> scaled_p_;
@@ -591,12 +595,13 @@ NL_FN void k11_elementwise_block(const nl_task &nl_t)
     real *__restrict__ const softmax_power_p_ = nl_global(self->softmax_power_);
     const real *__restrict__ const softmax_largest_p_ = nl_global(self->softmax_largest_);
     const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, softmax_power_by_d0_ = self->softmax_power_by_d0_;
+    const nl_u32 d3_inverse = nl_inverse(n_d3_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
         nl_u64 rest = e;
-        const nl_i64 d3 = nl_take(rest, n_d3_);
+        const nl_i64 d3 = nl_take(rest, n_d3_, d3_inverse);
         const nl_i64 d0 = rest;
         real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
         const real softmax_largest_ = softmax_largest_p_[d0];
@@ -672,6 +677,7 @@ NL_FN void k13_elementwise_block(const nl_task &nl_t)
     real *__restrict__ const softmax_y_p_ = nl_global(self->softmax_y_);
     const real *__restrict__ const softmax_total_p_ = nl_global(self->softmax_total_);
     const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, softmax_y_by_d0_ = self->softmax_y_by_d0_;
+    const nl_u32 d3_inverse = nl_inverse(n_d3_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_, (nl_me.part + 1ll) * nl_t.chunk);
     const int nl_width = nl_t.chunk >= 4 * blockDim.x && n_d3_ % 4 == 0 ? 4 : 1;
@@ -680,7 +686,7 @@ NL_FN void k13_elementwise_block(const nl_task &nl_t)
             e += nl_width * blockDim.x) {
         const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
-        const nl_i64 d3 = nl_take(rest, n_d3_);
+        const nl_i64 d3 = nl_take(rest, n_d3_, d3_inverse);
         const nl_i64 d0 = rest;
         struct {
             nl_few<real> softmax_y_p_;
@@ -926,40 +932,49 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
     const nl_i64 x_by_d0_ = self->x_by_d0_, x_by_d2_ = self->x_by_d2_, x_by_d0_2_ = self->x_by_d0_2_;
     const nl_i64 x_by_d0_3_ = self->x_by_d0_3_;
     const real share_ = self->share_;
+    const nl_u32 d1_inverse = nl_inverse(n_d1_);
     nl_wait();
-    const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits;
-    const nl_i64 nl_points = n_d0_ * n_d1_;
-    const nl_i64 nl_point = nl_me.part / nl_splits * 32ll + threadIdx.x % 32;
-    const nl_i64 e = nl_least(nl_point, nl_points - 1);
-    nl_u64 rest = e;
-    const nl_i64 d1 = nl_take(rest, n_d1_);
-    const nl_i64 d0 = rest;
-    real acc = 0.0f;
-    const nl_i64 nl_terms = n_d2_;
-    const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
-    const nl_u32 nl_group = nl_splits * 8;
-    nl_i64 r = nl_first;
-    const auto nl_more = [&](int) {
-        const nl_i64 d2 = r;
-        const real x_ = x_p_[d1];
-        const real x_2_ = x_p_2_[d1];
-        const real x_3_ = x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_];
-        const real x_4_ = x_p_4_[d0 * x_by_d0_2_ + d2];
-        const real x_5_ = x_p_5_[d0 * x_by_d0_3_ + d2];
-        acc += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
-        r += nl_group;
-    };
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_splits = nl_group >> nl_bits;
+    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
+    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        nl_u64 rest = e;
+        const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
+        const nl_i64 d0 = rest;
+        real acc = 0.0f;
+        const nl_i64 nl_terms = n_d2_;
+        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
+        nl_i64 r = nl_first;
+        const auto nl_more = [&](int) {
+            const nl_i64 d2 = r;
+            const real x_ = x_p_[d1];
+            const real x_2_ = x_p_2_[d1];
+            const real x_3_ = x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_];
+            const real x_4_ = x_p_4_[d0 * x_by_d0_2_ + d2];
+            const real x_5_ = x_p_5_[d0 * x_by_d0_3_ + d2];
+            acc += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
+            r += nl_group;
+        };
 #pragma unroll 1
-    while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-    while (r < nl_terms) nl_more(0);
-    const auto nl_all = nl_joined_columns<real, 1, nl_sum_of<real>>(
-        {{acc}}, 0.0f, nl_me, nl_t.memory, nl_splits);
-    if (!nl_all.here || nl_point >= nl_points) return;
-    acc = nl_all.of[0];
-    y_p_[d0 * y_by_d0_ + d1] = acc;
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+        while (r < nl_terms) nl_more(0);
+        if (nl_are_many(nl_group)) {
+            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
+                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            if (!nl_all.here) return;
+            acc = nl_all.of[0];
+        }
+        if (nl_lane == 0) {
+            y_p_[d0 * y_by_d0_ + d1] = acc;
+        }
+    }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k17_sum_over_d2(NL_ARGUMENTS) { k17_sum_over_d2_block(NL_TASK(k17_row)); }
 

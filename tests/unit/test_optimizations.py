@@ -124,6 +124,10 @@ def test_tensors_share_memory() -> None:
         ("lstm", "cuda", "rcp.approx.ftz"),  # a division without a branch
         ("mlp", "cuda", "nl_joined_columns<"),  # sums over the rows of a matrix
         ("mlp", "cuda", "nl_width"),  # neighbours of a map
+        ("lenet5", "cuda", "else if (nl_many == 2) nl_each<2>(nl_point)"),  # neighbours of sums over windows
+        ("lenet5", "cuda", "const nl_i64 r = nl_rest("),  # the one window of a pooling that reads an element
+        ("lenet5", "cuda", "nl_take(rest, n_i3_, i3_inverse)"),
+        ("lenet5", "cuda", "const nl_i64 of_step = "),  # the batch of a step, once a thread
         ("transformer", "cuda", "nl_load_of[4]"),  # points of a thread of a map that are no neighbours
         ("custom_optimizer", "cuda", "const real power = "),  # of the step, once a thread
     ],

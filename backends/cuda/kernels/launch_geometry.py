@@ -66,7 +66,8 @@ BUSY: Final = 1 << 17
 ENOUGH: Final = 1 << 14
 """Points from which on a thread for each is better than several that share the terms of a sum."""
 LARGE_MAP: Final = 1 << 18
-"""Points from which on a thread of a map takes four at a time: there are threads enough, and loads wait together."""
+"""Points from which on a thread of a map, or of sums over few terms, takes four at a time: there are threads enough, and
+loads wait together."""
 LONG_SUM: Final = 2048
 COLUMN_TERMS: Final = 64
 """Terms of a point from which on another block may share it, where points are columns of a matrix."""
@@ -213,7 +214,7 @@ def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
     match last.division:
         case Division.POSITIONS:  # those that ask are those that are summed over
             return _spread(function, w, terms, 1, most=MANY_BLOCKS)
-        case Division.POINTS if nest.combine is None and not w.kernel.waved:
+        case Division.FEW:
             large = points >= LARGE_MAP
             calls = _spread(function, w, points, 4 * BLOCK, np.flatnonzero(large), MANY_BLOCKS)
             return [*calls, *_spread(function, w, points, BLOCK, np.flatnonzero(~large), MANY_BLOCKS)]

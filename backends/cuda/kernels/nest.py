@@ -22,7 +22,7 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope, Symbol, type_of
 from backends.c_family.point_nest import PointNest, Total, is_windowed, read_in_terms
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
-from backends.cuda.kernels.several_points import in_fours, in_pairs, map_of_neighbours
+from backends.cuda.kernels.several_points import in_fours, in_pairs, neighbours
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import call, code, form, name, raw
 from backends.kernel_ir.stmt import Block, Do, For, If, Kind, Let, Set, Stmt, Style, Text, lines_of, names_of, when
@@ -114,8 +114,15 @@ class NestPrinter(PointNest):
     def __init__(self, k: Kernel, nest: l2.Nest, waves: bool = False) -> None:
         super().__init__(k, nest)
         self.waves = waves
+        self.inverses: dict[str, Let] = {}
 
     def functions(self) -> list[Function]:
+        made = self._functions()
+        wanted = [names_of(f.body) for f in made]
+        inverses = [[x for x in self.inverses.values() if x.name.text in names] for names in wanted]
+        return [replace(f, ahead=(*f.ahead, *more)) for f, more in zip(made, inverses, strict=True)]
+
+    def _functions(self) -> list[Function]:
         self._check_order()
         emits = [s for s in self.nest.prologue if isinstance(s, l2.Emit)]
         if self.nest.combine is None:
@@ -129,6 +136,16 @@ class NestPrinter(PointNest):
         if not self.waves and sums_columns(self.k.template, self.nest):
             return [self._columns()]
         return [self._shared("", _RESIDENT if len(self.red) == 1 else 0)]
+
+    def taken(self, rest: Code, d: l2.Dim, short: bool) -> Code:
+        """By the inverse of the extent, which is computed ahead, before preceding kernels have ended."""
+        if short or isinstance(d.extent, int):
+            return super().taken(rest, d, short)
+        extent = self.k.extent(d.extent)
+        if d.extent not in self.inverses:
+            inverse = self.k.namer.fresh(f"{d.name}_inverse")
+            self.inverses[d.extent] = Let("nl_u32", inverse, call("nl_inverse", extent))
+        return call("nl_take", rest, extent, self.inverses[d.extent].name)
 
     # ----------------------------------------------------------------------------------------- maps
 
@@ -164,21 +181,22 @@ class NestPrinter(PointNest):
         if self.waves and len(self.par) == 1:
             loop = [loop[0], *in_pairs(inner, e, WAIT, self._pointers())]
         elif not self.waves and not emits and drawn == 0 and _is_light(inner):
-            together = map_of_neighbours(self, e, split, statements)
+            together = neighbours(self, e, split, statements, lambda: self.body().finish(statements))
             loop = [loop[0], *(together or in_fours(inner, e, self._pointers()))]
+        division = Division.POINTS if self.waves else Division.FEW
         if drawn == 0:
-            return Function("", tuple([*before, *loop]), ahead=tuple(ahead), division=Division.POINTS)
-        return Function("", tuple([*loop, WAIT]), ahead=tuple(ahead), waits=True, division=Division.POINTS)
+            return Function("", tuple([*before, *loop]), ahead=tuple(ahead), division=division)
+        return Function("", tuple([*loop, WAIT]), ahead=tuple(ahead), waits=True, division=division)
 
     def _powers(self, statements: Sequence[l2.Statement]) -> tuple[tuple[l2.Statement, ...], list[Stmt]]:
-        """The statements with a local in place of each power of the step and scalars, which is computed once (Adam's
-        corrections of its means); and the lines of these."""
+        """The statements with a local in place of each power and remainder of the step and scalars, which is computed
+        once (Adam's corrections of its means, the batch of a step); and the lines of these."""
         known = {f.name for f in self.k.template.formals if isinstance(f, l2.ScalarFormal)} | {"step"}
         names: dict[Expr, str] = {}
         real = self.k.dialect.precision
 
         def hoisted(e: Expr) -> Expr:
-            if not (isinstance(e, Binary) and e.op == "**" and refs(e) and refs(e) <= known):
+            if not (isinstance(e, Binary) and e.op in ("**", "%") and refs(e) and refs(e) <= known):
                 return e
             return Ref(names.setdefault(e, f"power {len(names)}"))
 
@@ -190,7 +208,9 @@ class NestPrinter(PointNest):
         for e, local in names.items():
             t = type_of(e, self.scope, real)
             value = self.k.dialect.expr(e, self.scope, t)
-            self.scope[local] = Symbol(self.k.namer.fresh("power"), t)
+            self.scope[local] = Symbol(
+                self.k.namer.fresh("power" if isinstance(e, Binary) and e.op == "**" else "of_step"), t
+            )
             lines.append(Let(self.k.dialect.type_name(t), self.scope[local].code, value))
         return found, lines
 
@@ -206,9 +226,23 @@ class NestPrinter(PointNest):
     # ----------------------------------------------------------------------------------- reductions
 
     def _sequential(self) -> Function:
+        if not self.waves and is_short(self.nest) and (together := self._short_sums()):
+            return together
         e, inner = self.sequential()
         lines = each_element(e, self.extent(self.par), inner)
         return Function("", tuple(lines), resident=_RESIDENT, division=Division.POINTS)
+
+    def _short_sums(self) -> Function | None:
+        """Sums over few terms (windows) of four neighbouring points at a time, whose epilogues read and write at once;
+        None where their elements are no neighbours."""
+        elements, e = dict(self.elements), self.k.namer.fresh("e")
+        split = self.split(e, self.par)
+        found = neighbours(self, e, split, self.nest.epilogue, self.point, True) if len(self.par) > 1 else None
+        if found is None:
+            self.elements = elements
+            return None
+        end, *_ = each_element(e, self.extent(self.par), [])
+        return Function("", (end, *found), resident=_RESIDENT, division=Division.FEW)
 
     def _walk(self, r: Code, term: list[Stmt]) -> list[Stmt]:
         """Terms nl_first, nl_first + group, ..., four at a time, so that their loads overlap; several dims are counted

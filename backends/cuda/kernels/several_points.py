@@ -12,7 +12,7 @@ Does not: change the statements, or choose how many points a block has (launch_g
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
@@ -219,20 +219,28 @@ def at_places(nest: PointNest, found: Sequence[Beside]) -> None:
     nest.elements |= {x.formal: replace(nest.elements[x.formal], place=x.place) for x in found}
 
 
-def map_of_neighbours(
-    nest: PointNest, e: Code, split: Sequence[Stmt], statements: Sequence[l2.Statement]
+def neighbours(
+    nest: PointNest,
+    e: Code,
+    split: Sequence[Stmt],
+    statements: Sequence[l2.Statement],
+    point: Callable[[], list[Stmt]],
+    pairs: bool = False,
 ) -> list[Stmt] | None:
-    """The loop over the points of a block, from `nl_me.part * nl_t.chunk` to `nl_end`; None where elements of
-    neighbours are no neighbours. `split`: the dims of the point e."""
+    """The loop over the points of a block, from `nl_me.part * nl_t.chunk` to `nl_end`, four neighbours at a time; None
+    where elements of neighbours are no neighbours. `split`: the dims of the point e; `statements`: those whose arrays
+    are read and written for all four at once; `point`: prints what one of them does. `pairs`: two at a time, where a
+    line is no multiple of four."""
     found, others = besides(nest.k, nest, statements, [d.name for d in nest.par[-1:]])
     if others or not any(x.few for x in found):
         return None
     at_places(nest, found)
-    inner, last = nest.body().finish(statements), nest.vars[nest.par[-1].name]
+    inner, last = point(), nest.vars[nest.par[-1].name]
     own = [Let("nl_i64", code("nl_own"), last + code("nl_n")), Let("nl_i64", last, code("nl_own"))]
-    even = code("nl_t.chunk >= 4 * blockDim.x")
+    extent, even = nest.k.extent(nest.par[-1].extent), code("nl_t.chunk >= 4 * blockDim.x")
     if split:
-        even = form("{} && {} % 4 == 0", even, nest.k.extent(nest.par[-1].extent))
+        even = form("{} && {} % 4 == 0", even, extent)
+    width = raw("nl_t.chunk < 4 * blockDim.x ? 1 : {} % 4 == 0 ? 4 : {} % 2 == 0 ? 2 : 1", extent, extent)
     values = Printed(", ".join(x.value.text for x in found), frozenset().union(*(x.value.names for x in found)))
     points: list[Stmt] = [
         Let("int", code("nl_many"), form("(int){}", call("nl_least", "nl_width", form("nl_end - {}", e)))),
@@ -240,11 +248,12 @@ def map_of_neighbours(
         Block("struct", [Text(x.member.text, x.member.names) for x in found], raw("}} nl_x = {{{}}};", values)),
         Block("const auto nl_point = [&](int nl_n)", [*(own if last.names & names_of(inner) else ()), *inner], "};"),
         Do("if (nl_many == 1) nl_point(0)"),
+        *([Do(raw("else if (nl_many == 2) {}<2>(nl_point)", name("nl_each")))] if pairs else []),
         Do(raw("else {}<4>(nl_point)", name("nl_each"))),
         *(Do(x.store) for x in found if x.written),
     ]
     first = "nl_me.part * nl_t.chunk + nl_width * threadIdx.x"
     return [
-        Let("int", code("nl_width"), raw("{} ? 4 : 1", even)),
+        Let("int", code("nl_width"), width if pairs else raw("{} ? 4 : 1", even)),
         For(e, first, "nl_end", points, "nl_width * blockDim.x", kind=Kind.ONCE, long=True),
     ]

@@ -10,7 +10,7 @@ Does not: choose strategies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -186,8 +186,10 @@ def _accesses(
     guarded: bool,
     columns: dict[str, int],
 ) -> dict[str, l2.Access]:
-    """Plain walks become one axis per loop; others keep their affine index, guarded where it may be out of bounds."""
+    """Plain walks become one axis per loop; others keep their affine index, guarded where it may be out of bounds.
+    Formals that divide the same index have the same columns."""
     accesses: dict[str, l2.Access] = {}
+    windows: dict[Hashable, tuple[str, str]] = {}
     kept = {x.name: x for x in ordered}
     for w in walks:
         axes: list[l2.Axis] = []
@@ -211,11 +213,12 @@ def _accesses(
             if a != len(w.axes) - 1:
                 columns[f"{w.formal}_stride{a}"] = strides[w.formal][a]
                 stride = f"{w.formal}_stride{a}"
-            const = f"{w.formal}_from{a}"
+            key = (axis, w.tensor.shape[a]) if axis.div != 1 else (w.formal, a)
+            const, bound = windows.setdefault(key, (f"{w.formal}_from{a}", f"{w.formal}_extent{a}"))
             columns[const] = axis.const
             extent: str | None = None
             if guarded or not stays_inside(axis, extents, w.tensor.shape[a]):
-                extent = f"{w.formal}_extent{a}"
+                extent = bound
                 columns[extent] = w.tensor.shape[a]
             axes.append(l2.Axis(axis.terms, const, axis.div, extent, stride))
         accesses[w.formal] = l2.Strided(tuple(axes))
