@@ -474,7 +474,6 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
         }
     }
     __syncthreads();
-    nl_wait();
     nl_sums nl_s;
     if (!nl_matmul(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {

@@ -87,11 +87,16 @@ def test_blocks_have_memory_for_their_sums() -> None:
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (64, 120, 400), (1024, 400, 120), (5, 7, 60_000), (4096, 4096, 4096)])
 def test_matmul_covers_k(sizes: tuple[int, int, int]) -> None:
-    for real_bytes in (4, 8):
-        x = matmul.tiling(*sizes, real_bytes)
-        assert x.depth % matmul.step_of(x.tile, real_bytes) == 0
-        assert (x.splits - 1) * x.depth < sizes[2] <= x.splits * x.depth
-    assert matmul.tiling(4096, 4096, 4096, 4).tile == 1 and matmul.tiling(64, 120, 400, 4).splits > 1
+    x = matmul.tiling(*sizes)
+    assert x.depth % matmul.step_of(x.tile) == 0
+    assert (x.splits - 1) * x.depth < sizes[2] <= x.splits * x.depth
+
+
+def test_small_products_have_small_tiles_and_no_splits() -> None:
+    """Joining the sums of blocks takes longer than all terms of a small tile."""
+    sizes = {n: matmul.TILES[matmul.tiling(*n).tile] for n in ((64, 120, 400), (1024, 120, 400), (4096, 4096, 4096))}
+    assert list(sizes.values()) == [16, 32, 64]
+    assert matmul.tiling(64, 120, 400).splits == 1 and matmul.tiling(10, 84, 1024).splits > 1
 
 
 def test_the_text_does_not_depend_on_sizes() -> None:

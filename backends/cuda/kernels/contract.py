@@ -126,7 +126,7 @@ class Shared:
     `call`: the summation. `resident`: minimum blocks per multiprocessor for register allocation (0: the compiler
     decides). `numbers`: `s_tile` of the rows that it is for (None: of all). `block`: its threads. Without `sums` it has
     no epilogue: another kernel of the contraction comes after it. `part`: its kernels that are compiled together.
-    `early`: what runs before preceding kernels have ended."""
+    `early`: what runs before preceding kernels have ended; `waits`: the call itself waits for them."""
 
     name: str
     call: str
@@ -138,6 +138,7 @@ class Shared:
     block: int = BLOCK
     part: str = ""
     early: str = ""
+    waits: bool = False
 
 
 def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
@@ -156,7 +157,7 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
             given = zip(_guards(template, contract), _stored(template, contract), strict=True)
             readers = [f"nl_reader<{count}, {'nl_bfloat' if stored else 'real'}>" for count, stored in given]
             call = f"nl_implicit_gemm<{tensor_cores.PASSES.get(strategy, 0)}, {', '.join(readers)}>"
-        return [Shared(name, call, "nl_product", "nl_sums", _RESIDENT, ())]
+        return [Shared(name, call, "nl_product", "nl_sums", _RESIDENT, (), waits=strategy == matmul.NAME)]
     if strategy == fft_conv.NAME:
         return [
             Shared(x.name, x.call, "nl_transformed", x.sums, x.resident, (), block=x.block, part=x.part)
@@ -290,11 +291,8 @@ def shared_names(
             "guards": max((g for t, c in products for g in _guards(t, c)), default=0) or 1,
             "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=0),
         },
-        "stage": matmul.STAGE_BYTES,
-        "matmul_tiles": [
-            {"number": n, "size": x, "groups": BLOCK * 16 // x**2, "used": has(n, matrices)}
-            for n, x in enumerate(matmul.TILES)
-        ],
+        "matmul_bytes": matmul.STAGES_BYTES,
+        "matmul_tiles": [{"number": n, "size": x, "used": has(n, matrices)} for n, x in enumerate(matmul.TILES)],
         "gemm_tiles": [
             {"number": n, **vars(x), "groups": BLOCK * 16 // (x.m * x.n), "used": has(n, others)}
             for n, x in enumerate(tiles)

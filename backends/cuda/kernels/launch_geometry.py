@@ -66,8 +66,8 @@ BUSY: Final = 1 << 17
 ENOUGH: Final = 1 << 14
 """Points from which on a thread for each is better than several that share the terms of a sum."""
 LARGE_MAP: Final = 1 << 18
-"""Points from which on a thread of a map, or of sums over few terms, takes four at a time: there are threads enough, and
-loads wait together."""
+"""Points from which on a thread of a map, or of sums over few terms, takes four at a time: there are threads enough,
+and loads wait together."""
 LONG_SUM: Final = 2048
 COLUMN_TERMS: Final = 64
 """Terms of a point from which on another block may share it, where points are columns of a matrix."""

@@ -27,10 +27,16 @@ long to compile."""
 
 # ---------------------------------------------------------------------------------------------- matmul
 
-MATMUL_RESIDENT: Final = 4
-MATMUL_STEP_US, MATMUL_TERMS_PER_US, MATMUL_START_US = 0.6, 7.0e4, 1.5
-MATMUL_JOIN_US, MATMUL_SPLIT_US = 0.5, 0.03
-"""Joining splits, and each split of 1024 sums."""
+MATMUL_RESIDENT: Final = 3
+"""Blocks that a processor works on at once."""
+MATMUL_START_US: Final = 1.1
+"""Of a launch that waits for another one."""
+MATMUL_BLOCK_US: Final = (2.0, 2.7, 1.6)
+"""Of a block beside its stages, by number of the tile; measured on an H200, as what follows, in a graph."""
+MATMUL_WORK_US, MATMUL_WAIT_US = (0.27, 0.42, 0.20), (0.16, 0.30, 0.13)
+"""Of a stage that a processor works on; and that blocks at once wait for."""
+MATMUL_JOIN_US, MATMUL_TILE_US, MATMUL_SPLIT_US = 1.5, 0.6, 0.03
+"""Joining splits; that of 1024 sums, and each of their splits."""
 
 # ---------------------------------------------------------------------------- direct convolutions, in cycles
 

@@ -1,8 +1,9 @@
 """matmul: a product of two row-major matrices, M x N x K, by tiles in shared memory.
 
 y[m, n] = sum over k of a(m, k) b(n, k), every index a plain dim: dense layers and both of their gradients. Strides are
-data, so all of them share their machine code except for the epilogue. Where the output has few tiles, K is split among
-blocks, whose sums are added in the order of K.
+data, so all of them share their machine code except for the epilogue. Tiles are small where the product is: a block has
+all of K, which groups of its threads share, since sums of several blocks are joined through memory. Where there are few
+tiles even so, K is split among blocks, whose sums are added in the order of K.
 
 Assumes: Contracts in gather form, no lanes.
 Guarantees: tile shape and split (`s_tile`, `s_splits`, `s_depth`) follow from the extents and the device, and with
@@ -24,10 +25,12 @@ from compiler.strategies.cuda.implicit_gemm import MOST_TILES
 from compiler.strategies.strategy import Strategy, found_by
 
 NAME = "matmul"
-TILES = (32, 64)
+TILES = (32, 64, 16)
 """Rows and columns of a tile, by number (`s_tile`)."""
-STAGE_BYTES = 8192
-"""Of one operand, at a time."""
+STAGE = 1024
+"""Elements of one operand that a block reads at a time."""
+STAGES_BYTES: Final = 40960
+"""Of what it has under way and works on: 4 such stages of both operands in float32, 2 in float64, with padding."""
 MOST_VARIANTS = 6
 """Tilings that are worth measuring, by estimate."""
 _SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
@@ -42,37 +45,43 @@ class Tiling:
     depth: int
 
 
-def step_of(tile: int, real_bytes: int) -> int:
+def step_of(tile: int) -> int:
     """Terms of K that are staged at a time."""
-    return STAGE_BYTES // real_bytes // TILES[tile]
+    return STAGE // TILES[tile]
 
 
 def tiles(tile: int, m: int, n: int) -> int:
     return -(-m // TILES[tile]) * -(-n // TILES[tile])
 
 
-def tiling(m: int, n: int, k: int, real_bytes: int, device: Target = H200) -> Tiling:
+def tiling(m: int, n: int, k: int, device: Target = H200) -> Tiling:
     """The fastest tiling by estimate."""
-    return tilings(m, n, k, real_bytes, device)[0]
+    return tilings(m, n, k, device)[0]
 
 
-def tilings(m: int, n: int, k: int, real_bytes: int, device: Target = H200) -> list[Tiling]:
+def tilings(m: int, n: int, k: int, device: Target = H200) -> list[Tiling]:
     """All tilings, the fastest by estimate first."""
     found = set()
-    for number, size in enumerate(TILES):
-        step = step_of(number, real_bytes)
+    for number in range(len(TILES)):
+        step = step_of(number)
         for wanted in _SPLITS:
             depth = rounded(ceil(k / wanted), step)
             splits = -(-k // depth)
-            blocks = tiles(number, m, n) * splits
-            steps = depth // step
-            waves = -(-blocks // (device.processors * cost.MATMUL_RESIDENT))
-            waiting = waves * (steps * cost.MATMUL_STEP_US + cost.MATMUL_START_US) * cost.waits(device)
-            terms = -(-blocks // device.processors) * (depth + 8) * size * size
-            working = terms / cost.MATMUL_TERMS_PER_US * cost.works(device)
-            join = cost.MATMUL_JOIN_US + cost.MATMUL_SPLIT_US * splits * size * size / 1024 if splits > 1 else 0.0
-            found.add((waiting + working + join, number, splits, depth))
+            found.add(
+                (_microseconds(number, tiles(number, m, n), splits, depth // step, device), number, splits, depth)
+            )
     return [Tiling(*item[1:]) for item in sorted(found)]
+
+
+def _microseconds(number: int, many: int, splits: int, stages: int, device: Target) -> float:
+    """The estimate for `many` tiles of that number, in so many splits of `stages` stages."""
+    blocks = -(-many * splits // device.processors)  # of a processor
+    waits = -(-blocks // cost.MATMUL_RESIDENT) * stages * cost.MATMUL_WAIT_US[number]
+    waiting = (cost.MATMUL_START_US + blocks * cost.MATMUL_BLOCK_US[number] + waits) * cost.waits(device)
+    working = blocks * stages * cost.MATMUL_WORK_US[number] * cost.works(device)
+    sums = TILES[number] ** 2 / 1024
+    joining = cost.MATMUL_TILE_US * sums + splits * cost.MATMUL_SPLIT_US * sums
+    return waiting + working + (cost.MATMUL_JOIN_US + joining if splits > 1 else 0.0)
 
 
 def match(p: Problem) -> Choice | NotApplicable:
@@ -87,14 +96,14 @@ def match(p: Problem) -> Choice | NotApplicable:
     m, n = p.extents[p.out[0]], p.extents[p.out[1]]
     if min(m, n, p.extents[k]) == 0 or max(m, n, p.extents[k]) >= LIMIT:
         return NotApplicable("it is empty, or an axis is longer than 32-bit indices reach")
-    return _choice(p, tiling(m, n, p.extents[k], p.real_bytes, p.device))
+    return _choice(p, tiling(m, n, p.extents[k], p.device))
 
 
 def variants(p: Problem) -> list[Choice]:
     """The tilings of a problem that matches, the fastest by estimate first; those with too many tiles left out."""
     m, n = (p.extents[d] for d in p.out)
     k = next(e for d, e in p.extents.items() if d not in p.out)
-    choices = (_choice(p, t) for t in tilings(m, n, k, p.real_bytes, p.device)[:MOST_VARIANTS])
+    choices = (_choice(p, t) for t in tilings(m, n, k, p.device)[:MOST_VARIANTS])
     return [c for c in choices if isinstance(c, Choice)]
 
 
