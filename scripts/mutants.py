@@ -70,6 +70,11 @@ def _text(name: str, place: str, instead: Callable[[Any], Any], *cases: str) -> 
     return Mutant(name, (place,), instead, tuple(f"{TEXTS}::test_the_text_has_it[{case}]" for case in cases))
 
 
+def _large_tiles(found: Any) -> Any:
+    """Tilings without the smallest tile."""
+    return lambda *args: [x for x in found(*args) if x.tile != 2]
+
+
 def _plain_division(_: Any) -> Any:
     from backends.c_family.point_nest import PointNest
 
@@ -366,6 +371,12 @@ MUTANTS = (
         ("tests/cpu/test_lookups.py::test_a_row_is_summed_once",),
     ),
     _text("two_per_thread", "backends.cuda.kernels.nest:in_pairs", _one_point, "cuba-cuda-nl_two"),
+    Mutant(
+        "small tiles of products",
+        ("compiler.strategies.cuda.matmul:tilings",),
+        _large_tiles,
+        ("tests/unit/test_direct_conv.py::test_small_products_have_small_tiles_and_no_splits",),
+    ),
     _text("neighbours", "backends.cuda.kernels.nest:neighbours", _always(None), "mlp-cuda-nl_width"),
     _text(
         "neighbours of sums",

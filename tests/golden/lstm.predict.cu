@@ -398,16 +398,16 @@ NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_
     }
 }
 
-/* ---- k8  lstm.ways: sum over z1  (models/lstm.yaml:15:7) */
+/* ---- k8  lstm.ways: moved  (models/lstm.yaml:15:7) */
 struct k8_row {
     real *ways_; /* real [d0][d1], written */
-    const real *h_; /* real [d0][d1 + z1 + h_from1], read */
-    const real *backward_h_; /* real [d0][d1 + z1 + backward_h_from1], read */
+    const real *h_; /* real [d0][d1 + h_from1], read */
+    const real *backward_h_; /* real [d0][d1 + backward_h_from1], read */
     nl_i64 n_d0_, n_d1_, ways_by_d0_, h_by_d0_, h_from1_, h_extent1_, backward_h_by_d0_, backward_h_from1_;
     nl_i64 backward_h_extent1_;
 };
 
-NL_FN void k8_sum_over_z1_block(const nl_task &nl_t)
+NL_FN void k8_moved_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k8_row *const self = (const k8_row *)nl_t.self;
@@ -421,35 +421,41 @@ NL_FN void k8_sum_over_z1_block(const nl_task &nl_t)
     const nl_u32 d1_inverse = nl_inverse(n_d1_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : n_d1_ % 4 == 0 ? 4 : n_d1_ % 2 == 0 ? 2 : 1;
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
-            e += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - e);
+    struct nl_load_found {
+        nl_u64 rest;
+        nl_i64 d1;
+        nl_i64 d0;
+        real h_;
+        real backward_h_;
+    };
+    const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
         const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
         const nl_i64 d0 = rest;
-        struct {
-            nl_few<real> ways_p_;
-        } nl_x = {{}};
-        const auto nl_point = [&](int nl_n) {
-            const nl_i64 nl_own = d1 + nl_n;
-            const nl_i64 d1 = nl_own;
-            real acc = 0.0f;
-            for (nl_i64 z1 = 0; z1 < 1; z1++) {
-                const real h_ = ((nl_u32)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)h_from1_) < (nl_u32)h_extent1_) ? h_p_[d0 * h_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)h_from1_)] : 0.0f;
-                const real backward_h_ = ((nl_u32)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)backward_h_from1_) < (nl_u32)backward_h_extent1_) ? backward_h_p_[d0 * backward_h_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)backward_h_from1_)] : 0.0f;
-                acc += h_ + backward_h_;
-            }
-            nl_x.ways_p_.x[nl_n] = acc;
-        };
-        if (nl_many == 1) nl_point(0);
-        else if (nl_many == 2) nl_each<2>(nl_point);
-        else nl_each<4>(nl_point);
-        nl_put(&ways_p_[d0 * ways_by_d0_ + d1], nl_x.ways_p_, nl_many);
+        const real h_ = ((nl_u32)((nl_i32)d1 + (nl_i32)h_from1_) < (nl_u32)h_extent1_) ? h_p_[d0 * h_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)h_from1_)] : 0.0f;
+        const real backward_h_ = ((nl_u32)((nl_i32)d1 + (nl_i32)backward_h_from1_) < (nl_u32)backward_h_extent1_) ? backward_h_p_[d0 * backward_h_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)backward_h_from1_)] : 0.0f;
+        return nl_load_found{rest, d1, d0, h_, backward_h_};
+    };
+    const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
+        nl_u64 rest = nl_load_of.rest;
+        nl_i64 d1 = nl_load_of.d1;
+        nl_i64 d0 = nl_load_of.d0;
+        real h_ = nl_load_of.h_;
+        real backward_h_ = nl_load_of.backward_h_;
+        real acc_ = h_ + backward_h_;
+        ways_p_[d0 * ways_by_d0_ + d1] = acc_;
+    };
+    nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
+#pragma unroll 1
+    for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x) {
+        nl_load_found nl_load_of[4];
+        nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x); });
+        nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * blockDim.x, nl_load_of[nl_n]); });
     }
+#pragma unroll 1
+    for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k8_sum_over_z1(NL_ARGUMENTS) { k8_sum_over_z1_block(NL_TASK(k8_row)); }
+extern "C" __global__ void NL_BLOCK k8_moved(NL_ARGUMENTS) { k8_moved_block(NL_TASK(k8_row)); }
 
 
 /* ---- matmul: k3, k5, k6, k7 (nl_group says which) */

@@ -934,47 +934,39 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
     const real share_ = self->share_;
     const nl_u32 d1_inverse = nl_inverse(n_d1_);
     nl_wait();
-    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
-    const nl_u32 nl_splits = nl_group >> nl_bits;
-    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
-    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_part + 1ll) * nl_t.chunk);
+    const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits;
+    const nl_i64 nl_points = n_d0_ * n_d1_;
+    const nl_i64 nl_point = nl_me.part / nl_splits * 32ll + threadIdx.x % 32;
+    const nl_i64 e = nl_least(nl_point, nl_points - 1);
+    nl_u64 rest = e;
+    const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
+    const nl_i64 d0 = rest;
+    real acc = 0.0f;
+    const nl_i64 nl_terms = n_d2_;
+    const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
+    const nl_u32 nl_group = nl_splits * 8;
+    nl_i64 r = nl_first;
+    const auto nl_more = [&](int) {
+        const nl_i64 d2 = r;
+        const real x_ = x_p_[d1];
+        const real x_2_ = x_p_2_[d1];
+        const real x_3_ = x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_];
+        const real x_4_ = x_p_4_[d0 * x_by_d0_2_ + d2];
+        const real x_5_ = x_p_5_[d0 * x_by_d0_3_ + d2];
+        acc += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
+        r += nl_group;
+    };
 #pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
-        nl_u64 rest = e;
-        const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
-        const nl_i64 d0 = rest;
-        real acc = 0.0f;
-        const nl_i64 nl_terms = n_d2_;
-        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
-            const nl_i64 d2 = r;
-            const real x_ = x_p_[d1];
-            const real x_2_ = x_p_2_[d1];
-            const real x_3_ = x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_];
-            const real x_4_ = x_p_4_[d0 * x_by_d0_2_ + d2];
-            const real x_5_ = x_p_5_[d0 * x_by_d0_3_ + d2];
-            acc += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
-            r += nl_group;
-        };
+    while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+    while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
-#pragma unroll 1
-        while (r < nl_terms) nl_more(0);
-        if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
-                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
-            if (!nl_all.here) return;
-            acc = nl_all.of[0];
-        }
-        if (nl_lane == 0) {
-            y_p_[d0 * y_by_d0_ + d1] = acc;
-        }
-    }
+    while (r < nl_terms) nl_more(0);
+    const auto nl_all = nl_joined_columns<real, 1, nl_sum_of<real>>(
+        {{acc}}, 0.0f, nl_me, nl_t.memory, nl_splits);
+    if (!nl_all.here || nl_point >= nl_points) return;
+    acc = nl_all.of[0];
+    y_p_[d0 * y_by_d0_ + d1] = acc;
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k17_sum_over_d2(NL_ARGUMENTS) { k17_sum_over_d2_block(NL_TASK(k17_row)); }
 
