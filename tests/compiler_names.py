@@ -21,13 +21,13 @@ _ROLES = """
 ROLES = _ROLES.split()
 """What stands in the model."""
 _TAKEN = """
-    i n key step slot slots ring_slots held spiked refractory_steps warmup_steps pool_index pool_of members acc largest
-    out driven undriven driven_first step_length event_mean k m row words n_pre n_post weight delay delays late syn
-    event index exists updated due age gone many happens connect_key table copies elapsed cleared_at cleared_every
-    back_delays past_slot arrived room counts same number rule value past w_from before x_j x_i a
-    self real ctx rows lo hi last nl_me threadIdx blockIdx double register restrict this template auto static
-    volatile inline kernel half local constant private skip hit holds word pool_a target source probability draw run xs
-    ys first main printf uint32_t min float
+    i n key spikes step slot slots ring_slots held spiked refractory_steps warmup_steps pool_index pool_of members acc
+    largest out driven undriven driven_first step_length event_mean k m row col words n_pre n_post weight delay delays
+    late syn event index exists updated due age gone many happens connect_key table copies elapsed cleared_at
+    cleared_every back_delays past_slot arrived room counts same number rule value past w_from before x_j x_i a self
+    real ctx rows lo hi last nl_me threadIdx blockIdx double register restrict this template auto static volatile
+    inline kernel half local constant private skip hit holds word pool_a target source probability draw run xs ys
+    first main printf uint32_t min float
     """
 TAKEN = _TAKEN.split()
 """Formals, dims and locals of the compiler, variables of targets' texts, words of their languages."""
@@ -120,15 +120,24 @@ projections:
     connect: {fixed_probability: {p: 0.3, storage: procedural}}
     synapse: graded
     params: {each1: 0.02 * (1 + i) * scale1}
+  drawn:
+    from: a
+    to: b
+    connect: {fixed_probability: {p: 0.3, storage: procedural}}
+    synapse: known
+    deliver: {into: input1}
+    params: {w1: 0.01 * (1 + i) / n_in}
 simulate: {dt: 1 ms, duration: 40 ms, warmup: 3 ms, seed: 9}
 numerics: {order: bitwise}
 record:
   - spikes: {from: all}
   - trace: {from: all, variables: [state1, other1, pool.pooled1, input1], members: 0..3}
 """
-"""`graded` follows in `text_of`: a synapse that stores nothing."""
 PLAIN = {r: r for r in ROLES}
-GRADED = '  graded: {params: {each1: 1, rate1: 0.3}, update: ["deliver(each1 * rate1 * pre.state1, post.input1)"]}\n'
+WITHOUT_STATE = """\
+  graded: {params: {each1: 1, rate1: 0.3}, update: ["deliver(each1 * rate1 * pre.state1, post.input1)"]}
+  known: {params: {w1: 1, rate1: 0.3}, on_pre: [deliver(w1 * rate1 * scale1)]}
+"""
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
@@ -142,5 +151,5 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 def named(folder: Path, names: Mapping[str, str]) -> Model:
     folder.mkdir()
     path = folder / "model.yaml"
-    path.write_text(renamed(MODEL.replace("currents:\n", f"{GRADED}currents:\n"), names))
+    path.write_text(renamed(MODEL.replace("currents:\n", f"{WITHOUT_STATE}currents:\n"), names))
     return load_model(path, {})

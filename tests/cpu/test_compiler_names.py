@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import compiler.ir.level0.model as l0
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
+from compiler.ir.level2.variable_arrays import OF_POPULATIONS, OF_SYNAPSES
 from tests.compiler_names import PLAIN, VARIANTS, named, renamed
-from tests.construct_runs import Array, lowered, results
+from tests.construct_runs import Array, construct, lowered, results
 
 pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
 
@@ -30,7 +32,35 @@ def test_results_are_those_with_plain_names(names: Mapping[str, str], plain: dic
     for target in ("cpu", "reference"):
         found = results(model, tmp_path, target)
         for name, values in plain.items():
-            np.testing.assert_array_equal(found[renamed(name, names)], values, err_msg=f"{target}: {name}")
+            ours = renamed(name, names)
+            ours = f"{ours}.value" if f"{ours}.value" in found and ours != name else ours
+            np.testing.assert_array_equal(found[ours], values, err_msg=f"{target}: {name}")
+
+
+NAMED = ["control", "cleared", "convolutions", "events", "parts", "sums and new synapses", "sums over kernels"]
+NAMED += ["transposed", "tile", "values of connections", "synapses of a file", "pairs"]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_arrays_of_the_compiler_are_known(name: str, tmp_path: Path) -> None:
+    """What stands beside the variables of populations and synapses has a name that no variable's array has."""
+    model = construct(name, tmp_path, "float32")
+    given = {p.name for p in model.populations if p.neuron.source != "equations"}
+    populations = {p.name: {*p.neuron.units, *(x.name for x in p.neuron.params)} for p in model.populations}
+    synapses = {p.name: {"weight"} if p.synapse is None else _names(p.synapse) for p in model.projections}
+    program = lowered(model, "reference")
+    assert all(f.name.isidentifier() for t in program.templates for f in t.formals)
+    for array in program.arrays:
+        owner, _, part = array.name.rpartition(".")
+        family, bracket, _ = owner.partition("[")
+        if bracket and owner.endswith("]"):
+            assert part in synapses[family] | OF_SYNAPSES, array.name
+        elif owner in populations and owner not in given:
+            assert part in populations[owner] | OF_POPULATIONS, array.name
+
+
+def _names(synapse: l0.SynapseDef) -> set[str]:
+    return {*(s.name for s in synapse.state), *(p.name for p in synapse.params)}
 
 
 @pytest.mark.nvrtc

@@ -15,6 +15,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Ref
+from compiler.ir.level2.variable_arrays import population_array
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
 
@@ -47,7 +48,7 @@ class Deliveries:
 
 
 def array_name(population: str, variable: str) -> str:
-    return f"{population}.{variable}"
+    return population_array(population, variable)
 
 
 def delivered_name(population: str, variable: str) -> str:

@@ -225,11 +225,11 @@ def _arrays(
     cell, real, folds = at.cell, at.real, at.folds
     bound = add_ring(builder, instance) if cell.when is not None else {}
     for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
-        dtype = DType.I32 if name in cell.int_state else real
-        user = model_name(name)
+        user, counts = model_name(name), name in cell.int_state
+        dtype = DType.I32 if counts else real
         bound[name] = builder.array(
             l2.Array(
-                array_name(instance.name, user),
+                f"{instance.name}.{name}" if counts else array_name(instance.name, user),
                 dtype,
                 (instance.size,),
                 Role.STATE,

@@ -60,7 +60,7 @@ def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> N
         shape = (LIST_SLOTS, instance.size) if array == "spikes" else (LIST_SLOTS,)
         bound[array] = builder.array(l2.Array(f"{name}.{array}", DType.I32, shape, Role.EVENT, span=instance.span))
     k = builder.kernel(f"{name}: list", l2.Kind.MAP, instance.span)
-    k.read("flag", builder.precision, name)
+    k.read("flag", builder.precision, array_name(instance.name, name.removeprefix(f"{instance.name}.")))
     k.include(ring_formals(), bound, {"slots": LIST_SLOTS})
     k.column("n", instance.size)
     nest = l2.Nest(FLAT, (l2.Emit("spikes", "spike_count", "slots", Ref("flag").ne(0.0), instance.span),))

@@ -22,6 +22,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.source import Span
+from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs
 from compiler.expr.interp import evaluate
 from compiler.files.array_files import headers, read_array
@@ -77,18 +78,20 @@ def _columns(kind: str, args: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def drawn(
-    kind: str, args: Mapping[str, float], key: str = "key", index: str = "i", prefix: str = "", step: int | None = None
-) -> tuple[Expr, tuple[str, ...]]:
-    """The expression of one draw over columns, and the `args` that they hold: the column of `low` is `<prefix>low`.
-    `step`: the draw is that of this step (default: the current one)."""
+    kind: str, args: Mapping[str, float], key: str = "key", index: str = "i", of: str = "", step: int | None = None
+) -> tuple[Expr, dict[str, float]]:
+    """The expression of one draw over columns, and these: `low` is called so, or follows from the name `of`. `step`:
+    the draw is that of this step (default: the current one)."""
 
     def call(name: str) -> Expr:
         return Call(name, (Ref(key), Ref(index), Num(0), *(() if step is None else (Num(step),))))
 
-    def column(name: str) -> Expr:
-        return Ref(prefix + name)
+    names = {c: derived(of, Way.GIVEN, c) if of else c for c in _columns(kind, args)}
+    columns = {name: args[c] for c, name in names.items()}
 
-    columns = _columns(kind, args)
+    def column(name: str) -> Expr:
+        return Ref(names[name])
+
     match kind:
         case "uniform":
             span = column("high") - column("low")

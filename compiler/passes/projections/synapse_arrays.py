@@ -24,6 +24,7 @@ from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Expr, Num, Ref, refs, substitute
 from compiler.expr.interp import evaluate
 from compiler.ir.level2.synapse_values import COUNTED
+from compiler.ir.level2.variable_arrays import synapse_part
 from compiler.ir.space import DType, Role
 from compiler.passes.model.known_deliveries import known_delivery
 from compiler.passes.program.build_program import ProgramBuilder
@@ -53,17 +54,16 @@ def given(link: Link, found: LoweredRelation, name: str, value: l0.Value, formal
     if isinstance(value, l0.Const):
         return Given(Ref(formal), (l2.ScalarFormal(formal, real),), columns={formal: float(value.value)})
     if isinstance(value, l0.Distribution) and isinstance(found.relation, l2.Procedural):
-        args, key = dict(value.args), f"{formal}_key"
-        draw, used = drawn(value.kind, args, key, "syn", f"{formal}_", step=0)
-        formals = (*(l2.ScalarFormal(f"{formal}_{n}", real) for n in used), l2.ScalarFormal(key, DType.U64))
-        columns = {f"{formal}_{n}": args[n] for n in used}
-        return Given(draw, formals, columns={**columns, key: l2.StreamKey(f"{link.stored}.{name}")})
+        key = derived(formal, Way.GIVEN, "key")
+        draw, columns = drawn(value.kind, dict(value.args), key, "syn", formal, step=0)
+        formals = (*(l2.ScalarFormal(n, real) for n in columns), l2.ScalarFormal(key, DType.U64))
+        return Given(draw, formals, columns={**columns, key: l2.StreamKey(f"{link.stored}.{synapse_part(name)}")})
     if isinstance(value, l0.Placed) and isinstance(found.relation, l2.Procedural | l2.Bitmask):
         at, numbers, counts = placed(value, formal)
         counted, held = counted_formals(link, found, counts)
         scalars = (l2.ScalarFormal(n, DType.I64 if isinstance(x, int) else real) for n, x in numbers.items())
         return Given(at, (*scalars, *counted), held, dict(numbers))
-    array = per_synapse(link, name, value, found, unit)
+    array = per_synapse(link, synapse_part(name), value, found, unit)
     return Given(Ref(formal), (l2.ArrayFormal(formal, real, l2.Mode.READ, l2.At("syn")),), {formal: array})
 
 

@@ -234,10 +234,8 @@ def _value(value: l0.Value, state: str, own: dict[str, Expr], count: list[int]) 
             e, numbers, _ = placed(value, state)  # the frontend refuses numbers of synapses that change
             return e, dict(numbers)
         case l0.Distribution(kind, args):
-            e, used = drawn(kind, dict(args), index="syn", prefix="given_")
-            names = {n: derived(state, Way.GIVEN, n) for n in used}
-            e = substitute(e, {f"given_{n}": Ref(name) for n, name in names.items()})
-            return _numbered(e, count), {name: dict(args)[n] for n, name in names.items()}
+            e, columns = drawn(kind, dict(args), index="syn", of=state)
+            return _numbered(e, count), columns
     raise AssertionError(f"new synapses have no values from {type(value).__name__}")
 
 

@@ -16,6 +16,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.symbols import model_name
 from compiler.expr.ast import Call, Cond, Num, Ref
 from compiler.ir.level2.synapse_values import COUNTED
+from compiler.ir.level2.variable_arrays import synapse_part
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.lower_pools import per_neuron
@@ -90,10 +91,11 @@ def _per_synapse(
     known: dict[str, float],
     arrays: dict[str, str],
 ) -> str:
+    part = synapse_part(shown)
     if not isinstance(value, l0.Formula):
-        return per_synapse(link, shown, value, found, unit)
-    name = f"{link.stored}.{shown}"
-    if link.member.like is not None and link.has(shown):
+        return per_synapse(link, part, value, found, unit)
+    name = f"{link.stored}.{part}"
+    if link.member.like is not None and link.has(part):
         return name
     return from_formula(link.builder, name, value, known, arrays, found.extent, Role.SYNAPSE, unit)
 

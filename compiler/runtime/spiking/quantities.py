@@ -25,6 +25,7 @@ from compiler.ir.level2.synapse_values import (
     synapse_variables,
     variable_array,
 )
+from compiler.ir.level2.variable_arrays import population_array
 from compiler.runtime.common.arrays import to_logical, to_physical
 from compiler.runtime.record.record_synapses import moving, synapse_ends, user_order
 
@@ -85,7 +86,7 @@ def population_variables(population: l0.Population, program: l2.Merged) -> dict[
     constants = dict(population.params)
     for name, unit in units.items():
         path = f"{population.name}.{name}"
-        if (array := arrays.get(path)) is not None:
+        if (array := arrays.get(population_array(population.name, name))) is not None:
             found[name] = Variable(path, array.unit or unit, array)
         elif isinstance(value := constants.get(name), l0.Const):
             found[name] = Variable(path, unit, None, float(value.value), population.size)
