@@ -396,6 +396,12 @@ MUTANTS = (
         _always({}),
         "lenet5-cuda-const nl_i64 r = nl_rest(",
     ),
+    _text(
+        "four columns a thread",
+        "backends.cuda.kernels.nest:NestPrinter._wide_columns",
+        _always(None),
+        "mlp-cuda-nl_get_aligned<real>(&",
+    ),
     Mutant(
         "operands across in tf32",
         ("compiler.strategies.cuda.stored_products:is_held",),

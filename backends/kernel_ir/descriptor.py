@@ -30,6 +30,8 @@ class Division(StrEnum):
     """So, and the terms of a point are neighbours in memory."""
     COLUMNS = "columns"
     """Neighbouring threads have neighbouring points, and share the terms of each: sums over the rows of a matrix."""
+    WIDE_COLUMNS = "wide columns"
+    """So, and a thread has four neighbouring points, where the last dim has a multiple of four."""
     POSITIONS = "positions"
     """A block for each position that asks for a row (backends/cuda/kernels/rows_added.py)."""
 

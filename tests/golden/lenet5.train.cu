@@ -996,34 +996,62 @@ NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
     const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
     nl_wait();
     const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits;
+    const int nl_many = n_d1_ % 4 == 0 ? 4 : 1;
     const nl_i64 nl_points = n_d1_;
-    const nl_i64 nl_point = nl_me.part / nl_splits * 32ll + threadIdx.x % 32;
-    const nl_i64 e = nl_least(nl_point, nl_points - 1);
+    const nl_i64 nl_point = (nl_me.part / nl_splits * 32ll + threadIdx.x % 32) * nl_many;
+    const nl_i64 e = nl_least(nl_point, nl_points - nl_many);
+    const bool nl_even = (nl_many == 4) & nl_is_aligned(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
     const nl_i64 d1 = e;
-    real acc = 0.0f;
+    real acc[] = {0.0f, 0.0f, 0.0f, 0.0f};
     const nl_i64 nl_terms = n_d0_;
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
     const nl_u32 nl_group = nl_splits * 8;
     nl_i64 r = nl_first;
     const auto nl_more = [&](int) {
         const nl_i64 d0 = r;
-        const real biased_grad_sum_ = biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_];
-        acc += biased_grad_sum_;
+        const struct {
+            nl_few<real> biased_grad_sum_p_;
+        } nl_x = {nl_get_aligned<real>(&biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_])};
+        nl_each<4>([&](int nl_n) {
+            const real biased_grad_sum_ = nl_x.biased_grad_sum_p_.x[nl_n];
+            acc[nl_n] += biased_grad_sum_;
+        });
         r += nl_group;
     };
+    const auto nl_apart = [&] {
+        const nl_i64 d0 = r;
+        const struct {
+            nl_few<real> biased_grad_sum_p_;
+        } nl_x = {nl_get<real>(&biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_], nl_many)};
+        nl_each<4>([&](int nl_n) {
+            const real biased_grad_sum_ = nl_x.biased_grad_sum_p_.x[nl_n];
+            acc[nl_n] += biased_grad_sum_;
+        });
+        r += nl_group;
+    };
+    if (nl_even) {
 #pragma unroll 1
-    while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-    while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-    while (r < nl_terms) nl_more(0);
-    const auto nl_all = nl_joined_columns<real, 1, nl_sum_of<real>>(
-        {{acc}}, 0.0f, nl_me, nl_t.memory, nl_splits);
+        while (r < nl_terms) nl_more(0);
+    } else {
+#pragma unroll 1
+        while (r < nl_terms) nl_apart();
+    }
+    const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>(
+        {{acc[0], acc[1], acc[2], acc[3]}}, 0.0f, nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;
-    acc = nl_all.of[0];
-    bias_grad_p_[d1] = acc;
+    const nl_i64 nl_first_own = d1;
+    nl_each<4>([&](int nl_n) {
+        if (nl_n >= nl_many) return;
+        const nl_i64 d1 = nl_first_own + nl_n;
+        const real whole = nl_all.of[nl_n];
+        bias_grad_p_[d1] = whole;
+    });
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k18_sum_over_d0(NL_ARGUMENTS) { k18_sum_over_d0_block(NL_TASK(k18_row)); }
+extern "C" __global__ void __launch_bounds__(256, 2) k18_sum_over_d0(NL_ARGUMENTS) { k18_sum_over_d0_block(NL_TASK(k18_row)); }
 
 /* ---- k19  dense1.biased.grad: matmul  (models/lenet5.yaml:20:7) */
 struct k19_row {

@@ -935,40 +935,80 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
     const nl_u32 d1_inverse = nl_inverse(n_d1_);
     nl_wait();
     const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits;
+    const int nl_many = n_d1_ % 4 == 0 ? 4 : 1;
     const nl_i64 nl_points = n_d0_ * n_d1_;
-    const nl_i64 nl_point = nl_me.part / nl_splits * 32ll + threadIdx.x % 32;
-    const nl_i64 e = nl_least(nl_point, nl_points - 1);
+    const nl_i64 nl_point = (nl_me.part / nl_splits * 32ll + threadIdx.x % 32) * nl_many;
+    const nl_i64 e = nl_least(nl_point, nl_points - nl_many);
+    const bool nl_even = (nl_many == 4) & nl_is_aligned(x_p_3_) & (x_by_d0_ % 4 == 0) & (x_by_d2_ % 4 == 0);
     nl_u64 rest = e;
     const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
     const nl_i64 d0 = rest;
-    real acc = 0.0f;
+    const struct {
+        nl_few<real> x_p_;
+        nl_few<real> x_p_2_;
+    } nl_same = {nl_get<real>(&x_p_[d1], nl_many), nl_get<real>(&x_p_2_[d1], nl_many)};
+    real acc[] = {0.0f, 0.0f, 0.0f, 0.0f};
     const nl_i64 nl_terms = n_d2_;
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
     const nl_u32 nl_group = nl_splits * 8;
     nl_i64 r = nl_first;
     const auto nl_more = [&](int) {
         const nl_i64 d2 = r;
-        const real x_ = x_p_[d1];
-        const real x_2_ = x_p_2_[d1];
-        const real x_3_ = x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_];
-        const real x_4_ = x_p_4_[d0 * x_by_d0_2_ + d2];
-        const real x_5_ = x_p_5_[d0 * x_by_d0_3_ + d2];
-        acc += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
+        const struct {
+            nl_few<real> x_p_3_;
+            real x_p_4_;
+            real x_p_5_;
+        } nl_x = {nl_get_aligned<real>(&x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_]), x_p_4_[d0 * x_by_d0_2_ + d2], x_p_5_[d0 * x_by_d0_3_ + d2]};
+        nl_each<4>([&](int nl_n) {
+            const real x_ = nl_same.x_p_.x[nl_n];
+            const real x_2_ = nl_same.x_p_2_.x[nl_n];
+            const real x_3_ = nl_x.x_p_3_.x[nl_n];
+            const real x_4_ = nl_x.x_p_4_;
+            const real x_5_ = nl_x.x_p_5_;
+            acc[nl_n] += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
+        });
         r += nl_group;
     };
+    const auto nl_apart = [&] {
+        const nl_i64 d2 = r;
+        const struct {
+            nl_few<real> x_p_3_;
+            real x_p_4_;
+            real x_p_5_;
+        } nl_x = {nl_get<real>(&x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_], nl_many), x_p_4_[d0 * x_by_d0_2_ + d2], x_p_5_[d0 * x_by_d0_3_ + d2]};
+        nl_each<4>([&](int nl_n) {
+            const real x_ = nl_same.x_p_.x[nl_n];
+            const real x_2_ = nl_same.x_p_2_.x[nl_n];
+            const real x_3_ = nl_x.x_p_3_.x[nl_n];
+            const real x_4_ = nl_x.x_p_4_;
+            const real x_5_ = nl_x.x_p_5_;
+            acc[nl_n] += ((x_3_ - x_4_) * x_5_ * x_ + x_2_) * share_;
+        });
+        r += nl_group;
+    };
+    if (nl_even) {
 #pragma unroll 1
-    while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-    while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-    while (r < nl_terms) nl_more(0);
-    const auto nl_all = nl_joined_columns<real, 1, nl_sum_of<real>>(
-        {{acc}}, 0.0f, nl_me, nl_t.memory, nl_splits);
+        while (r < nl_terms) nl_more(0);
+    } else {
+#pragma unroll 1
+        while (r < nl_terms) nl_apart();
+    }
+    const auto nl_all = nl_joined_columns<real, 4, nl_sum_of<real>>(
+        {{acc[0], acc[1], acc[2], acc[3]}}, 0.0f, nl_me, nl_t.memory, nl_splits);
     if (!nl_all.here || nl_point >= nl_points) return;
-    acc = nl_all.of[0];
-    y_p_[d0 * y_by_d0_ + d1] = acc;
+    const nl_i64 nl_first_own = d1;
+    nl_each<4>([&](int nl_n) {
+        if (nl_n >= nl_many) return;
+        const nl_i64 d1 = nl_first_own + nl_n;
+        const real whole = nl_all.of[nl_n];
+        y_p_[d0 * y_by_d0_ + d1] = whole;
+    });
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k17_sum_over_d2(NL_ARGUMENTS) { k17_sum_over_d2_block(NL_TASK(k17_row)); }
+extern "C" __global__ void __launch_bounds__(256, 2) k17_sum_over_d2(NL_ARGUMENTS) { k17_sum_over_d2_block(NL_TASK(k17_row)); }
 
 /* ---- k18  logits.biased: matmul  (models/transformer.yaml:35:7) */
 struct k18_row {

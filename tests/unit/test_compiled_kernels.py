@@ -116,7 +116,7 @@ def test_descriptors_name_what_the_text_has() -> None:
     emitted, opencl = emit(program_of("resnet20")), OpenclBackend()
     functions = [f for k in emitted.kernels for f in k.functions]
     assert all(f" {f.name}(NL_ARGUMENTS)" in emitted.text for f in functions if not f.tiles)
-    assert {f.division for f in functions} > {Division.OWN, Division.FEW, Division.COLUMNS}
+    assert {f.division for f in functions} > {Division.OWN, Division.FEW, Division.WIDE_COLUMNS}
     assert all(1 <= f.block <= 1024 for f in functions)
     made = emit_opencl(program_of("cuba", opencl))
     assert all(f"__kernel void {k.function}(" in made.text for k in made.kernels)

@@ -123,6 +123,7 @@ def test_tensors_share_memory() -> None:
         ("lstm", "cuda", "nl_chained("),
         ("lstm", "cuda", "rcp.approx.ftz"),  # a division without a branch
         ("mlp", "cuda", "nl_joined_columns<"),  # sums over the rows of a matrix
+        ("mlp", "cuda", "nl_get_aligned<real>(&"),  # four columns at a time
         ("mlp", "cuda", "nl_width"),  # neighbours of a map
         ("lenet5", "cuda", "else if (nl_many == 2) nl_each<2>(nl_point)"),  # neighbours of sums over windows
         ("lenet5", "cuda", "const nl_i64 r = nl_rest("),  # the one window of a pooling that reads an element

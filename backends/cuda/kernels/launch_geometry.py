@@ -32,7 +32,7 @@ from backends.cuda.kernels.direct import (
     roles,
 )
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.nest import COLUMNS, WARP
+from backends.cuda.kernels.nest import COLUMNS, NEIGHBOURS, WARP
 from backends.kernel_ir.descriptor import CompiledKernel, Division
 from backends.protocol import BackendError
 from compiler.connect import drawing_of
@@ -73,6 +73,8 @@ COLUMN_TERMS: Final = 64
 """Terms of a point from which on another block may share it, where points are columns of a matrix."""
 COLUMN_BLOCKS: Final = 512
 """Blocks of such a sum that keep a device busy."""
+WIDE_BLOCKS, WIDE_SHARES = 256, 128
+"""So, where a thread has several points, and of these that share points, at most."""
 MOST_SHARES: Final = 64
 """Blocks that share a point of a reduction, at most."""
 
@@ -222,6 +224,10 @@ def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
             return _spread(function, w, points, BLOCK, most=MANY_BLOCKS)
         case Division.COLUMNS:
             return _columns(function, w, points, terms, len(nest.sums))
+        case Division.WIDE_COLUMNS:
+            across = tuple(d for d in nest.dims if d.kind is not l2.DimKind.RED)
+            wide = np.where(w.extent(across[-1:], False) % NEIGHBOURS == 0, NEIGHBOURS, 1)
+            return _columns(function, w, points, terms, len(nest.sums), wide)
     return _shared(function, last.name, w, nest, last.division is Division.NEIGHBOURS)
 
 
@@ -241,12 +247,15 @@ def _shared(function: str, shared: str, w: Work, nest: l2.Nest, along: bool) -> 
     return calls
 
 
-def _columns(function: str, w: Work, points: Ints, terms: Ints, sums: int) -> list[Call]:
+def _columns(function: str, w: Work, points: Ints, terms: Ints, sums: int, wide: Ints | None = None) -> list[Call]:
     """Sums over the rows of a matrix, so many of a point: blocks of COLUMNS points each, several of which share the
-    terms."""
+    terms. `wide`: points of a thread, where it has room for NEIGHBOURS."""
     calls = []
-    groups = -(-points // COLUMNS)
-    splits = np.minimum(terms // COLUMN_TERMS, COLUMN_BLOCKS // np.maximum(groups, 1)).clip(1, MOST_SHARES)
+    groups, blocks, most = -(-points // COLUMNS), COLUMN_BLOCKS, MOST_SHARES
+    if wide is not None:
+        groups, blocks, most = -(-points // (wide * COLUMNS)), WIDE_BLOCKS, WIDE_SHARES
+        sums *= NEIGHBOURS
+    splits = np.minimum(terms // COLUMN_TERMS, blocks // np.maximum(groups, 1)).clip(1, most)
     for shared in np.unique(splits).tolist():
         rows = np.flatnonzero((splits == shared) & (points > 0))
         words = (groups[rows] + 1) // 2 * 2 + 2 * sums * COLUMNS * groups[rows] * shared

@@ -5,7 +5,8 @@ Guarantees: one thread per point of the PAR dims, the last of them along neighbo
 tensors row-major; a LANE dim is one more PAR dim); RED dims run inside the thread, in order. A warp or a block may
 share one point of a reduction: thread t takes the terms t, t + group, ... and partial sums are joined by a fixed tree,
 so the bits depend on the extents alone, never on the launch. Group 1 is a thread alone. Where a sum runs over the rows
-of a matrix, neighbouring threads have neighbouring columns instead (sums_columns). A strided sum, which skips
+of a matrix, neighbouring threads have neighbouring columns instead (sums_columns), or four each, which are read
+together where they are aligned. A strided sum, which skips
 terms, has an additional function of nested loops, for single threads; launch_geometry.py chooses between the two.
 `bitwise` always takes nested loops.
 Does not: tile or reorder dims (strategies do).
@@ -22,9 +23,9 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope, Symbol, type_of
 from backends.c_family.point_nest import PointNest, Total, is_windowed, read_in_terms
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
-from backends.cuda.kernels.several_points import in_fours, in_pairs, neighbours
+from backends.cuda.kernels.several_points import Beside, at_places, besides, in_fours, in_pairs, neighbours
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import call, code, form, name, raw
+from backends.kernel_ir.expr import call, code, every, form, name, raw
 from backends.kernel_ir.stmt import Block, Do, For, If, Kind, Let, Set, Stmt, Style, Text, lines_of, names_of, when
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import Binary, Expr, Ref, refs, rewrite
@@ -35,13 +36,18 @@ WARP: Final = 32
 _DRAWS: Final = tuple(f"nl_{x}_" for x in RANDOM)
 COLUMNS: Final = 32
 """Points that a block sums together where they are columns of a matrix."""
+NEIGHBOURS: Final = 4
+"""Points of a thread of such a sum, where they are neighbours in memory."""
 COLUMN_ROWS: Final = BLOCK // COLUMNS
 """Rows that it reads at once."""
+_EACH: Final = raw("{}<{}>([&](int nl_n)", name("nl_each"), NEIGHBOURS)
 _LIGHT: Final = frozenset({"bf16", "max", "min", "abs", "sqrt", "sign", "clip"})
 """Functions of a few instructions."""
 _MOST_LINES: Final = 16
 _RESIDENT: Final = 4
 """Blocks of a sum over few terms that a processor holds: it waits for memory most of the time."""
+_WIDE_RESIDENT: Final = 2
+"""So, where threads have NEIGHBOURS points: they have as much under way."""
 
 
 def sums_apart(template: l2.Template) -> bool:
@@ -103,6 +109,17 @@ def sums_rows(template: l2.Template, nest: l2.Nest) -> bool:
     return bool(accesses) and all(_strides(x, red[-1]) in ([], [1]) for x in accesses or ())
 
 
+def _together(structure: str, arrays: Sequence[Beside], even: bool = False) -> list[Stmt]:
+    """What a term has of arrays, for all points of a thread. `even`: these are aligned neighbours."""
+    if not arrays:
+        return []
+    aligned = name("nl_get_aligned")
+    found = [form("{}<{}>(&{})", aligned, x.type, x.first) if even and x.few else x.value for x in arrays]
+    values = raw(", ".join(["{}"] * len(found)), *found)
+    members = [Text(x.member.text, x.member.names) for x in arrays]
+    return [Block("const struct", members, raw("}} {} = {{{}}};", name(structure), values))]
+
+
 def _joined(totals: Sequence[Total]) -> list[Stmt]:
     """Accumulators take what all threads have."""
     return [Set(x.at, f"nl_all.of[{k}]") for k, x in enumerate(totals)]
@@ -134,7 +151,7 @@ class NestPrinter(PointNest):
         if sums_apart(self.k.template):
             return [self._sequential(), self._shared(SHARED, 0)]
         if not self.waves and sums_columns(self.k.template, self.nest):
-            return [self._columns()]
+            return [self._wide_columns() or self._columns()]
         return [self._shared("", _RESIDENT if len(self.red) == 1 else 0)]
 
     def taken(self, rest: Code, d: l2.Dim, short: bool) -> Code:
@@ -244,13 +261,14 @@ class NestPrinter(PointNest):
         end, *_ = each_element(e, self.extent(self.par), [])
         return Function("", (end, *found), resident=_RESIDENT, division=Division.FEW)
 
-    def _walk(self, r: Code, term: list[Stmt]) -> list[Stmt]:
+    def _walk(self, r: Code, term: list[Stmt], apart: list[Stmt] | None = None) -> list[Stmt]:
         """Terms nl_first, nl_first + group, ..., four at a time, so that their loads overlap; several dims are counted
-        on, each by its part of the stride, with carries instead of divisions."""
+        on, each by its part of the stride, with carries instead of divisions. `apart`: a term where not `nl_even`."""
         start: list[Stmt] = [Let("nl_i64", r, code("nl_first"), const=False)]
         count: list[Stmt] = [Set(r, "nl_group", "+=")]
+        own: list[Stmt] = []
         if len(self.red) == 1:
-            term = [*self.split(r, self.red), *term]
+            own = self.split(r, self.red)
         else:
             at, by = self.k.namer.fresh("at"), self.k.namer.fresh("by")
             start.append(Do(raw("nl_u64 {} = nl_first, {} = nl_group", at, by)))
@@ -263,13 +281,17 @@ class NestPrinter(PointNest):
                 if number > 0:
                     before = self.vars[self.red[number - 1].name]
                     count.append(If(v >= extent, [Set(v, extent, "-="), Do(raw("{}++", before))]))
-        return [
-            *start,
-            Block("const auto nl_more = [&](int)", [*term, *count], "};"),
+        loops: list[Stmt] = [
             *(x for many in (8, 4) for x in (Text(Kind.ONCE), self._several(r, many))),
             Text(Kind.ONCE),
             Do(raw("while ({} < nl_terms) nl_more(0)", r)),
         ]
+        one = Block("const auto nl_more = [&](int)", [*own, *term, *count], "};")
+        if apart is None:
+            return [*start, one, *loops]
+        other = Block("const auto nl_apart = [&]", [*own, *apart, *count], "};")
+        rest = [Text(Kind.ONCE), Do(raw("while ({} < nl_terms) nl_apart()", r))]
+        return [*start, one, other, If("nl_even", loops, rest)]
 
     def _several(self, r: Code, many: int) -> Stmt:
         """Terms at a time, while there are so many."""
@@ -307,6 +329,71 @@ class NestPrinter(PointNest):
             resident=_RESIDENT,
             division=Division.COLUMNS,
         )
+
+    def _wide_columns(self) -> Function | None:
+        """As _columns, of NEIGHBOURS points to a thread, whose elements it reads together; one where the last dim has
+        no multiple of them. None where neighbours are no neighbours in memory."""
+        last, before = self.par[-1], self.elements
+        terms = [l2.Assign(s.acc, s.term) for s in self.nest.sums]
+        found, others = besides(self.k, self, terms, [last.name])
+        if self.nest.prologue or others or not any(x.few for x in found):
+            return None
+        accesses, red = dict((f.name, access) for f, access in self.k.strided), {d.name for d in self.red}
+        found = [replace(x, fixed=not red & {d for a in accesses[x.formal].axes for d, _ in a.terms}) for x in found]
+        at_places(self, found)
+        totals, r, e = self.totals(self.scope), self.k.namer.fresh("r"), self.k.namer.fresh("e")
+        fixed, moving = ([x for x in found if x.fixed == same] for same in (True, False))
+        each = [replace(x, at=form("{}[nl_n]", x.at)) for x in totals]
+        terms_of = Block(_EACH, self.summed(self.scope, each), "});")
+        self.elements = before
+        parts = [replace(x, at=form("{}[{}]", x.at, n)) for x in totals for n in range(NEIGHBOURS)]
+        kinds = [self.k.dialect.type_name(x.type) for x in totals]
+        start = "{} {}[] = {{" + ", ".join(["{}"] * NEIGHBOURS) + "}}"
+        nothing = [[self.identity(x.type)] * NEIGHBOURS for x in totals]
+        begin = [Do(raw(start, name(t), x.at, *n)) for t, x, n in zip(kinds, totals, nothing, strict=True)]
+        even = [call("nl_is_aligned", x.pointer) for x in moving if x.few]
+        for axis in (a for x in moving if x.few for a in accesses[x.formal].axes if last.name not in dict(a.terms)):
+            even.append(form("{} % {} == 0", self.k.extent(axis.stride), NEIGHBOURS))
+        many = form("{} % {} == 0 ? {} : 1", self.k.extent(last.extent), NEIGHBOURS, NEIGHBOURS)
+        group = f"nl_me.part / nl_splits * {COLUMNS}ll"
+        return Function(
+            "",
+            (
+                Do("const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits"),
+                Let("int", code("nl_many"), many),
+                Let("nl_i64", code("nl_points"), self.extent(self.par)),
+                Do(f"const nl_i64 nl_point = ({group} + threadIdx.x % {COLUMNS}) * nl_many"),
+                Let("nl_i64", e, call("nl_least", "nl_point", "nl_points - nl_many")),
+                Let("bool", code("nl_even"), every([form("nl_many == {}", NEIGHBOURS), *even])),
+                *self.split(e, self.par),
+                *_together("nl_same", fixed),
+                *begin,
+                Let("nl_i64", code("nl_terms"), self.extent(self.red)),
+                Do(f"const nl_u32 nl_first = nl_share * {COLUMN_ROWS} + threadIdx.x / {COLUMNS}"),
+                Do(f"const nl_u32 nl_group = nl_splits * {COLUMN_ROWS}"),
+                *self._walk(r, [*_together("nl_x", moving, True), terms_of], [*_together("nl_x", moving), terms_of]),
+                *self._joining("nl_joined_columns", parts, "nl_splits"),
+                when("!nl_all.here || nl_point >= nl_points", Do("return")),
+                *self._ends(totals, kinds),
+            ),
+            resident=_WIDE_RESIDENT,
+            division=Division.WIDE_COLUMNS,
+        )  # fmt: skip
+
+    def _ends(self, totals: Sequence[Total], kinds: Sequence[str]) -> list[Stmt]:
+        """The epilogues of the points of a thread, whose sums are in nl_all."""
+        body, own = self.body(), self.vars[self.par[-1].name]
+        ends = [replace(x, at=self.k.namer.fresh("whole")) for x in totals]
+        for x in ends:
+            body.scope |= x.symbol
+        places = [code(f"nl_all.of[{f'{k * NEIGHBOURS} + ' if k else ''}nl_n]") for k in range(len(ends))]
+        lines: list[Stmt] = [
+            when("nl_n >= nl_many", Do("return")),
+            Let("nl_i64", own, code("nl_first_own + nl_n")),
+            *(Let(t, x.at, place) for t, x, place in zip(kinds, ends, places, strict=True)),
+            *body.finish(self.nest.epilogue),
+        ]
+        return [Let("nl_i64", code("nl_first_own"), own), Block(_EACH, lines, "});")]
 
     def _joining(self, function: str, totals: Sequence[Total], groups: str) -> list[Stmt]:
         """The call that combines the partial results of threads."""
