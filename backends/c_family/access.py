@@ -16,7 +16,7 @@ import compiler.ir.level2.program as l2
 from backends.c_family.cprint import STEP, Dialect, Symbol
 from backends.c_family.names import Namer, operation
 from backends.kernel_ir.descriptor import CompiledKernel
-from backends.kernel_ir.expr import Operand, binary, cast, code, every, form, names_in, raw, total
+from backends.kernel_ir.expr import ZERO, Operand, binary, cast, code, every, form, names_in, raw, total
 from backends.kernel_ir.stmt import Block, Stmt, Text, names_of
 from backends.kernel_ir.tree import ATOM, Code, Printed
 from compiler.ir.space import DType
@@ -135,7 +135,7 @@ def axis_inside(axis: l2.Axis, name: NameText) -> Code | None:
 
 def scaled(index: Code, axis: l2.Axis, name: NameText) -> Code:
     """index * stride."""
-    if axis.stride == 1 or index.text == "0":
+    if axis.stride == 1 or index == ZERO:
         return index
     stride = code(axis.stride) if isinstance(axis.stride, int) else name(axis.stride)
     return index.inside(ATOM) * stride.inside(ATOM)

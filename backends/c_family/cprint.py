@@ -162,7 +162,7 @@ def literal(value: int | float, t: Scalar, wide: str = "LL") -> Code:
         if t == DType.I64 and value == -(2**63):
             return code(f"(-9223372036854775807{wide} - 1)")
         suffix = {"i32": "", "u8": "", "u32": "u", "i64": wide, "u64": f"U{wide}"}[t]
-        return Number(f"{int(value)}{suffix}", None if t == "bool" else t)
+        return Number(f"{int(value)}{suffix}")
     if math.isnan(value):
         return name("NL_NAN_F32" if t == DType.F32 else "NL_NAN_F64")
     with np.errstate(over="ignore"):
@@ -173,7 +173,7 @@ def literal(value: int | float, t: Scalar, wide: str = "LL") -> Code:
     text = str(rounded)
     if "e" not in text and "." not in text:
         text += ".0"
-    return Number(text + ("f" if t == DType.F32 else ""), t)
+    return Number(text + ("f" if t == DType.F32 else ""))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from backends.c_family.cprint import (
 )
 from backends.kernel_ir.expr import call, cast, code, every, form, total
 from backends.kernel_ir.stmt import For, Let, Set, Stmt
-from backends.kernel_ir.tree import Code
+from backends.kernel_ir.tree import Code, Number
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Num, refs, substitute
 from compiler.expr.simplify import simplify
@@ -182,7 +182,7 @@ class PointNest(Summing):
     def extent(self, dims: Sequence[l2.Dim]) -> Code:
         """The product of extents, as a 64-bit expression."""
         first, *others = [self.k.extent(d.extent) for d in dims] or [code(f"1{self.k.dialect.wide.lower()}")]
-        product = cast("nl_i64", first) if first.text.isdigit() else first
+        product = cast("nl_i64", first) if isinstance(first, Number) and first.type is DType.I32 else first
         for x in others:
             product *= x
         return product

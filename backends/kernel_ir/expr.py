@@ -29,6 +29,7 @@ from backends.kernel_ir.tree import (
 Operand = Code | int | str
 """What an operator takes; a text is an expression as it is printed."""
 
+ZERO: Final = Number("0")
 ONE: Final = Number("1")
 
 
@@ -82,9 +83,9 @@ def total(parts: Iterable[Operand]) -> Code:
     """The sum of offsets, in order."""
     found: Code | None = None
     for x in map(code, parts):
-        if x != Number("0"):
+        if x != ZERO:
             found = x if found is None else _plus(found, x)
-    return Number("0") if found is None else found
+    return ZERO if found is None else found
 
 
 def _plus(a: Code, b: Code) -> Code:
@@ -94,8 +95,8 @@ def _plus(a: Code, b: Code) -> Code:
             return Binary(op, _plus(a, left), right)
         case Unary("-", x):
             return Binary("-", a, x)
-        case Number(digits, type) if digits.startswith("-"):
-            return Binary("-", a, Number(digits[1:], type))
+        case Number(digits) if digits.startswith("-"):
+            return Binary("-", a, Number(digits[1:]))
     return Binary("+", a, b)
 
 

@@ -145,15 +145,18 @@ class _Parser:
 
 
 @lru_cache(maxsize=4096)
-def _parsed(pattern: str) -> Code:
+def _parsed(pattern: str) -> tuple[Code, int]:
     parser = _Parser(pattern)
     tree = parser.expression()
     if parser.token or tree.text != pattern:
         raise ValueError(f"`{pattern}` is no expression as it is printed: `{tree.text}`")
-    return tree
+    return tree, parser.holes
 
 
 def quoted(pattern: str, parts: Sequence[Code] = ()) -> Code:
-    """The tree of a text. Raises ValueError where it is no expression, or laid out otherwise than it is printed."""
-    tree = _parsed(pattern)
+    """The tree of a text with so many holes. Raises ValueError where it is no expression, or laid out otherwise than it
+    is printed."""
+    tree, holes = _parsed(pattern)
+    if holes != len(parts):
+        raise ValueError(f"`{pattern}` has {holes} holes for {len(parts)} parts")
     return rebuilt(tree, lambda x: parts[x.number] if isinstance(x, _Hole) else None) if parts else tree

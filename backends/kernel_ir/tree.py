@@ -137,10 +137,17 @@ class Variable(Code):
 
 @dataclass(slots=True, unsafe_hash=True)
 class Number(Code):
-    """A number as its target writes it; `type` where it is known."""
+    """A number as its target writes it: the suffix is that of its type."""
 
     digits: Final[str]
-    type: Final[DType | None] = None
+
+    @property
+    def type(self) -> DType:
+        digits = self.digits.lower()
+        if not digits.startswith("0x") and ("." in digits or "e" in digits):
+            return DType.F32 if digits.endswith("f") else DType.F64
+        unsigned, wide = "u" in digits, "l" in digits
+        return (DType.U64 if wide else DType.U32) if unsigned else DType.I64 if wide else DType.I32
 
     @property
     def level(self) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backends.c_family.cprint import literal
 from backends.kernel_ir.expr import call, cast, code, every, form, member, name, raw, total
 from backends.kernel_ir.quote import quoted
 from backends.kernel_ir.tree import (
@@ -24,6 +25,7 @@ from backends.kernel_ir.tree import (
     nodes,
     rebuilt,
 )
+from compiler.ir.space import DType
 
 a, b, c, i, x_ = (name(n) for n in ("a", "b", "c", "i", "x_"))
 
@@ -63,6 +65,7 @@ def trees() -> st.SearchStrategy[Code]:
     return st.recursive(leaves, larger, max_leaves=12)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trees())
 def test_a_text_is_parsed_back_to_its_tree(x: Code) -> None:
     assert bare(quoted(x.text)) == bare(x)
@@ -100,7 +103,15 @@ def test_what_a_quotation_names_is_named() -> None:
     assert raw("for (; {} < n;)", a).names == {"a"} and call("nl_f", x_).names == {"nl_f", "x_"}
 
 
-@pytest.mark.parametrize("text", ["a+b", "a +", "int a = 3", "f(a,b)", "{}++", "(a", "a = b", "[&](int n)", ""])
+def test_the_suffix_of_a_number_is_that_of_its_type() -> None:
+    for t in (DType.I32, DType.I64, DType.U32, DType.U64, DType.F32, DType.F64):
+        for wide in ("LL", "L"):
+            found = literal(3, t, wide)
+            assert isinstance(found, Number) and found.type is t
+    assert Number("0xffffffffu").type is DType.U32 and Number("1e-3f").type is DType.F32
+
+
+@pytest.mark.parametrize("text", ["a+b", "a +", "int a = 3", "f(a,b)", "{}++", "(a", "a = b", "[&](int n)", "{}", ""])
 def test_a_text_that_is_no_expression_as_it_is_printed_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no expression|has no"):
+    with pytest.raises(ValueError, match=r"is no expression|has no|has 1 holes"):
         quoted(text)

@@ -232,7 +232,7 @@ class ContractNames(Summing):
         values = [s.when if isinstance(s, l2.Emit) else s.value for s in self.nest.epilogue]
         if sum(x == Ref(self.nest.acc) for v in values for x in nodes(v)) == 1:
             name = value
-        elif value.text != name.text:
+        elif value != name:
             first = [Let(self.k.dialect.real, name, value)]
         body.scope[self.nest.acc] = Symbol(name, self.k.dialect.precision)
         inner = [*first, *body.finish(self.nest.epilogue)]

@@ -34,7 +34,7 @@ from backends.c_family.point_nest import Summing, Total, read_in_terms
 from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, aligned, drawn_in_chunks, has_draws, rewritten
 from backends.kernel_ir.expr import call, code, cond, every, form, raw, total
 from backends.kernel_ir.stmt import Block, For, Kind, Let, Set, Stmt, Style, names_of
-from backends.kernel_ir.tree import ATOM, Code, Operand
+from backends.kernel_ir.tree import ATOM, Code, Index, Number, Operand, nodes
 from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
 
@@ -331,7 +331,7 @@ class NestPrinter(Summing):
         term = self.hoisted(self.level[last.name], self.summed(scope, [replace(x, at=x.at[at]) for x in held]))
 
         def run(count: Code) -> Stmt:
-            kept = Kind.KEPT if count.text.isdigit() else Kind.SERIAL
+            kept = Kind.KEPT if isinstance(count, Number) else Kind.SERIAL
             return For(at, 0, count, [Let("nl_i64", v, first + at), *term], kind=kept)
 
         whole = raw("for (; {} + {} <= {}; {} += {})", first, parts, extent, first, parts)
@@ -482,5 +482,5 @@ def _one_statement(statements: Sequence[Stmt]) -> bool:
         return False
     (only,) = statements
     if isinstance(only, Set):
-        return "[" in only.target.text
+        return any(isinstance(x, Index) for x in nodes(only.target))
     return isinstance(only, For) and only.style is not Style.BESIDE

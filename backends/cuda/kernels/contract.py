@@ -25,7 +25,7 @@ from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.several_points import at_places, besides
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.descriptor import CompiledFunction
-from backends.kernel_ir.expr import cast, code, form, total
+from backends.kernel_ir.expr import ONE, cast, code, form, total
 from backends.kernel_ir.stmt import Frame, Let, Stmt, text_of
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import refs
@@ -399,7 +399,7 @@ class _Printer:
 
     def _scaled(self, factor: int | str, axis: l2.Axis) -> Code:
         x = self.k.extent(factor)
-        return self.k.extent(axis.stride) if x.text == "1" else scaled(x, axis, self.k.extent)
+        return self.k.extent(axis.stride) if x == ONE else scaled(x, axis, self.k.extent)
 
     def _step(self, access: l2.Strided, dim: str) -> Step:
         terms = [(a, c) for a in access.axes for d, c in a.terms if d == dim]

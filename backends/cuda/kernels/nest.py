@@ -400,10 +400,8 @@ class NestPrinter(PointNest):
         t, *others = [x.type for x in totals]
         if others and set(others) != {t}:
             raise PrintError("sums that are joined are of one type", self.k.template.span)
-        joins = self.k.dialect.call(self.nest.combine or "", t).text.removesuffix("()")
         kind = self.k.dialect.type_name(t)
-        if self.nest.combine == "add":
-            joins = f"nl_sum_of<{kind}>"
+        joins = f"nl_sum_of<{kind}>" if self.nest.combine == "add" else f"nl_{self.nest.combine}_{t}"
         values = raw(", ".join(["{}"] * len(totals)), *(x.at for x in totals))
         return [
             Block(raw("const auto nl_all = {}<{}, {}, {}>(", name(function), kind, len(totals), name(joins)),

@@ -21,7 +21,7 @@ from backends.c_family.point_nest import PointNest
 from backends.kernel_ir import stmt
 from backends.kernel_ir.expr import call, code, form, name, raw
 from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Stmt, Text, names_of, walk
-from backends.kernel_ir.tree import Code, Printed
+from backends.kernel_ir.tree import Code, Variable
 from compiler.expr.ast import refs
 
 
@@ -120,7 +120,7 @@ def _loaded(statements: Sequence[Stmt], pointers: Set[str]) -> list[Stmt]:
             if isinstance(inside, Let):
                 changed |= inside.name.names
             elif isinstance(inside, stmt.Set):
-                changed |= inside.target.names if inside.target.text in inside.target.names else set()
+                changed |= inside.target.names if isinstance(inside.target, Variable) else set()
     return found[:last]
 
 
@@ -177,7 +177,7 @@ class Beside:
         """Of that member."""
         if not self.few:
             return self.first
-        return form("{}<{}>(&{}, nl_many)", name("nl_get"), self.type, self.first) if self.read else code("{}")
+        return form("{}<{}>(&{}, nl_many)", name("nl_get"), self.type, self.first) if self.read else raw("{{}}")
 
     @property
     def store(self) -> Code:
@@ -241,7 +241,7 @@ def neighbours(
     if split:
         even = form("{} && {} % 4 == 0", even, extent)
     width = raw("nl_t.chunk < 4 * blockDim.x ? 1 : {} % 4 == 0 ? 4 : {} % 2 == 0 ? 2 : 1", extent, extent)
-    values = Printed(", ".join(x.value.text for x in found), frozenset().union(*(x.value.names for x in found)))
+    values = raw(", ".join(["{}"] * len(found)), *(x.value for x in found))
     points: list[Stmt] = [
         Let("int", code("nl_many"), form("(int){}", call("nl_least", "nl_width", form("nl_end - {}", e)))),
         *split,

@@ -75,7 +75,7 @@ def _part(
         lines.append(Let(dialect.real, acc, code(f"nl_sum_of(nl_t, {number}, nl_e)")))
     lines += body.run((*nest.prologue, *nest.epilogue))
     for r, formal in enumerate(part.results, first):
-        if (value := body.scope[formal].code).text != f"nl_y{r}":
+        if (value := body.scope[formal].code) != name(f"nl_y{r}"):
             lines.append(Set(code(f"nl_y{r}"), value))
         if r in kept:
             lines.append(Set(code(f"nl_at{r}"), form("&{}", printer.elements[formal].place)))
