@@ -84,9 +84,9 @@ synapses:
     pre: {state: {trace1: 0.5}, dynamics: {dtrace1/dt: -trace1 / (8 ms)}, on_spike: [trace1 = trace1 + 1]}
     post: {state: {echo1: 0}, dynamics: {decho1/dt: -echo1 / (8 ms)}, on_spike: [echo1 = 0.5 * echo1 + 1]}
     dynamics: {dw1/dt: (0.5 - part1 - w1) / (40 ms)}
-    on_pre: [deliver(part1 * each1 + 0.01 * pre.trace1), local1 = count1, count1 = local1 + 1]
-    on_post: [w1 = w1 + 0.01 * pre.trace1 * post.echo1 + 0.001 * (t - pre.last_spike) / (1 ms)]
-    on: {trial1.end: [w1 = 0.9 * w1 + 0.1 * sum_post(w1) / (1 + sum_post(count1)) + 0.01 * trial1.count]}
+    on_pre: [deliver(0.1 * part1 * each1 + 0.001 * pre.trace1), local1 = count1, count1 = local1 + 1]
+    on_post: [w1 = w1 + 0.001 * pre.trace1 * post.echo1 + 0.01 / (1 + (t - pre.last_spike) / (1 ms))]
+    on: {trial1.end: [w1 = 0.9 * w1 + 0.1 * sum_post(w1) / (30 + sum_post(count1)) + 0.01 * trial1.count]}
 currents:
   own:
     params: {rate1: 5 ms}
@@ -135,7 +135,7 @@ record:
 """
 PLAIN = {r: r for r in ROLES}
 WITHOUT_STATE = """\
-  graded: {params: {each1: 1, rate1: 0.3}, update: ["deliver(each1 * rate1 * pre.state1, post.input1)"]}
+  graded: {params: {each1: 1, rate1: 0.02}, update: ["deliver(each1 * rate1 * pre.state1, post.input1)"]}
   known: {params: {w1: 1, rate1: 0.3}, on_pre: [deliver(w1 * rate1 * scale1)]}
 """
 
