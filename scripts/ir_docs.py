@@ -106,7 +106,7 @@ Kernels over arrays. Effects are declared: each array formal has a mode (`r` rea
 rows are data; merged, kernels of one text are one `Template` with a table of rows, and backends print the templates.
 An order class (`fast`, `reproducible`, `bitwise`) says how far sums may be reordered.
 """,
-        ("level2.program", "level2.relations"),
+        ("level2.program", "level2.nests", "level2.relations"),
         ("kernel", "program"),
     ),
 )

@@ -245,6 +245,12 @@ MUTANTS = (
         ("tests/unit/test_fuse_sums.py",),
     ),
     Mutant(
+        "what follows sums of rows shares their kernel",
+        (f"{_TENSORS}:fits",),
+        _always(False),
+        ("tests/unit/test_fuse_rows.py::test_a_normalisation_of_rows_is_one_launch_forward_and_one_backward",),
+    ),
+    Mutant(
         "results take the arrays of operands",
         (f"{_TENSORS}:reused",),
         lambda _: lambda *_: ({}, []),

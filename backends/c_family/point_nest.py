@@ -9,7 +9,7 @@ Does not: give points to threads, or share one among several (the backends do).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
@@ -66,11 +66,12 @@ class _Sparse:
 
 @dataclass(frozen=True)
 class Total:
-    """One reduction of a nest: its local in the epilogue, where it accumulates, its type and term."""
+    """One reduction of a nest: its local in the epilogue, where it accumulates, its type, combination and term."""
 
     name: str
     at: Code
     type: DType
+    combine: str
     term: Expr
 
     @property
@@ -78,8 +79,8 @@ class Total:
         return {self.name: Symbol(self.at, self.type)}
 
 
-def read_in_terms(nest: l2.Nest) -> set[str]:
-    """All names that the terms of a nest read."""
+def read_in_terms(nest: l2.Nest | l2.Stage) -> set[str]:
+    """All names that the terms of the first reductions of a nest, or of a stage, read."""
     return set().union(*(refs(s.term) for s in nest.sums))
 
 
@@ -94,45 +95,69 @@ class Summing:
         self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
         self.scope = k.scope | {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
 
-    def totals(self, scope: Scope) -> list[Total]:
-        """The reductions, each in a variable of its own."""
-        return [Total(s.acc, self.k.namer.own(s.acc), self._type(s.term, scope), s.term) for s in self.nest.sums]
+    def totals(self, scope: Scope, stage: l2.Stage | None = None) -> list[Total]:
+        """The reductions of a stage (default: the first), each in a variable of its own."""
+        x = stage or self.nest.stages[0]
+        return [
+            Total(s.acc, self.k.namer.own(s.acc), self._type(s.term, x.combine, scope), x.combine, s.term)
+            for s in x.sums
+        ]
 
     def start(self, total: Total) -> Stmt:
         """The declaration of an accumulator."""
-        return Let(self.k.dialect.type_name(total.type), total.at, self.identity(total.type), const=False)
+        return Let(
+            self.k.dialect.type_name(total.type), total.at, self.identity(total.type, total.combine), const=False
+        )
 
-    def _type(self, term: Expr, scope: Scope) -> DType:
+    def _type(self, term: Expr, combine: str, scope: Scope) -> DType:
         known = {**symbols({n: e.type for n, e in self.elements.items()}), **scope}
         real = self.k.dialect.precision
         types = infer_locals(self.nest.prologue, known, self.elements, real)
         t = type_of(term, {**known, **symbols(types)}, real)
         if t == "bool" or t == DType.U8:
             return DType.I32
-        if not is_real(t) and self.nest.combine != "add":
+        if not is_real(t) and combine != "add":
             raise PrintError("only sums may run over integers", self.k.template.span)
         return t
 
-    def identity(self, t: DType) -> Code:
+    def identity(self, t: DType, combine: str | None = None) -> Code:
         """The identity element of the combination."""
-        return literal(IDENTITY[self.nest.combine or "add"], t)
+        return literal(IDENTITY[combine or self.nest.combine or "add"], t)
 
-    def combined(self, acc: Code, term: Code, t: DType, span: Span = NOWHERE) -> Stmt:
-        if self.nest.combine == "add":
+    def combined(self, acc: Code, term: Code, t: DType, span: Span = NOWHERE, combine: str | None = None) -> Stmt:
+        how = combine or self.nest.combine
+        if how == "add":
             return Set(acc, term, "+=", span)
-        assert self.nest.combine is not None
-        return Set(acc, self.k.dialect.call(self.nest.combine, t, acc, term), span=span)
+        assert how is not None
+        return Set(acc, self.k.dialect.call(how, t, acc, term), span=span)
 
     def summed(
         self, scope: Scope, totals: Sequence[Total], elements: Mapping[str, Element] | None = None
     ) -> list[Stmt]:
         """Loads and the combination of one term of each reduction. `elements`: as they read them."""
         body = Body(self.k.dialect, dict(scope), dict(elements or self.elements), self.k.namer)
-        lines = body.load(read_in_terms(self.nest))
+        lines = body.load(set().union(*(refs(x.term) for x in totals)))
         for x in totals:
             value = self.k.dialect.expr(x.term, body.scope, x.type)
-            lines.append(self.combined(x.at, value, x.type, self.k.template.span))
+            lines.append(self.combined(x.at, value, x.type, self.k.template.span, x.combine))
         return lines
+
+    def goes_on(self, body: Body, over: Callable[[list[Stmt]], list[Stmt]]) -> list[Stmt]:
+        """What follows the first sums: epilogues, and the later stages by loops `over` the terms."""
+        if not self.nest.staged:
+            return body.finish(self.nest.epilogue)
+        lines = body.section(self.nest.epilogue)
+        for stage in self.nest.then:
+            totals = self.totals(body.scope, stage)
+            lines += [*map(self.start, totals), *over(self.summed(body.scope, totals))]
+            for x in totals:
+                body.scope |= x.symbol
+            lines += body.section(stage.epilogue)
+        return [*lines, *over(self.at_each(body))] if self.nest.each else lines
+
+    def at_each(self, body: Body) -> list[Stmt]:
+        """The statements for one point of the RED dims, after all stages."""
+        return Body(self.k.dialect, dict(body.scope), self.elements, self.k.namer).finish(self.nest.each)
 
 
 class PointNest(Summing):
@@ -173,7 +198,7 @@ class PointNest(Summing):
 
     def _check_order(self) -> None:
         """Concurrent additions of reals have no order."""
-        for s in (*self.nest.prologue, *self.nest.epilogue):
+        for s in self.nest.statements:
             if not isinstance(s, l2.Add) or not self.elements[s.target].direct:
                 continue
             if is_real(self.elements[s.target].type) and self.k.template.order is not l2.Order.FAST:
@@ -231,7 +256,13 @@ class PointNest(Summing):
                 loop = [For(var, found.first, self.k.extent(d.extent), loop, found.step)]
         for x in totals:
             body.scope |= x.symbol
-        return [*start, *loop, *body.finish(self.nest.epilogue)]
+        return [*start, *loop, *self.goes_on(body, self._over_terms)]
+
+    def _over_terms(self, loop: list[Stmt]) -> list[Stmt]:
+        """A loop over all terms, in order."""
+        for d in reversed(self.red):
+            loop = [For(self.vars[d.name], code(0), self.k.extent(d.extent), loop)]
+        return loop
 
     def _sparse(self) -> dict[str, _Sparse]:
         """Dims that are summed over in steps of a divisor: the others read 0 because the index is not divisible, and

@@ -32,6 +32,8 @@ class Division(StrEnum):
     """Neighbouring threads have neighbouring points, and share the terms of each: sums over the rows of a matrix."""
     WIDE_COLUMNS = "wide columns"
     """So, and a thread has four neighbouring points, where the last dim has a multiple of four."""
+    ROWS = "rows"
+    """A block at most shares the terms of a point, and all its threads go on after the sums, with its elements."""
     POSITIONS = "positions"
     """A block for each position that asks for a row (backends/cuda/kernels/rows_added.py)."""
 

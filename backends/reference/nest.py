@@ -11,7 +11,7 @@ Does not: use strategies: a Contract is evaluated as its nest.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -54,6 +54,7 @@ class Points:
             index = np.arange(r.start, r.stop, dtype=np.int64)
             self.values[dim.name] = index.reshape((-1,) + (1,) * (rank - axis - 1))
         self.block: dict[str, Value] = {}
+        self.indices: tuple[Any, ...] = ()
         self.evaluate = Evaluator(self.read, row.real, step)
 
     def read(self, name: str) -> Value:
@@ -114,7 +115,7 @@ class Points:
                 case l2.Assign(target, value) if target in self.row.array_formals:
                     self.store(self.row.array_formals[target], self.evaluate(value))
                 case l2.Assign(target, value):
-                    self.values[target] = self.evaluate.typed(value)
+                    (self.block or self.values)[target] = self.evaluate.typed(value)
 
     def store(self, formal: l2.ArrayFormal, value: Value) -> None:
         buffer = self.row.arrays[formal.name]
@@ -127,19 +128,20 @@ class Points:
             address, inside, wide = np.broadcast_arrays(address, inside, stored)
             buffer[address[inside]] = wide[inside]
         self.changed(formal)
-        self.values[formal.name] = loaded(np.asarray(stored))
+        (self.block or self.values)[formal.name] = loaded(np.asarray(stored))
 
     def add(self, formal: l2.ArrayFormal, value: Value) -> None:
         buffer = self.row.arrays[formal.name]
         address, inside = self.address(formal)
         self.row.checked(formal.name, address)
-        target, amount, _ = np.broadcast_arrays(address, cast(value, buffer.dtype), np.empty(self.shape, np.bool_))
+        points = np.empty(self.shape, np.bool_)
+        target, amount, *_ = np.broadcast_arrays(address, cast(value, buffer.dtype), points, *self.indices)
         if inside is not None:
             inside = np.broadcast_to(inside, target.shape)
             target, amount = target[inside], amount[inside]
         np.add.at(buffer, target.ravel(), amount.ravel())
         self.changed(formal)
-        self.values.pop(formal.name, None)
+        (self.block or self.values).pop(formal.name, None)
 
     def changed(self, formal: l2.ArrayFormal) -> None:
         """Invalidate values read through other formals of the same array."""
@@ -147,6 +149,7 @@ class Points:
         for other, bound in self.row.names.items():
             if bound == name and other != formal.name:
                 self.values.pop(other, None)
+                self.block.pop(other, None)
 
     def emit(self, s: l2.Emit) -> None:
         """Append the indices `i` where `when` holds to the list of this step."""
@@ -159,18 +162,11 @@ class Points:
 
     def reduce(self, combine: str, term: Expr, dims: Sequence[l2.Dim], extents: Sequence[int]) -> Any:
         """acc = combine(acc, term) over the RED dims in order, for all points at once."""
-        total = math.prod(extents)
-        points = max(math.prod(self.shape), 1)
-        size = max(1, LIMIT // points)
         acc: Any = None
-        for start in range(0, total, size):
-            stop = min(start + size, total)
-            index = np.unravel_index(np.arange(start, stop), tuple(extents) or (1,))
-            lead = (-1,) + (1,) * len(self.shape)
-            self.block = {d.name: at.astype(np.int64).reshape(lead) for d, at in zip(dims, index, strict=False)}
+        for terms in self.blocks(dims, extents):
             value = self.evaluate(term)
             dtype = self.evaluate.joined(value)
-            block = np.broadcast_to(cast(value, dtype), (stop - start, *self.shape))
+            block = np.broadcast_to(cast(value, dtype), (terms, *self.shape))
             if acc is None:
                 acc = np.full(self.shape, _identity(combine, dtype))
             if combine == "add":
@@ -178,8 +174,25 @@ class Points:
             else:
                 for x in block:
                     acc = (minimum if combine == "min" else maximum)(acc, x)
-        self.block = {}
         return np.full(self.shape, _identity(combine, self.row.real)) if acc is None else acc
+
+    def each(self, statements: Sequence[l2.Statement], dims: Sequence[l2.Dim], extents: Sequence[int]) -> None:
+        """The statements for all points and all of the RED dims."""
+        for _ in self.blocks(dims, extents) if statements else ():
+            self.run(statements)
+
+    def blocks(self, dims: Sequence[l2.Dim], extents: Sequence[int]) -> Iterator[int]:
+        """How many points of the RED dims are in each block, in order; their indices are `block` meanwhile."""
+        total = math.prod(extents)
+        size = max(1, LIMIT // max(math.prod(self.shape), 1))
+        for start in range(0, total, size):
+            stop = min(start + size, total)
+            index = np.unravel_index(np.arange(start, stop), tuple(extents) or (1,))
+            lead = (-1,) + (1,) * len(self.shape)
+            self.block = {d.name: at.astype(np.int64).reshape(lead) for d, at in zip(dims, index, strict=False)}
+            self.indices = tuple(self.block.values())
+            yield stop - start
+        self.block, self.indices = {}, ()
 
 
 def append_events(row: Row, events: Any, counts: Any, slots: int, slot: int, ids: Any) -> None:
@@ -194,7 +207,7 @@ def append_events(row: Row, events: Any, counts: Any, slots: int, slot: int, ids
 
 
 def _emits(nest: l2.Nest) -> list[l2.Emit]:
-    return [s for s in (*nest.prologue, *nest.epilogue) if isinstance(s, l2.Emit)]
+    return [s for s in nest.statements if isinstance(s, l2.Emit)]
 
 
 def run_nest(row: Row, nest: l2.Nest, step: int) -> None:
@@ -215,6 +228,8 @@ def run_nest(row: Row, nest: l2.Nest, step: int) -> None:
         points = Points(row, nest, parallel, ranges, step)
         points.run(nest.prologue)
         if nest.combine is not None:
-            found = {s.acc: points.reduce(nest.combine, s.term, reduced, red_extents) for s in nest.sums}
-            points.values |= found
-        points.run(nest.epilogue)
+            for stage in nest.stages:
+                found = {s.acc: points.reduce(stage.combine, s.term, reduced, red_extents) for s in stage.sums}
+                points.values |= found
+                points.run(stage.epilogue)
+            points.each(nest.each, reduced, red_extents)

@@ -115,10 +115,12 @@ def _nest(nest: l2.Nest, names: Names) -> str:
     prologue = _statements(nest.prologue, names)
     if nest.combine is None:
         return f"for({dims}){{{prologue}}}{nest.fill!r}"
-    terms = ",".join([_expr(s.term, names) for s in nest.sums])
-    names |= {s.acc: f"acc{k}" if k else "acc" for k, s in enumerate(nest.sums)}
-    epilogue = _statements(nest.epilogue, names)
-    return f"for({dims}){{{prologue}}}{nest.combine}({terms}){{{epilogue}}}{nest.fill!r}"
+    stages = []
+    for number, stage in enumerate(nest.stages):
+        terms = ",".join([_expr(s.term, names) for s in stage.sums])
+        names |= {s.acc: f"acc{number}.{k}" for k, s in enumerate(stage.sums)}
+        stages.append(f"{stage.combine}({terms}){{{_statements(stage.epilogue, names)}}}")
+    return f"for({dims}){{{prologue}}}{''.join(stages)}{{{_statements(nest.each, names)}}}{nest.fill!r}"
 
 
 def _statements(statements: Iterable[l2.Statement], names: Names) -> str:

@@ -8,12 +8,13 @@ Guarantees: `code_violations` names every breach of the spec below.
              a dim, `step` or a constant; every function is one of the language or a draw; no
              quantities
   reads      of WRITE elements only after their assignment, of ACCUMULATE elements never; RED dims
-             only in `term`
+             only in terms and in `each`
   writes     to WRITE and UPDATE elements, `+=` to ACCUMULATE and UPDATE ones; every WRITE element
              is assigned
   nests      distinct dims, LANE dims last and literal; RED dims need a combine, a combine needs a
-             term; no accumulator reads another, and no name is two of them; events are emitted by a
-             map over the one dim `i`
+             term; no accumulator reads another of its stage, and no name is two of them; nests of
+             several stages have no lanes, and `each` writes another element at each point of the
+             RED dims; events are emitted by a map over the one dim `i`
   the rest   formals that a body finds by name are there, with their type
 Does not: look at arrays and numbers (program.py).
 """
@@ -225,7 +226,7 @@ class _Code:
 
     def contract(self, contract: l2.Contract) -> Iterator[str]:
         yield from self.nest(contract.nest)
-        if contract.nest.beside:
+        if contract.nest.beside or contract.nest.staged:
             yield "a contraction by a strategy has one sum"
         if contract.scratch is not None:
             yield from self.column(contract.scratch, "scratch")
@@ -252,18 +253,35 @@ class _Code:
                 yield "a term or an epilogue stands without a combine"
             if l2.DimKind.RED in self.dims.values():
                 yield "there are reduced dims, but no combine"
-        elif nest.combine not in ("add", "max", "min") or nest.term is None:
-            yield f"combine `{nest.combine}` is not known, or has no term"
-        else:
-            self.in_term = True
-            for s in nest.sums:
-                yield from self.expression(s.term, "the term")
-            self.in_term = False
-            for s in nest.sums:
-                if any(s.acc in taken for taken in (self.arrays, self.scalars, self.dims, self.locals)):
-                    yield f"the accumulator has the name `{s.acc}`, which is taken"
-                self.locals.add(s.acc)
-            yield from self.statements(nest.epilogue, "epilogue")
+        for stage in nest.stages:
+            yield from self.stage(stage)
+        yield from self.each(nest)
+
+    def stage(self, stage: l2.Stage) -> Iterator[str]:
+        if stage.combine not in ("add", "max", "min") or not stage.sums:
+            yield f"combine `{stage.combine}` is not known, or has no term"
+            return
+        self.in_term = True
+        for s in stage.sums:
+            yield from self.expression(s.term, "the term")
+        self.in_term = False
+        for s in stage.sums:
+            if any(s.acc in taken for taken in (self.arrays, self.scalars, self.dims, self.locals)):
+                yield f"the accumulator has the name `{s.acc}`, which is taken"
+            self.locals.add(s.acc)
+        yield from self.statements(stage.epilogue, "epilogue")
+
+    def each(self, nest: l2.Nest) -> Iterator[str]:
+        red = {d.name for d in nest.dims if d.kind is l2.DimKind.RED}
+        if nest.staged and (nest.combine is None or any(d.kind is l2.DimKind.LANE for d in nest.dims)):
+            yield "stages stand without a combine, or beside lanes"
+        self.in_term = True
+        yield from self.statements(nest.each, "each")
+        self.in_term = False
+        for name in sorted({s.target for s in nest.each if isinstance(s, l2.Assign | l2.Add)} & self.arrays.keys()):
+            access = self.arrays[name].access
+            if isinstance(access, l2.Strided) and not red <= {n for a in access.axes for n, _ in a.terms}:
+                yield f"`each` writes `{name}` at several points"
 
     def axes(self, formal: l2.ArrayFormal) -> Iterator[str]:
         if isinstance(formal.access, l2.At):

@@ -30,6 +30,7 @@ from compiler.ir.level2.program import (
     Program,
     Rows,
     ScalarFormal,
+    Stage,
     Strided,
     Sum,
 )
@@ -95,6 +96,13 @@ def run_both(program: Program, folder: Path) -> tuple[CpuInstance, ReferenceInst
     here.run("step", 1, 2)
     there.run("step", 1, 2)
     return here, there
+
+
+def run_once(program: Program, folder: Path) -> CpuInstance:
+    merged = merge(program)
+    here = CpuBackend().load(CpuBackend().build(merged, folder, {}), merged, 1)
+    here.run("step", 1, 1)
+    return here
 
 
 def check(program: Program, folder: Path, *names: str, rtol: float = 2e-6) -> np.ndarray:
@@ -397,6 +405,52 @@ def test_several_sums_of_each_lane(tmp_path: Path, combine: str) -> None:
     x, w = (data(3, 7, 16, seed=s) for s in (1, 2))
     arrays = {"x": x, "w": w, **{n: np.zeros((3, 16), np.float32) for n in ("y", "z", "first")}}
     check(single(nest, accesses, arrays, {"n": 3, "m": 7, "row": 7 * 16, "factor": 0.5}), tmp_path, "y", "z", "first")
+
+
+def standardized(wide: bool) -> tuple[Nest, dict[str, tuple[Mode, Strided]]]:
+    """Rows minus their mean by their deviation, in place; `wide`: of [k][i][l], over k and l."""
+    red = (Dim("k", "outer", RED), Dim("l", "m", RED)) if wide else (Dim("l", "m", RED),)
+    squares = Stage(
+        "add", (Sum("squares", expr("(x - mean) * (x - mean)")),), (assign("deviation", "sqrt(squares / count)"),)
+    )
+    largest = Stage("max", (Sum("most", expr("x")), Sum("least", expr("-x"))), (assign("span", "most + least"),))
+    nest = Nest(
+        (Dim("i", "n"), *red),
+        (assign("count", "float(m * outer)"),),
+        "add",
+        expr("x"),
+        epilogue=(assign("mean", "acc / count"), assign("kept", "mean + kept")),
+        then=(squares, largest),
+        each=(assign("centred", "x - mean"), assign("y", "centred / deviation + w"), assign("x", "x / span")),
+    )
+    at = (axis(("i", 1), stride="m"), axis(("l", 1)))
+    whole = Strided((axis(("k", 1), stride="plane"), *at) if wide else at)
+    point = Strided((axis(("i", 1)),))
+    accesses = {"x": (UPDATE, whole), "y": (WRITE, whole), "w": (READ, Strided((axis(("l", 1)),)))}
+    return nest, accesses | {"mean": (WRITE, point), "span": (WRITE, point), "kept": (UPDATE, point)}
+
+
+def arrays_of_rows(points: int, terms: int, wide: bool) -> tuple[Arrays, dict[str, int | float]]:
+    outer = 3 if wide else 1
+    x, zeros = data(outer, points, terms), np.zeros((outer, points, terms), np.float32)
+    ends = {n: np.zeros(points, np.float32) for n in ("mean", "span")}
+    arrays = {"x": 3 + x, "y": zeros, "w": data(terms, seed=2), "kept": np.ones(points, np.float32), **ends}
+    return arrays, {"n": points, "m": terms, "outer": outer, "plane": points * terms}
+
+
+@pytest.mark.parametrize("order", [Order.REPRODUCIBLE, Order.BITWISE])
+@pytest.mark.parametrize("wide", [False, True], ids=["rows", "planes"])
+@pytest.mark.parametrize(("points", "terms"), [(3, 5), (70, 600)])
+def test_what_follows_sums(tmp_path: Path, order: Order, wide: bool, points: int, terms: int) -> None:
+    nest, accesses = standardized(wide)
+    arrays, numbers = arrays_of_rows(points, terms, wide)
+    program = single(nest, accesses, arrays, numbers, order)
+    got = check(program, tmp_path, "y", "x", "mean", "span", "kept", rtol=1e-4)
+    assert np.isfinite(got).all()
+    once = run_once(program, tmp_path / "once").read("y").reshape(arrays["x"].shape)
+    x = arrays["x"].astype(np.float64)
+    want = (x - x.mean((0, 2), keepdims=True)) / x.std((0, 2), keepdims=True) + arrays["w"]
+    assert np.allclose(once, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("combine", ["add", "max"])

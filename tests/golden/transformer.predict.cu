@@ -216,183 +216,122 @@ NL_PART void k4_implicit_gemm_store(const k4_row *self, nl_i64 step, const nl_su
     }
 }
 
-/* ---- k5  layer_norm.mean: sum over d2  (models/transformer.yaml:25:13) */
+/* ---- k5  layer_norm.scaled: rows over d2  (models/transformer.yaml:25:13) */
 struct k5_row {
-    real *mean_; /* real [d0], written */
+    real *scaled_; /* real [d0][d2], written */
     const real *x_; /* real [d0][d2], read */
-    nl_i64 n_d0_, n_d2_, x_by_d0_;
-    alignas(8) real share_;
-};
-
-NL_FN void k5_sum_over_d2_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k5_row *const self = (const k5_row *)nl_t.self;
-    real *__restrict__ const mean_p_ = nl_global(self->mean_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d2_ = self->n_d2_, x_by_d0_ = self->x_by_d0_;
-    const real share_ = self->share_;
-    nl_wait();
-    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
-    const nl_u32 nl_splits = nl_group >> nl_bits;
-    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
-    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
-        const nl_i64 d0 = e;
-        real acc = 0.0f;
-        const nl_i64 nl_terms = n_d2_;
-        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
-            const nl_i64 d2 = r;
-            const real x_ = x_p_[d0 * x_by_d0_ + d2];
-            acc += x_ * share_;
-            r += nl_group;
-        };
-#pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
-#pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
-#pragma unroll 1
-        while (r < nl_terms) nl_more(0);
-        if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
-                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
-            if (!nl_all.here) return;
-            acc = nl_all.of[0];
-        }
-        if (nl_lane == 0) {
-            mean_p_[d0] = acc;
-        }
-    }
-}
-extern "C" __global__ void __launch_bounds__(256, 4) k5_sum_over_d2(NL_ARGUMENTS) { k5_sum_over_d2_block(NL_TASK(k5_row)); }
-
-/* ---- k6  layer_norm.inverse: sum over d2  (models/transformer.yaml:25:13) */
-struct k6_row {
-    real *inverse_; /* real [d0][d1], written */
-    const real *x_; /* real [d0][d1][d2], read */
-    const real *mean_; /* real [d0][d1], read */
-    nl_i64 n_d0_, n_d1_, n_d2_, inverse_by_d0_, x_by_d0_, x_by_d1_, mean_by_d0_;
+    const real *weight_; /* real [d2], read */
+    const real *bias_; /* real [d2], read */
+    nl_i64 n_d0_, n_d2_, scaled_by_d0_, x_by_d0_;
     alignas(8) real share_, epsilon_;
 };
 
-NL_FN void k6_sum_over_d2_block(const nl_task &nl_t)
+NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k6_row *const self = (const k6_row *)nl_t.self;
-    real *__restrict__ const inverse_p_ = nl_global(self->inverse_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const real *__restrict__ const mean_p_ = nl_global(self->mean_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, n_d2_ = self->n_d2_;
-    const nl_i64 inverse_by_d0_ = self->inverse_by_d0_, x_by_d0_ = self->x_by_d0_, x_by_d1_ = self->x_by_d1_;
-    const nl_i64 mean_by_d0_ = self->mean_by_d0_;
-    const real share_ = self->share_, epsilon_ = self->epsilon_;
-    const nl_u32 d1_inverse = nl_inverse(n_d1_);
-    nl_wait();
-    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
-    const nl_u32 nl_splits = nl_group >> nl_bits;
-    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
-    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
-        nl_u64 rest = e;
-        const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
-        const nl_i64 d0 = rest;
-        real acc = 0.0f;
-        const nl_i64 nl_terms = n_d2_;
-        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
-            const nl_i64 d2 = r;
-            const real x_ = x_p_[d0 * x_by_d0_ + d1 * x_by_d1_ + d2];
-            const real mean_ = mean_p_[d0 * mean_by_d0_ + d1];
-            acc += (x_ - mean_) * (x_ - mean_) * share_;
-            r += nl_group;
-        };
-#pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
-#pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
-#pragma unroll 1
-        while (r < nl_terms) nl_more(0);
-        if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
-                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
-            if (!nl_all.here) return;
-            acc = nl_all.of[0];
-        }
-        if (nl_lane == 0) {
-            inverse_p_[d0 * inverse_by_d0_ + d1] = 1.0f / nl_sqrt_f32(acc + epsilon_);
-        }
-    }
-}
-extern "C" __global__ void __launch_bounds__(256, 4) k6_sum_over_d2(NL_ARGUMENTS) { k6_sum_over_d2_block(NL_TASK(k6_row)); }
-
-/* ---- k7  layer_norm.scaled: elementwise  (models/transformer.yaml:25:13) */
-struct k7_row {
-    real *scaled_; /* real [d0][d2], written */
-    const real *weight_; /* real [d2], read */
-    const real *bias_; /* real [d2], read */
-    const real *x_; /* real [d0][d2], read */
-    const real *mean_; /* real [d0], read */
-    const real *inverse_; /* real [d0], read */
-    nl_i64 n_d0_, n_d2_, scaled_by_d0_, x_by_d0_;
-};
-
-NL_FN void k7_elementwise_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k7_row *const self = (const k7_row *)nl_t.self;
+    const k5_row *const self = (const k5_row *)nl_t.self;
     real *__restrict__ const scaled_p_ = nl_global(self->scaled_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const real *__restrict__ const mean_p_ = nl_global(self->mean_);
-    const real *__restrict__ const inverse_p_ = nl_global(self->inverse_);
     const nl_i64 n_d0_ = self->n_d0_, n_d2_ = self->n_d2_, scaled_by_d0_ = self->scaled_by_d0_;
     const nl_i64 x_by_d0_ = self->x_by_d0_;
-    const nl_u32 d2_inverse = nl_inverse(n_d2_);
+    const real share_ = self->share_, epsilon_ = self->epsilon_;
     nl_wait();
-    const nl_i64 nl_end = nl_least(n_d0_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk >= 4 * blockDim.x && n_d2_ % 4 == 0 ? 4 : 1;
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
-            e += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - e);
-        nl_u64 rest = e;
-        const nl_i64 d2 = nl_take(rest, n_d2_, d2_inverse);
-        const nl_i64 d0 = rest;
-        struct {
-            nl_few<real> scaled_p_;
-            nl_few<real> weight_p_;
-            nl_few<real> bias_p_;
-            nl_few<real> x_p_;
-            real mean_p_;
-            real inverse_p_;
-        } nl_x = {{}, nl_get<real>(&weight_p_[d2], nl_many), nl_get<real>(&bias_p_[d2], nl_many), nl_get<real>(&x_p_[d0 * x_by_d0_ + d2], nl_many), mean_p_[d0], inverse_p_[d0]};
-        const auto nl_point = [&](int nl_n) {
-            const real weight_ = nl_x.weight_p_.x[nl_n];
-            const real bias_ = nl_x.bias_p_.x[nl_n];
-            const real x_ = nl_x.x_p_.x[nl_n];
-            const real mean_ = nl_x.mean_p_;
-            const real inverse_ = nl_x.inverse_p_;
-            nl_x.scaled_p_.x[nl_n] = (x_ - mean_) * inverse_ * weight_ + bias_;
-        };
-        if (nl_many == 1) nl_point(0);
-        else nl_each<4>(nl_point);
-        nl_put(&scaled_p_[d0 * scaled_by_d0_ + d2], nl_x.scaled_p_, nl_many);
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        const nl_i64 d0 = e;
+        const nl_i64 nl_terms = n_d2_;
+        real acc = 0.0f;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d2 = r;
+                const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                acc += x_ * share_;
+                r += nl_group;
+            };
+#pragma unroll 1
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
+                    {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc = nl_all.of[0];
+            }
+        }
+        if (nl_first == 0) {
+        }
+        real acc1 = 0.0f;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d2 = r;
+                const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                acc1 += (x_ - acc) * (x_ - acc) * share_;
+                r += nl_group;
+            };
+#pragma unroll 1
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
+                    {{acc1}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc1 = nl_all.of[0];
+            }
+        }
+        real v0_ = 1.0f / nl_sqrt_f32(acc1 + epsilon_);
+        if (nl_first == 0) {
+        }
+        {
+            struct nl_load_found {
+                nl_i64 d2;
+                real x_;
+                real weight_;
+                real bias_;
+            };
+            const auto nl_load = [&](nl_i64 r) {
+                const nl_i64 d2 = r;
+                const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                const real weight_ = weight_p_[d2];
+                const real bias_ = bias_p_[d2];
+                return nl_load_found{d2, x_, weight_, bias_};
+            };
+            const auto nl_work = [&](nl_i64 r, const nl_load_found &nl_load_of) {
+                nl_i64 d2 = nl_load_of.d2;
+                real x_ = nl_load_of.x_;
+                real weight_ = nl_load_of.weight_;
+                real bias_ = nl_load_of.bias_;
+                scaled_p_[d0 * scaled_by_d0_ + d2] = (x_ - acc) * v0_ * weight_ + bias_;
+            };
+            nl_i64 nl_a = nl_first;
+#pragma unroll 1
+            for (; nl_a + 3ll * nl_group < nl_terms; nl_a += 4 * nl_group) {
+                nl_load_found nl_load_of[4];
+                nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * nl_group); });
+                nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * nl_group, nl_load_of[nl_n]); });
+            }
+#pragma unroll 1
+            for (; nl_a < nl_terms; nl_a += nl_group) nl_work(nl_a, nl_load(nl_a));
+        }
     }
 }
-extern "C" __global__ void NL_BLOCK k7_elementwise(NL_ARGUMENTS) { k7_elementwise_block(NL_TASK(k7_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k5_rows_over_d2(NL_ARGUMENTS) { k5_rows_over_d2_block(NL_TASK(k5_row)); }
 
-/* ---- k8  seen.query.biased: implicit gemm  (models/transformer.yaml:26:13) */
-struct k8_row {
+/* ---- k6  seen.query.biased: implicit gemm  (models/transformer.yaml:26:13) */
+struct k6_row {
     real *query_biased_; /* real [n][t0][o], written */
     const real *x_; /* real [n][t0][k], read */
     const real *query_weight_; /* real [o][k], read */
@@ -401,7 +340,7 @@ struct k8_row {
     nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
-NL_PART void k8_implicit_gemm_product(const k8_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k6_implicit_gemm_product(const k6_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const query_weight_p_ = nl_global(self->query_weight_);
@@ -433,7 +372,7 @@ NL_PART void k8_implicit_gemm_product(const k8_row *self, nl_i64 step, nl_produc
     nl_p.by_m = false;
 }
 
-NL_PART void k8_implicit_gemm_store(const k8_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k6_implicit_gemm_store(const k6_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const query_biased_p_ = nl_global(self->query_biased_);
     const real *__restrict__ const query_bias_p_ = nl_global(self->query_bias_);
@@ -455,8 +394,8 @@ NL_PART void k8_implicit_gemm_store(const k8_row *self, nl_i64 step, const nl_su
     }
 }
 
-/* ---- k9  seen.scaled: implicit gemm  (models/transformer.yaml:26:13) */
-struct k9_row {
+/* ---- k7  seen.scaled: implicit gemm  (models/transformer.yaml:26:13) */
+struct k7_row {
     real *scaled_; /* real [n][h][t][s], written */
     const real *query_heads_; /* real [n][h][t][e], read */
     const real *key_heads_; /* real [n][h][s][e], read */
@@ -466,7 +405,7 @@ struct k9_row {
     alignas(8) real scale_;
 };
 
-NL_PART void k9_implicit_gemm_product(const k9_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k7_implicit_gemm_product(const k7_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *__restrict__ const query_heads_p_ = nl_global(self->query_heads_);
     const real *__restrict__ const key_heads_p_ = nl_global(self->key_heads_);
@@ -506,7 +445,7 @@ NL_PART void k9_implicit_gemm_product(const k9_row *self, nl_i64 step, nl_produc
     nl_p.by_m = false;
 }
 
-NL_PART void k9_implicit_gemm_store(const k9_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k7_implicit_gemm_store(const k7_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const scaled_p_ = nl_global(self->scaled_);
     const nl_i64 n_h_ = self->n_h_, scaled_by_n_ = self->scaled_by_n_, scaled_by_h_ = self->scaled_by_h_;
@@ -528,184 +467,162 @@ NL_PART void k9_implicit_gemm_store(const k9_row *self, nl_i64 step, const nl_su
     }
 }
 
-/* ---- k10  seen.softmax.largest: maximum over d3  (models/transformer.yaml:26:13) */
-struct k10_row {
-    real *softmax_largest_; /* real [d0], written */
+/* ---- k8  seen.softmax.power: maximum over d3  (models/transformer.yaml:26:13) */
+struct k8_row {
+    real *softmax_power_; /* real [d0][d3], written */
     const real *scaled_; /* real [d0][d3], read */
-    nl_i64 n_d0_, n_d3_, scaled_by_d0_;
+    nl_i64 n_d0_, n_d3_, softmax_power_by_d0_, scaled_by_d0_;
 };
 
-NL_FN void k10_maximum_over_d3_block(const nl_task &nl_t)
+NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k10_row *const self = (const k10_row *)nl_t.self;
-    real *__restrict__ const softmax_largest_p_ = nl_global(self->softmax_largest_);
-    const real *__restrict__ const scaled_p_ = nl_global(self->scaled_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, scaled_by_d0_ = self->scaled_by_d0_;
-    nl_wait();
-    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
-    const nl_u32 nl_splits = nl_group >> nl_bits;
-    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
-    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
-        const nl_i64 d0 = e;
-        real acc = -NL_INF_F32;
-        const nl_i64 nl_terms = n_d3_;
-        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
-            const nl_i64 d3 = r;
-            const real scaled_ = scaled_p_[d0 * scaled_by_d0_ + d3];
-            acc = nl_max_f32(acc, scaled_);
-            r += nl_group;
-        };
-#pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
-#pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
-#pragma unroll 1
-        while (r < nl_terms) nl_more(0);
-        if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_max_f32>(
-                {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
-            if (!nl_all.here) return;
-            acc = nl_all.of[0];
-        }
-        if (nl_lane == 0) {
-            softmax_largest_p_[d0] = acc;
-        }
-    }
-}
-extern "C" __global__ void __launch_bounds__(256, 4) k10_maximum_over_d3(NL_ARGUMENTS) { k10_maximum_over_d3_block(NL_TASK(k10_row)); }
-
-/* ---- k11  seen.softmax.power: elementwise  (models/transformer.yaml:26:13) */
-struct k11_row {
-    real *softmax_power_; /* real [d0][d3], updated */
-    const real *softmax_largest_; /* real [d0], read */
-    nl_i64 n_d0_, n_d3_, softmax_power_by_d0_;
-};
-
-NL_FN void k11_elementwise_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k11_row *const self = (const k11_row *)nl_t.self;
+    const k8_row *const self = (const k8_row *)nl_t.self;
     real *__restrict__ const softmax_power_p_ = nl_global(self->softmax_power_);
-    const real *__restrict__ const softmax_largest_p_ = nl_global(self->softmax_largest_);
+    const real *__restrict__ const scaled_p_ = nl_global(self->scaled_);
     const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, softmax_power_by_d0_ = self->softmax_power_by_d0_;
-    const nl_u32 d3_inverse = nl_inverse(n_d3_);
-    nl_wait();
-    const nl_i64 nl_end = nl_least(n_d0_ * n_d3_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
-        nl_u64 rest = e;
-        const nl_i64 d3 = nl_take(rest, n_d3_, d3_inverse);
-        const nl_i64 d0 = rest;
-        real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
-        const real softmax_largest_ = softmax_largest_p_[d0];
-        softmax_power_p_[d0 * softmax_power_by_d0_ + d3] = nl_exp_f32(softmax_power_ - softmax_largest_);
-    }
-}
-extern "C" __global__ void NL_BLOCK k11_elementwise(NL_ARGUMENTS) { k11_elementwise_block(NL_TASK(k11_row)); }
-
-/* ---- k12  seen.softmax.total: sum over d3  (models/transformer.yaml:26:13) */
-struct k12_row {
-    real *softmax_total_; /* real [d0], written */
-    const real *softmax_power_; /* real [d0][d3], read */
-    nl_i64 n_d0_, n_d3_, softmax_power_by_d0_;
-};
-
-NL_FN void k12_sum_over_d3_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k12_row *const self = (const k12_row *)nl_t.self;
-    real *__restrict__ const softmax_total_p_ = nl_global(self->softmax_total_);
-    const real *__restrict__ const softmax_power_p_ = nl_global(self->softmax_power_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, softmax_power_by_d0_ = self->softmax_power_by_d0_;
+    const nl_i64 scaled_by_d0_ = self->scaled_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
-    const nl_u32 nl_splits = nl_group >> nl_bits;
-    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
-    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_part + 1ll) * nl_t.chunk);
+    const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
             e += blockDim.x >> nl_bits) {
         const nl_i64 d0 = e;
-        real acc = 0.0f;
         const nl_i64 nl_terms = n_d3_;
-        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
-            const nl_i64 d3 = r;
-            const real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
-            acc += softmax_power_;
-            r += nl_group;
-        };
+        real acc = -NL_INF_F32;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d3 = r;
+                const real scaled_ = scaled_p_[d0 * scaled_by_d0_ + d3];
+                acc = nl_max_f32(acc, scaled_);
+                r += nl_group;
+            };
 #pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
-        if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
-                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
-            if (!nl_all.here) return;
-            acc = nl_all.of[0];
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 1, nl_max_f32>(
+                    {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc = nl_all.of[0];
+            }
         }
-        if (nl_lane == 0) {
-            softmax_total_p_[d0] = acc;
+        if (nl_first == 0) {
+        }
+        {
+            struct nl_load_found {
+                nl_i64 d3;
+                real scaled_;
+            };
+            const auto nl_load = [&](nl_i64 r) {
+                const nl_i64 d3 = r;
+                const real scaled_ = scaled_p_[d0 * scaled_by_d0_ + d3];
+                return nl_load_found{d3, scaled_};
+            };
+            const auto nl_work = [&](nl_i64 r, const nl_load_found &nl_load_of) {
+                nl_i64 d3 = nl_load_of.d3;
+                real scaled_ = nl_load_of.scaled_;
+                softmax_power_p_[d0 * softmax_power_by_d0_ + d3] = nl_exp_f32(scaled_ - acc);
+            };
+            nl_i64 nl_a = nl_first;
+#pragma unroll 1
+            for (; nl_a + 3ll * nl_group < nl_terms; nl_a += 4 * nl_group) {
+                nl_load_found nl_load_of[4];
+                nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * nl_group); });
+                nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * nl_group, nl_load_of[nl_n]); });
+            }
+#pragma unroll 1
+            for (; nl_a < nl_terms; nl_a += nl_group) nl_work(nl_a, nl_load(nl_a));
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_d3(NL_ARGUMENTS) { k12_sum_over_d3_block(NL_TASK(k12_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k8_maximum_over_d3(NL_ARGUMENTS) { k8_maximum_over_d3_block(NL_TASK(k8_row)); }
 
-/* ---- k13  seen.softmax.y: elementwise  (models/transformer.yaml:26:13) */
-struct k13_row {
-    real *softmax_y_; /* real [d0][d3], updated */
-    const real *softmax_total_; /* real [d0], read */
-    nl_i64 n_d0_, n_d3_, softmax_y_by_d0_;
+/* ---- k9  seen.softmax.y: sum over d3  (models/transformer.yaml:26:13) */
+struct k9_row {
+    real *softmax_y_; /* real [d0][d3], written */
+    const real *softmax_power_; /* real [d0][d3], read */
+    nl_i64 n_d0_, n_d3_, softmax_y_by_d0_, softmax_power_by_d0_;
 };
 
-NL_FN void k13_elementwise_block(const nl_task &nl_t)
+NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k13_row *const self = (const k13_row *)nl_t.self;
+    const k9_row *const self = (const k9_row *)nl_t.self;
     real *__restrict__ const softmax_y_p_ = nl_global(self->softmax_y_);
-    const real *__restrict__ const softmax_total_p_ = nl_global(self->softmax_total_);
+    const real *__restrict__ const softmax_power_p_ = nl_global(self->softmax_power_);
     const nl_i64 n_d0_ = self->n_d0_, n_d3_ = self->n_d3_, softmax_y_by_d0_ = self->softmax_y_by_d0_;
-    const nl_u32 d3_inverse = nl_inverse(n_d3_);
+    const nl_i64 softmax_power_by_d0_ = self->softmax_power_by_d0_;
     nl_wait();
-    const nl_i64 nl_end = nl_least(n_d0_ * n_d3_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk >= 4 * blockDim.x && n_d3_ % 4 == 0 ? 4 : 1;
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
-            e += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - e);
-        nl_u64 rest = e;
-        const nl_i64 d3 = nl_take(rest, n_d3_, d3_inverse);
-        const nl_i64 d0 = rest;
-        struct {
-            nl_few<real> softmax_y_p_;
-            real softmax_total_p_;
-        } nl_x = {nl_get<real>(&softmax_y_p_[d0 * softmax_y_by_d0_ + d3], nl_many), softmax_total_p_[d0]};
-        const auto nl_point = [&](int nl_n) {
-            real softmax_y_ = nl_x.softmax_y_p_.x[nl_n];
-            const real softmax_total_ = nl_x.softmax_total_p_;
-            nl_x.softmax_y_p_.x[nl_n] = softmax_y_ / softmax_total_;
-        };
-        if (nl_many == 1) nl_point(0);
-        else nl_each<4>(nl_point);
-        nl_put(&softmax_y_p_[d0 * softmax_y_by_d0_ + d3], nl_x.softmax_y_p_, nl_many);
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        const nl_i64 d0 = e;
+        const nl_i64 nl_terms = n_d3_;
+        real acc = 0.0f;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d3 = r;
+                const real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
+                acc += softmax_power_;
+                r += nl_group;
+            };
+#pragma unroll 1
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
+                    {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc = nl_all.of[0];
+            }
+        }
+        if (nl_first == 0) {
+        }
+        {
+            struct nl_load_found {
+                nl_i64 d3;
+                real softmax_power_;
+            };
+            const auto nl_load = [&](nl_i64 r) {
+                const nl_i64 d3 = r;
+                const real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
+                return nl_load_found{d3, softmax_power_};
+            };
+            const auto nl_work = [&](nl_i64 r, const nl_load_found &nl_load_of) {
+                nl_i64 d3 = nl_load_of.d3;
+                real softmax_power_ = nl_load_of.softmax_power_;
+                softmax_y_p_[d0 * softmax_y_by_d0_ + d3] = softmax_power_ / acc;
+            };
+            nl_i64 nl_a = nl_first;
+#pragma unroll 1
+            for (; nl_a + 3ll * nl_group < nl_terms; nl_a += 4 * nl_group) {
+                nl_load_found nl_load_of[4];
+                nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * nl_group); });
+                nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * nl_group, nl_load_of[nl_n]); });
+            }
+#pragma unroll 1
+            for (; nl_a < nl_terms; nl_a += nl_group) nl_work(nl_a, nl_load(nl_a));
+        }
     }
 }
-extern "C" __global__ void NL_BLOCK k13_elementwise(NL_ARGUMENTS) { k13_elementwise_block(NL_TASK(k13_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k9_sum_over_d3(NL_ARGUMENTS) { k9_sum_over_d3_block(NL_TASK(k9_row)); }
 
-/* ---- k14  seen.context: implicit gemm  (models/transformer.yaml:26:13) */
-struct k14_row {
+/* ---- k10  seen.context: implicit gemm  (models/transformer.yaml:26:13) */
+struct k10_row {
     real *context_; /* real [n][t][h][e], written */
     const real *softmax_y_; /* real [n][t][h][s], read */
     const real *value_heads_; /* real [n][h][s][e], read */
@@ -714,7 +631,7 @@ struct k14_row {
     nl_i64 s_splits_, s_depth_, scratch_bytes_;
 };
 
-NL_PART void k14_implicit_gemm_product(const k14_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k10_implicit_gemm_product(const k10_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *__restrict__ const softmax_y_p_ = nl_global(self->softmax_y_);
     const real *__restrict__ const value_heads_p_ = nl_global(self->value_heads_);
@@ -754,7 +671,7 @@ NL_PART void k14_implicit_gemm_product(const k14_row *self, nl_i64 step, nl_prod
     nl_p.by_m = false;
 }
 
-NL_PART void k14_implicit_gemm_store(const k14_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k10_implicit_gemm_store(const k10_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const context_p_ = nl_global(self->context_);
     const nl_i64 n_h_ = self->n_h_, context_by_n_ = self->context_by_n_, context_by_t_ = self->context_by_t_;
@@ -775,8 +692,8 @@ NL_PART void k14_implicit_gemm_store(const k14_row *self, nl_i64 step, const nl_
     }
 }
 
-/* ---- k15  mixed.y: implicit gemm  (models/transformer.yaml:26:13) */
-struct k15_row {
+/* ---- k11  mixed.y: implicit gemm  (models/transformer.yaml:26:13) */
+struct k11_row {
     real *y_; /* real [n][t0][o], written */
     const real *x_; /* real [n][t0][k], read */
     const real *x_2_; /* real [o][k], read */
@@ -786,7 +703,7 @@ struct k15_row {
     nl_i64 s_splits_, s_depth_, scratch_bytes_;
 };
 
-NL_PART void k15_implicit_gemm_product(const k15_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k11_implicit_gemm_product(const k11_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
@@ -818,7 +735,7 @@ NL_PART void k15_implicit_gemm_product(const k15_row *self, nl_i64 step, nl_prod
     nl_p.by_m = false;
 }
 
-NL_PART void k15_implicit_gemm_store(const k15_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k11_implicit_gemm_store(const k11_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const real *__restrict__ const x_p_3_ = nl_global(self->x_3_);
@@ -842,8 +759,8 @@ NL_PART void k15_implicit_gemm_store(const k15_row *self, nl_i64 step, const nl_
     }
 }
 
-/* ---- k16  dense.activated: implicit gemm  (models/transformer.yaml:29:13) */
-struct k16_row {
+/* ---- k12  dense.activated: implicit gemm  (models/transformer.yaml:29:13) */
+struct k12_row {
     real *activated_; /* real [n][t0][o], written */
     const real *x_; /* real [n][t0][k], read */
     const real *weight_; /* real [o][k], read */
@@ -852,7 +769,7 @@ struct k16_row {
     nl_i64 s_splits_, s_depth_, scratch_bytes_;
 };
 
-NL_PART void k16_implicit_gemm_product(const k16_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k12_implicit_gemm_product(const k12_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
@@ -884,7 +801,7 @@ NL_PART void k16_implicit_gemm_product(const k16_row *self, nl_i64 step, nl_prod
     nl_p.by_m = false;
 }
 
-NL_PART void k16_implicit_gemm_store(const k16_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k12_implicit_gemm_store(const k12_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const activated_p_ = nl_global(self->activated_);
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
@@ -906,8 +823,91 @@ NL_PART void k16_implicit_gemm_store(const k16_row *self, nl_i64 step, const nl_
     }
 }
 
-/* ---- k17  global_avg_pool.y: sum over d2  (models/transformer.yaml:34:7) */
-struct k17_row {
+/* ---- k13  layer_norm.mean: rows over d2  (models/transformer.yaml:32:7) */
+struct k13_row {
+    real *mean_; /* real [d0], written */
+    const real *x_; /* real [d0][d2], read */
+    real *inverse_; /* real [d0], written */
+    nl_i64 n_d0_, n_d2_, x_by_d0_;
+    alignas(8) real share_, epsilon_;
+};
+
+NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k13_row *const self = (const k13_row *)nl_t.self;
+    real *__restrict__ const mean_p_ = nl_global(self->mean_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    real *__restrict__ const inverse_p_ = nl_global(self->inverse_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d2_ = self->n_d2_, x_by_d0_ = self->x_by_d0_;
+    const real share_ = self->share_, epsilon_ = self->epsilon_;
+    nl_wait();
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        const nl_i64 d0 = e;
+        const nl_i64 nl_terms = n_d2_;
+        real acc = 0.0f;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d2 = r;
+                const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                acc += x_ * share_;
+                r += nl_group;
+            };
+#pragma unroll 1
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
+                    {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc = nl_all.of[0];
+            }
+        }
+        real mean_ = acc;
+        if (nl_first == 0) {
+            mean_p_[d0] = mean_;
+        }
+        real acc1 = 0.0f;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d2 = r;
+                const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                acc1 += (x_ - mean_) * (x_ - mean_) * share_;
+                r += nl_group;
+            };
+#pragma unroll 1
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
+                    {{acc1}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc1 = nl_all.of[0];
+            }
+        }
+        real inverse_ = 1.0f / nl_sqrt_f32(acc1 + epsilon_);
+        if (nl_first == 0) {
+            inverse_p_[d0] = inverse_;
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k13_rows_over_d2(NL_ARGUMENTS) { k13_rows_over_d2_block(NL_TASK(k13_row)); }
+
+/* ---- k14  global_avg_pool.y: sum over d2  (models/transformer.yaml:34:7) */
+struct k14_row {
     real *y_; /* real [d0][d1], written */
     const real *x_; /* real [d1], read */
     const real *x_2_; /* real [d1], read */
@@ -918,10 +918,10 @@ struct k17_row {
     alignas(8) real share_;
 };
 
-NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
+NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k17_row *const self = (const k17_row *)nl_t.self;
+    const k14_row *const self = (const k14_row *)nl_t.self;
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
@@ -1008,10 +1008,10 @@ NL_FN void k17_sum_over_d2_block(const nl_task &nl_t)
         y_p_[d0 * y_by_d0_ + d1] = whole;
     });
 }
-extern "C" __global__ void __launch_bounds__(256, 2) k17_sum_over_d2(NL_ARGUMENTS) { k17_sum_over_d2_block(NL_TASK(k17_row)); }
+extern "C" __global__ void __launch_bounds__(256, 2) k14_sum_over_d2(NL_ARGUMENTS) { k14_sum_over_d2_block(NL_TASK(k14_row)); }
 
-/* ---- k18  logits.biased: matmul  (models/transformer.yaml:35:7) */
-struct k18_row {
+/* ---- k15  logits.biased: matmul  (models/transformer.yaml:35:7) */
+struct k15_row {
     real *biased_; /* real [n][o], written */
     const real *x_; /* real [n][k], read */
     const real *weight_; /* real [o][k], read */
@@ -1019,7 +1019,7 @@ struct k18_row {
     nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
 };
 
-NL_PART void k18_matmul_product(const k18_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k15_matmul_product(const k15_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const weight_p_ = nl_global(self->weight_);
@@ -1043,7 +1043,7 @@ NL_PART void k18_matmul_product(const k18_row *self, nl_i64 step, nl_product &nl
     nl_p.by_m = false;
 }
 
-NL_PART void k18_matmul_store(const k18_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const biased_p_ = nl_global(self->biased_);
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
@@ -1063,7 +1063,7 @@ NL_PART void k18_matmul_store(const k18_row *self, nl_i64 step, const nl_sums &n
 }
 
 
-/* ---- implicit_gemm_plain_plain: k4, k8, k9, k14, k15, k16 (nl_group says which) */
+/* ---- implicit_gemm_plain_plain: k4, k6, k7, k10, k11, k12 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) implicit_gemm_plain_plain(NL_ARGUMENTS)
 {
     __shared__ nl_product nl_p;
@@ -1073,20 +1073,20 @@ extern "C" __global__ void __launch_bounds__(256, 3) implicit_gemm_plain_plain(N
         case 4:
             k4_implicit_gemm_product((const k4_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
-        case 8:
-            k8_implicit_gemm_product((const k8_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 6:
+            k6_implicit_gemm_product((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
-        case 9:
-            k9_implicit_gemm_product((const k9_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 7:
+            k7_implicit_gemm_product((const k7_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
-        case 14:
-            k14_implicit_gemm_product((const k14_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 10:
+            k10_implicit_gemm_product((const k10_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
-        case 15:
-            k15_implicit_gemm_product((const k15_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 11:
+            k11_implicit_gemm_product((const k11_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
-        case 16:
-            k16_implicit_gemm_product((const k16_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 12:
+            k12_implicit_gemm_product((const k12_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1098,33 +1098,33 @@ extern "C" __global__ void __launch_bounds__(256, 3) implicit_gemm_plain_plain(N
     case 4:
         k4_implicit_gemm_store((const k4_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 8:
-        k8_implicit_gemm_store((const k8_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 6:
+        k6_implicit_gemm_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 9:
-        k9_implicit_gemm_store((const k9_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 7:
+        k7_implicit_gemm_store((const k7_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 14:
-        k14_implicit_gemm_store((const k14_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 10:
+        k10_implicit_gemm_store((const k10_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 15:
-        k15_implicit_gemm_store((const k15_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 11:
+        k11_implicit_gemm_store((const k11_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 16:
-        k16_implicit_gemm_store((const k16_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 12:
+        k12_implicit_gemm_store((const k12_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }
 
-/* ---- matmul: k18 (nl_group says which) */
+/* ---- matmul: k15 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
 {
     __shared__ nl_product nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
         switch (nl_group) {
-        case 18:
-            k18_matmul_product((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 15:
+            k15_matmul_product((const k15_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1132,8 +1132,8 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
     nl_sums nl_s;
     if (!nl_matmul(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {
-    case 18:
-        k18_matmul_store((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 15:
+        k15_matmul_store((const k15_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }

@@ -89,6 +89,18 @@ def test_several_sums_of_every_shape(tmp_path: Path, points: int, terms: int, co
     assert np.array_equal(one.read("first"), got)
 
 
+@pytest.mark.parametrize("wide", [False, True], ids=["rows", "planes"])
+@pytest.mark.parametrize(("points", "terms"), [(3, 5), (70, 600), (2, 8000), (20_000, 100)])
+def test_what_follows_sums(tmp_path: Path, wide: bool, points: int, terms: int) -> None:
+    """In a thread, a warp or a block."""
+    nest, accesses = on_cpu.standardized(wide)
+    arrays, numbers = on_cpu.arrays_of_rows(points, terms, wide)
+    here, there = run_both(on_cpu.single(nest, accesses, arrays, numbers), tmp_path)
+    for name in ("y", "x", "mean", "span", "kept"):
+        got, want = here.read(name), there.read(name)
+        assert np.allclose(got, want, rtol=1e-3, atol=1e-4 * np.abs(want).max()), name
+
+
 def test_integers_that_many_threads_add_to(tmp_path: Path) -> None:
     ids = np.random.default_rng(1).integers(0, 7, 10_000).astype(np.int32)
     nest = Nest((Dim("i", "n"),), (assign("j", "ids"), Add("total", expr("i - 3"))))

@@ -120,6 +120,12 @@ BROKEN = [
     ("term=`x`", "term=`x`, beside=[Sum(more, `2 * x`)]", None),
     ("term=`x`", "term=`x`, beside=[Sum(acc, `x`)]", "the accumulator has the name `acc`, which is taken"),
     ("term=`x`", "term=`x`, beside=[Sum(more, `acc * x`)]", "the term reads `acc`, which is not known"),
+    ("sum += `acc`]", "sum += `acc`], then=[Stage(add, [Sum(more, `x - y`)], [far := `more`])]", None),
+    ("sum += `acc`]", "sum += `acc`], then=[Stage(add, [])]", "combine `add` is not known, or has no term"),
+    ("sum += `acc`]", "sum += `acc`], then=[Stage(add, [Sum(acc, `x`)])]", "has the name `acc`, which is taken"),
+    ("sum += `acc`]", "sum += `acc`], each=[near := `k * x`]", None),
+    ("sum += `acc`]", "sum += `acc`], each=[y := `x`]", "`each` writes `y` at several points"),
+    ("[w := `i`])", "[w := `i`], each=[z := `i`])", "stages stand without a combine, or beside lanes"),
     # bodies
     ('"neurons", map', '"neurons", record', "a record kernel cannot have the body Nest"),
     ("Connect(one_to_one, count)", "Connect(fixed_total, count)", "its body needs a formal `number`"),

@@ -27,7 +27,7 @@ def taken(*nodes: Node, outputs: tuple[str, ...] = (), joined: tuple[str, ...] =
     group = tuple(m for m in maps if m.out.name in joined)
     kernels = [(m,) for m in maps if m not in group] + ([group] if group else [])
     groups = {k[0].out.name: Epilogue(k, frozenset(m.out.name for m in k)) for k in kernels}
-    return reused(nodes, outputs, {}, {}, groups)[0]
+    return reused(nodes, outputs, {}, {}, groups, {})[0]
 
 
 def test_a_value_that_nothing_reads_afterwards() -> None:

@@ -35,7 +35,7 @@ def nest_lines(k: Kernel, nest: l2.Nest) -> list[Stmt]:
 def sums_columns(p: NestPrinter) -> bool:
     """Whether the last PAR dim walks the operands in order, and no RED dim does."""
     n = p.nest
-    if p.lane is not None or n.combine is None or n.prologue or not p.red or not p.par:
+    if p.lane is not None or n.combine is None or n.staged or n.prologue or not p.red or not p.par:
         return False
     if p.contiguous() or any(has_draws(s.term) for s in n.sums) or not all(is_real(x.type) for x in p.totals(p.scope)):
         return False
@@ -76,7 +76,7 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
             Let("nl_i64", end, cond(first + COLUMNS < extent, first + COLUMNS, extent)),
             *(Let(kind, sums[COLUMNS]) for _, sums, kind in totals),
             *(
-                For(column, 0, COLUMNS, [Set(sums[column], p.identity(x.type))], style=Style.BESIDE)
+                For(column, 0, COLUMNS, [Set(sums[column], p.identity(x.type, x.combine))], style=Style.BESIDE)
                 for x, sums, _ in totals
             ),
             *inner,

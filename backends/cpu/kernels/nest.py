@@ -70,7 +70,7 @@ class NestPrinter(Summing):
         row: compilers do not hoist them out of loops that they vectorise. Values do not change."""
         known = set(self.k.scope)
         found: dict[Expr, str] = {}
-        statements = (*nest.prologue, *nest.epilogue)
+        statements = nest.statements
         targets = [s.target for s in statements if not isinstance(s, l2.Emit)]
 
         def index(s: l2.Statement) -> bool:
@@ -104,10 +104,9 @@ class NestPrinter(Summing):
                 known.add(s.target)
             else:
                 kept += rewritten([s], moved)
-        return replace(
-            nest.each_term(lambda e: rewrite(e, moved, top_down=True)),
-            prologue=tuple(kept),
-            epilogue=rewritten(nest.epilogue, moved),
+        return nest.rewritten(
+            lambda e: rewrite(e, moved, top_down=True),
+            lambda s: tuple(kept) if s is nest.prologue else rewritten(s, moved),
         )
 
     # ------------------------------------------------------------------------------------- accesses
@@ -189,7 +188,7 @@ class NestPrinter(Summing):
 
     def independent(self) -> bool:
         """Whether no statement adds to memory that other points of the nest add to."""
-        statements = (*self.nest.prologue, *self.nest.epilogue)
+        statements = self.nest.statements
         return not any(isinstance(s, l2.Add) and self.elements[s.target].direct for s in statements)
 
     def lines(self) -> list[Stmt]:
@@ -305,7 +304,12 @@ class NestPrinter(Summing):
             middle = [*map(self.start, totals), *inner]
         for x in totals:
             body.scope |= x.symbol
-        return [*start, *middle, *body.finish(self.nest.epilogue)]
+        return [*start, *middle, *self.goes_on(body, self._over_terms)]
+
+    def _over_terms(self, inner: list[Stmt]) -> list[Stmt]:
+        for dim in reversed(self.red):
+            inner = self.loop(dim, inner)
+        return inner
 
     def contiguous(self) -> bool:
         """Whether partial accumulators pay: the last RED dim walks memory contiguously and is not short."""

@@ -228,13 +228,15 @@ def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
             across = tuple(d for d in nest.dims if d.kind is not l2.DimKind.RED)
             wide = np.where(w.extent(across[-1:], False) % NEIGHBOURS == 0, NEIGHBOURS, 1)
             return _columns(function, w, points, terms, len(nest.sums), wide)
-    return _shared(function, last.name, w, nest, last.division is Division.NEIGHBOURS)
+    return _shared(function, last.name, w, nest, last.division)
 
 
-def _shared(function: str, shared: str, w: Work, nest: l2.Nest, along: bool) -> list[Call]:
+def _shared(function: str, shared: str, w: Work, nest: l2.Nest, division: Division) -> list[Call]:
     """Sums by threads alone, in `function`, and by several threads."""
     points, terms = w.extent(nest.dims, False), w.extent(nest.dims, True)
+    along = division in (Division.NEIGHBOURS, Division.ROWS)
     groups = np.array([group_size(int(p), int(t), along) for p, t in zip(points, terms, strict=True)], np.int64)
+    groups = np.minimum(groups, BLOCK) if division is Division.ROWS else groups
     calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), MANY_BLOCKS)
     for group in (WARP, BLOCK):
         calls += _spread(shared, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)

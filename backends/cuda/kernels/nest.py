@@ -92,7 +92,7 @@ def sums_columns(template: l2.Template, nest: l2.Nest) -> bool:
     the rows of a matrix. What points share is not asked."""
     par = [d for d in nest.dims if d.kind is not l2.DimKind.RED]
     red = [d.name for d in nest.dims if d.kind is l2.DimKind.RED]
-    if nest.combine is None or template.order is l2.Order.BITWISE or not par or not red:
+    if nest.combine is None or nest.staged or template.order is l2.Order.BITWISE or not par or not red:
         return False
     accesses = _read_in_terms(template, nest)
     if not accesses:
@@ -148,6 +148,8 @@ class NestPrinter(PointNest):
             raise PrintError("events can only be emitted by a map", emits[0].span)
         if self.k.template.order is l2.Order.BITWISE or is_short(self.nest):
             return [self._sequential()]
+        if self.nest.staged:
+            return [self._staged()]
         if sums_apart(self.k.template):
             return [self._sequential(), self._shared(SHARED, 0)]
         if not self.waves and sums_columns(self.k.template, self.nest):
@@ -395,17 +397,17 @@ class NestPrinter(PointNest):
         ]
         return [Let("nl_i64", code("nl_first_own"), own), Block(_EACH, lines, "});")]
 
-    def _joining(self, function: str, totals: Sequence[Total], groups: str) -> list[Stmt]:
+    def _joining(self, function: str, totals: Sequence[Total], groups: str, result: str = "nl_all") -> list[Stmt]:
         """The call that combines the partial results of threads."""
         t, *others = [x.type for x in totals]
         if others and set(others) != {t}:
             raise PrintError("sums that are joined are of one type", self.k.template.span)
-        kind = self.k.dialect.type_name(t)
-        joins = f"nl_sum_of<{kind}>" if self.nest.combine == "add" else f"nl_{self.nest.combine}_{t}"
+        kind, combine = self.k.dialect.type_name(t), totals[0].combine
+        joins = f"nl_sum_of<{kind}>" if combine == "add" else f"nl_{combine}_{t}"
         values = raw(", ".join(["{}"] * len(totals)), *(x.at for x in totals))
         return [
-            Block(raw("const auto nl_all = {}<{}, {}, {}>(", name(function), kind, len(totals), name(joins)),
-                  [Do(raw("{{{{{}}}}}, {}, nl_me, nl_t.memory, {})", values, self.identity(t), raw(groups)))],
+            Block(raw("const auto {} = {}<{}, {}, {}>(", result, name(function), kind, len(totals), name(joins)),
+                  [Do(raw("{{{{{}}}}}, {}, nl_me, nl_t.memory, {})", values, self.identity(t, combine), raw(groups)))],
                   style=Style.NEXT),
         ]  # fmt: skip
 
@@ -445,6 +447,41 @@ class NestPrinter(PointNest):
             ),
             resident=resident,
             division=Division.NEIGHBOURS if sums_rows(self.k.template, self.nest) else Division.TERMS,
+        )
+
+    # -------------------------------------------------------------------------------- what follows sums
+
+    def _staged(self) -> Function:
+        """nl_t.group threads share a point: 1, a warp or a block. All of them have its sums, and go on with its
+        elements."""
+        body, r, e = self.body(), self.k.namer.fresh("r"), self.k.namer.fresh("e")
+        lines = body.run(self.nest.prologue)
+        for stage in self.nest.stages:
+            totals = self.totals(body.scope, stage)
+            joined = self._joining("nl_joined", totals, "nl_bits, 1", "nl_found")
+            joined += [Let("auto", code("nl_all"), call("nl_first_of_warp", "nl_found")), *_joined(totals)]
+            walk = self._walk(r, self.summed(body.scope, totals))
+            lines += [*map(self.start, totals), Block("", [*walk, If("nl_are_many(nl_group)", joined)])]
+            for x in totals:
+                body.scope |= x.symbol
+            lines += body.run(stage.epilogue)
+            lines.append(If("nl_first == 0", body.stored()))
+        if self.nest.each:
+            each = [*self.split(r, self.red), *self.at_each(body)]
+            lines.append(Block("", in_fours(each, r, self._pointers(), "nl_first", "nl_terms", "nl_group")))
+        inner = [*self.split(e, self.par), Let("nl_i64", code("nl_terms"), self.extent(self.red)), *lines]
+        end = call("nl_least", self.extent(self.par), "(nl_me.part + 1ll) * nl_t.chunk")
+        first, by = "nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"
+        return Function(
+            "",
+            (
+                Do("const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group)"),
+                Do("const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1)"),
+                Let("nl_i64", code("nl_end"), end),
+                For(e, first, "nl_end", inner, by, kind=Kind.ONCE, long=True),
+            ),
+            resident=_RESIDENT if all(len(s.sums) == 1 for s in self.nest.stages) else 0,
+            division=Division.ROWS,
         )
 
 

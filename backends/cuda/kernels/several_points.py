@@ -71,26 +71,34 @@ def in_pairs(inner: Sequence[Stmt], index: Code, wait: Do, pointers: Set[str]) -
     return [*made, _work(stages, rest, index), points]
 
 
-def in_fours(inner: Sequence[Stmt], index: Code, pointers: Set[str]) -> list[Stmt]:
-    """As in_pairs, four points at a time, which lie a block of threads apart; those that are left one at a time."""
+def in_fours(
+    inner: Sequence[Stmt],
+    index: Code,
+    pointers: Set[str],
+    begin: str = "nl_me.part * nl_t.chunk + threadIdx.x",
+    end: str = "nl_end",
+    by: str = "blockDim.x",
+) -> list[Stmt]:
+    """As in_pairs, four points at a time, which lie a block of threads apart (in general, every `by`-th one from
+    `begin` to `end`); those that are left one at a time."""
     first = _loaded(inner, pointers)
     stages = [_Stage("load", first)] if first else []
     given, one = (", nl_load_of[nl_n]", ", nl_load(nl_a)") if stages else ("", "")
     loads = [
         Do("nl_load_found nl_load_of[4]"),
-        _each("nl_load_of[nl_n] = nl_load(nl_a + nl_n * blockDim.x)"),
+        _each(f"nl_load_of[nl_n] = nl_load(nl_a + nl_n * {by})"),
     ]
     return [
         *(_stage(stages, index) if stages else []),
         _work(stages, inner, index),
-        Do("nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x"),
+        Do(f"nl_i64 nl_a = {begin}"),
         Text(Kind.ONCE),
-        Block("for (; nl_a + 3ll * blockDim.x < nl_end; nl_a += 4 * blockDim.x)", [
+        Block(f"for (; nl_a + 3ll * {by} < {end}; nl_a += 4 * {by})", [
             *(loads if stages else []),
-            _each(f"nl_work(nl_a + nl_n * blockDim.x{given})"),
+            _each(f"nl_work(nl_a + nl_n * {by}{given})"),
         ]),
         Text(Kind.ONCE),
-        Do(f"for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a{one})"),
+        Do(f"for (; nl_a < {end}; nl_a += {by}) nl_work(nl_a{one})"),
     ]  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def _short(nest: l2.Nest) -> bool:
 def may_be_chained(template: l2.Template) -> bool:
     """Whether rows of the template may be links of a chain: products with a matrix, maps, and sums of few terms."""
     nest = nest_of(template)
-    if nest is None or not nest.dims or nest.beside or any(d.kind is l2.DimKind.LANE for d in nest.dims):
+    if nest is None or not nest.dims or nest.beside or nest.staged or any(d.kind is l2.DimKind.LANE for d in nest.dims):
         return False
     if nest.dims[0].kind is not l2.DimKind.PAR:
         return False

@@ -15,8 +15,8 @@ Global names readable in every body: `step` (i64, the step that runs, from 1; 0 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -27,6 +27,7 @@ from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
 
 # This module is the face of level 2: `import compiler.ir.level2.program as l2` gives all of its nodes.
+from compiler.ir.level2.nests import *  # noqa: F403
 from compiler.ir.level2.relations import *  # noqa: F403
 from compiler.ir.space import DType, Role
 
@@ -178,103 +179,6 @@ class ScalarFormal:
 Formal = ArrayFormal | ScalarFormal
 
 # ---------------------------------------------------------------------------------------------- bodies
-
-
-@dataclass(frozen=True)
-class Assign:
-    """`target = value`: a written array formal's element, or a local (declared by its first assignment).
-
-    A body is straight-line code; every expression reads the newest values. Locals are REAL, INT or BOOL
-    by inference (compiler/expr/types.py).
-    """
-
-    target: str
-    value: Expr
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class Add:
-    """`target += value` on an ACCUMULATE formal (or, in a nest, on an UPDATE formal)."""
-
-    target: str
-    value: Expr
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class Emit:
-    """Append the element's index `i` to the list of this step when `when` holds; replaces the slot's list.
-
-    `list` (i32 [slots][n]) and `count` (i32 [slots]) are ByName formals, `slots` a column; the slot of step k
-    is k mod slots. Lists are ascending on cpu and reference, unordered on cuda.
-    """
-
-    list: str
-    count: str
-    slots: str
-    when: Expr
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
-
-
-Statement = Assign | Add | Emit
-
-
-class DimKind(StrEnum):
-    PAR = "par"  # iterations are independent
-    RED = "red"  # combined into the accumulator, in order, innermost last
-    LANE = "lane"  # parallel, innermost in memory, literal extent (vector lanes of a Lanes layout)
-
-
-@dataclass(frozen=True)
-class Dim:
-    name: str
-    extent: int | str  # literal (structure) or column
-    kind: DimKind = DimKind.PAR
-
-
-@dataclass(frozen=True)
-class Sum:
-    """A reduction over the RED dims of a nest: acc = identity; for each of their points: acc = combine(acc, term)."""
-
-    acc: str
-    term: Expr
-
-
-@dataclass(frozen=True)
-class Nest:
-    """A loop nest. For every point of the PAR and LANE dims:
-
-        prologue                                  (straight-line; may read any formal not indexed by RED dims)
-        acc = identity; for RED dims: acc = combine(acc, term)        (only when `combine` is given)
-        epilogue                                  (may read the local named `acc`)
-
-    MAP kernels have no combine: their statements are in `prologue`. `fill` is the value of guarded reads out of bounds.
-    `beside`: more reductions in the same loops, by the same `combine`, each of which has its order and its local.
-    `combine`: "add" | "max" | "min". Random calls at this level: Call("uniform" | "normal" | "exponential", (key
-    column, integer index expression, Num draw)) and Call("poisson", (key, index, draw, lambda)). With a fourth
-    argument, a Num, the first three draw what they draw in that step (0: in phase init), not in the one that runs.
-    Call("shuffled", (key column, p, n, k)) is place k of permutation number p of 0 .. n - 1, integers.
-    """
-
-    dims: tuple[Dim, ...]
-    prologue: tuple[Statement, ...] = ()
-    combine: str | None = None
-    term: Expr | None = None
-    acc: str = "acc"
-    epilogue: tuple[Statement, ...] = ()
-    fill: float = 0.0
-    beside: tuple[Sum, ...] = ()
-
-    @property
-    def sums(self) -> tuple[Sum, ...]:
-        """All reductions, in order; none in a map."""
-        return () if self.combine is None or self.term is None else (Sum(self.acc, self.term), *self.beside)
-
-    def each_term(self, new: Callable[[Expr], Expr]) -> Nest:
-        """The nest with other terms."""
-        term = None if self.term is None else new(self.term)
-        return replace(self, term=term, beside=tuple(replace(s, term=new(s.term)) for s in self.beside))
 
 
 @dataclass(frozen=True)

@@ -138,12 +138,22 @@ class _Search:
 
 def _alike(first: l1.Contract, other: l1.Contract) -> bool:
     """Whether two reductions have the same loops: everything but the term."""
-    dims = {d for d, _ in first.dims}
-    plain = all(not a.terms or plain_dim(a) is not None for n in (first, other) for m in n.in_maps for a in m)
-    return _loops(first) == _loops(other) and plain and not (refs(first.body) | refs(other.body)) & dims
+    return (
+        loops_of(first) == loops_of(other)
+        and first.combine == other.combine
+        and reads_plainly(first)
+        and reads_plainly(other)
+    )
 
 
-def _loops(node: l1.Contract) -> tuple[object, ...]:
+def reads_plainly(node: l1.Contract) -> bool:
+    """Whether every index is a plain dim, and the term reads none."""
+    plain = all(not a.terms or plain_dim(a) is not None for m in node.in_maps for a in m)
+    return plain and not refs(node.body) & {d for d, _ in node.dims}
+
+
+def loops_of(node: l1.Contract) -> tuple[object, ...]:
+    """What reductions have in common that run in the same loops."""
     step = node.out.step
     at = None if step is None else (step.scan, step.number)
-    return node.dims, node.out_map, node.combine, node.fill, node.out.shape, node.out.batched, at
+    return node.dims, node.out_map, node.fill, node.out.shape, node.out.batched, at

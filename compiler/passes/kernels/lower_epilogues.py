@@ -55,12 +55,9 @@ def lower_end(
     maps = epilogue.maps if epilogue is not None else ()
     kept = epilogue.kept if epilogue is not None else frozenset({node.out.name})
     scalars = dict(node.scalars) if isinstance(node, l1.Contract) else {}
-    lowered = _Lowered(p, maps, kept, in_place, out_map, "e", End(scalars))
+    lowered = Lowered(p, maps, kept, in_place, out_map, "e", End(scalars))
     for k, reduction in enumerate((node, *beside)):
-        if reduction.out.name in kept:
-            lowered.result(reduction.out, Ref(accumulator(k)), l2.Mode.WRITE, reduction.span)
-        else:
-            lowered.values[reduction.out.name] = Ref(accumulator(k))
+        lowered.reduced(reduction, k)
     return lowered.finish()
 
 
@@ -71,13 +68,14 @@ def accumulator(number: int) -> str:
 
 def lower_group(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> End:
     """A kernel of maps over one space, with dims `d0`, `d1`, ...; otherwise as lower_end."""
-    return _Lowered(p, group.maps, group.kept, in_place, axes_of(group.maps[0].out), "x", End({})).finish()
+    return Lowered(p, group.maps, group.kept, in_place, axes_of(group.maps[0].out), "x", End({})).finish()
 
 
 @dataclass
-class _Lowered:
+class Lowered:
     """Maps while they are lowered: `walked` is how their results are walked, `prefix` that of operands' names, `values`
-    the expression for each tensor of the kernel, `there` the formal that overwrites a tensor in place."""
+    the expression for each tensor of the kernel, `there` the formal that overwrites a tensor in place. `lasting`:
+    results that others than maps beside them read, so that they have a local."""
 
     p: Phase
     maps: tuple[l1.Map, ...]
@@ -87,24 +85,44 @@ class _Lowered:
     prefix: str
     end: End
     values: dict[str, Expr] = field(default_factory=dict)
-    operands: dict[tuple[str, tuple[int | None, ...]], str] = field(default_factory=dict)
+    lasting: frozenset[str] = frozenset()
+    operands: dict[tuple[str, tuple[Affine, ...]], str] = field(default_factory=dict)
     there: dict[str, str] = field(default_factory=dict)
     stored: int = 0
     local: int = 0
 
     def finish(self) -> End:
         """The epilogue with all maps."""
-        kept = [m for m in self.maps if m.out.name in self.kept]
+        self.section(self.maps)
+        return self.ended()
+
+    def ended(self) -> End:
+        """The epilogue, with its first result first."""
+        self.end.arrays.sort(key=lambda touched: touched.walk.formal != "y")
+        return self.end
+
+    def section(self, maps: Sequence[l1.Map]) -> None:
+        """The next maps, which are walked alike."""
+        kept = [m for m in maps if m.out.name in self.kept]
         for k, writer in enumerate(kept):
             target = self.in_place.get(writer.out.name)
             if target is not None:
                 self.there[target] = _output(self.stored + k)
                 if any(target in m.ins for m in self.maps if m is not writer):
                     self._local(target, Ref(self.there[target]), writer.span)  # before it is written
-        for m in self.maps:
+        for m in maps:
             self._map(m)
-        self.end.arrays.sort(key=lambda touched: touched.walk.formal != "y")
-        return self.end
+
+    def value(self, name: str, walked: tuple[Affine, ...]) -> Expr:
+        """A tensor that terms read."""
+        return self.values[name] if name in self.values else Ref(self._operand(name, walked))
+
+    def reduced(self, node: l1.Contract | l1.Gather | l1.Move, number: int) -> None:
+        """The result of a reduction, number `number` of the kernel."""
+        if node.out.name in self.kept:
+            self.result(node.out, Ref(accumulator(number)), l2.Mode.WRITE, node.span)
+        else:
+            self.values[node.out.name] = Ref(accumulator(number))
 
     def result(self, out: l1.Tensor, value: Expr, mode: l2.Mode, span: Span) -> None:
         """A tensor of the kernel: stored where it is kept, a local where several maps read it."""
@@ -118,7 +136,7 @@ class _Lowered:
             self.end.arrays.append(Touched(Walk(formal, out, self.walked), array, dtype, mode))
             self.end.statements.append(l2.Assign(formal, value, span))
             self.values[out.name] = Ref(formal)
-        elif sum(out.name in m.ins for m in self.maps) == 1:
+        elif sum(out.name in m.ins for m in self.maps) == 1 and out.name not in self.lasting:
             self.values[out.name] = value
         else:
             self._local(out.name, value, span)
@@ -137,7 +155,9 @@ class _Lowered:
             elif name in self.there:
                 names[f"x{k}"] = Ref(self.there[name])
             else:
-                names[f"x{k}"] = Ref(self._operand(name, axes))
+                names[f"x{k}"] = Ref(
+                    self._operand(name, tuple(Affine() if a is None else self.walked[a] for a in axes))
+                )
         target = self.in_place.get(m.out.name)
         updated = target is not None and any(target in other.ins for other in self.maps)
         key = (m.body, tuple(names.items()))
@@ -145,15 +165,14 @@ class _Lowered:
             self.p.values[key] = substitute(m.body, names)
         self.result(m.out, self.p.values[key], l2.Mode.UPDATE if updated else l2.Mode.WRITE, m.span)
 
-    def _operand(self, name: str, axes: tuple[int | None, ...]) -> str:
+    def _operand(self, name: str, walked: tuple[Affine, ...]) -> str:
         """The formal of a tensor computed before the kernel."""
-        if (name, axes) not in self.operands:
-            formal = self.operands[name, axes] = f"{self.prefix}{len(self.operands)}"
-            walked = tuple(Affine() if a is None else self.walked[a] for a in axes)
+        if (name, walked) not in self.operands:
+            formal = self.operands[name, walked] = f"{self.prefix}{len(self.operands)}"
             tensor = self.p.tensors[name]
             walk = Walk(formal, tensor, walked)
             self.end.arrays.append(Touched(walk, self.p.arrays[name], self.p.dtype(tensor), l2.Mode.READ))
-        return self.operands[name, axes]
+        return self.operands[name, walked]
 
 
 def _output(number: int) -> str:

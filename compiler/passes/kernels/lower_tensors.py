@@ -22,6 +22,7 @@ from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role, plain_dim
 from compiler.layout.assign_layouts import real_lanes
 from compiler.passes.kernels.fuse_epilogues import Epilogue, epilogues
+from compiler.passes.kernels.fuse_rows import Row, fits, rows
 from compiler.passes.kernels.fuse_sums import joined_sums
 from compiler.passes.kernels.horizontal_fusion import siblings
 from compiler.passes.kernels.lower_epilogues import End, Touched, accumulator, add_scalars, lower_end, lower_group
@@ -29,6 +30,7 @@ from compiler.passes.kernels.lower_exchanged import copied, exchange_steps
 from compiler.passes.kernels.lower_feeds import lower_feed, lower_rand
 from compiler.passes.kernels.lower_gathers import lower_elements
 from compiler.passes.kernels.lower_parts import lower_move, places
+from compiler.passes.kernels.lower_rows import lower_row
 from compiler.passes.kernels.lower_weights import (
     lower_constant,
     lower_store,
@@ -46,6 +48,8 @@ from compiler.strategies import Choice
 from compiler.strategies.cuda.fused_attention import wide_of
 from compiler.strategies.pins import Pins, Refused, path_of, pinned
 
+ROWS: Final = ("train", "eval", "predict")
+"""Phases whose kernels are launched, not run in waves."""
 _TOGETHER: Final = {"context": ("norms",), "key": ("value",), "value": ("key",)}
 """What is computed with a result, if it is wanted."""
 
@@ -119,6 +123,11 @@ def _is_plain(p: Phase, node: l1.Contract) -> bool:
     return _strategy(p, node)[0] is None
 
 
+def _is_row(p: Phase, node: l1.Contract) -> bool:
+    """Whether the threads that share a row of a reduction may go on with its elements."""
+    return p.rows and p.lanes == 0 and p.builder.order is not l2.Order.BITWISE and fits(node)
+
+
 def _separate(node: l1.Contract) -> frozenset[str]:
     """The dims that its body reads."""
     return frozenset(refs(node.body) & {d for d, _ in node.dims})
@@ -188,6 +197,29 @@ def _sum_by(
         body = l2.Contract(nest, choice.strategy, choice.literals, "scratch_bytes")
     what, scalars = _what(node, choice, beside), tuple(end.scalars.items())
     emit_row(p, kind, result, what, formals, bound, columns, scalars, body, node.span, scan=_scan(node))
+
+
+def _row(p: Phase, row: Row, in_place: Mapping[str, str]) -> None:
+    """The kernel of rows."""
+    first = row.sums[0]
+    for node in row.sums:
+        if _is_product(node):
+            reason = _strategy(p, node)[1]
+            p.decisions.append(Decision("choose_strategies", f"{p.graph.phase}: {node.out.name}", "nest", reason))
+    end, (start, *then), each = lower_row(p, row, in_place)
+    loops = p.loops([t.walk for t in end.arrays], first.dims, [a.terms[0][0] for a in first.out_map])
+    result = end.arrays[0].walk.tensor
+    formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in end.arrays]
+    bound = {t.walk.formal: t.array for t in end.arrays}
+    (acc, *beside), combine = start.sums, start.combine
+    nest = l2.Nest(
+        loops.dims, (), combine, acc.term, acc.acc, start.epilogue, first.fill, tuple(beside), tuple(then), each
+    )
+    what = _what(first, None, row.sums[1:]).replace("sums", "rows").replace("maxima", "rows").replace("minima", "rows")
+    scalars = tuple(end.scalars.items())
+    emit_row(
+        p, l2.Kind.REDUCE, result, what, formals, bound, loops.columns, scalars, nest, first.span, scan=_scan(first)
+    )
 
 
 def _scan(node: l1.Map | l1.Contract) -> str:
@@ -290,13 +322,19 @@ def _in_place(nodes: tuple[l1.Node, ...]) -> dict[str, str]:
 class _Kernels:
     """Which nodes share a kernel. `fused`: epilogues of contractions; `beside`: reductions by the first of them;
     `groups`: maps by the first of them; `in_place`: map -> the variable that it writes; `there`: the same, and result
-    -> the operand whose array it reuses."""
+    -> the operand whose array it reuses; `rows`: kernels of rows by their first reduction."""
 
     fused: Mapping[str, Epilogue]
     beside: Mapping[str, tuple[l1.Contract, ...]]
     groups: Mapping[str, Epilogue]
     in_place: dict[str, str]
     there: dict[str, str]
+    rows: Mapping[str, Row]
+
+    def is_inside(self, node: l1.Contract) -> bool:
+        """Whether a reduction is in the kernel of another one."""
+        groups = (*self.beside.values(), *(row.sums for row in self.rows.values()))
+        return any(node in group for group in groups)
 
 
 def _kernels(p: Phase) -> _Kernels:
@@ -309,9 +347,12 @@ def _kernels(p: Phase) -> _Kernels:
     for node in nodes:
         if isinstance(node, l1.Map) and node.out.name not in shared:
             groups[node.out.name] = Epilogue((node,), frozenset({node.out.name}))
-    again, fourth = reused(nodes, outputs, in_place, sums.fused, groups)
-    p.decisions += [d.within(p.graph.phase) for d in (*first, *second, *third, *fourth)]
-    return _Kernels(sums.fused, sums.groups, groups, in_place, in_place | again)
+    found, fourth = rows(nodes, outputs, in_place, sums, groups, partial(_is_row, p), partial(_is_plain, p))
+    early = {row.maps[0].out.name: name for name, row in found.items() if row.maps}
+    again, fifth = reused(nodes, outputs, in_place, sums.fused, groups, early)
+    p.decisions += [d.within(p.graph.phase) for d in (*first, *second, *third, *fourth, *fifth)]
+    alone = {name: group for name, group in groups.items() if name not in early}
+    return _Kernels(sums.fused, sums.groups, alone, in_place, in_place | again, found)
 
 
 def _lower_phase(p: Phase, data: DataSet) -> None:
@@ -344,9 +385,8 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
             lower_constant(p, node)
         case l1.Map() if node.out.name in kernels.groups:
             _maps(p, kernels.groups[node.out.name], kernels.there)
-        case l1.Contract() if not any(node in group for group in kernels.beside.values()):
-            beside = kernels.beside.get(node.out.name, ())
-            _contract(p, node, kernels.fused.get(node.out.name), kernels.in_place, beside)
+        case l1.Contract():
+            _sum(p, node, kernels)
         case l1.Gather() | l1.ScatterAdd() | l1.Move():
             lower_elements(p, node, kernels.fused.get(node.out.name), kernels.in_place)
         case l1.Attention():
@@ -359,6 +399,15 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
             lower_update(p, node)
         case l1.Store() if node.value not in kernels.in_place:
             lower_store(p, node)
+
+
+def _sum(p: Phase, node: l1.Contract, kernels: _Kernels) -> None:
+    """The kernel that begins with a contraction, if one does."""
+    if node.out.name in kernels.rows:
+        _row(p, kernels.rows[node.out.name], kernels.there)
+    elif not kernels.is_inside(node):
+        beside = kernels.beside.get(node.out.name, ())
+        _contract(p, node, kernels.fused.get(node.out.name), kernels.in_place, beside)
 
 
 def lower_tensors(
@@ -381,6 +430,7 @@ def lower_tensors(
         p = Phase(builder, graph, lanes, builder.precision.bytes, capabilities.strategies, capabilities.device)
         p.pins = pins or {}
         p.ordered = capabilities.atomic_order
+        p.rows = capabilities.rows and graph.phase in ROWS
         _lower_phase(p, data)
         decisions += p.decisions
     return decisions

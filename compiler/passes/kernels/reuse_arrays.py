@@ -23,10 +23,13 @@ def reused(
     in_place: Mapping[str, str],
     fused: Mapping[str, Epilogue],
     groups: Mapping[str, Epilogue],
+    early: Mapping[str, str],
 ) -> tuple[dict[str, str], list[Decision]]:
     """Result -> the operand whose array it takes; and the decisions. `in_place`: map -> the variable that it writes;
-    `fused`: the epilogues of contractions; `groups`: all elementwise kernels, by their first map."""
+    `fused`: the epilogues of contractions; `groups`: all elementwise kernels, by their first map; `early`: the first
+    reduction of the kernel that those in it belong to."""
     g = Readers(nodes)
+    g.place |= {name: g.place[first] for name, first in early.items()}
     for name, kernel in (*fused.items(), *groups.items()):
         g.place |= dict.fromkeys((m.out.name for m in kernel.maps), g.place[name])
     made = l1.Map | l1.Contract | l1.Gather | l1.ScatterAdd | l1.Move | l1.Rand

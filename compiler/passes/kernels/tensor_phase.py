@@ -49,6 +49,7 @@ class Phase:
     decisions: list[Decision] = field(default_factory=list)
     pins: Pins = field(default_factory=dict)
     ordered: bool = True  # additions of one launch to one element are ordered (Capabilities.atomic_order)
+    rows: bool = False  # threads that share a row go on with its elements (Capabilities.rows)
     places: dict[str, tuple[str, int]] = field(default_factory=dict)  # part -> its whole, and the first element there
     ranks: dict[str, int] = field(default_factory=dict)  # layer -> its position in the model
     known: dict[object, Loops] = field(default_factory=dict)  # loops of nests that had the same walks

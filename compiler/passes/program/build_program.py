@@ -270,8 +270,8 @@ def _reads_clock(body: l2.Body) -> bool:
     if isinstance(body, l2.Propagate):
         statements = body.statements
     elif isinstance(body, l2.Nest):
-        statements = (*body.prologue, *body.epilogue)
-        if any(WARMUP in refs(s.term) for s in body.sums):
+        statements = body.statements
+        if any(WARMUP in refs(x) for x in body.terms):
             return True
     else:
         return False

@@ -29,7 +29,7 @@ def closed(formals: tuple[l2.Formal, ...], body: l2.Body) -> tuple[tuple[l2.Form
         return formals, body, {}
     taken = set(meanings(body)).union((f.name for f in formals), targets, *map(refs, _expressions(body)))
     if isinstance(body, l2.Nest):
-        taken |= {d.name for d in body.dims} | {s.acc for s in body.sums}
+        taken |= {d.name for d in body.dims} | {*body.accumulators}
     names: dict[str, str] = {}
     for symbol in sorted(symbols, key=lambda s: "'" in s):
         names[symbol] = free_name(printed(symbol), taken)
@@ -38,16 +38,14 @@ def closed(formals: tuple[l2.Formal, ...], body: l2.Body) -> tuple[tuple[l2.Form
 
 
 def _statements(body: l2.Body) -> tuple[l2.Statement, ...]:
-    if isinstance(body, l2.Propagate):
-        return body.statements
-    return (*body.prologue, *body.epilogue) if isinstance(body, l2.Nest) else ()
+    return body.statements if isinstance(body, l2.Propagate | l2.Nest) else ()
 
 
 def _expressions(body: l2.Body) -> Iterator[Expr]:
     yield from (s.when if isinstance(s, l2.Emit) else s.value for s in _statements(body))
     found = None
     if isinstance(body, l2.Nest):
-        yield from (s.term for s in body.sums)
+        yield from body.terms
     elif isinstance(body, l2.Connect):
         found = body.probability
     elif isinstance(body, l2.Propagate) and isinstance(body.relation, l2.Procedural):
@@ -94,8 +92,7 @@ def _renamed(statements: Iterable[l2.Statement], names: Names) -> tuple[l2.State
 def _body(body: l2.Body, names: Names) -> l2.Body:
     match body:
         case l2.Nest():
-            prologue, epilogue = (_renamed(x, names) for x in (body.prologue, body.epilogue))
-            return replace(body.each_term(lambda e: _expr(e, names)), prologue=prologue, epilogue=epilogue)
+            return body.rewritten(lambda e: _expr(e, names), lambda s: _renamed(s, names))
         case l2.Propagate(relation=relation):
             if isinstance(relation, l2.Procedural) and relation.probability is not None:
                 relation = replace(relation, probability=_expr(relation.probability, names))

@@ -40,9 +40,9 @@ def formals_read(formals: tuple[l2.Formal, ...], body: l2.Body) -> tuple[l2.Form
 
 def _nest(nest: l2.Nest) -> Iterator[str]:
     yield from (d.extent for d in nest.dims if isinstance(d.extent, str))
-    yield from _statements((*nest.prologue, *nest.epilogue))
-    for s in nest.sums:
-        yield from refs(s.term)
+    yield from _statements(nest.statements)
+    for term in nest.terms:
+        yield from refs(term)
 
 
 def _statements(statements: Iterable[l2.Statement]) -> Iterator[str]:

@@ -46,14 +46,10 @@ def with_tables(
     return (*formals, *more), _rewritten(body, lambda e: rewrite(e, read)), arrays
 
 
-def _statements(body: l2.Nest | l2.Propagate) -> tuple[l2.Statement, ...]:
-    return body.statements if isinstance(body, l2.Propagate) else (*body.prologue, *body.epilogue)
-
-
 def _expressions(body: l2.Nest | l2.Propagate) -> Iterator[Expr]:
-    yield from (s.when if isinstance(s, l2.Emit) else s.value for s in _statements(body))
+    yield from (s.when if isinstance(s, l2.Emit) else s.value for s in body.statements)
     if isinstance(body, l2.Nest):
-        yield from (s.term for s in body.sums)
+        yield from body.terms
 
 
 def _rewritten(body: l2.Nest | l2.Propagate, new: Callable[[Expr], Expr]) -> l2.Body:
@@ -65,4 +61,4 @@ def _rewritten(body: l2.Nest | l2.Propagate, new: Callable[[Expr], Expr]) -> l2.
 
     if isinstance(body, l2.Propagate):
         return replace(body, statements=all_of(body.statements))
-    return replace(body.each_term(new), prologue=all_of(body.prologue), epilogue=all_of(body.epilogue))
+    return body.rewritten(new, all_of)

@@ -1,0 +1,232 @@
+"""fuse_rows: reductions of rows, reductions that read their results, and elementwise work on the rows become one
+kernel (a normalisation: mean, variance and standardized elements).
+
+Assumes: nodes in topological order; the kernels that fuse_epilogues, fuse_sums and horizontal_fusion chose.
+Guarantees: a kernel begins with reductions of a tensor whose every element is a term of one result, and its threads
+share such a row (`fits`). Reductions with the same loops join where they read its results; then one elementwise kernel
+over the tensor's elements. Whatever else they read is computed before the first reduction, where the kernel runs.
+Refusals are Decisions.
+Does not: join reductions that a strategy computes, or change the graph: lower_tensors uses the groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+import compiler.ir.level1.graph as l1
+from compiler.ir.space import Affine, along, plain_dim
+from compiler.passes.kernels.fuse_epilogues import Epilogue, Readers, read_elsewhere
+from compiler.passes.kernels.fuse_sums import JoinedSums, loops_of, reads_plainly, whole_operands
+from compiler.passes.kernels.horizontal_fusion import MOST_ARRAYS
+from compiler.passes.program.decisions import Decision
+from compiler.strategies.pins import AGAIN
+
+ROW: Final = 8192
+"""Terms of a row, at most: the threads of one block share it."""
+SHORT: Final = 32
+"""Terms from which on several threads share a row."""
+FEW: Final = 1 << 14
+"""Elements up to which a launch costs more than short rows whose elements one thread reads one after the other."""
+
+
+def fits(node: l1.Contract) -> bool:
+    """Whether a reduction is of rows that a thread, a warp or a block may have: of neighbours, along one dim."""
+    kept = {a.terms[0][0] for a in node.out_map}
+    red = [n for d, n in node.dims if d not in kept]
+    rows, terms = prod(n for d, n in node.dims if d in kept), prod(red)
+    if len(red) != 1 or plain_dim(whole_operands(node)[0][1][-1]) in kept:
+        return False
+    return terms <= ROW and (terms >= SHORT or rows * terms <= FEW)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Reductions in the same loops, and their epilogue."""
+
+    sums: tuple[l1.Contract, ...]
+    end: Epilogue
+
+
+@dataclass(frozen=True)
+class Row:
+    """The kernel's stages, and the elementwise work after them; `kept`: results that are stored."""
+
+    stages: tuple[Stage, ...]
+    maps: tuple[l1.Map, ...]
+    kept: frozenset[str]
+
+    @property
+    def all_maps(self) -> tuple[l1.Map, ...]:
+        return (*(m for s in self.stages for m in s.end.maps), *self.maps)
+
+    @property
+    def sums(self) -> tuple[l1.Contract, ...]:
+        return tuple(node for s in self.stages for node in s.sums)
+
+    @property
+    def nodes(self) -> tuple[l1.Contract | l1.Map, ...]:
+        return (*self.sums, *self.all_maps)
+
+
+def rows(
+    nodes: tuple[l1.Node, ...],
+    outputs: tuple[str, ...],
+    in_place: Mapping[str, str],
+    joined: JoinedSums,
+    groups: Mapping[str, Epilogue],
+    may_begin: Callable[[l1.Contract], bool],
+    is_plain: Callable[[l1.Contract], bool],
+) -> tuple[dict[str, Row], list[Decision]]:
+    """The first reduction of each kernel of rows -> the kernel; and the decisions. `joined`, `groups`: the kernels of
+    reductions and of maps; `may_begin`: whether threads share a row of a reduction; `is_plain`: whether no strategy
+    computes it."""
+    search = _Search(Readers(nodes), outputs, in_place, joined, groups, is_plain)
+    for i, node in enumerate(nodes):
+        if not isinstance(node, l1.Contract) or node.out.name in search.taken or node.out.name in search.beside:
+            continue
+        if whole_operands(node) and reads_plainly(node) and may_begin(node) and is_plain(node):
+            search.grow(i, node)
+    return search.found, search.decisions
+
+
+class _Search:
+    def __init__(
+        self,
+        g: Readers,
+        outputs: tuple[str, ...],
+        in_place: Mapping[str, str],
+        joined: JoinedSums,
+        groups: Mapping[str, Epilogue],
+        is_plain: Callable[[l1.Contract], bool],
+    ) -> None:
+        self.g, self.outputs, self.in_place, self.joined = g, outputs, in_place, joined
+        self.groups, self.is_plain = groups, is_plain
+        self.decisions: list[Decision] = []
+        self.found: dict[str, Row] = {}
+        self.taken: set[str] = set()
+        self.beside = {node.out.name for group in joined.groups.values() for node in group}
+        for name, end in (*joined.fused.items(), *groups.items()):
+            g.place |= dict.fromkeys((m.out.name for m in end.maps), g.place[name])
+        for name, more in joined.groups.items():
+            g.place |= {node.out.name: g.place[name] for node in more}
+
+    def stage(self, node: l1.Contract) -> Stage:
+        name = node.out.name
+        end = self.joined.fused.get(name, Epilogue((), frozenset({name})))
+        return Stage((node, *self.joined.groups.get(name, ())), end)
+
+    def grow(self, i: int, first: l1.Contract) -> None:
+        """The kernel that begins with `first`, node number `i`, if anything follows it there."""
+        stages, made = [self.stage(first)], names_of(self.stage(first))
+        for at in self.later(i, made):
+            other = self.g.nodes[at]
+            if not isinstance(other, l1.Contract) or not self._follows(first, other):
+                continue
+            more = self.stage(other)
+            if self._joins(i, first, other.out.name, stages, (), more.sums, more.end.maps):
+                stages.append(more)
+                made |= names_of(more)
+        maps = self._elementwise(i, first, stages, made)
+        if maps or len(stages) > 1:
+            row = Row(tuple(stages), maps, frozenset())
+            self._finish(i, first, Row(row.stages, row.maps, self._kept(row)))
+
+    def later(self, i: int, made: Iterable[str]) -> list[int]:
+        """Nodes behind number `i` that read what is made, or what that makes, in order."""
+        found: set[int] = set()
+        waiting = list(made)
+        while waiting:
+            for at in self.g.readers.get(waiting.pop(), ()):
+                node = self.g.nodes[at]
+                if at > i and at not in found:
+                    found.add(at)
+                    waiting += [node.out.name] if isinstance(node, l1.Contract) else []
+        return sorted(found)
+
+    def _follows(self, first: l1.Contract, other: l1.Contract) -> bool:
+        alone = other.out.name not in self.taken and other.out.name not in self.beside
+        return alone and loops_of(first) == loops_of(other) and reads_plainly(other) and self.is_plain(other)
+
+    def _elementwise(self, i: int, first: l1.Contract, stages: list[Stage], made: set[str]) -> tuple[l1.Map, ...]:
+        """The first elementwise kernel over the elements of the rows that reads what is made."""
+        walk = whole_operands(first)[0][1]
+        shape = tuple(dict(first.dims)[plain_dim(a) or ""] for a in walk)
+        for at in sorted({at for name in made for at in self.g.readers.get(name, ()) if at > i}):
+            reader = self.g.nodes[at]
+            if not isinstance(reader, l1.Map) or reader.out.name in made or reader.out.shape != shape:
+                continue
+            name = next((n for n, e in self.groups.items() if reader in e.maps), None)
+            if name is None or name in self.taken or reader.out.batched is not self._batched(first):
+                continue
+            if self._joins(i, first, name, stages, (), (), self.groups[name].maps):
+                return self.groups[name].maps
+        return ()
+
+    def _batched(self, first: l1.Contract) -> bool:
+        return self.g.tensors[whole_operands(first)[0][0]].batched
+
+    def _joins(
+        self,
+        i: int,
+        first: l1.Contract,
+        name: str,
+        stages: list[Stage],
+        before: tuple[l1.Map, ...],
+        sums: tuple[l1.Contract, ...],
+        maps: tuple[l1.Map, ...],
+    ) -> bool:
+        """Whether sums and maps join the kernel of `first`, node number `i`; and the decision."""
+        row = Row(tuple(stages), before, frozenset())
+        made = {n.out.name for n in row.nodes}
+        new: tuple[l1.Contract | l1.Map, ...] = (*sums, *maps)
+        own = {n.out.name for n in new}
+        reason = None
+        late = [n for x in sums for n in x.ins if n not in made and self.g.place[n] >= i]
+        late += [n for x in maps for n in x.ins if n not in made | own and self.g.place[n] >= i]
+        operands = {n for x in row.nodes for n in x.ins}
+        touched = operands | {n for x in new for n in x.ins} | made | own
+        written = [m for m in maps if m.out.name in self.in_place]
+        changed = [n for x in new for n in x.ins if n in made and n in self.in_place]
+        if late:
+            reason = f"it needs {late[0]}, which is made later"
+        elif changed:
+            reason = f"it reads {changed[0]}, which is written where its old value was"
+        elif len({n for n in touched if n not in made | own or n in self._stored(made | own)}) > MOST_ARRAYS:
+            reason = "the kernel would touch too many arrays"
+        elif any(n.endswith(AGAIN) for n in own) and not first.out.name.endswith(AGAIN):
+            reason = "it is computed again later, so that nothing keeps it"
+        elif any(read_elsewhere(self.g, i, operands, m, self.in_place[m.out.name]) for m in written):
+            reason = "it writes what something else reads"
+        if reason is not None:
+            self.decisions.append(Decision("fuse_rows", name, "not fused", f"with {first.out.name}: {reason}"))
+            return False
+        self.decisions.append(Decision("fuse_rows", name, "fused", f"into the kernel of {first.out.name}"))
+        return True
+
+    def _stored(self, made: set[str]) -> set[str]:
+        """Results that something else reads."""
+        inside = {at for at, n in enumerate(self.g.nodes) if getattr(getattr(n, "out", None), "name", None) in made}
+        read = {n for n in made if not inside.issuperset(self.g.readers.get(n, ()))}
+        return read | {n for n in made if n in self.outputs or n in self.in_place}
+
+    def _kept(self, row: Row) -> frozenset[str]:
+        return frozenset(self._stored({n.out.name for n in row.nodes}))
+
+    def _finish(self, i: int, first: l1.Contract, row: Row) -> None:
+        self.found[first.out.name] = row
+        made = {n.out.name for n in row.nodes}
+        self.taken |= made
+        self.g.place |= dict.fromkeys(made, i)
+
+
+def names_of(stage: Stage) -> set[str]:
+    """All results of a stage."""
+    return {n.name for n in (*(x.out for x in stage.sums), *(m.out for m in stage.end.maps))}
+
+
+def elements_of(row: Row) -> tuple[Affine, ...]:
+    """How the elementwise work of a row is walked."""
+    return tuple(along(plain_dim(a) or "") for a in whole_operands(row.sums[0])[0][1])

@@ -1,0 +1,125 @@
+"""Kernels of rows: what follows reductions in their kernel, what does not and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backends.registry import backend
+from compiler.expr.ast import Binary, Expr, Ref
+from compiler.frontend.load import load_model
+from compiler.ir.level1.graph import Contract, Map, Node, Store, Tensor, Variable
+from compiler.ir.level2.program import Merged, Nest
+from compiler.ir.space import Affine, along
+from compiler.passes.kernels.fuse_epilogues import Epilogue, epilogues
+from compiler.passes.kernels.fuse_rows import ROW, SHORT, Row, fits, rows
+from compiler.passes.kernels.fuse_sums import joined_sums
+from compiler.passes.kernels.horizontal_fusion import siblings
+from compiler.passes.pipeline.lower import lower
+from tests.unit.test_fuse_sums import ROWS, SHAPE, X0, X1, feed, scaled, total
+
+SQUARE: Expr = Binary("*", Binary("-", X0, X1), Binary("-", X0, X1))
+
+
+def centred(name: str, x: str, mean: str) -> Contract:
+    """The sum of squares of the differences from the mean of a row."""
+    walk = (along("d0"), along("d1"))
+    return replace(total(name, x), ins=(x, mean), in_maps=(walk, ROWS), body=SQUARE)
+
+
+def standard(name: str, *ins: str) -> Map:
+    """The sum of a tensor and of values for each row."""
+    body: Expr = X0
+    for k in range(1, len(ins)):
+        body = Binary("+", body, Ref(f"x{k}"))
+    return Map(Tensor(name, SHAPE), ins, ((0, 1), *[(0,)] * (len(ins) - 1)), body)
+
+
+def found(*nodes: Node, store: dict[str, str] | None = None) -> tuple[dict[str, Row], list[str]]:
+    outputs, in_place = ("y", "z"), store or {}
+    fused, _ = epilogues(nodes, outputs, in_place)
+    joined, _ = joined_sums(nodes, outputs, in_place, fused, lambda _: True)
+    groups, _ = siblings(nodes, outputs, in_place, joined.fused)
+    shared = {m.out.name for e in (*joined.fused.values(), *groups.values()) for m in e.maps}
+    alone = (n for n in nodes if isinstance(n, Map) and n.out.name not in shared)
+    groups |= {n.out.name: Epilogue((n,), frozenset({n.out.name})) for n in alone}
+    made, decisions = rows(nodes, outputs, in_place, joined, groups, lambda _: True, lambda _: True)
+    return made, [d.reason for d in decisions if d.verdict == "not fused"]
+
+
+def test_a_normalisation() -> None:
+    nodes = (feed("x"), total("mean", "x"), centred("square", "x", "mean"), scaled("inverse", "square"))
+    made, _ = found(*nodes, standard("y", "x", "mean", "inverse"))
+    (row,) = made.values()
+    assert [[n.out.name for n in s.sums] for s in row.stages] == [["mean"], ["square"]]
+    assert [m.out.name for m in row.all_maps] == ["inverse", "y"] and row.kept == {"y"}
+
+
+def test_what_others_read_is_kept() -> None:
+    later = total("z", "y", kept="d1")
+    made, _ = found(feed("x"), total("mean", "x"), standard("y", "x", "mean"), scaled("twice", "mean"), later)
+    assert made["mean"].kept == {"y"}, "what is made of the mean alone is in its epilogue"
+    made, _ = found(feed("x"), total("mean", "x"), standard("y", "x", "mean"), total("z", "y", "x"))
+    assert made["mean"].kept >= {"y"}
+
+
+def test_work_on_other_elements_stays_apart() -> None:
+    across = Map(Tensor("y", (5, 4)), ("w", "mean"), ((0, 1), (1,)), Binary("+", X0, X1))
+    assert found(feed("x"), feed("w", (5, 4)), total("mean", "x"), across)[0] == {}
+    assert found(feed("x"), total("mean", "x"), standard("y", "x"))[0] == {}, "it reads no result"
+
+
+def test_work_that_needs_what_is_made_later() -> None:
+    made, reasons = found(feed("x"), total("mean", "x"), feed("late"), standard("y", "late", "mean"))
+    assert made == {} and reasons == ["with mean: it needs late, which is made later"]
+
+
+def test_work_that_reads_a_variable_written_in_the_kernel() -> None:
+    """Threads beside the one that writes it might find the new value."""
+    variable = Variable(Tensor("v", (4,)), 0.0)
+    moved = Map(Tensor("n", (4,)), ("mean", "v"), ((0,), (0,)), Binary("+", X0, X1))
+    nodes = (feed("x"), variable, total("mean", "x"), moved, standard("y", "x", "n"), Store("v", "n"))
+    made, reasons = found(*nodes, store={"n": "v"})
+    assert made == {} and reasons == ["with mean: it reads n, which is written where its old value was"]
+
+
+@pytest.mark.parametrize(
+    ("extents", "kept", "yes"),
+    [
+        ((4096, 512), "d0", True),
+        ((4, ROW + 1), "d0", False),
+        ((4096, SHORT - 1), "d0", False),
+        ((32, 10), "d0", True),  # a launch costs more
+        ((512, 4096), "d1", False),  # columns
+        ((32, 16, 64), "d1", False),  # rows in several parts
+    ],
+)
+def test_rows_that_threads_share(extents: tuple[int, ...], kept: str, yes: bool) -> None:
+    dims = tuple((f"d{a}", n) for a, n in enumerate(extents))
+    walk: tuple[Affine, ...] = tuple(along(d) for d, _ in dims)
+    assert fits(Contract(Tensor("y", (dict(dims)[kept],)), dims, (along(kept),), ("x",), (walk,), X0)) is yes
+
+
+def launches(root: Path, name: str, target: str, order: str = "reproducible") -> tuple[Merged, list[Nest]]:
+    model = load_model(root / "models" / f"{name}.yaml", {})
+    model = replace(model, numerics=replace(model.numerics, order=order))
+    merged = lower(model, backend(target).capabilities, verify=True).merged
+    train = next(p for p in merged.phases if p.name == "train")
+    bodies = [merged.templates[x.template].body for x in train.launches]
+    return merged, [b for b in bodies if isinstance(b, Nest) and b.staged]
+
+
+def test_a_normalisation_of_rows_is_one_launch_forward_and_one_backward(root: Path) -> None:
+    """Of each of the five, and what is left of the loss."""
+    _, staged = launches(root, "transformer", "cuda")
+    assert sum(bool(n.then and n.each) for n in staged) >= 5
+    assert sum(bool(n.beside and n.each) for n in staged) == 5
+
+
+@pytest.mark.parametrize(
+    ("target", "order"), [("cpu", "reproducible"), ("opencl", "reproducible"), ("cuda", "bitwise")]
+)
+def test_where_threads_share_no_row_nothing_follows(root: Path, target: str, order: str) -> None:
+    assert launches(root, "transformer", target, order)[1] == []
