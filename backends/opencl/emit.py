@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, compiled, open_kernel, row_struct
+from backends.c_family.access import Kernel, compiled, mentioned, open_kernel, row_struct
 from backends.c_family.cprint import Dialect, PrintError
 from backends.c_family.device_library import known, select
 from backends.c_family.rule_rows import connect, skeleton
@@ -59,10 +59,10 @@ def emit(program: l2.Merged) -> Emitted:
         try:
             k = open_kernel(template, dialect)
             k.namer.reserve(_RESERVED)
-            blocks.append(
-                [*heading(template), *row_struct(k, [f.name for f in template.formals], ""), Text(""), *_kernel(k)]
-            )
-            made.append(compiled(k))
+            lines = _kernel(k)
+            read = mentioned(k, lines)
+            blocks.append([*heading(template), *row_struct(k, read, ""), Text(""), *lines])
+            made.append(compiled(k, read))
         except PrintError as e:
             raise no_text(template, "OpenCL C", e) from None
     kernels = printed(blocks)

@@ -62,6 +62,7 @@ class OpenclInstance:
         self._queue = self._cl.CommandQueue(self._context)
         self._binary = loaded(artifact, self._context)
         self._names = [k.function for k in artifact.kernels]
+        self._columns = [k.columns for k in artifact.kernels]
         self._state = self._buffer(np.zeros(2, np.int64))
         self._advance = self._cl.Kernel(self._binary, "nl_advance")
         self._advance.set_args(self._state)
@@ -103,7 +104,8 @@ class OpenclInstance:
             if name in self.placement.offsets:
                 self.write(name, values)
         tables = write_tables(program, self.placement, seed, self.sizes)
-        words = (device_table(t, table, bases) for t, table in zip(program.templates, tables, strict=True))
+        known = zip(program.templates, tables, self._columns, strict=True)
+        words = (device_table(t, table, bases, columns) for t, table, columns in known)
         self._rows = rows = [self._buffer(w) for w in words]  # which kernels do not keep alive
         for phase in program.phases:
             self._calls[phase.name] = [self._call(x, tables[x.template], rows[x.template]) for x in phase.launches]

@@ -9,7 +9,7 @@ Does not: depend on the target: the same table serves host and device, of which 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,9 +77,13 @@ _OFFSET = np.uint64((1 << ROLE_SHIFT) - 1)
 
 
 def device_table(
-    template: l2.Template, table: npt.NDArray[np.uint64], bases: npt.NDArray[np.uint64]
+    template: l2.Template,
+    table: npt.NDArray[np.uint64],
+    bases: npt.NDArray[np.uint64],
+    columns: Sequence[int] | None = None,
 ) -> npt.NDArray[np.uint64]:
-    """The rows as the kernels read them: device addresses, and reals in their own type. `bases`: by role number."""
+    """The rows as the kernels read them: device addresses, and reals in their own type. `bases`: by role number;
+    `columns`: the formals that rows have on the device, by number (None: all)."""
     out = table.copy()
     for column, formal in enumerate(template.formals):
         words = table[:, column]
@@ -91,4 +95,4 @@ def device_table(
             narrow = np.zeros((len(words), 2), np.float32)
             narrow[:, 0] = words.view(np.float64).astype(np.float32)
             out[:, column] = narrow.view(np.uint64)[:, 0]
-    return out
+    return out if columns is None else np.ascontiguousarray(out[:, list(columns)])
