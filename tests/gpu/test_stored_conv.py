@@ -3,72 +3,20 @@ splits, against float64."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from compiler.ir.level1.graph import Map
 from compiler.ir.space import DType
-from compiler.passes.tensors.channels_last import moved_contraction, moved_tensor
 from compiler.strategies import choose
-from compiler.strategies.choice import NotApplicable, product
 from compiler.strategies.cuda import stored_products, tensor_conv, tensor_conv_weights
 from tests.cpu.contractions import Case, Conv, conv, gradient
 from tests.cpu.test_strategies import with_epilogue
-from tests.gpu.products import Problem
-from tests.gpu.tensor_cases import in_bf16, stored_by_force
+from tests.gpu.stored_conv_cases import GATHERED, PRODUCTS, STAGED, by_force, directions, last
+from tests.gpu.tensor_cases import stored_by_force
 from tests.gpu.test_contractions import run_products
 
 pytestmark = pytest.mark.gpu
-
-GATHERED = [
-    Conv(2, 64, 64, 7, 7, pad=1),
-    Conv(3, 64, 72, 6, 9, pad=1),
-    Conv(1, 128, 64, 10, 5, (3, 2), stride=(2, 1), pad=1),
-    Conv(5, 64, 64, 6, 6, (1, 1), stride=(2, 2)),
-    Conv(2, 64, 64, 9, 8, (2, 3), pad=2, dilate=2),
-    Conv(9, 64, 64, 4, 3, (3, 3), stride=(2, 2), pad=1),
-    Conv(40, 64, 64, 3, 3, (1, 2)),
-    Conv(3, 64, 64, 8, 6, (3, 3), stride=(2, 2), pad=1),
-    Conv(2, 64, 128, 6, 8, (2, 5), stride=(2, 2), pad=2),
-]
-STAGED = [
-    Conv(5, 64, 64, 8, 8, pad=1),
-    Conv(3, 32, 40, 13, 9, (3, 3), stride=(2, 2), pad=1),
-    Conv(7, 72, 16, 8, 11, (3, 2), stride=(1, 2), pad=2),
-    Conv(2, 24, 8, 20, 17, (5, 5), pad=2),
-    Conv(4, 16, 64, 16, 16, (1, 1), stride=(2, 2)),
-    Conv(4, 3, 64, 16, 16, (7, 7), stride=(2, 2), pad=3),
-]
-PRODUCTS = [Conv(9, 64, 72, 6, 9, (1, 1)), Conv(6, 64, 40, 7, 14, (1, 1))]
-
-
-def last(problem: Problem) -> Problem:
-    """The problem over tensors of bf16, channels last where their number allows it, as the pass lays them out."""
-    node, tensors = in_bf16(problem)
-    wanted = {n for n, t in tensors.items() if t.shape[1] % 8 == 0 and (t.batched or n != "y")}
-    found = {n: moved_tensor(t) if n in wanted else t for n, t in tensors.items()}
-    return moved_contraction(node, found, wanted), found
-
-
-def directions(shapes: list[Conv]) -> Iterator[Problem]:
-    for c in shapes:
-        forward = conv(c)
-        yield from (last(p) for p in (forward, gradient(*forward, 0), gradient(*forward, 1)))
-
-
-def by_force(problem: Problem, after: Map | None = None) -> Iterator[Case]:
-    """The problem by each shape of tiles, whatever the rules say."""
-    found = product(*problem, 0, 4)
-    assert not isinstance(found, NotApplicable)
-    taken = set()
-    for choice in stored_products.convolutions(found, 10 * len(stored_products.COLUMNS)):
-        columns = dict(choice.columns)
-        way = columns["s_tile"], columns["s_splits"] > 1
-        if way not in taken:
-            taken.add(way)
-            yield Case(*problem, choice, after)
 
 
 def test_gathered_pixels(tmp_path: Path) -> None:
