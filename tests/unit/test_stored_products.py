@@ -9,18 +9,18 @@ import pytest
 
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
-from backends.cuda.kernels.contract import HELD, WIDE, stored_block
+from backends.cuda.kernels.contract import HELD, WIDE, stored_block, strategies
 from backends.cuda.kernels.launch_geometry import calls_of
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
-from compiler.strategies import choose, every
+from compiler.strategies import choose
 from compiler.strategies.cuda.stored_products import COLUMNS, NAME, ROWS, TF32, joined, matrix_of
 from tests.cpu.contractions import dense, gradient, program
 from tests.gpu.stored_conv_cases import STRIDED, by_force, directions
 from tests.gpu.tensor_cases import heads, in_bf16, stored_by_force, transposed
 from tests.unit.test_implicit_gemm import work
 
-ALL = frozenset(s.name for s in every())
+ALL = strategies()
 
 
 @pytest.mark.nvrtc
