@@ -91,11 +91,12 @@ units (ms, mV, pA, nS, pF, GOhm, um, mM). Nothing has an effect: it is what was 
 ## Level 1: the graph
 
 Pure. A neuron model is a function of its state and inputs (`Cell`); the layers of a phase are tensors in single
-assignment (`TensorGraph`), on which gradients are made. The only effects are `Store` and `Update`, at the end of a
+assignment (`TensorGraph`), on which gradients are made. Families of projections know how their synapses are held and
+what their spikes deliver (`StoredProjection`). The only effects are `Store` and `Update`, at the end of a
 phase; random numbers have a key and a counter, so that they are no effect either.
 """,
-        ("level1.graph",),
-        ("graph",),
+        ("level1.graph", "level1.projections"),
+        ("graph", "projections"),
     ),
     Level(
         """\

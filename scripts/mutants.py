@@ -312,21 +312,20 @@ MUTANTS = (
     ),
     Mutant(
         "pairs that follow from positions are not stored",
-        ("compiler.passes.projections.lower_projections:storage_of",),
+        ("compiler.passes.model.lower_model:storage_of",),
         _stored,
         (f"{TEXTS}::test_pairs_that_follow_from_positions_are_not_stored",),
     ),
     Mutant(
         "synapses of a stored convolution share values",
-        ("compiler.passes.projections.lower_projections:shares_elements",),
+        ("compiler.passes.model.lower_model:shares_elements",),
         _always(False),
         (f"{TEXTS}::test_synapses_of_a_stored_convolution_share_its_elements",),
     ),
     Mutant(
         "known deliveries are made at the spike",
         (
-            "compiler.passes.model.insert_delays:known_delivery",
-            "compiler.passes.projections.lower_synapses:known_delivery",
+            "compiler.passes.model.lower_model:known_delivery",
             "compiler.passes.projections.synapse_arrays:known_delivery",
         ),
         _without_model,

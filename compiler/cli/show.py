@@ -223,8 +223,8 @@ def show_stage(path: Path, options: Options, stage: str, passes: str | None = No
         typer.echo(print_ir(lowered.merged))
         return
     if lowered.spiking is not None:
-        for cell in lowered.spiking.cells:
-            typer.echo(print_ir(cell))
+        for node in lowered.spiking.nodes:
+            typer.echo(print_ir(node))
     for graph in lowered.tensors:
         typer.echo(print_ir(graph))
 
@@ -252,7 +252,7 @@ def _show_after(path: Path, options: Options, name: str, passes: str | None) -> 
     if not last:
         raise typer.BadParameter(f"the pass `{name}` does not run for this model and target")
     ir = last[-1].ir
-    shown = [*(ir.spiking.cells if ir.spiking else ()), *(g.graph for g in ir.graphs if g.nodes)]
+    shown: list[object] = [*(ir.spiking.nodes if ir.spiking else ()), *(g.graph for g in ir.graphs if g.nodes)]
     if ir.programs:
         shown = list(ir.programs)
     if ir.merged is not None:

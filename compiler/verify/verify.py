@@ -12,10 +12,12 @@ from __future__ import annotations
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.ir.level1.projections import StoredProjection
 from compiler.verify.graph import cell_violations, graph_violations
 from compiler.verify.kernel import code_violations
 from compiler.verify.model import model_violations
 from compiler.verify.program import merged_violations, program_violations
+from compiler.verify.projections import projection_violations
 from compiler.verify.violations import check
 
 
@@ -27,6 +29,11 @@ def verify_model(model: l0.Model) -> None:
 def verify_cell(cell: l1.Cell) -> None:
     """Level 1, one cell, before or after integration. Raises InternalError."""
     check(f"the cell `{cell.name}`", cell_violations(cell))
+
+
+def verify_projection(projection: StoredProjection) -> None:
+    """Level 1, one family of projections. Raises InternalError."""
+    check(f"the projection `{projection.name}`", projection_violations(projection))
 
 
 def verify_graph(graph: l1.TensorGraph, *, gather_only: bool = False) -> None:

@@ -39,9 +39,9 @@ def rounded(text: str) -> str:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_graph(root: Path, golden: Golden, name: str) -> None:
-    """Level 1: cells after integration, tensors after fusion."""
+    """Level 1: cells after integration, projections, tensors after fusion."""
     done = lowered(root, name)
-    nodes = (*(done.spiking.cells if done.spiking is not None else ()), *done.tensors)
+    nodes = (*(done.spiking.nodes if done.spiking is not None else ()), *done.tensors)
     texts = [print_ir(node) for node in nodes]
     assert [parse_ir(text) for text in texts] == list(nodes)
     golden(HERE / f"{name}.graph.ir", "\n\n".join(texts) + "\n")

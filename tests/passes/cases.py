@@ -157,6 +157,7 @@ def _parts(ir: Lowering) -> Mapping[str, str]:
     found = {"model": print_ir(ir.model)}
     if ir.spiking is not None:
         found |= {f"cell {c.name}": print_ir(c) for c in ir.spiking.cells}
+        found |= {f"projection {p.name}": print_ir(p) for p in ir.spiking.projections}
     if ir.data is not None:
         rows = [f"{name}: {a.dtype} {list(a.shape)}" for name, a in ir.data.arrays.items()]
         found["data"] = "\n".join([*rows, *(f"rows of {phase}: {n}" for phase, n in ir.data.rows.items())])

@@ -14,6 +14,7 @@ from compiler.passes.program.merge import merge
 from compiler.verify.graph import cell_violations, graph_violations
 from compiler.verify.model import model_violations
 from compiler.verify.program import merged_violations, program_violations
+from compiler.verify.projections import projection_violations
 from compiler.verify.verify import verify_cell, verify_graph, verify_kernel, verify_merged, verify_model, verify_program
 from compiler.verify.violations import InternalError, repeated
 
@@ -427,6 +428,23 @@ Model(m, "", [ModelParam(n, int, 4)], [],
     OptimizerDef(sgd, [[rate, 0.1]], [], [param <- `param - rate * gradient`]), 8, 1, 0),
   [], [], Numerics())
 """
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("dense", "dense", None),
+        ("dense", "auto", "the storage is `auto`"),
+        ("dense", "toeplitz", "`all_to_all` cannot be stored as `toeplitz`: only convolutions are Toeplitz matrices"),
+        ("shared=false", "shared=true", "synapses of `all_to_all` share elements of a kernel"),
+        ("`weight`", "`weight * $x`", "what is delivered reads `$x`"),
+    ],
+)
+def test_projections(old: str, new: str, message: str | None) -> None:
+    text = """StoredProjection(family=Projection(name=p, rule=all_to_all, into=g,
+        members=[Member(a, b, [[autapses, 1]], Const(0.5), 1)]), storage=dense, shared=false, known=`weight`)"""
+    found = list(projection_violations(parse_ir(text.replace(old, new, 1))))
+    assert found == ([] if message is None else [message])
 
 
 def test_a_legal_model_has_no_violations() -> None:

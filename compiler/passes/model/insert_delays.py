@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 
 import compiler.ir.level0.model as l0
-from compiler.passes.model.known_deliveries import input_of, known_delivery
+from compiler.ir.level1.projections import StoredProjection
+from compiler.passes.model.known_deliveries import input_of
 from compiler.passes.model.synapse_symbols import read_of_neurons
 
 
@@ -60,13 +61,13 @@ def _longest(member: l0.Member, precision: str) -> int:
     return min(member.delay, math.ceil(given["mean"] + reach * given["std"]) + 1)
 
 
-def delays_and_rings(model: l0.Model) -> tuple[dict[str, int], dict[tuple[str, str], int]]:
+def delays_and_rings(
+    model: l0.Model, projections: tuple[StoredProjection, ...]
+) -> tuple[dict[str, int], dict[tuple[str, str], int]]:
     """(population -> steps that its events are kept for, (population, input) -> slots of its ring buffer)."""
     longest: dict[str, int] = {}
     rings = dict.fromkeys(sorted(_read_inputs(model)), 1)
-    others = [p for p in model.projections if known_delivery(p) is None]
-    apart = {id(p) for p in others}
-    known = [p for p in model.projections if id(p) not in apart]
+    known = [p.family for p in projections if p.known is not None]
     sent = [(p.clear is not None, m, (m.target, into)) for p in known for into in (input_of(p),) for m in p.members]
     ringed = {key for cleared, member, key in sent if member.delays is not None and not cleared} | rings.keys()
     for cleared, member, target in sent:
@@ -74,7 +75,7 @@ def delays_and_rings(model: l0.Model) -> tuple[dict[str, int], dict[tuple[str, s
             rings[target] = max(rings.get(target, 1), _longest(member, model.numerics.precision) + 1)
         else:
             longest[member.source] = max(longest.get(member.source, 0), member.delay)
-    for projection in others:
+    for projection in (p.family for p in projections if p.known is None):
         pre, post = (_waits(projection.statements, end) for end in ("pre", "post"))
         for member in projection.members:
             longest[member.source] = max(longest.get(member.source, 0), member.delay if pre else 0)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 import compiler.ir.level0.model as l0
+from compiler.core.symbols import symbol
 from compiler.expr.ast import Expr, Ref, calls, refs, substitute
 from compiler.expr.inline import named
 from compiler.expr.simplify import has_random
@@ -22,8 +23,8 @@ WEIGHT: Final = Ref("weight")
 
 
 def known_delivery(projection: l0.Projection) -> Expr | None:
-    """What a spike delivers, over params of the synapse, `dt` and params of the model; None where that is open, or not
-    all that synapses do."""
+    """What a spike delivers, over symbols of params of the synapse and of the model and `dt`; None where that is open,
+    or not all that synapses do."""
     s = projection.statements
     if projection.synapse is None:
         return WEIGHT
@@ -36,7 +37,7 @@ def known_delivery(projection: l0.Projection) -> Expr | None:
     if not refs(value) <= known or has_random(value) or has_sums(value) or "delayed" in calls(value):
         return None
     formulas = any(isinstance(v, l0.Formula) for m in projection.members for _, v in m.params)
-    return None if formulas else value
+    return None if formulas else substitute(value, {n: Ref(symbol(n)) for n in refs(value) - {"dt"}})
 
 
 def send_of(projection: l0.Projection) -> l0.Send:

@@ -3,7 +3,7 @@
 Assumes: a legal Model with a `simulate` block when there are populations.
 Guarantees: populations that share a neuron definition, the same split of its params into scalars and per-neuron arrays
 and the way in which they read other populations share one Cell, numbered by first appearance; each instance knows its
-largest outgoing delay.
+largest outgoing delay. The storage of every family is decided, and whether what it delivers is known at the spike.
 Does not: choose integrators (integrate_odes) or arrays and kernels (lower_cells).
 """
 
@@ -14,16 +14,18 @@ from dataclasses import dataclass, field
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
+from compiler.connect.storage import shares_elements, storage_of
 from compiler.core.source import NOWHERE
 from compiler.core.symbols import symbol
+from compiler.ir.level1.projections import StoredProjection
 from compiler.passes.model.bind_symbols import bind_symbols, control_of
 from compiler.passes.model.insert_delays import delays_and_rings
+from compiler.passes.model.known_deliveries import known_delivery
 
 
 @dataclass(frozen=True)
 class SpikingGraph:
-    """Level 1 of the spiking part: cells and their instances; projections stay level-0 families (they are
-    relations already, nothing in them is derived at this level)."""
+    """Level 1 of the spiking part: cells, their instances, and the projections between these."""
 
     cells: tuple[l1.Cell, ...]
     instances: tuple[l1.Instance, ...]
@@ -32,6 +34,12 @@ class SpikingGraph:
     rings: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """(population, input) -> slots of its ring of deliveries, a power of two (insert_delays)."""
     phases: Mapping[str, l0.PhaseDef] = field(default_factory=dict)
+    projections: tuple[StoredProjection, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[l1.Cell | StoredProjection, ...]:
+        """What is shown."""
+        return (*self.cells, *self.projections)
 
 
 def _array_params(population: l0.Population) -> tuple[str, ...]:
@@ -79,7 +87,10 @@ def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ..
 
 def lower_model(model: l0.Model) -> SpikingGraph:
     """The spiking half of a model as cells and instances."""
-    longest, rings = delays_and_rings(model)
+    projections = tuple(
+        StoredProjection(p, storage_of(p), shares_elements(p), known_delivery(p)) for p in model.projections
+    )
+    longest, rings = delays_and_rings(model, projections)
     model_values = {p.name: l0.Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
     cells: list[l1.Cell] = []
     arrays: list[tuple[str, ...]] = []
@@ -113,4 +124,6 @@ def lower_model(model: l0.Model) -> SpikingGraph:
                 population.others,
             )
         )
-    return SpikingGraph(tuple(cells), tuple(instances), tuple(arrays), rings, {p.name: p for p in model.phases})
+    return SpikingGraph(
+        tuple(cells), tuple(instances), tuple(arrays), rings, {p.name: p for p in model.phases}, projections
+    )

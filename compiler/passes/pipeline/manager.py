@@ -165,6 +165,8 @@ def _verify(before: Lowering | None, after: Lowering) -> None:
     if after.spiking is not None and (before is None or after.spiking is not before.spiking):
         for cell in after.spiking.cells:
             verify.verify_cell(cell)
+        for projection in after.spiking.projections if before is None or before.spiking is None else ():
+            verify.verify_projection(projection)
     known: Mapping[str, PhaseGraph] = {g.phase: g for g in before.graphs} if before is not None else {}
     for g in after.graphs:
         if g.nodes and not g.marks and (g.phase not in known or known[g.phase].nodes is not g.nodes):

@@ -20,7 +20,7 @@ from compiler.core.symbols import Way, derived, symbol
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
-from compiler.passes.model.known_deliveries import WEIGHT, input_of, send_of
+from compiler.passes.model.known_deliveries import input_of, send_of
 from compiler.passes.program.build_program import Prototype
 from compiler.passes.projections.clearing import REMAINS, clear_columns, waits
 from compiler.passes.projections.synapse_arrays import Given, ages, delays_of, given
@@ -44,17 +44,16 @@ class Delivery:
 
 
 def delivery_of(projection: l0.Projection, value: Expr, model_numbers: Mapping[str, float], dt: float) -> Delivery:
-    """A known delivery, as symbols."""
+    """A known delivery (StoredProjection)."""
     s, into = projection.statements, input_of(projection)
-    if value is WEIGHT:
+    if projection.synapse is None:
         return Delivery(into, value, (("weight", s.params[0]),), {}, projection.span, True)
-    read, params = refs(value), {p.name for p in s.params}
-    own: dict[str, float] = {symbol(n): model_numbers[n] for n in sorted(read - params - {"dt"})}
+    read = refs(value)
+    own: dict[str, float] = {symbol(n): model_numbers[n] for n in s.model_params if symbol(n) in read}
     own |= {"dt": dt} if "dt" in read else {}
-    symbols = {n: Ref(symbol(n)) for n in read - {"dt"}}
-    used = tuple((symbol(p.name) if p.name in read else "", p) for p in s.params)
-    plain = len(used) == 1 and value == Ref(s.params[0].name)
-    return Delivery(into, substitute(value, symbols), used, own, send_of(projection).span, plain)
+    used = tuple((symbol(p.name) if symbol(p.name) in read else "", p) for p in s.params)
+    plain = len(used) == 1 and value == Ref(symbol(s.params[0].name))
+    return Delivery(into, value, used, own, send_of(projection).span, plain)
 
 
 def deliver_known(link: Link, delivery: Delivery, deliveries: Deliveries, stages: Stages) -> None:

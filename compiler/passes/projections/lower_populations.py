@@ -47,7 +47,7 @@ def lower_populations(
     record_spikes(builder, model, instances, recorded_steps)
     record_rates(builder, model, instances)
     keep_past(builder, model, instances)
-    lower_projections(builder, model, instances, deliveries, decisions)
+    lower_projections(builder, model, graph.projections, instances, deliveries, decisions)
     record_events(builder, model, instances)
     lower_inputs(builder, model, instances)
     inputs = tuple(frozenset(model_name(name) for name, _ in cell.inputs) for cell in graph.cells)

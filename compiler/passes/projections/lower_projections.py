@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.connect import rule_of
-from compiler.connect.storage import shares_elements, storage_of
+from compiler.ir.level1.projections import StoredProjection
 from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
@@ -25,6 +25,7 @@ from compiler.passes.relations.stored_rows import Link
 def lower_projections(
     builder: ProgramBuilder,
     model: l0.Model,
+    projections: tuple[StoredProjection, ...],
     instances: Mapping[str, l1.Instance],
     deliveries: Deliveries,
     decisions: list[Decision],
@@ -35,12 +36,12 @@ def lower_projections(
     numbers = {p.name: float(p.value) for p in model.params if isinstance(p.value, (int, float))}
     phases, families = {p.name: p for p in model.phases}, {p.name: p for p in model.projections}
     synapses = SynapseLowering(builder, stages, deliveries, model.simulate.dt, numbers, decisions, phases, families)
-    for projection in model.projections:
-        held, rule = (storage_of(projection), shares_elements(projection)), rule_of(projection)
+    for p in projections:
+        family, rule, held = p.family, rule_of(p.family), (p.storage, p.shared)
         links = (
-            Link(projection, member, instances[member.source], instances[member.target], builder, *held)
-            for member in projection.members
+            Link(family, member, instances[member.source], instances[member.target], builder, *held)
+            for member in family.members
             if not rule.empty(member.args)
         )
-        synapses.family(projection, links)
+        synapses.family(p, links)
     stages.launch()

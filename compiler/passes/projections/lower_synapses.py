@@ -22,10 +22,10 @@ import compiler.ir.level2.program as l2
 import compiler.passes.projections.synapse_rows as rows
 from compiler.connect.storage import STORAGES
 from compiler.expr.ast import Cond, Expr, Ref, refs
+from compiler.ir.level1.projections import StoredProjection
 from compiler.ir.level2.synapse_values import event_name, member_name
 from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.model.integrate_odes import integrate_odes
-from compiler.passes.model.known_deliveries import known_delivery
 from compiler.passes.model.synapse_symbols import Flat, flatten
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
@@ -58,15 +58,14 @@ class SynapseLowering:
     _families: dict[tuple[int, str, bool], int] = field(default_factory=dict)
     _cache: rows.Cache = field(default_factory=dict)
 
-    def family(self, projection: l0.Projection, links: Iterable[Link]) -> None:
+    def family(self, p: StoredProjection, links: Iterable[Link]) -> None:
         """Arrays and rows of the projections of a family. A delivery that is known at the spike need not wait."""
-        value = known_delivery(projection)
-        if value is not None:
-            delivery = delivery_of(projection, value, self.model_numbers, self.dt)
+        if p.known is not None:
+            delivery = delivery_of(p.family, p.known, self.model_numbers, self.dt)
             for link in links:
                 deliver_known(link, delivery, self.deliveries, self.stages)
             return
-        copies, done = Counter(member_name(projection, m) for m in projection.members), Counter[str]()
+        copies, done = Counter(member_name(p.family, m) for m in p.family.members), Counter[str]()
         for link in links:
             self._lower(link, done[link.stored], copies[link.stored])
             done[link.stored] += 1

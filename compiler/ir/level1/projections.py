@@ -1,0 +1,35 @@
+"""Level 1, projections: families of level 0 with what has been decided of them.
+
+Assumes: families of level 0.
+Guarantees: frozen data with structural equality.
+Does not: decide (passes/model/lower_model.py), or make arrays (passes/relations).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import compiler.ir.level0.model as l0
+from compiler.expr.ast import Expr
+
+
+# Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
+@dataclass(slots=True, unsafe_hash=True)
+class StoredProjection:
+    """A family of projections between instances, and how its synapses are held and delivered. What they do is
+    `family.statements`.
+
+    `storage`: sparse | dense | one_to_one | bitmask | procedural | toeplitz; `shared`: synapses are those of a
+    convolution that have nothing but their element of the kernel. `known`: what a spike delivers, over symbols of
+    params (`weight` where there is no synapse model) and `dt`, where that is known when it is emitted and all that
+    synapses do; else None."""
+
+    family: Final[l0.Projection]
+    storage: Final[str]
+    shared: Final[bool]
+    known: Final[Expr | None]
+
+    @property
+    def name(self) -> str:
+        return self.family.name
