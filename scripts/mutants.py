@@ -240,7 +240,7 @@ MUTANTS = (
     ),
     Mutant(
         "sums over the same elements share a kernel",
-        ("compiler.passes.kernels.fuse_sums:_alike",),
+        ("compiler.passes.fusion.fuse_sums:_alike",),
         _always(False),
         ("tests/unit/test_fuse_sums.py",),
     ),

@@ -13,10 +13,10 @@ from compiler.frontend.load import load_model
 from compiler.ir.level1.graph import Contract, Map, Node, Store, Tensor, Variable
 from compiler.ir.level2.program import Merged, Nest
 from compiler.ir.space import Affine, along
-from compiler.passes.kernels.fuse_epilogues import Epilogue, epilogues
-from compiler.passes.kernels.fuse_rows import ROW, SHORT, Row, fits, rows
-from compiler.passes.kernels.fuse_sums import joined_sums
-from compiler.passes.kernels.horizontal_fusion import siblings
+from compiler.passes.fusion.fuse_epilogues import Epilogue, epilogues
+from compiler.passes.fusion.fuse_rows import ROW, SHORT, Row, fits, rows
+from compiler.passes.fusion.fuse_sums import joined_sums
+from compiler.passes.fusion.horizontal_fusion import siblings
 from compiler.passes.pipeline.lower import lower
 from tests.unit.test_fuse_sums import ROWS, SHAPE, X0, X1, feed, scaled, total
 

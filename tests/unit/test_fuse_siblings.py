@@ -11,9 +11,9 @@ from backends.cpu.backend import CpuBackend
 from compiler.expr.ast import Binary, Expr, Num, Ref
 from compiler.ir.level1.graph import Feed, Map, Node, Tensor
 from compiler.ir.level2.program import ArrayFormal, Mode
+from compiler.passes.fusion.fuse_epilogues import Epilogue
+from compiler.passes.fusion.horizontal_fusion import MOST_ARRAYS, NEAR, siblings
 from compiler.passes.kernels import lower_tensors
-from compiler.passes.kernels.fuse_epilogues import Epilogue
-from compiler.passes.kernels.horizontal_fusion import MOST_ARRAYS, NEAR, siblings
 from compiler.passes.pipeline.lower import lower
 from tests.cpu.test_layers import HEAD, NETS, TAIL, write
 from tests.numeric.simulated import model_of

@@ -13,9 +13,9 @@ from compiler.frontend.load import load_model
 from compiler.ir.level1.graph import Contract, Feed, Map, Node, Store, Tensor, Variable
 from compiler.ir.level2.program import Merged, Nest
 from compiler.ir.space import along
-from compiler.passes.kernels.fuse_epilogues import Epilogue, epilogues
-from compiler.passes.kernels.fuse_sums import JoinedSums, joined_sums
-from compiler.passes.kernels.horizontal_fusion import MOST_ARRAYS
+from compiler.passes.fusion.fuse_epilogues import Epilogue, epilogues
+from compiler.passes.fusion.fuse_sums import JoinedSums, joined_sums
+from compiler.passes.fusion.horizontal_fusion import MOST_ARRAYS
 from compiler.passes.pipeline.lower import lower
 
 SHAPE = (4, 5)

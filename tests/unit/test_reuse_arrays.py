@@ -11,9 +11,9 @@ from compiler.ir.level1.graph import Map, Node, Reindex, Store, Variable
 from compiler.ir.level2.program import ArrayFormal, Assign, Merged, Mode, Nest
 from compiler.layout.memory_report import memory_bill
 from compiler.layout.plan_memory import place
+from compiler.passes.fusion.fuse_epilogues import Epilogue
+from compiler.passes.fusion.reuse_arrays import reused
 from compiler.passes.kernels import lower_tensors
-from compiler.passes.kernels.fuse_epilogues import Epilogue
-from compiler.passes.kernels.reuse_arrays import reused
 from compiler.passes.pipeline.lower import lower
 from tests.cpu.test_layers import HEAD, NETS, TAIL, write
 from tests.numeric.simulated import model_of

@@ -17,7 +17,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.ir.space import Affine, DType
-from compiler.passes.kernels.fuse_epilogues import Epilogue
+from compiler.passes.fusion.fuse_epilogues import Epilogue
 from compiler.passes.kernels.nest_builder import Walk
 from compiler.passes.kernels.tensor_phase import Phase, axes_of
 

@@ -19,7 +19,7 @@ import compiler.ir.level2.program as l2
 from compiler.expr.ast import Cond, Expr, Num, Ref
 from compiler.ir.space import Affine, along
 from compiler.layout.assign_layouts import strides_of
-from compiler.passes.kernels.fuse_epilogues import Epilogue
+from compiler.passes.fusion.fuse_epilogues import Epilogue
 from compiler.passes.kernels.lower_epilogues import lower_end
 from compiler.passes.kernels.nest_builder import Loops, Walk
 from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row, meaning

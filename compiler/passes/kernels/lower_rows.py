@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Expr, substitute
-from compiler.passes.kernels.fuse_rows import Row, elements_of, names_of
+from compiler.passes.fusion.fuse_rows import Row, elements_of, names_of
 from compiler.passes.kernels.lower_epilogues import End, Lowered, accumulator, add_scalars
 from compiler.passes.kernels.tensor_phase import Phase
 

@@ -21,10 +21,11 @@ from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role, plain_dim
 from compiler.layout.assign_layouts import real_lanes
-from compiler.passes.kernels.fuse_epilogues import Epilogue, epilogues
-from compiler.passes.kernels.fuse_rows import Row, fits, rows
-from compiler.passes.kernels.fuse_sums import joined_sums
-from compiler.passes.kernels.horizontal_fusion import siblings
+from compiler.passes.fusion.fuse_epilogues import Epilogue, epilogues
+from compiler.passes.fusion.fuse_rows import Row, fits, rows
+from compiler.passes.fusion.fuse_sums import joined_sums
+from compiler.passes.fusion.horizontal_fusion import siblings
+from compiler.passes.fusion.reuse_arrays import reused
 from compiler.passes.kernels.lower_epilogues import End, Touched, accumulator, add_scalars, lower_end, lower_group
 from compiler.passes.kernels.lower_exchanged import copied, exchange_steps
 from compiler.passes.kernels.lower_feeds import lower_feed, lower_rand
@@ -39,7 +40,6 @@ from compiler.passes.kernels.lower_weights import (
     lower_weight,
 )
 from compiler.passes.kernels.nest_builder import Walk
-from compiler.passes.kernels.reuse_arrays import reused
 from compiler.passes.kernels.tensor_phase import WORKSPACE, Phase, array_formal, emit_row, meaning
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.program.build_program import ProgramBuilder

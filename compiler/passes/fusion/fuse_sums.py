@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import refs
 from compiler.ir.space import Affine, plain_dim
-from compiler.passes.kernels.fuse_epilogues import Epilogue, Readers, read_elsewhere
-from compiler.passes.kernels.horizontal_fusion import MOST_ARRAYS
+from compiler.passes.fusion.fuse_epilogues import Epilogue, Readers, read_elsewhere
+from compiler.passes.fusion.horizontal_fusion import MOST_ARRAYS
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.pins import AGAIN
 

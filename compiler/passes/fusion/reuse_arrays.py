@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import compiler.ir.level1.graph as l1
-from compiler.passes.kernels.fuse_epilogues import Epilogue, Readers
-from compiler.passes.kernels.horizontal_fusion import same_space, whole_operands
+from compiler.passes.fusion.fuse_epilogues import Epilogue, Readers
+from compiler.passes.fusion.horizontal_fusion import same_space, whole_operands
 from compiler.passes.program.decisions import Decision
 
 

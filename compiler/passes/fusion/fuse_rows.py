@@ -18,9 +18,9 @@ from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.space import Affine, along, plain_dim
-from compiler.passes.kernels.fuse_epilogues import Epilogue, Readers, read_elsewhere
-from compiler.passes.kernels.fuse_sums import JoinedSums, loops_of, reads_plainly, whole_operands
-from compiler.passes.kernels.horizontal_fusion import MOST_ARRAYS
+from compiler.passes.fusion.fuse_epilogues import Epilogue, Readers, read_elsewhere
+from compiler.passes.fusion.fuse_sums import JoinedSums, loops_of, reads_plainly, whole_operands
+from compiler.passes.fusion.horizontal_fusion import MOST_ARRAYS
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.pins import AGAIN
 

@@ -17,7 +17,7 @@ from math import prod
 
 import compiler.ir.level1.graph as l1
 from compiler.expr.simplify import has_random
-from compiler.passes.kernels.fuse_epilogues import Epilogue, Readers, read_elsewhere
+from compiler.passes.fusion.fuse_epilogues import Epilogue, Readers, read_elsewhere
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.pins import AGAIN
 
