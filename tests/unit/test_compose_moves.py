@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.expr.ast import Binary, Ref
@@ -43,6 +43,7 @@ def composed(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[Node, .
     return found
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-4, 7), st.integers(1, 8), st.sampled_from((0, 1))), min_size=2, max_size=5),
     st.sampled_from((0.0, 2.0)),
