@@ -80,7 +80,7 @@ def test_convolutions(tmp_path: Path, precision: str) -> None:
 def test_dense(tmp_path: Path, features: int, precision: str) -> None:
     path = write_network(tmp_path, f"{{x: {{shape: [{features}]}}}}", "dense: {name: d, units: 7}")
     lowered = lower_predict(load_model(path), backend("cpu").capabilities, 3).lowered
-    chosen = "rows_dense" if features == 50 else "rows_product"
+    chosen = "rows_product" if features == 1 else "rows_dense"
     assert chosen in {d.verdict for d in lowered.decisions}
     x, w = samples(path, 3), load_file(tmp_path / "net.safetensors")
     found = predict(path, x, batch=3, precision=precision, build_dir=tmp_path / "build")["d"]

@@ -72,18 +72,20 @@ def test_a_device_is_assumed_for_every_architecture() -> None:
     assert backend("cuda", arch="sm_89").capabilities.device.shared_block == 99 << 10
 
 
-def split_of(device: Target) -> tuple[str, int]:
+def blocks_of(device: Target) -> int:
+    """Blocks that compute a product: its tiles, and the splits of each."""
     node, tensors = dense(64, 4096, 64)
     choice, _ = choose(node, tensors, 0, 4, frozenset({matmul.NAME}), device)
-    assert choice is not None
-    return choice.strategy, dict(choice.columns)["s_splits"]
+    assert choice is not None and choice.strategy == matmul.NAME
+    columns = dict(choice.columns)
+    return matmul.tiles(columns["s_tile"], 64, 64) * columns["s_splits"]
 
 
 def test_work_is_split_among_the_processors_that_there_are() -> None:
     """A long product of few tiles: more processors take more parts of it."""
     few, many = (Target(processors=n, clock=H200.clock, lanes=H200.lanes) for n in (4, 132))
-    assert split_of(H200) == split_of(many)
-    assert split_of(few)[1] < split_of(many)[1]
+    assert blocks_of(H200) == blocks_of(many)
+    assert 4 <= blocks_of(few) < blocks_of(many) <= 132
     assert implicit_gemm.tiling(1, 64, 64, 4096, few)[2] < implicit_gemm.tiling(1, 64, 64, 4096)[2]
     half = Target(processors=132, clock=H200.clock // 2, lanes=H200.lanes)
     assert implicit_gemm.tiling(1, 64, 64, 4096, half)[0] > 1.5 * implicit_gemm.tiling(1, 64, 64, 4096)[0]
