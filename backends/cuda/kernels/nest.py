@@ -134,7 +134,10 @@ class NestPrinter(PointNest):
         self.inverses: dict[str, Let] = {}
 
     def functions(self) -> list[Function]:
-        made = self._functions()
+        return self.with_inverses(self._functions())
+
+    def with_inverses(self, made: Sequence[Function]) -> list[Function]:
+        """Functions that begin with the inverses of extents that they divide by."""
         wanted = [names_of(f.body) for f in made]
         inverses = [[x for x in self.inverses.values() if x.name.text in names] for names in wanted]
         return [replace(f, ahead=(*f.ahead, *more)) for f, more in zip(made, inverses, strict=True)]

@@ -74,19 +74,18 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
         _lambda(f"nl_add = [&]({real} &nl_sum, nl_i64 nl_at, nl_i64 nl_element)", adds),
         _sums(real, store),
     ]
-    return [
-        Function(
-            "",
-            (
-                Let("__shared__ nl_i64", code(f"nl_found[{BLOCK}]")),
-                Let("__shared__ nl_u32", code(f"nl_counts[{BLOCK // 32}]")),
-                Do(raw("const nl_i64 nl_positions = {}, nl_width = {}", p.extent(positions), p.extent(kept))),
-                Let("nl_i64", code("nl_end"), call("nl_least", "nl_positions", "(nl_me.part + 1ll) * nl_t.chunk")),
-                For(position, "nl_me.part * nl_t.chunk", "nl_end", row, kind=Kind.ONCE),
-            ),
-            division=Division.POSITIONS,
-        )
-    ]
+    made = Function(
+        "",
+        (
+            Let("__shared__ nl_i64", code(f"nl_found[{BLOCK}]")),
+            Let("__shared__ nl_u32", code(f"nl_counts[{BLOCK // 32}]")),
+            Do(raw("const nl_i64 nl_positions = {}, nl_width = {}", p.extent(positions), p.extent(kept))),
+            Let("nl_i64", code("nl_end"), call("nl_least", "nl_positions", "(nl_me.part + 1ll) * nl_t.chunk")),
+            For(position, "nl_me.part * nl_t.chunk", "nl_end", row, kind=Kind.ONCE),
+        ),
+        division=Division.POSITIONS,
+    )
+    return p.with_inverses([made])
 
 
 def _lambda(head: str, body: list[Stmt]) -> Stmt:
