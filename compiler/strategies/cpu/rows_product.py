@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Final
 
 import compiler.strategies.cost.cpu as cost
@@ -180,7 +180,8 @@ def _whole(dims: Sequence[_Dim], operand: str, width: int) -> float:
     extent = dims[-1].extent if dims and getattr(dims[-1], operand) == 1 else 0
     if extent < width or len(dims) == 1:
         return extent // width * width / extent if extent else 0.0
-    return sum(first % extent <= extent - width for first in range(0, extent * width, width)) / extent
+    apart = gcd(extent, width)  # of the places in a run where parts begin, all of which are as frequent
+    return ((extent - width) // apart + 1) * apart / extent
 
 
 def _depths(p: Problem, choice: Choice) -> list[Choice]:
