@@ -126,7 +126,7 @@ class _Search:
             if not isinstance(other, l1.Contract) or not self._follows(first, other):
                 continue
             more = self.stage(other)
-            if self._joins(i, first, other.out.name, stages, (), more.sums, more.end.maps):
+            if self._joins(i, first, other.out.name, stages, more.sums, more.end.maps):
                 stages.append(more)
                 made |= names_of(more)
         maps = self._elementwise(i, first, stages, made)
@@ -161,7 +161,7 @@ class _Search:
             name = next((n for n, e in self.groups.items() if reader in e.maps), None)
             if name is None or name in self.taken or reader.out.batched is not self._batched(first):
                 continue
-            if self._joins(i, first, name, stages, (), (), self.groups[name].maps):
+            if self._joins(i, first, name, stages, (), self.groups[name].maps):
                 return self.groups[name].maps
         return ()
 
@@ -174,12 +174,11 @@ class _Search:
         first: l1.Contract,
         name: str,
         stages: list[Stage],
-        before: tuple[l1.Map, ...],
         sums: tuple[l1.Contract, ...],
         maps: tuple[l1.Map, ...],
     ) -> bool:
         """Whether sums and maps join the kernel of `first`, node number `i`; and the decision."""
-        row = Row(tuple(stages), before, frozenset())
+        row = Row(tuple(stages), (), frozenset())
         made = {n.out.name for n in row.nodes}
         new: tuple[l1.Contract | l1.Map, ...] = (*sums, *maps)
         own = {n.out.name for n in new}
