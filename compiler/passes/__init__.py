@@ -17,6 +17,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     spiking.FreezeLearning(),
     spiking.LowerModel(),
     spiking.IntegrateOdes(),
+    spiking.SplitCells(),
     spiking.LowerPopulations(),
     # Layers: level 0, level 1 (a graph for each phase), level 2 (kernels).
     tensors.LoadData(),

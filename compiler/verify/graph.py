@@ -20,7 +20,7 @@ Guarantees: every breach is named.
              has the weight's shape, its statements read `param`, `gradient`, `step`, their params,
              state and locals
   cells      distinct names; before integration no step, after it no dynamics; statements read what
-             is declared
+             is declared; those after pools, and reductions, read no local of the step but what is kept
 Does not: check types of elements beyond "real", "int" and "bf16", or differentiate.
 """
 
@@ -32,6 +32,8 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
+from compiler.core.symbols import Way
+from compiler.core.symbols import derived as derived_from
 from compiler.expr.ast import Expr, refs
 from compiler.expr.functions import CONSTANTS
 from compiler.ir.space import Affine, plain_dim
@@ -327,9 +329,16 @@ def cell_violations(cell: l1.Cell) -> list[str]:
     if not cell.step:
         known |= {c.name for c in cell.counters}
     if cell.step:
-        found += _statements(cell.step, known, fixed)
-        if cell.when is not None and "spiked" not in known:
+        whole = {*known, "key", "i"}
+        later = whole | {derived_from(name, Way.KEPT) for name in cell.kept}
+        found += _statements(cell.step, whole, fixed)
+        found += (f"`{name}` is kept, but no local of the step" for name in cell.kept if name not in whole)
+        found += _statements(cell.after_pools or (), later, fixed)
+        if cell.when is not None and "spiked" not in whole | later:
             found.append("the step does not compute `spiked`")
+        for pool in cell.pools if cell.after_pools is not None else ():
+            for r in pool.reductions:
+                found += _reads(r.value, later, f"`{r.name}`")
         return [f"cell {cell.name}: {v}" for v in found]
     found += _statements(cell.lets, known, fixed)
     for ode in cell.dynamics:

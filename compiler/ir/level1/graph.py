@@ -80,10 +80,10 @@ class OtherRead:
 
 
 @dataclass(frozen=True)
-class PoolCell:
+class Pool:
     """A PoolDef with its scope in its names. `several`: a population has more than one, so that a neuron
-    locates its pool by an index; otherwise there is one element. `at_events`: the reductions of all AtEvents over
-    this scope."""
+    locates its pool by an index; otherwise there is one element. In a step `reductions` over its neurons are computed,
+    in order, then `update` runs. `at_events`: the reductions of all AtEvents over this scope."""
 
     scope: str
     several: bool
@@ -107,8 +107,12 @@ class Cell:
     Before integrate_odes: `dynamics` holds ODEs and `step` is empty. Afterwards `dynamics` is empty and `step`
     is straight-line code: integration, updates, then (with `spike`) `spiked` is computed and resets applied by
     conditional expressions, then `after`. `int_state`: counters (refractory). The first `integrated` statements of
-    `step` are the integration, those up to `updated` the updates. Pools are computed right before the first statement
-    after `integrated` that reads a variable of them (passes/model/split_cells.py).
+    `step` are the integration, those up to `updated` the updates.
+
+    After split_cells `step` is what neurons do before their pools are computed, `after_pools` what they do then (None:
+    nothing is left), and statements of events and pools read counters and draws as those of `step` do. `kept`: locals
+    that arrays hold from one part to another; `folds`: events (phase, event) at the start of a step that see what has
+    been delivered.
     """
 
     name: str
@@ -128,11 +132,14 @@ class Cell:
     step: tuple[l0.Set, ...] = ()
     integrated: int = 0
     updated: int = 0
-    pools: tuple[PoolCell, ...] = ()
+    pools: tuple[Pool, ...] = ()
     on: tuple[AtEvent, ...] = ()
     counters: tuple[Counter, ...] = ()
     others: tuple[OtherRead, ...] = ()
     after: tuple[l0.Set, ...] = ()
+    after_pools: tuple[l0.Set, ...] | None = None
+    kept: tuple[str, ...] = ()
+    folds: tuple[tuple[str, str], ...] = ()
     units: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     """Of parameters that have one, for the text."""
     span: Span = field(default=NOWHERE, compare=False, repr=False)

@@ -1,6 +1,6 @@
 """lower_cells: instances of cells become arrays, initialisation rows and a few neuron kernels per cell.
 
-Assumes: integrate_odes has run; dt in ms.
+Assumes: integrate_odes and split_cells have run; dt in ms.
 Guarantees: one kernel per part of a cell's step (split_cells; without pools and events it is one) with one row per
 population; scalar params are columns, per-neuron params are arrays. Spike emission is part of the kernel. Deliveries
 are added to the input itself or to an array that the first neuron kernel adds to it (see Deliveries). Events of phases
@@ -36,12 +36,11 @@ from compiler.passes.cells.cell_arrays import (
     ring_formals,
 )
 from compiler.passes.cells.cell_columns import column_values
-from compiler.passes.cells.lower_pools import POOL_INDEX, PoolLowering, due, pool_arrays, shared_formals
+from compiler.passes.cells.lower_pools import POOL_INDEX, Part, PoolLowering, at_event, due, pool_arrays, shared_formals
 from compiler.passes.cells.lower_spike_times import lower_spike_times
 from compiler.passes.cells.step_order import Piece, Pieces, Row, names_in, run_in_order
 from compiler.passes.model.integrate_odes import PERIOD
 from compiler.passes.model.lower_model import SpikingGraph
-from compiler.passes.model.split_cells import Part, Split, split_cell
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.init_values import initialise
@@ -151,12 +150,11 @@ def lower_cells(
         ways = {name: deliveries.of(group[0].name, model_name(name)) for name, _ in cell.inputs}
         folds = {name: slots for name, (through, slots) in ways.items() if through}
         at = _Lowering(cell, arrays, folds, deliveries.fixed_point, builder.precision)
-        split = split_cell(cell)
         values = column_values(cell, group, dt, arrays)
-        bound = [_arrays(builder, at, split, instance, units, deliveries) for instance in group]
+        bound = [_arrays(builder, at, instance, units, deliveries) for instance in group]
         columns = [_columns(at, instance, values, row, deliveries, graph.phases) for row, instance in enumerate(group)]
         rows = tuple(zip(group, bound, columns, strict=True))
-        pieces = Pieces(cell, tuple(_pieces(builder, at, number, split, graph.phases)), rows)
+        pieces = Pieces(cell, tuple(_pieces(builder, at, number, graph.phases)), rows)
         if ordered:
             found.append(pieces)
         else:
@@ -166,30 +164,31 @@ def lower_cells(
         run_in_order(builder, found, decisions)
 
 
-def _pieces(
-    builder: ProgramBuilder, at: _Lowering, number: int, split: Split, phases: Mapping[str, l0.PhaseDef]
-) -> Iterator[Piece]:
+def _pieces(builder: ProgramBuilder, at: _Lowering, number: int, phases: Mapping[str, l0.PhaseDef]) -> Iterator[Piece]:
     """The kernels of a step."""
+    cell, late = at.cell, at.cell.after_pools
 
     def neurons(stage: str, part: Part) -> Piece:
         return Piece(stage, names_in(part.statements), partial(_launch, builder, at, number, part, phases))
 
-    pools = PoolLowering(builder, at.cell, at.arrays, number)
-    for part in split.start:
+    pools = PoolLowering(builder, cell, at.arrays, number)
+    folds = (Part(f"deliveries at {p}.{e}", (), True, when=(p, e, True)) for p, e in cell.folds)
+    for part in (*folds, *(at_event(e) for e in cell.on if e.start)):
         yield from pools.before(part, phases)
         if _body(at, part):
             yield neurons("start", part)
-    for pool in split.pools:
+    for pool in cell.pools:
         yield from pools.events(pool, phases, True)
-    yield neurons("neurons", split.first)
-    for pool in split.pools:
+    emits = cell.when is not None
+    yield neurons("neurons", Part("neuron update", cell.step, True, emits and late is None))
+    for pool in cell.pools:
         yield from pools.pieces(pool)
-    if split.second is not None:
-        yield neurons("neurons", split.second)
-    for part in split.end:
+    if late is not None:
+        yield neurons("neurons", Part("neuron update after pools", late, False, emits))
+    for part in (at_event(e) for e in cell.on if not e.start):
         yield from pools.before(part, phases)
         yield neurons("end", part)
-    for pool in split.pools:
+    for pool in cell.pools:
         yield from pools.events(pool, phases, False)
 
 
@@ -216,7 +215,6 @@ def _launch(
 def _arrays(
     builder: ProgramBuilder,
     at: _Lowering,
-    split: Split,
     instance: l1.Instance,
     units: Mapping[tuple[str, str], str],
     deliveries: Deliveries,
@@ -254,7 +252,7 @@ def _arrays(
         if not (isinstance(value, l0.Const) and value.value == 0):
             unit = units.get((instance.name, name), "1")
             initialise(builder, array_name(instance.name, name), value, instance, Role.STATE, unit)
-    for name in split.kept:
+    for name in cell.kept:
         kept = l2.Array(
             f"{instance.name}.{model_name(name)}.kept", real, (instance.size,), Role.WORK, span=instance.span
         )

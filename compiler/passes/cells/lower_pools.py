@@ -1,6 +1,6 @@
 """lower_pools: reductions over pools become REDUCE kernels, the pools' own equations a MAP over the pools.
 
-Assumes: split_cells; pools are equal parts of consecutive neurons.
+Assumes: split_cells has run; pools are equal parts of consecutive neurons.
 Guarantees: one kernel per reduction (two for argmax) and one for the update, with one row per population; numbers and
 sizes of pools are columns. The order of summation is the one that the backend declares for the program's order class:
 index order under `bitwise`. Variables are arrays `<population>.pool.<name>` of one element per pool.
@@ -26,7 +26,6 @@ from compiler.expr.ast import Call, Cond, Expr, Ref, refs
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, N, array_name
 from compiler.passes.cells.step_order import Piece, Row, names_in
-from compiler.passes.model.split_cells import Part, PoolPart, ReductionPart
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.init_values import initialise
 
@@ -40,6 +39,27 @@ MEMBERS: Final = l2.ScalarFormal("members", DType.I64)
 _COMBINE: Final = {"sum": "add", "mean": "add", "min": "min", "max": "max", "argmax": "max"}
 _EXACT: Final = 1 << 24
 """Whole numbers up to this are exact in 32-bit floating point."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Statements of one kernel over the neurons, or over the pools. `fold`: deliveries are added first. `when`: (phase,
+    event, at the start) instead of every step. `reductions`: those that are computed before it, by scope."""
+
+    label: str
+    statements: tuple[l0.Set, ...]
+    fold: bool = False
+    emits: bool = False
+    when: tuple[str, str, bool] | None = None
+    reductions: tuple[tuple[str, l0.Reduction], ...] = ()
+
+
+def at_event(event: l1.AtEvent, scope: str = "") -> Part:
+    """What neurons, or the pools of a scope, do at an event."""
+    number = f" ({event.part + 1})" if event.part else ""
+    label = f"{scope} at {event.phase}.{event.event}{number}".lstrip()
+    when = (event.phase, event.event, event.start)
+    return Part(label, event.actions, event.start and not scope, False, when, event.reductions)
 
 
 def due(part: Part, phases: Mapping[str, l0.PhaseDef]) -> tuple[int, int]:
@@ -87,7 +107,7 @@ def per_neuron(builder: ProgramBuilder, instance: l1.Instance, variable: str) ->
     return name
 
 
-def _count(pool: l1.PoolCell, instance: l1.Instance) -> int:
+def _count(pool: l1.Pool, instance: l1.Instance) -> int:
     return instance.pools if pool.scope == "pool" else 1
 
 
@@ -136,20 +156,20 @@ class PoolLowering:
     arrays: tuple[str, ...]
     number: int
 
-    def pieces(self, part: PoolPart) -> Iterator[Piece]:
+    def pieces(self, pool: l1.Pool) -> Iterator[Piece]:
         """The kernels of one scope in each step: its reductions and its update."""
-        for r in part.reductions:
-            yield from self._reductions(part.pool, r, "pools", 1, 0)
-        if part.update is not None:
-            yield self._map(part.pool, part.update, "pools", 1, 0)
+        for r in pool.reductions:
+            yield from self._reductions(pool, r, "pools", 1, 0)
+        if pool.update:
+            yield self._map(pool, Part(f"{pool.scope} update", pool.update), "pools", 1, 0)
 
-    def events(self, part: PoolPart, phases: Mapping[str, l0.PhaseDef], start: bool) -> Iterator[Piece]:
+    def events(self, pool: l1.Pool, phases: Mapping[str, l0.PhaseDef], start: bool) -> Iterator[Piece]:
         """The kernels of its events at the start or the end of a step."""
-        for event in part.events:
-            assert event.when is not None
-            if event.when[2] == start:
-                yield from self.before(event, phases)
-                yield self._map(part.pool, event, "start" if start else "end", *due(event, phases))
+        for event in pool.on:
+            if event.start == start:
+                part = at_event(event, pool.scope)
+                yield from self.before(part, phases)
+                yield self._map(pool, part, "start" if start else "end", *due(part, phases))
 
     def before(self, event: Part, phases: Mapping[str, l0.PhaseDef]) -> Iterator[Piece]:
         """The reductions that the statements of an event read."""
@@ -158,17 +178,17 @@ class PoolLowering:
             assert event.when is not None
             yield from self._reductions(pools[scope], r, "start" if event.when[2] else "end", *due(event, phases))
 
-    def _reductions(self, pool: l1.PoolCell, r: ReductionPart, stage: str, every: int, offset: int) -> Iterator[Piece]:
+    def _reductions(self, pool: l1.Pool, r: l0.Reduction, stage: str, every: int, offset: int) -> Iterator[Piece]:
         for step in ("largest", "") if r.op == "argmax" else ("",):
             run = partial(_reduce, self.builder, self.cell, self.arrays, self.number, pool, r, step, every, offset)
-            yield Piece(stage, frozenset(refs(r.term)), run)
+            yield Piece(stage, frozenset(refs(r.value)), run)
 
-    def _map(self, pool: l1.PoolCell, part: Part, stage: str, every: int, offset: int) -> Piece:
+    def _map(self, pool: l1.Pool, part: Part, stage: str, every: int, offset: int) -> Piece:
         run = partial(_map, self.builder, self.cell, self.arrays, self.number, pool, part, every, offset)
         return Piece(stage, names_in(part.statements), run)
 
 
-def _own(pool: l1.PoolCell, cell: l1.Cell, used: set[str], real: DType, written: set[str]) -> list[l2.Formal]:
+def _own(pool: l1.Pool, cell: l1.Cell, used: set[str], real: DType, written: set[str]) -> list[l2.Formal]:
     """Variables of pools in a kernel over the pools of one scope."""
     out: list[l2.Formal] = []
     for other in cell.pools:
@@ -192,8 +212,8 @@ def _reduce(
     cell: l1.Cell,
     arrays: tuple[str, ...],
     number: int,
-    pool: l1.PoolCell,
-    r: ReductionPart,
+    pool: l1.Pool,
+    r: l0.Reduction,
     stage: str,
     every: int,
     offset: int,
@@ -201,7 +221,7 @@ def _reduce(
     join: bool,
 ) -> None:
     real = builder.precision
-    term: Expr = r.term
+    term: Expr = r.value
     result: Expr = Ref("acc")
     combine = _COMBINE[r.op]
     if r.op == "mean":
@@ -240,7 +260,7 @@ def _map(
     cell: l1.Cell,
     arrays: tuple[str, ...],
     number: int,
-    pool: l1.PoolCell,
+    pool: l1.Pool,
     part: Part,
     every: int,
     offset: int,

@@ -25,7 +25,7 @@ from compiler.ir.level0.pool_sums import POOL_SUMS, groups
 class Control:
     """What a cell has of pools and events."""
 
-    pools: tuple[l1.PoolCell, ...] = ()
+    pools: tuple[l1.Pool, ...] = ()
     on: tuple[l1.AtEvent, ...] = ()
     counters: tuple[l1.Counter, ...] = ()
     others: tuple[l1.OtherRead, ...] = ()
@@ -131,12 +131,12 @@ def control_of(neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, .
     on = at_events(neuron.on)
     of_pools = {pool.scope: at_events(pool.on) for pool in neuron.pools}
 
-    def pool_cell(pool: l0.PoolDef) -> l1.PoolCell:
+    def pool_cell(pool: l0.PoolDef) -> l1.Pool:
         reductions = tuple(replace(r, name=symbol(f"{pool.scope}.{r.name}")) for r in pool.reductions)
         state = tuple(symbol(f"{pool.scope}.{s.name}") for s in pool.state)
         own = several and pool.scope == "pool"
         found = tuple(r for scope, r in sums.found if scope == pool.scope)
-        return l1.PoolCell(pool.scope, own, reductions, state, pool.update, of_pools[pool.scope], found, pool.span)
+        return l1.Pool(pool.scope, own, reductions, state, pool.update, of_pools[pool.scope], found, pool.span)
 
     counters = tuple(
         l1.Counter(name, phase.name, x, derived(symbol(phase.name), Way.EVERY))

@@ -394,7 +394,7 @@ def _timed_event(cell: l1.Cell, event: l1.AtEvent, of_pool: bool = False) -> l1.
     )
 
 
-def _timed_pool(cell: l1.Cell, pool: l1.PoolCell) -> l1.PoolCell:
+def _timed_pool(cell: l1.Cell, pool: l1.Pool) -> l1.Pool:
     return replace(
         pool,
         reductions=tuple(replace(r, value=_whole(cell, r.value, STEP_END)) for r in pool.reductions),

@@ -1,19 +1,19 @@
-"""split_cells: the step of a cell is partitioned into kernels, at the point where its pools are computed.
+"""split_cells: the step of a cell is divided at the point where its pools are computed.
 
 Assumes: integrate_odes has run.
-Guarantees: a cell without pools is one part. With pools that its updates or its spike read, the statements before the
-first one that reads them are one part (with the integration, which reads the pools of the step before), the others
-another, and the reductions stand between; with pools that nothing there reads, reductions stand at the end (before
-inputs that hold one step's events are emptied, where a reduction reads one). Locals that are live across parts are
-recomputed where that gives the same value, and stored in arrays otherwise. Events of phases are separate parts. Random
-draws are numbered over all parts.
-Does not: make arrays or rows.
+Guarantees: a cell without pools has one part, `step`. With pools that its updates or its spike read, the statements
+before the first one that reads them stay there (with the integration, which reads the pools of the step before), the
+others are `after_pools`, and the reductions stand between; with pools that nothing there reads, reductions stand at the
+end (before inputs that hold one step's events are emptied, where a reduction reads one). Locals that are live across
+parts are recomputed where that gives the same value, and `kept` in arrays otherwise; reductions and statements of
+events are whole. Random draws are numbered over all parts. `folds`: events whose reductions read inputs.
+Does not: make arrays or rows, or order the parts of populations that read each other (passes/cells/step_order.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
@@ -31,51 +31,6 @@ RANDOM = {
     "exponential": "exponential",
     "poisson": "poisson",
 }
-
-
-@dataclass(frozen=True)
-class ReductionPart:
-    """out = op over the neurons of `term`. `argmax` has largest: the name of the maximum it looks for."""
-
-    name: str
-    op: str
-    term: Expr
-
-
-@dataclass(frozen=True)
-class Part:
-    """Statements of one kernel over the neurons (or over the pools). `fold`: deliveries are added first. `when`:
-    (phase, event, at the start) instead of every step. `reductions`: those that are computed before it, by scope."""
-
-    label: str
-    statements: tuple[l0.Set, ...]
-    fold: bool = False
-    emits: bool = False
-    when: tuple[str, str, bool] | None = None
-    reductions: tuple[tuple[str, ReductionPart], ...] = ()
-
-
-@dataclass(frozen=True)
-class PoolPart:
-    """Everything that is computed per pool of one scope: reductions, then `update`; `events` run in separate steps."""
-
-    pool: l1.PoolCell
-    reductions: tuple[ReductionPart, ...]
-    update: Part | None
-    events: tuple[Part, ...]
-
-
-@dataclass(frozen=True)
-class Split:
-    """The parts of a step in order: `start` events, `first`, `pools`, `second` (if the step is divided), `end` events.
-    `kept`: arrays of locals that are live across parts."""
-
-    start: tuple[Part, ...]
-    first: Part
-    pools: tuple[PoolPart, ...]
-    second: Part | None
-    end: tuple[Part, ...]
-    kept: tuple[str, ...]
 
 
 def number_draws(e: Expr, count: list[int]) -> Expr:
@@ -174,11 +129,10 @@ def _reads_before_set(statements: Sequence[l0.Set]) -> set[str]:
     return found
 
 
-def split_cell(cell: l1.Cell) -> Split:
-    """The parts of a cell's step."""
+def split_cell(cell: l1.Cell) -> l1.Cell:
+    """The cell with the parts of its step."""
     count = [0]
     at = _place(cell) if cell.pools else None
-    emits = cell.when is not None
     before = cell.step if at is None else cell.step[:at]
     after = () if at is None else cell.step[at:]
     again = _Again(cell, before)
@@ -203,18 +157,16 @@ def split_cell(cell: l1.Cell) -> Split:
         if name in outside:
             loads.append(l0.Set(name, _kept(name, kinds)))
     remade = again.statements(outside - set(kept))
-    second = (*loads, *remade, *_numbered(after, count)) if at is not None else None
-    start = [*_deliveries(cell), *(_event(cell, e, count) for e in cell.on if e.start)]
-    end = [_event(cell, e, count) for e in cell.on if not e.start]
     bindings: dict[str, Expr] = {name: _kept(name, kinds) for name in kept}
-    pools = tuple(_pool(cell, p, again, bindings) for p in cell.pools)
-    return Split(
-        tuple(start),
-        Part("neuron update", stored, True, emits and second is None),
-        pools,
-        None if second is None else Part("neuron update after pools", second, False, emits),
-        tuple(end),
-        kept,
+    late = (*loads, *remade, *_numbered(after, count)) if at is not None else None
+    return replace(
+        cell,
+        step=stored,
+        after_pools=late,
+        kept=kept,
+        on=_events(cell, sorted(cell.on, key=lambda e: not e.start), count),
+        pools=tuple(_pool(cell, p, again, bindings) for p in cell.pools),
+        folds=_folds(cell),
     )
 
 
@@ -227,35 +179,29 @@ def _kept(name: str, kinds: Mapping[str, Kind]) -> Expr:
     return held.ne(0.0) if kinds.get(name) is Kind.BOOL else held
 
 
-def _event(cell: l1.Cell, event: l1.AtEvent, count: list[int]) -> Part:
-    return Part(
-        _label(event),
-        _with_counters(cell, _numbered(event.actions, count)),
-        event.start,
-        False,
-        (event.phase, event.event, event.start),
-        _event_reductions(cell, event),
+def _events(cell: l1.Cell, events: Sequence[l1.AtEvent], count: list[int]) -> tuple[l1.AtEvent, ...]:
+    """Events with all that their statements and reductions read."""
+    counters = _counter_values(cell)
+
+    def reduced(r: l0.Reduction) -> l0.Reduction:
+        return replace(r, value=_term(cell, substitute(r.value, counters)))
+
+    return tuple(
+        replace(
+            e,
+            actions=_with_counters(cell, _numbered(e.actions, count)),
+            reductions=tuple((scope, reduced(r)) for scope, r in e.reductions),
+        )
+        for e in events
     )
 
 
-def _deliveries(cell: l1.Cell) -> tuple[Part, ...]:
-    """Parts that add deliveries where a reduction at the start of a step reads inputs."""
+def _folds(cell: l1.Cell) -> tuple[tuple[str, str], ...]:
+    """The events at the start of a step of which a reduction reads inputs, as (phase, event)."""
     inputs = {name for name, _ in cell.inputs}
     events = [e for e in (*cell.on, *(e for p in cell.pools for e in p.on)) if e.start]
-    whens = [(e.phase, e.event, True) for e in events if any(refs(r.value) & inputs for _, r in e.reductions)]
-    return tuple(Part(f"deliveries at {w[0]}.{w[1]}", (), True, when=w) for w in dict.fromkeys(whens))
-
-
-def _label(event: l1.AtEvent) -> str:
-    return f"at {event.phase}.{event.event}" + (f" ({event.part + 1})" if event.part else "")
-
-
-def _event_reductions(cell: l1.Cell, event: l1.AtEvent) -> tuple[tuple[str, ReductionPart], ...]:
-    counters = _counter_values(cell)
-    return tuple(
-        (scope, ReductionPart(r.name, r.op, _term(cell, substitute(r.value, counters))))
-        for scope, r in event.reductions
-    )
+    read = [(e.phase, e.event) for e in events if any(refs(r.value) & inputs for _, r in e.reductions)]
+    return tuple(dict.fromkeys(read))
 
 
 def _counter_values(cell: l1.Cell) -> dict[str, Expr]:
@@ -269,26 +215,19 @@ def _term(cell: l1.Cell, e: Expr) -> Expr:
     return Call("float", (e,)) if check_types(e, names, Sink()) is Kind.INT else e
 
 
-def _pool(cell: l1.Cell, pool: l1.PoolCell, again: _Again, kept: dict[str, Expr]) -> PoolPart:
+def _pool(cell: l1.Cell, pool: l1.Pool, again: _Again, kept: dict[str, Expr]) -> l1.Pool:
     counters = _counter_values(cell)
-    reductions = [
-        ReductionPart(r.name, r.op, _term(cell, again.put_in(substitute(substitute(r.value, kept), counters))))
-        for r in pool.reductions
-    ]
+
+    def reduced(r: l0.Reduction) -> l0.Reduction:
+        return replace(r, value=_term(cell, again.put_in(substitute(substitute(r.value, kept), counters))))
+
     count = [0]
-    update = None
-    if pool.update:
-        update = Part(f"{pool.scope} update", _with_counters(cell, _numbered(pool.update, count)))
-    events = tuple(
-        Part(
-            f"{pool.scope} {_label(e)}",
-            _with_counters(cell, _numbered(e.actions, count)),
-            when=(e.phase, e.event, e.start),
-            reductions=_event_reductions(cell, e),
-        )
-        for e in pool.on
+    return replace(
+        pool,
+        reductions=tuple(map(reduced, pool.reductions)),
+        update=_with_counters(cell, _numbered(pool.update, count)) if pool.update else (),
+        on=_events(cell, pool.on, count),
     )
-    return PoolPart(pool, tuple(reductions), update, events)
 
 
 def _with_counters(cell: l1.Cell, statements: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:

@@ -54,6 +54,16 @@ class IntegrateOdes(SpikingPass):
         return ir.decided(d for _, d in done if d is not None)
 
 
+class SplitCells(SpikingPass):
+    """The step of a cell is divided where its pools are computed: compiler/passes/model/split_cells.py."""
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.model.split_cells import split_cell
+
+        assert ir.spiking is not None
+        return replace(ir, spiking=replace(ir.spiking, cells=tuple(map(split_cell, ir.spiking.cells))))
+
+
 class LowerPopulations(SpikingPass):
     """Cells, drives, records and projections become kernels: compiler/passes/cells, compiler/passes/projections."""
 
