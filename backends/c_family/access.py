@@ -87,9 +87,9 @@ def open_kernel(template: l2.Template, dialect: Dialect) -> Kernel:
     )
 
 
-def compiled(k: Kernel, read: Collection[str] | None = None) -> CompiledKernel:
-    """The descriptor of a kernel whose rows have the formals `read` (None: all)."""
-    here = [(n, f.name) for n, f in enumerate(k.template.formals) if read is None or f.name in read]
+def compiled(k: Kernel, read: Collection[str]) -> CompiledKernel:
+    """The descriptor of a kernel whose rows have the formals `read`."""
+    here = [(n, f.name) for n, f in enumerate(k.template.formals) if f.name in read]
     return CompiledKernel(k.function, tuple(n for n, _ in here), tuple(k.fields[f].text for _, f in here))
 
 

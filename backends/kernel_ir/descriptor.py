@@ -71,6 +71,11 @@ class CompiledKernel:
     waved: bool = False
     """Whether the kernels between two grid barriers call its functions, too (backends/cuda/kernels/waves.py)."""
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row, where a column has 8; a row without columns is one of them wide."""
+        return 8 * max(len(self.columns), 1)
+
 
 Compiled = tuple[CompiledKernel, ...]
 """By template."""

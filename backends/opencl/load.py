@@ -25,7 +25,7 @@ from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.core.disk import bytes_text
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, padded, place, written
-from compiler.layout.write_tables import device_table, write_tables
+from compiler.layout.write_tables import device_table, with_columns, write_tables
 
 FEW_STEPS: Final = 8
 """A run returns for a drain when no more steps than this have room, not when none has."""
@@ -105,7 +105,7 @@ class OpenclInstance:
                 self.write(name, values)
         tables = write_tables(program, self.placement, seed, self.sizes)
         known = zip(program.templates, tables, self._columns, strict=True)
-        words = (device_table(t, table, bases, columns) for t, table, columns in known)
+        words = (with_columns(device_table(t, table, bases), columns) for t, table, columns in known)
         self._rows = rows = [self._buffer(w) for w in words]  # which kernels do not keep alive
         for phase in program.phases:
             self._calls[phase.name] = [self._call(x, tables[x.template], rows[x.template]) for x in phase.launches]

@@ -4,7 +4,8 @@ Assumes: a placement that names every array of the rows.
 Guarantees: array formals become (role number << 56) | byte offset; real columns f64 bits; integer columns i64;
 random-stream keys u64 (compiler/ir/level0/streams.py). The word of an array that is not placed yet (sizes unknown
 before connecting) is NOT_PLACED.
-Does not: depend on the target: the same table serves host and device, of which `device_table` makes that of a device.
+Does not: depend on the target: the same table serves host and device. `device_table` makes that of a device of it, and
+`with_columns` what kernels read of either.
 """
 
 from __future__ import annotations
@@ -77,13 +78,9 @@ _OFFSET = np.uint64((1 << ROLE_SHIFT) - 1)
 
 
 def device_table(
-    template: l2.Template,
-    table: npt.NDArray[np.uint64],
-    bases: npt.NDArray[np.uint64],
-    columns: Sequence[int] | None = None,
+    template: l2.Template, table: npt.NDArray[np.uint64], bases: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.uint64]:
-    """The rows as the kernels read them: device addresses, and reals in their own type. `bases`: by role number;
-    `columns`: the formals that rows have on the device, by number (None: all)."""
+    """The rows with device addresses, and reals in their own type. `bases`: by role number."""
     out = table.copy()
     for column, formal in enumerate(template.formals):
         words = table[:, column]
@@ -95,4 +92,9 @@ def device_table(
             narrow = np.zeros((len(words), 2), np.float32)
             narrow[:, 0] = words.view(np.float64).astype(np.float32)
             out[:, column] = narrow.view(np.uint64)[:, 0]
-    return out if columns is None else np.ascontiguousarray(out[:, list(columns)])
+    return out
+
+
+def with_columns(table: npt.NDArray[np.uint64], columns: Sequence[int]) -> npt.NDArray[np.uint64]:
+    """The rows with those columns that kernels read."""
+    return np.ascontiguousarray(table[:, list(columns)])

@@ -307,9 +307,9 @@ struct k6_row {
     const real *x_; /* real [n][c][oh + r + x_from2][ow + s + x_from3], read */
     const real *weight_; /* real [k][c][r][s], read */
     const real *bias_; /* real [k], read */
-    nl_i64 n_n_, n_k_, n_oh_, n_ow_, n_c_, n_r_, n_s_, activated_by_n_, activated_by_k_, activated_by_oh_, x_by_n_;
+    nl_i64 n_n_, n_k_, n_oh_, n_ow_, n_c_, n_r_, activated_by_n_, activated_by_k_, activated_by_oh_, x_by_n_;
     nl_i64 x_by_c_, x_stride2_, x_from2_, x_extent2_, x_from3_, x_extent3_, weight_by_k_, weight_by_c_;
-    nl_i64 weight_by_r_, s_tile_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_, scratch_bytes_;
+    nl_i64 weight_by_r_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_;
 };
 
 NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolution &nl_p)
@@ -427,7 +427,7 @@ struct k8_row {
     const real *x_; /* real [n][k], read */
     const real *weight_; /* real [o][k], read */
     const real *bias_; /* real [o], read */
-    nl_i64 n_n_, n_o_, n_k_, activated_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_n_, n_o_, n_k_, activated_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
 NL_PART void k8_matmul_product(const k8_row *self, nl_i64 step, nl_product &nl_p)
@@ -479,7 +479,7 @@ struct k9_row {
     const real *x_; /* real [n][k], read */
     const real *weight_; /* real [o][k], read */
     const real *bias_; /* real [o], read */
-    nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
 NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p)
@@ -1060,7 +1060,7 @@ struct k19_row {
     const real *x_; /* real [o][k], read */
     const real *activated_; /* real [n][k], read */
     nl_i64 n_n_, n_k_, n_o_, biased_grad_by_n_, biased_grad_sum_by_n_, x_by_o_, activated_by_n_, s_tile_, s_splits_;
-    nl_i64 s_depth_, scratch_bytes_;
+    nl_i64 s_depth_;
 };
 
 NL_PART void k19_matmul_product(const k19_row *self, nl_i64 step, nl_product &nl_p)
@@ -1112,7 +1112,6 @@ struct k20_row {
     const real *biased_grad_sum_; /* real [n][o], read */
     const real *x_; /* real [n][k], read */
     nl_i64 n_o_, n_k_, n_n_, weight_grad_by_o_, biased_grad_sum_by_n_, x_by_n_, s_tile_, s_splits_, s_depth_;
-    nl_i64 scratch_bytes_;
 };
 
 NL_PART void k20_matmul_product(const k20_row *self, nl_i64 step, nl_product &nl_p)
@@ -1161,7 +1160,7 @@ struct k21_row {
     real *y_grad_; /* real [n][k], written */
     const real *biased_grad_; /* real [n][o], read */
     const real *x_; /* real [o][k], read */
-    nl_i64 n_n_, n_k_, n_o_, y_grad_by_n_, biased_grad_by_n_, x_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_n_, n_k_, n_o_, y_grad_by_n_, biased_grad_by_n_, x_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
 NL_PART void k21_matmul_product(const k21_row *self, nl_i64 step, nl_product &nl_p)
@@ -1410,8 +1409,8 @@ struct k25_row {
     const real *x_; /* real [c][k][r][s], read */
     nl_i64 n_n_, n_c_, n_i2_, n_i3_, n_k_, n_r_, n_s_, y_grad_by_n_, y_grad_by_c_, y_grad_by_i2_, biased_grad_by_n_;
     nl_i64 biased_grad_by_k_, biased_grad_stride2_, biased_grad_from2_, biased_grad_extent2_, biased_grad_from3_;
-    nl_i64 biased_grad_extent3_, x_by_c_, x_by_k_, x_by_r_, s_tile_, s_strips_, s_rows_, s_samples_, s_blocks_;
-    nl_i64 s_deep_, s_channels_, scratch_bytes_;
+    nl_i64 biased_grad_extent3_, x_by_c_, x_by_k_, x_by_r_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_;
+    nl_i64 s_channels_;
 };
 
 NL_PART void k25_direct_conv_product(const k25_row *self, nl_i64 step, nl_convolution &nl_p)
@@ -1472,9 +1471,9 @@ struct k26_row {
     real *weight_grad_; /* real [k][c][r][s], written */
     const real *biased_grad_; /* real [k][n][oh][ow], read */
     const real *x_; /* real [c][n][oh + r + x_from2][ow + s + x_from3], read */
-    nl_i64 n_k_, n_c_, n_r_, n_s_, n_n_, n_oh_, n_ow_, weight_grad_by_k_, weight_grad_by_c_, weight_grad_by_r_;
+    nl_i64 n_k_, n_c_, n_r_, n_n_, n_oh_, n_ow_, weight_grad_by_k_, weight_grad_by_c_, weight_grad_by_r_;
     nl_i64 biased_grad_by_k_, biased_grad_by_n_, biased_grad_by_oh_, x_by_c_, x_by_n_, x_stride2_, x_from2_;
-    nl_i64 x_extent2_, x_from3_, x_extent3_, s_blocks_, s_channels_, s_rows_, s_shares_, s_splits_, scratch_bytes_;
+    nl_i64 x_extent2_, x_from3_, x_extent3_, s_blocks_, s_channels_, s_rows_, s_shares_, s_splits_;
 };
 
 NL_PART void k26_direct_conv_weights_product(const k26_row *self, nl_i64 step, nl_weights &nl_p)

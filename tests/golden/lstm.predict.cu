@@ -139,7 +139,6 @@ struct k3_row {
     const real *input_weight_; /* real [o][k], read */
     const real *input_bias_; /* real [o], read */
     nl_i64 n_n_, n_o_, n_k_, input_biased_by_n_, rows_by_n_, input_weight_by_o_, s_tile_, s_splits_, s_depth_;
-    nl_i64 scratch_bytes_;
 };
 
 NL_PART void k3_matmul_product(const k3_row *self, nl_i64 step, nl_product &nl_p)
@@ -223,7 +222,6 @@ struct k5_row {
     const real *start_; /* real [n][k], read */
     const real *input_recurrent_; /* real [o][k], read */
     nl_i64 n_n_, n_o_, n_k_, input_carried_by_n_, start_by_n_, input_recurrent_by_o_, s_tile_, s_splits_, s_depth_;
-    nl_i64 scratch_bytes_;
 };
 
 NL_PART void k5_matmul_product(const k5_row *self, nl_i64 step, nl_product &nl_p)
@@ -280,7 +278,7 @@ struct k6_row {
     const real *cell_biased_part_; /* real [n][o], read */
     nl_i64 n_n_, n_o_, n_k_, memory_by_n_, start_by_n_, cell_recurrent_by_o_, start_by_n_2_, forget_carried_by_n_;
     nl_i64 forget_biased_part_by_n_, input_carried_by_n_, input_biased_part_by_n_, cell_biased_part_by_n_, s_tile_;
-    nl_i64 s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 s_splits_, s_depth_;
 };
 
 NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p)
@@ -349,7 +347,7 @@ struct k7_row {
     const real *memory_; /* real [n][o], read */
     const real *output_biased_part_; /* real [n][o], read */
     nl_i64 n_n_, n_o_, n_k_, h_by_n_, start_by_n_, output_recurrent_by_o_, memory_by_n_, output_biased_part_by_n_;
-    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 s_tile_, s_splits_, s_depth_;
 };
 
 NL_PART void k7_matmul_product(const k7_row *self, nl_i64 step, nl_product &nl_p)
@@ -602,7 +600,7 @@ NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const nl_points &nl_t)
         real nl_y2;
         real *nl_at2;
         { /* lstm.at.memory: matmul */
-            const k6_row *const self = (const k6_row *)(nl_rows + 224);
+            const k6_row *const self = (const k6_row *)(nl_rows + 192);
             real *const memory_p_ = nl_global(self->memory_);
             const real *const start_p_2_ = nl_global(self->start_2_);
             const real *const forget_biased_part_p_ = nl_global(self->forget_biased_part_);
@@ -626,7 +624,7 @@ NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const nl_points &nl_t)
         real nl_y3;
         real *nl_at3;
         { /* lstm.at.h: matmul */
-            const k7_row *const self = (const k7_row *)(nl_rows + 432);
+            const k7_row *const self = (const k7_row *)(nl_rows + 384);
             real *const h_p_ = nl_global(self->h_);
             const real *const output_biased_part_p_ = nl_global(self->output_biased_part_);
             const nl_i64 h_by_n_ = self->h_by_n_, output_biased_part_by_n_ = self->output_biased_part_by_n_;

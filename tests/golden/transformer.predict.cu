@@ -157,7 +157,7 @@ struct k4_row {
     const real *weight_; /* real [t0][o], read */
     const real *x_3_; /* real [o], read */
     nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, x_by_o_, weight_by_t0_, s_tile_;
-    nl_i64 s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 s_splits_, s_depth_;
 };
 
 NL_PART void k4_implicit_gemm_product(const k4_row *self, nl_i64 step, nl_product &nl_p)
@@ -337,7 +337,7 @@ struct k6_row {
     const real *query_weight_; /* real [o][k], read */
     const real *query_bias_; /* real [o], read */
     nl_i64 n_n_, n_t0_, n_o_, n_k_, query_biased_by_n_, query_biased_by_t0_, x_by_n_, x_by_t0_, query_weight_by_o_;
-    nl_i64 s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 s_tile_, s_splits_, s_depth_;
 };
 
 NL_PART void k6_implicit_gemm_product(const k6_row *self, nl_i64 step, nl_product &nl_p)
@@ -399,9 +399,8 @@ struct k7_row {
     real *scaled_; /* real [n][h][t][s], written */
     const real *query_heads_; /* real [n][h][t][e], read */
     const real *key_heads_; /* real [n][h][s][e], read */
-    nl_i64 n_n_, n_h_, n_t_, n_s_, n_e_, scaled_by_n_, scaled_by_h_, scaled_by_t_, query_heads_by_n_;
-    nl_i64 query_heads_by_h_, query_heads_by_t_, key_heads_by_n_, key_heads_by_h_, key_heads_by_s_, s_tile_;
-    nl_i64 s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_h_, n_t_, n_s_, n_e_, scaled_by_n_, scaled_by_h_, scaled_by_t_, query_heads_by_n_, query_heads_by_h_;
+    nl_i64 query_heads_by_t_, key_heads_by_n_, key_heads_by_h_, key_heads_by_s_, s_tile_, s_splits_, s_depth_;
     alignas(8) real scale_;
 };
 
@@ -626,9 +625,8 @@ struct k10_row {
     real *context_; /* real [n][t][h][e], written */
     const real *softmax_y_; /* real [n][t][h][s], read */
     const real *value_heads_; /* real [n][h][s][e], read */
-    nl_i64 n_n_, n_t_, n_h_, n_e_, n_s_, context_by_n_, context_by_t_, context_by_h_, softmax_y_by_n_;
-    nl_i64 softmax_y_by_t_, softmax_y_by_h_, value_heads_by_n_, value_heads_by_h_, value_heads_by_s_, s_tile_;
-    nl_i64 s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_t_, n_h_, n_e_, n_s_, context_by_n_, context_by_t_, context_by_h_, softmax_y_by_n_, softmax_y_by_t_;
+    nl_i64 softmax_y_by_h_, value_heads_by_n_, value_heads_by_h_, value_heads_by_s_, s_tile_, s_splits_, s_depth_;
 };
 
 NL_PART void k10_implicit_gemm_product(const k10_row *self, nl_i64 step, nl_product &nl_p)
@@ -700,7 +698,7 @@ struct k11_row {
     const real *x_3_; /* real [n][t0][o], read */
     const real *x_4_; /* real [o], read */
     nl_i64 n_n_, n_t0_, n_o_, n_k_, y_by_n_, y_by_t0_, x_by_n_, x_by_t0_, x_by_o_, x_by_n_2_, x_by_t0_2_, s_tile_;
-    nl_i64 s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 s_splits_, s_depth_;
 };
 
 NL_PART void k11_implicit_gemm_product(const k11_row *self, nl_i64 step, nl_product &nl_p)
@@ -766,7 +764,7 @@ struct k12_row {
     const real *weight_; /* real [o][k], read */
     const real *bias_; /* real [o], read */
     nl_i64 n_n_, n_t0_, n_o_, n_k_, activated_by_n_, activated_by_t0_, x_by_n_, x_by_t0_, weight_by_o_, s_tile_;
-    nl_i64 s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 s_splits_, s_depth_;
 };
 
 NL_PART void k12_implicit_gemm_product(const k12_row *self, nl_i64 step, nl_product &nl_p)
@@ -1016,7 +1014,7 @@ struct k15_row {
     const real *x_; /* real [n][k], read */
     const real *weight_; /* real [o][k], read */
     const real *bias_; /* real [o], read */
-    nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_, scratch_bytes_;
+    nl_i64 n_n_, n_o_, n_k_, biased_by_n_, x_by_n_, weight_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
 NL_PART void k15_matmul_product(const k15_row *self, nl_i64 step, nl_product &nl_p)

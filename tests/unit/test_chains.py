@@ -435,7 +435,7 @@ def is_read(f: Formal) -> bool:
 def walk(
     program: Merged, phase: MergedPhase, chain: Chain, words: list[Words], processors: int, room: int
 ) -> Walk | None:
-    return walk_of(program, phase, chain, words, shapes_of(program), processors, room)
+    return walk_of(program, emit(program).kernels, phase, chain, words, shapes_of(program), processors, room)
 
 
 def parts_of(found: Walk) -> tuple[np.void, np.ndarray, np.ndarray, np.ndarray]:
@@ -463,7 +463,7 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
     """The sums that a walk makes from its tables are those of the products that its links are rows of."""
     program = program_of(tmp_path, n, precision=precision)
     words, names = device_words(program)
-    shapes, real = shapes_of(program), program.precision
+    shapes, real, kernels = shapes_of(program), program.precision, emit(program).kernels
     unit = 16 // real.bytes
     rng = np.random.default_rng(2)
     arrays = {a.name: rng.standard_normal(a.shape).astype(real.numpy) for a in program.arrays if a.physical_size > 0}
@@ -492,9 +492,10 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
                 at, used, written = 0, set[str](), set[str]()
                 for x, part in zip(launches, s.shape, strict=True):
                     template, table = program.templates[x.template], program.tables[x.template]
-                    wide = 8 * len(template.formals)
-                    assert np.array_equal(row[at : at + wide].view(np.uint64), words[x.template][x.lo])
-                    at += row_bytes(template)
+                    columns = list(kernels[x.template].columns)
+                    own = row[at : at + 8 * len(columns)].view(np.uint64)
+                    assert np.array_equal(own, words[x.template][x.lo][columns])
+                    at += row_bytes(len(columns))
                     product, known = product_of(template), {f for f, _ in part.known}
                     plain = {f.name for f in template.formals if is_read(f)} - known
                     used |= {table.arrays[f][x.lo] for f in plain if not product or f != product.values}
@@ -581,7 +582,8 @@ def test_what_does_not_pay_or_fit_is_launched_one_by_one(tmp_path: Path) -> None
         device = SimpleNamespace(room=lambda name, room=room: room, processors=132)
         phase = phase_of(program, "train")
         assert {c.pays for c in phase.chains} == {program is small}
-        parts = launched_at_once(device, program, phase, device_words(program)[0], shapes_of(program))  # type: ignore[arg-type]
+        kernels = emit(program).kernels
+        parts = launched_at_once(device, program, kernels, phase, device_words(program)[0], shapes_of(program))  # type: ignore[arg-type]
         assert [len(x) for x, w in parts if w is not None] == [c.last - c.first for c in phase.chains if walks]
         assert sum(y.hi - y.lo for x, _ in parts for y in x) == sum(x.hi - x.lo for x in phase.launches)
         assert len(parts) < len(phase.launches)  # the gates that wait for nothing are one launch again
@@ -593,7 +595,8 @@ def test_what_is_not_point_by_point_is_launched_one_by_one(tmp_path: Path, monke
     phase = phase_of(program, "train")
     assert all(stages_of(program, phase, c) == [] for c in phase.chains)
     device = SimpleNamespace(room=lambda name: ROOM, processors=132)
-    parts = launched_at_once(device, program, phase, device_words(program)[0], shapes_of(program))  # type: ignore[arg-type]
+    kernels = emit(program).kernels
+    parts = launched_at_once(device, program, kernels, phase, device_words(program)[0], shapes_of(program))  # type: ignore[arg-type]
     assert not any(walk for _, walk in parts)
     assert f" {NAME}(" in emit(program).text
 

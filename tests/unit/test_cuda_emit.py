@@ -127,6 +127,17 @@ def test_what_launches_call_is_compiled(name: str) -> None:
     assert set(re.findall(r"nl_multiply<\d+>(?=\(p, tile)", products)) == used
 
 
+def test_rows_have_the_columns_that_kernels_read() -> None:
+    """Each field of a row is loaded somewhere; the host's columns are not on the device (12 in LeNet-5)."""
+    program = program_of("lenet5", "reproducible")
+    emitted = emit(program)
+    assert sum(len(t.formals) - len(k.columns) for t, k in zip(program.templates, emitted.kernels, strict=True)) > 0
+    for k, text in zip(emitted.kernels, re.split(r"\nstruct k\d+_row {", emitted.text)[1:], strict=True):
+        fields = re.findall(r"(\w+_)(?=[,;])", text[: text.index("};")])
+        assert fields == list(k.fields)
+        assert {*fields} == {*re.findall(r"self->(\w+)", text)}
+
+
 @pytest.mark.parametrize("name", ["lstm", "resnet20", "mlp", "cuba"])
 def test_every_kernel_is_in_one_part(name: str) -> None:
     program = program_of(name, "reproducible")

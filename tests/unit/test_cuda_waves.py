@@ -22,7 +22,7 @@ from backends.cuda.kernels.barrier_placement import (
     pair,
     paired,
 )
-from backends.cuda.kernels.launch_geometry import Words, array_elements, row_bytes
+from backends.cuda.kernels.launch_geometry import Words, array_elements
 from backends.cuda.kernels.waves import PhaseContext, Wave, wave_functions, wave_templates, waves
 from backends.cuda.run import cuda_graphs as schedule
 from backends.cuda.run.backend import CudaBackend
@@ -188,7 +188,7 @@ def launches_of(step: Step, wave: Wave) -> list[tuple[int, int, int]]:
     for block in range(len(wave.first) - 1):
         for e in wave.work_items[wave.first[block] : wave.first[block + 1]]:
             template = int(e["self"]).bit_length() - 33
-            row = (int(e["self"]) - (1 << 32 + template)) // row_bytes(step.program.templates[template])
+            row = (int(e["self"]) - (1 << 32 + template)) // step.ground.kernels[template].row_bytes
             (launch,) = (n for n, x in enumerate(step.phase.launches) if x.template == template and x.lo <= row < x.hi)
             found.append((launch, int(e["later"]), block))
     return found

@@ -19,14 +19,14 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.cpu.emit.emit import Emitted
 from backends.cpu.kernels.skeletons import render
-from backends.cpu.run.load import Words, launch_lists, read_columns, scratch_bytes
+from backends.cpu.run.load import Words, launch_lists, scratch_bytes
 from backends.kernel_ir.descriptor import Compiled
 from backends.manifest import manifest
 from backends.protocol import Artifact
 from compiler.core.disk import copy_file, new_file, write_text
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place
-from compiler.layout.write_tables import ROLE_NUMBER, placed_at, write_tables
+from compiler.layout.write_tables import ROLE_NUMBER, placed_at, with_columns, write_tables
 
 CODE: Final = "generated code"
 MAGIC: Final = int.from_bytes(b"NETLOOM1", "little")
@@ -73,7 +73,7 @@ def _write_data(
     arrays = {a.name: a for a in program.arrays}
     _words(file, MAGIC, *(placement.arena_bytes.get(r, 0) for r in Role))
     _words(file, scratch_bytes(program, tables))
-    for table in read_columns(tables, kernels):
+    for table in (with_columns(t, k.columns) for t, k in zip(tables, kernels, strict=True)):
         _words(file, *table.shape)
         file.write(table.tobytes())
     for launches in launch_lists(program):

@@ -25,12 +25,12 @@ import compiler.ir.level2.program as l2
 from backends.c_family.names import c_name
 from backends.cpu.emit.emit import emit
 from backends.cpu.kernels.skeletons import render
-from backends.cpu.run.load import Words, launch_lists, read_columns, scratch_bytes
+from backends.cpu.run.load import Words, launch_lists, scratch_bytes
 from backends.kernel_ir.descriptor import Compiled
 from compiler.core.disk import write_bytes
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place
-from compiler.layout.write_tables import ROLE_NUMBER, ROLE_SHIFT, write_tables
+from compiler.layout.write_tables import ROLE_NUMBER, ROLE_SHIFT, with_columns, write_tables
 
 Bytes = npt.NDArray[np.uint8]
 Values = Mapping[str, npt.NDArray[Any]]
@@ -107,7 +107,7 @@ def write_standalone(
 
 def _with_tables(known: Mapping[str, object], tables: tuple[Words, ...], kernels: Compiled) -> Mapping[str, object]:
     """What the skeleton is told, with the tables that these kernels read."""
-    read = read_columns(tables, kernels)
+    read = (with_columns(t, k.columns) for t, k in zip(tables, kernels, strict=True))
     return {**known, "tables": [_words(t.reshape(-1)) if t.size else "    0," for t in read]}
 
 

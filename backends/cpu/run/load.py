@@ -23,11 +23,10 @@ import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.cpu.kernels import toeplitz_simd as channels
-from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, place, written
-from compiler.layout.write_tables import write_tables
+from compiler.layout.write_tables import with_columns, write_tables
 
 LONG: Final = 0.05
 """Seconds from which on a call has a thread of its own; it costs about 0.1 ms."""
@@ -87,11 +86,6 @@ def scratch_bytes(program: l2.Merged, tables: tuple[Words, ...]) -> int:
     return most
 
 
-def read_columns(tables: tuple[Words, ...], kernels: Compiled) -> tuple[Words, ...]:
-    """The tables with those columns that kernels read."""
-    return tuple(np.ascontiguousarray(t[:, list(k.columns)]) for t, k in zip(tables, kernels, strict=True))
-
-
 class CpuInstance:
     """A loaded program with its memory; see backends.protocol.Instance."""
 
@@ -144,7 +138,7 @@ class CpuInstance:
                 raise BackendError("E0905", f"out of memory: {bill}", exit_code=5) from None
             self._lib.nl_set_arena(self._ctx, number, self.arenas[role].ctypes.data)
         tables = write_tables(self.program, self.placement, seed, self.sizes)
-        self.tables = read_columns(tables, self._kernels)
+        self.tables = tuple(with_columns(t, k.columns) for t, k in zip(tables, self._kernels, strict=True))
         for number, table in enumerate(self.tables):
             self._lib.nl_set_table(self._ctx, number, table.ctypes.data)
         self._scratch = aligned_zeros(scratch_bytes(self.program, tables) + 64)

@@ -11,7 +11,7 @@ Does not: compile (compile.py), divide work (backends/cuda/kernels/launch_geomet
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
@@ -32,7 +32,7 @@ from backends.cuda.kernels.contract import (
     shared_names,
 )
 from backends.cuda.kernels.events import connect, from_skeleton, record_trace
-from backends.cuda.kernels.kernel import BLOCK, Function, function, row_struct
+from backends.cuda.kernels.kernel import BLOCK, Function, function, read_by, row_struct
 from backends.cuda.kernels.nest import COLUMNS, nest_functions
 from backends.cuda.kernels.propagate import propagate
 from backends.cuda.kernels.rows_added import asked_dims, rows_added
@@ -40,7 +40,7 @@ from backends.cuda.kernels.skeletons import render, statements
 from backends.cuda.kernels.waves import PER_PROCESSOR, WaveFunction, wave_functions, wave_templates
 from backends.cuda.persistent.rnn import chain_names, chained_templates
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
-from backends.cuda.persistent.rnn_text import shape_lines
+from backends.cuda.persistent.rnn_text import links_of, shape_lines
 from backends.kernel_ir.descriptor import Compiled, CompiledFunction, CompiledKernel
 from backends.kernel_ir.expr import form
 from backends.kernel_ir.stmt import Stmt, Text, names_of
@@ -75,7 +75,8 @@ class Emitted:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """The components of a program's texts. `printed`: each template with its kernels; `pointwise`: templates of which a
+    """The components of a program's texts. `printed`: each template with its kernels; `descriptors`: by
+    template; `pointwise`: templates of which a
     chain needs only the rows; `shapes`, `points`: of its stages, and their functions
     (backends/cuda/persistent/rnn_plan.py, backends/cuda/persistent/rnn_text.py); `numbers`: see
     backends/cuda/kernels/contract.py."""
@@ -84,6 +85,7 @@ class _Pieces:
     kernels: list[Kernel]
     made: list[list[Function]]
     printed: list[list[Stmt]]
+    descriptors: Compiled
     pointwise: frozenset[int]
     shapes: Shapes
     points: list[Stmt]
@@ -96,13 +98,12 @@ class _Pieces:
         if whole:
             return self.printed[template]
         made = [] if template in self.pointwise else self.made[template]
-        return kernel_lines(self.kernels[template], made, False)
+        return kernel_lines(self.kernels[template], self.descriptors[template], made, False)
 
 
 def emit(program: l2.Merged) -> Emitted:
     """The CUDA text of a program. Raises BackendError (E0903) for programs without one."""
     dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
-    printed: list[list[Stmt]] = []
     made: list[list[Function]] = []
     # chains and waves read arrays written by several launches: no `restrict`
     waves = wave_templates(program)
@@ -112,15 +113,30 @@ def emit(program: l2.Merged) -> Emitted:
     for template, k in zip(program.templates, kernels, strict=True):
         try:
             made.append(functions_of(k, template.index in waves))
-            printed.append(kernel_lines(k, made[-1], True))
         except PrintError as e:
             raise no_text(template, "CUDA", e) from None
-    descriptors = tuple(_described(k, f, k.template.index in waves) for k, f in zip(kernels, made, strict=True))
-    shared, numbers = shared_kernels(kernels), numbers_of(program)
     shapes = shapes_of(program)
-    points = shape_lines(program, shapes, again)
+    links = links_of(program, shapes, again)
+    read = [read_by(k, f) for k, f in zip(kernels, made, strict=True)]
+    for link in (x for shape in links for x in shape):
+        read[link.kernel.template.index] |= link.read
+    known = list(zip(kernels, made, read, strict=True))
+    descriptors = tuple(_described(k, f, r, k.template.index in waves) for k, f, r in known)
+    printed = [kernel_lines(k, d, f, True) for (k, f, _), d in zip(known, descriptors, strict=True)]
+    points = shape_lines(shapes, links, again, [len(d.columns) for d in descriptors])
+    shared, numbers = shared_kernels(kernels), numbers_of(program)
     pieces = _Pieces(
-        program, kernels, made, printed, chained, shapes, points, wave_functions(descriptors), shared, numbers
+        program,
+        kernels,
+        made,
+        printed,
+        descriptors,
+        chained,
+        shapes,
+        points,
+        wave_functions(descriptors),
+        shared,
+        numbers,
     )
     whole, shares = replace(_text(pieces, whole_of(program)), kernels=descriptors), parts_of(program)
     if len(shares) == 1:
@@ -188,17 +204,17 @@ def _attention(k: Kernel, body: l2.Attention) -> list[Function]:
     return [Function("", (frame(statements(), "attend.cu.j2", names),), block=fused_attention.THREADS)]
 
 
-def kernel_lines(k: Kernel, functions: Iterable[Function], whole: bool) -> list[Stmt]:
+def kernel_lines(k: Kernel, described: CompiledKernel, functions: Iterable[Function], whole: bool) -> list[Stmt]:
     """The comment, row structure and functions of one template; `whole`: with the kernels."""
-    lines = [*heading(k.template), *row_struct(k)]
+    lines = [*heading(k.template), *row_struct(k, described.columns)]
     for made in functions:
         lines += [Text(""), *function(k, made, whole)]
     return lines
 
 
-def _described(k: Kernel, functions: Sequence[Function], waved: bool) -> CompiledKernel:
-    """The descriptor of a template with these functions."""
-    found = replace(compiled(k), flat=is_flat(k.template), waved=waved)
+def _described(k: Kernel, functions: Sequence[Function], read: Collection[str], waved: bool) -> CompiledKernel:
+    """The descriptor of a template with these functions, of whose rows kernels read the formals `read`."""
+    found = replace(compiled(k, read), flat=is_flat(k.template), waved=waved)
     match k.template.body:
         case l2.Contract() as contract:
             return replace(found, functions=compiled_functions(k.template, contract))

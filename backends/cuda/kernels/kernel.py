@@ -48,10 +48,10 @@ class Function:
     division: Division = Division.OWN
 
 
-def row_struct(k: Kernel) -> list[Stmt]:
-    """The structure of one row, in the order of the formals, 8 bytes each."""
+def row_struct(k: Kernel, columns: Sequence[int]) -> list[Stmt]:
+    """The structure of one row: the formals of these numbers, 8 bytes each."""
     fields: list[tuple[str, Operand, str]] = []
-    for f in k.template.formals:
+    for f in (k.template.formals[n] for n in columns):
         if isinstance(f, l2.ArrayFormal):
             text = f"{array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */"
             fields.append(("", Printed(text, frozenset({k.dialect.type_name(f.dtype)})), ""))
@@ -73,6 +73,11 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Stmt]:
         return raw(f"{array_type(k, f)} *{alone}const {{}} = nl_global({{}});", k.pointers[f.name], source)
 
     return access.columns(k, names, "", pointer)
+
+
+def read_by(k: Kernel, functions: Iterable[Function]) -> set[str]:
+    """The formals that functions name: the columns of a row."""
+    return mentioned(k, (s for f in functions for s in (*f.ahead, *f.early, *f.body)))
 
 
 def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:

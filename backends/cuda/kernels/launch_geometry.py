@@ -560,11 +560,6 @@ def _transpose(function: str, w: Work, stage: str) -> list[Call]:
     return [*fill, *_spread(w.kernel.functions[1].name, w, n_post, 1)]
 
 
-def row_bytes(template: l2.Template) -> int:
-    """Bytes of a row of the template's table."""
-    return 8 * max(len(template.formals), 1)
-
-
 def calls_of(w: Work) -> list[Call]:
     """The calls of one launch, in order."""
     name = w.kernel.function

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.barrier_placement import Launched, Pairs, alike, meetings
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.launch_geometry import Call, Work, calls_of, row_bytes
+from backends.cuda.kernels.launch_geometry import Call, Work, calls_of
 from backends.kernel_ir.descriptor import Compiled
 
 PHASE: Final = "step"
@@ -181,7 +181,7 @@ def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -
         t = x.template
         template, kernel, rows, table = program.templates[t], ground.kernels[t], program.tables[t], ground.tables[t]
         work = Work(template, kernel, rows, table, x, ground.elements, blocks)
-        sources.append(_Source(work, ground.bases[x.template], row_bytes(template), numbers))
+        sources.append(_Source(work, ground.bases[x.template], kernel.row_bytes, numbers))
     flat = {n: _points(sources[n].work) for n, x in enumerate(known) if x.flat}
     groups = alike(known, flat)
     most = max((int(x.sum()) for x in flat.values()), default=0)

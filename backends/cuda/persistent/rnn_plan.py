@@ -250,6 +250,6 @@ def values_of(program: l2.Merged, phase: l2.MergedPhase, stage: Stage) -> list[s
     return found
 
 
-def row_bytes(template: l2.Template) -> int:
-    """Bytes of a row on chip, in units of 16."""
-    return -(-len(template.formals) // 2) * 16
+def row_bytes(columns: int) -> int:
+    """Bytes of a row of so many columns on chip, in units of 16."""
+    return -(-columns // 2) * 16

@@ -1,6 +1,6 @@
 """rnn_table: the table of one chain: each block takes a few samples through all links, with the matrices on chip.
 
-Assumes: legal chains (ir/level2/batch_independence.py); tables as the device reads them.
+Assumes: legal chains (ir/level2/batch_independence.py); tables with device addresses.
 Guarantees: all size-dependent data is in the table: matrices, and stages (rnn_plan.py) with the rows of their links,
 which the kernel prefetches two stages ahead. The order of a sum follows from the extents and the samples per block, so
 results are reproducible on one device.
@@ -21,6 +21,7 @@ import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words
 from backends.cuda.persistent.rnn_plan import Shapes, Stage, row_bytes
+from backends.kernel_ir.descriptor import Compiled
 from compiler.ir.level2.batch_independence import Product, apart, nest_of, numbers, padded, product_of
 
 
@@ -36,10 +37,12 @@ class Walk:
 
 @dataclass(frozen=True)
 class _Row:
-    """One link: its template, its row as the device reads it, and its reads per sample: (formal, address, bytes)."""
+    """One link: its template, its row, the columns of it that the kernel reads, and its reads per sample: (formal,
+    address, bytes)."""
 
     template: l2.Template
     words: Words
+    columns: tuple[int, ...]
     reads: tuple[tuple[str, int, int], ...]
 
     def number(self, name: int | str) -> int:
@@ -199,11 +202,11 @@ class _Packer:
             head["fresh"] = self._filled(x.factors, factors, held, area)
             self._fed(x, behind, feeds, held, area)
             used = max(used, 1 + max((n for n, h in enumerate(held) if h is not None), default=-1))
-            rows = np.zeros(sum(row_bytes(row.template) for row in x.rows) // 8, np.uint64)
+            rows = np.zeros(sum(row_bytes(len(row.columns)) for row in x.rows) // 8, np.uint64)
             at = 0
             for row in x.rows:
-                rows[at : at + len(row.words)] = row.words
-                at += row_bytes(row.template) // 8
+                rows[at : at + len(row.columns)] = row.words[list(row.columns)]
+                at += row_bytes(len(row.columns)) // 8
             there = {f.values[0] for f in x.factors} - {int(f["values"]) for f in factors if f["fresh"]}
             reads = np.array(list(x.reads(there).items()), rnn.READ)
             head["rows"], head["reads"] = rows.nbytes, len(reads)
@@ -290,6 +293,7 @@ class _Packer:
 
 def walk(
     program: l2.Merged,
+    kernels: Compiled,
     phase: l2.MergedPhase,
     chain: l2.Chain,
     tables: Sequence[Words],
@@ -297,7 +301,7 @@ def walk(
     processors: int,
     room: int,
 ) -> Walk | None:
-    """A chain as one launch, from the tables as the device reads them; None where it has no stages, or its matrices do
+    """A chain as one launch, from the tables with device addresses; None where it has no stages, or its matrices do
     not fit into `room` bytes of shared memory. All multiprocessors get samples, if there are enough."""
     sizes = {a.name: a.physical_size for a in program.arrays}
 
@@ -311,7 +315,7 @@ def walk(
                 bytes_ = size // chain.samples * f.dtype.bytes
                 if bytes_ <= rnn.EXPECTED and apart(template, f, number, chain.samples, size):
                     reads.append((f.name, int(words[n]), bytes_))
-        return _Row(template, words, tuple(reads))
+        return _Row(template, words, kernels[x.template].columns, tuple(reads))
 
     links = []
     for stage in shapes.of[phase.name, chain.first]:

@@ -9,9 +9,10 @@ Does not: sum; depend on sizes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import mentioned, open_kernel
+from backends.c_family.access import Kernel, mentioned, open_kernel
 from backends.c_family.cprint import Dialect, Symbol
 from backends.c_family.source_map import comment
 from backends.cuda.kernels.kernel import BLOCK, columns
@@ -22,45 +23,84 @@ from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Set, Stmt, Text, 
 from compiler.ir.level2.batch_independence import nest_of, product_of
 
 
-def shape_lines(program: l2.Merged, shapes: Shapes, dialect: Dialect) -> list[Stmt]:
-    """The functions of all shapes: the pointwise work on the sums of the products."""
+@dataclass(frozen=True)
+class Link:
+    """One link at one point, without its row: its kernel, its statements, and the formals that they name."""
+
+    kernel: Kernel
+    lines: Sequence[Stmt]
+    read: frozenset[str]
+
+
+def links_of(program: l2.Merged, shapes: Shapes, dialect: Dialect) -> list[list[Link]]:
+    """The links of all shapes."""
+    return [_links(program, shape, shapes.stored[n], dialect) for shape, n in shapes.number.items()]
+
+
+def shape_lines(shapes: Shapes, links: Sequence[Sequence[Link]], dialect: Dialect, widths: Sequence[int]) -> list[Stmt]:
+    """The functions of all shapes: the pointwise work on the sums of the products. `widths`: the
+    columns of a row, by template."""
     lines: list[Stmt] = []
-    for shape, n in shapes.number.items():
-        names = ", ".join(program.templates[p.template].name.split(":")[0] for p in shape)
+    for (shape, n), made in zip(shapes.number.items(), links, strict=True):
+        names = ", ".join(x.kernel.template.name.split(":")[0] for x in made)
         head = f"NL_FN void nl_stage_{n}(const char *nl_rows, nl_i64 step, const nl_points &nl_t)"
-        points = _points(program, shape, shapes.stored[n], shapes.fed[n], dialect)
+        points = _points(shape, made, shapes.stored[n], shapes.fed[n], dialect, widths)
         lines += [Text(""), Text(f"/* {comment(names)} */"), Text(head), Block("", [points])]
     return lines
 
 
-def _points(program: l2.Merged, shape: Shape, stored: frozenset[int], fed: frozenset[int], dialect: Dialect) -> Stmt:
-    body: list[Stmt] = [
-        Do("const int nl_own = nl_e >> nl_t.bits, nl_out = nl_t.out + (nl_e & ((1 << nl_t.bits) - 1))"),
-        when("nl_out >= nl_t.outs", Do("continue")),
-        Let("nl_i64", code("nl_sample"), code("nl_t.first + nl_own")),
-    ]
-    end: list[Stmt] = []
-    at, results, products = 0, 0, 0
+def _links(program: l2.Merged, shape: Shape, stored: frozenset[int], dialect: Dialect) -> list[Link]:
+    made: list[Link] = []
+    results, products = 0, 0
     for part in shape:
         template = program.templates[part.template]
         number = products if product_of(template) is not None else None
         products += number is not None
         first = results
         results += len(part.results)
+        made.append(_link(template, part, number, first, [r for r in range(first, results) if r in stored], dialect))
+    return made
+
+
+def _points(
+    shape: Shape,
+    links: Sequence[Link],
+    stored: frozenset[int],
+    fed: frozenset[int],
+    dialect: Dialect,
+    widths: Sequence[int],
+) -> Stmt:
+    body: list[Stmt] = [
+        Do("const int nl_own = nl_e >> nl_t.bits, nl_out = nl_t.out + (nl_e & ((1 << nl_t.bits) - 1))"),
+        when("nl_out >= nl_t.outs", Do("continue")),
+        Let("nl_i64", code("nl_sample"), code("nl_t.first + nl_own")),
+    ]
+    end: list[Stmt] = []
+    at, results = 0, 0
+    for part, link in zip(shape, links, strict=True):
+        first = results
+        results += len(part.results)
         body.append(Do(f"{dialect.real} {', '.join(f'nl_y{r}' for r in range(first, results))}"))
         kept = [r for r in range(first, results) if r in stored]
         body += [Do(f"{dialect.real} *nl_at{r}") for r in kept]
-        body.append(Block("", _part(template, part, at, number, first, kept, dialect), note=comment(template.name)))
+        body.append(Block("", [*_row(link, at), *link.lines], note=comment(link.kernel.template.name)))
         end += [Set(code(f"*nl_at{r}"), f"nl_y{r}") for r in kept]
-        at += row_bytes(template)
+        at += row_bytes(widths[part.template])
     end += [Do(f"nl_feed(nl_t, {place}, nl_own, nl_out, nl_y{r})") for place, r in enumerate(sorted(fed))]
     return For(code("nl_e"), "threadIdx.x", "nl_t.size", [*body, *end], BLOCK, "int", Kind.ONCE)
 
 
-def _part(
-    template: l2.Template, part: Part, at: int, number: int | None, first: int, kept: Sequence[int], dialect: Dialect
-) -> list[Stmt]:
-    """One link at one point, its results in nl_y<first>, ... `number`: of its sums, if it is a product."""
+def _row(link: Link, at: int) -> list[Stmt]:
+    """The columns of a link, whose row is `at` bytes behind the first one."""
+    loads = columns(link.kernel, link.read)
+    kind = f"const {link.kernel.row_type} *"
+    return [Do(f"{kind}const self = ({kind})(nl_rows + {at})"), *loads] if loads else []
+
+
+def _link(
+    template: l2.Template, part: Part, number: int | None, first: int, kept: Sequence[int], dialect: Dialect
+) -> Link:
+    """One link, its results in nl_y<first>, ... `number`: of its sums, if it is a product."""
     k = open_kernel(template, dialect)
     nest = nest_of(template)
     assert nest is not None
@@ -81,6 +121,4 @@ def _part(
             lines.append(Set(code(f"nl_at{r}"), form("&{}", printer.elements[formal].place)))
     used = names_of(lines)
     here = [Let("nl_i64", v, code(x)) for v, x in zip(par, places, strict=True) if v.text in used]
-    loads = columns(k, mentioned(k, lines))
-    row = [Do(f"const {k.row_type} *const self = (const {k.row_type} *)(nl_rows + {at})")] if loads else []
-    return [*row, *loads, *here, *lines]
+    return Link(k, [*here, *lines], frozenset(mentioned(k, lines)))

@@ -18,7 +18,7 @@ from backends.c_family.watched import watched
 from backends.cuda.device.device import Device
 from backends.cuda.kernels.barrier_placement import beside, launched, paired
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.launch_geometry import Call, Words, Work, array_elements, calls_of, row_bytes
+from backends.cuda.kernels.launch_geometry import Call, Words, Work, array_elements, calls_of
 from backends.cuda.kernels.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, waves
 from backends.cuda.persistent.rnn import AHEAD
 from backends.cuda.persistent.rnn import NAME as CHAINED
@@ -33,7 +33,7 @@ from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import joined, parts_of
 from compiler.layout.plan_memory import Placement
-from compiler.layout.write_tables import device_table
+from compiler.layout.write_tables import device_table, with_columns
 
 COPY_ENGINE: Final = "sm_90"
 """The architecture whose kernels fetch tiles by tensor maps (templates/stored_products.cu.j2)."""
@@ -88,7 +88,7 @@ def prepare(
     """All phases, for the compiled kernels and the host's tables; `bases`: addresses of the arenas by role number."""
     out = Prepared(device)
     words = [device_table(t, table, bases) for t, table in zip(program.templates, tables, strict=True)]
-    rows = [out.keep(x, "tables") for x in words]
+    rows = [out.keep(with_columns(x, k.columns), "tables") for x, k in zip(words, kernels, strict=True)]
     elements = array_elements(sizes, {a.name: a.physical_size for a in program.arrays})
     shared = overlaps(program, placement)
     shapes = shapes_of(program)
@@ -99,7 +99,7 @@ def prepare(
         return Work(program.templates[t], kernels[t], program.tables[t], tables[t], launch, elements, device.blocks)
 
     for phase in program.phases:
-        parts = launched_at_once(device, program, phase, words, shapes)
+        parts = launched_at_once(device, program, kernels, phase, words, shapes)
         steps = sized and phase.name == PHASE and not shared and not phase.chains
         known = [launched(program, x, tables[x.template]) for x in phase.launches] if steps else []
         pairs = paired(known)
@@ -123,7 +123,12 @@ def prepare(
 
 
 def launched_at_once(
-    device: Device, program: l2.Merged, phase: l2.MergedPhase, words: Sequence[Words], shapes: Shapes
+    device: Device,
+    program: l2.Merged,
+    kernels: Compiled,
+    phase: l2.MergedPhase,
+    words: Sequence[Words],
+    shapes: Shapes,
 ) -> list[tuple[tuple[l2.Launch, ...], Walk | None]]:
     """The units of launching, in order: single launches, and the chains that pay and fit on this device. The launches
     of other chains are batched again where they are independent."""
@@ -138,7 +143,7 @@ def launched_at_once(
     for chain in phase.chains:
         if not chain.pays:
             continue
-        walk = chain_walk(program, phase, chain, words, shapes, device.processors, device.room(CHAINED))
+        walk = chain_walk(program, kernels, phase, chain, words, shapes, device.processors, device.room(CHAINED))
         if walk is not None:
             found += [*single(chain.first), (phase.launches[chain.first : chain.last], walk)]
             done = chain.last
@@ -166,9 +171,8 @@ def _timed(
     others: frozenset[int],
     besides: frozenset[tuple[int, int]],
 ) -> Timed:
-    """The calls of a launch. `place`: the address of its table, and what is there."""
+    """The calls of a launch. `place`: the address of its table, and the rows with all columns."""
     base, words = place
-    width = row_bytes(work.template)
     label = _label(program, work.launch, work.launch.hi - work.launch.lo)
     ready: list[KernelCall | LibraryCall] = []
     for call in calls_of(work):
@@ -177,7 +181,7 @@ def _timed(
             continue
         jobs = 0 if call.jobs is None else out.keep(call.jobs)
         memory = counters(out.keep, call)
-        at = base + call.row * width
+        at = base + call.row * work.kernel.row_bytes
         chunk = _maps(out, work, call, words) if call.maps and out.device.arch == COPY_ENGINE else call.chunk
         part = KernelCall(call.function, call.grid, call.block, at, jobs, chunk, memory, call.group, label)
         ready.append(replace(part, shared=_shared(out, call, label)))
