@@ -49,6 +49,7 @@ class Way(StrEnum):
     GIVEN = "given"  # the number `arg` of an initial value
     SUM = "sum"  # sum number `arg` of its kind
     TABLE = "table"  # a lookup table
+    AVERAGE = "average"  # its moving average
     TIMED = "timed"  # part `arg` of reading a timed array
 
 
@@ -68,6 +69,7 @@ _TEXT: Final[Mapping[str, str]] = MappingProxyType(
         Way.SUM: "{0}",
         f"{Way.SUM}:": "{0}_{1}",
         f"{Way.TIMED}:": "{0}_timed_{1}",
+        Way.AVERAGE: "average",
     }
 )
 """How a derived name looks, if not `name_way`: of the name and, after a colon, of `arg`."""

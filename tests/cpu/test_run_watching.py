@@ -107,8 +107,8 @@ def test_averages_of_weights(variant: Variant, root: Path) -> None:
     average = states[0]["logits.weight"]
     for state in states[1:]:
         average = 0.75 * average + 0.25 * state["logits.weight"]
-    assert np.allclose(states[-1]["logits.weight.average"], average, rtol=1e-12)
-    assert np.array_equal(result.weights()["logits.weight"], states[-1]["logits.weight.average"])
+    assert np.allclose(states[-1]["logits.weight.param.average"], average, rtol=1e-12)
+    assert np.array_equal(result.weights()["logits.weight"], states[-1]["logits.weight.param.average"])
     assert not np.allclose(result.weights()["logits.weight"], states[-1]["logits.weight"], rtol=1e-3)
     assert set(result.weights()) == {"hidden.weight", "hidden.bias", "logits.weight", "logits.bias"}
 

@@ -161,6 +161,40 @@ def test_reference_agrees(tmp_path: Path, data: tuple[Array, Array], name: str) 
         assert value.tobytes() == both[1].weights()[key].tobytes(), key
 
 
+OWN = """\
+optimizers:
+  own:
+    params: {{learning_rate: 0.1, {0}: 0.9, {1}: 0.01}}
+    state: {{{2}: 0, {3}: 0}}
+    update:
+      - {3} = {0} * {3} + gradient
+      - {4} = norm({3})
+      - {2} = {2} + {1} * {3} * {4}
+      - {5} = learning_rate / (1 + {1} * epochs)
+      - param = param - {5} * {2}
+"""
+TAKEN = [
+    ["i", "n", "average", "accumulated", "clip_factor", "step_"],
+    ["plateau_factor", "average_rate", "gradient_", "param_average", "steps_per_epoch", "last_epoch"],
+]
+"""Names that the compiler uses beside those of an optimizer, or may print."""
+
+
+@pytest.mark.parametrize("names", TAKEN, ids=lambda names: names[0])
+def test_an_optimizer_may_use_every_name(tmp_path: Path, data: tuple[Array, Array], names: list[str]) -> None:
+    extra = "epochs: 4\n  clip: {norm: 0.2}\n  average: 0.9\n  accumulate: 2\n  plateau: {metric: loss, factor: 0.5}\n"
+    found = []
+    for own in (["a", "b", "c", "d", "e", "f"], names):
+        rate = "{own: {learning_rate: 0.1 / epoch}}"
+        body = text_of(PLAIN, rate).replace("epochs: 1\n", extra)
+        trained = load(body.replace("network:\n", OWN.format(*own) + "network:\n", 1), tmp_path)
+        stir(trained)
+        for number in range(1, 6):
+            trained.step(number, range(number, number + 5))
+        found.append({key: value.tobytes() for key, value in trained.weights().items()})
+    assert found[0] == found[1]
+
+
 def test_the_library_is_checked(tmp_path: Path, root: Path, data: tuple[Array, Array]) -> None:
     """Every optimizer of the library lowers with its defaults, every pass verified."""
     from backends.registry import backend

@@ -12,8 +12,8 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.core.names import free_name
-from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.core.symbols import model_name
+from compiler.expr.ast import Ref, refs
 from compiler.ir.space import Role
 from compiler.layers.shared.initial_weights import computed
 from compiler.layout.assign_layouts import array_of
@@ -21,51 +21,32 @@ from compiler.passes.kernels.nest_builder import Walk, build_loops
 from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row
 from compiler.passes.program.init_values import initialise, read_shaped
 
-OWN = frozenset({"i", "n"})
-"""Names of the update kernel that an optimizer may use as well."""
-
-
-def _free(node: l1.Update) -> tuple[tuple[l0.Set, ...], dict[str, str]]:
-    """The statements with free names, and old name -> new name of what was renamed."""
-    names = frozenset(n for n, _ in (*node.params, *node.state)) | {s.target for s in node.statements}
-    names |= {n for n, _ in node.reads}
-    new = {name: free_name(name, OWN | names) for name in sorted(OWN & names)}
-    if not new:
-        return node.statements, new
-    bindings: dict[str, Expr] = {old: Ref(name) for old, name in new.items()}
-    return tuple(
-        l0.Set(new.get(s.target, s.target), substitute(s.value, bindings), s.span) for s in node.statements
-    ), new
-
 
 def lower_update(p: Phase, node: l1.Update) -> None:
     """The optimizer's statements over one weight, flat."""
     weight = p.tensors[node.weight]
     size = p.builder.arrays[weight.name].physical_size
     real = p.builder.precision
-    updates, new = _free(node)
-    written = {s.target for s in updates}
-    used = set().union(*(refs(s.value) for s in updates))
+    written = {s.target for s in node.statements}
+    used = set().union(*(refs(s.value) for s in node.statements))
     bound = {"param": weight.name, "gradient": p.arrays[node.gradient]}
     formals = [l2.ArrayFormal("param", real, l2.Mode.UPDATE, l2.ELEMENT)]
     if "gradient" in used:
         formals.append(l2.ArrayFormal("gradient", real, l2.Mode.READ, l2.ELEMENT))
     for name, start in node.state:
-        array = f"{weight.name}.{name}"
+        array = f"{weight.name}.{model_name(name)}"
         if array not in p.builder.arrays:
             p.builder.array(l2.Array(array, real, weight.shape, Role.STATE, span=node.span))
             if start != 0:
                 initialise(p.builder, array, l0.Const(start), None, Role.STATE, "1", size, node.span)
-        formal = new.get(name, name)
-        bound[formal] = array
-        mode = l2.Mode.UPDATE if formal in written else l2.Mode.READ
-        formals.append(l2.ArrayFormal(formal, real, mode, l2.ELEMENT))
+        bound[name] = array
+        mode = l2.Mode.UPDATE if name in written else l2.Mode.READ
+        formals.append(l2.ArrayFormal(name, real, mode, l2.ELEMENT))
     for name, tensor in node.reads:
-        formal = new.get(name, name)
-        bound[formal] = p.arrays[tensor]
-        formals.append(l2.ArrayFormal(formal, real, l2.Mode.READ, l2.SCALAR))
-    scalars = tuple((n, v) for n, v in ((new.get(n, n), v) for n, v in node.params) if n in used)
-    statements = tuple(l2.Assign(s.target, s.value, s.span) for s in updates)
+        bound[name] = p.arrays[tensor]
+        formals.append(l2.ArrayFormal(name, real, l2.Mode.READ, l2.SCALAR))
+    scalars = tuple((n, v) for n, v in node.params if n in used)
+    statements = tuple(l2.Assign(s.target, s.value, s.span) for s in node.statements)
     emit_row(
         p,
         l2.Kind.MAP,

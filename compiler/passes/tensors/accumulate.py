@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.core.names import free_name
+from compiler.core.symbols import Way, derived, model_name
 from compiler.expr.ast import Cond, Expr, Num, Ref
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.passes.tensors.simplify_graph import renamed
@@ -48,9 +49,9 @@ def accumulated(g: GraphBuilder, means: Sequence[Mean], names: Iterable[str], ba
         operands = (identity(samples), (done, ()), (part.count, ()))
         total = g.map(f"accumulated.samples{which}.after", body, operands)
         for name in (n for n in names if n in part.gradients):
-            mean = _mean(g, f"{name}.accumulated{which}", part.gradients[name], (done, part.count, total))
+            mean = _mean(g, f"{name}.gradient.accumulated{which}", part.gradients[name], (done, part.count, total))
             if name in out:
-                label = f"{name}.accumulated{which}.with"
+                label = f"{name}.gradient.accumulated{which}.with"
                 mean = g.map(label, _X0 + _X1, (identity(out[name]), identity(mean)))
             out[name] = mean
         g.add(l1.Store(samples.name, total.name))
@@ -72,26 +73,21 @@ def _mean(
     return g.map(f"{label}.mean", mean, (identity(new), (total, ())))
 
 
-def average_name(optimizer: l0.OptimizerDef) -> str:
-    """What the optimizer's state of averages is called: `conv1.weight.average` is an array."""
-    names = {n for n, _ in (*optimizer.params, *optimizer.state)} | {s.target for s in optimizer.update}
-    return free_name("average", frozenset(names))
+AVERAGE: Final = derived("param", Way.AVERAGE)
+"""The optimizer's state of averages: `conv1.weight.param.average` is an array."""
 
 
 def with_average(optimizer: l0.OptimizerDef, keep: float) -> l0.OptimizerDef:
     """The optimizer with a moving average of the weights with decay factor `keep`; it is initialised with the weights
     after the first step."""
-    name = average_name(optimizer)
-    taken = frozenset({n for n, _ in (*optimizer.params, *optimizer.state)} | {s.target for s in optimizer.update})
-    rate = free_name("average_rate", taken)
-    own, param = Ref(name), Ref("param")
-    moved = own + Ref(rate) * (param - own)
-    statement = l0.Set(name, Cond(Ref("step").eq(1), param, moved), optimizer.span)
+    own, param = Ref(AVERAGE), Ref("param")
+    moved = own + Ref("average_rate") * (param - own)
+    statement = l0.Set(AVERAGE, Cond(Ref("step").eq(1), param, moved), optimizer.span)
     new = float(1 - Fraction(repr(keep)))
     return replace(
         optimizer,
-        params=(*optimizer.params, (rate, new)),
-        state=(*optimizer.state, (name, 0.0)),
+        params=(*optimizer.params, ("average_rate", new)),
+        state=(*optimizer.state, (AVERAGE, 0.0)),
         update=(*optimizer.update, statement),
     )
 
@@ -100,8 +96,7 @@ def averages_of(nodes: Iterable[l1.Node], train: l0.Train) -> dict[str, str]:
     """Weight -> array of its average, for all trained weights; {} without averaging."""
     if not train.average:
         return {}
-    name = average_name(train.optimizer)
-    return {n.weight: f"{n.weight}.{name}" for n in nodes if isinstance(n, l1.Update)}
+    return {n.weight: f"{n.weight}.{model_name(AVERAGE)}" for n in nodes if isinstance(n, l1.Update)}
 
 
 def averaged(nodes: Iterable[l1.Node], names: Mapping[str, str]) -> tuple[l1.Node, ...]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.core.names import free_name
+from compiler.core.symbols import model_name, printed, symbol
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.ir.level1.builder import GraphBuilder, Operand, identity
 from compiler.ir.space import along
@@ -43,17 +43,16 @@ def expand_updates(
 ) -> None:
     """Appends an Update for each weight, in the order in which weights are defined. `means`: the terms of the loss, one
     without accumulation; `batches`: of an epoch."""
-    optimizer = _on_plateau(g, train.optimizer) if train.plateau is not None else train.optimizer
+    optimizer = _with_symbols(train.optimizer)
+    if train.plateau is not None:
+        optimizer = _on_plateau(g, optimizer)
     if train.average:
         optimizer = with_average(optimizer, train.average)
     reached = frozenset().union(*(part.gradients for part in means))
     groups = {n: _groups(n, network, train.groups) for n in g.tensors if n in reached}
     names = [n for n, found in groups.items() if not _frozen(found)]
-    taken = _names(optimizer)
-    statements, params = _timed(optimizer, train, batches, taken)
-    reads: tuple[tuple[str, str], ...] = ()
-    if train.plateau is not None:
-        reads = ((_plateau_name(train.optimizer), PLATEAU),)
+    statements, params = _timed(optimizer, train, batches)
+    reads: tuple[tuple[str, str], ...] = () if train.plateau is None else (("plateau_factor", PLATEAU),)
     gradients = means[0].gradients
     if train.accumulate > 1:
         gradients = accumulated(g, means, names, train.accumulate)
@@ -61,17 +60,17 @@ def expand_updates(
         limit = train.clip[1]
         gradient: Expr = Ref("gradient")
         if train.clip[0] == "value":
-            bound = free_name("clip_value", taken)
-            params = (*params, (bound, limit))
-            clipped: Expr = Call("max", (Call("min", (gradient, Ref(bound))), 0 - Ref(bound)))
+            bound = Ref("clip_value")
+            params = (*params, (bound.name, limit))
+            clipped: Expr = Call("max", (Call("min", (gradient, bound)), 0 - bound))
         else:
-            factor = free_name("clip_factor", taken)
-            reads = (*reads, (factor, _clip_factor(g, [(n, gradients[n]) for n in names], limit).name))
-            clipped = gradient * Ref(factor)
+            reads = (*reads, ("clip_factor", _clip_factor(g, [(n, gradients[n]) for n in names], limit).name))
+            clipped = gradient * Ref("clip_factor")
         statements = tuple(l0.Set(s.target, substitute(s.value, {"gradient": clipped}), s.span) for s in statements)
     found = []
     for name in names:
-        own = tuple((p, dict(pair for group in groups[name] for pair in group.params).get(p, v)) for p, v in params)
+        of_groups: dict[str, float] = {symbol(p): v for group in groups[name] for p, v in group.params}
+        own = tuple((p, of_groups.get(p, v)) for p, v in params)
         kept, norms = _with_norms(g, g.tensors[name], gradients[name], own, optimizer, statements, reads)
         state, every = optimizer.state, train.accumulate
         found.append(l1.Update(name, gradients[name].name, own, state, kept, norms, every, optimizer.span))
@@ -79,17 +78,28 @@ def expand_updates(
         g.add(update)
 
 
-def _plateau_name(optimizer: l0.OptimizerDef) -> str:
-    return free_name("plateau_factor", _names(optimizer))
+def _with_symbols(optimizer: l0.OptimizerDef) -> l0.OptimizerDef:
+    """The optimizer with symbols for the names that it declares; those that it is given are the compiler's."""
+    declared = {n for n, _ in (*optimizer.params, *optimizer.state)} | {s.target for s in optimizer.update}
+    names = {n: symbol(n) for n in declared - {"param"}}
+    bindings: dict[str, Expr] = {n: Ref(x) for n, x in names.items()}
+    return replace(
+        optimizer,
+        params=tuple((names[n], v) for n, v in optimizer.params),
+        state=tuple((names[n], v) for n, v in optimizer.state),
+        update=tuple(
+            l0.Set(names.get(s.target, s.target), substitute(s.value, bindings), s.span) for s in optimizer.update
+        ),
+    )
 
 
 def _on_plateau(g: GraphBuilder, optimizer: l0.OptimizerDef) -> l0.OptimizerDef:
     """The optimizer with its learning rate multiplied by a number that the host writes between epochs."""
     g.add(l1.Variable(l1.Tensor(PLATEAU, ()), 1.0, inner=True))
-    rate: dict[str, Expr] = {"learning_rate": Ref("learning_rate") * Ref(_plateau_name(optimizer))}
-    return replace(
-        optimizer, update=tuple(l0.Set(s.target, substitute(s.value, rate), s.span) for s in optimizer.update)
-    )
+    rate = symbol("learning_rate")
+    lowered: dict[str, Expr] = {rate: Ref(rate) * Ref("plateau_factor")}
+    update = tuple(l0.Set(s.target, substitute(s.value, lowered), s.span) for s in optimizer.update)
+    return replace(optimizer, update=update)
 
 
 def _groups(weight: str, network: l0.Network, groups: Iterable[l0.WeightGroup]) -> list[l0.WeightGroup]:
@@ -101,30 +111,21 @@ def _frozen(groups: list[l0.WeightGroup]) -> bool:
     return any(group.frozen for group in groups)
 
 
-def _names(optimizer: l0.OptimizerDef) -> frozenset[str]:
-    names = {n for n, _ in (*optimizer.params, *optimizer.state)} | {s.target for s in optimizer.update}
-    return frozenset(names | {"param", "gradient", "step"})
-
-
 def _timed(
-    optimizer: l0.OptimizerDef, train: l0.Train, batches: int, taken: frozenset[str]
+    optimizer: l0.OptimizerDef, train: l0.Train, batches: int
 ) -> tuple[tuple[l0.Set, ...], tuple[tuple[str, float], ...]]:
     """Statements in which `epoch`, `epochs` and `steps` are numbers that are columns, and the params with these."""
-    own = {n for n, _ in (*optimizer.params, *optimizer.state)}
-    read = set().union(*(refs(s.value) for s in optimizer.update)) - own
-    per_epoch, last, total, several = (
-        free_name(n, taken) for n in ("steps_per_epoch", "last_epoch", "last_step", "batches_per_step")
-    )
-    before = (Ref("step") - 1) // Ref(per_epoch)
-    meanings: dict[str, tuple[Expr, str, float]] = {
-        "epoch": (1 + before, per_epoch, float(batches)),
-        "epochs": (Ref(last), last, float(train.epochs)),
-        "steps": (Ref(total), total, float(train.epochs * batches // train.accumulate)),
+    read = set().union(*(refs(s.value) for s in optimizer.update))
+    before = (Ref("step") - 1) // Ref("steps_per_epoch")
+    given: dict[str, tuple[Expr, str, float]] = {
+        "epoch": (1 + before, "steps_per_epoch", float(batches)),
+        "epochs": (Ref("last_epoch"), "last_epoch", float(train.epochs)),
+        "steps": (Ref("last_step"), "last_step", float(train.epochs * batches // train.accumulate)),
     }
     if train.accumulate > 1:
-        meanings["step"] = (Ref("step") // Ref(several), several, float(train.accumulate))
-    bindings = {name: meaning[0] for name, meaning in meanings.items() if name in read}
-    extra = tuple((column, value) for name, (_, column, value) in meanings.items() if name in read)
+        given["step"] = (Ref("step") // Ref("batches_per_step"), "batches_per_step", float(train.accumulate))
+    bindings = {name: value for name, (value, _, _) in given.items() if name in read}
+    extra = tuple((column, value) for name, (_, column, value) in given.items() if name in read)
     statements = tuple(l0.Set(s.target, substitute(s.value, bindings), s.span) for s in optimizer.update)
     return statements, (*optimizer.params, *extra)
 
@@ -161,7 +162,7 @@ def _with_norms(
         return statements, reads
     tensors = {"param": weight, "gradient": gradient}
     for name, start in optimizer.state:
-        out = l1.Tensor(f"{weight.name}.{name}", weight.shape)
+        out = l1.Tensor(f"{weight.name}.{model_name(name)}", weight.shape)
         tensors[name] = g.add(l1.Variable(out, start, inner=True, span=optimizer.span))
     values: dict[str, Expr] = {}
     kept: list[l0.Set] = []
@@ -176,10 +177,10 @@ def _with_norms(
         body = substitute(s.value.args[0], values)
         operands: list[Operand] = []
         bindings: dict[str, Expr] = {}
-        for name in sorted(refs(body) & (tensors.keys() | scalars.keys())):
+        for name in sorted(refs(body) & (tensors.keys() | scalars.keys()), key=lambda n: (printed(n), n)):
             bindings[name] = Ref(f"x{len(operands)}")
             operands.append(identity(tensors[name]) if name in tensors else (scalars[name], ()))
-        label = f"{weight.name}.{s.target}"
+        label = f"{weight.name}.{model_name(s.target)}"
         whole = g.map(f"{label}.of", substitute(body, bindings), operands, like=weight, scalars=params, span=s.span)
         x0 = Ref("x0")
         total = g.reduce(f"{label}.square", x0 * x0, (identity(whole),), whole, (), span=s.span)
