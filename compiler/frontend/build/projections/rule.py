@@ -14,14 +14,15 @@ from typing import Any
 
 import compiler.ir.level0.model as l0
 from compiler.connect.rule import Args
+from compiler.core.diagnostics import Related
 from compiler.expr.ast import Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
-from compiler.frontend.build.places.names import EXTENTS, NAMES, Space, check_grids, extents, pool_extents
+from compiler.frontend.build.places.names import EXTENTS, MEANINGS, NAMES, Space, check_grids, extents, pool_extents
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
 from compiler.frontend.build.shared.values import Context
-from compiler.frontend.build.spiking.family import SIZES, Family
+from compiler.frontend.build.spiking.family import SIZES, WORD, Family
 from compiler.frontend.yaml import tree
 
 
@@ -69,7 +70,7 @@ def read_rule(r: Reader, own: int, space: Space, family: Family) -> Rule | None:
         c.sink.error("E0107", message, r.span, "give the value another name")
         return None
     whole = _whole(r, space.scope(family.names.scope), c)
-    if whole is None:
+    if whole is None or _ambiguous(r, whole, c):
         return None
     near = (r.get("probability") or r.get("when")) if "distance" in refs(whole) else None
     names = refs(whole) & (family.names.numbers.keys() | family.values.keys())
@@ -78,6 +79,27 @@ def read_rule(r: Reader, own: int, space: Space, family: Family) -> Rule | None:
     # Truth values are 0 and 1 among the arguments.
     bindings: dict[str, Expr] = {name: Ref(name).ne(0) for name, kind in used.items() if kind is Kind.BOOL}
     return Rule(substitute(space.expanded(whole), bindings), own, space, used, near, family)
+
+
+def _ambiguous(r: Reader, whole: Expr, c: Context) -> bool:
+    """Whether the rule reads a name of places that a parameter of the model has, too; reports it."""
+    scope = c.names.scope
+    name = min(refs(whole) & {*NAMES, *SIZES} & scope.kinds.keys(), default=None)
+    if name is None:
+        return False
+    places = [
+        (n, m)
+        for k in ("when", "probability")
+        for n in (r.get(k),)
+        if isinstance(n, tree.Scalar)
+        for m in WORD.finditer(n.text)
+        if m[0] == name
+    ]
+    span = tree.within(places[0][0], *places[0][1].span()) if places else r.span
+    message = f"`{name}` is the {MEANINGS.get(name, '`spacing` of places')} in a `rule`, and a parameter of the model"
+    related = (Related("the parameter is declared here", scope.places[name]),) if name in scope.places else ()
+    c.sink.error("E0107", message, span, "give the parameter another name", related)
+    return True
 
 
 def _whole(r: Reader, scope: Scope, c: Context) -> Expr | None:
