@@ -122,3 +122,20 @@ def place(merged: l2.Merged, sizes: Mapping[str, int], apart: int = 0) -> Placem
             arena[Role.WORK] += size
     offsets |= {a.name: offsets[a.within] + a.first * a.dtype.bytes for a in merged.arrays if a.within}
     return Placement(offsets, arena, unshared)
+
+
+def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[str]]:
+    """WORK arrays that share memory, by name: their lifetimes are disjoint in the order of launches, but may overlap
+    when launches run concurrently. So do arrays and their parts."""
+    arrays = [a for a in program.arrays if a.role is Role.WORK and a.name in placement.offsets]
+    spans = sorted(
+        (placement.offsets[a.name], placement.offsets[a.name] + a.physical_size * a.dtype.bytes, a.name) for a in arrays
+    )
+    found: dict[str, set[str]] = {}
+    for number, (_, end, name) in enumerate(spans):
+        for start, _, other in spans[number + 1 :]:
+            if start >= end:
+                break
+            found.setdefault(name, set()).add(other)
+            found.setdefault(other, set()).add(name)
+    return {name: frozenset(others) for name, others in found.items()}

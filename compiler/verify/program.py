@@ -10,7 +10,8 @@ Guarantees: every breach is named: code (verify/kernel.py), and
   bounds     no access of a nest that does not depend on data leaves its array
   launches   rows in range, 0 <= offset < every, phases named once
   hazards    rows of one launch run together: none writes an array that another one touches; an
-             array that is added to is only added to
+             array that is added to is only added to (an oracle of its own, row by row: it shares
+             no code with the analysis that joins launches, ir/level2/dependence.py)
   chains     launches of one row and every step, in which no two samples meet (ir/level2/batch_independence.py)
   merged     one template per digest, and digests right; phase for phase and row for row, the
              merged program launches what the unmerged one launches: bind(template, row) == the

@@ -17,13 +17,12 @@ from backends.cuda.kernels.launch_geometry import MOST_BLOCKS, Call, Work, array
 from backends.cuda.kernels.nest import SHARED
 from backends.cuda.run.backend import CudaBackend
 from backends.cuda.run.cuda_graphs import KernelCall, Plan, Timed, calls_due, launch_pattern, nodes
-from backends.cuda.run.hazards import conflicts, overlaps, touched
 from backends.cuda.run.load_plan import device_table
 from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import BackendError
 from backends.registry import backend
 from compiler.frontend.load import load_model
-from compiler.ir.level2.dependence import Touched
+from compiler.ir.level2.dependence import Touched, conflicts, touched
 from compiler.ir.level2.program import (
     ELEMENT,
     Add,
@@ -39,7 +38,7 @@ from compiler.ir.level2.program import (
     Strided,
 )
 from compiler.ir.space import Role
-from compiler.layout.plan_memory import place
+from compiler.layout.plan_memory import overlaps, place
 from compiler.layout.write_tables import NOT_PLACED, write_tables
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.merge import merge
@@ -464,7 +463,7 @@ def test_launches_that_share_memory_wait_for_each_other() -> None:
             assert a < b + sizes[other] and b < a + sizes[name]
             assert name in shared[other]
     train = next(p for p in program.phases if p.name == "train")
-    touches = [touched(program, [x], shared) for x in train.launches]
+    touches = [touched(program.templates, program.tables, [x], {}, shared) for x in train.launches]
     apart = conflicts(touches)
     assert any(len(x) < len(apart) for x in apart) and all(n in x for n, x in enumerate(apart))
     name, others = next(iter(shared.items()))

@@ -11,17 +11,7 @@ import numpy as np
 import pytest
 
 from backends.cuda.emit.emit import emit
-from backends.cuda.kernels.barrier_placement import (
-    Launched,
-    Meet,
-    Meetings,
-    alike,
-    beside,
-    launched,
-    meetings,
-    pair,
-    paired,
-)
+from backends.cuda.kernels.barrier_placement import Meetings, alike, meetings
 from backends.cuda.kernels.launch_geometry import Words, array_elements
 from backends.cuda.kernels.waves import PhaseContext, Wave, wave_functions, wave_templates, waves
 from backends.cuda.run import cuda_graphs as schedule
@@ -30,6 +20,7 @@ from backends.cuda.run.cuda_graphs import ExecutionMode, Plan, WaveKernels
 from backends.cuda.run.load import APART
 from backends.kernel_ir.descriptor import Compiled
 from compiler.frontend.load import load_model
+from compiler.ir.level2.dependence import Launched, Meet, beside, launched, pair, paired
 from compiler.ir.level2.program import Merged, MergedPhase, Mode
 from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import write_tables
@@ -83,7 +74,7 @@ class Step:
 
     @property
     def launches(self) -> list[Launched]:
-        return [launched(self.program, x, self.tables[x.template]) for x in self.phase.launches]
+        return [launched(self.program, x) for x in self.phase.launches]
 
     @property
     def meetings(self) -> Meetings:

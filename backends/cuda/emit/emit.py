@@ -22,7 +22,6 @@ from backends.c_family.device_library import known, select
 from backends.c_family.skeletons import frame
 from backends.c_family.source_map import comment, heading, no_text, printed
 from backends.cuda.emit.translation_units import Share, parts_of, whole_of
-from backends.cuda.kernels.barrier_placement import is_flat
 from backends.cuda.kernels.contract import (
     Shared,
     compiled_functions,
@@ -45,6 +44,7 @@ from backends.kernel_ir.descriptor import Compiled, CompiledFunction, CompiledKe
 from backends.kernel_ir.expr import form
 from backends.kernel_ir.stmt import Stmt, Text, names_of
 from compiler.core.source import Span
+from compiler.ir.level2.dependence import is_flat
 from compiler.ir.space import DType
 from compiler.layers.shared.context import HIDDEN
 from compiler.strategies.cuda import fused_attention

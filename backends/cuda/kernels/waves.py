@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from backends.cuda.kernels.barrier_placement import Launched, Pairs, alike, meetings
+from backends.cuda.kernels.barrier_placement import alike, meetings
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Call, Work, calls_of
 from backends.kernel_ir.descriptor import Compiled
+from compiler.ir.level2.dependence import Launched, Pairs
 
 PHASE: Final = "step"
 """The phase that waves are for: that of simulations."""
@@ -47,7 +48,7 @@ Ints = npt.NDArray[np.int64]
 @dataclass(frozen=True)
 class WaveFunction:
     """A function that waves call. `flat`: thread t takes points t, t + block, ... of a part
-    (barrier_placement.is_flat); `shares`: the threads of a block share memory in it."""
+    (ir/level2/dependence.py: is_flat); `shares`: the threads of a block share memory in it."""
 
     name: str
     flat: bool

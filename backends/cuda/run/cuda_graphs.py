@@ -70,9 +70,8 @@ class LibraryCall:
 @dataclass(frozen=True)
 class Timed:
     """The calls of one launch of the phase (or the one of a chain), in steps k with k % every == offset. `apart`:
-    launches by their position in the phase that it may not run concurrently with (backends/cuda/run/hazards.py),
-    but for `beside`: (launch, steps before) of those that then access other slots of a ring buffer
-    (backends/cuda/kernels/barrier_placement.py)."""
+    launches by their position in the phase that it may not run concurrently with (compiler/ir/level2/dependence.py),
+    but for `beside`: (launch, steps before) of those that then access other slots of a ring buffer."""
 
     calls: tuple[KernelCall | LibraryCall, ...]
     every: int

@@ -16,7 +16,6 @@ import numpy as np
 import compiler.ir.level2.program as l2
 from backends.c_family.watched import watched
 from backends.cuda.device.device import Device
-from backends.cuda.kernels.barrier_placement import beside, launched, paired
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Call, Words, Work, array_elements, calls_of
 from backends.cuda.kernels.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, waves
@@ -27,12 +26,11 @@ from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.rnn_table import walk as chain_walk
 from backends.cuda.run import cublaslt, cudnn
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, Timed, WaveKernels, release
-from backends.cuda.run.hazards import conflicts, overlaps, touched
 from backends.cuda.run.libraries import WORKSPACE
 from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import AnyArray, BackendError
-from compiler.ir.level2.dependence import joined, parts_of
-from compiler.layout.plan_memory import Placement
+from compiler.ir.level2.dependence import beside, conflicts, joined, launched, paired, parts_of, touched
+from compiler.layout.plan_memory import Placement, overlaps
 from compiler.layout.write_tables import device_table, with_columns
 
 COPY_ENGINE: Final = "sm_90"
@@ -101,9 +99,9 @@ def prepare(
     for phase in program.phases:
         parts = launched_at_once(device, program, kernels, phase, words, shapes)
         steps = sized and phase.name == PHASE and not shared and not phase.chains
-        known = [launched(program, x, tables[x.template]) for x in phase.launches] if steps else []
+        known = [launched(program, x) for x in phase.launches] if steps else []
         pairs = paired(known)
-        apart = conflicts([touched(program, launches, shared) for launches, _ in parts])
+        apart = conflicts([touched(program.templates, program.tables, x, {}, shared) for x, _ in parts])
         free = beside(pairs, STEPS) if steps else [frozenset[tuple[int, int]]()] * len(parts)
         timed = []
         for (launches, walk), others, besides in zip(parts, apart, free, strict=True):

@@ -1,20 +1,37 @@
-"""Dependence analysis: the arrays that the rows of a launch read, write and accumulate into, and which launches may be
-joined.
+"""Dependence analysis: what launches access, which of them may be joined, batched or run concurrently, and where
+barriers have to stand.
 
 Assumes: formals whose modes declare the accesses of a kernel to an array; what touches an array touches its parts.
-Guarantees: launches that are joined are independent of each other.
-Does not: reorder.
+Guarantees: one rule for all questions (`commute`): of two launches that access one array the later waits, unless both
+read it or both add to it. Touched answers by sets of arrays; Launched, for launches some steps apart, knows slots of
+ring buffers and which accesses are a thread's own.
+Does not: reorder. The verifier checks the rows of one launch by itself, as an oracle (verify/program.py); what samples
+of a batch access is another question (batch_independence.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from itertools import takewhile
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
+from compiler.expr.ast import Binary, Expr, Num, Ref
 
+Ints = npt.NDArray[np.int64]
 Parts = Mapping[str, tuple[str, ...]]
+_NONE: Final[Mapping[str, frozenset[str]]] = MappingProxyType({})
+
+
+def commute(a: l2.Mode, b: l2.Mode) -> bool:
+    """Whether accesses to one array of these modes have any order."""
+    return a is b and a in (l2.Mode.READ, l2.Mode.ACCUMULATE)
 
 
 def parts_of(arrays: Iterable[l2.Array]) -> Parts:
@@ -50,24 +67,68 @@ class Touched:
         self.written.update(other.written)
         self.added.update(other.added)
 
+    def modes(self) -> Iterator[tuple[l2.Mode, set[str]]]:
+        yield from ((l2.Mode.READ, self.read), (l2.Mode.WRITE, self.written), (l2.Mode.ACCUMULATE, self.added))
+
     def needs(self, earlier: Touched) -> bool:
-        """Whether these launches must wait for earlier ones: sums into one array commute."""
-        apart = self.written.isdisjoint(earlier.read) and self.written.isdisjoint(earlier.added)
-        apart = apart and self.added.isdisjoint(earlier.read) and self.read.isdisjoint(earlier.added)
-        return not (apart and all(x.isdisjoint(earlier.written) for x in (self.read, self.written, self.added)))
+        """Whether these launches must wait for earlier ones."""
+        return any(
+            not commute(a, b) and not own.isdisjoint(other) for a, own in self.modes() for b, other in earlier.modes()
+        )
 
 
-def touched(formals: tuple[l2.Formal, ...], rows: l2.Rows, lo: int, hi: int, parts: Parts) -> Touched:
-    """Arrays that rows [lo, hi) touch, and their parts."""
+def touched(
+    templates: Sequence[l2.Template],
+    tables: Sequence[l2.Rows],
+    launches: Iterable[l2.Launch],
+    parts: Parts,
+    shared: Mapping[str, frozenset[str]] = _NONE,
+) -> Touched:
+    """Arrays that launches touch, and their parts; a write to an array also writes those that share its memory
+    (layout/plan_memory.py: `overlaps`)."""
     found: dict[l2.Mode, set[str]] = {mode: set() for mode in l2.Mode}
-    for formal in formals:
-        if isinstance(formal, l2.ArrayFormal):
-            names = rows.arrays[formal.name][lo:hi]
-            if parts:
-                names = (*names, *(part for name in names for part in parts.get(name, ())))
-            found[formal.mode].update(names)
-    updated = found[l2.Mode.UPDATE]
-    return Touched(found[l2.Mode.READ] | updated, found[l2.Mode.WRITE] | updated, found[l2.Mode.ACCUMULATE])
+    for x in launches:
+        for formal in templates[x.template].formals:
+            if isinstance(formal, l2.ArrayFormal):
+                found[formal.mode].update(tables[x.template].arrays[formal.name][x.lo : x.hi])
+    for names in found.values() if parts else ():
+        names.update([part for name in names for part in parts.get(name, ())])
+    written = found[l2.Mode.WRITE] | found[l2.Mode.UPDATE]
+    if shared:
+        written.update(*(shared.get(n, ()) for n in written | found[l2.Mode.ACCUMULATE]))
+    return Touched(found[l2.Mode.READ] | found[l2.Mode.UPDATE], written, found[l2.Mode.ACCUMULATE])
+
+
+def conflicts(launches: Sequence[Touched]) -> list[frozenset[int]]:
+    """For each launch of a phase those that may not run concurrently with it, itself included: of two of them the later
+    one waits, in a step or in one of the next steps."""
+    found: list[set[int]] = [{n} for n in range(len(launches))]
+    for n, launch in enumerate(launches):
+        for m in range(n):
+            if launch.needs(launches[m]):
+                found[n].add(m)
+                found[m].add(n)
+    return [frozenset(x) for x in found]
+
+
+def levels(launches: Iterable[Touched]) -> list[int]:
+    """Dependence level of each: the length of the longest path of launches that run before it."""
+    after: dict[l2.Mode, dict[str, int]] = {mode: {} for mode in l2.Mode}  # the level after the last access to an array
+    found = []
+    for own in launches:
+        before = [
+            seen.get(name, 0)
+            for a, names in own.modes()
+            for b, seen in after.items()
+            if seen and not commute(a, b)
+            for name in names
+        ]
+        level = max(before, default=0)
+        for mode, names in own.modes():
+            for name in names:
+                after[mode][name] = max(after[mode].get(name, 0), level + 1)
+        found.append(level)
+    return found
 
 
 def joined(
@@ -77,7 +138,7 @@ def joined(
     found: list[l2.Launch] = []
     before = Touched()  # by the last of them
     for x in launches:
-        own = touched(templates[x.template].formals, tables[x.template], x.lo, x.hi, parts)
+        own = touched(templates, tables, [x], parts)
         last = found[-1] if found else replace(x, template=-1)
         adjacent = (last.template, last.hi, last.every, last.offset) == (x.template, x.lo, x.every, x.offset)
         if adjacent and not own.needs(before):
@@ -87,3 +148,196 @@ def joined(
             found.append(x)
             before = own
     return tuple(found)
+
+
+# -------------------------------------------------------------------------------- steps apart
+
+
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """The slots of a ring buffer that the rows of a launch access in step s: s + first .. s + last, modulo `slots`; by
+    row."""
+
+    first: Ints
+    last: Ints
+    slots: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """Accesses of a launch to the arrays of one formal, by row. `own`: thread for thread the element of its point."""
+
+    names: tuple[str, ...]
+    mode: l2.Mode
+    own: bool = False
+    ring: Ring | None = None
+
+
+class Meet(IntEnum):
+    """The conflict between two launches: none, one between rows that must run on the same block, one that waits."""
+
+    NOT = 0
+    ALIKE = 1
+    WAIT = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Launched:
+    """A launch of a phase with all its accesses."""
+
+    launch: l2.Launch
+    flat: bool
+    uses: tuple[Use, ...]
+
+
+def is_flat(template: l2.Template) -> bool:
+    """Whether every point of the kernel has its own thread: one dimension, no sum."""
+    body = template.body
+    return isinstance(body, l2.Nest) and [d.kind for d in body.dims] == [l2.DimKind.PAR] and body.combine is None
+
+
+def _places(nest: l2.Nest) -> dict[str, tuple[int, str]]:
+    """Locals that are a slot of a ring buffer: (steps from now, column of its slots)."""
+    found: dict[str, tuple[int, str]] = {}
+    for s in nest.prologue:
+        if isinstance(s, l2.Assign) and isinstance(s.value, Binary) and s.value.op == "%":
+            steps, slots = _steps(s.value.left), s.value.right
+            if steps is not None and isinstance(slots, Ref):
+                found[s.target] = steps, slots.name
+    return found
+
+
+def _steps(e: Expr) -> int | None:
+    """k of `step + k` or `step - k`."""
+    match e:
+        case Ref("step"):
+            return 0
+        case Binary(op, Ref("step"), Num(k)) if op in "+-":
+            return int(k) if op == "+" else -int(k)
+    return None
+
+
+def launched(program: l2.Merged, launch: l2.Launch) -> Launched:
+    """The accesses of the rows of a launch."""
+    template, rows = program.templates[launch.template], program.tables[launch.template]
+    many = launch.hi - launch.lo
+    least = {a.name: a.least for a in program.arrays}
+
+    def column(name: str) -> Ints:
+        return np.asarray(rows.scalars[name][launch.lo : launch.hi], np.int64)
+
+    def ring(first: int | Ints, last: int | Ints, slots: str) -> Ring:
+        return Ring(np.broadcast_to(first, many), np.broadcast_to(last, many), column(slots))
+
+    def names(formal: str) -> tuple[str, ...]:
+        return rows.arrays[formal][launch.lo : launch.hi]
+
+    def late(formal: str, slots: str) -> tuple[Ints, Ints]:
+        """The least and the largest delay of each row."""
+        if formal in rows.arrays:
+            return np.array([least[n] for n in names(formal)], np.int64), column(slots) - 1
+        return column(formal), column(slots) * 0 + column(formal)
+
+    flat, rings = is_flat(template), _rings_of_events(template.body, column, ring)
+    places = _places(template.body) if isinstance(template.body, l2.Nest) else {}
+
+    def use(f: l2.ArrayFormal) -> Use:
+        own, where = False, rings.get(f.name)
+        match f.access:
+            case l2.At(_, (delay, slots, _), past):
+                low, high = late(delay, slots)
+                where = ring(-high, -low, slots) if past else ring(low, high, slots)
+            case l2.Strided((l2.Axis(((slot, _),)), element)) if (
+                flat and slot in places and element == l2.ELEMENT.axes[0]
+            ):
+                steps, slots = places[slot]
+                own, where = True, ring(steps, steps, slots)
+            case l2.Strided():
+                own = flat and f.access == l2.ELEMENT
+        return Use(names(f.name), f.mode, own, where)
+
+    return Launched(launch, flat, tuple(use(f) for f in template.formals if isinstance(f, l2.ArrayFormal)))
+
+
+def _rings_of_events(
+    body: l2.Body, column: Callable[[str], Ints], ring: Callable[[int | Ints, int | Ints, str], Ring]
+) -> dict[str, Ring]:
+    """The slots of the lists of events and of their counts, by formal."""
+    match body:
+        case l2.Nest(prologue=prologue):
+            emits = [s for s in prologue if isinstance(s, l2.Emit)]
+            return {s.list: ring(0, 0, s.slots) for s in emits} | {s.count: ring(0, 1, s.slots) for s in emits}
+        case l2.Propagate(l2.Events(events, count, slots, delay, _)):
+            return dict.fromkeys((events, count), ring(-column(delay), -column(delay), slots))
+        case l2.RecordEvents():
+            return dict.fromkeys(("list", "count"), ring(0, 0, "slots"))
+    return {}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The conflicts of launch b, some steps after launch a, with it: `always`; and where both access slots of one ring
+    buffer, the first and the last of b's relative to those of a, the number of slots, and the conflict if they
+    coincide."""
+
+    always: Meet
+    rings: frozenset[tuple[int, int, int, Meet]]
+
+    def after(self, steps: int) -> Meet:
+        """b `steps` steps after a."""
+        met = (m for low, high, slots, m in self.rings if (high + steps) // slots > (low + steps - 1) // slots)
+        return max((self.always, *met))
+
+
+def pair(a: Launched, b: Launched) -> Pair:
+    """The conflicts between two launches."""
+    always, rings = Meet.NOT, set[tuple[int, int, int, Meet]]()
+    for x in a.uses:
+        known = set(x.names)
+        for y in b.uses:
+            common = set() if commute(x.mode, y.mode) else known.intersection(y.names)
+            if not common:
+                continue
+            what = Meet.ALIKE if x.own and y.own else Meet.WAIT
+            if x.ring is None or y.ring is None:
+                always = max(always, what)
+            else:
+                rings |= {(*gap, what) for gap in _gaps(x, x.ring, y, y.ring, common)}
+    return Pair(always, frozenset(rings))
+
+
+def _gaps(x: Use, first: Ring, y: Use, second: Ring, common: set[str]) -> set[tuple[int, int, int]]:
+    """(least, largest, slots) distance between the slots of the second use and those of the first."""
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(x.names):
+        if name in common:
+            rows.setdefault(name, []).append(row)
+    pairs = np.array([(m, n) for n, name in enumerate(y.names) for m in rows.get(name, ())], np.int64)
+    m, n = pairs[:, 0], pairs[:, 1]
+    low, high, slots = second.first[n] - first.last[m], second.last[n] - first.first[m], first.slots[m]
+    slots = np.where(slots == second.slots[n], slots, 1)  # in unequal ring buffers any two slots may coincide
+    found = np.unique(np.stack([low, high, slots], axis=1), axis=0)
+    return {(int(a), int(b), int(c)) for a, b, c in found}
+
+
+Pairs = Sequence[Sequence[Pair]]
+"""pairs[m][n]: what launch n has to do with launch m."""
+
+
+def paired(launches: Sequence[Launched]) -> Pairs:
+    """All pairs of launches."""
+    return [[pair(a, b) for b in launches] for a in launches]
+
+
+def beside(pairs: Pairs, steps: int) -> list[frozenset[tuple[int, int]]]:
+    """For each launch: (earlier one, steps before) of those within `steps` steps that it may run concurrently with,
+    although they share ring buffers."""
+    out = []
+    for n in range(len(pairs)):
+        free = set[tuple[int, int]]()
+        for m in range(len(pairs)):
+            found = pairs[m][n]
+            if found.rings and found.always is Meet.NOT:
+                free |= {(m, k) for k in range(0 if m < n else 1, steps) if found.after(k) is Meet.NOT}
+        out.append(frozenset(free))
+    return out

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.dependence import Touched, parts_of, touched
+from compiler.ir.level2.dependence import levels, parts_of, touched
 from compiler.passes.program.decisions import Decision
 
 LAYERS: Final = frozenset({"train", "eval", "predict"})
@@ -44,27 +44,9 @@ def _units(phase: l2.MergedPhase, apart: bool) -> list[Unit]:
 
 
 def _levels(merged: l2.Merged, units: Iterable[Unit]) -> list[int]:
-    """Dependence level of each unit: the length of the longest path of units that run before it."""
-    read: dict[str, int] = {}  # the level after the last one that reads an array, ...
-    written: dict[str, int] = {}
-    added: dict[str, int] = {}
-    levels = []
+    """Dependence level of each unit."""
     parts = parts_of(merged.arrays)
-    for launches, _ in units:
-        own = Touched()
-        for x in launches:
-            own.include(touched(merged.templates[x.template].formals, merged.tables[x.template], x.lo, x.hi, parts))
-        before = [
-            *(seen.get(name, 0) for name in own.read for seen in (written, added)),
-            *(seen.get(name, 0) for name in own.written for seen in (read, written, added)),
-            *(seen.get(name, 0) for name in own.added for seen in (read, written)),
-        ]
-        level = max(before, default=0)
-        for names, seen in ((own.read, read), (own.written, written), (own.added, added)):
-            for name in names:
-                seen[name] = max(seen.get(name, 0), level + 1)
-        levels.append(level)
-    return levels
+    return levels(touched(merged.templates, merged.tables, launches, parts) for launches, _ in units)
 
 
 def _rows(x: l2.Launch) -> list[l2.Launch]:
