@@ -499,39 +499,9 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
 /* ==== chains ===================================================================================== */
 
 #define NL_UNIT (16 / (int)sizeof(real)) /* reals that are read at once */
-#define NL_TILE 4 /* samples that are summed at once */
-#define NL_MINE 16 /* units of a matrix that a thread keeps in registers */
 
 struct __align__(16) nl_unit {
     real x[NL_UNIT];
-};
-
-/* A matrix that stays in shared memory. In memory its rows are `by_row` reals apart; here it begins at `at`, its rows are
-   `pitch` reals apart, and what fills them, and their number, up to whole units is zero. */
-struct __align__(16) nl_matrix {
-    const real *from;
-    nl_i64 by_row;
-    nl_i32 rows, columns, at, pitch;
-};
-
-/* A stage of a chain: links that are made one after the other at each point. The rows of the links follow, then what
-   they read of a sample, the factors of its products, and where results go that the next stage multiplies. `what`: the
-   number of its shape.
-     outs       outputs of the products; elements of a sample, where it has none
-     bits, split, ways     2^bits outputs are summed side by side, each by 2^split threads, 2^ways products at a time
-     products, fresh       products, and how many have values that have to be brought
-     mine       whether threads have in registers what they multiply: as in all stages where this is so
-     rows, reads           bytes of the rows, and how many nl_read follow them */
-struct __align__(16) nl_stage {
-    nl_i32 what, outs, bits, split, ways, products, fresh, mine, rows, reads, unused[2];
-};
-
-/* What a product multiplies: a matrix that stands at `at`, with elements by_out and by_term apart, and `terms` values of
-   a sample, in memory by_sample apart, here at `slot` and `pitch` apart. They are brought there, if they are `fresh`. */
-struct __align__(16) nl_factor {
-    const real *values;
-    nl_i64 by_sample;
-    nl_i32 at, by_out, by_term, slot, fresh, terms, pitch, unused;
 };
 
 /* What a stage reads: `bytes` of each sample. */
@@ -543,14 +513,6 @@ struct __align__(16) nl_read {
 /* Where a result goes beside its array: to `slot` (less than 0: nowhere), `pitch` reals apart for each sample. */
 struct __align__(8) nl_feed_to {
     nl_i32 slot, pitch;
-};
-
-/* A chain; its matrices and stages (`record` bytes each) follow. `values`, `sums`: where they stand in shared memory, in
-   reals; `turn`: between the two places of sums; `records`: in bytes; `mine`: the first stage for which threads have
-   something in registers. */
-struct __align__(16) nl_chain {
-    nl_i64 samples;
-    nl_i32 matrices, stages, record, values, sums, turn, records, mine, unused[2];
 };
 
 /* The points of a stage that are at hand: outputs from `out` on, 2^bits side by side, of samples from `first` on, of which
@@ -657,6 +619,53 @@ NL_FN void nl_fetch_record(char *to, const char *from, int bytes, int me, int ma
 #pragma unroll 1
     for (int b = 16 * me; b < bytes; b += 16 * many) nl_fetch_unit(to + b, from + b);
 }
+
+/* Waits for the copies of the threads of this warp. */
+NL_FN void nl_arrived_here() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    __syncwarp();
+}
+
+#define NL_TILE 4 /* samples that are summed at once */
+#define NL_MINE 16 /* units of a matrix that a thread keeps in registers */
+
+/* A matrix that stays in shared memory. In memory its rows are `by_row` reals apart; here it begins at `at`, its rows are
+   `pitch` reals apart, and what fills them, and their number, up to whole units is zero. */
+struct __align__(16) nl_matrix {
+    const real *from;
+    nl_i64 by_row;
+    nl_i32 rows, columns, at, pitch;
+};
+
+/* A stage of a chain: links that are made one after the other at each point. The rows of the links follow, then what
+   they read of a sample, the factors of its products, and where results go that the next stage multiplies. `what`: the
+   number of its shape.
+     outs       outputs of the products; elements of a sample, where it has none
+     bits, split, ways     2^bits outputs are summed side by side, each by 2^split threads, 2^ways products at a time
+     products, fresh       products, and how many have values that have to be brought
+     mine       whether threads have in registers what they multiply: as in all stages where this is so
+     rows, reads           bytes of the rows, and how many nl_read follow them */
+struct __align__(16) nl_stage {
+    nl_i32 what, outs, bits, split, ways, products, fresh, mine, rows, reads, unused[2];
+};
+
+/* What a product multiplies: a matrix that stands at `at`, with elements by_out and by_term apart, and `terms` values of
+   a sample, in memory by_sample apart, here at `slot` and `pitch` apart. They are brought there, if they are `fresh`. */
+struct __align__(16) nl_factor {
+    const real *values;
+    nl_i64 by_sample;
+    nl_i32 at, by_out, by_term, slot, fresh, terms, pitch, unused;
+};
+
+/* A chain; its matrices and stages (`record` bytes each) follow. `values`, `sums`: where they stand in shared memory, in
+   reals; `turn`: between the two places of sums; `records`: in bytes; `mine`: the first stage for which threads have
+   something in registers. */
+struct __align__(16) nl_chain {
+    nl_i64 samples;
+    nl_i32 matrices, stages, record, values, sums, turn, records, mine, unused[2];
+};
 
 /* Fetches a matrix: a warp for each row. */
 NL_FN void nl_keep(real *kept, const nl_matrix &m) {
@@ -814,14 +823,6 @@ NL_FN void nl_my_sums(const nl_stage &l, const nl_factor *factors, const nl_mine
         NL_UNROLL for (int i = 0; i < NL_UNIT - 1; i++) sum += acc.x[i + 1];
         *at = sum;
     }
-}
-
-/* Waits for the copies of the threads of this warp. */
-NL_FN void nl_arrived_here() {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-    __syncwarp();
 }
 
 /* Takes nl_chunk samples through all stages of the chain at nl_rows: what one stage has written, the next ones may read

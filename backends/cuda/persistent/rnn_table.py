@@ -10,7 +10,7 @@ Does not: run a chain whose matrices do not fit: its launches then run one by on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,9 +20,10 @@ import backends.cuda.persistent.rnn as rnn
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words
-from backends.cuda.persistent.rnn_plan import Shapes, Stage, row_bytes
+from backends.cuda.persistent.rnn_links import Factors, Link, links_of
+from backends.cuda.persistent.rnn_plan import Shapes
 from backends.kernel_ir.descriptor import Compiled
-from compiler.ir.level2.batch_independence import Product, apart, nest_of, numbers, padded, product_of
+from compiler.ir.level2.batch_independence import padded
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,82 +34,6 @@ class Walk:
     samples: int
     table: npt.NDArray[np.uint8]
     shared: int
-
-
-@dataclass(frozen=True)
-class _Row:
-    """One link: its template, its row, the columns of it that the kernel reads, and its reads per sample: (formal,
-    address, bytes)."""
-
-    template: l2.Template
-    words: Words
-    columns: tuple[int, ...]
-    reads: tuple[tuple[str, int, int], ...]
-
-    def number(self, name: int | str) -> int:
-        if isinstance(name, int):
-            return name
-        return int(self.words[[f.name for f in self.template.formals].index(name)].view(np.int64))
-
-    def address(self, formal: str) -> int:
-        return int(self.words[[f.name for f in self.template.formals].index(formal)])
-
-    def extent(self, dim: str) -> int:
-        nest = nest_of(self.template)
-        assert nest is not None
-        return self.number(next(d.extent for d in nest.dims if d.name == dim))
-
-    def by(self, formal: str, dim: str) -> int:
-        """The stride of an operand of a product along a dim."""
-        access = next(f.access for f in self.template.formals if isinstance(f, l2.ArrayFormal) and f.name == formal)
-        assert isinstance(access, l2.Strided)
-        return self.number(next(a.stride for a in access.axes if a.terms == ((dim, 1),)))
-
-
-@dataclass(frozen=True)
-class _Factors:
-    """The operands of a product: outputs and terms; its matrix (address, rows, columns, stride), and whether rows are
-    outputs; its values (address, stride, terms)."""
-
-    outs: int
-    terms: int
-    matrix: tuple[int, int, int, int]
-    by_out: bool
-    values: tuple[int, int, int]
-
-
-def _factors(row: _Row, p: Product) -> _Factors:
-    outs, terms = row.extent(p.out), row.extent(p.term)
-    sides = (outs, terms) if p.by_out else (terms, outs)
-    matrix = (row.address(p.matrix), *sides, row.by(p.matrix, p.out if p.by_out else p.term))
-    return _Factors(outs, terms, matrix, p.by_out, (row.address(p.values), row.by(p.values, p.sample), terms))
-
-
-@dataclass(frozen=True)
-class _Link:
-    """A stage, the number of its shape, its rows, and the products of these. `fed`: see Shapes."""
-
-    stage: Stage
-    rows: Sequence[_Row]
-    factors: Sequence[_Factors]
-    what: int
-    fed: Sequence[int]
-
-    def results(self) -> list[int]:
-        """Addresses of the results, in their order."""
-        return [row.address(f) for part, row in zip(self.stage.shape, self.rows, strict=True) for f in part.results]
-
-    def reads(self, there: Set[int]) -> dict[int, int]:
-        """Bytes of a sample by address, of reads that earlier links do not compute, and of values that are not
-        `there`."""
-        found: dict[int, int] = {}
-        for n, row in enumerate(self.rows):
-            known = {f for f, _ in self.stage.shape[n].known}
-            product = product_of(row.template)
-            for formal, at, bytes_ in row.reads:
-                if formal not in known and not (product and formal == product.values and at in there):
-                    found[at] = bytes_
-        return found
 
 
 def _lines(samples: int) -> int:
@@ -146,7 +71,7 @@ class _Sums:
 class _Packer:
     """Fills in the table of one chain."""
 
-    def __init__(self, real_bytes: int, links: Sequence[_Link], samples: int) -> None:
+    def __init__(self, real_bytes: int, links: Sequence[Link], samples: int) -> None:
         self.real_bytes, self.links, self.samples = real_bytes, links, samples
         self.unit = 16 // real_bytes
         self.matrices: dict[tuple[int, int, int, int], int] = {}  # their offsets
@@ -160,10 +85,10 @@ class _Packer:
     def _pitch(self, terms: int) -> int:
         return -(-terms // self.unit) * self.unit
 
-    def _sums(self, x: _Link) -> _Sums:
+    def _sums(self, x: Link) -> _Sums:
         return _Sums.of(x.stage.outs, [self._pitch(f.terms) for f in x.factors], self.unit)
 
-    def _layout(self, x: _Link) -> object | None:
+    def _layout(self, x: Link) -> object | None:
         """The distribution of a stage's matrices over threads, where each has a part of one product that fits into its
         registers: stages with equal layouts multiply alike."""
         if not x.factors:
@@ -202,20 +127,17 @@ class _Packer:
             head["fresh"] = self._filled(x.factors, factors, held, area)
             self._fed(x, behind, feeds, held, area)
             used = max(used, 1 + max((n for n, h in enumerate(held) if h is not None), default=-1))
-            rows = np.zeros(sum(row_bytes(len(row.columns)) for row in x.rows) // 8, np.uint64)
-            at = 0
-            for row in x.rows:
-                rows[at : at + len(row.columns)] = row.words[list(row.columns)]
-                at += row_bytes(len(row.columns)) // 8
+            rows = x.packed()
             there = {f.values[0] for f in x.factors} - {int(f["values"]) for f in factors if f["fresh"]}
-            reads = np.array(list(x.reads(there).items()), rnn.READ)
+            near = [(at, bytes_) for at, bytes_ in x.reads(there).items() if bytes_ <= rnn.EXPECTED]
+            reads = np.array(near, rnn.READ)
             head["rows"], head["reads"] = rows.nbytes, len(reads)
             feeds = np.concatenate([feeds, np.zeros(len(feeds) % 2, rnn.FEED)])
             records.append(np.concatenate([y.view(np.uint8) for y in (head, rows, reads, factors, feeds)]))
         return records, used * area, room
 
     def _filled(
-        self, given: Sequence[_Factors], factors: npt.NDArray[np.void], held: list[Held | None], area: int
+        self, given: Sequence[Factors], factors: npt.NDArray[np.void], held: list[Held | None], area: int
     ) -> int:
         """The factors of the products of a stage; the number of values to load. `held`: the values in each slot, which
         this changes."""
@@ -232,7 +154,7 @@ class _Packer:
         return int(factors["fresh"].sum())
 
     def _fed(
-        self, x: _Link, behind: _Link | None, feeds: npt.NDArray[np.void], held: list[Held | None], area: int
+        self, x: Link, behind: Link | None, feeds: npt.NDArray[np.void], held: list[Held | None], area: int
     ) -> None:
         """Slots of results that the products of the next stage multiply: disjoint from those of this one."""
         results = x.results()
@@ -303,26 +225,5 @@ def walk(
 ) -> Walk | None:
     """A chain as one launch, from the tables with device addresses; None where it has no stages, or its matrices do
     not fit into `room` bytes of shared memory. All multiprocessors get samples, if there are enough."""
-    sizes = {a.name: a.physical_size for a in program.arrays}
-
-    def row_of(x: l2.Launch) -> _Row:
-        template, words = program.templates[x.template], tables[x.template][x.lo]
-        number = numbers(program.tables[x.template], x.lo)
-        reads = []
-        for n, f in enumerate(template.formals):
-            if isinstance(f, l2.ArrayFormal) and f.mode is not l2.Mode.WRITE:
-                size = sizes[program.tables[x.template].arrays[f.name][x.lo]]
-                bytes_ = size // chain.samples * f.dtype.bytes
-                if bytes_ <= rnn.EXPECTED and apart(template, f, number, chain.samples, size):
-                    reads.append((f.name, int(words[n]), bytes_))
-        return _Row(template, words, kernels[x.template].columns, tuple(reads))
-
-    links = []
-    for stage in shapes.of[phase.name, chain.first]:
-        rows = [row_of(x) for x in phase.launches[stage.first : stage.last]]
-        products = [(row, p) for row in rows if (p := product_of(row.template)) is not None]
-        at = shapes.number[stage.shape]
-        links.append(_Link(stage, rows, [_factors(row, p) for row, p in products], at, sorted(shapes.fed[at])))
-    if not links:
-        return None
-    return _Packer(program.precision.bytes, links, chain.samples).walk(processors, room)
+    links = links_of(program, kernels, phase, chain, tables, shapes)
+    return _Packer(program.precision.bytes, links, chain.samples).walk(processors, room) if links else None
