@@ -33,7 +33,10 @@ NETWORKS = {
     "gru_128": Network("gru", 128, 50),
     "gru_128_batch_256": Network("gru", 128, 50, batch=256),
     "lstm_32_batch_512": Network("lstm", 32, 50, batch=512),
+    "lstm_128": Network("lstm", 128, 50),
     "lstm_512": Network("lstm", 512, 100),
+    "gru_512": Network("gru", 512, 100),
+    "lstm_1024": Network("lstm", 1024, 100),
 }
 
 

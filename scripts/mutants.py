@@ -287,6 +287,12 @@ MUTANTS = (
         (f"{TEXTS}::test_the_text_has_it[lstm-cuda-nl_chained(]",),
     ),
     Mutant(
+        "chains over blocks",
+        ("compiler.strategies.spread_rnn:best",),
+        _always(None),
+        ("tests/unit/test_spread_chains.py::test_matrices_that_no_block_can_have_are_spread",),
+    ),
+    Mutant(
         "batches of launches",
         ("compiler.passes.program.batch_launches:gather",),
         lambda _: lambda merged, unrolled: (merged, []),

@@ -28,6 +28,14 @@ NETWORKS = [
     Network("rnn", 200, 6),
     Network("lstm", 33, 7, batch=300),
 ]
+SPREAD = [
+    Network("lstm", 128, 10),
+    Network("lstm", 130, 6, layers=2, batch=20),
+    Network("gru", 256, 6, bidirectional=True),
+    Network("gru", 333, 4, batch=9),
+    Network("lstm", 512, 4),
+]
+"""With matrices that no block can have."""
 
 
 def lowered(model: Model, backend: CpuBackend | CudaBackend) -> Merged:
@@ -36,11 +44,11 @@ def lowered(model: Model, backend: CpuBackend | CudaBackend) -> Merged:
 
 def start(instance: Instance, program: Merged, batch: int) -> None:
     """Batches of the same samples for every target, which may pad them."""
-    shape = next(a.shape for a in program.arrays if a.name == "train.order")
     samples = min(a.shape[0] for a in program.arrays if a.name.startswith("data."))
-    order = np.full(shape, -1, np.int32)
-    order[:, :batch] = np.random.default_rng(5).integers(0, samples, (shape[0], batch))
-    instance.write("train.order", order)
+    for name, shape in ((a.name, a.shape) for a in program.arrays if a.name in ("train.order", "eval.order")):
+        order = np.full(shape, -1, np.int32)
+        order[:, :batch] = np.random.default_rng(5).integers(0, samples, (shape[0], batch))
+        instance.write(name, order)
 
 
 def losses(instance: Instance) -> list[float]:
@@ -48,7 +56,8 @@ def losses(instance: Instance) -> list[float]:
     for step in range(1, STEPS + 1):
         assert instance.run("train", step, 1) == 1
         found.append(float(instance.read("train/loss")[0]))
-    return found
+    assert instance.run("eval", 1, 1) == 1
+    return [*found, float(instance.read("metric.loss")[0])]
 
 
 def weights(instance: Instance, program: Merged) -> dict[str, np.ndarray]:
@@ -64,7 +73,7 @@ def compared(folder: Path, model: Model, batch: int) -> None:
         found.append((losses(instance), weights(instance, program)))
         instance.close()
     (cpu, _), (cuda, once), (_, again) = found
-    np.testing.assert_allclose(cuda, cpu, rtol=1e-4)
+    np.testing.assert_allclose(cuda, cpu, rtol=1e-4, atol=1e-6)
     for name, values in once.items():
         assert np.array_equal(values, again[name]), name
 
@@ -77,9 +86,22 @@ def test_losses_are_those_of_the_cpu(tmp_path: Path, n: Network) -> None:
     compared(tmp_path, model, n.batch)
 
 
+@pytest.mark.parametrize("n", SPREAD, ids=str)
+def test_losses_of_matrices_that_are_spread_over_blocks(tmp_path: Path, n: Network) -> None:
+    model = network(tmp_path, n)
+    program = lowered(model, CudaBackend())
+    assert all(c.pays and c.spread > 1 for p in program.phases if p.name == "train" for c in p.chains)
+    compared(tmp_path, model, n.batch)
+
+
 def test_losses_of_the_model_that_reads_digits(tmp_path: Path, root: Path) -> None:
     model = load_model(root / "models" / "lstm.yaml", {})
     compared(tmp_path, model, 64)
+
+
+def test_spread_matrices_in_float64(tmp_path: Path) -> None:
+    n = Network("gru", 150, 6)
+    compared(tmp_path, network(tmp_path, n, "float64"), n.batch)
 
 
 def test_chains_in_float64(tmp_path: Path) -> None:

@@ -29,9 +29,26 @@ _MAP, _TYPES = 128, {2: 9, 4: 11}
 _SWIZZLED: Final = (0, 3, 3, 0)
 """Of cuTensorMapEncodeTiled: no interleaving, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, zeros."""
 
+_COOPERATIVE: Final = 2
+"""CU_LAUNCH_ATTRIBUTE_COOPERATIVE; the union of values of a launch attribute has 64 bytes."""
+_BUFFER, _BUFFER_SIZE = 1, 2
+"""CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE."""
 _EDGES: Final = ("cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2")
 _PROGRAMMATIC: Final = (1, 0, 1, 0, 0, 0, 0, 0)
 """CUgraphEdgeData: from the port of kernels that let others begin, of type programmatic."""
+
+
+class _KernelNode(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS_v2."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        ("shape", ctypes.c_uint * 7),
+        ("parameters", ctypes.c_void_p),
+        ("extra", ctypes.c_void_p),
+        ("kernel", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+    )
 
 
 class Driver:
@@ -210,12 +227,20 @@ class Driver:
         if self._lib.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph)) == 0:
             self._lib.cuGraphDestroy(graph)
 
-    def end_capture(self, stream: int, early: bool, others: AbstractSet[int] = frozenset()) -> int:
+    def end_capture(
+        self,
+        stream: int,
+        early: bool,
+        others: AbstractSet[int] = frozenset(),
+        together: AbstractSet[int] = frozenset(),
+    ) -> int:
         """An executable graph of the captured launches. `early`: kernels begin while those that they depend on still
-        run, and wait themselves (nl_wait), but for `others`: nodes of libraries."""
+        run, and wait themselves (nl_wait), but for `others`: nodes of libraries, and kernels whose blocks run
+        together."""
         graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
         try:
+            self._run_together(together)
             if early:
                 self._begin_early(graph, others)
             self._call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
@@ -245,6 +270,23 @@ class Driver:
         self._call(remove, graph, *ends, (ctypes.c_ubyte * (8 * len(found)))(), count)
         programmatic = (ctypes.c_ubyte * (8 * len(found)))(*(_PROGRAMMATIC * len(found)))
         self._call(add, graph, *ends, programmatic, count)
+
+    def _run_together(self, nodes: AbstractSet[int]) -> None:
+        """All blocks of these kernels of a graph run at the same time, so that they may wait for each other. Such
+        kernels must have their arguments one by one."""
+        value = (ctypes.c_int * 16)(1)
+        for node in map(ctypes.c_void_p, nodes):
+            found = _KernelNode()
+            self._call("cuGraphKernelNodeGetParams_v2", node, ctypes.byref(found))
+            if found.extra:
+                words = ctypes.cast(found.extra, ctypes.POINTER(ctypes.c_void_p))
+                named = {words[k]: words[k + 1] for k in (0, 2)}
+                size = ctypes.cast(named[_BUFFER_SIZE] or 0, ctypes.POINTER(ctypes.c_size_t))[0]
+                places = [(named[_BUFFER] or 0) + at for at in range(0, size, 8)]
+                found.parameters = ctypes.cast((ctypes.c_void_p * len(places))(*places), ctypes.c_void_p)
+                found.extra = None
+                self._call("cuGraphKernelNodeSetParams_v2", node, ctypes.byref(found))
+            self._call("cuGraphKernelNodeSetAttribute", node, _COOPERATIVE, value)
 
     def _is_kernel(self, node: int | None) -> bool:
         kind = ctypes.c_int(-1)

@@ -168,7 +168,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         waves=x.waves if share.waves else [],
         wave_blocks=PER_PROCESSOR,
         attention={"rows": fused_attention.ROWS, "threads": fused_attention.THREADS, "hidden": HIDDEN},
-        **chain_names(x.shapes, share.chains),
+        **chain_names(program, x.shapes, share.chains),
         **names,
     )
     tensor = names["units"] or names["fft_products"]

@@ -14,7 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 import compiler.ir.level2.program as l2
+from backends.cuda.persistent import spread
 from backends.cuda.persistent.rnn_plan import Shapes
+from compiler.strategies import spread_rnn
 
 NAME: Final = "nl_chained"
 AHEAD: Final = 32
@@ -66,10 +68,16 @@ def chained_templates(program: l2.Merged) -> tuple[int, ...]:
     return tuple(sorted({x.template for p in program.phases for c in p.chains for x in p.launches[c.first : c.last]}))
 
 
-def chain_names(shapes: Shapes, there: bool) -> Mapping[str, Any]:
+def chain_names(program: l2.Merged, shapes: Shapes, there: bool) -> Mapping[str, Any]:
     """Arguments of the skeleton, for the chains `there`."""
+    chains = [c for p in program.phases for c in p.chains] if there else []
     return {
-        "chained": there and bool(shapes.of),
+        "chained": any(c.spread == 1 for c in chains),
+        "spread": any(c.spread > 1 for c in chains),
+        "spread_name": spread.NAME,
+        "depth": spread_rnn.DEPTH,
+        "eight": spread_rnn.EIGHT,
+        "near": spread.SPARE,
         "shapes": range(len(shapes.number)),
         "chain_name": NAME,
         "tile": TILE,

@@ -28,12 +28,16 @@ from compiler.ir.level2.batch_independence import padded
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """A chain as a launch: blocks, samples of each, the table, and bytes of shared memory."""
+    """A chain as a launch: blocks, samples of each, the table, and bytes of shared memory; the kernel and its threads;
+    words of `counters` by which blocks wait for each other, if they do."""
 
     blocks: int
     samples: int
     table: npt.NDArray[np.uint8]
     shared: int
+    function: str = rnn.NAME
+    threads: int = BLOCK + rnn.AHEAD
+    counters: int = 0
 
 
 def _lines(samples: int) -> int:

@@ -42,7 +42,7 @@ Pattern = tuple[tuple[int, int], ...] | None
 @dataclass(frozen=True)
 class KernelCall:
     """One call with its addresses; `label` names what it runs for messages; `shared`: bytes of dynamic
-    shared memory. (rows, jobs, chunk, memory, group)."""
+    shared memory; `together`: all blocks have to run at the same time. (rows, jobs, chunk, memory, group)."""
 
     function: str
     grid: int
@@ -54,6 +54,7 @@ class KernelCall:
     group: int
     label: str
     shared: int = 0
+    together: bool = False
 
     def arguments(self, ahead: int) -> tuple[int, ...]:
         return self.rows, self.jobs, self.chunk, ahead, self.memory, self.group
@@ -220,17 +221,19 @@ def nodes(plan: Plan, step: int, count: int) -> list[Node]:
 
 
 def _launch(device: Device, call: KernelCall | LibraryCall, ahead: int, stream: Any) -> frozenset[int]:
-    """Launch a call; gives the nodes that a library has added to the graph that is being captured."""
-    if isinstance(call, KernelCall):
+    """Launch a call; gives the nodes that a library has added to the graph that is being captured, or the one of blocks
+    that have to run together."""
+    own = isinstance(call, KernelCall) and not call.together
+    before = frozenset[int]() if own else device.driver.captured(stream.handle)
+    if isinstance(call, LibraryCall):
+        call.run(stream.handle)
+    else:
         device.launch(call.function, call.grid, call.block, call.arguments(ahead), stream, call.shared)
-        return frozenset()
-    before = device.driver.captured(stream.handle)
-    call.run(stream.handle)
-    return device.driver.captured(stream.handle) - before
+    return before if own else device.driver.captured(stream.handle) - before
 
 
 def _record(device: Device, plan: Plan, step: int, count: int) -> int:
-    others: frozenset[int] = frozenset()
+    others, together = frozenset[int](), frozenset[int]()
     device.driver.begin_capture(device.stream.handle)
     try:
         todo = nodes(plan, step, count)
@@ -246,7 +249,9 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
                 if todo[n].stream != node.stream:
                     stream.wait_for_event(marks[n])
             for call in node.launch.calls:
-                others |= _launch(device, call, node.ahead, stream)
+                found = _launch(device, call, node.ahead, stream)
+                others |= found
+                together |= found if isinstance(call, KernelCall) else frozenset()
             marks.append(device.mark(stream))
         for number in sorted(begun - {0}):
             device.stream.wait_for_event(device.mark(streams[number]))
@@ -254,7 +259,7 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
     except BaseException:
         device.driver.give_up_capture(device.stream.handle)
         raise
-    return device.driver.end_capture(device.stream.handle, device.begins_early, others)
+    return device.driver.end_capture(device.stream.handle, device.begins_early, others, together)
 
 
 def run_steps(device: Device, plan: Plan, step: int, count: int) -> None:

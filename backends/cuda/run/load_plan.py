@@ -16,14 +16,13 @@ import numpy as np
 import compiler.ir.level2.program as l2
 from backends.c_family.watched import watched
 from backends.cuda.device.device import Device
-from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Call, Words, Work, array_elements, calls_of
 from backends.cuda.kernels.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, waves
-from backends.cuda.persistent.rnn import AHEAD
-from backends.cuda.persistent.rnn import NAME as CHAINED
+from backends.cuda.persistent import rnn, spread
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.rnn_table import walk as chain_walk
+from backends.cuda.persistent.spread_table import spread_walk
 from backends.cuda.run import cublaslt, cudnn
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, Timed, WaveKernels, release
 from backends.cuda.run.libraries import WORKSPACE
@@ -141,7 +140,8 @@ def launched_at_once(
     for chain in phase.chains:
         if not chain.pays:
             continue
-        walk = chain_walk(program, kernels, phase, chain, words, shapes, device.processors, device.room(CHAINED))
+        make, function = (spread_walk, spread.NAME) if chain.spread > 1 else (chain_walk, rnn.NAME)
+        walk = make(program, kernels, phase, chain, words, shapes, device.processors, device.room(function))
         if walk is not None:
             found += [*single(chain.first), (phase.launches[chain.first : chain.last], walk)]
             done = chain.last
@@ -150,8 +150,9 @@ def launched_at_once(
 
 def _chained(out: Prepared, walk: Walk, label: str, others: frozenset[int]) -> Timed:
     table = out.keep(walk.table)
-    call = KernelCall(CHAINED, walk.blocks, BLOCK + AHEAD, table, 0, walk.samples, 0, 1, label, walk.shared)
-    return Timed((call,), 1, 0, others)
+    counters = out.keep(np.zeros(walk.counters, np.uint32)) if walk.counters else 0
+    call = KernelCall(walk.function, walk.blocks, walk.threads, table, 0, walk.samples, counters, 1, label, walk.shared)
+    return Timed((replace(call, together=walk.counters > 0),), 1, 0, others)
 
 
 def _label(program: l2.Merged, launch: l2.Launch, many: int) -> str:

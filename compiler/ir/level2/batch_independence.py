@@ -175,7 +175,9 @@ def chain_violations(merged: l2.Merged, phase: l2.MergedPhase) -> Iterator[str]:
             continue
         end = chain.last
         launches = phase.launches[chain.first : chain.last]
-        if any(x.hi - x.lo != 1 or x.every != 1 for x in launches):
+        if chain.spread < 1:
+            yield f"{where} is spread over {chain.spread} blocks"
+        elif any(x.hi - x.lo != 1 or x.every != 1 for x in launches):
             yield f"{where} has launches of several rows, or not of every step"
         elif not all(may_be_chained(merged.templates[t]) for t in {x.template for x in launches}):
             yield f"{where} has a kernel that has no samples"

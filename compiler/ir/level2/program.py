@@ -433,12 +433,14 @@ class Chain:
     """Launches [first, last) of a phase, of one row each, in which the samples of a batch are independent: each array
     that one of them writes is `samples` equal parts, and for a sample they access its part alone. So they may run as
     one launch in which a block runs all of them, in sequence, for a few samples, concurrently with other samples.
-    `pays`: whether that is faster, by estimate."""
+    `pays`: whether that is faster, by estimate. `spread`: blocks that do so together, each with a part of the outputs
+    of each of them."""
 
     first: int
     last: int
     samples: int
     pays: bool = True
+    spread: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,178 @@
+"""spread_table: the table of a chain whose matrices are spread over blocks.
+
+Assumes: legal chains (ir/level2/batch_independence.py); tables with device addresses.
+Guarantees: all size-dependent data is in the table: the matrices, of which each block keeps its rows, and stages
+(rnn_plan.py) with the rows of their links. Blocks with the same samples meet after each stage, and before the results
+of one that writes what its products multiply. The order of a sum follows from extents, samples and processors.
+Does not: run a chain whose matrices do not fit: its launches then run one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+import backends.cuda.persistent.rnn as rnn
+import backends.cuda.persistent.spread as spread
+import compiler.ir.level2.program as l2
+from backends.cuda.kernels.kernel import BLOCK
+from backends.cuda.kernels.launch_geometry import Words
+from backends.cuda.persistent.rnn_links import Factors, Link, links_of
+from backends.cuda.persistent.rnn_plan import Shapes
+from backends.cuda.persistent.rnn_table import Walk
+from backends.kernel_ir.descriptor import Compiled
+from compiler.strategies.spread_rnn import Arrangement, Division, Panel, Stage, fitting
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """Products (by their numbers in the stage) that multiply the same values."""
+
+    numbers: tuple[int, ...]
+    factors: tuple[Factors, ...]
+
+    @property
+    def terms(self) -> int:
+        return self.factors[0].terms
+
+    @property
+    def matrices(self) -> tuple[object, ...]:
+        return tuple((f.matrix, f.by_out) for f in self.factors)
+
+
+def _panels(x: Link) -> list[_Panel]:
+    found: dict[tuple[int, int, int], list[int]] = {}
+    for n, f in enumerate(x.factors):
+        found.setdefault(f.values, []).append(n)
+    return [_Panel(tuple(n), tuple(x.factors[k] for k in n)) for n in found.values()]
+
+
+def _stage(x: Link) -> Stage:
+    return Stage(x.stage.outs, tuple(Panel(len(p.numbers), p.terms) for p in _panels(x)))
+
+
+def _kind(x: Link) -> tuple[int, frozenset[tuple[object, ...]]]:
+    """Equal for stages of equal panels, in any order."""
+    return x.stage.outs, frozenset(p.matrices for p in _panels(x))
+
+
+class _Packer:
+    """Fills in the table of one chain."""
+
+    def __init__(self, real_bytes: int, links: Sequence[Link], division: Division) -> None:
+        self.real_bytes, self.links, self.division = real_bytes, links, division
+        self.unit = 16 // real_bytes
+        self.matrices: dict[object, tuple[int, npt.NDArray[np.void]]] = {}
+        self.kept = 0
+
+    def _keep(self, x: Link, p: _Panel, pitch: int) -> int:
+        """Where the lines of a panel begin on chip."""
+        bits = self.division.bits(x.stage.outs)
+        key = p.matrices, bits, pitch
+        if key not in self.matrices:
+            rows = np.zeros(len(p.factors), spread.KEPT)
+            at = self.kept
+            for row, f in zip(rows, p.factors, strict=True):
+                by = (f.matrix[3], 1) if f.by_out else (1, f.matrix[3])
+                row["from"], (row["by_out"], row["by_term"]) = f.matrix[0], by
+                row["outs"], row["terms"], row["bits"] = f.outs, f.terms, bits
+                row["at"], row["pitch"] = self.kept, pitch
+                self.kept += pitch << bits
+            self.matrices[key] = at, rows
+        return self.matrices[key][0]
+
+    def _meets(self, x: Link) -> bool:
+        """Whether a stage writes what its products multiply."""
+        size = self.division.samples * x.stage.outs * self.real_bytes
+        ends = [(f.values[0], self._end(f)) for f in x.factors]
+        return any(begin < at + size and at < end for at in x.results() for begin, end in ends)
+
+    def _end(self, f: Factors) -> int:
+        at, by_sample, terms = f.values
+        return at + ((self.division.samples - 1) * by_sample + terms) * self.real_bytes
+
+    def _whole(self, panels: Sequence[_Panel]) -> int:
+        """The terms of all panels, where their values are read in aligned units of 16 bytes, else 0."""
+        terms = {p.terms for p in panels}
+        values = [p.factors[0].values for p in panels]
+        apart = any(at % 16 or by_sample % self.unit or terms % self.unit for at, by_sample, terms in values)
+        return 0 if apart or len(terms) != 1 else terms.pop()
+
+    def _near(self, x: Link) -> npt.NDArray[np.void]:
+        """What the links read at their points."""
+        whole = x.stage.outs * self.real_bytes
+        values = {f.values[0] for f in x.factors}
+        return np.array([(a, b) for a, b in x.reads(values).items() if b == whole and a not in values], rnn.READ)
+
+    def record(self, x: Link, a: Arrangement) -> npt.NDArray[np.uint8]:
+        panels = _panels(x)
+        head, made = np.zeros(1, spread.STAGE), np.zeros(len(panels), spread.PANEL)
+        products = np.zeros(-(-len(x.factors) // 4) * 4, np.int32)
+        first = 0
+        for row, p in zip(made, panels, strict=True):
+            values, by_sample, terms = p.factors[0].values
+            pitch = a.pitch(-(-terms // self.unit)) * self.unit
+            row["values"], row["by_sample"], row["terms"] = values, by_sample, terms
+            row["at"], row["pitch"] = self._keep(x, p, pitch), pitch
+            row["rows"], row["first"] = len(p.numbers) << self.division.bits(x.stage.outs), first
+            products[first : first + len(p.numbers)] = p.numbers
+            first += len(p.numbers)
+        rows, near = x.packed(), self._near(x)
+        feeds = np.zeros(len(x.fed) + len(x.fed) % 2, rnn.FEED)
+        feeds["slot"] = -1
+        head["what"], head["outs"], head["bits"] = x.what, x.stage.outs, self.division.bits(x.stage.outs)
+        head["panels"], head["products"] = len(panels), len(x.factors)
+        head["meets"], head["rows"], head["reads"] = self._meets(x), rows.nbytes, len(near)
+        head["wide"], head["terms"] = min(a.chunk - 1, 31).bit_length(), self._whole(panels)
+        for name in ("side", "ways", "tiles", "across", "part", "line", "chunk", "chunks", "depth"):
+            head[name] = getattr(a, name)
+        return np.concatenate([y.view(np.uint8) for y in (head, rows, near, made, products, feeds)])
+
+
+def spread_walk(
+    program: l2.Merged,
+    kernels: Compiled,
+    phase: l2.MergedPhase,
+    chain: l2.Chain,
+    tables: Sequence[Words],
+    shapes: Shapes,
+    processors: int,
+    room: int,
+) -> Walk | None:
+    """A chain that is spread over blocks as one launch, from the tables with device addresses; None where it has no
+    stages, or what a block needs does not fit into `room` bytes of shared memory."""
+    links = links_of(program, kernels, phase, chain, tables, shapes)
+    division = Division.of(chain.spread, chain.samples, processors)
+    if not links or division is None:
+        return None
+    real_bytes = program.precision.bytes
+    kinds: dict[object, int] = {}
+    of = [kinds.setdefault(_kind(x), len(kinds)) for x in links]
+    stages = [next(_stage(x) for x, n in zip(links, of, strict=True) if n == kind) for kind in kinds.values()]
+    packer = _Packer(real_bytes, links, division)
+    most = max(x.nbytes for x in (packer.record(link, Arrangement()) for link in links))
+    beside = 2 * most + spread.SPARE * BLOCK
+    places = 8 * division.each * max(len(s.panels) for s in stages)
+    found = fitting(stages, division, packer.unit, (room - beside - places) // real_bytes)
+    if found is None:
+        return None
+    ways, area = found
+    packer = _Packer(real_bytes, links, division)
+    records = [packer.record(x, ways[n]) for x, n in zip(links, of, strict=True)]
+    end = packer.kept + area.end
+    head = np.zeros(1, spread.SPREAD)
+    kept = [rows for _, rows in packer.matrices.values()]
+    head["samples"], head["members"] = chain.samples, division.members
+    head["matrices"], head["stages"], head["record"] = sum(map(len, kept)), len(links), most
+    head["sums"], head["values"] = packer.kept, packer.kept + area.values
+    head["records"] = end * real_bytes
+    table = np.zeros((len(links), most), np.uint8)
+    for line, x in zip(table, records, strict=True):
+        line[: len(x)] = x
+    whole = np.concatenate([x.view(np.uint8).reshape(-1) for x in (head, *kept, table)])
+    shared = end * real_bytes + beside + 8 * division.each * max(x.side for x in ways)
+    counters = spread.COUNTERS * (1 + division.blocks // division.members)
+    return Walk(division.blocks, division.each, whole, shared, spread.NAME, BLOCK, counters)

@@ -1,0 +1,225 @@
+"""Chains that are spread over blocks: when they are, and the tables traversed by a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.cuda.emit.emit import emit
+from backends.cuda.kernels.kernel import BLOCK
+from backends.cuda.persistent import rnn, spread
+from backends.cuda.persistent.rnn_plan import shapes_of, stages_of, values_of
+from backends.cuda.persistent.rnn_table import Walk
+from backends.cuda.persistent.spread_table import spread_walk
+from compiler.ir.level2.batch_independence import product_of
+from compiler.ir.level2.program import ArrayFormal, Merged, MergedPhase, Mode
+from compiler.strategies.spread_rnn import EIGHT
+from tests.recurrent import Network
+from tests.unit.test_chains import ROOM, device_words, phase_of, program_of
+
+
+@dataclass(frozen=True)
+class Table:
+    """The table of a walk: its head, the matrices, the stages with what follows each of them."""
+
+    head: np.void
+    matrices: np.ndarray
+    stages: np.ndarray
+    rest: np.ndarray
+
+    @staticmethod
+    def of(walk: Walk) -> Table:
+        head = walk.table[: spread.SPREAD.itemsize].view(spread.SPREAD)[0]
+        rest = walk.table[spread.SPREAD.itemsize :]
+        size = head["matrices"] * spread.KEPT.itemsize
+        records = rest[size:].reshape(head["stages"], head["record"])
+        stages = np.ascontiguousarray(records[:, : spread.STAGE.itemsize]).view(spread.STAGE)[:, 0]
+        return Table(head, rest[:size].view(spread.KEPT), stages, records[:, spread.STAGE.itemsize :])
+
+    def panels(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """The panels of a stage, and the numbers of their products."""
+        stage, row = self.stages[n], self.rest[n]
+        at = stage["rows"] + stage["reads"] * rnn.READ.itemsize
+        panels = row[at:][: stage["panels"] * spread.PANEL.itemsize].view(spread.PANEL)
+        return panels, row[at + panels.nbytes :][: 4 * stage["products"]].view(np.int32)
+
+
+def chip(table: Table, member: int, flat: dict[int, np.ndarray], real: np.dtype) -> np.ndarray:
+    """The matrices that a block keeps."""
+    found = np.full(table.head["sums"], np.nan, real)
+    for m in table.matrices:
+        lines = np.zeros((1 << m["bits"], m["pitch"]), real)
+        first = member << m["bits"]
+        for row in range(min(m["outs"] - first, 1 << m["bits"])):
+            place = (first + row) * m["by_out"] + np.arange(m["terms"]) * m["by_term"]
+            lines[row, : m["terms"]] = flat[int(m["from"])][place]
+        assert np.isnan(found[m["at"] : m["at"] + lines.size]).all()  # a place of its own
+        found[m["at"] : m["at"] + lines.size] = lines.reshape(-1)
+    assert not np.isnan(found).any()
+    return found
+
+
+def threads(stage: np.void, panels: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """(panel, way, line, sample, of how many lines of samples) of each thread, in turn."""
+    down = stage["tiles"] // stage["across"]
+    each = BLOCK // stage["side"]
+    for begin in range(0, panels, stage["side"]):
+        for t in range(BLOCK):
+            way, tile = divmod(t % each, stage["tiles"])
+            panel = begin + t // each
+            if t // each < stage["side"] and panel < panels and way < stage["ways"]:
+                yield panel, way, tile % stage["across"], tile // stage["across"], down
+
+
+def summed(
+    table: Table, n: int, kept: np.ndarray, values: dict[int, np.ndarray], samples: int, each: int, unit: int
+) -> np.ndarray:
+    """The sums of a stage as the threads of a block make them: (product, sample, output)."""
+    stage = table.stages[n]
+    panels, products = table.panels(n)
+    sums = np.full(stage["products"] * stage["ways"] * stage["part"], np.nan)
+    for panel, way, row, sample, down in threads(stage, len(panels)):
+        f = panels[panel]
+        units = -(-f["terms"] // unit)
+        chunks = [(c, u) for c in range(stage["chunks"]) for u in range(way, stage["chunk"], stage["ways"])]
+        mine = [c * stage["chunk"] + u for c, u in chunks if c * stage["chunk"] + u < units]
+        terms = np.array([u * unit + k for u in mine for k in range(unit)], int)
+        x = np.zeros((each, units * unit))
+        x[:samples, : f["terms"]] = values[int(f["values"])]
+        for i in range(EIGHT):
+            line = row + i * stage["across"]
+            if line >= f["rows"]:
+                continue
+            w = kept[f["at"] + line * f["pitch"] + terms]
+            place = (products[f["first"] + (line >> stage["bits"])] * stage["ways"] + way) * stage["part"]
+            for s in range(sample, each, down):
+                at = place + (s << stage["bits"]) + (line & (1 << stage["bits"]) - 1)
+                assert s < sample + EIGHT * down and np.isnan(sums[at])  # a thread of its own
+                sums[at] = w @ x[s, terms]
+    parts = sums.reshape(stage["products"], stage["ways"], stage["part"])
+    return parts.sum(1)[:, : samples << stage["bits"]].reshape(stage["products"], samples, 1 << stage["bits"])
+
+
+def expected(
+    program: Merged, phase: MergedPhase, launches: range, arrays: dict[str, np.ndarray]
+) -> Iterator[np.ndarray]:
+    for k in launches:
+        x = phase.launches[k]
+        template, rows = program.templates[x.template], program.tables[x.template]
+        if (product := product_of(template)) is not None:
+            matrix = arrays[rows.arrays[product.matrix][x.lo]].astype(float)
+            yield arrays[rows.arrays[product.values][x.lo]].astype(float) @ (matrix.T if product.by_out else matrix)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("n", "members", "processors"),
+    [
+        (Network("gru", 20, 4, batch=21), 3, 9),
+        (Network("lstm", 33, 4, batch=4), 9, 132),
+        (Network("lstm", 16, 4, batch=40), 2, 4),
+        (Network("rnn", 40, 4, batch=9), 2, 2),
+    ],
+    ids=str,
+)
+def test_tables_say_what_the_products_are(
+    tmp_path: Path, n: Network, members: int, processors: int, precision: str
+) -> None:
+    """The sums that blocks make from a table are those of the products that its links are rows of."""
+    program = program_of(tmp_path, n, precision=precision)
+    words, names = device_words(program)
+    real, unit = program.precision.numpy, 16 // program.precision.bytes
+    rng = np.random.default_rng(2)
+    arrays = {a.name: rng.standard_normal(a.shape).astype(real) for a in program.arrays if a.physical_size > 0}
+    flat = {at: arrays[name].reshape(-1) for at, name in names.items() if name in arrays}
+    kernels, met = emit(program).kernels, False
+    for phase in program.phases:
+        for chain in phase.chains:
+            over = replace(chain, spread=members)
+            found = spread_walk(program, kernels, phase, over, words, shapes_of(program), processors, ROOM)
+            assert found is not None and found.function == spread.NAME
+            groups = -(-n.batch // found.samples)
+            assert found.blocks == members * groups <= processors and found.counters >= 32 * (1 + groups)
+            table, stages = Table.of(found), stages_of(program, phase, chain)
+            assert (table.head["samples"], table.head["members"], len(table.stages)) == (n.batch, members, len(stages))
+            assert table.head["records"] + 2 * table.head["record"] < found.shared <= ROOM
+            kept = [chip(table, member, flat, real) for member in range(members)]
+            for k, (s, stage) in enumerate(zip(stages, table.stages, strict=True)):
+                launches = range(s.first, s.last)
+                room(table, stage, found.samples, program.precision.bytes)
+                written = results(program, phase, launches)
+                assert bool(stage["meets"]) == bool(written & set(values_of(program, phase, s)))
+                met |= bool(stage["meets"])
+                products = list(expected(program, phase, launches, arrays))
+                for group in range(groups):
+                    mine = slice(group * found.samples, (group + 1) * found.samples)
+                    values = {at: x.reshape(n.batch, -1)[mine] for at, x in flat.items() if x.size % n.batch == 0}
+                    for member, matrices in enumerate(kept):
+                        first = member << stage["bits"]
+                        if not products or first >= s.outs:
+                            continue
+                        samples = min(found.samples, n.batch - group * found.samples)
+                        sums = summed(table, k, matrices, values, samples, found.samples, unit)
+                        for p, whole in enumerate(products):
+                            part = whole[mine, first : first + (1 << stage["bits"])]
+                            np.testing.assert_allclose(sums[p][:, : part.shape[1]], part, rtol=1e-4, atol=1e-4)
+    assert met == (n.kind == "gru")
+
+
+def test_matrices_that_no_block_can_have_are_spread(tmp_path: Path) -> None:
+    """Where that is faster than the launches; smaller ones stay in every block."""
+    for n, many in ((Network("lstm", 128, 4), 16), (Network("lstm", 512, 4), 32), (Network("lstm", 96, 4), 1)):
+        program = program_of(tmp_path, n)
+        chains = [c for p in program.phases for c in p.chains]
+        assert chains and all(c.pays and c.spread == many for c in chains)
+        text = emit(program).text
+        assert (f" {spread.NAME}(" in text) == (many > 1) != (f" {rnn.NAME}(" in text)
+    program = program_of(tmp_path, Network("rnn", 400, 4))
+    assert not any(c.pays for p in program.phases for c in p.chains)  # a launch of each step is fast, too
+
+
+def test_a_device_with_fewer_processors_launches(tmp_path: Path) -> None:
+    program = program_of(tmp_path, Network("lstm", 128, 4))
+    words, kernels, shapes = device_words(program)[0], emit(program).kernels, shapes_of(program)
+    phase = phase_of(program, "train")
+    made = {}
+    for processors, room in ((132, ROOM), (16, ROOM), (15, ROOM), (132, 20_000)):
+        found = spread_walk(program, kernels, phase, phase.chains[0], words, shapes, processors, room)
+        made[processors, room] = None if found is None else (found.blocks, found.samples)
+    assert made == {(132, ROOM): (128, 8), (16, ROOM): (16, 64), (15, ROOM): None, (132, 20_000): None}
+
+
+@pytest.mark.parametrize("n", [Network("gru", 128, 9, batch=8), Network("lstm", 130, 9)], ids=str)
+def test_the_text_knows_no_numbers(tmp_path: Path, n: Network) -> None:
+    text = emit(spreaded(program_of(tmp_path, replace(n, units=200, steps=17)))).text
+    assert emit(spreaded(program_of(tmp_path, n))).text == text
+
+
+def spreaded(program: Merged) -> Merged:
+    phases = [replace(p, chains=tuple(replace(c, spread=2) for c in p.chains)) for p in program.phases]
+    return replace(program, phases=tuple(phases))
+
+
+def room(table: Table, stage: np.void, each: int, real_bytes: int) -> None:
+    """What a stage has on chip lies apart, but sums where values were, if all panels are summed at once."""
+    end = table.head["records"] // real_bytes
+    sums = table.head["sums"] + stage["products"] * stage["ways"] * stage["part"]
+    values = table.head["values"] + stage["depth"] * stage["side"] * each * stage["line"]
+    assert sums <= (end if stage["panels"] <= stage["side"] else table.head["values"]) and values <= end
+    assert not table.head["values"] * real_bytes % 16 and not table.head["records"] % 16
+    assert stage["line"] * real_bytes >= 16 * stage["chunk"] or not stage["panels"]
+
+
+def results(program: Merged, phase: MergedPhase, launches: range) -> set[str]:
+    """The arrays that launches write."""
+    rows = [(phase.launches[k].lo, phase.launches[k].template) for k in launches]
+    return {
+        program.tables[t].arrays[f.name][lo]
+        for lo, t in rows
+        for f in program.templates[t].formals
+        if isinstance(f, ArrayFormal) and f.mode is not Mode.READ
+    }
