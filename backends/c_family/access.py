@@ -8,17 +8,17 @@ Does not: print loops, loads of columns or files (the backends do).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.cprint import STEP, Dialect, Symbol
 from backends.c_family.names import Namer, operation
 from backends.kernel_ir.descriptor import CompiledKernel
-from backends.kernel_ir.expr import ZERO, Operand, binary, cast, code, every, form, names_in, raw, total
-from backends.kernel_ir.stmt import Block, Stmt, Text, names_of
-from backends.kernel_ir.tree import ATOM, Code, Printed
+from backends.kernel_ir.expr import ZERO, binary, cast, code, every, form, name, total
+from backends.kernel_ir.stmt import Let, Stmt, Struct, names_of
+from backends.kernel_ir.tree import ATOM, Code, Member
 from compiler.ir.space import DType
 
 NameText = Callable[[str], Code]
@@ -109,7 +109,7 @@ def _shown(template: l2.Template) -> dict[str, str]:
 
 def axis_numerator(axis: l2.Axis, name: NameText) -> Code:
     """const + sum(coefficient * dim) of an axis."""
-    parts = list[Operand]()
+    parts = list[Code | int]()
     for dim, coefficient in axis.terms:
         x = name(dim)
         parts.append(-x if coefficient == -1 else x if coefficient == 1 else coefficient * x.inside(ATOM))
@@ -182,72 +182,71 @@ def array_type(k: Kernel, f: l2.ArrayFormal) -> str:
     return f"const {t}" if f.mode is l2.Mode.READ else t
 
 
-def scalar_type(k: Kernel, f: l2.ScalarFormal, real: str) -> str:
-    """The type of a column in the row: `real` ("": its own), and integers of 64 bits."""
+def _scalar_type(k: Kernel, f: l2.ScalarFormal) -> str:
+    """The type of a column in the row: integers have 64 bits."""
     if f.dtype.is_real:
-        return real or k.dialect.type_name(f.dtype)
+        return k.dialect.row_real or k.dialect.type_name(f.dtype)
     return "nl_u64" if f.dtype == DType.U64 else "nl_i64"
 
 
-def columns(k: Kernel, names: Iterable[str], real: str, pointer: Callable[[l2.ArrayFormal, Code], Code]) -> list[Stmt]:
-    """Loads of the columns `names` (formals) of the row into constants, in the order of the formals. `real`: as in
-    `scalar_type`; `pointer`: the declaration for the field of an array."""
+def columns(k: Kernel, names: Iterable[str]) -> list[Let]:
+    """Loads of the columns `names` (formals) of the row into constants, in the order of the formals."""
     wanted = set(names)
-    found: list[tuple[str, Code, str]] = []
-    for f in k.template.formals:
-        if f.name not in wanted:
-            continue
-        source = code(f"self->{k.fields[f.name]}")
-        if isinstance(f, l2.ScalarFormal):
-            t = k.dialect.type_name(f.dtype)
-            value = source if t == scalar_type(k, f, real) else cast(t, source)
-            found.append(("const " + t, raw("{} = {}", k.scope[f.name].code, value), ""))
-        else:
-            declared = pointer(f, source)
-            found.append(("", Printed(declared.text, declared.names | {k.dialect.type_name(f.dtype)}), ""))
-    return declarations(found)
+    return _declared(_column(k, f) for f in k.template.formals if f.name in wanted)
 
 
-def declarations(declared: Iterable[tuple[str, Operand, str]]) -> list[Stmt]:
-    """Statements that declare `(type, declarator, unit)`: neighbours of one type and unit share lines of at most WIDTH
-    characters. A statement of its own has no type."""
-    lines: list[tuple[str, str, list[Operand]]] = []
-    width = 0
-    for kind, x, unit in declared:
-        size = len(str(x)) + 2
-        if kind and lines and lines[-1][:2] == (kind, unit) and width + size <= WIDTH:
-            lines[-1][2].append(x)
+def _column(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> tuple[Let, bool]:
+    source = Member("->", k.fields[f.name].text, name("self"))
+    if isinstance(f, l2.ArrayFormal):
+        return _pointer(k, f, source), True
+    t = k.dialect.type_name(f.dtype)
+    return Let(t, k.scope[f.name].code, source if t == _scalar_type(k, f) else cast(t, source)), False
+
+
+def _pointer(k: Kernel, f: l2.ArrayFormal, source: Code) -> Let:
+    """The pointer of an array. Both ends of a projection may be one array: pointers of At-accesses are not said to be
+    alone."""
+    dialect, kind = k.dialect, f"{k.dialect.space}{array_type(k, f)} *"
+    shared = isinstance(f.access, l2.At) and not (dialect.cpp and f.mode is l2.Mode.READ)
+    alone = f"{dialect.restrict} " if dialect.restrict and not shared else ""
+    value = form(dialect.pointer, source) if dialect.pointer else cast(kind, form("(nl_memory + {})", source))
+    return Let(f"{kind}{alone}const", k.pointers[f.name], value, const=False)
+
+
+def _declared(found: Iterable[tuple[Let, bool]]) -> list[Let]:
+    """Declarations, of which neighbours of one type and unit share lines of at most WIDTH characters, unless they stand
+    alone."""
+    lines, last, width = list[list[Let]](), ("", ""), 0
+    for x, alone in found:
+        size, key = len(x.declared) + 2, (x.typed, x.note)
+        if not alone and key == last and width + size <= WIDTH:
+            lines[-1].append(x)
             width += size
         else:
-            lines.append((kind, unit, [x]))
-            width = len(kind) + size
-    return [_declaration(*line) for line in lines]
-
-
-def _declaration(kind: str, unit: str, declared: Sequence[Operand]) -> Stmt:
-    shown = ", ".join(map(str, declared))
-    text = f"{kind} {shown};" if kind else shown
-    return Text(text + (f" /* {unit} */" if unit else ""), names_in(*declared).union(kind.split()))
+            lines.append([x])
+            last, width = ("", "") if alone else key, len(x.typed) - 1 + size
+    return [replace(line[0], beside=line[1:]) if line[1:] else line[0] for line in lines]
 
 
 WIDTH: Final = 112
 """Characters of a line of declarations, before it is indented."""
 
 
-def row_struct(k: Kernel, used: Collection[str], real: str = "double") -> list[Stmt]:
-    """The C structure of one row: the formals `used`, in order, 8 bytes each. `real`: as in `scalar_type`."""
-    fields: list[tuple[str, Operand, str]] = []
-    for f in k.template.formals:
-        if f.name not in used:
-            continue
-        if isinstance(f, l2.ArrayFormal):
-            fields.append(("", f"nl_u64 {k.fields[f.name]}; /* {describe(k, f)} */", ""))
-        else:
-            narrow = " __attribute__((aligned(8)))" if f.dtype == DType.F32 and not real else ""
-            fields.append((scalar_type(k, f, real), f"{k.fields[f.name]}{narrow}", f.unit))
-    if not fields:
-        fields.append(("nl_u64", "unused", ""))
-    return [Block("typedef struct", declarations(fields), f"}} {k.row_type};")]
+def row_struct(k: Kernel, used: Collection[str]) -> Stmt:
+    """The structure of one row: the formals `used`, in order, 8 bytes each."""
+    cpp, fields = k.dialect.cpp, _declared(_field(k, f) for f in k.template.formals if f.name in used)
+    fields = fields or [Let("nl_u64", code("unused"))]
+    return Struct(f"struct {k.row_type}", fields) if cpp else Struct("typedef struct", fields, code(k.row_type))
+
+
+def _field(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> tuple[Let, bool]:
+    if isinstance(f, l2.ArrayFormal):
+        kind = f"{array_type(k, f)} *" if k.dialect.cpp else "nl_u64"
+        return Let(kind, k.fields[f.name], note=describe(k, f)), True
+    kind, narrow = _scalar_type(k, f), f.dtype == DType.F32 and not k.dialect.row_real
+    if k.dialect.cpp:
+        return Let(f"alignas(8) {kind}" if narrow else kind, k.fields[f.name], note=f.unit), False
+    return Let(kind, k.fields[f.name], note=f.unit, aligned=8 if narrow else 0), False
 
 
 def mentioned(k: Kernel, statements: Iterable[Stmt]) -> set[str]:

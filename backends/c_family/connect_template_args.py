@@ -13,8 +13,7 @@ from typing import Any, Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import Symbol, type_of
-from backends.kernel_ir.expr import raw
-from backends.kernel_ir.tree import Code
+from backends.kernel_ir.tree import NONE, Code, Printed
 from compiler.connect import RULE, drawing_of
 from compiler.connect.drawing import Numbered, Passing
 from compiler.expr.ast import Expr, refs
@@ -77,7 +76,8 @@ def _passing(k: Kernel, x: Passing, c: l2.Connect, own: Own) -> dict[str, Any]:
     found |= {n: k.dialect.operand(getattr(x, n), scope, DType.I64) for n in ("index", "at")}
     found["hole"] = k.dialect.operand(x.hole, scope, DType.I64) if x.hole else ""
     found |= {"each": x.each, "table": RULE[c.rule].table is not None, "hit": k.dialect.test(x.hit, scope)}
-    p, drawn, text, places = c.probability, False, raw(""), set[str]()
+    p, drawn, places = c.probability, False, set[str]()
+    text: Code = Printed("", NONE)
     if p is not None:
         scope, places = _scope(k, own, p), refs(p)
         drawn = type_of(p, scope, k.dialect.precision) != "bool"

@@ -181,7 +181,8 @@ class Dialect:
     """A target's language, and expressions in it. `precision`: what REAL is (F32 or F64); `real` its name in the text;
     `restrict` the keyword. `add`: the function for atomic addition to an element shared by threads ("": one thread,
     plain `+=`), in which {} is the element's type. `space`: the address space of arrays; `wide`: the suffix of 64-bit
-    literals."""
+    literals. `cpp`: whether it is C++. `row_real`: the type of real columns of a row ("": their own); `pointer`: what
+    makes one of a column ("": that is an offset in one buffer)."""
 
     precision: DType
     real: str = "real"
@@ -189,6 +190,9 @@ class Dialect:
     add: str = ""
     space: str = ""
     wide: str = "LL"
+    cpp: bool = False
+    row_real: str = ""
+    pointer: str = ""
 
     def literal(self, value: int | float, t: Scalar) -> Code:
         return literal(value, t, self.wide)

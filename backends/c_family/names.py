@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
+from typing import Final
 
 from backends.kernel_ir.expr import name
 from backends.kernel_ir.tree import Code
 
 
+@lru_cache(maxsize=4096)
 def c_name(name: str) -> str:
     """An identifier for a name of the model: `v` -> `v_`, `post.y` -> `post_y_`.
 
@@ -28,6 +31,9 @@ def c_name(name: str) -> str:
 def operation(kernel: str) -> str:
     """What a kernel does, as a part of an identifier: `exc: neuron update (2)` -> `neuron_update`."""
     return re.sub(r"\W+", "_", kernel.rsplit(": ", 1)[-1].split("(")[0].strip(), flags=re.ASCII).strip("_").lower()
+
+
+_OWN: Final = re.compile(r"[A-Za-z]\w*(?<!_)", re.ASCII)
 
 
 class Namer:
@@ -70,7 +76,7 @@ class Namer:
 
     def fresh(self, word: str) -> Code:
         """A new identifier for a compiler name."""
-        assert re.fullmatch(r"[A-Za-z]\w*(?<!_)", word, re.ASCII), word
+        assert _OWN.fullmatch(word), word
         return self._free(word, "")
 
     def _free(self, base: str, end: str) -> Code:

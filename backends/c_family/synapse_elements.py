@@ -14,7 +14,7 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, offset
 from backends.c_family.cprint import STEP, Element, PrintError, Symbol, is_real
 from backends.kernel_ir.expr import Operand, call
-from backends.kernel_ir.stmt import Do, Let, Stmt, when
+from backends.kernel_ir.stmt import Leave, Let, Stmt, when
 from backends.kernel_ir.tree import Code
 
 
@@ -25,10 +25,10 @@ def find_events(
     thread leaves."""
     slot, late = k.namer.fresh("slot"), k.scope[e.delay].code
     return slot, (
-        when(STEP <= late, Do(leave, note="nothing had been emitted so long ago")),
+        when(STEP <= late, Leave(leave, note="nothing had been emitted so long ago")),
         Let("nl_i64", slot, call("nl_slot", STEP - late, k.scope[e.slots].code)),
         Let(kind, number, k.pointers[e.count][slot]),
-        when(none, Do(leave)),
+        when(none, Leave(leave)),
     )
 
 

@@ -17,8 +17,8 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import PrintError
 from backends.c_family.rule_rows import row_again
-from backends.kernel_ir.expr import call, code, cond, form, raw
-from backends.kernel_ir.stmt import Block, Do, For, Let, Stmt, names_of
+from backends.kernel_ir.expr import call, code, cond, form
+from backends.kernel_ir.stmt import For, Let, Stmt, names_of
 from backends.kernel_ir.tree import Code
 from compiler.connect import RULE
 
@@ -106,7 +106,7 @@ def _dense(k: Kernel, relation: l2.Dense, ends: Ends, by: str, visit: Visit) -> 
     found = [Let("nl_i64", ends.syn, number - passed)] if numbered else []
     first, last = cond(side, event + 1, 0), cond(side, extent, event)
     inside: list[Stmt] = [
-        Do(raw("const nl_i64 {} = {}, {} = {}", start, first, end, last)),
+        Let("nl_i64", start, first, beside=[Let("nl_i64", end, last)]),
         For(other, start, end, [*found, *visit.inside]),
     ]
     return [*visit.before, For(side, 0, 2, inside, type="int", note="all but itself")]
@@ -122,8 +122,7 @@ def _bitmask(k: Kernel, relation: l2.Bitmask, ends: Ends, visit: Visit) -> list[
         Let(f"{k.dialect.space}const nl_u32 *const", mask, k.pointers[relation.words] + ends.event * count, False),
         *visit.before,
         For(w, 0, count, [
-            Block(raw("for (nl_u32 {} = {}; {}; {} &= {} - 1)", bits, mask[w], bits, bits, bits),
-                  [found, *visit.inside]),
+            For(bits, mask[w], None, [found, *visit.inside], bits - 1, "nl_u32", test=bits, op="&="),
         ]),
     ]  # fmt: skip
 

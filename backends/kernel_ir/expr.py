@@ -14,13 +14,13 @@ from backends.kernel_ir.quote import quoted
 from backends.kernel_ir.tree import (
     NONE,
     Binary,
+    Braces,
     Call,
     Cast,
     Code,
     Every,
     Member,
     Number,
-    Raw,
     Select,
     Unary,
     Variable,
@@ -49,9 +49,9 @@ def form(pattern: str, *parts: Operand) -> Code:
     return quoted(pattern, [code(x) for x in parts])
 
 
-def raw(pattern: str, *parts: Operand) -> Code:
-    """A text that is no expression, around its parts."""
-    return Raw(pattern, tuple(code(x) for x in parts))
+def braces(*values: Operand, type: str = "") -> Code:
+    """The values of a structure or an array."""
+    return Braces(type, tuple(code(x) for x in values))
 
 
 def call(function: str, *args: Operand) -> Code:
@@ -64,7 +64,7 @@ def cast(kind: str, x: Operand) -> Code:
 
 def member(x: Code, field: Code) -> Code:
     """The field of a structure that is called as a variable."""
-    return Member(x, field.text)
+    return Member(".", field.text, x)
 
 
 def address(x: Code) -> Code:

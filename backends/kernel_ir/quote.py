@@ -3,7 +3,7 @@
 Assumes: patterns in the layout that is printed (tree.py): a space around an operator of two operands, none elsewhere.
 Guarantees: a tree whose text is the pattern with the parts in place of `{}`, in parentheses where they need them.
 Parentheses that the tree does not need are kept.
-Does not: parse statements or declarations (Raw holds those).
+Does not: parse statements or declarations (stmt.py has those).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from backends.kernel_ir.tree import (
     Cast,
     Code,
     Every,
+    Given,
     Group,
     Index,
     Member,
@@ -110,11 +111,11 @@ class _Parser:
                 x = Index(x, self.expression())
                 self.expect("]")
             elif self.token in (".", "->") and self.kind == "mark":
-                through = self.next() == "->"
-                x = Member(x, self.next(), through)
-            elif self.token == "(" or self.kind == "given":
-                given = self.list(">") if self.kind == "given" else ()
-                x = Call(x, self.list(")"), given)
+                x = Member(self.next(), self.next(), x)
+            elif self.kind == "given":
+                x = Given(x, self.list(">"))
+            elif self.token == "(":
+                x = Call(x, self.list(")"))
             else:
                 return x
 

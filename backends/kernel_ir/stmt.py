@@ -10,14 +10,14 @@ Does not: change statements (the passes of the backends do).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from backends.kernel_ir.expr import ONE, Operand, code
-from backends.kernel_ir.tree import NONE, Code, Printed
+from backends.kernel_ir.tree import NONE, Call, Code, Printed, Select
 from compiler.core.source import NOWHERE, Span
 
 
@@ -50,80 +50,204 @@ class Style(Enum):
     BESIDE = 3
 
 
+_APART: Final = str.maketrans("<>*&", "    ")
+"""What stands between the names in a type."""
+
+
+@cache
+def _names_in(type: str) -> frozenset[str]:
+    return frozenset(type.translate(_APART).split())
+
+
 class Stmt:
-    """A statement: one of the classes below. `TREES`: fields that hold expressions, which may be given as their
-    texts."""
+    """A statement: one of the classes below. `TREES`: fields that hold expressions, which may be given as their texts;
+    `INSIDE`: fields that hold statements."""
 
     TREES: ClassVar[tuple[str, ...]] = ()
+    INSIDE: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         for field_ in self.TREES:
             x = getattr(self, field_)
-            if not isinstance(x, Code):
+            if x is not None and not isinstance(x, Code):
                 object.__setattr__(self, field_, code(x))
+
+    @property
+    def bodies(self) -> Iterable[Sequence[Stmt]]:
+        """The statements inside it."""
+        return [getattr(self, x) for x in self.INSIDE]
+
+    @property
+    def own_names(self) -> Iterable[frozenset[str]]:
+        """Those of no field of it."""
+        return ()
+
+    def put(self, out: list[Line], depth: int) -> None:
+        """Print it."""
+        raise NotImplementedError
 
     @cached_property
     def mentions(self) -> frozenset[str]:
         """All names in the statement, and in those inside it."""
-        own = (x.names if isinstance(x, Code) else x for x in vars(self).values() if isinstance(x, Code | frozenset))
-        return NONE.union(getattr(self, "type", "").split(), *own, *map(names_of, bodies(self)))
+        own = [x.names for field_ in self.TREES if (x := getattr(self, field_)) is not None]
+        inside = [x.mentions for body in self.bodies for x in body]
+        return NONE.union(*self.own_names, *own, *inside)
 
 
 @dataclass(frozen=True)
 class Let(Stmt):
-    """The declaration of a variable. Without a value it is no constant."""
+    """The declaration of a variable. Without a value it is no constant. `beside`: declarations in the same line, whose
+    types are the same. `aligned`: bytes that its address is a multiple of. `long`: its value goes on in a line of its
+    own."""
 
     type: str
     name: Code
-    value: Code | None = None
+    value: Operand | None = None
     const: bool = True
     span: Span = NOWHERE
     note: str = ""
+    beside: Sequence[Let] = ()
+    aligned: int = 0
+    long: bool = False
+    TREES: ClassVar = ("value",)
+    INSIDE: ClassVar = ("beside",)
+
+    @property
+    def own_names(self) -> Iterable[frozenset[str]]:
+        return _names_in(self.type), self.name.names
+
+    @property
+    def declared(self) -> str:
+        """The name, and its value."""
+        name = f"{self.name} __attribute__((aligned({self.aligned})))" if self.aligned else self.name.text
+        return name if self.value is None else f"{name} = {self.value}"
+
+    @property
+    def typed(self) -> str:
+        """The type, up to the name."""
+        const = "const " if self.const and self.value is not None else ""
+        return f"{const}{self.type}{'' if self.type[-1] in '*&' else ' '}"
+
+    def put(self, out: list[Line], depth: int) -> None:
+        beside = "".join([f", {x.declared}" for x in self.beside])
+        text = self.typed + self.declared + beside
+        _put(out, text, depth, self.span, self.note, self.value if self.long else None)
 
 
 @dataclass(frozen=True)
 class Set(Stmt):
-    """A store to a variable or an element."""
+    """A store to a variable or an element. `long`: its value goes on in a line of its own."""
 
     target: Code
     value: Operand
     op: str = "="
     span: Span = NOWHERE
-    TREES: ClassVar = ("value",)
+    long: bool = False
+    TREES: ClassVar = ("target", "value")
+
+    def __str__(self) -> str:
+        once = self.op == "+=" and self.value == ONE
+        return f"{self.target}++" if once else f"{self.target} {self.op} {self.value}"
+
+    def put(self, out: list[Line], depth: int) -> None:
+        _put(out, str(self), depth, self.span, "", self.value if self.long else None)
 
 
 @dataclass(frozen=True)
 class Do(Stmt):
-    """Any other statement."""
+    """An expression for its effect."""
 
     code: Operand
     span: Span = NOWHERE
     note: str = ""
+    TREES: ClassVar = ("code",)
+
+    def put(self, out: list[Line], depth: int) -> None:
+        _put(out, str(self.code), depth, self.span, self.note)
+
+
+@dataclass(frozen=True)
+class Leave(Stmt):
+    """`return`, `continue` or `break`."""
+
+    how: str
+    value: Operand | None = None
+    note: str = ""
+    TREES: ClassVar = ("value",)
+
+    def put(self, out: list[Line], depth: int) -> None:
+        _put(out, self.how if self.value is None else f"{self.how} {self.value}", depth, NOWHERE, self.note)
 
 
 @dataclass(frozen=True)
 class Text(Stmt):
-    """A line as it is: a comment, a line for the preprocessor, a field of a structure."""
+    """A line as it is: a comment, the head of a function."""
 
     text: str
     names: frozenset[str] = NONE
 
+    @property
+    def own_names(self) -> Iterable[frozenset[str]]:
+        return (self.names,)
+
+    def put(self, out: list[Line], depth: int) -> None:
+        out.append(Line(self.text, depth))
+
 
 @dataclass(frozen=True)
 class For(Stmt):
-    """A loop over `var` from `first` to `end`. `long`: its step stands in a line of its own."""
+    """A loop over `var` from `first` (None: from what it is) by `by` (None: the body changes it) to `end`, or while
+    `test`. `then`: what is done with each step. `long`: its step stands in a line of its own."""
 
     var: Code
-    first: Operand
-    end: Operand
+    first: Operand | None
+    end: Operand | None
     body: Sequence[Stmt]
-    by: Operand = 1
+    by: Operand | None = 1
     type: str = "nl_i64"
     kind: Kind = Kind.SERIAL
     style: Style = Style.BRACES
     long: bool = False
     note: str = ""
-    TREES: ClassVar = ("first", "end", "by")
+    test: Operand | None = None
+    op: str = "+="
+    then: Sequence[Set] = ()
+    TREES: ClassVar = ("first", "end", "by", "test")
+    INSIDE: ClassVar = ("body", "then")
+
+    @property
+    def own_names(self) -> Iterable[frozenset[str]]:
+        return _names_in(self.type), self.var.names
+
+    def put(self, out: list[Line], depth: int) -> None:
+        start = "" if self.first is None else f"{self.type} {self.var} = {self.first}"
+        test = f"{self.var} < {self.end}" if self.test is None else self.test
+        own = () if self.by is None else (Set(self.var, self.by, self.op),)
+        head = f"{_before(out, self.kind, depth)}for ({start}; {test};"
+        if self.long:
+            out.append(Line(head, depth))
+            head = "       "
+        steps = ", ".join([str(x) for x in (*own, *self.then)])
+        head += f" {steps})" if steps else ")"
+        _headed(out, head, self.body, self.style, self.note, depth)
+
+
+@dataclass(frozen=True)
+class While(Stmt):
+    """A loop; `late`: whose test comes after its body."""
+
+    test: Operand
+    body: Sequence[Stmt]
+    kind: Kind = Kind.SERIAL
+    style: Style = Style.BRACES
+    late: bool = False
+    TREES: ClassVar = ("test",)
+    INSIDE: ClassVar = ("body",)
+
+    def put(self, out: list[Line], depth: int) -> None:
+        head = f"{_before(out, self.kind, depth)}while ({self.test})"
+        first, last = ("do", f"}} {head};") if self.late else (head, "}")
+        _headed(out, first, self.body, self.style, "", depth, last)
 
 
 @dataclass(frozen=True)
@@ -134,17 +258,73 @@ class If(Stmt):
     style: Style = Style.BRACES
     note: str = ""
     TREES: ClassVar = ("test",)
+    INSIDE: ClassVar = ("then", "orelse")
+
+    def put(self, out: list[Line], depth: int) -> None:
+        last = "} else {" if self.orelse else "}"
+        _headed(out, f"if ({self.test})", self.then, self.style, self.note, depth, last)
+        if self.orelse and self.style is Style.BRACES:
+            out += lines_of(self.orelse, depth + 1)
+            out.append(Line("}", depth))
+        elif self.orelse:
+            _headed(out, "else", self.orelse, self.style, "", depth)
 
 
 @dataclass(frozen=True)
 class Block(Stmt):
-    """A head of any other form (of a function, a structure, a loop that counts nothing), and what it is the head of."""
+    """Statements in braces: a scope, or (`head`) a function or what a macro of that name makes of them; `last` ends
+    it."""
 
-    head: Operand
+    head: str
     body: Sequence[Stmt]
-    last: Operand = "}"
-    style: Style = Style.BRACES
+    last: str = "}"
     note: str = ""
+    INSIDE: ClassVar = ("body",)
+
+    def put(self, out: list[Line], depth: int) -> None:
+        _headed(out, self.head, self.body, Style.BRACES, self.note, depth, self.last)
+
+
+@dataclass(frozen=True)
+class Struct(Stmt):
+    """A structure with these fields, called `head`; `value`: as the type of the constant `name`, or of arrays of it."""
+
+    head: str
+    fields: Sequence[Let]
+    name: Code | None = None
+    value: Code | None = None
+    TREES: ClassVar = ("name", "value")
+    INSIDE: ClassVar = ("fields",)
+
+    def put(self, out: list[Line], depth: int) -> None:
+        last = f"{'' if self.name is None else f' {self.name}'}{'' if self.value is None else f' = {self.value}'};"
+        _headed(out, self.head, self.fields, Style.BRACES, "", depth, "}" + last)
+
+
+_EACH: Final = frozenset({"nl_each"})
+
+
+@dataclass(frozen=True)
+class Each(Stmt):
+    """An unrolled loop as a call of nl_each: `var` counts `many` times in a function that may return."""
+
+    var: Code
+    many: int
+    body: Sequence[Stmt]
+    style: Style = Style.BRACES
+    INSIDE: ClassVar = ("body",)
+
+    @property
+    def own_names(self) -> Iterable[frozenset[str]]:
+        return _EACH, self.var.names
+
+    def put(self, out: list[Line], depth: int) -> None:
+        head = f"nl_each<{self.many}>([&](int {self.var}) {{"
+        inner = lines_of(self.body, depth + 1)
+        if self.style is Style.BESIDE:
+            out.append(Line(f"{head} {' '.join(x.text for x in inner)} }});", depth))
+        else:
+            out += [Line(head, depth), *inner, Line("});", depth)]
 
 
 @dataclass(frozen=True)
@@ -155,29 +335,45 @@ class Frame(Stmt):
     names: frozenset[str]
     holes: Mapping[str, Sequence[Stmt]] = field(default_factory=lambda: MappingProxyType({}))
 
+    @property
+    def own_names(self) -> Iterable[frozenset[str]]:
+        return (self.names,)
+
+    @property
+    def bodies(self) -> Iterable[Sequence[Stmt]]:
+        return self.holes.values()
+
+    def put(self, out: list[Line], depth: int) -> None:
+        for text in self.text.splitlines():
+            here, inner = text.strip(), (len(text) - len(text.lstrip())) // 4
+            if here in self.holes:
+                out += lines_of(self.holes[here], depth + inner)
+            else:
+                out.append(Line(text.rstrip(), depth) if here else Line(""))
+
+
+def constants(type: str, **values: Operand) -> Let:
+    """Declarations of constants that are called as they are here, in one line."""
+    first, *others = (Let(type, code(name), value) for name, value in values.items())
+    return replace(first, beside=others)
+
+
+def closure(name: str, parameters: Sequence[str], body: Sequence[Stmt], result: str = "") -> Block:
+    """A function that reads the variables around it."""
+    given = f"({', '.join(parameters)})" if parameters else ""
+    return Block(f"const auto {name} = [&]{given}{result and f' -> {result}'}", body, "};")
+
 
 def when(test: Operand, statement: Stmt) -> If:
     """A statement under a condition, in one line."""
     return If(test, (statement,), style=Style.BESIDE)
 
 
-def bodies(s: Stmt) -> Iterable[Sequence[Stmt]]:
-    """The statements inside a statement."""
-    match s:
-        case For() | Block():
-            return (s.body,)
-        case If():
-            return s.then, s.orelse
-        case Frame():
-            return s.holes.values()
-    return ()
-
-
 def walk(statements: Iterable[Stmt]) -> Iterator[Stmt]:
     """All statements, and those inside them."""
     for s in statements:
         yield s
-        for body in bodies(s):
+        for body in s.bodies:
             yield from walk(body)
 
 
@@ -190,35 +386,9 @@ def names_of(statements: Iterable[Stmt]) -> frozenset[str]:
 
 def lines_of(statements: Iterable[Stmt], depth: int = 0) -> list[Line]:
     out: list[Line] = []
-    _print(out, statements, depth)
-    return out
-
-
-def _print(out: list[Line], statements: Iterable[Stmt], depth: int) -> None:
     for s in statements:
-        match s:
-            case Let(kind, declared, value, const, span, note):
-                text = f"{'const ' if const and value else ''}{kind} {declared}{f' = {value}' if value else ''};"
-                out.append(Line(text + _note(note), depth, span))
-            case Set(target, stored, op, span):
-                out.append(Line(f"{target} {op} {stored};", depth, span))
-            case Do(text, span, note):
-                out.append(Line(f"{text};{_note(note)}", depth, span))
-            case Text(text):
-                out.append(Line(text, depth))
-            case For():
-                _loop(out, s, depth)
-            case If(test, then, orelse, style, note):
-                _headed(out, f"if ({test})", then, style, note, depth, "} else {" if orelse else "}")
-                if orelse and style is Style.BRACES:
-                    _print(out, orelse, depth + 1)
-                    out.append(Line("}", depth))
-                elif orelse:
-                    _headed(out, "else", orelse, style, "", depth)
-            case Block(head, body, last, style, note):
-                _headed(out, str(head), body, style, note, depth, str(last))
-            case Frame():
-                _filled(out, s, depth)
+        s.put(out, depth)
+    return out
 
 
 def text_of(statements: Sequence[Stmt], depth: int = 0) -> Code:
@@ -231,37 +401,32 @@ def _note(text: str) -> str:
     return f" /* {text} */" if text else ""
 
 
+def _put(out: list[Line], text: str, depth: int, span: Span, note: str, long: Operand | None = None) -> None:
+    """A statement; `long`: its value, of which the second half stands in the next line."""
+    if isinstance(long, Call | Select):
+        rest = long.halves[1]
+        out.append(Line(text.removesuffix(rest).rstrip(), depth, span))
+        text, depth = rest, depth + 1
+    out.append(Line(f"{text};{_note(note)}", depth, span))
+
+
 def _headed(
     out: list[Line], head: str, body: Sequence[Stmt], style: Style, note: str, depth: int, last: str = "}"
 ) -> None:
     if style is Style.BESIDE:
-        (only,) = lines_of(body, depth)
-        out.append(Line(f"{head} {only.text}", depth, only.span))
+        first, *rest = lines_of(body, depth)
+        out += [Line(f"{head} {first.text}", depth, first.span), *rest]
         return
-    first = f"{head} {{" if head else "{"
-    out.append(Line(head if style is Style.NEXT else first + _note(note), depth))
-    _print(out, body, depth + 1)
+    opened = f"{head} {{" if head else "{"
+    out.append(Line(head if style is Style.NEXT else opened + _note(note), depth))
+    out += lines_of(body, depth + 1)
     if style is Style.BRACES:
         out.append(Line(last, depth))
 
 
-def _loop(out: list[Line], s: For, depth: int) -> None:
-    before: str = s.kind
-    if before.startswith("#"):
-        out.append(Line(before, depth))
-        before = ""
-    step = f"{s.var}++" if s.by == ONE else f"{s.var} += {s.by}"
-    head = f"{before}for ({s.type} {s.var} = {s.first}; {s.var} < {s.end};"
-    if s.long:
-        out.append(Line(head, depth))
-        head = "       "
-    _headed(out, f"{head} {step})", s.body, s.style, s.note, depth)
-
-
-def _filled(out: list[Line], s: Frame, depth: int) -> None:
-    for text in s.text.splitlines():
-        here, inner = text.strip(), (len(text) - len(text.lstrip())) // 4
-        if here in s.holes:
-            _print(out, s.holes[here], depth + inner)
-        else:
-            out.append(Line(text.rstrip(), depth) if here else Line(""))
+def _before(out: list[Line], kind: Kind, depth: int) -> str:
+    """What stands before the head of a loop, in its line or in one of its own."""
+    if kind.startswith("#"):
+        out.append(Line(kind, depth))
+        return ""
+    return kind

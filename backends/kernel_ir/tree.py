@@ -31,14 +31,12 @@ LEVELS: Final = {x: level for level, operators in _OPERATORS.items() for x in op
 NONE: Final[frozenset[str]] = frozenset()
 
 
-def _infix(op: str) -> Callable[[Code, Operand], Code]:
+def _infix(op: str) -> Callable[[Code, Code | int], Code]:
     return lambda a, b: Binary(op, a, _node(b))
 
 
-def _node(x: Operand) -> Code:
-    if isinstance(x, Code):
-        return x
-    return Number(str(x)) if isinstance(x, int) else Raw(x)
+def _node(x: Code | int) -> Code:
+    return x if isinstance(x, Code) else Number(str(x))
 
 
 class Code:
@@ -97,7 +95,7 @@ class Code:
     def __neg__(self) -> Code:
         return Unary("-", self.inside(ATOM))
 
-    def __getitem__(self, index: Operand) -> Code:
+    def __getitem__(self, index: Code | int) -> Code:
         return Index(self, _node(index))
 
     __add__ = _infix("+")
@@ -113,10 +111,6 @@ class Code:
 
     def __rmul__(self, other: int) -> Code:
         return Binary("*", _node(other), self)
-
-
-Operand = Code | int | str
-"""What an operator takes; a text of a skeleton as it is."""
 
 
 # Frozen by `Final`: a program has many.
@@ -159,7 +153,38 @@ class Number(Code):
 
 
 @dataclass(slots=True, unsafe_hash=True)
-class Index(Code):
+class Printed(Code):
+    """What was printed, for a frame around it, and what it names."""
+
+    shown: Final[str]
+    own_names: Final[frozenset[str]]
+
+    @property
+    def text(self) -> str:
+        return self.shown
+
+
+class Node(Code):
+    """Of expressions: its fields from number OWN on. A field of several is the last one."""
+
+    __slots__: tuple[str, ...] = ()
+    OWN: ClassVar[int] = 0
+
+    @property
+    def parts(self) -> tuple[Code, ...]:
+        found = [getattr(self, x) for x in self.__slots__[self.OWN :]]
+        return (*found[:-1], *found[-1]) if isinstance(found[-1], tuple) else tuple(found)
+
+    def of_parts(self, parts: Sequence[Code]) -> Code:
+        *own, last = self.__slots__
+        many = len(own) - self.OWN
+        rest = tuple(parts[many:]) if isinstance(getattr(self, last), tuple) else parts[many]
+        make: Callable[..., Code] = type(self)
+        return make(*(getattr(self, x) for x in own[: self.OWN]), *parts[:many], rest)
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Index(Node):
     """An element of an array: a load, or the target of a store."""
 
     array: Final[Code]
@@ -169,72 +194,83 @@ class Index(Code):
     def parts(self) -> tuple[Code, ...]:
         return self.array, self.at
 
-    def of_parts(self, parts: Sequence[Code]) -> Code:
-        return Index(*parts)
-
     @property
     def text(self) -> str:
         return f"{self.array.at_least(ATOM)}[{self.at.text}]"
 
 
 @dataclass(slots=True, unsafe_hash=True)
-class Member(Code):
-    """A field of a structure, or (`through`) of one that a pointer points to."""
+class Member(Node):
+    """A field of a structure (`mark`: `.`), or of one that a pointer points to (`->`)."""
 
-    of: Final[Code]
+    mark: Final[str]
     field: Final[str]
-    through: Final[bool] = False
-
-    @property
-    def parts(self) -> tuple[Code, ...]:
-        return (self.of,)
-
-    def of_parts(self, parts: Sequence[Code]) -> Code:
-        return Member(parts[0], self.field, self.through)
+    of: Final[Code]
+    OWN: ClassVar = 2
 
     @property
     def text(self) -> str:
-        return f"{self.of.at_least(ATOM)}{'->' if self.through else '.'}{self.field}"
+        return f"{self.of.at_least(ATOM)}{self.mark}{self.field}"
 
 
 @dataclass(slots=True, unsafe_hash=True)
-class Call(Code):
-    """`given`: arguments of a template."""
+class Given(Node):
+    """A function of a template, with the arguments of that."""
 
+    template: Final[Code]
+    args: Final[tuple[Code, ...]]
+
+    @property
+    def text(self) -> str:
+        return f"{self.template.text}<{_listed(self.args)}>"
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Call(Node):
     function: Final[Code]
     args: Final[tuple[Code, ...]]
-    given: Final[tuple[Code, ...]] = ()
 
     @property
     def parts(self) -> tuple[Code, ...]:
-        return self.function, *self.given, *self.args
-
-    def of_parts(self, parts: Sequence[Code]) -> Code:
-        many = len(self.given)
-        return Call(parts[0], tuple(parts[1 + many :]), tuple(parts[1 : 1 + many]))
+        return self.function, *self.args
 
     @property
     def text(self) -> str:
-        given = f"<{', '.join([x.text for x in self.given])}>" if self.given else ""
-        return f"{self.function.text}{given}({', '.join([x.text for x in self.args])})"
+        return "".join(self.halves)
+
+    @property
+    def halves(self) -> tuple[str, str]:
+        """The head of the call, and its arguments."""
+        return f"{self.function.text}(", f"{_listed(self.args)})"
 
 
 @dataclass(slots=True, unsafe_hash=True)
-class Cast(Code):
+class Braces(Node):
+    """The values of a structure or an array; `type`: of a temporary one."""
+
     type: Final[str]
-    of: Final[Code]
-    level: ClassVar[int] = SIGN
+    values: Final[tuple[Code, ...]]
+    OWN: ClassVar = 1
 
     @property
-    def parts(self) -> tuple[Code, ...]:
-        return (self.of,)
+    def text(self) -> str:
+        return f"{self.type}{{{_listed(self.values)}}}"
+
+
+def _listed(parts: Iterable[Code]) -> str:
+    return ", ".join([x.text for x in parts])
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Cast(Node):
+    type: Final[str]
+    of: Final[Code]
+    OWN: ClassVar = 1
+    level: ClassVar[int] = SIGN
 
     @property
     def own_names(self) -> Iterable[str]:
         return (self.type,)
-
-    def of_parts(self, parts: Sequence[Code]) -> Code:
-        return Cast(self.type, *parts)
 
     @property
     def text(self) -> str:
@@ -242,19 +278,13 @@ class Cast(Code):
 
 
 @dataclass(slots=True, unsafe_hash=True)
-class Unary(Code):
-    """`-`, `!`, `~`, `&` (an address), `*` (what a pointer points to)."""
+class Unary(Node):
+    """`-`, `!`, `~`, `&` (an address), `*` (what a pointer points to), `++`."""
 
     op: Final[str]
     of: Final[Code]
+    OWN: ClassVar = 1
     level: ClassVar[int] = SIGN
-
-    @property
-    def parts(self) -> tuple[Code, ...]:
-        return (self.of,)
-
-    def of_parts(self, parts: Sequence[Code]) -> Code:
-        return Unary(self.op, *parts)
 
     @property
     def text(self) -> str:
@@ -263,23 +293,32 @@ class Unary(Code):
 
 
 @dataclass(slots=True, unsafe_hash=True)
-class Binary(Code):
+class After(Node):
+    """A variable that is counted on after it was read."""
+
+    of: Final[Code]
+
+    @property
+    def text(self) -> str:
+        return f"{self.of.text}++"
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Binary(Node):
     """A right operand of equal precedence keeps its parentheses: sums do not reassociate; nor do tests chain."""
 
     op: Final[str]
     left: Final[Code]
     right: Final[Code]
-
-    @property
-    def level(self) -> int:
-        return LEVELS[self.op]
+    OWN: ClassVar = 1
 
     @property
     def parts(self) -> tuple[Code, ...]:
         return self.left, self.right
 
-    def of_parts(self, parts: Sequence[Code]) -> Code:
-        return Binary(self.op, *parts)
+    @property
+    def level(self) -> int:
+        return LEVELS[self.op]
 
     @property
     def text(self) -> str:
@@ -290,18 +329,11 @@ class Binary(Code):
 
 
 @dataclass(slots=True, unsafe_hash=True)
-class Every(Code):
+class Every(Node):
     """Whether all of several tests hold; all are made, without a branch."""
 
     tests: Final[tuple[Code, ...]]
     level: ClassVar[int] = BITAND
-
-    @property
-    def parts(self) -> tuple[Code, ...]:
-        return self.tests
-
-    def of_parts(self, parts: Sequence[Code]) -> Code:
-        return Every(tuple(parts))
 
     @property
     def text(self) -> str:
@@ -309,76 +341,32 @@ class Every(Code):
 
 
 @dataclass(slots=True, unsafe_hash=True)
-class Select(Code):
+class Select(Node):
     test: Final[Code]
     then: Final[Code]
     orelse: Final[Code]
     level: ClassVar[int] = COND
 
     @property
-    def parts(self) -> tuple[Code, ...]:
-        return self.test, self.then, self.orelse
-
-    def of_parts(self, parts: Sequence[Code]) -> Code:
-        return Select(*parts)
+    def text(self) -> str:
+        return " ".join(self.halves)
 
     @property
-    def text(self) -> str:
+    def halves(self) -> tuple[str, str]:
+        """The test, and what it selects from."""
         test = self.test.at_least(BITAND if isinstance(self.test, Every) else COMPARE)
-        return f"{test} ? {self.then.at_least(SUM)} : {self.orelse.at_least(SUM)}"
+        return test, f"? {self.then.at_least(SUM)} : {self.orelse.at_least(SUM)}"
 
 
 @dataclass(slots=True, unsafe_hash=True)
-class Group(Code):
+class Group(Node):
     """An expression in parentheses for the reader."""
 
     of: Final[Code]
 
     @property
-    def parts(self) -> tuple[Code, ...]:
-        return (self.of,)
-
-    def of_parts(self, parts: Sequence[Code]) -> Code:
-        return Group(*parts)
-
-    @property
     def text(self) -> str:
         return f"({self.of.text})"
-
-
-@dataclass(slots=True, unsafe_hash=True)
-class Raw(Code):
-    """A text around expressions, `{}` for each: of a frame, a declaration, the head of a loop."""
-
-    pattern: Final[str]
-    among: Final[tuple[Code, ...]] = ()
-
-    @property
-    def parts(self) -> tuple[Code, ...]:
-        return self.among
-
-    def of_parts(self, parts: Sequence[Code]) -> Code:
-        return Raw(self.pattern, tuple(parts))
-
-    @property
-    def text(self) -> str:
-        return self.pattern.format(*self.among)
-
-
-@dataclass(slots=True, unsafe_hash=True)
-class Printed(Code):
-    """What was printed, for a frame around it, and what it names."""
-
-    shown: Final[str]
-    named: Final[frozenset[str]]
-
-    @property
-    def own_names(self) -> Iterable[str]:
-        return self.named
-
-    @property
-    def text(self) -> str:
-        return self.shown
 
 
 def nodes(x: Code) -> Iterator[Code]:

@@ -61,7 +61,7 @@ def emit(program: l2.Merged) -> Emitted:
             k.namer.reserve(_RESERVED)
             lines = _kernel(k)
             read = mentioned(k, lines)
-            blocks.append([*heading(template), *row_struct(k, read, ""), Text(""), *lines])
+            blocks.append([*heading(template), row_struct(k, read), Text(""), *lines])
             made.append(compiled(k, read))
         except PrintError as e:
             raise no_text(template, "OpenCL C", e) from None

@@ -15,8 +15,8 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.record_trace import sample_of
 from backends.c_family.skeletons import skeletons
-from backends.kernel_ir.expr import call, code, raw
-from backends.kernel_ir.stmt import Block, Do, If, Set, Stmt, Style
+from backends.kernel_ir.expr import call, code, form
+from backends.kernel_ir.stmt import Do, For, If, Set, Stmt, Style
 
 
 def render(file: str, **names: Any) -> str:
@@ -32,10 +32,10 @@ def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Stmt]:
     x = sample_of(k, r)
     fits = x.sample < x.capacity
     counted = If(fits, [Set(x.used[0], x.sample + 1)], [Set(code("nl_state[1]"), 1)], Style.BESIDE)
-    each = raw("for (nl_i64 {} = get_local_id(0); {} && {}; {} += get_local_size(0))", x.j, fits, x.j < x.m, x.j)
+    here = form("{} && {}", fits, x.j < x.m)
     return [
         *x.first,
-        Block(each, x.each),
+        For(x.j, "get_local_id(0)", None, x.each, "get_local_size(0)", test=here),
         Do(call("barrier", "CLK_GLOBAL_MEM_FENCE")),
         If("get_local_id(0) == 0", [counted]),
     ]

@@ -10,18 +10,17 @@ Does not: print bodies (nest.py, propagate.py, events.py) or files (emit.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from backends.c_family import access
-from backends.c_family.access import Kernel, array_type, mentioned
-from backends.kernel_ir.expr import raw
-from backends.kernel_ir.stmt import Block, Do, Stmt, Text
-from backends.kernel_ir.tree import Code
+from backends.c_family.access import Kernel, columns, mentioned
+from backends.c_family.cprint import STEP
+from backends.kernel_ir.expr import name
+from backends.kernel_ir.stmt import Block, Let, Stmt, Text
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Numbered
 
@@ -38,24 +37,14 @@ def _by_source(c: l2.Connect) -> bool:
     return c.stage != "scan" and c.rule != "transpose" and not (isinstance(found, Numbered) and found.owner != "i")
 
 
-def _columns(k: Kernel, names: Iterable[str]) -> list[Stmt]:
-    """As access.columns, with pointers into the buffer."""
-
-    def pointer(f: l2.ArrayFormal, source: Code) -> Code:
-        kind = f"{k.dialect.space}{array_type(k, f)} *"
-        return raw(f"{kind}const {{}} = ({kind})(nl_memory + {{}});", k.pointers[f.name], source)
-
-    return access.columns(k, names, "", pointer)
-
-
 def function(k: Kernel, body: Sequence[Stmt], early: Sequence[Stmt] = ()) -> list[Stmt]:
     """The kernel around its statements. `early` runs first, with its own columns, and may return."""
     first = mentioned(k, early)
     rest = mentioned(k, body) - first
     inner = [
-        Do(f"__global const {k.row_type} *const self = nl_rows + nl_first + get_global_id(1)"),
-        Do("const nl_i64 step = nl_state[0]"),
-        *(*_columns(k, first), *early, *_columns(k, rest), *body),
+        Let(f"__global const {k.row_type} *const", name("self"), "nl_rows + nl_first + get_global_id(1)", const=False),
+        Let("nl_i64", STEP, "nl_state[0]"),
+        *(*columns(k, first), *early, *columns(k, rest), *body),
     ]
     return [Text(f"__kernel void {k.function}(NL_ARGUMENTS({k.row_type}))"), Block("", inner)]
 

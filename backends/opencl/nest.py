@@ -13,7 +13,7 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import STEP, PrintError, Scope
 from backends.c_family.point_nest import PointNest
 from backends.kernel_ir.expr import binary, call, code, form
-from backends.kernel_ir.stmt import Do, Let, Set, Stmt, when
+from backends.kernel_ir.stmt import Leave, Let, Set, Stmt, when
 from backends.kernel_ir.tree import Code
 
 
@@ -31,7 +31,7 @@ class NestPrinter(PointNest):
             raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
         e, inner = self._map() if self.nest.combine is None else self.sequential()
         beyond = e >= self.extent(self.par)
-        return [Let("nl_i64", e, code("get_global_id(0)")), when(beyond, Do("return")), *inner]
+        return [Let("nl_i64", e, code("get_global_id(0)")), when(beyond, Leave("return")), *inner]
 
     def _map(self) -> tuple[Code, list[Stmt]]:
         flat = len(self.par) == 1

@@ -444,7 +444,8 @@ NL_KERNEL(k6_propagation_into_ge) {
         const k6_row *self;
         nl_i64 pre, first, end; /* a neuron, and where its synapses are */
     } due[NL_DUE];
-    const k6_row *next = (const k6_row *)rows + lo, *const after = (const k6_row *)rows + hi;
+    const k6_row *next = (const k6_row *)rows + lo;
+    const k6_row *const after = (const k6_row *)rows + hi;
     nl_i32 event = 0; /* in the list of the row `next` */
     while (next < after) {
         nl_i64 count = 0;

@@ -276,7 +276,7 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
     const nl_u32 d5_inverse = nl_inverse(n_d5_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk >= 4 * blockDim.x && n_d5_ % 4 == 0 ? 4 : 1;
+    const int nl_width = (nl_t.chunk >= 4 * blockDim.x && n_d5_ % 4 == 0) ? 4 : 1;
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
             e += nl_width * blockDim.x) {
@@ -388,7 +388,7 @@ NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
     const nl_u32 ow_inverse = nl_inverse(n_ow_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : n_ow_ % 4 == 0 ? 4 : n_ow_ % 2 == 0 ? 2 : 1;
+    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : (n_ow_ % 4 == 0 ? 4 : (n_ow_ % 2 == 0 ? 2 : 1));
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
             e += nl_width * blockDim.x) {
@@ -946,7 +946,7 @@ NL_FN void k17_sum_over_block(const nl_task &nl_t)
     const nl_u32 d1_inverse = nl_inverse(n_d1_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : n_d1_ % 4 == 0 ? 4 : n_d1_ % 2 == 0 ? 2 : 1;
+    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : (n_d1_ % 4 == 0 ? 4 : (n_d1_ % 2 == 0 ? 2 : 1));
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
             e += nl_width * blockDim.x) {
@@ -1234,7 +1234,7 @@ NL_FN void k22_minimum_over_r_s_block(const nl_task &nl_t)
     const nl_u32 ow_inverse = nl_inverse(n_ow_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : n_ow_ % 4 == 0 ? 4 : n_ow_ % 2 == 0 ? 2 : 1;
+    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : (n_ow_ % 4 == 0 ? 4 : (n_ow_ % 2 == 0 ? 2 : 1));
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
             e += nl_width * blockDim.x) {
@@ -1304,7 +1304,7 @@ NL_FN void k23_sum_over_r_s_block(const nl_task &nl_t)
     const nl_u32 i3_inverse = nl_inverse(n_i3_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_i2_ * n_i3_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : n_i3_ % 4 == 0 ? 4 : n_i3_ % 2 == 0 ? 2 : 1;
+    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : (n_i3_ % 4 == 0 ? 4 : (n_i3_ % 2 == 0 ? 2 : 1));
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
             e += nl_width * blockDim.x) {

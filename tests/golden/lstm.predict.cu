@@ -108,7 +108,7 @@ NL_FN void k2_copy_block(const nl_task &nl_t)
     const nl_u32 d2_inverse = nl_inverse(n_d2_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk >= 4 * blockDim.x && n_d2_ % 4 == 0 ? 4 : 1;
+    const int nl_width = (nl_t.chunk >= 4 * blockDim.x && n_d2_ % 4 == 0) ? 4 : 1;
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
             e += nl_width * blockDim.x) {

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backends.c_family.cprint import literal
-from backends.kernel_ir.expr import call, cast, code, every, form, member, name, raw, total
+from backends.kernel_ir.expr import braces, call, cast, code, every, form, member, name, total
 from backends.kernel_ir.quote import quoted
 from backends.kernel_ir.tree import (
     LEVELS,
@@ -56,7 +56,9 @@ def trees() -> st.SearchStrategy[Code]:
             st.builds(Unary, st.sampled_from("-!~&*"), x),
             st.builds(Cast, st.sampled_from(["nl_i64", "const real *"]), x),
             st.builds(Index, x, x),
-            st.builds(Member, x.filter(lambda of: not isinstance(of, Number)), st.just("part"), st.booleans()),
+            st.builds(
+                Member, st.sampled_from([".", "->"]), st.just("part"), x.filter(lambda of: not isinstance(of, Number))
+            ),
             st.builds(lambda f, *args: Call(f, args), st.sampled_from([name("nl_f"), name("g")]), x, x),
             st.builds(Select, x, x, x),
             st.builds(lambda *tests: Every(tests), x, x, x),
@@ -100,7 +102,7 @@ def test_what_a_quotation_names_is_named() -> None:
     found = form("nl_least({}, nl_me.part * nl_t.chunk) + (nl_i64){}", x_[i], a)
     assert found.names == {"nl_least", "x_", "i", "nl_me", "nl_t", "nl_i64", "a"}
     assert [x.text for x in nodes(found) if isinstance(x, Index)] == ["x_[i]"]
-    assert raw("for (; {} < n;)", a).names == {"a"} and call("nl_f", x_).names == {"nl_f", "x_"}
+    assert braces(a, type="nl_t").names == {"a"} and call("nl_f", x_).names == {"nl_f", "x_"}
 
 
 def test_the_suffix_of_a_number_is_that_of_its_type() -> None:

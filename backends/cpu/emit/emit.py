@@ -92,7 +92,7 @@ def emit(
     """The C file and header of a program. `skeleton`: the file around the kernels, which may read what `more` tells of
     the columns of its rows. Raises BackendError (E0903) for programs without a C text."""
     real = "double" if program.precision == DType.F64 else "float"
-    dialect = Dialect(program.precision)
+    dialect = Dialect(program.precision, row_real="double", pointer="nl_at(ctx, {})")
     blocks: list[list[Stmt]] = []
     made = list[CompiledKernel]()
     for template in program.templates:
@@ -154,7 +154,7 @@ def kernel_lines(k: Kernel) -> tuple[list[Stmt], set[str]]:
 
 def _kernel(k: Kernel, statements: Sequence[Stmt]) -> tuple[list[Stmt], set[str]]:
     read = mentioned(k, statements)
-    return [*row_struct(k, read), *statements], read
+    return [row_struct(k, read), *statements], read
 
 
 # ----------------------------------------------------------------------------------------- strategies

@@ -16,7 +16,7 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import STEP, Symbol
-from backends.kernel_ir.expr import call, cast, code, form, name, raw
+from backends.kernel_ir.expr import call, cast, code, form, name
 from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt, Style
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import Call, Expr, Num, Ref, calls, rewrite
@@ -26,6 +26,8 @@ _WORDS: Mapping[str, tuple[int, int]] = {"uniform": (1, 2), "normal": (2, 4), "e
 """Words that a draw takes in float32 and in float64."""
 DRAWS: Final = frozenset({*_WORDS, "poisson"})
 CHUNK: Final = name("NL_CHUNK")
+VECTOR: Final = 64
+"""Bytes of the largest vectors."""
 SYNAPSES: Final = 64
 """Synapses of one source that are drawn at once, at most."""
 
@@ -76,7 +78,7 @@ def drawn_in_chunks(k: Kernel, nest: l2.Nest, dim: str, index: Code, base: Code,
         held = k.namer.fresh("words")
         key, draw = (k.dialect.expr(a, k.scope) for a in (e.args[0], e.args[2]))
         size, first, last = (words * x if words > 1 else x for x in (CHUNK, base, end))
-        draws.buffers.append(Let("nl_u32", aligned(held[form("{} + NL_SLACK", size)])))
+        draws.buffers.append(Let("nl_u32", held[form("{} + NL_SLACK", size)], aligned=VECTOR))
         draws.fills.append(Do(call("nl_words", held, key, first, last, cast("nl_u64", STEP), code(f"{draw}u"))))
         at = index - base
         parts = [held[at]] if words == 1 else [held[form("{} * ({}) + {}", words, at, n)] for n in range(words)]
@@ -101,7 +103,7 @@ def drawn_in_rows(
         size, low, high = (words * x if words > 1 else x for x in (code(SYNAPSES), first, form("({})", first + many)))
         draw_one = Set(held[t], k.dialect.call(f"{e.func}_of", k.dialect.precision, *parts))
         draws.fills += [
-            Let("nl_u32", aligned(made[form("{} + 4 + NL_SLACK", size)])),
+            Let("nl_u32", made[form("{} + 4 + NL_SLACK", size)], aligned=VECTOR),
             Let("nl_i64", start, low / 4 * 4),
             Do(call("nl_words", made, key, start, high, form("(nl_u64){}", step), code(f"{draw}u"))),
             Let(k.dialect.real, held[SYNAPSES]),
@@ -110,11 +112,6 @@ def drawn_in_rows(
         return held, held[t]
 
     return rewritten(statements, _put(k, draws, "syn", 4, buffer)), draws
-
-
-def aligned(held: Code) -> Code:
-    """A declarator aligned to vectors."""
-    return raw("{} __attribute__((aligned(64)))", held)
 
 
 def rewritten(statements: Sequence[l2.Statement], fn: Callable[[Expr], Expr]) -> tuple[l2.Statement, ...]:

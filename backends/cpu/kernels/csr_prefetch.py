@@ -11,15 +11,15 @@ Does not: print the statements at a synapse (propagate.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, mentioned
+from backends.c_family.access import Kernel, columns, mentioned
 from backends.c_family.synapse_walk import Ends
-from backends.cpu.kernels.kernel import columns, opened
-from backends.kernel_ir.expr import call, code, form, member, raw
-from backends.kernel_ir.stmt import Block, Do, For, Let, Set, Stmt, Text, names_of, when
-from backends.kernel_ir.tree import Code
+from backends.cpu.kernels.kernel import opened
+from backends.kernel_ir.expr import call, cast, code, form, member, name
+from backends.kernel_ir.stmt import Do, For, Leave, Let, Set, Stmt, Struct, While, names_of, when
+from backends.kernel_ir.tree import After, Code, Unary
 
 
 @dataclass(frozen=True)
@@ -43,43 +43,47 @@ def function_ahead(
     row, of_list, row_of = f"const {k.row_type} *", mentioned(k, early), k.pointers[relation.row]
     neuron, entry = ends.event, queue[e]
     collect: list[Stmt] = [
-        Block(raw("for (; {} < {} && {} < NL_DUE; {}++)", due.event, due.events, due.count, due.event), [
+        For(due.event, None, None, [
             Let("nl_i64", neuron, due.listed),
             Set(form("{}.self", queue[due.count]), "self"),
-            Set(member(queue[raw("{}++", due.count)], neuron), neuron),
+            Set(member(queue[After(due.count)], neuron), neuron),
             Do(call("nl_prefetch", row_of + neuron)),
-        ]),
-        when(due.event < due.events, Do("break")),
+        ], test=form("{} < {} && {} < NL_DUE", due.event, due.events, due.count)),
+        when(due.event < due.events, Leave("break")),
     ]  # fmt: skip
     own = member(entry, neuron)
     fetch: list[Stmt] = [
         Let("nl_i64", due.first, row_of[own]),
         Set(member(entry, due.first), due.first),
         Set(member(entry, due.end), row_of[own + 1]),
-        *(Do(call("nl_prefetch", k.pointers[name] + due.first)) for name in _streams(k, relation)),
+        *(Do(call("nl_prefetch", k.pointers[x] + due.first)) for x in _streams(k, relation)),
     ]
     names, used = (neuron, due.first, due.end), names_of(body)
-    known = Do("const nl_i64 " + ", ".join(f"{n} = {entry}.{n}" for n in names if n.text in used))
-    itself = Let(f"{row}const", code("self"), form("{}.self", entry), const=False)
+    known = [Let("nl_i64", x, member(entry, x)) for x in names if x.text in used]
+    known = [replace(known[0], beside=known[1:])] if known else []
+    itself = Let(f"{row}const", name("self"), form("{}.self", entry), const=False)
     shared = [*columns(k, mentioned(k, [*once, *body])), *once]
-    again = raw("}} while (++{} < {} && {}.self == self);", e, due.count, entry)
+    again = form("{} < {} && {}.self == self", Unary("++", e), due.count, entry)
     late = columns(k, mentioned(k, collect) - of_list)
     return opened(k, [
-        Block("struct", [
-            Text(f"{row}self;"),
-            Text(f"nl_i64 {', '.join(x.text for x in names)}; /* a neuron, and where its synapses are */"),
-        ], f"}} {queue}[NL_DUE];"),
-        Do(f"{row}{following} = ({row})rows + lo, *const {after} = ({row})rows + hi"),
+        Struct("struct", [
+            Let(row, name("self")),
+            Let("nl_i64", neuron, note="a neuron, and where its synapses are",
+                beside=[Let("nl_i64", due.first), Let("nl_i64", due.end)]),
+        ], queue[name("NL_DUE")]),
+        Let(row, following, cast(row, "rows") + name("lo"), const=False),
+        Let(f"{row}const", after, cast(row, "rows") + name("hi"), const=False),
         Let("nl_i32", due.event, code(0), const=False, note=f"in the list of the row `{following}`"),
-        Block(f"while ({following} < {after})", [
+        While(following < after, [
             Let("nl_i64", due.count, code(0), const=False),
-            Block(f"for (; {following} < {after}; {following}++, {due.event} = 0)", [
-                Let(f"{row}const", code("self"), following, const=False),
+            For(following, None, after, [
+                Let(f"{row}const", name("self"), following, const=False),
                 *columns(k, of_list), *early, *late, *collect,
-            ]),
+            ], then=[Set(due.event, 0)]),
             For(e, 0, due.count, [itself, *columns(k, mentioned(k, fetch)), *fetch]),
-            Block(f"for (nl_i64 {e} = 0; {e} < {due.count};)",
-                  [itself, *shared, Block("do", [known, *body], again)]),
+            For(e, 0, due.count, [
+                itself, *shared, While(again, [*known, *body], late=True),
+            ], by=None),
         ]),
     ])  # fmt: skip
 

@@ -7,25 +7,10 @@ Does not: print loops (nest.py, events.py) or files (backends/cpu/emit/emit.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-import compiler.ir.level2.program as l2
-from backends.c_family import access
-from backends.c_family.access import Kernel, array_type, mentioned
-from backends.kernel_ir.expr import raw
+from backends.c_family.access import Kernel, columns, mentioned
 from backends.kernel_ir.stmt import Block, Stmt
-from backends.kernel_ir.tree import Code
-
-
-def columns(k: Kernel, names: Iterable[str]) -> list[Stmt]:
-    """As access.columns, with pointers into the arenas."""
-
-    def pointer(f: l2.ArrayFormal, source: Code) -> Code:
-        # both ends of a projection may be one array: no `restrict` on pointers of At-accesses
-        alone = "" if isinstance(f.access, l2.At) else "restrict "
-        return raw(f"{array_type(k, f)} *{alone}const {{}} = nl_at(ctx, {{}});", k.pointers[f.name], source)
-
-    return access.columns(k, names, "double", pointer)
 
 
 def opened(k: Kernel, body: Sequence[Stmt]) -> list[Stmt]:

@@ -31,10 +31,10 @@ from backends.c_family.cprint import (
     type_of,
 )
 from backends.c_family.point_nest import Summing, Total, read_in_terms
-from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, aligned, drawn_in_chunks, has_draws, rewritten
-from backends.kernel_ir.expr import call, code, cond, every, form, raw, total
-from backends.kernel_ir.stmt import Block, For, Kind, Let, Set, Stmt, Style, names_of
-from backends.kernel_ir.tree import ATOM, Code, Index, Number, Operand, nodes
+from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, VECTOR, drawn_in_chunks, has_draws, rewritten
+from backends.kernel_ir.expr import Operand, braces, call, code, cond, every, form, total
+from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style, names_of
+from backends.kernel_ir.tree import ATOM, Code, Index, Number, nodes
 from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
 
@@ -245,12 +245,12 @@ class NestPrinter(Summing):
             slot = namer.fresh("slot")
             head += [
                 Let("nl_i64", slot, call("nl_slot", STEP, self.k.scope[s.slots].code)),
-                Let("nl_u8", aligned(fired[CHUNK])),
+                Let("nl_u8", fired[CHUNK], aligned=VECTOR),
                 Let("nl_i32", events, code(0), const=False),
             ]
             if wide:
                 held, j = wide[id(s)], namer.fresh("j")
-                head.append(Let("nl_i32", aligned(held[CHUNK])))
+                head.append(Let("nl_i32", held[CHUNK], aligned=VECTOR))
                 store = Set(fired[j], form("(nl_u8){}", held[j]))
                 tail.append(For(j, 0, end - base, [store], style=Style.BESIDE))
             place = self.k.pointers[s.list] + slot * extent.inside(ATOM)
@@ -286,9 +286,9 @@ class NestPrinter(Summing):
 
     def _filled(self, total: Total, extent: Operand, each: Callable[[Stmt], Stmt], at: Code) -> list[Stmt]:
         """An array of accumulators at their initial value; `each`: the loop over them, in which `at` counts them."""
-        kind, held = self.k.dialect.type_name(total.type), total.at[extent]
+        kind, held = self.k.dialect.type_name(total.type), total.at[code(extent)]
         if self.nest.combine == "add":
-            return [Let(kind, held, raw("{{0}}"), const=False)]
+            return [Let(kind, held, braces(0), const=False)]
         return [Let(kind, held), each(Set(total.at[at], self.identity(total.type)))]
 
     def _reducing_point(self) -> list[Stmt]:
@@ -338,10 +338,9 @@ class NestPrinter(Summing):
             kept = Kind.KEPT if isinstance(count, Number) else Kind.SERIAL
             return For(at, 0, count, [Let("nl_i64", v, first + at), *term], kind=kept)
 
-        whole = raw("for (; {} + {} <= {}; {} += {})", first, parts, extent, first, parts)
         inner: list[Stmt] = [
             Let("nl_i64", first, code(0), const=False),
-            Block(whole, [run(code(parts))], style=Style.NEXT),
+            For(first, None, None, [run(code(parts))], parts, style=Style.NEXT, test=first + parts <= extent),
         ]
         if not (isinstance(last.extent, int) and last.extent % parts == 0):
             inner.append(run(extent - first))
@@ -352,12 +351,21 @@ class NestPrinter(Summing):
         def each(end: Code, statement: Stmt) -> Stmt:
             return For(at, 0, end, [statement], type="int", style=Style.BESIDE)
 
-        halves = raw("for (int {} = {}; {} > 0; {} /= 2)", half, parts // 2, half, half)
         joined = [each(half, self.combined(x.at[at], x.at[at + half], x.type)) for x in held]
         return [replace(x, at=x.at[0]) for x in held], [
             *(line for x in held for line in self._filled(x, parts, lambda s: each(code(parts), s), at)),
             *inner,
-            Block(halves, joined, style=Style.NEXT if len(joined) == 1 else Style.BRACES),
+            For(
+                half,
+                parts // 2,
+                None,
+                joined,
+                2,
+                "int",
+                test=half > 0,
+                op="/=",
+                style=Style.NEXT if len(joined) == 1 else Style.BRACES,
+            ),
         ]
 
     # ---------------------------------------------------------------------------------------- lanes
@@ -469,11 +477,10 @@ class NestPrinter(Summing):
                 continue
             at, fill = self.k.namer.beside(n, "lanes"), self.k.namer.fresh("fill")
             t = self.k.dialect.type_name(e.type)
-            values = literal(e.fill, e.type)
-            if e.fill != 0:
-                values = raw("[0 ... {}] = {}", int(self.lane.extent) - 1, values)
+            value = literal(e.fill, e.type)
+            values = [value] * (int(self.lane.extent) if e.fill != 0 else 1)
             lines += [
-                Let(f"static const {t}", fill[code(self.lane.extent)], raw("{{{}}}", values), const=False),
+                Let(f"static const {t}", fill[code(self.lane.extent)], braces(*values), const=False),
                 Let(f"const {t} *const", at, cond(e.inside, total([self.k.pointers[n], self.bases[n]]), fill), False),
             ]
             found[n] = Element(at[self.lane_var], e.type, e.mode)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, compiled, open_kernel
+from backends.c_family.access import Kernel, compiled, open_kernel, row_struct
 from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Dialect, PrintError
 from backends.c_family.device_library import known, select
@@ -31,7 +31,7 @@ from backends.cuda.kernels.contract import (
     shared_names,
 )
 from backends.cuda.kernels.events import connect, from_skeleton, record_trace
-from backends.cuda.kernels.kernel import BLOCK, Function, function, read_by, row_struct
+from backends.cuda.kernels.kernel import BLOCK, Function, function, read_by
 from backends.cuda.kernels.nest import COLUMNS, nest_functions
 from backends.cuda.kernels.propagate import propagate
 from backends.cuda.kernels.rows_added import asked_dims, rows_added
@@ -103,7 +103,9 @@ class _Pieces:
 
 def emit(program: l2.Merged) -> Emitted:
     """The CUDA text of a program. Raises BackendError (E0903) for programs without one."""
-    dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
+    dialect = Dialect(
+        program.precision, restrict="__restrict__", add="nl_accumulate", cpp=True, pointer="nl_global({})"
+    )
     made: list[list[Function]] = []
     # chains and waves read arrays written by several launches: no `restrict`
     waves = wave_templates(program)
@@ -206,7 +208,7 @@ def _attention(k: Kernel, body: l2.Attention) -> list[Function]:
 
 def kernel_lines(k: Kernel, described: CompiledKernel, functions: Iterable[Function], whole: bool) -> list[Stmt]:
     """The comment, row structure and functions of one template; `whole`: with the kernels."""
-    lines = [*heading(k.template), *row_struct(k, described.columns)]
+    lines = [*heading(k.template), row_struct(k, {k.template.formals[n].name for n in described.columns})]
     for made in functions:
         lines += [Text(""), *function(k, made, whole)]
     return lines

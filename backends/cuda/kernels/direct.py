@@ -21,7 +21,7 @@ from backends.c_family.cprint import PrintError
 from backends.c_family.skeletons import frame
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.skeletons import statements
-from backends.kernel_ir.expr import Operand, cast, form, raw
+from backends.kernel_ir.expr import Operand, braces, cast, form
 from backends.kernel_ir.stmt import Frame, Let
 from backends.kernel_ir.tree import Code
 from compiler.ir.space import DType
@@ -167,7 +167,7 @@ class _Printer:
 
     def _nl_image(self, formal: str, values: Sequence[Operand]) -> Code:
         pointer = self._pointer(formal, self.k.pointers[formal])
-        return raw(f"nl_image{{{{{', '.join(['{}'] * (len(values) + 1))}}}}}", pointer, *values)
+        return braces(pointer, *values, type="nl_image")
 
     def _pointer(self, formal: str, place: Code) -> Code:
         """An operand's memory; of bf16 elements, whatever the structure calls it."""

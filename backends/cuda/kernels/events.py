@@ -18,7 +18,7 @@ from backends.c_family.rule_rows import skeleton
 from backends.cuda.kernels.kernel import SYNC, Function, each_element
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.expr import call, code, form
-from backends.kernel_ir.stmt import Do, If, Set, when
+from backends.kernel_ir.stmt import If, Leave, Set, when
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Numbered
 
@@ -46,7 +46,7 @@ def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Function]:
     last = form("threadIdx.x == 0 && {}", call("nl_is_last", "nl_me", "nl_t.memory"))
     lines = (
         *x.first,
-        If(x.sample >= x.capacity, [when("threadIdx.x == 0", Set(code("*nl_run.status"), 1)), Do("return")]),
+        If(x.sample >= x.capacity, [when("threadIdx.x == 0", Set(code("*nl_run.status"), 1)), Leave("return")]),
         *each_element(x.j, x.m, x.each),
         SYNC,
         when(last, Set(x.used[0], x.sample + 1)),

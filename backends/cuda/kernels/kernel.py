@@ -14,14 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import compiler.ir.level2.program as l2
-from backends.c_family import access
-from backends.c_family.access import Kernel, array_type, describe, mentioned, scalar_type
+from backends.c_family.access import Kernel, columns, mentioned
+from backends.c_family.cprint import STEP
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import Operand, call, code, raw
+from backends.kernel_ir.expr import call, cast, code, name
 from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Stmt, Text, names_of
-from backends.kernel_ir.tree import Code, Printed
-from compiler.ir.space import DType
+from backends.kernel_ir.tree import Code
 
 BLOCK: Final = 256
 """Threads of a block; a warp is 32 of them."""
@@ -48,33 +46,6 @@ class Function:
     division: Division = Division.OWN
 
 
-def row_struct(k: Kernel, columns: Sequence[int]) -> list[Stmt]:
-    """The structure of one row: the formals of these numbers, 8 bytes each."""
-    fields: list[tuple[str, Operand, str]] = []
-    for f in (k.template.formals[n] for n in columns):
-        if isinstance(f, l2.ArrayFormal):
-            text = f"{array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */"
-            fields.append(("", Printed(text, frozenset({k.dialect.type_name(f.dtype)})), ""))
-        else:
-            narrow = "alignas(8) " if f.dtype == DType.F32 else ""
-            fields.append((narrow + scalar_type(k, f, ""), k.fields[f.name], f.unit))
-    if not fields:
-        fields.append(("nl_u64", "unused", ""))
-    return [Block(f"struct {k.row_type}", access.declarations(fields), "};")]
-
-
-def columns(k: Kernel, names: Iterable[str]) -> list[Stmt]:
-    """As access.columns, with pointers of the device."""
-
-    def pointer(f: l2.ArrayFormal, source: Code) -> Code:
-        # both ends of a projection may be one array: no `restrict` on pointers of At-accesses
-        shared = isinstance(f.access, l2.At) and f.mode is not l2.Mode.READ
-        alone = "" if shared else f"{k.dialect.restrict} ".lstrip()
-        return raw(f"{array_type(k, f)} *{alone}const {{}} = nl_global({{}});", k.pointers[f.name], source)
-
-    return access.columns(k, names, "", pointer)
-
-
 def read_by(k: Kernel, functions: Iterable[Function]) -> set[str]:
     """The formals that functions name: the columns of a row."""
     return mentioned(k, (s for f in functions for s in (*f.ahead, *f.early, *f.body)))
@@ -86,24 +57,23 @@ def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
     first = mentioned(k, (*made.ahead, *made.early))
     rest = mentioned(k, made.body) - first
     stepped = "step" in names_of((*made.ahead, *made.early, *made.body))
-    name = k.function + made.suffix
+    called, row = k.function + made.suffix, f"const {k.row_type} *"
     if made.given:
-        given = f"const {k.row_type} *self, nl_i64 step, {made.given}"
-        return [Text(f"NL_PART void {name}({given})"), Block("", [*columns(k, rest), *made.body])]
-    row = f"const {k.row_type} *const self = (const {k.row_type} *)nl_t.self"
+        given = f"{row}self, nl_i64 step, {made.given}"
+        return [Text(f"NL_PART void {called}({given})"), Block("", [*columns(k, rest), *made.body])]
     late = rest if made.early else set[str]()
     inner = [
-        Do("const nl_job &nl_me = nl_t.me"),
-        *([Do(row)] if first or rest else []),
-        *([Do("const nl_i64 step = nl_t.step")] if stepped else []),
+        Let("const nl_job &", code("nl_me"), "nl_t.me", const=False),
+        *([Let(f"{row}const", name("self"), cast(row, "nl_t.self"), const=False)] if first or rest else []),
+        *([Let("nl_i64", STEP, "nl_t.step")] if stepped else []),
         *columns(k, (first | rest) - late),
         *made.ahead,
         *([] if made.waits else [WAIT]),
         *(*made.early, *columns(k, late), *made.body),
     ]
     bounds = f"__launch_bounds__({BLOCK}, {made.resident})" if made.resident else "NL_BLOCK"
-    kernel = f'extern "C" __global__ void {bounds} {name}(NL_ARGUMENTS) {{ {name}{WORK}(NL_TASK({k.row_type})); }}'
-    work = [Text(f"NL_FN void {name}{WORK}(const nl_task &nl_t)"), Block("", inner)]
+    kernel = f'extern "C" __global__ void {bounds} {called}(NL_ARGUMENTS) {{ {called}{WORK}(NL_TASK({k.row_type})); }}'
+    work = [Text(f"NL_FN void {called}{WORK}(const nl_task &nl_t)"), Block("", inner)]
     return [*work, Text(kernel)] if whole else work
 
 

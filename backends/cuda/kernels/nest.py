@@ -25,9 +25,28 @@ from backends.c_family.point_nest import PointNest, Total, is_windowed, read_in_
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
 from backends.cuda.kernels.several_points import Beside, at_places, besides, in_fours, in_pairs, neighbours
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import call, code, every, form, name, raw
-from backends.kernel_ir.stmt import Block, Do, For, If, Kind, Let, Set, Stmt, Style, Text, lines_of, names_of, when
-from backends.kernel_ir.tree import Code
+from backends.kernel_ir.expr import ONE, braces, call, code, every, form, name
+from backends.kernel_ir.stmt import (
+    Block,
+    Do,
+    Each,
+    For,
+    If,
+    Kind,
+    Leave,
+    Let,
+    Set,
+    Stmt,
+    Struct,
+    Style,
+    While,
+    closure,
+    constants,
+    lines_of,
+    names_of,
+    when,
+)
+from backends.kernel_ir.tree import Call, Code, Given
 from compiler.expr.ast import Binary, Expr, Ref, refs, rewrite
 
 SHARED: Final = "_together"
@@ -40,7 +59,7 @@ NEIGHBOURS: Final = 4
 """Points of a thread of such a sum, where they are neighbours in memory."""
 COLUMN_ROWS: Final = BLOCK // COLUMNS
 """Rows that it reads at once."""
-_EACH: Final = raw("{}<{}>([&](int nl_n)", name("nl_each"), NEIGHBOURS)
+_N: Final = name("nl_n")
 _LIGHT: Final = frozenset({"bf16", "max", "min", "abs", "sqrt", "sign", "clip"})
 """Functions of a few instructions."""
 _MOST_LINES: Final = 16
@@ -115,9 +134,11 @@ def _together(structure: str, arrays: Sequence[Beside], even: bool = False) -> l
         return []
     aligned = name("nl_get_aligned")
     found = [form("{}<{}>(&{})", aligned, x.type, x.first) if even and x.few else x.value for x in arrays]
-    values = raw(", ".join(["{}"] * len(found)), *found)
-    members = [Text(x.member.text, x.member.names) for x in arrays]
-    return [Block("const struct", members, raw("}} {} = {{{}}};", name(structure), values))]
+    return [Struct("const struct", [x.member for x in arrays], name(structure), braces(*found))]
+
+
+def _while(test: Code, step: str) -> Stmt:
+    return While(test, [Do(step)], Kind.ONCE, Style.BESIDE)
 
 
 def _joined(totals: Sequence[Total]) -> list[Stmt]:
@@ -276,32 +297,27 @@ class NestPrinter(PointNest):
             own = self.split(r, self.red)
         else:
             at, by = self.k.namer.fresh("at"), self.k.namer.fresh("by")
-            start.append(Do(raw("nl_u64 {} = nl_first, {} = nl_group", at, by)))
+            more = [Let("nl_u64", by, "nl_group", const=False)]
+            start.append(Let("nl_u64", at, "nl_first", const=False, beside=more))
             for number, d in reversed(list(enumerate(self.red))):
                 v, extent = self.vars[d.name], self.k.extent(d.extent)
                 step = self.k.namer.fresh(f"{d.name}_step")
-                first, more = (x if number == 0 else call("nl_take", x, extent) for x in (at, by))
-                start += [Let("nl_i64", v, first, const=False), Let("nl_i64", step, more)]
+                first, width = (x if number == 0 else call("nl_take", x, extent) for x in (at, by))
+                start += [Let("nl_i64", v, first, const=False), Let("nl_i64", step, width)]
                 count.append(Set(v, step, "+="))
                 if number > 0:
                     before = self.vars[self.red[number - 1].name]
-                    count.append(If(v >= extent, [Set(v, extent, "-="), Do(raw("{}++", before))]))
+                    count.append(If(v >= extent, [Set(v, extent, "-="), Set(before, ONE, "+=")]))
         loops: list[Stmt] = [
-            *(x for many in (8, 4) for x in (Text(Kind.ONCE), self._several(r, many))),
-            Text(Kind.ONCE),
-            Do(raw("while ({} < nl_terms) nl_more(0)", r)),
+            _while(form("{} + 7ll * nl_group < nl_terms", r), "nl_each<8>(nl_more)"),
+            _while(form("{} + 3ll * nl_group < nl_terms", r), "nl_each<4>(nl_more)"),
+            _while(form("{} < nl_terms", r), "nl_more(0)"),
         ]
-        one = Block("const auto nl_more = [&](int)", [*own, *term, *count], "};")
+        one = closure("nl_more", ["int"], [*own, *term, *count])
         if apart is None:
             return [*start, one, *loops]
-        other = Block("const auto nl_apart = [&]", [*own, *apart, *count], "};")
-        rest = [Text(Kind.ONCE), Do(raw("while ({} < nl_terms) nl_apart()", r))]
-        return [*start, one, other, If("nl_even", loops, rest)]
-
-    def _several(self, r: Code, many: int) -> Stmt:
-        """Terms at a time, while there are so many."""
-        test = raw("while ({} + {}ll * nl_group < nl_terms)", r, many - 1)
-        return Do(raw("{} {}<{}>(nl_more)", test, name("nl_each"), many))
+        other = closure("nl_apart", [], [*own, *apart, *count])
+        return [*start, one, other, If("nl_even", loops, [_while(form("{} < nl_terms", r), "nl_apart()")])]
 
     def _columns(self) -> Function:
         """Neighbouring threads have neighbouring points, and every COLUMN_ROWS-th term of each: what they read of a
@@ -312,27 +328,44 @@ class NestPrinter(PointNest):
         walk = self._walk(r, self.summed(body.scope, totals))
         for x in totals:
             body.scope |= x.symbol
-        end = body.finish(self.nest.epilogue)
+        end = [*_joined(totals), *body.finish(self.nest.epilogue)]
+        return self._by_columns(e, [], start, walk, totals, end)
+
+    def _by_columns(
+        self,
+        e: Code,
+        even: Sequence[Code],
+        start: Sequence[Stmt],
+        walk: Sequence[Stmt],
+        parts: Sequence[Total],
+        end: Sequence[Stmt],
+        many: Code | None = None,
+    ) -> Function:
+        """The function of _columns or, of `many` points of a thread, neighbours in memory where `even`, of
+        _wide_columns: what comes before the `walk` over terms, the `parts` that are joined, the `end` of points."""
+        first, place = f"nl_me.part / nl_splits * {COLUMNS}ll", f"threadIdx.x % {COLUMNS}"
+        point = f"({first} + {place}) * nl_many" if many else f"{first} + {place}"
         return Function(
             "",
             (
-                Do("const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits"),
-                Let("nl_i64", code("nl_points"), self.extent(self.par)),
-                Do(f"const nl_i64 nl_point = nl_me.part / nl_splits * {COLUMNS}ll + threadIdx.x % {COLUMNS}"),
-                Let("nl_i64", e, call("nl_least", "nl_point", "nl_points - 1")),
+                constants("nl_u32", nl_splits="nl_t.group", nl_share="nl_me.part % nl_splits"),
+                *([constants("int", nl_many=many)] if many else []),
+                constants("nl_i64", nl_points=self.extent(self.par)),
+                constants("nl_i64", nl_point=point),
+                Let("nl_i64", e, call("nl_least", "nl_point", "nl_points - nl_many" if many else "nl_points - 1")),
+                *([constants("bool", nl_even=every(even) or ONE)] if many else []),
                 *self.split(e, self.par),
                 *start,
-                Let("nl_i64", code("nl_terms"), self.extent(self.red)),
-                Do(f"const nl_u32 nl_first = nl_share * {COLUMN_ROWS} + threadIdx.x / {COLUMNS}"),
-                Do(f"const nl_u32 nl_group = nl_splits * {COLUMN_ROWS}"),
+                constants("nl_i64", nl_terms=self.extent(self.red)),
+                constants("nl_u32", nl_first=f"nl_share * {COLUMN_ROWS} + threadIdx.x / {COLUMNS}"),
+                constants("nl_u32", nl_group=f"nl_splits * {COLUMN_ROWS}"),
                 *walk,
-                *self._joining("nl_joined_columns", totals, "nl_splits"),
-                when("!nl_all.here || nl_point >= nl_points", Do("return")),
-                *_joined(totals),
+                *self._joining("nl_joined_columns", parts, ["nl_splits"]),
+                when("!nl_all.here || nl_point >= nl_points", Leave("return")),
                 *end,
             ),
-            resident=_RESIDENT,
-            division=Division.COLUMNS,
+            resident=_WIDE_RESIDENT if many else _RESIDENT,
+            division=Division.WIDE_COLUMNS if many else Division.COLUMNS,
         )
 
     def _wide_columns(self) -> Function | None:
@@ -349,41 +382,20 @@ class NestPrinter(PointNest):
         totals, r, e = self.totals(self.scope), self.k.namer.fresh("r"), self.k.namer.fresh("e")
         fixed, moving = ([x for x in found if x.fixed == same] for same in (True, False))
         each = [replace(x, at=form("{}[nl_n]", x.at)) for x in totals]
-        terms_of = Block(_EACH, self.summed(self.scope, each), "});")
+        terms_of = Each(_N, NEIGHBOURS, self.summed(self.scope, each))
         self.elements = before
         parts = [replace(x, at=form("{}[{}]", x.at, n)) for x in totals for n in range(NEIGHBOURS)]
         kinds = [self.k.dialect.type_name(x.type) for x in totals]
-        start = "{} {}[] = {{" + ", ".join(["{}"] * NEIGHBOURS) + "}}"
-        nothing = [[self.identity(x.type)] * NEIGHBOURS for x in totals]
-        begin = [Do(raw(start, name(t), x.at, *n)) for t, x, n in zip(kinds, totals, nothing, strict=True)]
+        nothing = [braces(*[self.identity(x.type)] * NEIGHBOURS) for x in totals]
+        begin = [Let(t, x.at[name("")], n, const=False) for t, x, n in zip(kinds, totals, nothing, strict=True)]
         even = [call("nl_is_aligned", x.pointer) for x in moving if x.few]
         for axis in (a for x in moving if x.few for a in accesses[x.formal].axes if last.name not in dict(a.terms)):
             even.append(form("{} % {} == 0", self.k.extent(axis.stride), NEIGHBOURS))
         many = form("{} % {} == 0 ? {} : 1", self.k.extent(last.extent), NEIGHBOURS, NEIGHBOURS)
-        group = f"nl_me.part / nl_splits * {COLUMNS}ll"
-        return Function(
-            "",
-            (
-                Do("const nl_u32 nl_splits = nl_t.group, nl_share = nl_me.part % nl_splits"),
-                Let("int", code("nl_many"), many),
-                Let("nl_i64", code("nl_points"), self.extent(self.par)),
-                Do(f"const nl_i64 nl_point = ({group} + threadIdx.x % {COLUMNS}) * nl_many"),
-                Let("nl_i64", e, call("nl_least", "nl_point", "nl_points - nl_many")),
-                Let("bool", code("nl_even"), every([form("nl_many == {}", NEIGHBOURS), *even])),
-                *self.split(e, self.par),
-                *_together("nl_same", fixed),
-                *begin,
-                Let("nl_i64", code("nl_terms"), self.extent(self.red)),
-                Do(f"const nl_u32 nl_first = nl_share * {COLUMN_ROWS} + threadIdx.x / {COLUMNS}"),
-                Do(f"const nl_u32 nl_group = nl_splits * {COLUMN_ROWS}"),
-                *self._walk(r, [*_together("nl_x", moving, True), terms_of], [*_together("nl_x", moving), terms_of]),
-                *self._joining("nl_joined_columns", parts, "nl_splits"),
-                when("!nl_all.here || nl_point >= nl_points", Do("return")),
-                *self._ends(totals, kinds),
-            ),
-            resident=_WIDE_RESIDENT,
-            division=Division.WIDE_COLUMNS,
-        )  # fmt: skip
+        even = [form("nl_many == {}", NEIGHBOURS), *even]
+        start, terms_apart = [*_together("nl_same", fixed), *begin], [*_together("nl_x", moving), terms_of]
+        walk = self._walk(r, [*_together("nl_x", moving, True), terms_of], terms_apart)
+        return self._by_columns(e, even, start, walk, parts, self._ends(totals, kinds), many)
 
     def _ends(self, totals: Sequence[Total], kinds: Sequence[str]) -> list[Stmt]:
         """The epilogues of the points of a thread, whose sums are in nl_all."""
@@ -393,26 +405,26 @@ class NestPrinter(PointNest):
             body.scope |= x.symbol
         places = [code(f"nl_all.of[{f'{k * NEIGHBOURS} + ' if k else ''}nl_n]") for k in range(len(ends))]
         lines: list[Stmt] = [
-            when("nl_n >= nl_many", Do("return")),
+            when("nl_n >= nl_many", Leave("return")),
             Let("nl_i64", own, code("nl_first_own + nl_n")),
             *(Let(t, x.at, place) for t, x, place in zip(kinds, ends, places, strict=True)),
             *body.finish(self.nest.epilogue),
         ]
-        return [Let("nl_i64", code("nl_first_own"), own), Block(_EACH, lines, "});")]
+        return [constants("nl_i64", nl_first_own=own), Each(_N, NEIGHBOURS, lines)]
 
-    def _joining(self, function: str, totals: Sequence[Total], groups: str, result: str = "nl_all") -> list[Stmt]:
+    def _joining(
+        self, function: str, totals: Sequence[Total], groups: Sequence[str], result: str = "nl_all"
+    ) -> list[Stmt]:
         """The call that combines the partial results of threads."""
         t, *others = [x.type for x in totals]
         if others and set(others) != {t}:
             raise PrintError("sums that are joined are of one type", self.k.template.span)
         kind, combine = self.k.dialect.type_name(t), totals[0].combine
-        joins = f"nl_sum_of<{kind}>" if combine == "add" else f"nl_{combine}_{t}"
-        values = raw(", ".join(["{}"] * len(totals)), *(x.at for x in totals))
-        return [
-            Block(raw("const auto {} = {}<{}, {}, {}>(", result, name(function), kind, len(totals), name(joins)),
-                  [Do(raw("{{{{{}}}}}, {}, nl_me, nl_t.memory, {})", values, self.identity(t, combine), raw(groups)))],
-                  style=Style.NEXT),
-        ]  # fmt: skip
+        joins = Given(name("nl_sum_of"), (name(kind),)) if combine == "add" else name(f"nl_{combine}_{t}")
+        joined = Given(name(function), (name(kind), code(len(totals)), joins))
+        values = braces(braces(*(x.at for x in totals)))
+        given = (values, self.identity(t, combine), *map(code, ("nl_me", "nl_t.memory", *groups)))
+        return [Let("auto", code(result), Call(joined, given), long=True)]
 
     def _shared(self, suffix: str, resident: int) -> Function:
         """nl_t.group threads share a point: 1, 32 (a warp), a block, or several blocks (one point each)."""
@@ -424,15 +436,15 @@ class NestPrinter(PointNest):
             body.scope |= x.symbol
         end = body.finish(self.nest.epilogue)
         joined = [
-            *self._joining("nl_joined", totals, "nl_bits, nl_splits"),
-            when("!nl_all.here", Do("return")),
+            *self._joining("nl_joined", totals, ["nl_bits", "nl_splits"]),
+            when("!nl_all.here", Leave("return")),
             *_joined(totals),
         ]
         inner = [
             *self.split(e, self.par),
             *start,
-            Let("nl_i64", code("nl_terms"), self.extent(self.red)),
-            Do("const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane"),
+            constants("nl_i64", nl_terms=self.extent(self.red)),
+            constants("nl_u32", nl_first="(nl_share << nl_bits) + nl_lane"),
             *walk,
             If("nl_are_many(nl_group)", joined),
             If("nl_lane == 0", end),
@@ -441,11 +453,11 @@ class NestPrinter(PointNest):
         return Function(
             suffix,
             (
-                Do("const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group)"),
-                Do("const nl_u32 nl_splits = nl_group >> nl_bits"),
-                Do("const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits"),
-                Do("const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1)"),
-                Let("nl_i64", code("nl_end"), call("nl_least", self.extent(self.par), "(nl_part + 1ll) * nl_t.chunk")),
+                constants("nl_u32", nl_group="nl_t.group", nl_bits="nl_bits_of(nl_group)"),
+                constants("nl_u32", nl_splits="nl_group >> nl_bits"),
+                constants("nl_u32", nl_part="nl_me.part / nl_splits", nl_share="nl_me.part % nl_splits"),
+                constants("nl_u32", nl_lane="threadIdx.x & ((1u << nl_bits) - 1)"),
+                constants("nl_i64", nl_end=call("nl_least", self.extent(self.par), "(nl_part + 1ll) * nl_t.chunk")),
                 For(e, first, "nl_end", inner, by, kind=Kind.ONCE, long=True),
             ),
             resident=resident,
@@ -461,7 +473,7 @@ class NestPrinter(PointNest):
         lines = body.run(self.nest.prologue)
         for stage in self.nest.stages:
             totals = self.totals(body.scope, stage)
-            joined = self._joining("nl_joined", totals, "nl_bits, 1", "nl_found")
+            joined = self._joining("nl_joined", totals, ["nl_bits", "1"], "nl_found")
             joined += [Let("auto", code("nl_all"), call("nl_first_of_warp", "nl_found")), *_joined(totals)]
             walk = self._walk(r, self.summed(body.scope, totals))
             lines += [*map(self.start, totals), Block("", [*walk, If("nl_are_many(nl_group)", joined)])]
@@ -472,15 +484,15 @@ class NestPrinter(PointNest):
         if self.nest.each:
             each = [*self.split(r, self.red), *self.at_each(body)]
             lines.append(Block("", in_fours(each, r, self._pointers(), "nl_first", "nl_terms", "nl_group")))
-        inner = [*self.split(e, self.par), Let("nl_i64", code("nl_terms"), self.extent(self.red)), *lines]
+        inner = [*self.split(e, self.par), constants("nl_i64", nl_terms=self.extent(self.red)), *lines]
         end = call("nl_least", self.extent(self.par), "(nl_me.part + 1ll) * nl_t.chunk")
         first, by = "nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"
         return Function(
             "",
             (
-                Do("const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group)"),
-                Do("const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1)"),
-                Let("nl_i64", code("nl_end"), end),
+                constants("nl_u32", nl_group="nl_t.group", nl_bits="nl_bits_of(nl_group)"),
+                constants("nl_u32", nl_first="threadIdx.x & ((1u << nl_bits) - 1)"),
+                constants("nl_i64", nl_end=end),
                 For(e, first, "nl_end", inner, by, kind=Kind.ONCE, long=True),
             ),
             resident=_RESIDENT if all(len(s.sums) == 1 for s in self.nest.stages) else 0,

@@ -18,8 +18,8 @@ from backends.c_family.cprint import Body, Symbol
 from backends.cuda.kernels.kernel import BLOCK, SYNC, Function
 from backends.cuda.kernels.nest import NestPrinter
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import call, code, name, raw
-from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Set, Stmt, when
+from backends.kernel_ir.expr import braces, call, code
+from backends.kernel_ir.stmt import Do, Each, For, Kind, Leave, Let, Set, Stmt, closure, constants, when
 from compiler.expr.ast import Binary, Cond, Num, Ref, refs
 
 _ELEMENTS: Final = 4
@@ -54,10 +54,10 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
 
     test = Body(k.dialect, dict(body.scope), p.elements, k.namer)
     asks = [
-        when("nl_at >= nl_positions", Do("return false")),
+        when("nl_at >= nl_positions", Leave("return", "false")),
         *p.split(at, p.red),
         *test.load(refs(nest.term.test)),
-        Do(raw("return {}", k.dialect.test(nest.term.test, test.scope))),
+        Leave("return", k.dialect.test(nest.term.test, test.scope)),
     ]
 
     term = Body(k.dialect, dict(body.scope), p.elements, k.namer)
@@ -69,9 +69,9 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
     store = [*p.split(element, kept), Let(real, acc, code("nl_sums[nl_e]")), *body.finish(nest.epilogue)]
     row = [
         *start,
-        _lambda("nl_asks = [&](nl_i64 nl_at) -> bool", asks),
+        closure("nl_asks", ["nl_i64 nl_at"], asks, "bool"),
         *_first(),
-        _lambda(f"nl_add = [&]({real} &nl_sum, nl_i64 nl_at, nl_i64 nl_element)", adds),
+        closure("nl_add", [f"{real} &nl_sum", "nl_i64 nl_at", "nl_i64 nl_element"], adds),
         _sums(real, store),
     ]
     made = Function(
@@ -79,8 +79,8 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
         (
             Let("__shared__ nl_i64", code(f"nl_found[{BLOCK}]")),
             Let("__shared__ nl_u32", code(f"nl_counts[{BLOCK // 32}]")),
-            Do(raw("const nl_i64 nl_positions = {}, nl_width = {}", p.extent(positions), p.extent(kept))),
-            Let("nl_i64", code("nl_end"), call("nl_least", "nl_positions", "(nl_me.part + 1ll) * nl_t.chunk")),
+            constants("nl_i64", nl_positions=p.extent(positions), nl_width=p.extent(kept)),
+            constants("nl_i64", nl_end=call("nl_least", "nl_positions", "(nl_me.part + 1ll) * nl_t.chunk")),
             For(position, "nl_me.part * nl_t.chunk", "nl_end", row, kind=Kind.ONCE),
         ),
         division=Division.POSITIONS,
@@ -88,37 +88,33 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
     return p.with_inverses([made])
 
 
-def _lambda(head: str, body: list[Stmt]) -> Stmt:
-    return Block(f"const auto {head}", body, "};")
-
-
 def _first() -> list[Stmt]:
     """Leaves the position where an earlier one asks for its row."""
     asked = "__syncthreads_or(nl_at < nl_position && nl_asks(nl_at))"
-    inner = [Let("nl_i64", code("nl_at"), code("nl_from + threadIdx.x")), Set(code("nl_earlier"), asked)]
+    inner = [constants("nl_i64", nl_at="nl_from + threadIdx.x"), Set(code("nl_earlier"), asked)]
     return [
         Let("bool", code("nl_earlier"), code("false"), const=False),
-        For(code("nl_from"), 0, "nl_position && !nl_earlier", inner, BLOCK, kind=Kind.ONCE),
-        when("nl_earlier", Do("continue")),
+        For(code("nl_from"), 0, None, inner, BLOCK, kind=Kind.ONCE, test="nl_from < nl_position && !nl_earlier"),
+        when("nl_earlier", Leave("continue")),
     ]
 
 
 def _each(body: list[Stmt]) -> Stmt:
     """What happens at each element of a thread."""
-    element = Let("nl_i64", code("nl_element"), code(f"nl_column + nl_e * {BLOCK}"))
-    return Block(raw(f"{{}}<{_ELEMENTS}>([&](int nl_e)", name("nl_each")), [element, *body], "});")
+    element = constants("nl_i64", nl_element=f"nl_column + nl_e * {BLOCK}")
+    return Each(code("nl_e"), _ELEMENTS, [element, *body])
 
 
 def _sums(real: str, store: list[Stmt]) -> Stmt:
     """The sums of all elements of a row, some for each thread, over the positions that ask for it."""
     add = when("nl_element < nl_width", Do("nl_add(nl_sums[nl_e], nl_at, nl_element)"))
-    many = For(code("nl_n"), 0, "nl_many", [Let("nl_i64", code("nl_at"), code("nl_found[nl_n]")), _each([add])],
+    many = For(code("nl_n"), 0, "nl_many", [constants("nl_i64", nl_at="nl_found[nl_n]"), _each([add])],
                type="nl_u32", kind=Kind.FOUR)  # fmt: skip
     body = [
-        Let("nl_i64", code("nl_column"), code("nl_columns + threadIdx.x")),
-        Do(f"{real} nl_sums[{_ELEMENTS}] = {{}}"),
+        constants("nl_i64", nl_column="nl_columns + threadIdx.x"),
+        Let(real, code(f"nl_sums[{_ELEMENTS}]"), braces(), const=False),
         For(code("nl_from"), "nl_position", "nl_positions", [*_collected(), many, SYNC], BLOCK, kind=Kind.ONCE),
-        _each([when("nl_element >= nl_width", Do("return")), *store]),
+        _each([when("nl_element >= nl_width", Leave("return")), *store]),
     ]
     return For(code("nl_columns"), 0, "nl_width", body, _ELEMENTS * BLOCK, kind=Kind.ONCE)
 
@@ -126,17 +122,17 @@ def _sums(real: str, store: list[Stmt]) -> Stmt:
 def _collected() -> list[Stmt]:
     """The positions from nl_from on, one for each thread, that ask for the row: nl_many in nl_found, in their order."""
     counted = [
-        when("nl_n == nl_warp", Do("nl_before = nl_many")),
-        Do("nl_many += nl_counts[nl_n]"),
+        when("nl_n == nl_warp", Set(code("nl_before"), "nl_many")),
+        Set(code("nl_many"), "nl_counts[nl_n]", "+="),
     ]
     return [
-        Do("const bool nl_here = nl_asks(nl_from + threadIdx.x)"),
-        Do("const nl_u32 nl_who = __ballot_sync(0xffffffffu, nl_here), nl_warp = threadIdx.x / 32"),
-        when("threadIdx.x % 32 == 0", Do("nl_counts[nl_warp] = __popc(nl_who)")),
+        constants("bool", nl_here="nl_asks(nl_from + threadIdx.x)"),
+        constants("nl_u32", nl_who="__ballot_sync(0xffffffffu, nl_here)", nl_warp="threadIdx.x / 32"),
+        when("threadIdx.x % 32 == 0", Set(code("nl_counts[nl_warp]"), "__popc(nl_who)")),
         SYNC,
-        Do("nl_u32 nl_before = 0, nl_many = 0"),
+        Let("nl_u32", code("nl_before"), 0, const=False, beside=[Let("nl_u32", code("nl_many"), 0)]),
         For(code("nl_n"), 0, BLOCK // 32, counted, type="nl_u32"),
-        Do("nl_before += __popc(nl_who & ((1u << threadIdx.x % 32) - 1))"),
-        when("nl_here", Do("nl_found[nl_before] = nl_from + threadIdx.x")),
+        Set(code("nl_before"), "__popc(nl_who & ((1u << threadIdx.x % 32) - 1))", "+="),
+        when("nl_here", Set(code("nl_found[nl_before]"), "nl_from + threadIdx.x")),
         SYNC,
     ]

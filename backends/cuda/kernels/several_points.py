@@ -19,8 +19,23 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.point_nest import PointNest
 from backends.kernel_ir import stmt
-from backends.kernel_ir.expr import call, code, form, name, raw
-from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Stmt, Text, names_of, walk
+from backends.kernel_ir.expr import braces, call, code, form, name
+from backends.kernel_ir.stmt import (
+    Do,
+    Each,
+    For,
+    If,
+    Kind,
+    Leave,
+    Let,
+    Stmt,
+    Struct,
+    Style,
+    closure,
+    names_of,
+    walk,
+    when,
+)
 from backends.kernel_ir.tree import Code, Variable
 from compiler.expr.ast import refs
 
@@ -58,13 +73,13 @@ def in_pairs(inner: Sequence[Stmt], index: Code, wait: Do, pointers: Set[str]) -
         a, b = ("".join(f", nl_{x.name}_{p}" for x in stages[:n]) for p in "ab")
         found = f"nl_{stage.name}_found"
         loop += [
-            Do(f"const {found} nl_{stage.name}_a = nl_{stage.name}(nl_a{a})"),
-            Do(f"{found} nl_{stage.name}_b = nl_{stage.name}_a"),
-            Do(f"if (nl_two) nl_{stage.name}_b = nl_{stage.name}(nl_b{b})"),
+            Let(found, code(f"nl_{stage.name}_a"), f"nl_{stage.name}(nl_a{a})"),
+            Let(found, code(f"nl_{stage.name}_b"), f"nl_{stage.name}_a", const=False),
+            when("nl_two", stmt.Set(code(f"nl_{stage.name}_b"), f"nl_{stage.name}(nl_b{b})")),
             *([wait] if stage.name == "draw" else []),
         ]
     a, b = ("".join(f", nl_{x.name}_{p}" for x in stages) for p in "ab")
-    loop += [Do(f"nl_work(nl_a{a})"), Do(f"if (nl_two) nl_work(nl_b{b})")]
+    loop += [Do(f"nl_work(nl_a{a})"), when("nl_two", Do(f"nl_work(nl_b{b})"))]
     points = For(
         code("nl_a"), "nl_me.part * nl_t.chunk + threadIdx.x", "nl_end", loop, "2 * blockDim.x", kind=Kind.ONCE
     )
@@ -84,26 +99,20 @@ def in_fours(
     first = _loaded(inner, pointers)
     stages = [_Stage("load", first)] if first else []
     given, one = (", nl_load_of[nl_n]", ", nl_load(nl_a)") if stages else ("", "")
-    loads = [
-        Do("nl_load_found nl_load_of[4]"),
-        _each(f"nl_load_of[nl_n] = nl_load(nl_a + nl_n * {by})"),
+    a, n = code("nl_a"), code("nl_n")
+    loads: list[Stmt] = [
+        Let("nl_load_found", code("nl_load_of[4]")),
+        Each(n, 4, [stmt.Set(code("nl_load_of[nl_n]"), f"nl_load(nl_a + nl_n * {by})")], Style.BESIDE),
     ]
+    work = Each(n, 4, [Do(f"nl_work(nl_a + nl_n * {by}{given})")], Style.BESIDE)
+    four, fours = f"nl_a + 3ll * {by} < {end}", form("4 * {}", code(by))
     return [
         *(_stage(stages, index) if stages else []),
         _work(stages, inner, index),
-        Do(f"nl_i64 nl_a = {begin}"),
-        Text(Kind.ONCE),
-        Block(f"for (; nl_a + 3ll * {by} < {end}; nl_a += 4 * {by})", [
-            *(loads if stages else []),
-            _each(f"nl_work(nl_a + nl_n * {by}{given})"),
-        ]),
-        Text(Kind.ONCE),
-        Do(f"for (; nl_a < {end}; nl_a += {by}) nl_work(nl_a{one})"),
-    ]  # fmt: skip
-
-
-def _each(statement: str) -> Stmt:
-    return Do(raw(f"{{}}<4>([&](int nl_n) {{{{ {statement}; }}}})", name("nl_each")))
+        Let("nl_i64", a, begin, const=False),
+        For(a, None, None, [*(loads if stages else []), work], fours, kind=Kind.ONCE, test=four),
+        For(a, None, end, [Do(f"nl_work(nl_a{one})")], by, kind=Kind.ONCE, style=Style.BESIDE),
+    ]
 
 
 def _work(stages: Sequence[_Stage], inner: Sequence[Stmt], index: Code) -> Stmt:
@@ -111,7 +120,7 @@ def _work(stages: Sequence[_Stage], inner: Sequence[Stmt], index: Code) -> Stmt:
     before = [x for stage in stages for x in stage.own]
     rest = [x for x in inner if not any(x is y for y in before)]
     body = [*(x for stage in stages for x in stage.copies()), *rest]
-    return Block(f"const auto nl_work = [&](nl_i64 {index}{_given(stages)})", body, "};")
+    return closure("nl_work", _given(stages, index), body)
 
 
 def _loaded(statements: Sequence[Stmt], pointers: Set[str]) -> list[Stmt]:
@@ -120,9 +129,9 @@ def _loaded(statements: Sequence[Stmt], pointers: Set[str]) -> list[Stmt]:
     found: list[Stmt] = []
     last = 0
     for x in statements:
-        if isinstance(x, Let) and x.value is not None and not x.value.names & changed:
+        if isinstance(x, Let) and x.value is not None and not code(x.value).names & changed:
             found.append(x)
-            last = len(found) if x.value.names & pointers else last
+            last = len(found) if code(x.value).names & pointers else last
             continue
         for inside in walk([x]):
             if isinstance(inside, Let):
@@ -132,8 +141,8 @@ def _loaded(statements: Sequence[Stmt], pointers: Set[str]) -> list[Stmt]:
     return found[:last]
 
 
-def _given(stages: Sequence[_Stage]) -> str:
-    return "".join(f", const nl_{x.name}_found &nl_{x.name}_of" for x in stages)
+def _given(stages: Sequence[_Stage], index: Code) -> list[str]:
+    return [f"nl_i64 {index}", *(f"const nl_{x.name}_found &nl_{x.name}_of" for x in stages)]
 
 
 def _stage(stages: Sequence[_Stage], index: Code) -> list[Stmt]:
@@ -141,10 +150,10 @@ def _stage(stages: Sequence[_Stage], index: Code) -> list[Stmt]:
     *before, last = stages
     used, found = names_of(last.own), f"nl_{last.name}_found"
     copies = [x for stage in before for x in stage.copies() if x.name.text in used]
-    result = Do(f"return {found}{{{', '.join(x.name.text for x in last.declared)}}}")
+    result = Leave("return", braces(*(x.name for x in last.declared), type=found))
     return [
-        Block(f"struct {found}", [Text(f"{x.type} {x.name};") for x in last.declared], "};"),
-        Block(f"const auto nl_{last.name} = [&](nl_i64 {index}{_given(before)})", [*copies, *last.own, result], "};"),
+        Struct(f"struct {found}", [Let(x.type, x.name) for x in last.declared]),
+        closure(f"nl_{last.name}", _given(before, index), [*copies, *last.own, result]),
     ]
 
 
@@ -172,20 +181,16 @@ class Beside:
         return code(f"{'nl_same' if self.fixed else 'nl_x'}.{self.pointer}" + (".x[nl_n]" if self.few else ""))
 
     @property
-    def member(self) -> Code:
+    def member(self) -> Let:
         """Of a structure that has the elements of four points."""
-        return (
-            raw("{}<{}> {};", name("nl_few"), self.type, self.pointer)
-            if self.few
-            else raw("{} {};", self.type, self.pointer)
-        )
+        return Let(f"nl_few<{self.type}>" if self.few else self.type, self.pointer)
 
     @property
     def value(self) -> Code:
         """Of that member."""
         if not self.few:
             return self.first
-        return form("{}<{}>(&{}, nl_many)", name("nl_get"), self.type, self.first) if self.read else raw("{{}}")
+        return form("{}<{}>(&{}, nl_many)", name("nl_get"), self.type, self.first) if self.read else braces()
 
     @property
     def store(self) -> Code:
@@ -248,20 +253,19 @@ def neighbours(
     extent, even = nest.k.extent(nest.par[-1].extent), code("nl_t.chunk >= 4 * blockDim.x")
     if split:
         even = form("{} && {} % 4 == 0", even, extent)
-    width = raw("nl_t.chunk < 4 * blockDim.x ? 1 : {} % 4 == 0 ? 4 : {} % 2 == 0 ? 2 : 1", extent, extent)
-    values = raw(", ".join(["{}"] * len(found)), *(x.value for x in found))
+    width = form("nl_t.chunk < 4 * blockDim.x ? 1 : ({} % 4 == 0 ? 4 : ({} % 2 == 0 ? 2 : 1))", extent, extent)
+    each = [Do("nl_each<4>(nl_point)")]
+    rest = [If("nl_many == 2", [Do("nl_each<2>(nl_point)")], each, Style.BESIDE)] if pairs else each
     points: list[Stmt] = [
         Let("int", code("nl_many"), form("(int){}", call("nl_least", "nl_width", form("nl_end - {}", e)))),
         *split,
-        Block("struct", [Text(x.member.text, x.member.names) for x in found], raw("}} nl_x = {{{}}};", values)),
-        Block("const auto nl_point = [&](int nl_n)", [*(own if last.names & names_of(inner) else ()), *inner], "};"),
-        Do("if (nl_many == 1) nl_point(0)"),
-        *([Do(raw("else if (nl_many == 2) {}<2>(nl_point)", name("nl_each")))] if pairs else []),
-        Do(raw("else {}<4>(nl_point)", name("nl_each"))),
+        Struct("struct", [x.member for x in found], name("nl_x"), braces(*(x.value for x in found))),
+        closure("nl_point", ["int nl_n"], [*(own if last.names & names_of(inner) else ()), *inner]),
+        If("nl_many == 1", [Do("nl_point(0)")], rest, Style.BESIDE),
         *(Do(x.store) for x in found if x.written),
     ]
     first = "nl_me.part * nl_t.chunk + nl_width * threadIdx.x"
     return [
-        Let("int", code("nl_width"), width if pairs else raw("{} ? 4 : 1", even)),
+        Let("int", code("nl_width"), width if pairs else form("{} ? 4 : 1", even)),
         For(e, first, "nl_end", points, "nl_width * blockDim.x", kind=Kind.ONCE, long=True),
     ]

@@ -18,8 +18,8 @@ from backends.c_family.cprint import PrintError, Scalar
 from backends.c_family.rule_rows import row_again
 from backends.c_family.synapse_walk import centre
 from backends.cuda.kernels.skeletons import statements
-from backends.kernel_ir.expr import call, code, every, form, raw
-from backends.kernel_ir.stmt import Block, Do, For, Frame, If, Kind, Let, Set, Stmt, Style
+from backends.kernel_ir.expr import call, code, cond, every, form
+from backends.kernel_ir.stmt import For, Frame, If, Kind, Let, Set, Stmt
 from backends.kernel_ir.tree import Code
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Passing
@@ -170,13 +170,14 @@ def _toeplitz(k: Kernel, relation: l2.Toeplitz, names: Names, body: Body, after:
     tests += [i < size for i, size, stride in ((ky, kh, sh), (kx, kw, sw)) if size % stride]
     kind: Code | None = form("({} * (nl_i32){} + {})", o, s["in_c"], c)
     channel, kind = (c, None if relation.shared else c) if alone else (o, kind)
-    whole = every(form("({})", test) for test in tests)
-    target = raw("? ({} * (nl_i32){} + {}) * (nl_i32){} + {} : -1", channel, s["out_h"], y, s["out_w"], x)
+    whole = every(form("({})", test) for test in tests) or code(1)
+    target = form("({} * (nl_i32){} + {}) * (nl_i32){} + {}", channel, s["out_h"], y, s["out_w"], x)
+    at_x, to_x = position(left, columns, sw), reached(left, kx, sw)
     finds: list[Stmt] = [
         *([] if alone else [Let("nl_i32", o, form("{} / {}", t32, f"{ny * nx}u"))]),
-        Do(raw("const nl_i32 {} = {}, {} = {}", ky, position(up, rows, sh), kx, position(left, columns, sw))),
-        Do(raw("const nl_i32 {} = {}, {} = {}", y, reached(up, ky, sh), x, reached(left, kx, sw))),
-        Block(raw("{} = {}", names.other[names.u], whole or ""), [Do(target)], style=Style.NEXT),
+        Let("nl_i32", ky, position(up, rows, sh), beside=[Let("nl_i32", kx, at_x)]),
+        Let("nl_i32", y, reached(up, ky, sh), beside=[Let("nl_i32", x, to_x)]),
+        Set(names.other[names.u], cond(whole, target, -1), long=True),
     ]
     if body.numbered:
         line = form("({} * {} + {})", kind, kh, ky) if kind else ky
@@ -278,11 +279,11 @@ def _bitmask(k: Kernel, relation: l2.Bitmask, names: Names, body: Body) -> list[
     share, count, w, bits = (k.namer.fresh(x) for x in ("share", "words", "w", "bits"))
     mask = k.pointers[relation.words][names.own * count + w]
     found = Let("nl_i64", names.other, form("{} * 32 + {} - 1", w, call("__ffs", bits)))
-    head = raw("for (nl_u32 {} = {}; {}; {} &= {} - 1)", bits, mask, bits, bits, bits)
+    each = For(bits, mask, None, [found, *body.inner], bits - 1, "nl_u32", test=bits, op="&=")
     first, by = form("{}.thread", share), form("{}.threads", share)
     inside = [
         *body.before,
         Let("nl_i64", count, (k.scope[relation.n_post].code + 31) / 32),
-        For(w, first, count, [Block(head, [found, *body.inner])], by, kind=Kind.ONCE),
+        For(w, first, count, [each], by, kind=Kind.ONCE),
     ]
     return _events(names, share, inside)

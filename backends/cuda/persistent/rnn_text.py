@@ -9,17 +9,17 @@ Does not: sum; depend on sizes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, mentioned, open_kernel
+from backends.c_family.access import Kernel, columns, mentioned, open_kernel
 from backends.c_family.cprint import Dialect, Symbol
 from backends.c_family.source_map import comment
-from backends.cuda.kernels.kernel import BLOCK, columns
+from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.persistent.rnn_plan import Part, Shape, Shapes, row_bytes
-from backends.kernel_ir.expr import code, form, name
-from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Set, Stmt, Text, names_of, when
+from backends.kernel_ir.expr import cast, code, form, name
+from backends.kernel_ir.stmt import Block, Do, For, Kind, Leave, Let, Set, Stmt, Text, constants, names_of, when
 from compiler.ir.level2.batch_independence import nest_of, product_of
 
 
@@ -71,18 +71,18 @@ def _points(
     widths: Sequence[int],
 ) -> Stmt:
     body: list[Stmt] = [
-        Do("const int nl_own = nl_e >> nl_t.bits, nl_out = nl_t.out + (nl_e & ((1 << nl_t.bits) - 1))"),
-        when("nl_out >= nl_t.outs", Do("continue")),
-        Let("nl_i64", code("nl_sample"), code("nl_t.first + nl_own")),
+        constants("int", nl_own="nl_e >> nl_t.bits", nl_out="nl_t.out + (nl_e & ((1 << nl_t.bits) - 1))"),
+        when("nl_out >= nl_t.outs", Leave("continue")),
+        constants("nl_i64", nl_sample="nl_t.first + nl_own"),
     ]
     end: list[Stmt] = []
     at, results = 0, 0
     for part, link in zip(shape, links, strict=True):
         first = results
         results += len(part.results)
-        body.append(Do(f"{dialect.real} {', '.join(f'nl_y{r}' for r in range(first, results))}"))
+        own, *others = (Let(dialect.real, code(f"nl_y{r}")) for r in range(first, results))
         kept = [r for r in range(first, results) if r in stored]
-        body += [Do(f"{dialect.real} *nl_at{r}") for r in kept]
+        body += [replace(own, beside=others), *(Let(f"{dialect.real} *", code(f"nl_at{r}")) for r in kept)]
         body.append(Block("", [*_row(link, at), *link.lines], note=comment(link.kernel.template.name)))
         end += [Set(code(f"*nl_at{r}"), f"nl_y{r}") for r in kept]
         at += row_bytes(widths[part.template])
@@ -92,9 +92,8 @@ def _points(
 
 def _row(link: Link, at: int) -> list[Stmt]:
     """The columns of a link, whose row is `at` bytes behind the first one."""
-    loads = columns(link.kernel, link.read)
-    kind = f"const {link.kernel.row_type} *"
-    return [Do(f"{kind}const self = ({kind})(nl_rows + {at})"), *loads] if loads else []
+    loads, kind = columns(link.kernel, link.read), f"const {link.kernel.row_type} *"
+    return [Let(f"{kind}const", name("self"), cast(kind, f"nl_rows + {at}"), const=False), *loads] if loads else []
 
 
 def _link(
