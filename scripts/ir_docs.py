@@ -92,10 +92,11 @@ units (ms, mV, pA, nS, pF, GOhm, um, mM). Nothing has an effect: it is what was 
 
 Pure. A neuron model is a function of its state and inputs (`Cell`); the layers of a phase are tensors in single
 assignment (`TensorGraph`), on which gradients are made. Families of projections know how their synapses are held and
-what their spikes deliver (`StoredProjection`). The only effects are `Store` and `Update`, at the end of a
+what their spikes deliver (`StoredProjection`), and a synapse model is a list of operations in the stages of a step
+(`SynapseCell`, `compiler/ir/level1/stages.py`). The only effects are `Store` and `Update`, at the end of a
 phase; random numbers have a key and a counter, so that they are no effect either.
 """,
-        ("level1.graph", "level1.projections"),
+        ("level1.graph", "level1.projections", "level1.synapses"),
         ("graph", "projections"),
     ),
     Level(

@@ -59,6 +59,7 @@ MODULES: Final = (
     "compiler.ir.level0.tensors",
     "compiler.ir.level1.graph",
     "compiler.ir.level1.projections",
+    "compiler.ir.level1.synapses",
     "compiler.ir.level2.program",
     "compiler.ir.level2.nests",
     "compiler.ir.level2.relations",

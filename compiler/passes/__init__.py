@@ -13,11 +13,16 @@ from compiler.passes.pipeline import programs, spiking, tensors
 from compiler.passes.pipeline.manager import Pass
 
 PIPELINE: Final[tuple[Pass, ...]] = (
-    # Populations: level 0, level 1 (cells), level 2 (kernels).
+    # Populations: level 0, level 1 (cells of neurons and of synapses), level 2 (kernels).
     spiking.FreezeLearning(),
     spiking.LowerModel(),
+    spiking.ScheduleSynapses(),
+    spiking.InsertDelays(),
     spiking.IntegrateOdes(),
     spiking.SplitCells(),
+    spiking.TakeSums(),
+    spiking.AdvanceStates(),
+    spiking.TransposeSynapses(),
     spiking.LowerPopulations(),
     # Layers: level 0, level 1 (a graph for each phase), level 2 (kernels).
     tensors.LoadData(),

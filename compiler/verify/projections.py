@@ -1,22 +1,30 @@
-"""Legality of level 1: projections.
+"""Legality of level 1: projections, and the synapse models that they run.
 
 Assumes: the family is legal at level 0.
 Guarantees: every breach is named.
   storage   one that can hold what the family asks for (compiler/connect/storage.py)
   shared    of convolutions alone
   known     a delivery that reads params, `dt` and params of the model, of synapses that do nothing else
+  stages    of an operation: those of compiler/ir/level1/stages.py
+  events    awaited: spikes, or what an earlier operation makes; times are held where one delay is for all synapses
+  names     that an operation reads: of the model, of ends, of its sums, columns and locals; `age` of each age alone
 Does not: repeat level 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+import compiler.ir.level0.model as l0
 import compiler.ir.level1.projections as l1
 from compiler.connect import Form, rule_of
 from compiler.connect.storage import STORAGES, asked_by, refused
 from compiler.core.symbols import symbol
-from compiler.expr.ast import refs
+from compiler.expr.ast import Expr, refs
+from compiler.expr.functions import CONSTANTS
+from compiler.ir.level1.stages import ORDER
+from compiler.ir.level1.synapses import DELAYS, Arrival, AtNeurons, AtSynapses, SynapseCell
 
 
 def projection_violations(p: l1.StoredProjection) -> Iterator[str]:
@@ -36,3 +44,69 @@ def projection_violations(p: l1.StoredProjection) -> Iterator[str]:
         yield from (f"what is delivered reads `{name}`" for name in sorted(read))
         if s.state or len(s.actions) > 1:
             yield f"the synapse `{s.name}` does more than deliver"
+
+
+_OWN: Final = frozenset(
+    {
+        "t",
+        "dt",
+        "step",
+        "warmup_steps",
+        "updated",
+        "exists",
+        "arrived",
+        "copies",
+        "delay",
+        "cleared_every",
+        "cleared_at",
+    }
+)
+"""Names that lowering binds for every operation."""
+
+
+def synapse_cell_violations(cell: SynapseCell) -> Iterator[str]:
+    """Every breach of the spec by a synapse model and its operations."""
+    d, made = cell.definition, {l0.SPIKE}
+    known = {*_OWN, *cell.externals, *cell.every, *d.model_params, *(p.name for p in d.params), *cell.states}
+    known |= {DELAYS[end] for end in cell.delays}
+    for end in cell.delays:
+        if cell.times(end):
+            yield f"times of spikes of `{end}` are held once, and synapses have delays of their own"
+    for x in cell.operations:
+        if x.stage not in ORDER:
+            yield f"the stage is `{x.stage}`"
+        if isinstance(x, Arrival):
+            continue
+        if x.event is not None and x.event.name not in made:
+            yield f"`{x.what}` waits for `{x.event.name}`, which nothing makes"
+        if isinstance(x, AtNeurons):
+            made |= set() if x.condition is None else {x.condition.name}
+            yield from _at_neurons(x, known)
+        else:
+            yield from _at_synapses(x, known, d.lets)
+
+
+def _at_neurons(x: AtNeurons, known: set[str]) -> Iterator[str]:
+    own = known | {c.name for c in x.derived}
+    for s in x.statements:
+        yield from _reads(s.value, own, x.what)
+        own.add(s.target)
+
+
+def _at_synapses(x: AtSynapses, known: set[str], lets: tuple[l0.Set, ...]) -> Iterator[str]:
+    if x.walk == "post" and x.event is None:
+        yield f"`{x.what}` walks by targets without an event"
+    own = known | {c.name for c in x.derived} | {s.target for s in lets} | ({"age"} if x.each_age else set())
+    for one in x.sums:
+        yield from _reads(one.value, own, x.what)
+        own.add(one.name)
+    yield from (v for test in x.tests for v in _reads(test, own, x.what))
+    actions = (*x.actions, *((x.rewire,) if x.rewire is not None else ()))
+    for a in (*x.integrated, *x.advance, *actions):
+        yield from (v for e in l0.values_of((a,)) for v in _reads(e, own, x.what))
+        own |= {a.target} if isinstance(a, l0.Set) else set()
+
+
+def _reads(e: Expr, known: set[str], what: str) -> Iterator[str]:
+    for name in sorted(refs(e) - known - CONSTANTS.keys()):
+        yield f"`{what}` reads `{name}`, which is not known there"

@@ -13,11 +13,12 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.ir.level1.projections import StoredProjection
+from compiler.ir.level1.synapses import SynapseCell
 from compiler.verify.graph import cell_violations, graph_violations
 from compiler.verify.kernel import code_violations
 from compiler.verify.model import model_violations
 from compiler.verify.program import merged_violations, program_violations
-from compiler.verify.projections import projection_violations
+from compiler.verify.projections import projection_violations, synapse_cell_violations
 from compiler.verify.violations import check
 
 
@@ -34,6 +35,11 @@ def verify_cell(cell: l1.Cell) -> None:
 def verify_projection(projection: StoredProjection) -> None:
     """Level 1, one family of projections. Raises InternalError."""
     check(f"the projection `{projection.name}`", projection_violations(projection))
+
+
+def verify_synapse(cell: SynapseCell) -> None:
+    """Level 1, a synapse model in projections of one kind. Raises InternalError."""
+    check(f"the synapse `{cell.definition.name}`", synapse_cell_violations(cell))
 
 
 def verify_graph(graph: l1.TensorGraph, *, gather_only: bool = False) -> None:

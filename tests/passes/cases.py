@@ -157,6 +157,9 @@ def _parts(ir: Lowering) -> Mapping[str, str]:
     found = {"model": print_ir(ir.model)}
     if ir.spiking is not None:
         found |= {f"cell {c.name}": print_ir(c) for c in ir.spiking.cells}
+        found |= {f"population {x.name}": print_ir(x) for x in ir.spiking.instances}
+        found |= {f"history {x.population}.{x.variable}": print_ir(x) for x in ir.spiking.past}
+        found |= {f"synapse {k} {c.definition.name}": print_ir(c) for k, c in enumerate(ir.spiking.synapses)}
         found |= {f"projection {p.name}": print_ir(p) for p in ir.spiking.projections}
     if ir.data is not None:
         rows = [f"{name}: {a.dtype} {list(a.shape)}" for name, a in ir.data.arrays.items()]

@@ -14,7 +14,7 @@ from compiler.passes.program.merge import merge
 from compiler.verify.graph import cell_violations, graph_violations
 from compiler.verify.model import model_violations
 from compiler.verify.program import merged_violations, program_violations
-from compiler.verify.projections import projection_violations
+from compiler.verify.projections import projection_violations, synapse_cell_violations
 from compiler.verify.verify import verify_cell, verify_graph, verify_kernel, verify_merged, verify_model, verify_program
 from compiler.verify.violations import InternalError, repeated
 
@@ -444,6 +444,40 @@ def test_projections(old: str, new: str, message: str | None) -> None:
     text = """StoredProjection(family=Projection(name=p, rule=all_to_all, into=g,
         members=[Member(a, b, [[autapses, 1]], Const(0.5), 1)]), storage=dense, shared=false, known=`weight`)"""
     found = list(projection_violations(parse_ir(text.replace(old, new, 1))))
+    assert found == ([] if message is None else [message])
+
+
+SYNAPSE = """SynapseCell(SynapseDef(s, [ParamDecl($a, "1", Const(1))], [StateDecl($w, "1", Const(1))],
+    pre=EndDef([StateDecl($pre.x, "1", Const(0))])), {$pre.x: External(pre, x)}, delays=[pre], operations=[
+  AtNeurons(events, "condition of high", post, statements=[happens <- `step > 3`],
+    condition=Event(high, post, false)),
+  AtSynapses(on_pre, on_pre, actions=[$w <- `$w + $a * $pre.x`], event=Event(spike, pre, true),
+    tests=[`delays == age`], each_age=true),
+  AtSynapses(events, "event high", actions=[l <- `0.5`, $w <- `l * $w / total`], event=Event(high, post, false),
+    walk=post, sums=[SynapseSum(total, sum, post, `$w`)])])"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("events,", "events,", None),
+        ("on_pre,", "later,", "the stage is `later`"),
+        ("(high, post, false),\n", "(low, post, false),\n", "`event high` waits for `low`, which nothing makes"),
+        ("`l * $w", "`k * $w", "`event high` reads `k`, which is not known there"),
+        (", each_age=true", "", "`on_pre` reads `age`, which is not known there"),
+        ("`step > 3`", "`$w > v`", "`condition of high` reads `v`, which is not known there"),
+        ("event=Event(high, post, false),\n    ", "", "`event high` walks by targets without an event"),
+        ("sums=[SynapseSum(total, sum, post, `$w`)]", "", "`event high` reads `total`, which is not known there"),
+        (
+            "External(pre, x)",
+            "External(pre, x), $pre.last_spike: External(pre, last_spike)",
+            "times of spikes of `pre` are held once, and synapses have delays of their own",
+        ),
+    ],
+)
+def test_synapses(old: str, new: str, message: str | None) -> None:
+    assert old in SYNAPSE
+    found = list(synapse_cell_violations(parse_ir(SYNAPSE.replace(old, new, 1))))
     assert found == ([] if message is None else [message])
 
 

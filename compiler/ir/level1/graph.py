@@ -149,7 +149,8 @@ class Cell:
 # Frozen by `Final` where a model may have 100,000, as spans are (compiler/core/source.py).
 @dataclass(slots=True, unsafe_hash=True)
 class Instance:
-    """A population as an instance of a cell: the value of each param and the initial value of each state."""
+    """A population as an instance of a cell: the value of each param and the initial value of each state. `rings`:
+    (input, slots) of inputs whose deliveries have a ring buffer of their own."""
 
     name: Final[str]
     cell: Final[int]
@@ -164,6 +165,17 @@ class Instance:
     span: Final[Span] = field(default=NOWHERE, compare=False, repr=False)
     shape: Final[tuple[int, ...]] = ()
     others: Final[tuple[tuple[str, str], ...]] = ()  # name -> population
+    rings: Final[tuple[tuple[str, int], ...]] = ()
+
+
+@dataclass(frozen=True)
+class History:
+    """The ring buffer of past values of a variable of neurons, of one slot more than the longest delay with which a
+    projection reads it."""
+
+    population: str
+    variable: str
+    slots: int
 
 
 # ------------------------------------------------------------------------------------------------ tensors

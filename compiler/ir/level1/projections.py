@@ -17,18 +17,19 @@ from compiler.expr.ast import Expr
 # Frozen by `Final`, as spans are (compiler/core/source.py): a model may have 100,000.
 @dataclass(slots=True, unsafe_hash=True)
 class StoredProjection:
-    """A family of projections between instances, and how its synapses are held and delivered. What they do is
-    `family.statements`.
+    """A family of projections between instances, and how its synapses are held and delivered.
 
     `storage`: sparse | dense | one_to_one | bitmask | procedural | toeplitz; `shared`: synapses are those of a
     convolution that have nothing but their element of the kernel. `known`: what a spike delivers, over symbols of
     params (`weight` where there is no synapse model) and `dt`, where that is known when it is emitted and all that
-    synapses do; else None."""
+    synapses do; else None. `cells`: the SynapseCell that each member runs, or the one of all; empty where the delivery
+    is known."""
 
     family: Final[l0.Projection]
     storage: Final[str]
     shared: Final[bool]
     known: Final[Expr | None]
+    cells: Final[tuple[int, ...]] = ()
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """state_history: ring buffers of past state, for synapses that read variables of neurons with their delay.
 
-Assumes: lower_cells has made the populations' arrays and all launches that change them in a step; those of synapses
-come later.
+Assumes: insert_delays has run; lower_cells has made the populations' arrays and all launches that change them in a
+step; those of synapses come later.
 Guarantees: `<population>.<variable>.past` [slots][n], one slot more than the longest delay of a projection that reads
 it. Slot k mod slots has the value after the neurons' own part of step k (resets and events of phases included,
 deliveries of the step not); slots of steps up to 0 have the initial value. One kernel initialises all ring buffers, one
@@ -11,15 +11,13 @@ Does not: read them (synapse_rows).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Ref
-from compiler.ir.level2.delayed import read_delayed
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, array_name
 from compiler.passes.program.build_program import ProgramBuilder, Row
@@ -31,32 +29,14 @@ def past_name(population: str, variable: str) -> str:
     return f"{population}.{variable}.past"
 
 
-def _wanted(model: l0.Model) -> dict[tuple[str, str], int]:
-    """(population, variable) -> slots."""
-    found: dict[tuple[str, str], int] = {}
-    known: dict[int, list[tuple[str, str]]] = {}
-    for projection in model.projections:
-        synapse = projection.statements
-        if id(synapse) not in known:
-            names = set[str]().union(*(read_delayed(e) for e in synapse.expressions))
-            known[id(synapse)] = sorted((n.partition(".")[0], n.partition(".")[2]) for n in names)
-        for end, variable in known[id(synapse)]:
-            for member in projection.members:
-                pre = end == "pre"
-                key = (member.source if pre else member.target, variable)
-                delay = member.delay if pre else member.back_delay
-                found[key] = max(found.get(key, 1), delay + 1)
-    return found
-
-
-def keep_past(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
+def keep_past(builder: ProgramBuilder, histories: Sequence[l1.History], instances: Mapping[str, l1.Instance]) -> None:
     """The ring buffers, their initial contents, and the write of each step."""
-    wanted = _wanted(model)
     for phase in ("init", "step"):
-        for (population, variable), slots in wanted.items():
-            instance = instances[population]
-            past = Past(array_name(population, variable), past_name(population, variable), instance.size, slots)
-            past_row(builder, past, phase, population, f"({variable})", instance.span).launch(phase)
+        for x in histories:
+            instance = instances[x.population]
+            arrays = array_name(x.population, x.variable), past_name(x.population, x.variable)
+            past = Past(*arrays, instance.size, x.slots)
+            past_row(builder, past, phase, x.population, f"({x.variable})", instance.span).launch(phase)
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,15 @@
 
 Assumes: a legal Model with a `simulate` block when there are populations.
 Guarantees: populations that share a neuron definition, the same split of its params into scalars and per-neuron arrays
-and the way in which they read other populations share one Cell, numbered by first appearance; each instance knows its
-largest outgoing delay. The storage of every family is decided, and whether what it delivers is known at the spike.
-Does not: choose integrators (integrate_odes) or arrays and kernels (lower_cells).
+and the way in which they read other populations share one Cell, numbered by first appearance. The storage of every
+family is decided, whether what it delivers is known at the spike, and if not, which synapse model its members run.
+Does not: choose integrators (integrate_odes), ring buffers (insert_delays), or arrays and kernels (lower_cells).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
@@ -18,28 +18,34 @@ from compiler.connect.storage import shares_elements, storage_of
 from compiler.core.source import NOWHERE
 from compiler.core.symbols import symbol
 from compiler.ir.level1.projections import StoredProjection
+from compiler.ir.level1.synapses import SynapseCell
 from compiler.passes.model.bind_symbols import bind_symbols, control_of
-from compiler.passes.model.insert_delays import delays_and_rings
 from compiler.passes.model.known_deliveries import known_delivery
+from compiler.passes.model.synapse_cells import SynapseCells
 
 
 @dataclass(frozen=True)
 class SpikingGraph:
-    """Level 1 of the spiking part: cells, their instances, and the projections between these."""
+    """Level 1 of the spiking part: cells, their instances, and the projections between these with what synapses run."""
 
     cells: tuple[l1.Cell, ...]
     instances: tuple[l1.Instance, ...]
     array_params: tuple[tuple[str, ...], ...]
     """Per cell: the params that differ from neuron to neuron."""
-    rings: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """(population, input) -> slots of its ring of deliveries, a power of two (insert_delays)."""
+    past: tuple[l1.History, ...] = ()
     phases: Mapping[str, l0.PhaseDef] = field(default_factory=dict)
     projections: tuple[StoredProjection, ...] = ()
+    synapses: tuple[SynapseCell, ...] = ()
 
     @property
-    def nodes(self) -> tuple[l1.Cell | StoredProjection, ...]:
+    def nodes(self) -> tuple[l1.Cell | l1.Instance | l1.History | SynapseCell | StoredProjection, ...]:
         """What is shown."""
-        return (*self.cells, *self.projections)
+        return (*self.cells, *self.instances, *self.past, *self.synapses, *self.projections)
+
+    @property
+    def rings(self) -> dict[tuple[str, str], int]:
+        """(population, input) -> slots of its ring buffer of deliveries."""
+        return {(x.name, name): slots for x in self.instances for name, slots in x.rings}
 
 
 def _array_params(population: l0.Population) -> tuple[str, ...]:
@@ -87,21 +93,16 @@ def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ..
 
 def lower_model(model: l0.Model) -> SpikingGraph:
     """The spiking half of a model as cells and instances."""
-    projections = tuple(
-        StoredProjection(p, storage_of(p), shares_elements(p), known_delivery(p)) for p in model.projections
-    )
-    longest, rings = delays_and_rings(model, projections)
     model_values = {p.name: l0.Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
     cells: list[l1.Cell] = []
     arrays: list[tuple[str, ...]] = []
-    known: dict[tuple[int, tuple[str, ...], tuple[str, ...], bool, tuple[tuple[str, str], ...]], int] = {}
+    known: dict[tuple[int, tuple[str, ...], bool, tuple[tuple[str, str], ...]], int] = {}
     populations = {p.name: p for p in model.populations}
     instances: list[l1.Instance] = []
     for population in model.populations:
         neuron = population.neuron
-        ringed = tuple(i.name for i in neuron.inputs if (population.name, i.name) in rings)
         how = _reads(population, populations)
-        key = (id(neuron), _array_params(population), ringed, population.pools > 1, tuple(how.items()))
+        key = (id(neuron), _array_params(population), population.pools > 1, tuple(how.items()))
         if key not in known:
             known[key] = len(cells)
             cells.append(_cell(neuron, population.pools > 1, model.phases, how))
@@ -113,7 +114,7 @@ def lower_model(model: l0.Model) -> SpikingGraph:
                 population.name,
                 known[key],
                 population.size,
-                longest.get(population.name, 0) + 3 if emits else 0,
+                3 if emits else 0,
                 population.params + extra,
                 population.init,
                 neuron.source,
@@ -124,6 +125,14 @@ def lower_model(model: l0.Model) -> SpikingGraph:
                 population.others,
             )
         )
+    cells_of = SynapseCells({i.name: i for i in instances})
+    stored = (StoredProjection(p, storage_of(p), shares_elements(p), known_delivery(p)) for p in model.projections)
+    projections = tuple(replace(p, cells=cells_of.of(p)) if p.known is None else p for p in stored)
     return SpikingGraph(
-        tuple(cells), tuple(instances), tuple(arrays), rings, {p.name: p for p in model.phases}, projections
+        tuple(cells),
+        tuple(instances),
+        tuple(arrays),
+        phases={p.name: p for p in model.phases},
+        projections=projections,
+        synapses=tuple(cells_of.cells),
     )

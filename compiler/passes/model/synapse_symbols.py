@@ -11,12 +11,13 @@ Does not: know values or arrays.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.symbols import Sym, Way, derived, symbol
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, refs, rewrite
+from compiler.ir.level1.synapses import External, SynapseCell
 from compiler.ir.level2.delayed import delayed_name, read_delayed, read_now
 from compiler.passes.program.clock import counter, time_of
 
@@ -27,45 +28,6 @@ TOTAL: Final = "sum_into"
 """That of sums over projections (l0.Member.sums)."""
 NEVER: Final = -1e9
 """Time of a spike that never was [ms]."""
-
-
-@dataclass(frozen=True)
-class External:
-    """`end`.`variable`: a trace, a variable of the neuron or of its pool, the time of a spike, or a variable of another
-    population that `end` names. `delayed`: a past value of a variable of the neuron, `delay` (of post: `back_delay`)
-    before now."""
-
-    end: str
-    variable: str
-    delayed: bool = False
-
-
-@dataclass(frozen=True)
-class Flat:
-    """A synapse model with symbols. `externals`: the meaning of those that belong to an end (traces of `pre:` and
-    `post:` too); `every`: symbol -> the phase whose length in steps it is."""
-
-    definition: l0.SynapseDef
-    externals: Mapping[str, External]
-    every: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        return tuple(s.name for s in self.definition.state)
-
-    def end(self, end: str) -> l0.EndDef | None:
-        return self.definition.pre if end == "pre" else self.definition.post
-
-    def own_inputs(self, end: str) -> dict[str, str]:
-        """The inputs that projections hold at an end: the user's name -> the symbol."""
-        block = self.end(end)
-        return {} if block is None else {self.externals[i.name].variable: i.name for i in block.inputs}
-
-    def times(self, end: str, event: str = l0.SPIKE) -> tuple[str, ...]:
-        """Which times of an event of an end are read."""
-        read = {x.variable for x in self.externals.values() if x.end == end and not x.delayed}
-        last, previous = l0.times_of(event)
-        return tuple(v for v in (last, previous) if v in read or (v == last and previous in read))
 
 
 def _dotted(names: set[str]) -> set[tuple[str, str]]:
@@ -204,8 +166,8 @@ class _Flattening:
         )
 
 
-def flatten(synapse: l0.SynapseDef) -> Flat:
-    """The synapse with symbols."""
+def bind_synapse(synapse: l0.SynapseDef) -> SynapseCell:
+    """The synapse with symbols, without operations."""
     names = _names(synapse)
     f = _Flattening(names)
     done = replace(
@@ -226,4 +188,4 @@ def flatten(synapse: l0.SynapseDef) -> Flat:
     )
     externals: dict[str, External] = {name: External(*key) for key, name in names.flat.items()}
     externals |= {name: External(*key, True) for key, name in names.past.items()}
-    return Flat(done, externals, {name: phase for phase, name in names.every.items()})
+    return SynapseCell(done, externals, {name: phase for phase, name in names.every.items()})

@@ -165,6 +165,8 @@ def _verify(before: Lowering | None, after: Lowering) -> None:
     if after.spiking is not None and (before is None or after.spiking is not before.spiking):
         for cell in after.spiking.cells:
             verify.verify_cell(cell)
+        for synapse in after.spiking.synapses:
+            verify.verify_synapse(synapse)
         for projection in after.spiking.projections if before is None or before.spiking is None else ():
             verify.verify_projection(projection)
     known: Mapping[str, PhaseGraph] = {g.phase: g for g in before.graphs} if before is not None else {}

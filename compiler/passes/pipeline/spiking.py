@@ -7,9 +7,11 @@ Does not: merge.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import compiler.ir.level2.program as l2
+from compiler.ir.level1.synapses import SynapseCell
 from compiler.passes.pipeline.manager import Context, Lowering, Pass
 from compiler.passes.program.decisions import Decision
 
@@ -19,6 +21,12 @@ class SpikingPass(Pass):
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         return context.populations and bool(ir.model.populations)
+
+
+def on_synapses(ir: Lowering, change: Callable[[SynapseCell], SynapseCell]) -> Lowering:
+    """The levels with another form of each synapse model."""
+    assert ir.spiking is not None
+    return replace(ir, spiking=replace(ir.spiking, synapses=tuple(map(change, ir.spiking.synapses))))
 
 
 class FreezeLearning(SpikingPass):
@@ -40,18 +48,44 @@ class LowerModel(SpikingPass):
         return replace(ir, spiking=lower_model(with_driven(ir.model)))
 
 
+class ScheduleSynapses(SpikingPass):
+    """Statements of synapses become operations in stages of a step: compiler/passes/synapses/schedule_synapses.py."""
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.synapses.schedule_synapses import schedule_synapse
+
+        assert ir.spiking is not None
+        phases = ir.spiking.phases
+        return on_synapses(ir, lambda cell: schedule_synapse(cell, phases))
+
+
+class InsertDelays(SpikingPass):
+    """Ring buffers, and the events that operations wait for: compiler/passes/model/insert_delays.py."""
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.model.insert_delays import insert_delays
+
+        assert ir.spiking is not None
+        return replace(ir, spiking=insert_delays(ir.model, ir.spiking))
+
+
 class IntegrateOdes(SpikingPass):
-    """Equations become update statements of one step: compiler/passes/model/integrate_odes.py."""
+    """Equations become statements of one step: compiler/passes/model/integrate_odes.py, of synapses
+    compiler/passes/synapses/integrate_synapses.py."""
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.model.integrate_odes import integrate_odes
+        from compiler.passes.synapses.integrate_synapses import integrate_synapse
 
         assert ir.spiking is not None
         done = [
             integrate_odes(cell, arrays) for cell, arrays in zip(ir.spiking.cells, ir.spiking.array_params, strict=True)
         ]
-        ir = replace(ir, spiking=replace(ir.spiking, cells=tuple(cell for cell, _ in done)))
-        return ir.decided(d for _, d in done if d is not None)
+        synapses = [integrate_synapse(cell) for cell in ir.spiking.synapses]
+        cells, of_synapses = tuple(cell for cell, _ in done), tuple(cell for cell, _ in synapses)
+        ir = replace(ir, spiking=replace(ir.spiking, cells=cells, synapses=of_synapses))
+        found = dict.fromkeys(d for _, chosen in synapses for d in chosen)
+        return ir.decided(d for d in (*(d for _, d in done), *found) if d is not None)
 
 
 class SplitCells(SpikingPass):
@@ -62,6 +96,33 @@ class SplitCells(SpikingPass):
 
         assert ir.spiking is not None
         return replace(ir, spiking=replace(ir.spiking, cells=tuple(map(split_cell, ir.spiking.cells))))
+
+
+class TakeSums(SpikingPass):
+    """Sums over synapses stand before the operations that read them: compiler/passes/synapses/take_sums.py."""
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.synapses.take_sums import take_sums
+
+        return on_synapses(ir, take_sums)
+
+
+class AdvanceStates(SpikingPass):
+    """Event-driven states are brought to the step that reads them: compiler/passes/synapses/advance_states.py."""
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.synapses.advance_states import advance_states
+
+        return on_synapses(ir, advance_states)
+
+
+class TransposeSynapses(SpikingPass):
+    """How operations reach the synapses of targets: compiler/passes/synapses/transpose_synapses.py."""
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.synapses.transpose_synapses import transpose_synapse
+
+        return on_synapses(ir, transpose_synapse)
 
 
 class LowerPopulations(SpikingPass):

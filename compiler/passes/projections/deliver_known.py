@@ -18,14 +18,15 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.core.symbols import Way, derived, symbol
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
+from compiler.ir.level1.stages import KNOWN
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
+from compiler.passes.model.insert_delays import REMAINS
 from compiler.passes.model.known_deliveries import input_of, send_of
 from compiler.passes.program.build_program import Prototype
-from compiler.passes.projections.clearing import REMAINS, clear_columns, waits
 from compiler.passes.projections.synapse_arrays import Given, ages, delays_of, given
 from compiler.passes.projections.synapse_rows import EVENT_FORMALS
-from compiler.passes.projections.synapse_schedule import KNOWN, Stages
+from compiler.passes.projections.synapse_schedule import Stages
 from compiler.passes.relations.relations import LoweredRelation, relation_of
 from compiler.passes.relations.stored_rows import Link
 
@@ -56,13 +57,18 @@ def delivery_of(projection: l0.Projection, value: Expr, model_numbers: Mapping[s
     return Delivery(into, value, used, own, send_of(projection).span, plain)
 
 
+def clear_columns(projection: l0.Projection) -> dict[str, int]:
+    """What REMAINS reads beside the delay."""
+    return {} if projection.clear is None else dict(zip(("cleared_every", "cleared_at"), projection.clear, strict=True))
+
+
 def deliver_known(link: Link, delivery: Delivery, deliveries: Deliveries, stages: Stages) -> None:
     """The events of `pre` add to an input of `post`: one row, or, where delays that differ from synapse to synapse are
     waited for at the source, one for each of them."""
     found = relation_of(link)
     weight = _value_of(link, found, delivery)
     delays = None if link.member.delays is None else delays_of(link, found)
-    aged = waits(link.projection) and delays is not None
+    aged = link.projection.clear is not None and delays is not None
     for delay in ages(link.projection, link.member) if aged else (link.member.delay,):
         _row(link, delivery, found, weight, delays, deliveries, stages, delay)
 
@@ -101,7 +107,7 @@ def _row(
     """`delays`: the array of delays that differ from synapse to synapse; `delay`: that of all, or of those that the row
     serves."""
     projection, pre, post, builder, goes = link.projection, link.pre, link.post, link.builder, delivery.into
-    ring, waiting = (post.name, goes) in deliveries.rings, waits(projection)
+    ring, waiting = (post.name, goes) in deliveries.rings, projection.clear is not None
     late = delays is not None and not waiting
     columns: dict[str, l2.ColumnValue] = {"room": room_of(builder, f"{pre.name}.spikes"), "slots": pre.slots}
     columns["delay"] = delay if waiting or not (ring or late) else 0

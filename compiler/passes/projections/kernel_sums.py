@@ -112,7 +112,7 @@ def _row(
     part: int,
     due: Due,
 ) -> None:
-    definition, group = s.flat.definition, (s.number, what, name)
+    definition, group = s.cell.definition, (s.cell.number, what, name)
     k = s.builder.kernel(f"{s.name}: {step} of {printed(name)} ({definition.name})", kind, definition.span, group)
     k.include(formals, bound, columns)
     s.stages.add(stage, k.add_row(body, s.name), due=due, part=part)

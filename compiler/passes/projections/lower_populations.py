@@ -1,6 +1,6 @@
 """lower_populations: cells, drives, records and projections become the arrays, kernels and launches of one program.
 
-Assumes: cells whose equations have been integrated.
+Assumes: all passes over level 1 have run.
 Guarantees: kernels are in the order of execution within a step: drives, cells, records, history, projections, inputs.
 Does not: merge, or choose integrators.
 """
@@ -46,8 +46,8 @@ def lower_populations(
     instances = {i.name: i for i in graph.instances}
     record_spikes(builder, model, instances, recorded_steps)
     record_rates(builder, model, instances)
-    keep_past(builder, model, instances)
-    lower_projections(builder, model, graph.projections, instances, deliveries, decisions)
+    keep_past(builder, graph.past, instances)
+    lower_projections(builder, model, graph, instances, deliveries)
     record_events(builder, model, instances)
     lower_inputs(builder, model, instances)
     inputs = tuple(frozenset(model_name(name) for name, _ in cell.inputs) for cell in graph.cells)

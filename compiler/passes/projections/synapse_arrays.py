@@ -108,10 +108,6 @@ def per_synapse(
     return initialise(link.builder, array, value, None, Role.SYNAPSE, unit, size=size, span=span, whole=whole)
 
 
-DELAYS: Final = {"pre": "delays", "post": "back_delays"}
-"""What statements call per-synapse delays of spikes of an end."""
-
-
 def delays_of(link: Link, found: LoweredRelation, end: str = "pre") -> str:
     """The array of per-synapse delays in integer steps: one byte each where they fit."""
     delays, most = link.member.delays_of(end), link.member.delay_of(end)

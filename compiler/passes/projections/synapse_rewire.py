@@ -17,8 +17,7 @@ from typing import Final
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived, model_name
-from compiler.expr.ast import Call, Cond, Expr, Num, Ref, calls, rewrite, substitute
-from compiler.ir.level2.synapse_sums import SUMS
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite, substitute
 from compiler.ir.level2.synapse_values import stored_by_target
 from compiler.ir.space import DType, Role
 from compiler.passes.program.init_values import drawn
@@ -32,29 +31,22 @@ GONE: Final = "gone"
 _WHOLE: Final = l2.ByName()
 
 
-def found_by_target(synapse: l0.SynapseDef) -> bool:
-    """Whether any kernel walks the synapses of a target."""
-    sums = (c for e in synapse.expressions for c in calls(e) if c in SUMS)
-    ends = [SUMS[c][1] for c in sums] + [e.end for e in synapse.events]
-    return bool(synapse.on_post) or "post" in ends
-
-
-def rewire(s: Synapses, stage: str, what: str, one: l0.Rewire, part: int, due: Due) -> int:
+def rewire(s: Synapses, stage: str, what: str, one: l0.Rewire, rebuild: bool, part: int, due: Due) -> int:
     """The rows of one `rewire`, `remove` or `form`, after `part` of the stage; returns the first part that sees new
-    synapses."""
+    synapses. `rebuild`: rows of the other end are made again."""
     if one.how == "remove":
-        key = ("removed", s.number, what)
+        key = ("removed", s.cell.number, what)
         if key not in s.cache:
             left = l0.Set("exists", Cond(one.value, Num(0), Ref("exists")))
-            s.cache[key] = text_of(s.flat, f"{what}: removed", (left,), "", False)
+            s.cache[key] = text_of(s.cell, f"{what}: removed", (left,), False)
         at_synapses(s, stage, s.cache[key], s.found(), "pre", None, due=due, part=part + 1)
         return part + 2
     found = s.found()
     array = f"{s.name}.{GONE}"
     s.arrays[GONE] = steps_array(s, array, "syn", found.extent)
-    key = ("gone", s.number, what)
+    key = ("gone", s.cell.number, what)
     if key not in s.cache:
-        s.cache[key] = text_of(s.flat, f"{what}: gone", (l0.Set(GONE, _gone(s, one)),), "", False, vacant=True)
+        s.cache[key] = text_of(s.cell, f"{what}: gone", (l0.Set(GONE, _gone(s, one)),), False, vacant=True)
     at_synapses(s, stage, s.cache[key], found, "pre", None, due=due, part=part + 1)
     _drawn_ends(s, stage, what, part + 2, due)
     text, columns = _start(s, what)
@@ -64,7 +56,7 @@ def rewire(s: Synapses, stage: str, what: str, one: l0.Rewire, part: int, due: D
     s.numbers.clear()
     s.numbers.update(kept)
     del s.arrays[GONE]
-    if stored_by_target(s.projection) or found_by_target(s.flat.definition):
+    if rebuild:
         _transpose(s, stage, what, part + 3, due)
         return part + 7
     return part + 4
@@ -75,7 +67,7 @@ def _gone(s: Synapses, one: l0.Rewire) -> Expr:
     if one.how == "form":
         return Cond(EXISTS, Num(0), Cond(one.value, Num(3), Num(2)))
     ends = Cond(one.value, Num(1), Num(0))
-    return Cond(EXISTS, ends, Num(2)) if s.flat.definition.vacancies else ends
+    return Cond(EXISTS, ends, Num(2)) if s.cell.definition.vacancies else ends
 
 
 # ------------------------------------------------------------------------------------------------ ends
@@ -115,7 +107,7 @@ def _row(
     part: int,
     due: Due,
 ) -> None:
-    k = s.builder.kernel(f"{s.name}: {what}", kind, s.projection.span, (s.number, part))
+    k = s.builder.kernel(f"{s.name}: {what}", kind, s.projection.span, (s.cell.number, part))
     k.include(formals, arrays, columns)
     s.stages.add(stage, k.add_row(body, s.name), due=due, part=part)
 
@@ -195,7 +187,7 @@ def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
 
 def _start(s: Synapses, what: str) -> tuple[SynapseKernel, dict[str, float]]:
     """Initial values of new synapses: the statements, and the columns that they read."""
-    d, given = s.flat.definition, dict(s.member.init)
+    d, given = s.cell.definition, dict(s.member.init)
     declared = (*(p.name for p in d.params), *(x.name for x in d.state), *d.model_params)
     own: dict[str, Expr] = {model_name(name): Ref(name) for name in declared}
     columns: dict[str, float] = {}
@@ -211,11 +203,11 @@ def _start(s: Synapses, what: str) -> tuple[SynapseKernel, dict[str, float]]:
         values.append(("updated", Ref("step")))
     if "exists" in s.arrays:
         values.append(("exists", Num(1)))
-    key = ("new synapses", s.number, what, tuple(kinds), "updated" in s.arrays)
+    key = ("new synapses", s.cell.number, what, tuple(kinds), "updated" in s.arrays)
     if key not in s.cache:
         is_gone = Ref(GONE).eq(1)
         statements: tuple[l2.Statement, ...] = tuple(l2.Assign(n, Cond(is_gone, e, Ref(n))) for n, e in values)
-        variants = s.cache.setdefault(("new synapses", s.number, what), [])
+        variants = s.cache.setdefault(("new synapses", s.cell.number, what), [])
         variants.append(key)
         s.cache[key] = SynapseKernel(f"{what}: new synapses", statements, variant=len(variants) - 1)
     text: SynapseKernel = s.cache[key]

@@ -24,24 +24,15 @@ import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived, printed
 from compiler.expr.ast import Call, Expr, Num, Ref
 from compiler.expr.interp import evaluate
+from compiler.ir.level1.stages import ENDS_PAST, POST_PAST, PRE_PAST, START, START_TRANSPOSED, seen_before
+from compiler.ir.level1.synapses import DELAYS, SynapseCell
 from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
 from compiler.passes.cells.state_history import Past, past_row
-from compiler.passes.model.synapse_symbols import Flat
 from compiler.passes.program.build_program import Prototype
-from compiler.passes.projections.synapse_arrays import DELAYS, counted_formals, placed
-from compiler.passes.projections.synapse_schedule import (
-    ENDS_PAST,
-    EVERY_STEP,
-    POST_PAST,
-    PRE_PAST,
-    START,
-    START_TRANSPOSED,
-    Due,
-    Stages,
-    seen_before,
-)
+from compiler.passes.projections.synapse_arrays import counted_formals, placed
+from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
 from compiler.passes.projections.synapse_text import Sending, SynapseKernel
 from compiler.passes.relations.relations import LoweredRelation, relation_of
 from compiler.passes.relations.stored_rows import Link
@@ -53,7 +44,7 @@ SLOTS = 2  # of the lists of a condition without delay: that of this step, and o
 
 @dataclass(frozen=True)
 class BoundArray:
-    """The array of a flat name: an element per neuron of an end ("pre", "post"), per synapse ("syn"), or one ("one").
+    """The array of a name: an element per neuron of an end ("pre", "post"), per synapse ("syn"), or one ("one").
     `slots`: it is a ring buffer of that many (state_history), and the element is that of the step in which an event
     that arrives now was emitted; `kind`: of ring buffers with as many slots, which share their columns."""
 
@@ -66,16 +57,15 @@ class BoundArray:
 
 @dataclass(frozen=True)
 class Synapses(Link):
-    """One projection of a family while its statements are lowered. `number`: of the synapse model and its target input;
-    where instances of the network share synapses, this is number `copy` of `copies` (the first does the work that is
-    done once); `numbers`, `arrays`: the values of its flat names; `cache`: of the whole pass; `parts`: the parts of a
+    """One projection of a family while its statements are lowered. Where instances of the network share synapses, this
+    is number `copy` of `copies` (the first does the work that is done once); `numbers`, `arrays`: the values of its
+    names; `cache`: of the whole pass; `parts`: the parts of a
     stage that are in use; `rings`: by name, ring buffers of variables of `pre:` and `post:` (`_late`); `again`:
     parameters that follow from places and are not stored, but worked out where they are read."""
 
     stages: Stages
     deliveries: Deliveries
-    flat: Flat
-    number: int
+    cell: SynapseCell
     copy: int
     copies: int
     cache: Cache
@@ -203,7 +193,7 @@ def _late(s: Synapses, read: set[str], stage: str) -> dict[str, BoundArray]:
     step, or after them."""
     arrays = dict(s.arrays)
     for end, after in (("pre", PRE_PAST), ("post", POST_PAST)):
-        block = s.flat.end(end)
+        block = s.cell.end(end)
         if s.member.delays_of(end) is None or block is None:
             continue
         for name in sorted({x.name for x in block.state} & read):
@@ -214,12 +204,12 @@ def _late(s: Synapses, read: set[str], stage: str) -> dict[str, BoundArray]:
 
 def _ring(s: Synapses, name: str, where: str) -> BoundArray:
     """The ring buffer of a variable, which is written in the stage `where`."""
-    held, span = s.arrays[name], s.flat.definition.span
+    held, span = s.arrays[name], s.cell.definition.span
     ring = f"{held.array}.{'before' if where == ENDS_PAST else 'after'}"
     if ring not in s.rings:
         past = Past(held.array, ring, s.instance(held.end).size, s.member.delay_of(held.end) + 1)
         for phase in ("init", "step"):
-            row = past_row(s.builder, past, phase, s.name, f"({s.flat.externals[name].variable})", span, where)
+            row = past_row(s.builder, past, phase, s.name, f"({s.cell.externals[name].variable})", span, where)
             row.launch(phase) if phase == "init" else s.stages.add(where, row)
         s.rings[ring] = BoundArray(ring, held.dtype, held.end, past.slots, "trace")
     return s.rings[ring]
@@ -247,7 +237,7 @@ def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
     """The formal of an input that is added to, and its columns."""
     instance, real = s.instance(sending.end), s.builder.precision
     rings, fixed_point = s.deliveries.rings, s.deliveries.fixed_point
-    own = sending.variable in s.flat.own_inputs(sending.end)
+    own = sending.variable in s.cell.own_inputs(sending.end)
     where = (f"{s.name}.{sending.end}" if own else instance.name, sending.variable)
     at = l2.At(sending.end)
     if where in rings:
@@ -293,8 +283,8 @@ def _row(
 ) -> None:
     formals = tuple(signature.formals)
     form = body.relation if isinstance(body, l2.Propagate) else body
-    text_of = _Occasion(s.number, text.what, text.variant, formals, form, kind, body)
-    title, span = f"{s.name}: {text.what} ({s.flat.definition.name})", s.flat.definition.span
+    text_of = _Occasion(s.cell.number, text.what, text.variant, formals, form, kind, body)
+    title, span = f"{s.name}: {text.what} ({s.cell.definition.name})", s.cell.definition.span
     kernel = s.builder.rows_of(_Occasion.prototype, title, span, 0, text_of)
     row = kernel.add_row(signature.bound, signature.columns, s.name)
     s.stages.add(stage, row, join, due=due, part=part)
@@ -357,7 +347,7 @@ def _worked_out(
         numbers |= own
         formals, held = counted_formals(s, found, counts)
         arrays |= {f: held[f.name] for f in formals}
-    kinds: list[object] = s.cache.setdefault(("worked out", s.number, text.what), [])
+    kinds: list[object] = s.cache.setdefault(("worked out", s.cell.number, text.what), [])
     if (kind := tuple(first)) not in kinds:
         kinds.append(kind)
     return replace(text, statements=(*first, *text.statements), variant=kinds.index(kind) + 1), numbers, arrays
@@ -419,7 +409,7 @@ def at_every_neuron(s: Synapses, stage: str, text: SynapseKernel, end: str) -> N
 def take_delivered(s: Synapses, stage: str, end: str, variable: str, name: str) -> None:
     """What has been delivered into an input of the projection's own, `variable`, joins it."""
     real, fixed, size = s.builder.precision, s.deliveries.fixed_point, s.instance(end).size
-    at, span = f"{s.name}.{end}", s.flat.definition.span
+    at, span = f"{s.name}.{end}", s.cell.definition.span
     array = l2.Array(delivered_name(at, variable), DType.I64 if fixed else real, (size,), Role.STATE, span=span)
     s.builder.array(array)
     k = s.builder.kernel(f"{s.name}: what arrives in {end}.{variable}", l2.Kind.MAP, span)
@@ -438,7 +428,7 @@ def take_delivered(s: Synapses, stage: str, end: str, variable: str, name: str) 
 def work_array(s: Synapses, name: str, size: int | l2.SizeOf) -> None:
     """Makes an array of real numbers that lives within a step."""
     shape, size_from = ((-1,), size.array) if isinstance(size, l2.SizeOf) else ((size,), None)
-    span = s.flat.definition.span
+    span = s.cell.definition.span
     s.builder.array(l2.Array(name, s.builder.precision, shape, Role.WORK, None, size_from, span=span))
 
 
@@ -446,7 +436,7 @@ def start_row(
     s: Synapses, stage: str, what: str, name: str, array: str, size: int | l2.SizeOf, start: float, part: int, due: Due
 ) -> None:
     """The row that gives the elements of the sum `name` their initial value."""
-    definition, group = s.flat.definition, (s.number, what, name)
+    definition, group = s.cell.definition, (s.cell.number, what, name)
     k = s.builder.kernel(f"{s.name}: start of {printed(name)} ({definition.name})", l2.Kind.MAP, definition.span, group)
     k.write("out", s.builder.precision, array)
     k.column("n", size)

@@ -1,4 +1,4 @@
-"""synapse_schedule: the order of synaptic operations within a step (SynapseDef in ir/level0/model.py says why).
+"""synapse_schedule: launches of the rows of projections, stage by stage (ir/level1/stages.py).
 
 Assumes: the rows of one stage are independent, except those that are added with join=False.
 Guarantees: stages are in ORDER, independent of the order of families in the model; inside a stage, rows of one kernel
@@ -11,42 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from compiler.ir.level1.stages import ORDER
 from compiler.passes.program.build_program import Row
-
-ENDS: Final = "pre and post, every step"
-ENDS_PAST: Final = "pre and post, kept before spikes"
-UPDATE: Final = "synapses, every step"
-KNOWN: Final = "deliveries that are known at the spike"
-ON_PRE: Final = "on_pre"
-PRE_SPIKE: Final = "pre: on_spike"
-PRE_PAST: Final = "pre, kept after spikes"
-ON_POST: Final = "on_post"
-POST_SPIKE: Final = "post: on_spike"
-POST_PAST: Final = "post, kept after spikes"
-CONDITIONS: Final = "conditions of events"
-EVENTS: Final = "events"
-EVENT_TIMES: Final = "times of events"
-
-START: Final = "events of phases, at the start of a trial"
-START_TRANSPOSED: Final = "from the first transpose on, at the start of a trial"
-END: Final = "events of phases, later"
-END_TRANSPOSED: Final = "from the first transpose on, later"
-OWN_INPUTS: Final = "what has arrived in inputs of projections"
-OWN_DELIVER: Final = "what projections deliver in every step"
-ENDS_START: Final = "pre and post, at the start of a trial"
-ENDS_END: Final = "pre and post, at later events of phases"
-
-_AT_SPIKES: Final = (ON_PRE, PRE_SPIKE, PRE_PAST, ON_POST, POST_SPIKE, POST_PAST, CONDITIONS, EVENTS, EVENT_TIMES)
-ORDER: Final = (
-    *(START, START_TRANSPOSED, ENDS_START, ENDS, ENDS_PAST, UPDATE, KNOWN),
-    *(*_AT_SPIKES, END, END_TRANSPOSED, OWN_INPUTS, ENDS_END, OWN_DELIVER),
-)
-
-
-def seen_before(stage: str, end: str) -> bool:
-    """Whether statements of a stage see variables of `pre:` (`post:`) without what the spikes of this step change."""
-    return stage in (UPDATE, ON_PRE) or (stage == ON_POST and end == "post")
-
 
 Due = tuple[int, int]
 """Steps k with k % every == offset."""

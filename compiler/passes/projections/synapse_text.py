@@ -1,12 +1,9 @@
-"""synapse_text: the statements of a synapse at one occasion, at level 2 over its symbols.
+"""synapse_text: the statements of an operation, at level 2 over its symbols.
 
-Assumes: a Flat synapse (synapse_symbols).
-Guarantees: named expressions are evaluated once, before the first statement of an occasion; random calls are numbered
-draws at (step, synapse); `t` is the end of the step. Deliveries are additions to one formal per end and input.
-Event-driven states are updated first: with ds/dt = a s + b, s += (a s + b) T exprel(a T), T the time since the last
-update (s exp(a T) where b is 0), which is exact. With per-synapse delays, statements act only on synapses whose delay
-is the age of the event; in projections that are cleared, at events that are not forgotten; where slots may be vacant,
-on synapses that exist.
+Assumes: operations of a SynapseCell, after all passes over these.
+Guarantees: named expressions are evaluated once, before the first statement of an operation; random calls are numbered
+draws at (step, synapse); `t` is the end of the step. Deliveries are additions to one formal per end and input. States
+change only where the tests of the operation hold, and where slots may be vacant, at synapses that exist.
 Does not: bind names (synapse_rows).
 """
 
@@ -25,12 +22,9 @@ from compiler.core.source import Span
 from compiler.core.symbols import Way, symbol
 from compiler.core.symbols import derived as derived_from
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
-from compiler.expr.diff import linear_in
-from compiler.expr.inline import named
-from compiler.expr.simplify import simplify
-from compiler.passes.model.linear_system import is_zero
-from compiler.passes.model.synapse_symbols import Flat
+from compiler.ir.level1.synapses import AtNeurons, AtSynapses, SynapseCell
 from compiler.passes.program.clock import STEP_END
+from compiler.passes.synapses.schedule_synapses import used_lets
 
 EXISTS: Final = Ref("exists").ne(0)
 """Whether a place holds a synapse."""
@@ -48,8 +42,8 @@ class Sending:
 
 @dataclass(frozen=True)
 class SynapseKernel:
-    """Statements of one occasion. `derived`: columns that they read and that follow from params; `variant`: numbers the
-    texts of one occasion, where members of a family differ in more than their formals."""
+    """Statements of one operation. `derived`: columns that they read and that follow from params; `variant`: numbers
+    the texts of one operation, where members of a family differ in more than their formals."""
 
     what: str
     statements: tuple[l2.Statement, ...]
@@ -98,81 +92,42 @@ def statements_of(sets: Iterable[l0.Set], index: str) -> tuple[l2.Statement, ...
     )
 
 
-def driven(flat: Flat) -> frozenset[str]:
-    """The event-driven states."""
-    d = flat.definition
-    return frozenset(o.state for o in d.dynamics) if d.event_driven else frozenset()
+def neurons_text(cell: SynapseCell, one: AtNeurons, fixed_point: bool) -> SynapseKernel:
+    """The statements of an operation at neurons."""
+    if one.sends:
+        return text_of(cell, one.what, one.sends, fixed_point, vacant=True)
+    statements = statements_of(one.statements, "i" if one.event is None else "syn")
+    return SynapseKernel(one.what, statements, (), one.derived)
 
 
-def used_lets(flat: Flat, actions: Sequence[l0.Action]) -> list[l0.Set]:
-    """The named expressions that actions read, directly or indirectly, in order."""
-    read = set().union(*(refs(e) for e in l0.values_of(actions)))
-    found: list[l0.Set] = []
-    for let in reversed(flat.definition.lets):
-        if let.target in read:
-            read |= refs(let.value)
-            found.append(let)
-    return found[::-1]
-
-
-def touches(flat: Flat, actions: Sequence[l0.Action]) -> bool:
-    """Whether actions read or write a state that is event-driven."""
-    names = {a.target for a in actions if isinstance(a, l0.Set)}
-    names |= set().union(*(refs(e) for e in l0.values_of((*actions, *used_lets(flat, actions)))))
-    return bool(names & driven(flat))
-
-
-def _up_to_date(flat: Flat) -> list[l0.Set]:
-    """Event-driven states at the end of this step, from their values in step `updated`."""
-    d = flat.definition
-    lets = named((let.target, let.value) for let in d.lets)
-    elapsed = Ref("elapsed")
-    out = [l0.Set("elapsed", (Ref("step") - Ref("updated")) * Ref("dt"))]
-    for ode in d.dynamics:
-        rhs = substitute(ode.rhs, lets)
-        affine = linear_in(rhs, (ode.state,))
-        assert affine is not None, f"`d{ode.state}/dt` is not linear in its own state"
-        rate, constant = simplify(affine[0].get(ode.state, Num(0.0))), simplify(affine[1])
-        state = Ref(ode.state)
-        time = rate * elapsed
-        if is_zero(constant):
-            value: Expr = state if is_zero(rate) else state * Call("exp", (time,))
-        elif is_zero(rate):
-            value = state + constant * elapsed
-        else:
-            slope = rate * state + constant
-            value = state + slope * (elapsed * Call("exprel", (time,)))
-        out.append(l0.Set(ode.state, value, ode.span))
-    return out
+def synapses_text(cell: SynapseCell, one: AtSynapses, fixed_point: bool) -> SynapseKernel:
+    """The statements of an operation at synapses."""
+    return text_of(cell, one.what, one.actions, fixed_point, one.tests, one.integrated, one.derived, one.advance)
 
 
 def text_of(
-    flat: Flat,
+    cell: SynapseCell,
     what: str,
-    actions: Sequence[l0.Action],
-    into: str,
+    actions: tuple[l0.Action, ...],
     fixed_point: bool,
-    *,
-    updated_at: str | None = None,
     tests: Sequence[Expr] = (),
     before: Sequence[l0.Set] = (),
     derived: tuple[l1.DerivedScalar | l1.Propagator, ...] = (),
+    advance: Sequence[l0.Set] = (),
     vacant: bool = False,
 ) -> SynapseKernel:
-    """The statements of one occasion. `into`: the input of a delivery that names none; `updated_at`: where the step of
-    the last update of event-driven states is stored; `tests`: only at synapses where they hold; `before`: the dynamics
-    of this step; `vacant`: they run at vacant slots, too."""
-    tests = (*tests, *((EXISTS,) if flat.definition.vacancies and not vacant else ()))
-    w = _Writer({*flat.states, "updated", "exists"}, bool(tests), fixed_point)
+    """The statements of one operation (AtSynapses). `before`: those that dynamics have become; `vacant`: they run at
+    vacant slots, too."""
+    tests = (*tests, *((EXISTS,) if cell.definition.vacancies and not vacant else ()))
+    w = _Writer({*cell.states, "updated", "exists"}, bool(tests), fixed_point)
     if tests:
         w.out.append(l2.Assign("due", functools.reduce(lambda a, b: a & b, tests)))
     for s in before:
         w.assign(s, s.value)
-    if updated_at is not None and touches(flat, actions):
-        for s in (*_up_to_date(flat), *((l0.Set("updated", Ref("step")),) if updated_at == "syn" else ())):
-            w.assign(s)
+    for s in advance:
+        w.assign(s)
     again: dict[str, Expr] = {}
-    for let in used_lets(flat, actions):
+    for let in used_lets(cell, actions):
         local = derived_from(let.target, Way.NOW) if before else let.target
         w.assign(l0.Set(local, substitute(let.value, again), let.span))
         again[let.target] = Ref(local)
@@ -182,7 +137,7 @@ def text_of(
         if isinstance(action, l0.Set):
             w.assign(l0.Set(action.target, value, action.span))
         else:
-            w.send(action.end, action.into or into, value, action.span)
+            w.send(action.end, action.into or cell.into, value, action.span)
     sends = tuple(Sending(formal, *key) for key, formal in w.formals.items())
     return SynapseKernel(what, tuple(w.out), sends, derived)
 

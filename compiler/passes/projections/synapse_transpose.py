@@ -28,7 +28,7 @@ _AT = l2.Strided((l2.Axis((("at", 1),)),))
 
 def transpose(s: Synapses, other: l0.Projection, stage: str, one: l0.Transpose, part: int, due: Due) -> int:
     """The row of one `transpose`, after `part` of the stage; returns the part in which the new values are visible."""
-    if s.copy > 0 and one.target in (s.flat.definition.shared or ()):
+    if s.copy > 0 and one.target in (s.cell.definition.shared or ()):
         return part + 2
     member = next(m for m in other.members if (m.source, m.target) == (s.member.target, s.member.source))
     bound = {"w": s.arrays[one.target].array, "other": variable_array(other, member, one.variable)}

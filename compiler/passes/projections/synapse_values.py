@@ -15,15 +15,16 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.core.symbols import model_name
 from compiler.expr.ast import Call, Cond, Num, Ref
+from compiler.ir.level1.synapses import DELAYS, External
 from compiler.ir.level2.synapse_values import COUNTED
 from compiler.ir.level2.variable_arrays import synapse_part
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.lower_pools import per_neuron
 from compiler.passes.cells.state_history import past_name
-from compiler.passes.model.synapse_symbols import CONNECTED, TOTAL, External
+from compiler.passes.model.synapse_symbols import CONNECTED, TOTAL
 from compiler.passes.program.init_values import initialise
-from compiler.passes.projections.synapse_arrays import DELAYS, count_of, delays_of, from_formula, per_synapse
+from compiler.passes.projections.synapse_arrays import count_of, delays_of, from_formula, per_synapse
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses
 from compiler.passes.relations.relations import LoweredRelation
 from compiler.passes.relations.stored_rows import Link
@@ -31,7 +32,7 @@ from compiler.passes.relations.stored_rows import Link
 
 def bind_names(s: Synapses, found: LoweredRelation, model_numbers: dict[str, float], dt: float) -> None:
     """Fills in `numbers` and `arrays` of `s`, and makes the arrays."""
-    definition = s.flat.definition
+    definition = s.cell.definition
     s.numbers["dt"] = dt
     s.numbers["copies"] = float(s.copies)
     for name in definition.model_params:
@@ -72,7 +73,7 @@ def bind_names(s: Synapses, found: LoweredRelation, model_numbers: dict[str, flo
 
 def _connected(s: Synapses, found: LoweredRelation, sizes: dict[str, float]) -> None:
     """What expressions read of the connections: sizes and sums over projections, and numbers of synapses."""
-    for name, external in s.flat.externals.items():
+    for name, external in s.cell.externals.items():
         if external.end == TOTAL:
             s.numbers[name] = sizes[f"{TOTAL}.{external.variable}"]
         elif external.end == CONNECTED and external.variable in COUNTED:
@@ -117,9 +118,9 @@ def _occupied(s: Synapses, extent: int | l2.SizeOf) -> BoundArray:
 def _traces(s: Synapses, known: dict[str, float]) -> None:
     """States of `pre:` and `post:`, and steps of spikes that are read."""
     for end in ("pre", "post"):
-        block, instance = s.flat.end(end), s.instance(end)
+        block, instance = s.cell.end(end), s.instance(end)
         units = {} if block is None else {x.name: x for x in block.state}
-        for name, external in s.flat.externals.items():
+        for name, external in s.cell.externals.items():
             if external.end != end or external.delayed:
                 continue
             array = f"{s.name}.{end}.{external.variable}"
@@ -131,7 +132,7 @@ def _traces(s: Synapses, known: dict[str, float]) -> None:
                     span = s.projection.span
                     initialise(s.builder, array, value, None, Role.STATE, units[name].unit, instance.size, span)
                 s.arrays[name] = BoundArray(array, s.builder.precision, end)
-            elif external.variable in s.flat.definition.times(end):
+            elif external.variable in s.cell.definition.times(end):
                 s.arrays[name] = steps_array(s, array, end, instance.size)
 
 
@@ -145,7 +146,7 @@ def steps_array(s: Synapses, array: str, end: str, extent: int | l2.SizeOf) -> B
 
 def _neurons(s: Synapses) -> None:
     """Variables and params of the neurons at both ends."""
-    for name, external in s.flat.externals.items():
+    for name, external in s.cell.externals.items():
         if name in s.arrays or external.end in (CONNECTED, TOTAL):
             continue
         other = dict(s.member.others).get(external.end)
