@@ -1,10 +1,11 @@
-"""One sample at a time: the standalone C file and the phase `predict` beside onnxruntime, in one thread.
+"""Inference: the standalone C file and the phase `predict` beside onnxruntime, in one thread.
 
-    python benchmarks/bench_inference.py [models ...]      (needs onnx and onnxruntime)
+    python benchmarks/bench_inference.py [MODEL[:BATCH] ...]      (needs onnx and onnxruntime)
 
-Weights are random. All three compute the same sample in turn, round after round, so that the machine's load is shared;
-medians and bests of CPU microseconds are printed, and the ratio of medians to onnxruntime's. Outputs are compared
-first.
+Models are those of models/ and of benchmarks/models (as `benchmarks/resnet50`); without BATCH one sample at a time.
+Weights are random. All compute the same batch in turn, round after round, so that the machine's load is shared; medians
+and bests of CPU microseconds are printed, and the ratio of medians to onnxruntime's. Outputs are compared first. The
+standalone file is measured with one sample.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import onnxruntime
+import yaml
 from safetensors.numpy import save_file
 
 from compiler.frontend.load import load_model
@@ -35,7 +37,21 @@ from compiler.runtime.inference.predict import Predictor, build_prediction
 from compiler.runtime.inference.standalone import build_standalone
 
 ROOT = Path(__file__).resolve().parents[1]
-ROUNDS, CALLS = 40, 10
+ROUNDS, CALLS, SECONDS = 40, 10, 30.0
+
+
+def without_training(which: str, folder: Path) -> Path:
+    """A copy of the model in `folder` that needs no data: without `train`, in float32."""
+    group, _, name = which.rpartition("/")
+    source = ROOT / (f"{group}/models" if group else "models") / f"{name}.yaml"
+    whole = yaml.safe_load(source.read_text())
+    content = {key: whole[key] for key in ("language", "name", "params", "network", "train") if key in whole}
+    read = content.pop("train")["loss"]["softmax_cross_entropy"]["target"]
+    del content["network"]["inputs"][read]
+    content["numerics"] = {"precision": "float32"}
+    model = folder / f"{name}.yaml"
+    model.write_text(yaml.safe_dump(content, sort_keys=False))
+    return model
 
 
 def weights_of(model: Path) -> dict[str, np.ndarray]:
@@ -54,62 +70,71 @@ def standalone(files: tuple[Path, ...], name: str) -> ctypes.CDLL:
 
 
 def measure(calls: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float]]:
-    """(median, best) microseconds by name; rounds are interleaved."""
+    """(median, best) microseconds by name; rounds are interleaved, as many as fit into `SECONDS`, at least 5."""
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(ROUNDS):
+    start = time.process_time()
+    for call in calls.values():
+        call()
+    count = max(1, min(CALLS, int(SECONDS / ROUNDS / (time.process_time() - start))))
+    for done in range(ROUNDS):
+        if done >= 5 and time.process_time() - start > SECONDS:
+            break
         for name, call in calls.items():
             begin = time.process_time()
-            for _ in range(CALLS):
+            for _ in range(count):
                 call()
-            times[name].append((time.process_time() - begin) / CALLS * 1e6)
+            times[name].append((time.process_time() - begin) / count * 1e6)
     return {name: (float(np.median(t)), min(t)) for name, t in times.items()}
 
 
-def bench(name: str, folder: Path) -> None:
-    model = ROOT / "models" / f"{name}.yaml"
+def bench(which: str, batch: int, folder: Path) -> None:
+    model = without_training(which, folder)
+    name = model.stem
     file = folder / f"{name}.safetensors"
     save_file(weights_of(model), file)
     options = Options(weights=file, build_dir=folder)
     trained = open_trained(model, options)
-    prediction, built, backend = build_prediction(trained, options, 1)
+    prediction, built, backend = build_prediction(trained, options, batch)
     predictor = Predictor(prediction, built, backend, trained)
     proto = to_onnx(trained.model, weights_of(model), tuple(o.name for o in prediction.outputs))
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = settings.inter_op_num_threads = 1
     settings.log_severity_level = 3
     session = onnxruntime.InferenceSession(proto.SerializeToString(), settings)
-    library = standalone(build_standalone(model, options, embed=True).files, name)
 
     rng = np.random.default_rng(1)
-    feeds = {i.name: rng.random((1, *i.shape)).astype(np.float32) for i in prediction.inputs}
+    feeds = {i.name: rng.random((batch, *i.shape)).astype(np.float32) for i in prediction.inputs}
     found = predictor(feeds)
-    outs = [np.zeros_like(v, np.float32) for v in found.values()]
-    pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (*feeds.values(), *outs)]
-    function = getattr(library, f"{name}_predict")
-    assert function(*pointers) == 0
-    for a, b, c in zip(found.values(), outs, session.run(None, feeds), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    for a, c in zip(found.values(), session.run(None, feeds), strict=True):
         np.testing.assert_allclose(a, c, rtol=1e-3, atol=1e-3 * float(np.abs(c).max()))
     for item in prediction.inputs:
         predictor.instance.write(data_name(item.name), feeds[item.name].reshape(-1))
-    predictor.instance.write(ORDER, np.zeros(1, np.int32))
-    times = measure(
-        {
-            "standalone C": lambda: function(*pointers),
-            "phase predict": lambda: predictor.instance.run(PHASE, 1, 1),
-            "onnxruntime": lambda: session.run(None, feeds),
-        }
-    )
+    predictor.instance.write(ORDER, np.arange(batch, dtype=np.int32))
+    calls: dict[str, Callable[[], object]] = {
+        "phase predict": lambda: predictor.instance.run(PHASE, 1, 1),
+        "onnxruntime": lambda: session.run(None, feeds),
+    }
+    if batch == 1:
+        function = getattr(standalone(build_standalone(model, options, embed=True).files, name), f"{name}_predict")
+        outs = [np.zeros_like(v, np.float32) for v in found.values()]
+        pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (*feeds.values(), *outs)]
+        assert function(*pointers) == 0
+        for a, b in zip(found.values(), outs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        calls["standalone C"] = lambda: function(*pointers)
+    times = measure(calls)
     base = times["onnxruntime"][0]
     for what, (median, best) in times.items():
-        print(f"{name:12} {what:14} {median:9.1f} us (best {best:9.1f})   {median / base:5.2f} x onnxruntime")
+        beside = f"{median / base:5.2f} x onnxruntime"
+        print(f"{name:12} batch {batch:<4} {what:14} {median:9.1f} us (best {best:9.1f})   {beside}")
     predictor.close()
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in sys.argv[1:] or ["lenet5", "resnet20", "mlp"]:
-            bench(name, Path(folder))
+            model, _, batch = name.partition(":")
+            bench(model, int(batch or 1), Path(folder))
 
 
 if __name__ == "__main__":

@@ -42,8 +42,9 @@ CASES = [
         (3, 1, (1, 1), 1), (3, 2, (1, 0), 1), (1, 1, (0, 0), 1), (1, 2, (0, 0), 1), (5, 3, (2, 3), 1),
         (2, 1, (0, 1), 2), (3, 2, (2, 2), 2), (4, 4, (0, 0), 1),
     )
-    for groups, filters in ((1, 11), (2, 6), (4, 4))
+    for groups, filters in ((1, 11), (2, 6), (4, 4), (1, 37), (2, 64))
 ]  # fmt: skip
+"""From 32 filters a group on, windows are packed; images of 9 x 8 and 5 x 21 leave pixels behind the last vector."""
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -87,3 +88,18 @@ def test_dense(tmp_path: Path, features: int, precision: str) -> None:
     expected = x["x"].astype(np.float64) @ w["d.weight"].T.astype(np.float64) + w["d.bias"]
     close = 1e-5 if precision == "float32" else 1e-12
     np.testing.assert_allclose(found, expected, rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("batch, strategy", [(1, "rows_conv"), (16, "lanes_conv")])
+def test_strips(tmp_path: Path, batch: int, strategy: str) -> None:
+    """Windows of an image that no cache holds are read strip by strip of the output."""
+    layer = "conv2d: {name: c, filters: 37, kernel: 3, stride: 2, padding: 1, bias: false}"
+    path = write_network(tmp_path, "{x: {shape: [64, 45, 44]}}", layer)
+    lowered = lower_predict(load_model(path), backend("cpu").capabilities, batch).lowered
+    assert strategy in {d.verdict for d in lowered.decisions if d.pass_name == "choose_strategies"}
+    strips = [int(v) for t in lowered.merged.tables for v in np.asarray(t.scalars.get("s_strip", ()))]
+    assert strips and all(0 < strip < 23 * 22 for strip in strips)
+    x, w = samples(path, batch), load_file(tmp_path / "net.safetensors")
+    found = predict(path, x, batch=batch, build_dir=tmp_path / "build")["c"]
+    expected = _conv(x["x"].astype(np.float64), w["c.weight"].astype(np.float64), 2, (1, 1), 1, 1)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)

@@ -18,6 +18,8 @@ TILE_NEAR_BYTES, TILE_FAR_VECTOR = 48_000, 8.5
 VECTOR_BYTES: Final = 64
 COPY: Final = 5.0
 """Copying a vector of an image with its border."""
+ROWS_PACK: Final = 2.0
+"""Packing a vector of what a window of a row-major image sees."""
 WINDOW_LANES: Final = 8.0
 """Adding up the lanes of a vector of the gradient of a window."""
 

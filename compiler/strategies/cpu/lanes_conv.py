@@ -4,16 +4,17 @@ y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, rows(i, r), cols(j, s)] w(g, o
 hold one pixel of a block of the batch, weights are broadcast scalars read in place; a tile is some output channels by
 some output pixels. Stride, dilation, padding, groups and the division of a strided gradient are columns: offsets of
 terms and pixels are tabulated once per call. Where indices have a divisor, or where much of the window lies outside the
-image, pixels with the same taps form a class with its own table. The sum runs in order of (row of the window, channel,
-column of the window).
+image, pixels with the same taps form a class with its own table. Where an image does not fit into the second cache, all
+output channels of a strip of pixels are computed before the next strip. The sum runs in order of (row of the window,
+channel, column of the window).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
-from compiler.strategies.convolution import convolution
+from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, NotApplicable, Problem
+from compiler.strategies.convolution import Convolution, convolution
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, best
 from compiler.strategies.strategy import Strategy, by_tile
@@ -54,14 +55,21 @@ def match(p: Problem) -> Choice | NotApplicable:
         "s_split": int(split),
         "s_classes": classes,
         "s_tile": tile,
+        "s_strip": _strip(conv, image * p.real_bytes // conv.groups, places),
     }
     scratch = (image * p.real_bytes if copy else 0) + classes * CLASS_BYTES + places * PIXEL_BYTES + terms * TAP_BYTES
-    if rows.taps * cols.taps == 1 and image * p.real_bytes > conv.groups * constants.TILE_CACHE_BYTES:
-        operations *= constants.TILE_FAR
     microseconds = (
         blocks * (conv.groups * operations + (constants.COPY * pixels if copy else 0)) / constants.OPERATIONS_PER_US
     )
     return Choice(NAME, (("vector", conv.vector),), tuple(values.items()), scratch, microseconds)
+
+
+def _strip(conv: Convolution, image: int, places: int) -> int:
+    """Output pixels of a row whose windows fit into the second cache, where an image of so many bytes does not."""
+    if image <= constants.TILE_CACHE_BYTES:
+        return places
+    seen = constants.TILE_CACHE_BYTES // (conv.ins * conv.rows.taps * VECTOR_BYTES)
+    return max(1, (seen - abs(conv.cols.tap) * (conv.cols.taps - 1)) // max(conv.cols.step, 1))
 
 
 def _tile(outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -> tuple[int, bool, float]:

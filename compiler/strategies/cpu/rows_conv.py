@@ -2,9 +2,12 @@
 
 y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, i * step + r * tap + from, ...] w(g, o, c, r, s), with or without g:
 for batches that are too small for the batch in the lanes. The image is copied with its border, a plane for each residue
-of the rows' step, so that every tap reads adjacent elements for the pixels of a vector. Where an output row fills whole
-vectors, one copy suffices. Otherwise there is one for each column s of the window, aligned to the output's columns:
-output pixels are then one run of memory for every tap. The sum runs in order of (channel, row, column).
+of the rows' step that the window sees, so that every tap reads adjacent elements for the pixels of a vector. Where an
+output row fills whole vectors, one copy suffices. Otherwise there is one for each column s of the window, aligned to
+the output's columns: output pixels are then one run of memory for every tap. Where there are many output channels, what
+the window sees of a strip of pixels is packed in panels, once for all of them, so that register tiles read it in order;
+a window of one pixel is packed from the image itself. The sum runs in order of (channel, row, column), but for the few
+pixels that would leave a vector almost empty: they are computed one by one, taps in the lanes, which a tree adds.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
-from compiler.strategies.convolution import extents, row_major
+from compiler.strategies.convolution import Convolution, extents, row_major
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import Shape, cost
 from compiler.strategies.strategy import Strategy
@@ -20,8 +23,13 @@ from compiler.strategies.strategy import Strategy
 NAME = "rows_conv"
 OUTS, VECTORS = 8, 2
 TAP_BYTES = 8
-_TILE = Shape(OUTS, VECTORS, 105)
-"""What it costs to copy a vector of the image, in vector operations."""
+_TILE, _PANEL_TILE = Shape(OUTS, VECTORS, 105), Shape(OUTS, 3, 112)
+PANEL_OUTS: Final = 32
+"""Output channels from which on strips are packed."""
+DOTS: Final = 4
+"""Pixels behind the last whole vector, at most, that are computed one by one with neighbouring taps in the lanes."""
+STRIP_BYTES: Final = 400_000
+"""Of a packed strip, which stays in the second cache while all output channels read it."""
 
 
 def match(p: Problem) -> Choice | NotApplicable:
@@ -35,12 +43,22 @@ def match(p: Problem) -> Choice | NotApplicable:
     high = (rows.step * (rows.out - 1) + rows.tap * (rows.taps - 1)) // rows.step + 1
     whole = cols.out % vector == 0 and cols.step == 1
     copies, wide = (1, cols.out + cols.tap * (cols.taps - 1)) if whole else (cols.taps, cols.out)
+    phases = min(rows.step, rows.tap * (rows.taps - 1) + 1)
     plane = high * wide
     width = rounded(rows.out * cols.out, VECTORS * vector)
-    planes = rounded(conv.ins * copies * rows.step * plane, vector) + VECTORS * vector
+    planes = rounded(conv.ins * copies * phases * plane, vector) + VECTORS * vector
     if planes >= LIMIT:
         return NotApplicable("it is larger than 32-bit offsets reach")
     taps, masks = conv.ins * rows.taps * cols.taps, rounded(copies * plane, vector)
+    pixels, panel = rows.out * cols.out, _PANEL_TILE.vectors * vector
+    strip, packed, dots = pixels, 0, False
+    if conv.outs >= PANEL_OUTS:
+        strip = min(rounded(pixels, panel), max(1, STRIP_BYTES // (taps * panel * p.real_bytes)) * panel)
+        by_tap = conv.w_c == 1 and conv.w_r == cols.taps and conv.w_in == rows.taps * cols.taps
+        dots = by_tap and 0 < pixels % vector <= DOTS
+        packed, width = taps * strip + dots * DOTS * rounded(taps, vector), strip
+        if _is_whole(conv):
+            planes, masks = 0, 0
     values = {
         "s_batch": conv.batch,
         **extents(conv),
@@ -54,8 +72,12 @@ def match(p: Problem) -> Choice | NotApplicable:
         "s_from_c": cols.origin,
         "s_high": high,
         "s_copies": copies,
+        "s_phases": phases,
         "s_wide": wide,
         "s_width": width,
+        "s_strip": strip,
+        "s_packed": packed,
+        "s_dots": int(dots),
         "s_planes": planes,
         "s_masks": masks,
         "s_w_group": conv.w_group,
@@ -64,10 +86,26 @@ def match(p: Problem) -> Choice | NotApplicable:
         "s_w_r": conv.w_r,
         "s_w_c": conv.w_c,
     }
-    scratch = (planes + OUTS * width + masks) * p.real_bytes + taps * TAP_BYTES
-    operations = cost(_TILE, conv.outs, [(-(-rows.out * cols.out // vector), taps)]) + constants.COPY * planes / vector
+    scratch = (planes + packed + OUTS * width + masks) * p.real_bytes + 2 * taps * TAP_BYTES
+    vectors = -(-pixels // vector) - dots
+    operations = constants.COPY * planes / vector
+    if packed:
+        panels, rest = divmod(vectors, _PANEL_TILE.vectors)
+        operations += panels * cost(_PANEL_TILE, conv.outs, [(_PANEL_TILE.vectors, taps)])
+        operations += constants.ROWS_PACK * taps * vectors
+        if rest:
+            operations += cost(Shape(OUTS, rest, 105 if rest == 2 else 70), conv.outs, [(rest, taps)])
+        if dots:
+            operations += pixels % vector * conv.outs * (constants.ROW_TERM * taps / vector + constants.ROW_SUM / OUTS)
+    else:
+        operations += cost(_TILE, conv.outs, [(vectors, taps)])
     microseconds = conv.batch * conv.groups * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (), tuple(values.items()), scratch, microseconds)
+
+
+def _is_whole(conv: Convolution) -> bool:
+    """Whether each tap sees the pixels of a channel as they lie in memory."""
+    return all(a.taps == a.step == 1 and a.origin == 0 and a.out == a.extent for a in (conv.rows, conv.cols))
 
 
 STRATEGY: Final = Strategy(NAME, match)

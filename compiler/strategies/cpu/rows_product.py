@@ -89,9 +89,13 @@ def _of_matrices(p: Problem, name: str) -> Choice | NotApplicable:
         return NotApplicable("it has no sum")
     rows = [d for d in out if d in a and d not in b]
     cols = [d for d in out if d not in a]
+    sized = {d: _Dim(extents[d], a.get(d, 0), b.get(d, 0)) for d in extents}
+    if len(_merged([sized[d] for d in cols])) > LEVELS:  # such as pixels with a step: a product for each block of them
+        cols = cols[1:]
+    groups = [d for d in out if d not in rows and d not in cols]
     roles = {
-        role: _merged([_Dim(extents[d], a.get(d, 0), b.get(d, 0)) for d in dims])
-        for role, dims in (("g", [d for d in out if d in a and d in b]), ("m", rows), ("n", cols), ("k", summed))
+        role: _merged([sized[d] for d in dims])
+        for role, dims in (("g", groups), ("m", rows), ("n", cols), ("k", summed))
     }
     if any(len(r) > LEVELS for r in roles.values()):
         return NotApplicable("its matrices have more than three dims on a side")
