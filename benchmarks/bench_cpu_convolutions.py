@@ -75,7 +75,8 @@ def run(name: str, c: Conv, arguments: argparse.Namespace, backend: CpuBackend) 
     for direction in DIRECTIONS:
         node, tensors = problem(c, direction)
         found = ways(node, tensors, LANES, 4, backend.capabilities.strategies, backend.capabilities.device)
-        taken = [w for w in found if w is not None] if arguments.all else found[:1]
+        emitted = [w for w in found if w is not None and w.strategy in backend.capabilities.strategies]  # not exchanged
+        taken = emitted if arguments.all else found[:1]
         instances[direction] = {identity(w): load(backend, node, tensors, w) for w in taken}
     times: dict[str, dict[str, list[float]]] = {d: {} for d in DIRECTIONS}
     sizes = (c.batch, c.channels, c.rows, c.cols, c.filters, c.kernel[0], c.pad, c.stride[0], c.groups)
