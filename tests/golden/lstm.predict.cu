@@ -516,21 +516,21 @@ struct __align__(8) nl_feed_to {
 };
 
 /* The points of a stage that are at hand: outputs from `out` on, 2^bits side by side, of samples from `first` on, of which
-   the block has `before` more; `size` of them. A sum has `ways` parts, `part` reals apart. */
+   the block has `before` more; `size` of them. */
 struct nl_points {
     const real *sums;
     real *values;
     const nl_feed_to *feeds;
     nl_i64 first, outs;
-    int before, out, bits, ways, part, size;
+    int before, out, bits, split, wide, size;
 };
 
 /* The sum of a product at a point: its parts are joined in a fixed order. */
 NL_FN real nl_sum_of(const nl_points &t, int product, int e) {
-    const real *const at = t.sums + product * t.ways * t.part + e;
+    const real *const at = t.sums + (((product << t.split) * t.wide) << t.bits) + e;
     real sum = *at;
 #pragma unroll 4
-    for (int g = 1; g < t.ways; g++) sum += at[g * t.part];
+    for (int g = 1; g < 1 << t.split; g++) sum += at[(g * t.wide) << t.bits];
     return sum;
 }
 
@@ -540,7 +540,8 @@ NL_FN void nl_feed(const nl_points &t, int place, int own, int out, real value) 
 }
 
 /* lstm.at.input.carried, lstm.at.input.carried, lstm.at.memory, lstm.at.h */
-NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const nl_points &nl_t)
+template <class T>
+NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const T &nl_t)
 {
 #pragma unroll 1
     for (int nl_e = threadIdx.x; nl_e < nl_t.size; nl_e += 256) {
@@ -880,24 +881,23 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
         t.feeds = (const nl_feed_to *)(factors + l.products);
         t.outs = l.outs;
         t.bits = l.bits;
-        t.ways = 1 << l.split;
+        t.split = l.split;
 #pragma unroll 1
         for (int s = 0; s < samples; s += NL_TILE) {
             const int many = samples - s < NL_TILE ? samples - s : NL_TILE;
             t.first = first + s;
             t.before = s;
-            const int wide = many > 2 ? NL_TILE : many;
-            t.part = wide << l.bits;
+            t.wide = many > 2 ? NL_TILE : many;
             t.size = many << l.bits;
 #pragma unroll 1
             for (int out = 0; out < l.outs; out += 1 << l.bits) {
                 real *const sums = kept + c.sums + turn;
                 turn = c.turn - turn;
                 if (l.mine)
-                    nl_my_sums(l, factors, mine, values, s, wide, sums);
-                else if (wide == 1)
+                    nl_my_sums(l, factors, mine, values, s, t.wide, sums);
+                else if (t.wide == 1)
                     nl_stage_sums<1>(l, factors, kept, values, s, out, sums);
-                else if (wide == 2)
+                else if (t.wide == 2)
                     nl_stage_sums<2>(l, factors, kept, values, s, out, sums);
                 else
                     nl_stage_sums<NL_TILE>(l, factors, kept, values, s, out, sums);

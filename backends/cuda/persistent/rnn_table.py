@@ -20,8 +20,8 @@ import backends.cuda.persistent.rnn as rnn
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words
-from backends.cuda.persistent.rnn_links import Factors, Link, links_of
 from backends.cuda.persistent.rnn_plan import Shapes
+from backends.cuda.persistent.rnn_stages import Factors, ReadStage, stages_read
 from backends.kernel_ir.descriptor import Compiled
 from compiler.ir.level2.batch_independence import padded
 
@@ -75,7 +75,7 @@ class _Sums:
 class _Packer:
     """Fills in the table of one chain."""
 
-    def __init__(self, real_bytes: int, links: Sequence[Link], samples: int) -> None:
+    def __init__(self, real_bytes: int, links: Sequence[ReadStage], samples: int) -> None:
         self.real_bytes, self.links, self.samples = real_bytes, links, samples
         self.unit = 16 // real_bytes
         self.matrices: dict[tuple[int, int, int, int], int] = {}  # their offsets
@@ -89,10 +89,10 @@ class _Packer:
     def _pitch(self, terms: int) -> int:
         return -(-terms // self.unit) * self.unit
 
-    def _sums(self, x: Link) -> _Sums:
+    def _sums(self, x: ReadStage) -> _Sums:
         return _Sums.of(x.stage.outs, [self._pitch(f.terms) for f in x.factors], self.unit)
 
-    def _layout(self, x: Link) -> object | None:
+    def _layout(self, x: ReadStage) -> object | None:
         """The distribution of a stage's matrices over threads, where each has a part of one product that fits into its
         registers: stages with equal layouts multiply alike."""
         if not x.factors:
@@ -158,7 +158,7 @@ class _Packer:
         return int(factors["fresh"].sum())
 
     def _fed(
-        self, x: Link, behind: Link | None, feeds: npt.NDArray[np.void], held: list[Held | None], area: int
+        self, x: ReadStage, behind: ReadStage | None, feeds: npt.NDArray[np.void], held: list[Held | None], area: int
     ) -> None:
         """Slots of results that the products of the next stage multiply: disjoint from those of this one."""
         results = x.results()
@@ -229,5 +229,5 @@ def walk(
 ) -> Walk | None:
     """A chain as one launch, from the tables with device addresses; None where it has no stages, or its matrices do
     not fit into `room` bytes of shared memory. All multiprocessors get samples, if there are enough."""
-    links = links_of(program, kernels, phase, chain, tables, shapes)
+    links = stages_read(program, kernels, phase, chain, tables, shapes)
     return _Packer(program.precision.bytes, links, chain.samples).walk(processors, room) if links else None

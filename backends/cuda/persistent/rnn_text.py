@@ -43,9 +43,15 @@ def shape_lines(shapes: Shapes, links: Sequence[Sequence[Link]], dialect: Dialec
     lines: list[Stmt] = []
     for (shape, n), made in zip(shapes.number.items(), links, strict=True):
         names = ", ".join(x.kernel.template.name.split(":")[0] for x in made)
-        head = f"NL_FN void nl_stage_{n}(const char *nl_rows, nl_i64 step, const nl_points &nl_t)"
+        head = f"NL_FN void nl_stage_{n}(const char *nl_rows, nl_i64 step, const T &nl_t)"
         points = _points(shape, made, shapes.stored[n], shapes.fed[n], dialect, widths)
-        lines += [Text(""), Text(f"/* {comment(names)} */"), Text(head), Block("", [points])]
+        lines += [
+            Text(""),
+            Text(f"/* {comment(names)} */"),
+            Text("template <class T>"),
+            Text(head),
+            Block("", [points]),
+        ]
     return lines
 
 

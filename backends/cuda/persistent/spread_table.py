@@ -20,8 +20,8 @@ import backends.cuda.persistent.spread as spread
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words
-from backends.cuda.persistent.rnn_links import Factors, Link, links_of
 from backends.cuda.persistent.rnn_plan import Shapes
+from backends.cuda.persistent.rnn_stages import Factors, ReadStage, stages_read
 from backends.cuda.persistent.rnn_table import Walk
 from backends.kernel_ir.descriptor import Compiled
 from compiler.strategies.spread_rnn import Arrangement, Division, Panel, Stage, fitting
@@ -43,18 +43,18 @@ class _Panel:
         return tuple((f.matrix, f.by_out) for f in self.factors)
 
 
-def _panels(x: Link) -> list[_Panel]:
+def _panels(x: ReadStage) -> list[_Panel]:
     found: dict[tuple[int, int, int], list[int]] = {}
     for n, f in enumerate(x.factors):
         found.setdefault(f.values, []).append(n)
     return [_Panel(tuple(n), tuple(x.factors[k] for k in n)) for n in found.values()]
 
 
-def _stage(x: Link) -> Stage:
+def _stage(x: ReadStage) -> Stage:
     return Stage(x.stage.outs, tuple(Panel(len(p.numbers), p.terms) for p in _panels(x)))
 
 
-def _kind(x: Link) -> tuple[int, frozenset[tuple[object, ...]]]:
+def _kind(x: ReadStage) -> tuple[int, frozenset[tuple[object, ...]]]:
     """Equal for stages of equal panels, in any order."""
     return x.stage.outs, frozenset(p.matrices for p in _panels(x))
 
@@ -62,13 +62,13 @@ def _kind(x: Link) -> tuple[int, frozenset[tuple[object, ...]]]:
 class _Packer:
     """Fills in the table of one chain."""
 
-    def __init__(self, real_bytes: int, links: Sequence[Link], division: Division) -> None:
+    def __init__(self, real_bytes: int, links: Sequence[ReadStage], division: Division) -> None:
         self.real_bytes, self.links, self.division = real_bytes, links, division
         self.unit = 16 // real_bytes
         self.matrices: dict[object, tuple[int, npt.NDArray[np.void]]] = {}
         self.kept = 0
 
-    def _keep(self, x: Link, p: _Panel, pitch: int) -> int:
+    def _keep(self, x: ReadStage, p: _Panel, pitch: int) -> int:
         """Where the lines of a panel begin on chip."""
         bits = self.division.bits(x.stage.outs)
         key = p.matrices, bits, pitch
@@ -84,7 +84,7 @@ class _Packer:
             self.matrices[key] = at, rows
         return self.matrices[key][0]
 
-    def _meets(self, x: Link) -> bool:
+    def _meets(self, x: ReadStage) -> bool:
         """Whether a stage writes what its products multiply."""
         size = self.division.samples * x.stage.outs * self.real_bytes
         ends = [(f.values[0], self._end(f)) for f in x.factors]
@@ -101,13 +101,13 @@ class _Packer:
         apart = any(at % 16 or by_sample % self.unit or terms % self.unit for at, by_sample, terms in values)
         return 0 if apart or len(terms) != 1 else terms.pop()
 
-    def _near(self, x: Link) -> npt.NDArray[np.void]:
+    def _near(self, x: ReadStage) -> npt.NDArray[np.void]:
         """What the links read at their points."""
         whole = x.stage.outs * self.real_bytes
         values = {f.values[0] for f in x.factors}
         return np.array([(a, b) for a, b in x.reads(values).items() if b == whole and a not in values], rnn.READ)
 
-    def record(self, x: Link, a: Arrangement) -> npt.NDArray[np.uint8]:
+    def record(self, x: ReadStage, a: Arrangement) -> npt.NDArray[np.uint8]:
         panels = _panels(x)
         head, made = np.zeros(1, spread.STAGE), np.zeros(len(panels), spread.PANEL)
         products = np.zeros(-(-len(x.factors) // 4) * 4, np.int32)
@@ -121,15 +121,13 @@ class _Packer:
             products[first : first + len(p.numbers)] = p.numbers
             first += len(p.numbers)
         rows, near = x.packed(), self._near(x)
-        feeds = np.zeros(len(x.fed) + len(x.fed) % 2, rnn.FEED)
-        feeds["slot"] = -1
         head["what"], head["outs"], head["bits"] = x.what, x.stage.outs, self.division.bits(x.stage.outs)
         head["panels"], head["products"] = len(panels), len(x.factors)
         head["meets"], head["rows"], head["reads"] = self._meets(x), rows.nbytes, len(near)
         head["wide"], head["terms"] = min(a.chunk - 1, 31).bit_length(), self._whole(panels)
         for name in ("side", "ways", "tiles", "across", "part", "line", "chunk", "chunks", "depth"):
             head[name] = getattr(a, name)
-        return np.concatenate([y.view(np.uint8) for y in (head, rows, near, made, products, feeds)])
+        return np.concatenate([y.view(np.uint8) for y in (head, rows, near, made, products)])
 
 
 def spread_walk(
@@ -144,7 +142,7 @@ def spread_walk(
 ) -> Walk | None:
     """A chain that is spread over blocks as one launch, from the tables with device addresses; None where it has no
     stages, or what a block needs does not fit into `room` bytes of shared memory."""
-    links = links_of(program, kernels, phase, chain, tables, shapes)
+    links = stages_read(program, kernels, phase, chain, tables, shapes)
     division = Division.of(chain.spread, chain.samples, processors)
     if not links or division is None:
         return None

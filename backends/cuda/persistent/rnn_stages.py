@@ -1,4 +1,4 @@
-"""rnn_links: the stages of one chain with what the device reads: rows, operands of products, reads of a sample.
+"""rnn_stages: the stages of one chain with what the device reads: rows, operands of products, reads of a sample.
 
 Assumes: legal chains (ir/level2/batch_independence.py); tables with device addresses.
 Guarantees: addresses and numbers are those of the tables.
@@ -70,7 +70,7 @@ def _factors(row: LinkRow, p: Product) -> Factors:
 
 
 @dataclass(frozen=True)
-class Link:
+class ReadStage:
     """A stage, the number of its shape, its rows, and the products of these. `fed`: see Shapes."""
 
     stage: Stage
@@ -105,14 +105,14 @@ class Link:
         return found
 
 
-def links_of(
+def stages_read(
     program: l2.Merged,
     kernels: Compiled,
     phase: l2.MergedPhase,
     chain: l2.Chain,
     tables: Sequence[Words],
     shapes: Shapes,
-) -> list[Link]:
+) -> list[ReadStage]:
     """The stages of a chain, from the tables with device addresses; none, if it has none."""
     sizes = {a.name: a.physical_size for a in program.arrays}
 
@@ -133,5 +133,5 @@ def links_of(
         rows = [row_of(x) for x in phase.launches[stage.first : stage.last]]
         products = [(row, p) for row in rows if (p := product_of(row.template)) is not None]
         at = shapes.number[stage.shape]
-        links.append(Link(stage, rows, [_factors(row, p) for row, p in products], at, sorted(shapes.fed[at])))
+        links.append(ReadStage(stage, rows, [_factors(row, p) for row, p in products], at, sorted(shapes.fed[at])))
     return links
