@@ -198,8 +198,10 @@ MUTANTS = (
     ),
     Mutant(
         "what a step makes lies in its place",
-        ("compiler.passes.kernels.lower_tensors:places",),
-        _always({}),
+        ("compiler.passes.kernels.lower_scan:_Reserving.result",),
+        lambda found: (
+            lambda self, name, copy, place: found(self, name, copy, place) if self.computed.clear() is None else 0
+        ),
         ("tests/unit/test_scan.py::test_nothing_is_copied_but_the_samples",),
     ),
     Mutant(
@@ -295,7 +297,7 @@ MUTANTS = (
     Mutant(
         "batches of launches",
         ("compiler.passes.program.batch_launches:gather",),
-        lambda _: lambda merged, unrolled: (merged, []),
+        lambda _: lambda merged: (merged, []),
         ("tests/unit/test_chains.py::test_what_does_not_wait_is_one_launch",),
     ),
     Mutant(

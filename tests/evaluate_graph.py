@@ -26,12 +26,10 @@ from compiler.ir.level1.graph import (
     Map,
     Move,
     Node,
-    Part,
     Rand,
     Reindex,
     Scan,
     ScatterAdd,
-    Stack,
     StepsFirst,
     Variable,
     Weight,
@@ -210,10 +208,6 @@ def evaluate_graph(
                 values[node.out.name] = values[node.source].reshape(node.out.shape)
             case StepsFirst():
                 values[node.out.name] = _steps_first(node, values[node.source])
-            case Part():
-                values[node.out.name] = values[node.source][node.first : node.first + node.out.shape[0]]
-            case Stack():
-                values[node.out.name] = np.concatenate([values[n] for n in node.ins])
             case Scan():
                 _scan(node, values)
             case _:

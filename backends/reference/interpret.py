@@ -8,8 +8,8 @@ Does not: allocate arrays (load.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ from compiler.ir.space import DType
 
 @dataclass(frozen=True)
 class Item:
-    """Rows [lo, hi) of one kernel or template, in steps k with k % every == offset."""
+    """Rows [lo, hi) of one kernel or template, in steps k with k % every == offset; `at`: the step of the loop that it
+    is in, from 0."""
 
     code: l2.Kernel | l2.Template
     rows: l2.Rows
@@ -35,29 +36,38 @@ class Item:
     hi: int
     every: int
     offset: int
+    at: int = 0
 
 
 def phases(program: l2.Program | l2.Merged) -> Mapping[str, tuple[Item, ...]]:
-    """The launches of each phase, in order."""
+    """The launches of each phase, in order, those of a loop once for each of its steps."""
     if isinstance(program, l2.Merged):
         return {
-            p.name: tuple(
-                Item(
-                    program.templates[x.template],
-                    program.tables[x.template],
-                    x.lo,
-                    x.hi,
-                    x.every,
-                    x.offset,
-                )
-                for x in p.launches
+            p.name: _in_steps(
+                [
+                    Item(program.templates[x.template], program.tables[x.template], x.lo, x.hi, x.every, x.offset)
+                    for x in p.launches
+                ],
+                p.loops,
             )
             for p in program.phases
         }
     return {
-        p.name: tuple(Item(k := program.kernels[x.kernel], k.rows, x.lo, x.hi, x.every, x.offset) for x in p.launches)
+        p.name: _in_steps(
+            [Item(k := program.kernels[x.kernel], k.rows, x.lo, x.hi, x.every, x.offset) for x in p.launches], p.loops
+        )
         for p in program.phases
     }
+
+
+def _in_steps(items: Sequence[Item], loops: Sequence[l2.Loop]) -> tuple[Item, ...]:
+    found: list[Item] = []
+    done = 0
+    for loop in loops:
+        found += items[done : loop.first]
+        found += [replace(x, at=step) for step in range(loop.steps) for x in items[loop.first : loop.last]]
+        done = loop.last
+    return (*found, *items[done:])
 
 
 def column_value(value: Any, seed: int, sizes: Mapping[str, int]) -> Any:
@@ -75,7 +85,7 @@ def bind_row(
     rows: l2.Rows,
     index: int,
     real: DType,
-    arrays: Mapping[str, AnyArray],
+    memory: Callable[[str], AnyArray],
     seed: int,
     sizes: Mapping[str, int],
 ) -> Row:
@@ -97,7 +107,7 @@ def bind_row(
         f"{code.name} ({path})",
         code.formals,
         code.body,
-        {formal: arrays[name] for formal, name in names.items()},
+        {formal: memory(name) for formal, name in names.items()},
         names,
         scalars,
         precision,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -35,7 +36,7 @@ class ReferenceInstance:
         self._declared = {a.name: a for a in program.arrays}
         self._arrays: dict[str, AnyArray] = {}
         self._sizes: dict[str, int] = {}
-        self._bound: dict[tuple[int, int], Row] = {}
+        self._bound: dict[tuple[int, int, int], Row] = {}
         for array in program.arrays:
             if array.size_from is None:
                 self._allocate(array, array.physical_size)
@@ -65,18 +66,25 @@ class ReferenceInstance:
                 self._allocate(array, size)
 
     def _bind(self, item: Item, index: int) -> Row:
-        key = (id(item.code), index)
+        key = (id(item.code), index, item.at)
         if key not in self._bound:
             self._bound[key] = bind_row(
                 item.code,
                 item.rows,
                 index,
                 self._program.precision,
-                self._arrays,
+                partial(self._memory, item.at),
                 self._seed,
                 self._sizes,
             )
         return self._bound[key]
+
+    def _memory(self, step: int, name: str) -> AnyArray:
+        """An array, in a step of a loop."""
+        a = self._declared[name]
+        if not a.by_step:
+            return self._arrays[name]
+        return self._arrays[a.within][a.first_at(step) :][: a.physical_size]
 
     def read(self, name: str) -> AnyArray:
         """A copy of an array's contents, flat, in physical layout. Raises KeyError."""
@@ -120,7 +128,7 @@ class ReferenceBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("reference", 0, True, frozenset())
+        return Capabilities("reference", 0, True, frozenset(), loops=True)
 
     def emit(self, program: l2.Merged) -> str:
         return "\n\n".join(print_ir(t) for t in program.templates) + "\n"

@@ -114,9 +114,9 @@ def _layers(prepared: Prepared) -> Counter[str]:
     work: Counter[str] = Counter()
     train = prepared.model.train
     assert train is not None
-    for node in prepared.lowered.tensors[0].nodes:
+    for node, times in l1.with_bodies(prepared.lowered.tensors[0].nodes):
         if isinstance(node, l1.Contract) and len(node.ins) > 1:
-            work[node.out.name.partition(".")[0]] += 2 * prod(size for _, size in node.dims)
+            work[node.out.name.partition(".")[0]] += 2 * times * prod(size for _, size in node.dims)
     return work
 
 

@@ -177,7 +177,6 @@ def bind(template: l2.Template, rows: l2.Rows, index: int) -> l2.Kernel:
                 for column, values in rows.scalars.items()
             },
             rows.paths[index : index + 1],
-            rows.scans[index : index + 1],
         ),
         template.order,
         template.span,

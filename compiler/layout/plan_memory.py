@@ -3,13 +3,14 @@
 Assumes: a merged program; WORK arrays are only live inside one run of one phase.
 Guarantees: offsets are 64-byte aligned; STATE, WEIGHT, CONST, EVENT, DATA, RECORD and SYNAPSE arrays never
 share memory; WORK arrays share where their lifetimes (first to last launch, per phase) do not overlap. A part of an
-array lies in it, wherever that begins; its uses are uses of the whole.
+array lies in it, wherever that begins; its uses are uses of the whole. What steps of a loop pass on is live in all of
+it.
 Does not: allocate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +37,8 @@ def padded(size: int) -> int:
 
 def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, int]]]:
     """Per array: (first, last) launch per phase in which it is used, numbered over all phases; those of a chain count
-    as one, since each block runs through them independently."""
+    as one, since each block runs through them independently. What a loop uses, it uses from its first launch to its
+    last one, unless each of its steps makes it anew."""
     lives: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
     if not names:
         return lives
@@ -54,9 +56,29 @@ def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, i
                             first = spans.get(name, (clock, clock))[0]
                             spans[name] = (first, clock)
             clock += number not in within
+        start = clock - len(phase.launches)
+        for loop in phase.loops:
+            for name in _kept(merged, phase.launches[loop.first : loop.last], whole, names):
+                first, last = spans[name]
+                spans[name] = (min(first, start + loop.first), max(last, start + loop.last - 1))
         for name, span in spans.items():
             lives[name].append(span)
     return lives
+
+
+def _kept(merged: l2.Merged, launches: Sequence[l2.Launch], whole: Mapping[str, str], names: set[str]) -> Iterable[str]:
+    """Arrays whose contents a step of a loop finds, or leaves to later ones: which it does not write first, or of which
+    it writes a part."""
+    found: dict[str, bool] = {}
+    for launch in launches:
+        read, written = set[str](), set[str]()
+        for formal in merged.templates[launch.template].formals:
+            if isinstance(formal, l2.ArrayFormal):
+                bound = merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]
+                (written if formal.mode is l2.Mode.WRITE else read).update(bound)
+        for name in (*read, *written):
+            found.setdefault(whole.get(name, name), name in read or name in whole)
+    return (name for name, kept in found.items() if kept and name in names)
 
 
 def written(merged: l2.Merged, phases: tuple[str, ...]) -> tuple[str, ...]:

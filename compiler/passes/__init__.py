@@ -37,7 +37,6 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     tensors.SimplifyGraph(phases=tensors.GIVING),
     tensors.Changing(tensors.TRAINING, first=tensors.ComposeMoves(), then=(tensors.SimplifyGraph(),)),
     tensors.FuseMaps(),
-    tensors.Needed(first=tensors.ExpandScans(), then=(tensors.FuseMaps(),)),
     tensors.Changing(
         tensors.TRAINING, first=tensors.HoistFactors(), then=(tensors.SimplifyGraph(), tensors.FuseMaps())
     ),
@@ -51,4 +50,6 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     programs.JoinHalves(),
     programs.Merge(),
     programs.PersistentRnn(),
+    programs.UnrollLoops(),
+    programs.BatchLaunches(),
 )

@@ -44,7 +44,8 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
     graphs = tuple(graphs)
     if not capabilities.lanes or order is l2.Order.BITWISE:
         return Layout(capabilities)
-    if any(isinstance(n, l1.Part) and (n.first % count or n.out.shape[0] % count) for g in graphs for n in g.nodes):
+    scans = [n for g in graphs for n in g.nodes if isinstance(n, l1.Scan)]
+    if any(c.state.shape[0] % count for n in scans for c in n.carried):
         return Layout(row_major(capabilities), f"steps of sequences have batches that {count} lanes do not divide")
     if not capabilities.strategies & ROWS:
         return Layout(capabilities)
@@ -52,11 +53,11 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
     known: dict[object, tuple[float, float]] = {}
     lanes = rows = 0.0
     for graph in graphs:
-        tensors = {t.name: t for n in graph.nodes if isinstance(t := getattr(n, "out", None), l1.Tensor)}
-        for node in graph.nodes:
+        tensors = l1.tensors_of(graph.nodes)
+        for node, times in l1.with_bodies(graph.nodes):
             if isinstance(node, l1.Map | l1.Gather):
-                lanes += MAP * _padded(node.out, count) / count
-                rows += MAP * prod(node.out.shape) / count
+                lanes += times * MAP * _padded(node.out, count) / count
+                rows += times * MAP * prod(node.out.shape) / count
             elif isinstance(node, l1.Rand):
                 lanes += DRAW * _padded(node.out, count) / count
                 rows += DRAW * prod(node.out.shape) / count
@@ -64,10 +65,10 @@ def laid_out(graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order
                 key = problem_key(node, tensors)
                 if key not in known:
                     known[key] = _both(node, tensors, count, real, plain)
-                lanes, rows = lanes + known[key][0], rows + known[key][1]
+                lanes, rows = lanes + times * known[key][0], rows + times * known[key][1]
             elif isinstance(node, l1.Contract | l1.Move) and (terms := _window_terms(node)):
-                rows += ROW_WINDOW * terms
-                lanes += NEST * terms * _padded(node.out, count) / prod(node.out.shape) / count
+                rows += times * ROW_WINDOW * terms
+                lanes += times * NEST * terms * _padded(node.out, count) / prod(node.out.shape) / count
     if not 0 < rows < MARGIN * lanes:
         return Layout(capabilities)
     wide, flat = lanes / OPERATIONS_PER_US, rows / OPERATIONS_PER_US

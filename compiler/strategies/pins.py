@@ -43,8 +43,8 @@ Pins = Mapping[str, Pin]
 
 
 def path_of(phase: str, out: l1.Tensor) -> str:
-    """The model path of a contraction, of its recomputation, and of what it is in each step of a sequence."""
-    return f"{phase}/{out.label.removesuffix(AGAIN)}"
+    """The model path of a contraction, and of its recomputation."""
+    return f"{phase}/{out.name.removesuffix(AGAIN)}"
 
 
 def problem_digest(node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, order: str) -> str:

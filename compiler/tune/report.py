@@ -74,7 +74,7 @@ def fork_rows(settled: Iterable[Settled]) -> Iterator[Row]:
 
 def one_way(graphs: Iterable[l1.TensorGraph], chosen: Set[str]) -> dict[str, int]:
     """How many nodes there is no choice for, by kind. `chosen`: the results that there is one for."""
-    nodes = (n for g in graphs for n in g.nodes if isinstance(n, _Computed))
+    nodes = (n for g in graphs for n, _ in l1.with_bodies(g.nodes) if isinstance(n, _Computed))
     return dict(Counter(_kind(n) for n in nodes if n.out.name not in chosen))
 
 

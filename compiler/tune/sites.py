@@ -79,8 +79,8 @@ def sites(
     found: list[Site] = []
     known: dict[str, tuple[Choice | None, ...]] = {}
     for graph in graphs:
-        tensors = {t.name: t for n in graph.nodes if isinstance(t := getattr(n, "out", None), l1.Tensor)}
-        for node in graph.nodes:
+        tensors = l1.tensors_of(graph.nodes)
+        for node, _ in l1.with_bodies(graph.nodes):
             if not isinstance(node, l1.Contract) or len(node.ins) != 2:
                 continue
             used = {name: tensors[name] for name in node.ins}

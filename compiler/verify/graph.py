@@ -15,7 +15,6 @@ Guarantees: every breach is named.
              it is
   scans      a state, its start, its value after a step and after all have one shape; rows of a whole
              are those of its parts in all steps; the body has Maps, Contracts and Reindexes
-  parts      lie in their source, and stacked ones fill their result, along axis 0
   effects    a store's target is a variable or a weight of the value's shape; an update's gradient
              has the weight's shape, its statements read `param`, `gradient`, `step`, their params,
              state and locals
@@ -82,7 +81,7 @@ def _node(node: l1.Node, known: Mapping[str, l1.Tensor], kept: set[str], gather_
             yield from _shifted(node, known)
         case l1.Attention():
             yield from _attention(node, known)
-        case l1.Reindex() | l1.StepsFirst() | l1.Part() | l1.Stack():
+        case l1.Reindex() | l1.StepsFirst():
             yield from _move(node, known)
         case l1.Scan():
             yield from _scan(node, known, gather_only)
@@ -101,7 +100,7 @@ def _numbers(node: l1.BatchMask | l1.Constant) -> Iterator[str]:
         yield f"`{out.name}` {out.shape} has {len(node.values)} values"
 
 
-def _move(node: l1.Reindex | l1.StepsFirst | l1.Part | l1.Stack, known: Mapping[str, l1.Tensor]) -> Iterator[str]:
+def _move(node: l1.Reindex | l1.StepsFirst, known: Mapping[str, l1.Tensor]) -> Iterator[str]:
     match node:
         case l1.Reindex(out, source):
             if math.prod(out.shape) != math.prod(known[source].shape):
@@ -112,15 +111,6 @@ def _move(node: l1.Reindex | l1.StepsFirst | l1.Part | l1.Stack, known: Mapping[
             batch, rows = (out, known[source]) if back else (known[source], out)
             if batch.shape[1:2] != (steps,) or rows.shape != (batch.shape[0] * steps, *batch.shape[2:]):
                 yield f"`{batch.name}` {batch.shape} has no {steps} steps with the rows of `{rows.name}` {rows.shape}"
-        case l1.Part(out, source, first):
-            whole = known[source]
-            if out.shape[1:] != whole.shape[1:] or not 0 <= first <= whole.shape[0] - out.shape[0]:
-                yield f"`{out.name}` {out.shape} from row {first} on is no part of {_shown(known, source)}"
-        case l1.Stack(out, ins):
-            if any(known[n].shape != known[ins[0]].shape for n in ins):
-                yield "parts have several shapes"
-            else:
-                yield from _rows(out, known[ins[0]], len(ins))
 
 
 def _rows(whole: l1.Tensor, part: l1.Tensor, steps: int) -> Iterator[str]:

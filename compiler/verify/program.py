@@ -45,7 +45,7 @@ def program_violations(program: l2.Program) -> list[str]:
         _violations(
             program,
             [(k, k.rows) for k in program.kernels],
-            [(p.name, [(x.kernel, x) for x in p.launches]) for p in program.phases],
+            [(p.name, [(x.kernel, x) for x in p.launches], p.loops) for p in program.phases],
         )
     )
 
@@ -57,7 +57,7 @@ def merged_violations(merged: l2.Merged, program: l2.Program | None = None) -> l
         _violations(
             merged,
             list(zip(merged.templates, merged.tables, strict=False)),
-            [(p.name, [(x.template, x) for x in p.launches]) for p in merged.phases],
+            [(p.name, [(x.template, x) for x in p.launches], p.loops) for p in merged.phases],
         )
     )
     if len(merged.templates) != len(merged.tables):
@@ -82,7 +82,7 @@ def merged_violations(merged: l2.Merged, program: l2.Program | None = None) -> l
 def _violations(
     program: l2.Program | l2.Merged,
     codes: Sequence[tuple[Code, l2.Rows]],
-    phases: Sequence[tuple[str, Sequence[tuple[int, l2.KernelLaunch | l2.Launch]]]],
+    phases: Sequence[tuple[str, Sequence[tuple[int, l2.KernelLaunch | l2.Launch]], Sequence[l2.Loop]]],
 ) -> Iterator[str]:
     arrays = {a.name: a for a in program.arrays}
     parts = parts_of(program.arrays)
@@ -96,8 +96,9 @@ def _violations(
         sound.append(ok)
         if ok:
             yield from (f"{code.name}: {v}" for v in _bound_violations(code, rows, arrays))
-    yield from (f"phase `{name}` stands twice" for name in repeated(name for name, _ in phases))
-    for name, launches in phases:
+    yield from (f"phase `{name}` stands twice" for name in repeated(name for name, _, _ in phases))
+    for name, launches, loops in phases:
+        yield from (f"phase `{name}`: {v}" for v in _loop_violations(launches, loops, codes, arrays))
         for number, launch in launches:
             if not 0 <= number < len(codes):
                 yield f"phase `{name}` launches kernel {number} of {len(codes)}"
@@ -117,6 +118,35 @@ def _launch_violations(
         yield f"every {launch.every} steps at {launch.offset}"
     elif phase in (*l2.CONNECT_PHASES, *l2.INIT_PHASES) and launch.every != 1:
         yield f"runs once, not every {launch.every} steps"
+
+
+def _loop_violations(
+    launches: Sequence[tuple[int, l2.KernelLaunch | l2.Launch]],
+    loops: Sequence[l2.Loop],
+    codes: Sequence[tuple[Code, l2.Rows]],
+    arrays: Mapping[str, l2.Array],
+) -> Iterator[str]:
+    end = 0
+    steps = [0] * len(launches)
+    for x in loops:
+        if not end <= x.first < x.last <= len(launches) or x.steps < 1:
+            yield f"the loop of {x.steps} steps over launches {x.first} to {x.last} begins before {end} or has no end"
+            return
+        end = x.last
+        steps[x.first : x.last] = [x.steps] * (x.last - x.first)
+        if any(launch.every != 1 for _, launch in launches[x.first : x.last]):
+            yield f"the loop over launches {x.first} to {x.last} has some that are not of every step"
+    for (number, launch), count in zip(launches, steps, strict=True):
+        bound = codes[number][1].arrays.values() if 0 <= number < len(codes) else ()
+        for name in dict.fromkeys(n for names in bound for n in names[launch.lo : launch.hi]):
+            a = arrays.get(name)
+            if a is None or not a.by_step or a.within not in arrays:
+                continue
+            last = a.ring or count
+            if not count:
+                yield f"`{name}` has parts for the steps of a loop, but is used in none"
+            elif not all(0 <= a.first_at(t) <= arrays[a.within].physical_size - a.physical_size for t in (0, last - 1)):
+                yield f"`{name}` has no part in `{a.within}` for each of {count} steps"
 
 
 # ------------------------------------------------------------------------------------------- arrays
@@ -139,6 +169,8 @@ def _array_violations(program: l2.Program | l2.Merged, arrays: Mapping[str, l2.A
             yield f"array `{a.name}` has the shape {a.shape}"
         if a.within and not _lies_within(a, arrays):
             yield f"array `{a.name}` is no part of `{a.within}`"
+        if (a.by_step or a.ring) and not (a.within and a.by_step and a.ring >= 0):
+            yield f"array `{a.name}` has {a.by_step} elements a step in a ring of {a.ring}, but no place in another"
         if a.layout is not None and (a.layout.lanes < 1 or not a.shape):
             yield f"array `{a.name}` has {a.layout.lanes} lanes and {len(a.shape)} axes"
     yield from _constant_violations(program, arrays)
@@ -173,9 +205,8 @@ def _row_violations(code: Code, rows: l2.Rows, arrays: Mapping[str, l2.Array], p
     formals = {f.name for f in code.formals}
     for extra in sorted((rows.arrays.keys() | rows.scalars.keys()) - formals):
         yield f"there is a column `{extra}`, but no such formal"
-    for what, each in (("paths", rows.paths), ("scans", rows.scans)):
-        if each and len(each) != rows.count:
-            yield f"{len(each)} {what} stand for {rows.count} rows"
+    if rows.paths and len(rows.paths) != rows.count:
+        yield f"{len(rows.paths)} paths stand for {rows.count} rows"
     sizes = {a.size_from for a in arrays.values()} | {a.name for a in arrays.values() if a.size_from}
     for formal in code.formals:
         if formal.dtype.is_real and formal.dtype.computed not in (precision, DType.F64):
@@ -338,6 +369,9 @@ def _differences(merged: l2.Merged, program: l2.Program) -> Iterator[str]:
         return
     digests = [digest(k) for k in program.kernels]
     for merged_phase, phase in zip(merged.phases, program.phases, strict=True):
+        if [(x.steps, x.name) for x in merged_phase.loops] != [(x.steps, x.name) for x in phase.loops]:
+            yield f"phase `{phase.name}` does not have the loops of the unmerged program"
+            return
         left = [(x, x.hi - x.lo) for x in merged_phase.launches]
         right = [(x, x.hi - x.lo) for x in phase.launches]
         i = j = 0

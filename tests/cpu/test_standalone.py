@@ -94,6 +94,28 @@ def test_bits_of_predict(here: Path, embed: bool, batch: int, order: str, precis
         assert arrays[3].tobytes() == expected["n1"].tobytes()
 
 
+@pytest.mark.parametrize("batch", [1, 16])
+def test_steps_of_a_sequence_are_a_loop(here: Path, batch: int) -> None:
+    """The states of one layer are an output, too, and the last ones of another."""
+    layers = """
+gru: {name: all, inputs: rows, units: 4, sequence: true}
+lstm: {name: last, inputs: all, units: 3, bidirectional: true}
+dense: {name: logits, inputs: last, units: 2}
+"""
+    path = write_network(here, "{rows: {shape: [5, 3]}}", layers)
+    names = ("logits", "all", "last")
+    files = build_standalone(path, Options(portable=True), True, batch, names).files
+    assert "static const nl_loop nl_loops[] = {" in files[0].read_text()
+    lib = _compiled(files)
+    for seed in (1, 2):
+        given = samples(path, batch, seed)
+        expected = predict_file(path, given, Options(portable=True), None, names, batch).outputs
+        outputs = [np.full(expected[n].shape, 7, np.float32) for n in names]
+        assert _called(lib.net_predict, [given["rows"], *outputs]) == 0
+        for name, found in zip(names, outputs, strict=True):
+            assert found.tobytes() == expected[name].tobytes()
+
+
 def test_it_needs_nothing(here: Path) -> None:
     """Neither headers of the system beyond the processor's, nor functions, nor memory; and its names are its own."""
     path = write_network(here, INPUTS, LAYERS)

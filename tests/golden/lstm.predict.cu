@@ -216,24 +216,61 @@ NL_FN void k4_elementwise_block(const nl_task &nl_t)
 }
 extern "C" __global__ void NL_BLOCK k4_elementwise(NL_ARGUMENTS) { k4_elementwise_block(NL_TASK(k4_row)); }
 
-/* ---- k5  lstm.at.input.carried: matmul  (models/lstm.yaml:15:7) */
+/* ---- k5  lstm.at.h.before.start: copy  (models/lstm.yaml:15:7) */
 struct k5_row {
-    real *input_carried_; /* real [n][o], written */
-    const real *start_; /* real [n][k], read */
-    const real *input_recurrent_; /* real [o][k], read */
-    nl_i64 n_n_, n_o_, n_k_, input_carried_by_n_, start_by_n_, input_recurrent_by_o_, s_tile_, s_splits_, s_depth_;
+    real *h_before_start_; /* real [d0], written */
+    const real *start_; /* real [d0], read */
+    nl_i64 n_d0_;
 };
 
-NL_PART void k5_matmul_product(const k5_row *self, nl_i64 step, nl_product &nl_p)
+NL_FN void k5_copy_block(const nl_task &nl_t)
 {
-    const real *const start_p_ = nl_global(self->start_);
+    const nl_job &nl_me = nl_t.me;
+    const k5_row *const self = (const k5_row *)nl_t.self;
+    real *__restrict__ const h_before_start_p_ = nl_global(self->h_before_start_);
+    const real *__restrict__ const start_p_ = nl_global(self->start_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    nl_wait();
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const int nl_width = nl_t.chunk >= 4 * blockDim.x ? 4 : 1;
+#pragma unroll 1
+    for (nl_i64 d0 = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; d0 < nl_end;
+            d0 += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - d0);
+        struct {
+            nl_few<real> h_before_start_p_;
+            nl_few<real> start_p_;
+        } nl_x = {{}, nl_get<real>(&start_p_[d0], nl_many)};
+        const auto nl_point = [&](int nl_n) {
+            const real start_ = nl_x.start_p_.x[nl_n];
+            nl_x.h_before_start_p_.x[nl_n] = start_;
+        };
+        if (nl_many == 1) nl_point(0);
+        else nl_each<4>(nl_point);
+        nl_put(&h_before_start_p_[d0], nl_x.h_before_start_p_, nl_many);
+    }
+}
+extern "C" __global__ void NL_BLOCK k5_copy(NL_ARGUMENTS) { k5_copy_block(NL_TASK(k5_row)); }
+
+/* ---- k6  lstm.at.input.carried: matmul  (models/lstm.yaml:15:7) */
+struct k6_row {
+    real *input_carried_; /* real [n][o], written */
+    const real *h_before_; /* real [n][k], read */
+    const real *input_recurrent_; /* real [o][k], read */
+    nl_i64 n_n_, n_o_, n_k_, input_carried_by_n_, h_before_by_n_, input_recurrent_by_o_, s_tile_, s_splits_;
+    nl_i64 s_depth_;
+};
+
+NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p)
+{
+    const real *const h_before_p_ = nl_global(self->h_before_);
     const real *const input_recurrent_p_ = nl_global(self->input_recurrent_);
-    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, start_by_n_ = self->start_by_n_;
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, h_before_by_n_ = self->h_before_by_n_;
     const nl_i64 input_recurrent_by_o_ = self->input_recurrent_by_o_, s_tile_ = self->s_tile_;
     const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
-    nl_p.of[0].data = start_p_;
+    nl_p.of[0].data = h_before_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = start_by_n_;
+    nl_p.of[0].side.steps[0].by = h_before_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
     nl_p.of[1].data = input_recurrent_p_;
     nl_p.of[1].first = 0;
@@ -248,7 +285,7 @@ NL_PART void k5_matmul_product(const k5_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k5_matmul_store(const k5_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *const input_carried_p_ = nl_global(self->input_carried_);
     const nl_i64 input_carried_by_n_ = self->input_carried_by_n_;
@@ -265,32 +302,32 @@ NL_PART void k5_matmul_store(const k5_row *self, nl_i64 step, const nl_sums &nl_
     }
 }
 
-/* ---- k6  lstm.at.memory: matmul  (models/lstm.yaml:15:7) */
-struct k6_row {
+/* ---- k7  lstm.at.memory: matmul  (models/lstm.yaml:15:7) */
+struct k7_row {
     real *memory_; /* real [n][o], written */
-    const real *start_; /* real [n][k], read */
+    const real *h_before_; /* real [n][k], read */
     const real *cell_recurrent_; /* real [o][k], read */
-    const real *start_2_; /* real [n][o], read */
+    const real *memory_before_; /* real [n][o], read */
     const real *forget_carried_; /* real [n][o], read */
-    const real *forget_biased_part_; /* real [n][o], read */
+    const real *forget_given_; /* real [n][o], read */
     const real *input_carried_; /* real [n][o], read */
-    const real *input_biased_part_; /* real [n][o], read */
-    const real *cell_biased_part_; /* real [n][o], read */
-    nl_i64 n_n_, n_o_, n_k_, memory_by_n_, start_by_n_, cell_recurrent_by_o_, start_by_n_2_, forget_carried_by_n_;
-    nl_i64 forget_biased_part_by_n_, input_carried_by_n_, input_biased_part_by_n_, cell_biased_part_by_n_, s_tile_;
-    nl_i64 s_splits_, s_depth_;
+    const real *input_given_; /* real [n][o], read */
+    const real *cell_given_; /* real [n][o], read */
+    nl_i64 n_n_, n_o_, n_k_, memory_by_n_, h_before_by_n_, cell_recurrent_by_o_, memory_before_by_n_;
+    nl_i64 forget_carried_by_n_, forget_given_by_n_, input_carried_by_n_, input_given_by_n_, cell_given_by_n_;
+    nl_i64 s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k7_matmul_product(const k7_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *const start_p_ = nl_global(self->start_);
+    const real *const h_before_p_ = nl_global(self->h_before_);
     const real *const cell_recurrent_p_ = nl_global(self->cell_recurrent_);
-    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, start_by_n_ = self->start_by_n_;
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, h_before_by_n_ = self->h_before_by_n_;
     const nl_i64 cell_recurrent_by_o_ = self->cell_recurrent_by_o_, s_tile_ = self->s_tile_;
     const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
-    nl_p.of[0].data = start_p_;
+    nl_p.of[0].data = h_before_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = start_by_n_;
+    nl_p.of[0].side.steps[0].by = h_before_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
     nl_p.of[1].data = cell_recurrent_p_;
     nl_p.of[1].first = 0;
@@ -305,21 +342,19 @@ NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *const memory_p_ = nl_global(self->memory_);
-    const real *const start_p_2_ = nl_global(self->start_2_);
+    const real *const memory_before_p_ = nl_global(self->memory_before_);
     const real *const forget_carried_p_ = nl_global(self->forget_carried_);
-    const real *const forget_biased_part_p_ = nl_global(self->forget_biased_part_);
+    const real *const forget_given_p_ = nl_global(self->forget_given_);
     const real *const input_carried_p_ = nl_global(self->input_carried_);
-    const real *const input_biased_part_p_ = nl_global(self->input_biased_part_);
-    const real *const cell_biased_part_p_ = nl_global(self->cell_biased_part_);
-    const nl_i64 memory_by_n_ = self->memory_by_n_, start_by_n_2_ = self->start_by_n_2_;
-    const nl_i64 forget_carried_by_n_ = self->forget_carried_by_n_;
-    const nl_i64 forget_biased_part_by_n_ = self->forget_biased_part_by_n_;
-    const nl_i64 input_carried_by_n_ = self->input_carried_by_n_;
-    const nl_i64 input_biased_part_by_n_ = self->input_biased_part_by_n_;
-    const nl_i64 cell_biased_part_by_n_ = self->cell_biased_part_by_n_;
+    const real *const input_given_p_ = nl_global(self->input_given_);
+    const real *const cell_given_p_ = nl_global(self->cell_given_);
+    const nl_i64 memory_by_n_ = self->memory_by_n_, memory_before_by_n_ = self->memory_before_by_n_;
+    const nl_i64 forget_carried_by_n_ = self->forget_carried_by_n_, forget_given_by_n_ = self->forget_given_by_n_;
+    const nl_i64 input_carried_by_n_ = self->input_carried_by_n_, input_given_by_n_ = self->input_given_by_n_;
+    const nl_i64 cell_given_by_n_ = self->cell_given_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -329,37 +364,37 @@ NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
-        const real start_ = start_p_2_[n * start_by_n_2_ + o];
+        const real memory_before_ = memory_before_p_[n * memory_before_by_n_ + o];
         const real forget_carried_ = forget_carried_p_[n * forget_carried_by_n_ + o];
-        const real forget_biased_part_ = forget_biased_part_p_[n * forget_biased_part_by_n_ + o];
+        const real forget_given_ = forget_given_p_[n * forget_given_by_n_ + o];
         const real input_carried_ = input_carried_p_[n * input_carried_by_n_ + o];
-        const real input_biased_part_ = input_biased_part_p_[n * input_biased_part_by_n_ + o];
-        const real cell_biased_part_ = cell_biased_part_p_[n * cell_biased_part_by_n_ + o];
-        memory_p_[n * memory_by_n_ + o] = nl_sigmoid_f32(forget_carried_ + forget_biased_part_) * start_ + nl_sigmoid_f32(input_carried_ + input_biased_part_) * nl_tanh_f32(acc + cell_biased_part_);
+        const real input_given_ = input_given_p_[n * input_given_by_n_ + o];
+        const real cell_given_ = cell_given_p_[n * cell_given_by_n_ + o];
+        memory_p_[n * memory_by_n_ + o] = nl_sigmoid_f32(forget_carried_ + forget_given_) * memory_before_ + nl_sigmoid_f32(input_carried_ + input_given_) * nl_tanh_f32(acc + cell_given_);
     }
 }
 
-/* ---- k7  lstm.at.h: matmul  (models/lstm.yaml:15:7) */
-struct k7_row {
+/* ---- k8  lstm.at.h: matmul  (models/lstm.yaml:15:7) */
+struct k8_row {
     real *h_; /* real [n][o], written */
-    const real *start_; /* real [n][k], read */
+    const real *h_before_; /* real [n][k], read */
     const real *output_recurrent_; /* real [o][k], read */
     const real *memory_; /* real [n][o], read */
-    const real *output_biased_part_; /* real [n][o], read */
-    nl_i64 n_n_, n_o_, n_k_, h_by_n_, start_by_n_, output_recurrent_by_o_, memory_by_n_, output_biased_part_by_n_;
+    const real *output_given_; /* real [n][o], read */
+    nl_i64 n_n_, n_o_, n_k_, h_by_n_, h_before_by_n_, output_recurrent_by_o_, memory_by_n_, output_given_by_n_;
     nl_i64 s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k7_matmul_product(const k7_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k8_matmul_product(const k8_row *self, nl_i64 step, nl_product &nl_p)
 {
-    const real *const start_p_ = nl_global(self->start_);
+    const real *const h_before_p_ = nl_global(self->h_before_);
     const real *const output_recurrent_p_ = nl_global(self->output_recurrent_);
-    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, start_by_n_ = self->start_by_n_;
+    const nl_i64 n_n_ = self->n_n_, n_o_ = self->n_o_, n_k_ = self->n_k_, h_before_by_n_ = self->h_before_by_n_;
     const nl_i64 output_recurrent_by_o_ = self->output_recurrent_by_o_, s_tile_ = self->s_tile_;
     const nl_i64 s_splits_ = self->s_splits_, s_depth_ = self->s_depth_;
-    nl_p.of[0].data = start_p_;
+    nl_p.of[0].data = h_before_p_;
     nl_p.of[0].first = 0;
-    nl_p.of[0].side.steps[0].by = start_by_n_;
+    nl_p.of[0].side.steps[0].by = h_before_by_n_;
     nl_p.of[0].deep.steps[0].by = 1;
     nl_p.of[1].data = output_recurrent_p_;
     nl_p.of[1].first = 0;
@@ -374,13 +409,13 @@ NL_PART void k7_matmul_product(const k7_row *self, nl_i64 step, nl_product &nl_p
     nl_p.by_m = false;
 }
 
-NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *const h_p_ = nl_global(self->h_);
     const real *const memory_p_ = nl_global(self->memory_);
-    const real *const output_biased_part_p_ = nl_global(self->output_biased_part_);
+    const real *const output_given_p_ = nl_global(self->output_given_);
     const nl_i64 h_by_n_ = self->h_by_n_, memory_by_n_ = self->memory_by_n_;
-    const nl_i64 output_biased_part_by_n_ = self->output_biased_part_by_n_;
+    const nl_i64 output_given_by_n_ = self->output_given_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 o = nl_fast;
@@ -391,31 +426,32 @@ NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
         const real memory_ = memory_p_[n * memory_by_n_ + o];
-        const real output_biased_part_ = output_biased_part_p_[n * output_biased_part_by_n_ + o];
-        h_p_[n * h_by_n_ + o] = nl_sigmoid_f32(acc + output_biased_part_) * nl_tanh_f32(memory_);
+        const real output_given_ = output_given_p_[n * output_given_by_n_ + o];
+        h_p_[n * h_by_n_ + o] = nl_sigmoid_f32(acc + output_given_) * nl_tanh_f32(memory_);
     }
 }
 
-/* ---- k8  lstm.ways: moved  (models/lstm.yaml:15:7) */
-struct k8_row {
+/* ---- k9  lstm.ways: moved  (models/lstm.yaml:15:7) */
+struct k9_row {
     real *ways_; /* real [d0][d1], written */
-    const real *h_; /* real [d0][d1 + h_from1], read */
-    const real *backward_h_; /* real [d0][d1 + backward_h_from1], read */
-    nl_i64 n_d0_, n_d1_, ways_by_d0_, h_by_d0_, h_from1_, h_extent1_, backward_h_by_d0_, backward_h_from1_;
-    nl_i64 backward_h_extent1_;
+    const real *last_; /* real [d0][d1 + last_from1], read */
+    const real *backward_last_; /* real [d0][d1 + backward_last_from1], read */
+    nl_i64 n_d0_, n_d1_, ways_by_d0_, last_by_d0_, last_from1_, last_extent1_, backward_last_by_d0_;
+    nl_i64 backward_last_from1_, backward_last_extent1_;
 };
 
-NL_FN void k8_moved_block(const nl_task &nl_t)
+NL_FN void k9_moved_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k8_row *const self = (const k8_row *)nl_t.self;
+    const k9_row *const self = (const k9_row *)nl_t.self;
     real *__restrict__ const ways_p_ = nl_global(self->ways_);
-    const real *__restrict__ const h_p_ = nl_global(self->h_);
-    const real *__restrict__ const backward_h_p_ = nl_global(self->backward_h_);
+    const real *__restrict__ const last_p_ = nl_global(self->last_);
+    const real *__restrict__ const backward_last_p_ = nl_global(self->backward_last_);
     const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, ways_by_d0_ = self->ways_by_d0_;
-    const nl_i64 h_by_d0_ = self->h_by_d0_, h_from1_ = self->h_from1_, h_extent1_ = self->h_extent1_;
-    const nl_i64 backward_h_by_d0_ = self->backward_h_by_d0_, backward_h_from1_ = self->backward_h_from1_;
-    const nl_i64 backward_h_extent1_ = self->backward_h_extent1_;
+    const nl_i64 last_by_d0_ = self->last_by_d0_, last_from1_ = self->last_from1_;
+    const nl_i64 last_extent1_ = self->last_extent1_, backward_last_by_d0_ = self->backward_last_by_d0_;
+    const nl_i64 backward_last_from1_ = self->backward_last_from1_;
+    const nl_i64 backward_last_extent1_ = self->backward_last_extent1_;
     const nl_u32 d1_inverse = nl_inverse(n_d1_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
@@ -423,24 +459,24 @@ NL_FN void k8_moved_block(const nl_task &nl_t)
         nl_u64 rest;
         nl_i64 d1;
         nl_i64 d0;
-        real h_;
-        real backward_h_;
+        real last_;
+        real backward_last_;
     };
     const auto nl_load = [&](nl_i64 e) {
         nl_u64 rest = e;
         const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
         const nl_i64 d0 = rest;
-        const real h_ = ((nl_u32)((nl_i32)d1 + (nl_i32)h_from1_) < (nl_u32)h_extent1_) ? h_p_[d0 * h_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)h_from1_)] : 0.0f;
-        const real backward_h_ = ((nl_u32)((nl_i32)d1 + (nl_i32)backward_h_from1_) < (nl_u32)backward_h_extent1_) ? backward_h_p_[d0 * backward_h_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)backward_h_from1_)] : 0.0f;
-        return nl_load_found{rest, d1, d0, h_, backward_h_};
+        const real last_ = ((nl_u32)((nl_i32)d1 + (nl_i32)last_from1_) < (nl_u32)last_extent1_) ? last_p_[d0 * last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)last_from1_)] : 0.0f;
+        const real backward_last_ = ((nl_u32)((nl_i32)d1 + (nl_i32)backward_last_from1_) < (nl_u32)backward_last_extent1_) ? backward_last_p_[d0 * backward_last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)backward_last_from1_)] : 0.0f;
+        return nl_load_found{rest, d1, d0, last_, backward_last_};
     };
     const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
         nl_u64 rest = nl_load_of.rest;
         nl_i64 d1 = nl_load_of.d1;
         nl_i64 d0 = nl_load_of.d0;
-        real h_ = nl_load_of.h_;
-        real backward_h_ = nl_load_of.backward_h_;
-        real acc_ = h_ + backward_h_;
+        real last_ = nl_load_of.last_;
+        real backward_last_ = nl_load_of.backward_last_;
+        real acc_ = last_ + backward_last_;
         ways_p_[d0 * ways_by_d0_ + d1] = acc_;
     };
     nl_i64 nl_a = nl_me.part * nl_t.chunk + threadIdx.x;
@@ -453,10 +489,10 @@ NL_FN void k8_moved_block(const nl_task &nl_t)
 #pragma unroll 1
     for (; nl_a < nl_end; nl_a += blockDim.x) nl_work(nl_a, nl_load(nl_a));
 }
-extern "C" __global__ void NL_BLOCK k8_moved(NL_ARGUMENTS) { k8_moved_block(NL_TASK(k8_row)); }
+extern "C" __global__ void NL_BLOCK k9_moved(NL_ARGUMENTS) { k9_moved_block(NL_TASK(k9_row)); }
 
 
-/* ---- matmul: k3, k5, k6, k7 (nl_group says which) */
+/* ---- matmul: k3, k6, k7, k8 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
 {
     __shared__ nl_product nl_p;
@@ -466,14 +502,14 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
         case 3:
             k3_matmul_product((const k3_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
-        case 5:
-            k5_matmul_product((const k5_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
-            break;
         case 6:
             k6_matmul_product((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         case 7:
             k7_matmul_product((const k7_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 8:
+            k8_matmul_product((const k8_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -484,14 +520,14 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
     case 3:
         k3_matmul_store((const k3_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 5:
-        k5_matmul_store((const k5_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
-        break;
     case 6:
         k6_matmul_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     case 7:
         k7_matmul_store((const k7_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 8:
+        k8_matmul_store((const k8_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }
@@ -563,39 +599,38 @@ NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const T &nl_t)
         real nl_y2;
         real *nl_at2;
         { /* lstm.at.memory: matmul */
-            const k6_row *const self = (const k6_row *)(nl_rows + 192);
+            const k7_row *const self = (const k7_row *)(nl_rows + 192);
             real *const memory_p_ = nl_global(self->memory_);
-            const real *const start_p_2_ = nl_global(self->start_2_);
-            const real *const forget_biased_part_p_ = nl_global(self->forget_biased_part_);
-            const real *const input_biased_part_p_ = nl_global(self->input_biased_part_);
-            const real *const cell_biased_part_p_ = nl_global(self->cell_biased_part_);
-            const nl_i64 memory_by_n_ = self->memory_by_n_, start_by_n_2_ = self->start_by_n_2_;
-            const nl_i64 forget_biased_part_by_n_ = self->forget_biased_part_by_n_;
-            const nl_i64 input_biased_part_by_n_ = self->input_biased_part_by_n_;
-            const nl_i64 cell_biased_part_by_n_ = self->cell_biased_part_by_n_;
+            const real *const memory_before_p_ = nl_global(self->memory_before_);
+            const real *const forget_given_p_ = nl_global(self->forget_given_);
+            const real *const input_given_p_ = nl_global(self->input_given_);
+            const real *const cell_given_p_ = nl_global(self->cell_given_);
+            const nl_i64 memory_by_n_ = self->memory_by_n_, memory_before_by_n_ = self->memory_before_by_n_;
+            const nl_i64 forget_given_by_n_ = self->forget_given_by_n_, input_given_by_n_ = self->input_given_by_n_;
+            const nl_i64 cell_given_by_n_ = self->cell_given_by_n_;
             const nl_i64 n = nl_sample;
             const nl_i64 o = nl_out;
             const real acc = nl_sum_of(nl_t, 2, nl_e);
-            const real start_ = start_p_2_[n * start_by_n_2_ + o];
-            const real forget_biased_part_ = forget_biased_part_p_[n * forget_biased_part_by_n_ + o];
-            const real input_biased_part_ = input_biased_part_p_[n * input_biased_part_by_n_ + o];
-            const real cell_biased_part_ = cell_biased_part_p_[n * cell_biased_part_by_n_ + o];
-            real memory_ = nl_sigmoid_f32(nl_y1 + forget_biased_part_) * start_ + nl_sigmoid_f32(nl_y0 + input_biased_part_) * nl_tanh_f32(acc + cell_biased_part_);
+            const real memory_before_ = memory_before_p_[n * memory_before_by_n_ + o];
+            const real forget_given_ = forget_given_p_[n * forget_given_by_n_ + o];
+            const real input_given_ = input_given_p_[n * input_given_by_n_ + o];
+            const real cell_given_ = cell_given_p_[n * cell_given_by_n_ + o];
+            real memory_ = nl_sigmoid_f32(nl_y1 + forget_given_) * memory_before_ + nl_sigmoid_f32(nl_y0 + input_given_) * nl_tanh_f32(acc + cell_given_);
             nl_y2 = memory_;
             nl_at2 = &memory_p_[n * memory_by_n_ + o];
         }
         real nl_y3;
         real *nl_at3;
         { /* lstm.at.h: matmul */
-            const k7_row *const self = (const k7_row *)(nl_rows + 384);
+            const k8_row *const self = (const k8_row *)(nl_rows + 384);
             real *const h_p_ = nl_global(self->h_);
-            const real *const output_biased_part_p_ = nl_global(self->output_biased_part_);
-            const nl_i64 h_by_n_ = self->h_by_n_, output_biased_part_by_n_ = self->output_biased_part_by_n_;
+            const real *const output_given_p_ = nl_global(self->output_given_);
+            const nl_i64 h_by_n_ = self->h_by_n_, output_given_by_n_ = self->output_given_by_n_;
             const nl_i64 n = nl_sample;
             const nl_i64 o = nl_out;
             const real acc = nl_sum_of(nl_t, 3, nl_e);
-            const real output_biased_part_ = output_biased_part_p_[n * output_biased_part_by_n_ + o];
-            real h_ = nl_sigmoid_f32(acc + output_biased_part_) * nl_tanh_f32(nl_y2);
+            const real output_given_ = output_given_p_[n * output_given_by_n_ + o];
+            real h_ = nl_sigmoid_f32(acc + output_given_) * nl_tanh_f32(nl_y2);
             nl_y3 = h_;
             nl_at3 = &h_p_[n * h_by_n_ + o];
         }

@@ -118,6 +118,10 @@ def merged_text(merged: Merged) -> str:
     for phase in merged.phases:
         lines.append(f"{phase.name}:")
         lines += [f"  {merged.templates[x.template].name} [{x.lo}, {x.hi})" for x in phase.launches]
+        for x in phase.loops:
+            lines.append(
+                f"  {x.steps} steps: {x.first} to {x.last}" + (f", {x.samples} samples apart" * (x.samples > 0))
+            )
         lines += [f"  one launch: {chain.first} to {chain.last}" for chain in phase.chains]
     return "\n".join(lines)
 

@@ -60,6 +60,7 @@ from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.batch_launches import gather
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.persistent_rnn import chains
+from compiler.passes.program.unroll_loops import unroll_loops
 from tests.recurrent import Network, network
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -191,7 +192,7 @@ def test_each_point_of_a_stage_goes_its_own_way(tmp_path: Path, n: Network) -> N
 
 def test_a_step_is_a_stage(tmp_path: Path) -> None:
     """However long the sequence, its steps have few shapes."""
-    for kind, most in (("rnn", 1), ("gru", 4), ("lstm", 5)):
+    for kind, most in (("rnn", 2), ("gru", 4), ("lstm", 5)):
         few, many = (program_of(tmp_path, Network(kind, 8, steps)) for steps in (9, 20))
         assert list(shapes_of(few).number) == list(shapes_of(many).number)
         phase = phase_of(many, "train")
@@ -208,10 +209,11 @@ def test_what_nothing_reads_is_not_stored(tmp_path: Path) -> None:
         for s in stages_of(program, phase, chain):
             for r in shapes.stored[shapes.number[s.shape]]:
                 kept[s.arrays[r]] += 1
-    sums = [n for n in kept if n.startswith("train/lstm_1.at_3.h.before.grad")]
+    sums = [n for n in kept if n.startswith("train/lstm_1.at.h.before.grad")]
     assert len(sums) > 1 and not any(kept[n] for n in sums)
-    assert kept["train/lstm_1.at_3.h"] == kept["train/lstm_1.at_3.memory"] - 1 == 1  # again for its gradient
-    assert kept["train/lstm_1.at_3.cell.carried.grad"] == 1  # a part of what gives the gradients of matrices
+    assert kept["train/lstm_1.at.h.later.grad.slots[3]"] == 0
+    assert kept["train/lstm_1.at.h.before.slots[4]"] == kept["train/lstm_1.at.memory.before.slots[4]"] == 1
+    assert kept["train/lstm_1.cell.biased.grad[3]"] == 1  # a part of what gives the gradients of matrices
 
 
 def test_both_ways_are_chains_of_their_own(tmp_path: Path) -> None:
@@ -232,7 +234,7 @@ def test_samples_that_meet_are_named(tmp_path: Path) -> None:
     other = replace(phase, chains=(replace(first, samples=3),))
     assert not list(chain_violations(program, other))  # 6 samples are 3 pairs
     other = replace(phase, chains=(replace(first, samples=4),))
-    assert "samples meet in `train/rnn_1.at_0.state`" in next(chain_violations(program, other))
+    assert "samples meet in `train/rnn_1.at.h.before.slots[1]`" in next(chain_violations(program, other))
     last = replace(first, first=first.last, last=len(phase.launches))
     assert "has launches of several rows" in next(chain_violations(program, replace(phase, chains=(last,))))
     nowhere = replace(phase, chains=(replace(first, spread=0),))
@@ -298,11 +300,11 @@ def decided(folder: Path, n: Network, **numerics: str) -> list[Decision]:
 
 def test_explain_says_why(tmp_path: Path) -> None:
     first, *_ = decided(tmp_path, Network("gru", 64, 20))
-    assert first.subject == "train: gru_1.at_0.reset"
-    assert first.verdict == "one walk of 80 kernels, sample by sample"
+    assert first.subject == "train: gru_1.at.reset"
+    assert first.verdict == "one walk of 4 kernels in 20 steps, sample by sample"
     assert re.fullmatch(r"3 matrices of 51 KB on chip, where that fits; about .* us", first.reason)
     first, *_ = decided(tmp_path, Network("lstm", 128, 20))
-    assert first.verdict == "one walk of 80 kernels, spread over blocks"
+    assert first.verdict == "one walk of 4 kernels in 20 steps, spread over blocks"
     assert re.fullmatch(r"4 matrices of 264 KB over 16 blocks; about .* us, launch by launch .* us", first.reason)
     first, *_ = decided(tmp_path, Network("lstm", 1400, 5, batch=2))
     assert first.verdict == "launch by launch"
@@ -312,21 +314,20 @@ def test_explain_says_why(tmp_path: Path) -> None:
     assert "as a chain" in first.reason
 
 
-def test_what_is_no_step_of_a_scan_is_in_no_chain(tmp_path: Path) -> None:
+def test_a_chain_is_a_loop(tmp_path: Path) -> None:
     """The launches of a chain are those of a Scan, not what looks like one."""
-    program = program_of(tmp_path, SMALL[1], False)
+    looped = lower(network(tmp_path, SMALL[1]), replace(capable(False), loops=True), True).merged
     device = CudaBackend().capabilities.device
-    forgotten = replace(program, tables=tuple(replace(rows, scans=()) for rows in program.tables))
-    assert not any(p.chains for p in chains(forgotten, device, {}).merged.phases)
-    made = chains(program, device, {}).merged
-    for phase in made.phases:
-        for chain in phase.chains:
-            links = phase.launches[chain.first : chain.last]
-            assert len({made.tables[x.template].scans[x.lo] for x in links}) == 1
+    made = chains(looped, device, {}).merged
+    for before, phase, after in zip(looped.phases, made.phases, unroll_loops(made).phases, strict=True):
+        assert [replace(x, samples=0, pays=False, spread=1) for x in phase.loops] == list(before.loops)
+        assert all(x.samples == SMALL[1].batch for x in phase.loops)
+        assert len(after.chains) == len(phase.loops)
+    assert not any(p.chains for p in unroll_loops(looped).phases)
 
 
 def test_other_models_have_none(tmp_path: Path) -> None:
-    assert not decided(tmp_path, Network("rnn", 8, 3))  # a matrix that few products read
+    assert not decided(tmp_path, Network("rnn", 8, 1))  # a matrix that few products read
     assert not decided(tmp_path, Network("rnn", 8, 8), order="bitwise")
     for name in ("transformer", "lenet_digits", "cuba"):
         model = load_model(ROOT / "models" / f"{name}.yaml", {})
@@ -368,7 +369,7 @@ def test_what_does_not_wait_is_one_launch(tmp_path: Path) -> None:
         f"{len(p.launches)} launches" for p in lowered.merged.phases if p.chains
     ]
     twice = replace(lowered.merged, phases=(*lowered.merged.phases, replace(phase, name="again")))
-    assert gather(twice, {"train"}) == (twice, [])
+    assert gather(twice) == (twice, [])
     launched = [x for p in lowered.merged.phases for x in p.launches]
     rows = [(x.template, row) for x in launched for row in range(x.lo, x.hi)]
     assert len(set(rows)) == len(rows) == sum(t.count for t in lowered.merged.tables)

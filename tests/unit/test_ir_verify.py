@@ -335,9 +335,7 @@ TensorGraph(train, [
   Scan(at, 2, [Carried(Tensor(at.s, [3, 5], batched=true), start, at.h, Tensor(last, [3, 5], batched=true))],
     [Given(Tensor(at.x, [3, 5], batched=true), rows)], [Stacked(Tensor(all, [6, 5], batched=true), at.h)],
     [Map(Tensor(at.h, [3, 5], batched=true), [at.s, at.x], [[0, 1], [0, 1]], `x0 + x1`)]),
-  Part(Tensor(second, [3, 5], batched=true), all, 3),
-  Stack(Tensor(both, [6, 5], batched=true), [second, last]),
-], [both])
+], [all, last])
 """
 
 
@@ -366,9 +364,6 @@ def test_a_legal_scan_has_no_violations() -> None:
         ),
         ("[at.s, at.x]", "[at.s, other]", "`other` is used before it is defined"),
         ("batched=true), x, 2)", "batched=true), x, 3)", "`x` (3, 2, 5) has no 3 steps with the rows of `rows` (6, 5)"),
-        ("all, 3)", "all, 4)", "`second` (3, 5) from row 4 on is no part of `all` (6, 5)"),
-        ("[second, last]", "[second, all]", "parts have several shapes"),
-        ("[second, last]", "[second]", "`both` (6, 5) does not have the rows of `second` (3, 5) 1 times"),
     ],
 )
 def test_breaches_of_a_scan(old: str, new: str, message: str) -> None:

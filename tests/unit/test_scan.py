@@ -1,55 +1,136 @@
-"""Time as a Scan: what passes see of it, and what becomes of it."""
+"""Time as a Scan: what passes see of it, and the loop that becomes of it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from backends.cpu.backend import CpuBackend
+from backends.cpu.emit.emit import emit
 from backends.cuda.run.backend import CudaBackend
+from backends.protocol import AnyArray, Instance
+from backends.reference.load import ReferenceInstance
+from compiler.frontend.load import load_model
 from compiler.ir.level1.graph import Scan
 from compiler.ir.level2.dependence import parts_of
-from compiler.ir.level2.program import Array
+from compiler.ir.level2.program import Array, Loop, Merged
 from compiler.ir.space import DType, Role
-from compiler.passes.pipeline.lower import lower
-from compiler.passes.pipeline.manager import Ran
+from compiler.passes.pipeline.lower import Lowered, lower
+from compiler.passes.program.unroll_loops import unroll_loops
+from compiler.verify.program import merged_violations
+from compiler.verify.verify import verify_merged
 from tests.recurrent import Network, network
 
+ROOT = Path(__file__).resolve().parents[2]
 
-def nodes_before_expansion(folder: Path, n: Network) -> tuple[int, int]:
-    """How many nodes the training has while time is a Scan, and how many of them are Scans."""
-    seen: dict[str, Ran] = {}
 
-    def observe(ran: Ran) -> None:
-        if "expand_scans" not in seen:
-            seen["expand_scans" if ran.name == "expand_scans" else "before"] = ran
-
-    lower(network(folder, n), CpuBackend().capabilities, observe=observe)
-    nodes = seen["before"].ir.graphs[0].nodes
-    return len(nodes), sum(isinstance(x, Scan) for x in nodes)
+def lowered(folder: Path, n: Network, **numerics: str) -> Lowered:
+    return lower(network(folder, n, **numerics), CpuBackend().capabilities, True)
 
 
 def test_passes_see_one_step(tmp_path: Path) -> None:
-    """However many there are: one Scan a direction and one for its gradient."""
-    n = Network("lstm", 3, 4, bidirectional=True)
-    few, scans = nodes_before_expansion(tmp_path, n)
-    assert scans == 4
-    assert nodes_before_expansion(tmp_path, Network("lstm", 3, 40, bidirectional=True)) == (few, scans)
+    """However many there are: one Scan a direction and one for its gradient, and a loop for each."""
+    few, many = (lowered(tmp_path, Network("lstm", 3, steps, bidirectional=True)) for steps in (4, 40))
+    for x in (few, many):
+        assert sum(isinstance(n, Scan) for n in x.tensors[0].nodes) == 4
+        assert [loop.steps for loop in x.merged.phases[1].loops] == [4 if x is few else 40] * 4
+    assert len(few.tensors[0].nodes) == len(many.tensors[0].nodes)
+    assert [t.digest for t in few.merged.templates] == [t.digest for t in many.merged.templates]
+    assert [rows.count for rows in few.merged.tables] == [rows.count for rows in many.merged.tables]
+    assert [p.launches for p in few.merged.phases] == [p.launches for p in many.merged.phases]
+    assert [a.name for a in few.merged.arrays] == [a.name for a in many.merged.arrays]
+
+
+def test_the_text_is_a_loop(tmp_path: Path) -> None:
+    few, many = (emit(lowered(tmp_path, Network("gru", 3, steps)).merged) for steps in (4, 40))
+    assert few.text == many.text and few.header == many.header
+    assert "for (nl_i64 t = 0; t < l->steps; t++)" in few.text
+    other = lower(load_model(ROOT / "models" / "lenet_digits.yaml", {}), CpuBackend().capabilities).merged
+    assert "nl_loop" not in emit(other).text + emit(other).header
+
+
+def trained(instance: Instance, program: Merged) -> dict[str, AnyArray]:
+    """The weights after two steps, and what a validation sums up."""
+    for phase in ("train", "eval"):
+        order = next(a for a in program.arrays if a.name == f"{phase}.order")
+        instance.write(order.name, np.arange(order.physical_size, dtype=np.int32))
+    instance.run("train", 1, 2)
+    instance.run("eval", 1, 1)
+    return {a.name: instance.read(a.name) for a in program.arrays if a.role in (Role.WEIGHT, Role.STATE)}
+
+
+@pytest.mark.parametrize(
+    "n",
+    [
+        Network("rnn", 3, 5, batch=6),
+        Network("gru", 3, 4, layers=2, batch=5),
+        Network("lstm", 3, 4, bidirectional=True, batch=4),
+        Network("lstm", 3, 1, batch=4),
+    ],
+    ids=str,
+)
+def test_all_steps_one_after_the_other_have_the_same_bits(tmp_path: Path, n: Network) -> None:
+    """A loop, and its launches unrolled, on the reference, and compiled, where arrays share memory."""
+    program = lowered(tmp_path, n, order="bitwise").merged
+    unrolled = unroll_loops(program)
+    verify_merged(unrolled)
+    assert not any(p.loops for p in unrolled.phases) and not any(a.by_step for a in unrolled.arrays)
+    expected = trained(ReferenceInstance(program, 3), program)
+    compiled = CpuBackend().load(CpuBackend().compile(program, {}), program, 3)
+    for found in (trained(ReferenceInstance(unrolled, 3), unrolled), trained(compiled, program)):
+        for name, values in expected.items():
+            assert np.array_equal(values, found[name]), name
+
+
+def test_what_a_last_step_makes_for_nobody_is_not_launched(tmp_path: Path) -> None:
+    """The gradients of the states before all steps: three products of a gru."""
+    program = lowered(tmp_path, Network("gru", 3, 4)).merged
+    (train,) = (p for p in program.phases if p.name == "train")
+    (after,) = (p for p in unroll_loops(program).phases if p.name == "train")
+    rows = [sum(x.hi - x.lo for x in train.launches[loop.first : loop.last]) for loop in train.loops]
+    around = sum(x.hi - x.lo for x in train.launches) - sum(rows)
+    assert sum(x.hi - x.lo for x in after.launches) == around + 4 * sum(rows) - 3
+
+
+def test_loops_are_verified(tmp_path: Path) -> None:
+    program = lowered(tmp_path, Network("rnn", 3, 4)).merged
+    assert not merged_violations(program)
+
+    def with_loops(*loops: Loop) -> list[str]:
+        phases = tuple(replace(p, loops=loops) if p.name == "eval" else p for p in program.phases)
+        return merged_violations(replace(program, phases=phases))
+
+    ((loop,),) = (p.loops for p in program.phases if p.name == "eval")
+    assert "but is used in none" in with_loops()[0]
+    assert "has no part in `eval/rnn_1.state.biased` for each of 5 steps" in with_loops(replace(loop, steps=5))[0]
+    assert "begins before" in with_loops(loop, loop)[0]
+    assert "has no end" in with_loops(replace(loop, steps=0))[0]
+    (moving, *_) = (a for a in program.arrays if a.by_step)
+    nowhere = tuple(replace(a, within="", first=0) if a is moving else a for a in program.arrays)
+    assert any("no place in another" in v for v in merged_violations(replace(program, arrays=nowhere)))
 
 
 @pytest.mark.parametrize("backend", [CpuBackend, CudaBackend])
 def test_nothing_is_copied_but_the_samples(tmp_path: Path, backend: type[CpuBackend] | type[CudaBackend]) -> None:
     """Of a layer below another, too, whose states are the upper one's rows. Both begin with the same zeros, which can
-    lie before the states of one of them."""
+    lie before the states of one of them, but not in a ring, which does not keep them."""
     program = lower(network(tmp_path, Network("gru", 8, 9, layers=2, batch=32)), backend().capabilities, True).merged
     copies = [p for t, rows in zip(program.templates, program.tables, strict=True) if t.name.endswith(": copy")
               for p in rows.paths]  # fmt: skip
-    assert sorted(copies) == ["gru_1.rows", "gru_1.rows", "gru_2.at.h.before.steps.part_0"]  # eval has the rows, too
+    zeros = ["gru_1.at.h.later.grad.start", "gru_2.at.h.before.start", "gru_2.at.h.before.start"]
+    assert sorted(copies) == [zeros[0], "gru_1.rows", "gru_1.rows", *zeros[1:]]  # in eval, too
     arrays = {a.name: a for a in program.arrays}
-    state = arrays["train/gru_1.at_3.h"]
-    assert state.within == arrays["train/gru_1.states"].within == "train/gru_1.states.both"
-    assert state.first == arrays["train/gru_1.states"].first + 3 * state.physical_size
+    states = arrays["train/gru_1.states"]
+    if backend is CudaBackend:
+        state = arrays["train/gru_1.at.h.before.slots[4]"]
+        assert state.first == states.first + 3 * state.physical_size
+    else:
+        state = arrays["train/gru_1.at.h"]
+        assert (state.first, state.by_step) == (states.first, state.physical_size)
+    assert state.within == states.within == "train/gru_1.at.h.before.slots"
 
 
 def test_samples_of_two_steps_share_no_vector(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import compiler.ir.level1.graph as l1
 from backends.cpu.backend import LANES, CpuBackend
 from backends.cuda.kernels.contract import strategies as cuda_strategies
 from compiler.core.errors import RunError
@@ -145,9 +144,7 @@ def test_digests_leave_out_names_and_see_sizes() -> None:
     assert structure_digest(*larger, LANES, 4, "fast") == structure_digest(node, tensors, LANES, 4, "fast")
 
 
-def test_steps_of_a_sequence_are_one_path() -> None:
-    cells = [Tensor(f"l.at_{k}.cell", (4, 2), step=l1.Step("l.last", k, "l.at.cell")) for k in range(3)]
-    assert {path_of("train", x) for x in cells} == {"train/l.at.cell"}
+def test_what_is_computed_again_has_the_path_of_its_original() -> None:
     assert path_of("train", Tensor("l.cell.again", (4, 2))) == "train/l.cell"
 
 

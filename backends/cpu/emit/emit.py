@@ -120,11 +120,12 @@ def emit(
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernels.text,
         functions=[x.function for x in made],
-        **more(tuple(made)),
+        **{"loops": program.has_loops, **more(tuple(made))},
     )
     header = render(
         "module.h.j2",
         source=f"{program.name}.c",
+        loops=program.has_loops,
         roles=[str(r) for r in Role],
         kernels=len(program.templates),
     )

@@ -20,6 +20,7 @@ import compiler.ir.level2.program as l2
 from backends.cpu.emit.emit import Emitted
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.run.load import Words, launch_lists, scratch_bytes
+from backends.cpu.run.loops import loops_of
 from backends.kernel_ir.descriptor import Compiled
 from backends.manifest import manifest
 from backends.protocol import Artifact
@@ -43,7 +44,7 @@ def write_folder(folder: Path, program: l2.Merged, emitted: Emitted, artifact: A
     runs = next((p for p in ("step", "eval", "train") if p in phases), phases[-1] if phases else "")
     write_text(folder / f"{name}.c", emitted.text, CODE)
     write_text(folder / "netloom.h", emitted.header, CODE)
-    main = render("main.c.j2", name=name, phases=phases, phase=runs, magic=f"{MAGIC}LL")
+    main = render("main.c.j2", name=name, phases=phases, phase=runs, magic=f"{MAGIC}LL", loops=program.has_loops)
     write_text(folder / "main.c", main, CODE)
     flags = " ".join(f for f in artifact.flags if f not in ("-fPIC", "-shared"))
     write_text(folder / "Makefile", render("Makefile.j2", name=name, flags=flags), CODE)
@@ -73,12 +74,17 @@ def _write_data(
     arrays = {a.name: a for a in program.arrays}
     _words(file, MAGIC, *(placement.arena_bytes.get(r, 0) for r in Role))
     _words(file, scratch_bytes(program, tables))
-    for table in (with_columns(t, k.columns) for t, k in zip(tables, kernels, strict=True)):
+    read = [with_columns(t, k.columns) for t, k in zip(tables, kernels, strict=True)]
+    for table in read:
         _words(file, *table.shape)
         file.write(table.tobytes())
     for launches in launch_lists(program):
         _words(file, len(launches))
         file.write(launches.tobytes())
+    if program.has_loops:
+        for x in loops_of(program, read, kernels):
+            _words(file, len(x.loops), len(x.moves))
+            file.write(x.loops.tobytes() + x.moves.tobytes())
     late = [a for a in program.arrays if a.size_from is not None]
     _words(file, len(late))
     for a in late:

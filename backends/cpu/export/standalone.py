@@ -26,6 +26,7 @@ from backends.c_family.names import c_name
 from backends.cpu.emit.emit import emit
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.run.load import Words, launch_lists, scratch_bytes
+from backends.cpu.run.loops import loops_of
 from backends.kernel_ir.descriptor import Compiled
 from compiler.core.disk import write_bytes
 from compiler.ir.space import DType, Role
@@ -74,7 +75,7 @@ def write_standalone(
                 data = np.ascontiguousarray(values, np.dtype(a.dtype.numpy)).reshape(-1).view(np.uint8)
                 images[a.role][placement.offsets[array] :][: len(data)] = data
                 loaded |= {a.role} if separate else set()
-    digest = _digest(program, placement)
+    digest, number = _digest(program, placement), [p.name for p in program.phases].index(phase)
     taken = {name}
     ins = [_port(p, arrays[p.array], placement, taken, batch) for p in inputs]
     outs = [_port(p, arrays[p.array], placement, taken, 1) for p in outputs]
@@ -92,11 +93,11 @@ def write_standalone(
         ],
         "roles": [_role(r, images[r], embed or r not in loaded, r in loaded and not embed) for r in Role],
         "scratch": -(-scratch_bytes(program, tables) // 8) + 8,
-        "launches": launch_lists(program)[[p.name for p in program.phases].index(phase)].tolist(),
+        "launches": launch_lists(program)[number].tolist(),
         "weight_bytes": len(binary),
         "digest": int.from_bytes(digest, "little"),
     }
-    text = emit(program, "standalone.c.j2", partial(_with_tables, known, tables)).text
+    text = emit(program, "standalone.c.j2", partial(_with_tables, known, program, number, tables)).text
     files = {f"{name}.c": text.encode(), f"{name}.h": render("standalone.h.j2", **known).encode()}
     if not embed:
         files[f"{name}.bin"] = binary
@@ -105,10 +106,18 @@ def write_standalone(
     return [folder / f for f in files]
 
 
-def _with_tables(known: Mapping[str, object], tables: tuple[Words, ...], kernels: Compiled) -> Mapping[str, object]:
-    """What the skeleton is told, with the tables that these kernels read."""
-    read = (with_columns(t, k.columns) for t, k in zip(tables, kernels, strict=True))
-    return {**known, "tables": [_words(t.reshape(-1)) if t.size else "    0," for t in read]}
+def _with_tables(
+    known: Mapping[str, object], program: l2.Merged, phase: int, tables: tuple[Words, ...], kernels: Compiled
+) -> Mapping[str, object]:
+    """What the skeleton is told, with the tables that these kernels read, and the loops of the phase."""
+    read = [with_columns(t, k.columns) for t, k in zip(tables, kernels, strict=True)]
+    loops = loops_of(program, read, kernels)[phase]
+    return {
+        **known,
+        "tables": [_words(t.reshape(-1)) if t.size else "    0," for t in read],
+        "loops": loops.loops.tolist(),
+        "moves": loops.moves.tolist(),
+    }
 
 
 def _digest(program: l2.Merged, placement: Placement) -> bytes:

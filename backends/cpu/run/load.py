@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.cpu.kernels import toeplitz_simd as channels
+from backends.cpu.run.loops import Loops, loops_of
 from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, place, written
@@ -65,6 +66,17 @@ def _library(binary: Path) -> ctypes.CDLL:
         function = getattr(lib, name)
         function.restype, function.argtypes = result, arguments
     return lib
+
+
+def set_loops(lib: ctypes.CDLL, context: int | None, loops: Sequence[Loops]) -> None:
+    """Of all phases."""
+    for number, x in enumerate(loops):
+        pointers = (
+            ctypes.c_void_p(x.loops.ctypes.data),
+            ctypes.c_int64(len(x.loops)),
+            ctypes.c_void_p(x.moves.ctypes.data),
+        )
+        lib.nl_set_loops(ctypes.c_void_p(context), number, *pointers)
 
 
 def launch_lists(program: l2.Merged) -> tuple[npt.NDArray[np.int64], ...]:
@@ -141,6 +153,9 @@ class CpuInstance:
         self.tables = tuple(with_columns(t, k.columns) for t, k in zip(tables, self._kernels, strict=True))
         for number, table in enumerate(self.tables):
             self._lib.nl_set_table(self._ctx, number, table.ctypes.data)
+        if self.program.has_loops:
+            self._loops = loops_of(self.program, self.tables, self._kernels)
+            set_loops(self._lib, self._ctx, self._loops)
         self._scratch = aligned_zeros(scratch_bytes(self.program, tables) + 64)
         self._lib.nl_set_scratch(self._ctx, self._scratch.ctypes.data)
         for name, values in self.program.constants.items():

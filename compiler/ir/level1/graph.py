@@ -9,7 +9,7 @@ Does not: define layouts, kernels, arenas or targets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -182,16 +182,6 @@ class History:
 
 
 @dataclass(frozen=True)
-class Step:
-    """Where a tensor of one step of a Scan comes from (passes/tensors/expand_scans.py). `scan`: the first result of the
-    Scan; `number`: of the step, from 0; `name`: of the tensor in the body, the same in all steps."""
-
-    scan: str
-    number: int
-    name: str
-
-
-@dataclass(frozen=True)
 class Tensor:
     """dtype: "real" | "int" | "bf16" (a real that is stored so). `batched`: axis 0 is the batch. Shapes include the
     batch axis."""
@@ -200,12 +190,6 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str = "real"
     batched: bool = False
-    step: Step | None = None
-
-    @property
-    def label(self) -> str:
-        """The name without the step of a sequence that the tensor belongs to."""
-        return self.name if self.step is None else self.step.name
 
 
 @dataclass(frozen=True)
@@ -376,26 +360,6 @@ class StepsFirst:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A view, not a copy: as many rows (axis 0) of `source` as `out` has, from row `first` on."""
-
-    out: Tensor
-    source: str
-    first: int
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class Stack:
-    """Tensors of equal shapes one after the other along axis 0. A part is made in its place in `out`, where nothing
-    keeps it elsewhere."""
-
-    out: Tensor
-    ins: tuple[str, ...]
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
 class Carried:
     """State of a Scan. `state`: in the body, its value before a step, which is `start` before the first one; `after`:
     in the body, its value after a step; `last`: outside, its value after all steps (None: nothing reads it)."""
@@ -485,8 +449,6 @@ Node = (
     | Attention
     | Reindex
     | StepsFirst
-    | Part
-    | Stack
     | Scan
     | Rand
     | Store
@@ -497,25 +459,42 @@ Node = (
 def operands(node: Node) -> tuple[str, ...]:
     """Names of the tensors that a node reads."""
     match node:
-        case Map() | Contract() | Move() | Attention() | Stack():
+        case Map() | Contract() | Move() | Attention():
             return node.ins
-        case Reindex() | StepsFirst() | Part():
+        case Reindex() | StepsFirst():
             return (node.source,)
         case Gather():
             return (node.index, node.table)
         case ScatterAdd():
             return (node.source, node.index)
         case Scan():
-            inner = {c.state.name for c in node.carried} | {g.part.name for g in node.given}
-            inner |= {n.out.name for n in node.body}
             names = (*(g.whole for g in node.given), *(c.start for c in node.carried))
-            return tuple(dict.fromkeys((*names, *(i for n in node.body for i in operands(n) if i not in inner))))
+            return tuple(dict.fromkeys((*names, *outside(node))))
         case Store():
             return (node.value,)
         case Update():
             return (node.weight, node.gradient, *(t for _, t in node.reads))
         case _:
             return ()
+
+
+def outside(scan: Scan) -> tuple[str, ...]:
+    """Tensors that are the same in every step and that the body reads."""
+    inner = {c.state.name for c in scan.carried} | {g.part.name for g in scan.given} | {n.out.name for n in scan.body}
+    return tuple(dict.fromkeys(i for n in scan.body for i in operands(n) if i not in inner))
+
+
+def taken(scan: Scan) -> tuple[str, ...]:
+    """Tensors of the body that the Scan takes from a step."""
+    return tuple(dict.fromkeys((*(c.after for c in scan.carried), *(s.part for s in scan.stacked))))
+
+
+def with_bodies(nodes: Iterable[Node]) -> Iterator[tuple[Node, int]]:
+    """The nodes, each Scan after those of its body, and how often each of them is computed."""
+    for node in nodes:
+        if isinstance(node, Scan):
+            yield from ((inner, node.steps) for inner in node.body)
+        yield node, 1
 
 
 def is_sum_of_products(node: Contract) -> bool:
@@ -547,6 +526,16 @@ def results(node: Node) -> tuple[Tensor, ...]:
             return ()
         case _:
             return (node.out,)
+
+
+def tensors_of(nodes: Iterable[Node]) -> dict[str, Tensor]:
+    """All tensors by name, those of the bodies of Scans included."""
+    found: dict[str, Tensor] = {}
+    for node, _ in with_bodies(nodes):
+        if isinstance(node, Scan):
+            found |= {t.name: t for t in (*(g.part for g in node.given), *(c.state for c in node.carried))}
+        found |= {t.name: t for t in results(node)}
+    return found
 
 
 @dataclass(frozen=True)

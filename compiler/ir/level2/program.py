@@ -53,6 +53,8 @@ class Array:
     `unit`: canonical unit for outputs ("mV"); `path`: model path for messages ("exc.v").
     `least`: no element of a delay array is smaller (steps).
     `within`: the array that it is a part of, from element `first` on; "": it has a place of its own.
+    `by_step`: elements between the parts of two steps of a loop (Loop), of which the first one begins at `first`;
+    `ring`: only so many steps have one, so that that of step t is that of step t mod ring (0: every step).
     """
 
     name: Final[str]
@@ -66,6 +68,12 @@ class Array:
     least: Final[int] = 0
     within: Final[str] = ""
     first: Final[int] = 0
+    by_step: Final[int] = 0
+    ring: Final[int] = 0
+
+    def first_at(self, step: int) -> int:
+        """The first element in a step of a loop, from 0."""
+        return self.first + self.by_step * (step % self.ring if self.ring else step)
 
     @property
     def physical_size(self) -> int:
@@ -333,7 +341,6 @@ class Rows:
     arrays: Mapping[str, tuple[str, ...]]
     scalars: Mapping[str, npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[ColumnValue, ...]]
     paths: tuple[str, ...] = ()  # model path of each row, for comments, messages and explain
-    scans: tuple[str, ...] = ()  # the Scan that each row is a step of (l1.Step), "" where it is of none; () if all are
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Rows):
@@ -372,6 +379,23 @@ class KernelLaunch:
     offset: int = 0
 
 
+@dataclass(frozen=True)
+class Loop:
+    """Launches [first, last) of a phase, in order, once for each of `steps` steps: the time of a Scan (`name`: its
+    first result). What they access of an array that has a part for each step (Array.by_step) is the part of the step.
+    `samples`: they keep so many samples of a batch apart (ir/level2/batch_independence.py), so that a block may run all
+    steps for a few of them, concurrently with others, as one launch (0: not known); `pays` and `spread`: as of a
+    Chain."""
+
+    first: int
+    last: int
+    steps: int
+    name: str
+    samples: int = 0
+    pays: bool = False
+    spread: int = 1
+
+
 CONNECT_PHASES: Final = ("count", "scan")
 """What runs once, before the numbers of synapses are known."""
 INIT_PHASES: Final = ("fill", "init")
@@ -380,10 +404,12 @@ INIT_PHASES: Final = ("fill", "init")
 
 @dataclass(frozen=True)
 class Phase:
-    """The launches of one request of the runner: "count", "scan", "fill", "init" (once), "step", "train", "eval"."""
+    """The launches of one request of the runner: "count", "scan", "fill", "init" (once), "step", "train", "eval".
+    `loops` are disjoint and ascending."""
 
     name: str
     launches: tuple[KernelLaunch, ...]
+    loops: tuple[Loop, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -445,11 +471,14 @@ class Chain:
 
 @dataclass(frozen=True)
 class MergedPhase:
-    """Launches run in order, or equivalently. `chains` are disjoint and ascending."""
+    """Launches run in order, or equivalently. `loops`, and `chains`, are disjoint and ascending. Targets that do not
+    run loops have the launches of all steps, and chains for the loops that keep samples apart
+    (passes/program/unroll_loops.py)."""
 
     name: str
     launches: tuple[Launch, ...]
     chains: tuple[Chain, ...] = ()
+    loops: tuple[Loop, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -464,3 +493,7 @@ class Merged:
     tables: tuple[Rows, ...]
     phases: tuple[MergedPhase, ...]
     constants: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def has_loops(self) -> bool:
+        return any(p.loops for p in self.phases)

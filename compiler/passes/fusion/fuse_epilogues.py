@@ -47,8 +47,7 @@ class Readers:
         for i, node in enumerate(self.nodes):
             for name in l1.operands(node):
                 self.readers.setdefault(name, []).append(i)
-            out = getattr(node, "out", None)
-            if out is not None:
+            for out in l1.results(node):
                 self.tensors[out.name] = out
                 self.place[out.name] = -1 if isinstance(node, (l1.Weight, l1.Variable)) else i
 

@@ -154,6 +154,4 @@ def reads_plainly(node: l1.Contract) -> bool:
 
 def loops_of(node: l1.Contract) -> tuple[object, ...]:
     """What reductions have in common that run in the same loops."""
-    step = node.out.step
-    at = None if step is None else (step.scan, step.number)
-    return node.dims, node.out_map, node.fill, node.out.shape, node.out.batched, at
+    return node.dims, node.out_map, node.fill, node.out.shape, node.out.batched

@@ -3,7 +3,7 @@
 Assumes: nodes in topological order; the kernels that fuse_epilogues and horizontal_fusion chose.
 Guarantees: a result takes the array of an operand of the same shape that is a temporary of this phase, that the kernel
 reads elementwise, and that no later kernel reads: each point reads its own element before it writes it. A kernel reuses
-an array at most once. Parts of a Stack have their place in it.
+an array at most once. What a Scan begins with has its place there.
 Does not: consider epilogues of contractions; share memory between arrays (plan_memory).
 """
 
@@ -34,7 +34,7 @@ def reused(
         g.place |= dict.fromkeys((m.out.name for m in kernel.maps), g.place[name])
     made = l1.Map | l1.Contract | l1.Gather | l1.ScatterAdd | l1.Move | l1.Rand
     values = {n.out.name: n.out for n in nodes if isinstance(n, made)}
-    fixed = {*outputs, *in_place, *(name for n in nodes if isinstance(n, l1.Stack) for name in n.ins)}
+    fixed = {*outputs, *in_place, *(c.start for n in nodes if isinstance(n, l1.Scan) for c in n.carried)}
     for node in reversed(nodes):
         if isinstance(node, l1.Reindex) and node.out.name in fixed:
             fixed.add(node.source)
@@ -68,7 +68,7 @@ def _last(g: Readers, name: str, at: int, inside: set[str]) -> bool:
     for number in g.readers.get(name, ()):
         reader = g.nodes[number]
         out: l1.Tensor | None = getattr(reader, "out", None)
-        if isinstance(reader, l1.Reindex | l1.Part | l1.Stack):
+        if isinstance(reader, l1.Reindex):
             done = _last(g, reader.out.name, at, set())
         else:
             done = (out is not None and out.name in inside) or (g.place[out.name] if out is not None else number) < at

@@ -30,8 +30,8 @@ from compiler.passes.kernels.lower_epilogues import End, Touched, accumulator, a
 from compiler.passes.kernels.lower_exchanged import copied, exchange_steps
 from compiler.passes.kernels.lower_feeds import lower_feed, lower_rand
 from compiler.passes.kernels.lower_gathers import lower_elements
-from compiler.passes.kernels.lower_parts import lower_move, places
 from compiler.passes.kernels.lower_rows import lower_row
+from compiler.passes.kernels.lower_scan import Steps, enter, leave, lower_steps_first, name_of, reserve
 from compiler.passes.kernels.lower_weights import (
     lower_constant,
     lower_store,
@@ -64,9 +64,8 @@ def _maps(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> None:
     bound = {t.walk.formal: t.array for t in end.arrays}
     nest = l2.Nest(loops.dims, tuple(end.statements))
     scalars = tuple(end.scalars.items())
-    first = group.maps[0]
-    scan = _scan(first)
-    emit_row(p, l2.Kind.MAP, result, "elementwise", formals, bound, loops.columns, scalars, nest, first.span, scan=scan)
+    span = group.maps[0].span
+    emit_row(p, l2.Kind.MAP, result, "elementwise", formals, bound, loops.columns, scalars, nest, span)
 
 
 def _plain_reduction(node: l1.Contract) -> bool:
@@ -196,7 +195,7 @@ def _sum_by(
             formals.append(replace(WORKSPACE, dtype=p.builder.precision))
         body = l2.Contract(nest, choice.strategy, choice.literals, "scratch_bytes")
     what, scalars = _what(node, choice, beside), tuple(end.scalars.items())
-    emit_row(p, kind, result, what, formals, bound, columns, scalars, body, node.span, scan=_scan(node))
+    emit_row(p, kind, result, what, formals, bound, columns, scalars, body, node.span)
 
 
 def _row(p: Phase, row: Row, in_place: Mapping[str, str]) -> None:
@@ -217,14 +216,7 @@ def _row(p: Phase, row: Row, in_place: Mapping[str, str]) -> None:
     )
     what = _what(first, None, row.sums[1:]).replace("sums", "rows").replace("maxima", "rows").replace("minima", "rows")
     scalars = tuple(end.scalars.items())
-    emit_row(
-        p, l2.Kind.REDUCE, result, what, formals, bound, loops.columns, scalars, nest, first.span, scan=_scan(first)
-    )
-
-
-def _scan(node: l1.Map | l1.Contract) -> str:
-    """The Scan that a kernel is a step of, by the node that it begins with."""
-    return node.out.step.scan if node.out.step is not None else ""
+    emit_row(p, l2.Kind.REDUCE, result, what, formals, bound, loops.columns, scalars, nest, first.span)
 
 
 def _chosen(p: Phase, node: l1.Contract) -> tuple[Choice | None, str]:
@@ -337,8 +329,7 @@ class _Kernels:
         return any(node in group for group in groups)
 
 
-def _kernels(p: Phase) -> _Kernels:
-    nodes, outputs = p.graph.nodes, p.graph.outputs
+def _kernels(p: Phase, nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> _Kernels:
     in_place = _in_place(nodes)
     fused, first = epilogues(nodes, outputs, in_place)
     sums, second = joined_sums(nodes, outputs, in_place, fused, partial(_is_plain, p))
@@ -357,22 +348,35 @@ def _kernels(p: Phase) -> _Kernels:
 
 def _lower_phase(p: Phase, data: DataSet) -> None:
     nodes = p.graph.nodes
-    for node in nodes:
-        out = getattr(node, "out", None)
-        if isinstance(out, l1.Tensor):
-            p.tensors[out.name] = out
-            p.rank(out.name)
-    kernels = _kernels(p)
+    p.tensors |= l1.tensors_of(nodes)
+    for name in p.tensors:
+        p.rank(name)
+    kernels = _kernels(p, nodes, p.graph.outputs)
     for node in nodes:
         if isinstance(node, l1.Weight):
             lower_weight(p, node)
         elif isinstance(node, l1.Variable):
             lower_variable(p, node)
-        elif isinstance(node, l1.Stack):
-            p.arrays[node.out.name] = p.temporary(node.out, node.span)
-    p.places = places(nodes, {*p.graph.outputs, *kernels.there})
+    scans = reserve(p, nodes, {*p.graph.outputs, *kernels.there})
     for node in nodes:
+        if isinstance(node, l1.Scan):
+            _scan(p, scans[name_of(node)], data)
+        else:
+            _lower_node(p, node, kernels, data)
+
+
+def _scan(p: Phase, steps: Steps, data: DataSet) -> None:
+    """The loop of a Scan. For its kernels what the body reads from outside is there, as variables are."""
+    scan = steps.scan
+    enter(p, steps)
+    given = (*l1.outside(scan), *(c.state.name for c in scan.carried), *(g.part.name for g in scan.given))
+    there = (l1.Variable(p.tensors[name], 0.0) for name in given)
+    kernels = _kernels(p, (*there, *scan.body), l1.taken(scan))
+    first = p.builder.launches(p.graph.phase)
+    for node in scan.body:
         _lower_node(p, node, kernels, data)
+    leave(p, steps)
+    p.builder.loop(p.graph.phase, first, scan.steps, name_of(scan))
 
 
 def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> None:
@@ -393,8 +397,8 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
             _attention(p, node)
         case l1.Reindex():
             p.arrays[node.out.name] = p.arrays[node.source]
-        case l1.Part() | l1.Stack() | l1.StepsFirst():
-            lower_move(p, node)
+        case l1.StepsFirst():
+            lower_steps_first(p, node)
         case l1.Update():
             lower_update(p, node)
         case l1.Store() if node.value not in kernels.in_place:

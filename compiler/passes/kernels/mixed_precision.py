@@ -60,13 +60,11 @@ class _Rewriting:
     result: tuple[l1.Node, ...] = ()
 
     def run(self) -> _Rewriting:
+        self.tensors |= l1.tensors_of(self.nodes)
         for node in self.nodes:
-            out = getattr(node, "out", None)
-            if isinstance(out, l1.Tensor):
-                self.tensors[out.name] = out
             for name in l1.operands(node):
                 self.readers.setdefault(name, []).append(node)
-        self.recurrent = frozenset(_layer(n.out.name) for n in self.nodes if isinstance(n, l1.Part | l1.Stack))
+        self.recurrent = frozenset(_layer(n.name) for n in self.nodes if isinstance(n, l1.Scan))
         kept = {n.value for n in self.nodes if isinstance(n, l1.Store)}
         self.outputs |= kept
         for node in self.nodes:
@@ -85,6 +83,9 @@ class _Rewriting:
 
     def _type(self, node: l1.Node) -> None:
         """Whether the result of a node is an activation, and stored as bf16."""
+        if isinstance(node, l1.Scan):
+            self.active |= {c.last.name for c in node.carried if c.last is not None}
+            return
         out = getattr(node, "out", None)
         if not isinstance(out, l1.Tensor) or out.dtype != "real" or not out.batched:
             return

@@ -33,6 +33,16 @@ WORKSPACE: Final = l2.ArrayFormal("workspace", DType.F32, l2.Mode.UPDATE, l2.ByN
 """What the launches of a contraction pass to each other."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """The place of a tensor in an array: l2.Array.within, first, by_step and ring."""
+
+    within: str
+    first: int
+    by_step: int = 0
+    ring: int = 0
+
+
 @dataclass
 class Phase:
     """State while one phase is lowered."""
@@ -50,7 +60,7 @@ class Phase:
     pins: Pins = field(default_factory=dict)
     ordered: bool = True  # additions of one launch to one element are ordered (Capabilities.atomic_order)
     rows: bool = False  # threads that share a row go on with its elements (Capabilities.rows)
-    places: dict[str, tuple[str, int]] = field(default_factory=dict)  # part -> its whole, and the first element there
+    places: dict[str, Place] = field(default_factory=dict)  # of tensors that lie in arrays of others
     ranks: dict[str, int] = field(default_factory=dict)  # layer -> its position in the model
     known: dict[object, Loops] = field(default_factory=dict)  # loops of nests that had the same walks
     values: dict[object, Expr] = field(default_factory=dict)  # of maps, by their bodies and what these read
@@ -93,9 +103,9 @@ class Phase:
         kept = tensor.name in self.graph.outputs
         role = Role.STATE if kept else Role.WORK
         array = array_of(tensor, name, self.builder.precision, self.lanes, role, span=span)
-        if tensor.name in self.places:
-            whole, first = self.places[tensor.name]
-            array = replace(array, within=self.arrays[whole], first=first)
+        if (at := self.places.get(tensor.name)) is not None:
+            role = self.builder.arrays[at.within].role
+            array = replace(array, role=role, within=at.within, first=at.first, by_step=at.by_step, ring=at.ring)
         return self.builder.array(array)
 
     def workspace(self, name: str, elements: int, span: Span) -> str:
@@ -123,7 +133,7 @@ def _words(label: str) -> tuple[str, ...]:
 def meaning(tensor: l1.Tensor, of: l1.Tensor) -> str:
     """What a tensor is in any layer of its kind: `conv1.weight.grad` -> `weight_grad`; `x`: a value of another layer
     than that of `of`."""
-    (layer, *parts), (other, *_) = _words(tensor.label), _words(of.label)
+    (layer, *parts), (other, *_) = _words(tensor.name), _words(of.name)
     parts = [x for x in parts if not x.isdigit() and x != "at"]
     if not parts:
         return layer
@@ -143,12 +153,11 @@ def emit_row(
     span: Span,
     keys: Mapping[str, l2.StreamKey] | None = None,
     every: int = 1,
-    scan: str = "",
 ) -> None:
-    """One row of a kernel, which makes `out`, and its launch in this phase, in the steps that `every` divides; `scan`:
-    as in l2.Rows. Labels leave out which step of a sequence, or which of repeated layers, a row belongs to: a kernel is
-    named after a row, and its text must not depend on their number."""
-    label = _NUMBER.sub("", f"{out.label}: {what}")
+    """One row of a kernel, which makes `out`, and its launch in this phase, in the steps that `every` divides. Labels
+    leave out which of repeated layers a row belongs to: a kernel is named after a row, and its text must not depend on
+    their number."""
+    label = _NUMBER.sub("", f"{out.name}: {what}")
     names = (tuple(columns), tuple(s for s, _ in scalars), tuple(keys or ()))
     if names not in p.numbers:
         types = zip(names, (DType.I64, p.builder.precision, DType.U64), strict=True)
@@ -156,4 +165,4 @@ def emit_row(
     formals: tuple[l2.Formal, ...] = (*arrays, *p.numbers[names])
     values: dict[str, l2.ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
     kernel = p.builder.rows_of(Prototype, label, span, p.rank(out.name), kind, formals, body)
-    kernel.add_row(bound, values, out.name, scan).launch(p.graph.phase, every, join=False)
+    kernel.add_row(bound, values, out.name).launch(p.graph.phase, every, join=False)

@@ -30,13 +30,17 @@ class JoinHalves(Pass):
 def _join(a: l2.Program, b: l2.Program) -> l2.Program:
     base = len(a.kernels)
     phases = {p.name: list(p.launches) for p in a.phases}
+    loops = {p.name: list(p.loops) for p in a.phases}
     for phase in b.phases:
-        phases.setdefault(phase.name, []).extend(replace(item, kernel=item.kernel + base) for item in phase.launches)
+        done = len(phases.setdefault(phase.name, []))
+        phases[phase.name] += [replace(item, kernel=item.kernel + base) for item in phase.launches]
+        shifted = [replace(x, first=x.first + done, last=x.last + done) for x in phase.loops]
+        loops.setdefault(phase.name, []).extend(shifted)
     return replace(
         a,
         arrays=a.arrays + b.arrays,
         kernels=a.kernels + b.kernels,
-        phases=tuple(l2.Phase(name, tuple(items)) for name, items in phases.items()),
+        phases=tuple(l2.Phase(name, tuple(items), tuple(loops[name])) for name, items in phases.items()),
         constants={**a.constants, **b.constants},
     )
 
@@ -51,8 +55,36 @@ class Merge(Pass):
 
 
 class PersistentRnn(Pass):
-    """The steps of a recurrent layer become one launch, and launches between are batched by dependence level:
-    compiler/passes/program/persistent_rnn.py, compiler/passes/program/batch_launches.py."""
+    """Whether all steps of a recurrent layer are one launch: compiler/passes/program/persistent_rnn.py."""
+
+    optional: ClassVar = True
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        return context.capabilities.chains
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.program.persistent_rnn import chains
+
+        assert ir.merged is not None
+        found = chains(ir.merged, context.capabilities.device, context.pins)
+        return replace(ir, merged=found.merged, forks=(*ir.forks, *found.forks)).decided(found.decisions)
+
+
+class UnrollLoops(Pass):
+    """The launches of all steps of loops, one after the other: compiler/passes/program/unroll_loops.py."""
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        return not context.capabilities.loops
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.program.unroll_loops import unroll_loops
+
+        assert ir.merged is not None
+        return replace(ir, merged=unroll_loops(ir.merged))
+
+
+class BatchLaunches(Pass):
+    """Launches are batched by dependence level: compiler/passes/program/batch_launches.py."""
 
     optional: ClassVar = True
 
@@ -61,9 +93,7 @@ class PersistentRnn(Pass):
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.program.batch_launches import gather
-        from compiler.passes.program.persistent_rnn import chains
 
         assert ir.merged is not None
-        found = chains(ir.merged, context.capabilities.device, context.pins)
-        merged, how = gather(found.merged, found.unrolled)
-        return replace(ir, merged=merged, forks=(*ir.forks, *found.forks)).decided((*found.decisions, *how))
+        merged, how = gather(ir.merged)
+        return replace(ir, merged=merged).decided(how)

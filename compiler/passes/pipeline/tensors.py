@@ -257,33 +257,6 @@ class Changing(GraphPass):
         return after
 
 
-class Needed(Changing):
-    """One that programs cannot do without."""
-
-    optional: ClassVar = False
-
-
-class ExpandScans(GraphPass):
-    """Steps one after the other: compiler/passes/tensors/expand_scans.py."""
-
-    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
-        from compiler.passes.tensors.expand_scans import expand_scans
-
-        if not any(isinstance(n, l1.Scan) for n in graph.nodes):
-            return graph
-        found, c = expand_scans(graph.nodes, graph.outputs), graph.layers
-        if c is not None:
-            c = replace(c, blocks=c.blocks | {n: c.blocks[old] for n, old in found.made.items() if old in c.blocks})
-        return replace(
-            graph,
-            nodes=found.nodes,
-            layers=c,
-            forward=graph.forward | {n for n, old in found.made.items() if old in graph.forward},
-            outputs=tuple(found.names.get(n, n) for n in graph.outputs),
-            kept=tuple(found.names.get(n, n) for n in graph.kept),
-        )
-
-
 class ComposeMoves(GraphPass):
     """Nested slices become one slice, sums of two padded parts one concatenation:
     compiler/passes/tensors/compose_moves.py."""

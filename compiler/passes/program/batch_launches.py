@@ -5,14 +5,14 @@ of weights; so are the gradients of the weights of query, key and value. Indepen
 
 Assumes: a merged program.
 Guarantees: in phases of layers launches, and chains as wholes, are sorted by dependence level, and launches of one
-kernel on one level are one launch (in the phases `unrolled`, rows, which launches had joined before); tables are
-permuted so that these rows are adjacent.
+kernel on one level are one launch (in phases with chains, rows, which launches had joined before); tables are permuted
+so that these rows are adjacent.
 Does not: change other phases, or programs that launch a row twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -53,15 +53,13 @@ def _rows(x: l2.Launch) -> list[l2.Launch]:
     return [replace(x, lo=row, hi=row + 1) for row in range(x.lo, x.hi)]
 
 
-def _gathered(
-    merged: l2.Merged, phase: l2.MergedPhase, unrolled: Collection[str]
-) -> tuple[list[list[l2.Launch]], tuple[l2.Chain, ...]]:
+def _gathered(merged: l2.Merged, phase: l2.MergedPhase) -> tuple[list[list[l2.Launch]], tuple[l2.Chain, ...]]:
     """The launches of a phase as lists of rows, and the new positions of its chains: unchanged, where sorting does not
     reduce the launches."""
     before = [_rows(x) for x in phase.launches]
     if phase.name not in LAYERS:
         return before, phase.chains
-    units = _units(phase, phase.name in unrolled)
+    units = _units(phase, bool(phase.chains))
     groups: dict[tuple[int, ...], tuple[list[list[l2.Launch]], l2.Chain | None]] = {}
     for n, (level, (launches, chain)) in enumerate(zip(_levels(merged, units), units, strict=True)):
         if chain is not None:
@@ -86,23 +84,23 @@ def _again(merged: l2.Merged) -> bool:
 
 
 def _permuted(rows: l2.Rows, order: Sequence[int]) -> l2.Rows:
+    at = np.array(order, np.int64)
     return l2.Rows(
         rows.count,
         {name: tuple(bound[n] for n in order) for name, bound in rows.arrays.items()},
         {
-            name: values[np.array(order)] if isinstance(values, np.ndarray) else tuple(values[n] for n in order)
+            name: values[at] if isinstance(values, np.ndarray) else tuple(values[n] for n in order)
             for name, values in rows.scalars.items()
         },
         tuple(rows.paths[n] for n in order) if rows.paths else (),
-        tuple(rows.scans[n] for n in order) if rows.scans else (),
     )
 
 
-def gather(merged: l2.Merged, unrolled: Collection[str]) -> tuple[l2.Merged, list[Decision]]:
+def gather(merged: l2.Merged) -> tuple[l2.Merged, list[Decision]]:
     """The program with fewer launches in some of its phases, and how many."""
     if not any(p.name in LAYERS for p in merged.phases) or _again(merged):
         return merged, []
-    phases = [(phase, *_gathered(merged, phase, unrolled)) for phase in merged.phases]
+    phases = [(phase, *_gathered(merged, phase)) for phase in merged.phases]
     places: list[dict[int, int]] = [{} for _ in merged.templates]  # by template: old row -> new row
     for _, groups, _ in phases:
         for x in (row for group in groups for row in group):
@@ -115,7 +113,7 @@ def gather(merged: l2.Merged, unrolled: Collection[str]) -> tuple[l2.Merged, lis
     decisions = [
         Decision("gather", old.name, f"{len(new.launches)} launches", f"before {len(old.launches)}")
         for old, new in zip(merged.phases, made, strict=True)
-        if old.name in unrolled or len(new.launches) < len(old.launches)
+        if old.chains or len(new.launches) < len(old.launches)
     ]
     return replace(merged, tables=tables, phases=made), decisions
 

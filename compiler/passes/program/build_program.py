@@ -55,18 +55,14 @@ class KernelRows:
     arrays: dict[str, list[str]]
     scalars: dict[str, list[l2.ColumnValue]]
     paths: list[str] = field(default_factory=list)
-    scans: list[str] = field(default_factory=list)
 
-    def add_row(
-        self, arrays: Mapping[str, str], columns: Mapping[str, l2.ColumnValue], path: str, scan: str = ""
-    ) -> Row:
-        """Adds one row, at a model path; `scan`: as in l2.Rows."""
+    def add_row(self, arrays: Mapping[str, str], columns: Mapping[str, l2.ColumnValue], path: str) -> Row:
+        """Adds one row, at a model path."""
         for formal, bound in self.arrays.items():
             bound.append(self.tables[formal] if formal in self.tables else arrays[formal])
         for formal, values in self.scalars.items():
             values.append(self.builder.warmup if formal == WARMUP else columns[formal])
         self.paths.append(path)
-        self.scans.append(scan)
         return Row(self, len(self.paths) - 1)
 
 
@@ -167,6 +163,7 @@ class ProgramBuilder:
     arrays: dict[str, l2.Array] = field(default_factory=dict)
     constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     phases: dict[str, list[_Launched]] = field(default_factory=dict)
+    loops: dict[str, list[l2.Loop]] = field(default_factory=dict)
     kernels: list[KernelRows] = field(default_factory=list)
     _of_text: dict[object, KernelRows] = field(default_factory=dict)
     _of_prototype: dict[object, KernelRows] = field(default_factory=dict)
@@ -177,6 +174,14 @@ class ProgramBuilder:
         if contents is not None:
             self.constants[array.name] = contents
         return array.name
+
+    def loop(self, phase: str, first: int, steps: int, name: str) -> None:
+        """The launches of a phase from number `first` on are the body of a loop."""
+        self.loops.setdefault(phase, []).append(l2.Loop(first, self.launches(phase), steps, name))
+
+    def launches(self, phase: str) -> int:
+        """So many a phase has, so far."""
+        return len(self.phases.get(phase, ()))
 
     def kernel(self, name: str, kind: l2.Kind, span: Span = NOWHERE, group: object = None) -> Draft:
         """A row that is to be declared; a kernel is named after its first row. Rows that run one after the other may
@@ -244,13 +249,13 @@ class ProgramBuilder:
                 {names.get(f, f): tuple(a) for f, a in entry.arrays.items()},
                 scalars,
                 tuple(entry.paths),
-                tuple(entry.scans) if any(entry.scans) else (),
             )
             kernels.append(l2.Kernel(entry.name, prototype.kind, formals, body, rows, self.order, entry.span))
         phases = tuple(
             l2.Phase(
                 name,
                 tuple(l2.KernelLaunch(number[x.kernel], x.lo, x.hi, x.every, x.offset) for x in items),
+                tuple(self.loops.get(name, ())),
             )
             for name, items in self.phases.items()
         )

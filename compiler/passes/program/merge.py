@@ -4,14 +4,15 @@ Assumes: a legal Program; equal digests mean equal text up to names (ir/digest.p
 Guarantees: one Template per distinct text, numbered by first appearance; its table holds the rows of all kernels that
 share it, in program order, so bind(template, row) is the unmerged kernel; consecutive launches of a phase that share a
 template and run adjacent rows become one launch (they are independent: hazards between them are checked by
-`independent`).
+`independent`), in the body of a loop as outside.
 Does not: reorder launches or place arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,14 +49,7 @@ def _join(formals: tuple[l2.Formal, ...], kernels: Sequence[l2.Kernel]) -> l2.Ro
             arrays[formal.name] = tuple(a for k, name in zip(kernels, names, strict=True) for a in k.rows.arrays[name])
         else:
             scalars[formal.name] = _join_scalars([k.rows.scalars[name] for k, name in zip(kernels, names, strict=True)])
-    scans = tuple(s for k in kernels for s in k.rows.scans or ("",) * k.rows.count)
-    return l2.Rows(
-        sum(k.rows.count for k in kernels),
-        arrays,
-        scalars,
-        tuple(p for k in kernels for p in k.rows.paths),
-        scans if any(scans) else (),
-    )
+    return l2.Rows(sum(k.rows.count for k in kernels), arrays, scalars, tuple(p for k in kernels for p in k.rows.paths))
 
 
 def _with_units(kernels: Sequence[l2.Kernel], rows: l2.Rows, units: Mapping[str, str]) -> tuple[l2.Formal, ...]:
@@ -70,6 +64,22 @@ def _with_units(kernels: Sequence[l2.Kernel], rows: l2.Rows, units: Mapping[str,
         return formal if unit == formal.unit else replace(formal, unit=unit)
 
     return tuple(one(n, f) for n, f in enumerate(kernels[0].formals))
+
+
+def _phase(
+    phase: l2.Phase, launches: Sequence[l2.Launch], join: Callable[[Sequence[l2.Launch]], Sequence[l2.Launch]]
+) -> l2.MergedPhase:
+    """The phase with joined launches: none of a loop with one outside of it."""
+    found: list[l2.Launch] = []
+    loops = []
+    done = 0
+    for loop in phase.loops:
+        found += join(launches[done : loop.first])
+        first = len(found)
+        found += join(launches[loop.first : loop.last])
+        loops.append(replace(loop, first=first, last=len(found)))
+        done = loop.last
+    return l2.MergedPhase(phase.name, (*found, *join(launches[done:])), loops=tuple(loops))
 
 
 def merge(program: l2.Program) -> l2.Merged:
@@ -108,7 +118,7 @@ def merge(program: l2.Program) -> l2.Merged:
         for item in phase.launches:
             number, base = where[item.kernel]
             launches.append(l2.Launch(number, base + item.lo, base + item.hi, item.every, item.offset))
-        phases.append(l2.MergedPhase(phase.name, joined(templates, tables, launches, parts)))
+        phases.append(_phase(phase, launches, partial(joined, templates, tables, parts=parts)))
     return l2.Merged(
         program.name,
         program.precision,

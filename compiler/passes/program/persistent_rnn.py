@@ -4,11 +4,10 @@ One by one, every step of a Scan is a few launches, each of which depends on the
 again. But samples are independent: a thread block can process a few of them through all steps and keep the matrices in
 on-chip memory (Diamos et al. 2016, "Persistent RNNs: stashing recurrent weights on-chip").
 
-Assumes: a merged program with row-major tensors, whose rows know the Scan that they are a step of (l2.Rows).
-Guarantees: a chain is the launches of a Scan, where samples do not meet in them
-(ir/level2/batch_independence.py); rows between chains that become adjacent are one launch again. A phase without chains
-is unchanged. Only whether a chain pays, and whether its matrices are spread over blocks
-(compiler/strategies/spread_rnn.py), depends on sizes, not what a chain is.
+Assumes: a merged program with row-major tensors.
+Guarantees: a loop in whose launches samples do not meet (ir/level2/batch_independence.py) knows it, whether a chain
+pays, and whether its matrices are spread over blocks (compiler/strategies/spread_rnn.py): only these depend on sizes,
+not what a chain is. Nothing else changes.
 Does not: reorder launches; consider the memory of a device: a backend may run a chain's launches one by one, in order.
 """
 
@@ -17,12 +16,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from compiler.ir.level2.batch_independence import Product, chain_violations, extent_of, padded, product_of
-from compiler.ir.level2.dependence import joined, parts_of
 from compiler.ir.level2.target import Target
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import spread_rnn
@@ -38,62 +35,42 @@ LEAST: Final = 4
 
 @dataclass
 class Chained:
-    """The program with its chains; `unrolled`: the phases that have steps of Scans; `forks`: where a chain may also run
-    launch by launch."""
+    """The program; `forks`: where a chain may also run launch by launch."""
 
     merged: l2.Merged
     decisions: list[Decision] = field(default_factory=list)
-    unrolled: frozenset[str] = frozenset()
     forks: list[Fork] = field(default_factory=list)
 
 
 def chains(merged: l2.Merged, device: Target, pins: Pins) -> Chained:
     found = Chained(merged)
     if merged.order is not l2.Order.BITWISE:
-        phases = tuple(_chained(merged, phase, device, pins, found) for phase in merged.phases)
-        found.unrolled = frozenset(p.name for p in merged.phases if any(_scans(merged, x) for x in p.launches))
+        phases = tuple(
+            replace(p, loops=tuple(_chained(merged, p, loop, device, pins, found) for loop in p.loops))
+            for p in merged.phases
+        )
         found.merged = replace(merged, phases=phases)
     return found
 
 
-def _scans(merged: l2.Merged, x: l2.Launch) -> tuple[str, ...]:
-    """The Scan of each row of a launch; none, if no row has one."""
-    scans = merged.tables[x.template].scans[x.lo : x.hi]
-    return scans if any(scans) else ()
-
-
-def _chained(merged: l2.Merged, phase: l2.MergedPhase, device: Target, pins: Pins, made: Chained) -> l2.MergedPhase:
-    rows = [
-        (scan, number, replace(x, lo=row, hi=row + 1))
-        for number, x in enumerate(phase.launches)
-        for row, scan in enumerate(_scans(merged, x) or ("",) * (x.hi - x.lo), x.lo)
-    ]
-    parts = parts_of(merged.arrays)
-    launches: list[l2.Launch] = []
-    loose: list[l2.Launch] = []
-    found: list[l2.Chain] = []
-
-    def rejoined() -> list[l2.Launch]:
-        return [*launches, *joined(merged.templates, merged.tables, loose, parts)]
-
-    for scan, run in groupby(rows, key=lambda row: row[0]):
-        step = list(run)
-        links = [x for _, _, x in step]
-        if not scan or (samples := _samples(merged, phase, links)) == 0:
-            loose += links
-            continue
-        launches, loose = rejoined(), []
-        sums = _sums(merged, links)
-        over = spread_rnn.best(sums.stages, samples, merged.precision.bytes, device)
-        fork = _ways(merged, f"{phase.name}/{scan}", links, len({n for _, n, _ in step}), samples, device, sums, over)
-        way, why = taken(fork, pins)
-        if len(fork.ways) > 1:
-            made.forks.append(fork)
-        members = over.members if over is not None and way == SPREAD else 1
-        found.append(l2.Chain(len(launches), len(launches) + len(links), samples, way != LAUNCHES, members))
-        made.decisions.append(Decision("chains", _subject(merged, phase, links), _verdict(way, len(links)), why))
-        launches += links
-    return l2.MergedPhase(phase.name, tuple(rejoined()), tuple(found)) if found else phase
+def _chained(
+    merged: l2.Merged, phase: l2.MergedPhase, loop: l2.Loop, device: Target, pins: Pins, made: Chained
+) -> l2.Loop:
+    body = phase.launches[loop.first : loop.last]
+    links = [replace(x, lo=row, hi=row + 1) for x in body for row in range(x.lo, x.hi)]
+    if len(links) * loop.steps < LEAST or (samples := _samples(merged, phase, links)) == 0:
+        return loop
+    sums = _sums(merged, links, loop.steps)
+    over = spread_rnn.best(sums.stages, samples, merged.precision.bytes, device)
+    counts = len(links) * loop.steps, len(body) * loop.steps
+    fork = _ways(f"{phase.name}/{loop.name}", counts, samples, device, sums, over)
+    way, why = taken(fork, pins)
+    if len(fork.ways) > 1:
+        made.forks.append(fork)
+    members = over.members if over is not None and way == SPREAD else 1
+    verdict = _verdict(way, len(links), loop.steps)
+    made.decisions.append(Decision("chains", _subject(merged, phase, links), verdict, why))
+    return replace(loop, samples=samples, pays=way != LAUNCHES, spread=members)
 
 
 def _products(merged: l2.Merged, links: Sequence[l2.Launch]) -> dict[int, Product | None]:
@@ -105,7 +82,7 @@ def _samples(merged: l2.Merged, phase: l2.MergedPhase, links: Sequence[l2.Launch
     """The samples of a chain of these links; 0, if they are none."""
     products = _products(merged, links)
     first, product = next(((x, p) for x in links if (p := products[x.template]) is not None), (None, None))
-    if first is None or product is None or len(links) < LEAST:
+    if first is None or product is None:
         return 0
     template = merged.templates[first.template]
     samples = extent_of(template, merged.tables[first.template], first.lo, product.sample)
@@ -124,7 +101,8 @@ class _Sums:
     stages: list[tuple[spread_rnn.Stage, int]]
 
 
-def _sums(merged: l2.Merged, links: Sequence[l2.Launch]) -> _Sums:
+def _sums(merged: l2.Merged, links: Sequence[l2.Launch], steps: int) -> _Sums:
+    """Of a chain with these links in each step."""
     sides: dict[str, tuple[int, int]] = {}
     terms = 0
     products = _products(merged, links)
@@ -155,7 +133,7 @@ def _sums(merged: l2.Merged, links: Sequence[l2.Launch]) -> _Sums:
     for out, term in sides.values():
         rows_, columns = padded(out, term, merged.precision.bytes)
         stored += rows_ * columns * merged.precision.bytes
-    return _Sums(sides, terms, stored, [(_stage(x, sides), many) for x, many in stages.items()])
+    return _Sums(sides, steps * terms, stored, [(_stage(x, sides), steps * many) for x, many in stages.items()])
 
 
 _Stage = tuple[tuple[int, tuple[str, ...]], ...]
@@ -174,26 +152,28 @@ def _subject(merged: l2.Merged, phase: l2.MergedPhase, links: Sequence[l2.Launch
     return f"{phase.name}: {begin}"
 
 
-def _verdict(way: str, links: int) -> str:
-    if way == SPREAD:
-        return f"one walk of {links} kernels, spread over blocks"
-    return f"one walk of {links} kernels, sample by sample" if way == CHAIN else "launch by launch"
+def _verdict(way: str, links: int, steps: int) -> str:
+    if way == LAUNCHES:
+        return "launch by launch"
+    return (
+        f"one walk of {links} kernels in {steps} steps, {'spread over blocks' if way == SPREAD else 'sample by sample'}"
+    )
 
 
 def _ways(
-    merged: l2.Merged,
     scan: str,
-    links: Sequence[l2.Launch],
-    alone: int,
+    counts: tuple[int, int],
     samples: int,
     device: Target,
     sums: _Sums,
     over: spread_rnn.Spread | None,
 ) -> Fork:
-    """The ways of a chain, the one of the rules first, where its links `alone` are so many launches. Matrices are
-    spread over blocks (`over`) only where a block cannot have them, or where that takes longer than the launches."""
+    """The ways of a chain, the one of the rules first. `counts`: its links, and their launches where they are none of a
+    chain. Matrices are spread over blocks (`over`) only where a block cannot have them, or where that takes longer than
+    the launches."""
+    links, alone = counts
     waits, works, processors = cost.waits(device), cost.works(device), device.processors
-    chained = len(links) * cost.LINK_US * waits + -(-samples // processors) * sums.terms / cost.LINK_TERMS * works
+    chained = links * cost.LINK_US * waits + -(-samples // processors) * sums.terms / cost.LINK_TERMS * works
     launched = alone * cost.LAUNCH_US * waits + samples * sums.terms / (processors * cost.LAUNCH_TERMS) * works
     what = f"{len(sums.sides)} {'matrices' if len(sums.sides) > 1 else 'matrix'} of {-(-sums.stored // 1024)} KB"
     room, launches = f"the {device.shared_block >> 10} KB that a processor has at most", f"{launched:.0f} us"
@@ -212,5 +192,5 @@ def _ways(
         reasons[LAUNCHES] += f", spread over {over.members} blocks {over.microseconds:.0f} us"
     rule = next((w for w in (CHAIN, SPREAD) if times.get(w, launched) < launched), LAUNCHES)
     ways = (rule, *(w for w in times if w != rule))
-    problem = problem_of(len(links), samples, sorted(sums.sides.values()), sums.terms)
+    problem = problem_of(links, samples, sorted(sums.sides.values()), sums.terms)
     return Fork(f"{scan}.{CHAIN}", problem, ways, reasons[rule])

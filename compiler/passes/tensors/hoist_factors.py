@@ -5,7 +5,7 @@ sum(dy), where the sum is already computed as the gradient of its bias.
 
 Assumes: Contracts in gather form; runs between two simplify_graph, which shares sums that have become equal.
 Guarantees: only sums whose remaining terms are one operand, so that no product of two operands (which strategies match)
-is created or lost; the Map that follows takes the name of the original sum.
+is created or lost; the Map that follows takes the name of the original sum. The same in the body of a Scan.
 Does not: apply distributivity otherwise.
 """
 
@@ -27,7 +27,13 @@ def hoist_factors(nodes: tuple[l1.Node, ...]) -> tuple[l1.Node, ...]:
     """The graph with invariant factors applied after their sums."""
     result: list[l1.Node] = []
     for node in nodes:
-        result += _hoisted(node) if isinstance(node, l1.Contract) and node.combine == "add" else (node,)
+        match node:
+            case l1.Contract(combine="add"):
+                result += _hoisted(node)
+            case l1.Scan():
+                result.append(l1.inside(node, hoist_factors))
+            case _:
+                result.append(node)
     return tuple(result)
 
 

@@ -35,8 +35,9 @@ def require_fusion(network: l0.Network, graphs: Iterable[l1.TensorGraph], decisi
         fused = {subject for d, subject in here if d.verdict == "fused" and d.pass_name != "fuse_siblings"}
         shared = {subject: _into(d) for d, subject in here if d.verdict == "fused" and d.pass_name == "fuse_siblings"}
         reasons = {(d.pass_name, subject): d.reason for d, subject in here if d.verdict != "fused"}
-        sums = {n.out.name for n in graph.nodes if isinstance(n, l1.Contract | l1.Gather | l1.Move)}
-        for node, sources in _missed(graph, asked, fused, shared):
+        every = [n for n, _ in l1.with_bodies(graph.nodes)]
+        sums = {n.out.name for n in every if isinstance(n, l1.Contract | l1.Gather | l1.Move)}
+        for node, sources in _missed(every, asked, fused, shared):
             layer = asked[_layer(node.out)]
             # The refusal of its own epilogue says most; then that of a map that it reads.
             places = [("fuse_epilogues", n) for n in (node.out.name, *sources) if n == node.out.name or n in sums]
@@ -58,12 +59,12 @@ def _into(decision: Decision) -> list[str]:
 
 
 def _missed(
-    graph: l1.TensorGraph, asked: Mapping[str, l0.Layer], fused: set[str], shared: Mapping[str, Sequence[str]]
+    nodes: Iterable[l1.Node], asked: Mapping[str, l0.Layer], fused: set[str], shared: Mapping[str, Sequence[str]]
 ) -> Iterable[tuple[l1.Map, tuple[str, ...]]]:
     """Maps with separate kernels, and the tensors whose kernels they could join. `shared`: operands of Maps that are
     computed by the kernel they have joined."""
     made: dict[str, l1.Node] = {}
-    for node in graph.nodes:
+    for node in nodes:
         out = getattr(node, "out", None)
         if out is None:
             continue

@@ -9,7 +9,7 @@ Does not: reorder arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 import compiler.ir.level1.graph as l1
@@ -20,9 +20,9 @@ from compiler.ir.space import Affine, plain_dim
 def renamed(node: l1.Node, names: Mapping[str, str]) -> l1.Node:
     """The node with its operands renamed."""
     match node:
-        case l1.Map() | l1.Contract() | l1.Move() | l1.Attention() | l1.Stack():
+        case l1.Map() | l1.Contract() | l1.Move() | l1.Attention():
             return replace(node, ins=tuple(names.get(i, i) for i in node.ins))
-        case l1.Reindex() | l1.StepsFirst() | l1.Part():
+        case l1.Reindex() | l1.StepsFirst():
             return replace(node, source=names.get(node.source, node.source))
         case l1.Gather():
             return replace(node, table=names.get(node.table, node.table), index=names.get(node.index, node.index))
@@ -58,7 +58,7 @@ def _as_map(node: l1.Contract) -> l1.Contract | l1.Map:
     return l1.Map(node.out, node.ins, maps, node.body, node.scalars, node.span)
 
 
-Moved = l1.Gather | l1.ScatterAdd | l1.Move | l1.Reindex | l1.StepsFirst | l1.Part | l1.Stack
+Moved = l1.Gather | l1.ScatterAdd | l1.Move | l1.Reindex | l1.StepsFirst
 Computed = l1.Map | l1.Contract | l1.Attention | Moved
 
 
@@ -75,10 +75,6 @@ def _computed(node: Computed) -> tuple[object, ...]:
             return (type(node), replace(node, out=replace(node.out, name="")))
         case l1.Reindex() | l1.StepsFirst():
             return (type(node), out, node.source)
-        case l1.Part():
-            return (l1.Part, out, node.source, node.first)
-        case l1.Stack():
-            return (l1.Stack, out, node.ins)
 
 
 def _share(nodes: tuple[l1.Node, ...]) -> list[l1.Node]:
@@ -120,7 +116,7 @@ def _sharing(scan: l1.Scan, names: dict[str, str]) -> l1.Scan:
     return replace(scan, stacked=tuple(first.values()))
 
 
-def _needed(scan: l1.Scan, live: set[str]) -> l1.Scan:
+def needed(scan: l1.Scan, live: Set[str]) -> l1.Scan:
     """A Scan without what nothing reads."""
     stacked = tuple(s for s in scan.stacked if s.whole.name in live)
     last = [c.last if c.last is not None and c.last.name in live else None for c in scan.carried]
@@ -153,7 +149,7 @@ def live_nodes(nodes: Sequence[l1.Node], outputs: Iterable[str]) -> tuple[l1.Nod
         effect = isinstance(node, (l1.Store, l1.Update, l1.Weight, l1.Variable))
         if effect or any(out.name in live for out in l1.results(node)):
             if isinstance(node, l1.Scan):
-                node = _needed(node, live)
+                node = needed(node, live)
             kept.append(node)
             live.update(l1.operands(node))
     return tuple(reversed(kept))
