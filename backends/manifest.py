@@ -15,6 +15,7 @@ from typing import Any
 import compiler.ir.level2.program as l2
 from backends.kernel_ir.descriptor import CompiledKernel
 from backends.protocol import Artifact
+from compiler.core.symbols import printed
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement
 
@@ -41,7 +42,7 @@ def _kernel(template: l2.Template, rows: l2.Rows, compiled: CompiledKernel) -> d
         "of": list(dict.fromkeys(path.partition(".")[0] for path in rows.paths)),
         "columns": [
             {
-                "name": f.name,
+                "name": printed(f.name),
                 "field": field,
                 "kind": "scalar" if isinstance(f, l2.ScalarFormal) else "array",
                 "dtype": f.dtype.numpy,

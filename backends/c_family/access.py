@@ -19,6 +19,7 @@ from backends.kernel_ir.descriptor import CompiledKernel
 from backends.kernel_ir.expr import ZERO, binary, cast, code, every, form, name, total
 from backends.kernel_ir.stmt import Let, Stmt, Struct, names_of
 from backends.kernel_ir.tree import ATOM, Code, Member
+from compiler.core.symbols import Sym
 from compiler.ir.space import DType
 
 NameText = Callable[[str], Code]
@@ -71,6 +72,8 @@ def open_kernel(template: l2.Template, dialect: Dialect) -> Kernel:
     pointers: dict[str, Code] = {}
     for f in template.formals:
         fields(f.name)
+        if isinstance(f.name, Sym):
+            namer(f.name)  # a local is called as its field
         if isinstance(f, l2.ScalarFormal):
             scope[f.name] = Symbol(namer(f.name), f.dtype)
         else:

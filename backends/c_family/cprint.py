@@ -149,7 +149,7 @@ def _whole_power(e: ast.Expr) -> bool:
 # ---------------------------------------------------------------------------------------- expressions
 
 _SLOTS: Final = (ast.Ref("ring_slots"), ast.Ref("slots"))
-"""Columns with the number of slots of a ring (compiler/ir/level2/meanings.py: nothing else has these names); a
+"""Columns with the number of slots of a ring (names of models are symbols: nothing else has these names); a
 step that runs has a number of at least 1."""
 _C_COMPARE: Final = frozenset({"<", "<=", ">", ">=", "==", "!="})
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from backends.kernel_ir.expr import name
 from backends.kernel_ir.tree import Code
+from compiler.core.symbols import printed
 
 
 @lru_cache(maxsize=4096)
@@ -65,7 +66,7 @@ class Namer:
 
     def shown(self, name: str) -> str:
         """What the text says for a name of the model."""
-        return self._shown.get(name, name)
+        return self._shown.get(name) or printed(name)
 
     def own(self, word: str) -> Code:
         """The identifier of a compiler name that is fixed within a kernel: a dim, an accumulator."""

@@ -1,11 +1,12 @@
 """Symbols: names that no text can meet by accident.
 
 Assumes: names of a model are identifiers, dotted where they belong to something (`pool.gi`, `post.y`).
-Guarantees: three kinds of names are different by construction. The compiler's own are plain strings (`step`, `row`,
-`n_pre`). A name that the user chose is a Sym, `$v`. A name that a pass derives from another is a Sym that says how,
-`$v'next`. Symbols with equal origins are equal, so that nothing counts them; they are strings, hashed once and ordered
-by text. `printed` is how one looks where it is printed; two symbols of a kernel may look alike, so close_kernel numbers
-these.
+Guarantees: three kinds of names are different by construction, from binding to printing. The compiler's own are plain
+strings (`step`, `row`, `n_pre`). A name that the user chose is a Sym, spelled `$v` in the text of the IR. A name that a
+pass derives from another is a Sym that knows from which, and in which way: `$v'next`. What a symbol is follows from
+these alone, so that nothing counts or searches: those of equal origins are equal. They are strings, hashed once and
+ordered by their spelling. `printed` is how one looks to a reader; two symbols of a kernel may look alike, and are told
+apart where identifiers of a target are chosen (backends/c_family/names.py).
 Does not: know scopes.
 """
 
@@ -19,9 +20,14 @@ from typing import Final
 
 
 class Sym(str):
-    """A symbol. `symbol` and `derived` make one."""
+    """A symbol: `base` is the name that it follows from, in the way `way` (with `arg`), or the user's own (None).
+    `symbol` and `derived` make one; its text is the spelling, one for each origin."""
 
-    __slots__ = ()
+    __slots__ = ("arg", "base", "way")
+
+    base: str
+    way: Way | None
+    arg: str
 
 
 class Way(StrEnum):
@@ -74,44 +80,64 @@ _TEXT: Final[Mapping[str, str]] = MappingProxyType(
 )
 """How a derived name looks, if not `name_way`: of the name and, after a colon, of `arg`."""
 
-PATTERN: Final = r"(?:\$\w+(?:\.\w+)*|(?<![\w.$])[A-Za-z]\w*(?='))(?:'[A-Za-z]+(?::\$?\w+(?:\.\w+)*)?)*"
-"""What a symbol is made of, in a text."""
+PATTERN: Final = (
+    r"(?:\$\w+(?:\.\w+)*|(?<![\w.$])[A-Za-z]\w*(?='))"
+    rf"(?:'(?:{'|'.join(Way)})(?![A-Za-z])(?::\$?\w+(?:\.\w+)*)?)*"
+)
+"""The spelling of a symbol, in a text."""
 _STEP: Final = re.compile(r"'([A-Za-z]+)(?::([$\w.]+))?")
+
+
+def _made(spelling: str, base: str, way: Way | None, arg: str) -> Sym:
+    made = Sym(spelling)
+    made.base, made.way, made.arg = base, way, arg
+    return made
 
 
 def symbol(name: str) -> Sym:
     """The symbol of a name that the user chose."""
-    return Sym(f"${name}")
+    return _made(f"${name}", name, None, "")
 
 
 def derived(name: str, way: Way, arg: str = "") -> Sym:
     """The symbol that follows from `name`, which may be the compiler's."""
-    return Sym(f"{name}'{way}:{arg}" if arg else f"{name}'{way}")
+    return _made(f"{name}'{way}:{arg}" if arg else f"{name}'{way}", name, way, arg)
+
+
+def spelled(text: str) -> Sym:
+    """The symbol of a spelling."""
+
+    def own(name: str) -> str:
+        return symbol(name[1:]) if name.startswith("$") else name
+
+    found = own(text.partition("'")[0])
+    for way, arg in _STEP.findall(text):
+        found = derived(found, Way(way), own(arg))
+    assert isinstance(found, Sym)
+    return found
 
 
 def is_derived(name: str, way: Way) -> bool:
     """Whether `name` follows from another in this way."""
-    steps = name.rpartition("'")
-    return bool(steps[1]) and steps[2].partition(":")[0] == way
+    return isinstance(name, Sym) and name.way is way
 
 
 def model_name(name: str) -> str:
     """What arrays and messages call it: the user's name; of what is derived, with what it is."""
     if not isinstance(name, Sym):
         return name
-    return re.sub(r"['.:$]+", ".", name).removeprefix(".") if "'" in name else name[1:]
+    base = model_name(name.base)
+    return base if name.way is None else ".".join([base, name.way, *([model_name(name.arg)] if name.arg else [])])
 
 
 def printed(name: str) -> str:
     """A name as an identifier: `v`, `v_next`, `decay_ge`, `post_y`."""
-    if not isinstance(name, Sym):
-        return name
-    base, *_ = name.partition("'")
-    found = _plain(base)
-    for way, arg in _STEP.findall(name):
-        found = _TEXT.get(f"{way}:" if arg else way, "{0}_" + way).format(found, _plain(arg))
-    return found
+    return _looks(name) if isinstance(name, Sym) else name
 
 
-def _plain(name: str) -> str:
-    return name.removeprefix("$").removeprefix("_").replace(".", "_")
+def _looks(name: str) -> str:
+    if not isinstance(name, Sym) or name.way is None:
+        plain = name.base if isinstance(name, Sym) else name
+        return plain.removeprefix("_").replace(".", "_")
+    text = _TEXT.get(f"{name.way}:" if name.arg else name.way, "{0}_" + name.way)
+    return text.format(_looks(name.base), _looks(name.arg))

@@ -41,9 +41,8 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.core.errors import Sink
-from compiler.core.names import free_name
 from compiler.core.source import NOWHERE, Span
-from compiler.core.symbols import PATTERN, Sym
+from compiler.core.symbols import PATTERN, Sym, spelled
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary, substitute
 from compiler.expr.parse import parse_expr
 from compiler.expr.show import show
@@ -296,14 +295,14 @@ def _infix(e: Expr) -> str | None:
 
 
 def _expression(text: str, units: bool, sink: Sink) -> Expr | None:
-    """The tree of a text, whose symbols are words while it is parsed."""
+    """The tree of a text, whose symbols are words while it is parsed: names of the compiler do not begin with
+    `symbol.`."""
     symbols = dict.fromkeys(_SYMBOL.findall(text))
     if not symbols:
         return parse_expr(text, NOWHERE, sink, units=units)
-    prefix = free_name("symbol", set(_WORD.findall(text)))
-    words = {x: f"{prefix}{k}" for k, x in enumerate(symbols)}
+    words = {x: f"symbol.s{k}" for k, x in enumerate(symbols)}
     e = parse_expr(_SYMBOL.sub(lambda m: words[m[0]], text), NOWHERE, sink, units=units)
-    return None if e is None else substitute(e, {word: Ref(Sym(x)) for x, word in words.items()})
+    return None if e is None else substitute(e, {word: Ref(spelled(x)) for x, word in words.items()})
 
 
 def _affine(terms: tuple[tuple[str, int], ...], const: int | str) -> str:
@@ -414,7 +413,7 @@ class _Parser:
             case "word":
                 return self.word(hint)
             case "symbol":
-                return self.string_or_statement(Sym(self.advance()), hint)
+                return self.string_or_statement(spelled(self.advance()), hint)
         if self.accept("["):
             return tuple(self.value(_item_hint(hint, i)) for i in self.items("]"))
         if self.accept("{"):
@@ -442,7 +441,7 @@ class _Parser:
         if self.kind not in ("word", "string", "symbol"):
             raise self.error(f"a name is expected here, not `{self.token}`")
         if self.kind == "symbol":
-            return Sym(self.advance())
+            return spelled(self.advance())
         text = self.advance()
         return json.loads(text) if text.startswith('"') else text
 

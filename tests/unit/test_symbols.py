@@ -1,20 +1,20 @@
-"""Symbols: names of a model, of passes and of the compiler are different, and a kernel tells what looks alike apart."""
+"""Symbols: names of a model, of passes and of the compiler are different, and emitted text tells what looks alike
+apart."""
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-from typing import get_args
+import copy
+import pickle
 
 import pytest
 
 import compiler.ir.level2.program as l2
-from compiler.connect import RULE, drawing_of
-from compiler.core.symbols import Sym, Way, derived, is_derived, model_name, printed, symbol
-from compiler.expr.ast import Expr, Ref, refs
-from compiler.ir.level2.meanings import meanings
+from backends.c_family.access import open_kernel
+from backends.c_family.cprint import Dialect
+from compiler.core.symbols import Sym, Way, derived, is_derived, model_name, printed, spelled, symbol
+from compiler.expr.ast import Ref
 from compiler.ir.space import DType
 from compiler.ir.text import parse_ir, print_ir
-from compiler.passes.program.close_kernel import closed
 
 V, GE = symbol("v"), symbol("pool.ge")
 
@@ -55,60 +55,27 @@ def test_text_of_the_ir(name: Sym) -> None:
     assert read == (name, {name: 1}) and type(read[0]) is Sym and type(next(iter(read[1]))) is Sym
 
 
-def _looks(formals: list[str], *statements: l2.Statement) -> tuple[list[str], tuple[l2.Statement, ...]]:
-    made = tuple(l2.ArrayFormal(n, DType.F32, l2.Mode.UPDATE, l2.ELEMENT) for n in formals)
-    done, body, names = closed((*made, l2.ScalarFormal("n", DType.I64)), l2.Nest((l2.Dim("i", "n"),), statements))
-    assert isinstance(body, l2.Nest) and not any(isinstance(f.name, Sym) for f in done)
-    assert [f.name for f in done[:-1]] == [names.get(f, f) for f in formals]
-    return [f.name for f in done[:-1]], body.prologue
+@pytest.mark.parametrize("name", LOOKS, ids=str)
+def test_a_spelling_is_read_back(name: Sym) -> None:
+    for found in (spelled(name), pickle.loads(pickle.dumps(name)), copy.deepcopy(name)):
+        assert found == name and (found.base, found.way, found.arg) == (name.base, name.way, name.arg)
+        assert type(found.base) is type(name.base) and type(found.arg) is type(name.arg)
 
 
-def test_a_kernel_tells_them_apart() -> None:
-    """The compiler's names stay, the user's come first among symbols: here a dim, a column, the step, a derived one."""
+def _identifiers(*names: str) -> list[str]:
+    """What the formals of a kernel are called in C."""
+    made = tuple(l2.ArrayFormal(n, DType.F32, l2.Mode.UPDATE, l2.ELEMENT) for n in names)
+    body = l2.Nest((l2.Dim("i", "n"),), ())
+    formals = (*made, l2.ScalarFormal("n", DType.I64))
+    template = l2.Template(0, "a: test", "", l2.Kind.MAP, formals, body, l2.Order.BITWISE)
+    k = open_kernel(template, Dialect(DType.F32))
+    return [k.fields[n].text for n in names]
+
+
+def test_identifiers_tell_them_apart() -> None:
+    """They are distinct, whatever looks like what; the user's look as in the model where nothing else does."""
     following = derived(V, Way.NEXT)
-    formals = [symbol("i"), symbol("n"), symbol("step"), V, "v_next_", following, symbol("v_next")]
-    looks, (one, two) = _looks(
-        [*formals],
-        l2.Assign(following, Ref(V) + Ref(symbol("step")) * Ref("step")),
-        l2.Assign(V, Ref(following) + Ref(symbol("v_next"))),
-    )
-    assert looks == ["i_", "n_", "step_", "v", "v_next_", "v_next__", "v_next"]
-    assert one == l2.Assign("v_next__", Ref("v") + Ref("step_") * Ref("step"))
-    assert two == l2.Assign("v", Ref("v_next__") + Ref("v_next"))
-
-
-def test_accesses_have_the_same_names() -> None:
-    row, stride = derived(V, Way.TIMED, "row"), symbol("n")
-    access = l2.Strided((l2.Axis(((row, 1),), stride=stride), l2.Axis((("i", 1),))))
-    formals = (
-        l2.ArrayFormal(V, DType.F32, l2.Mode.READ, access),
-        l2.ScalarFormal(stride, DType.I64),
-        l2.ScalarFormal("n", DType.I64),
-    )
-    done, _, _ = closed(formals, l2.Nest((l2.Dim("i", "n"),), (l2.Assign(row, Ref("step")),)))
-    assert done[0] == l2.ArrayFormal(
-        "v",
-        DType.F32,
-        l2.Mode.READ,
-        l2.Strided((l2.Axis((("v_timed_row", 1),), stride="n_"), l2.Axis((("i", 1),)))),
-    )
-
-
-def test_a_kernel_without_symbols_is_as_it_was() -> None:
-    formals, body = (l2.ScalarFormal("n", DType.I64),), l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", Ref("n")),))
-    assert closed(formals, body) == (formals, body, {})
-
-
-def _names(x: object) -> set[str]:
-    if isinstance(x, get_args(Expr)):
-        return refs(x)
-    parts = x if isinstance(x, tuple) else [getattr(x, f.name) for f in fields(x)] if is_dataclass(x) else []
-    return set[str]().union(*map(_names, parts))
-
-
-@pytest.mark.parametrize("rule", [r for r in RULE if drawing_of(r) is not None])
-def test_what_a_rule_draws_from_has_a_meaning(rule: str) -> None:
-    """So that a parameter of an expression rule is never taken for it."""
-    read = _names(drawing_of(rule))
-    assert read and read <= meanings(l2.Connect(rule, "fill"))
-    assert read - {"key"} <= meanings(l2.Propagate(l2.Every("n"), l2.Procedural(rule, "row"), ())) | {"row"}
+    names = [symbol("i"), symbol("step"), V, "v_next", following, symbol("v_next"), symbol("n")]
+    found = _identifiers(*names)
+    assert found == ["i_", "step_", "v_", "v_next_", "v_next_2_", "v_next_3_", "n_"]
+    assert _identifiers("n_pre", symbol("n_pre")) == ["n_pre_", "n_pre_2_"]

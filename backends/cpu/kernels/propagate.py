@@ -26,7 +26,6 @@ from backends.kernel_ir.expr import binary, call
 from backends.kernel_ir.stmt import For, If, Let, Stmt
 from backends.kernel_ir.tree import Code
 from compiler.connect import RULE
-from compiler.core.names import free_name
 from compiler.expr.ast import Num, Ref, refs
 from compiler.ir.space import DType
 
@@ -50,7 +49,7 @@ def once_per_event(
             and names <= known - assigned
             and not has_draws(s.value)
         ):
-            name = free_name(f"each_{len(once)}", frozenset(known | assigned))
+            name = f"each_{len(once)}"
             once.append(l2.Assign(name, s.value, s.span))
             s = replace(s, value=Ref(name))
         rest.append(s)

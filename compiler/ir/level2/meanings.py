@@ -1,8 +1,8 @@
-"""Names with a meaning at level 2: those that a body reads without a formal, and formals that it finds by name.
+"""Formals that a body of level 2 finds by name.
 
 Assumes: bodies as program.py describes them.
-Guarantees: one table for the canonical form of a kernel (digest), which keeps such formals' names, and for what symbols
-may look like in it (passes/program/close_kernel.py).
+Guarantees: one table for the canonical form of a kernel (ir/digest.py), which keeps such formals' names, and for what a
+kernel reads (passes/program/formals_read.py).
 Does not: check kernels (verify/kernel.py).
 """
 
@@ -36,12 +36,6 @@ _DRAWN_AGAIN: Final = frozenset(
 
 _NONE: Final[frozenset[str]] = frozenset()
 
-_EVERYWHERE: Final = frozenset({"step", "slots", "ring_slots"})
-"""The step that runs, and the numbers of slots of rings."""
-_SYNAPSE: Final = frozenset({"pre", "post", "syn"})
-_PAIR: Final = frozenset({"i", "j", *l2.PLACES, "skip", "holds", "a", "b", "c", "n"})
-"""What the drawing of a rule reads (compiler/connect/drawing.py)."""
-
 
 def found_by_name(body: l2.Body) -> frozenset[str]:
     """Formals that a body, or the relation of its synapses, finds by name."""
@@ -53,11 +47,3 @@ def found_by_name(body: l2.Body) -> frozenset[str]:
                 return _DRAWN_AGAIN
         return _NONE
     return _FIXED.get(type(body), _NONE)
-
-
-def meanings(body: l2.Body) -> frozenset[str]:
-    """Every name that means something in a body, whether it is a formal or not."""
-    found = _EVERYWHERE | found_by_name(body)
-    if isinstance(body, l2.Propagate):
-        return found | _SYNAPSE | (_PAIR if isinstance(body.relation, l2.Procedural) else _NONE)
-    return found | _PAIR if isinstance(body, l2.Connect) else found

@@ -23,7 +23,6 @@ from compiler.expr.ast import refs
 from compiler.ir.digest import digest
 from compiler.ir.space import DType
 from compiler.passes.program.clock import WARMUP
-from compiler.passes.program.close_kernel import closed
 from compiler.passes.program.formals_read import formals_read
 from compiler.passes.program.lookups import with_tables
 
@@ -236,17 +235,17 @@ class ProgramBuilder:
         kernels = []
         for entry in self.kernels:
             prototype = entry.prototype
-            formals, body, names = closed(prototype.formals, prototype.body)
+            formals, body = prototype.formals, prototype.body
             types = {f.name: f.dtype for f in prototype.formals if isinstance(f, l2.ScalarFormal)}
             scalars: dict[str, Column] = {}
             for formal, values in entry.scalars.items():
                 column: Column = tuple(values)
                 if all(issubclass(t, (int, float)) for t in set(map(type, values))):
                     column = np.array(values, np.float64) if types[formal].is_real else np.array(values, np.int64)
-                scalars[names.get(formal, formal)] = column
+                scalars[formal] = column
             rows = l2.Rows(
                 len(entry.paths),
-                {names.get(f, f): tuple(a) for f, a in entry.arrays.items()},
+                {f: tuple(a) for f, a in entry.arrays.items()},
                 scalars,
                 tuple(entry.paths),
             )

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-from compiler.core.names import free_name
-from compiler.expr.ast import Call, Ref, refs
+from compiler.expr.ast import Call, Ref
 from compiler.expr.units import TIME
 from compiler.files.array_files import read_array
 from compiler.frontend.build.places.names import COUNTS, Space
@@ -31,6 +30,8 @@ from compiler.frontend.yaml.tree import Node
 
 MAX_DELAY = 1 << 20
 """Steps; the largest number of slots of the ring buffer of pending deliveries."""
+_DT, _LONGEST = "delay.dt", "delay.longest"
+"""Numbers of delays by place beside those that their text names, which have no dots."""
 
 Given = int | l0.Distribution | l0.Listed | l0.Placed | None
 """A delay in steps, or delays that differ from synapse to synapse; None after an error."""
@@ -173,10 +174,9 @@ def placed_steps(value: l0.Placed, family: Family, what: str) -> l0.Placed | Non
         sink.error("E0106", message, value.span, "give the longest delay: `min(..., 20 ms)`")
         return None
     most = math.floor(value.high / step.dt + 0.5)
-    names = frozenset({*refs(value.value), *(n for n, _ in value.numbers)})
-    dt, last = free_name("dt", names), free_name("longest", names)
-    steps = Call("min", (value.value / Ref(dt), Ref(last)))  # what rounds up in float32 stays within the ring buffer
-    numbers = tuple(sorted({**dict(value.numbers), dt: step.dt, last: float(most)}.items()))
+    # what rounds up in float32 stays within the ring buffer
+    steps = Call("min", (value.value / Ref(_DT), Ref(_LONGEST)))
+    numbers = tuple(sorted({**dict(value.numbers), _DT: step.dt, _LONGEST: float(most)}.items()))
     return l0.Placed(steps, numbers, value.low / step.dt, float(most), value.span)
 
 

@@ -16,7 +16,6 @@ from typing import Final
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.errors import Sink
-from compiler.core.names import free_name
 from compiler.core.source import Span
 from compiler.expr.ast import Binary, Call, Expr, Ref, children, refs, substitute
 from compiler.expr.parse import Assign
@@ -76,7 +75,7 @@ def _optimizer(
     params = _params(block, given, places, name, at, c, schedules)
     state = _state(block, places, c)
     update, read = _update(block, params, state, places, c)
-    numbers, schedules = _renamed(schedules, set(places) | {s.target for s in update}, c)
+    numbers, schedules = _apart(schedules, c)
     for entry in entries_of(given):
         if entry.name not in params:
             help = _elsewhere(name, entry.name, params) or did_you_mean(entry.name, params)
@@ -119,13 +118,12 @@ def _elsewhere(optimizer: str, key: str, params: Collection[str]) -> str | None:
     return None
 
 
-def _renamed(schedules: list[l0.Set], taken: set[str], c: Context) -> tuple[dict[str, float], list[l0.Set]]:
-    """Model parameters read by schedules, renamed without clashes: `learning_rate` may be both the model's and the
-    optimizer's."""
+def _apart(schedules: list[l0.Set], c: Context) -> tuple[dict[str, float], list[l0.Set]]:
+    """Parameters of the model that schedules read, as `model.<name>`: `learning_rate` may be the optimizer's, too."""
     numbers: dict[str, float] = {}
     bindings: dict[str, Expr] = {}
     for p in sorted(set().union(*(refs(s.value) for s in schedules)) & c.names.numbers.keys()):
-        name = free_name(p, taken)
+        name = f"model.{p}"
         value = c.names.numbers[p]
         numbers[name] = float(value)
         bindings[p] = Ref(name).ne(0.0) if isinstance(value, bool) else Ref(name)
