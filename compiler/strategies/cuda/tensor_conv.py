@@ -41,10 +41,11 @@ TAPS: Final = range(1, 12)
 """Of a row of the window."""
 WARPS: Final = 8
 BUFFER_BYTES: Final = 224 * 1024
-"""Shared memory of a block, at most."""
+"""Shared memory of a block, at most, where the device has as much."""
 RESIDENT: Final = 2
 """Blocks that a processor's registers hold."""
-_PROCESSOR_BYTES: Final = 227 * 1024
+_OF_EACH_BLOCK: Final = 1024
+"""Shared memory that the device keeps for itself."""
 APART: Final = 8
 """Numbers between the channels of neighbouring pixels, for the banks of shared memory."""
 LEAST_TERMS: Final = 16
@@ -70,9 +71,14 @@ def tiles(values: dict[str, int], n: int, o: int, i: int, j: int) -> int:
     )
 
 
-def resident(size: int) -> int:
+def room(device: Target) -> int:
+    """Shared memory of a block, at most."""
+    return min(BUFFER_BYTES, device.shared_block)
+
+
+def resident(size: int, device: Target) -> int:
     """Blocks of so much shared memory that a processor holds."""
-    return min(RESIDENT, max(_PROCESSOR_BYTES // (size + 1024), 1))
+    return min(RESIDENT, max(device.shared_processor // (size + _OF_EACH_BLOCK), 1))
 
 
 def shared_bytes(values: dict[str, int], parts: int, rows: Window, cols: Window) -> int:
@@ -112,7 +118,7 @@ def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
                                 continue
                             found = Layout(0.0, tile, cols, rows, samples, blocks, max(deep, 1), channels)
                             size = shared_bytes(found.columns, parts, x.rows, x.cols)
-                            if size <= BUFFER_BYTES:
+                            if size <= room(device):
                                 yield _timed(x, parts, device, found, size, high * blocks)
 
 
@@ -121,7 +127,7 @@ def _timed(x: Convolution, parts: int, device: Target, t: Layout, size: int, war
     (tall, wide), taps = TILES[t.tile], x.rows.taps * x.cols.taps
     stages, values = -(-x.c // t.channels), t.columns
     grid = tiles(values, x.n, x.o, x.i, x.j)
-    here = min(resident(size), max(grid // device.processors, 1))
+    here = min(resident(size, device), max(grid // device.processors, 1))
     each = taps / x.rows.div**2 * t.channels / DEEP
     products = parts * (parts + 1) // 2 * tall * wide * each
     loads = parts * (tall + wide // 2) * each

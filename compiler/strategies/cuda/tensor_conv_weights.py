@@ -78,7 +78,7 @@ def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
         for bands in range(1, min(x.i, 16) + 1):
             found = Layout(0.0, outs, channels, -(-x.i // bands), 1)
             size = shared_bytes((outs, channels), found.rows, parts, x.rows, x.cols)
-            if size > tensor_conv.BUFFER_BYTES:
+            if size > tensor_conv.room(device):
                 continue
             units = x.n * -(-x.i // found.rows)
             tiles = -(-x.o // outs) * -(-x.c // channels)
@@ -88,7 +88,7 @@ def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
             products = steps * x.cols.taps * 2 * pairs
             busy = staging + (WARPS // shares * shares) * products * cost.TENSOR_CONV_PRODUCT
             waiting = cost.TENSOR_CONV_STAGE + products * cost.TENSOR_CONV_WAIT
-            resident = tensor_conv.resident(size)
+            resident = tensor_conv.resident(size, device)
             most = device.processors * resident
             for share in (0.25, 0.5, 1.0):
                 splits = max(1, min(units, int(most * share) // tiles))
