@@ -18,7 +18,6 @@ import numpy as np
 
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
-from compiler.ir.level2.meanings import found_by_name
 
 Names = dict[str, str]
 
@@ -27,7 +26,7 @@ def canonical(kernel: l2.Kernel | l2.Template) -> str:
     """The kernel's text with formals f0, f1, ..., dims d0, d1, ... and locals t0, t1, ...; other
     names get a `$`."""
     names: Names = {}
-    fixed = found_by_name(kernel.body)
+    fixed = kernel.body.by_name
     for i, formal in enumerate(kernel.formals):
         names[formal.name] = f"${formal.name}" if formal.name in fixed else f"f{i}"
     body = _body(kernel.body, names)  # first: names dims and locals, which accesses may use

@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
+
+
+class FindsFormals:
+    """A body, or the relation of a propagation, which finds the formals `by_name` by these names: they are part of the
+    kernel's text."""
+
+    by_name: ClassVar[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Nest:
+class Nest(FindsFormals):
     """A loop nest. For every point of the PAR and LANE dims:
 
         prologue                                  (straight-line; may read any formal not indexed by RED dims)

@@ -190,7 +190,7 @@ Formal = ArrayFormal | ScalarFormal
 
 
 @dataclass(frozen=True)
-class Contract:
+class Contract(FindsFormals):
     """A contraction computed by a named strategy (compiler/strategies); `nest` is its meaning.
 
     `literals` are the structural integers of the strategy's template (kernel size, stride, tile sizes).
@@ -205,12 +205,18 @@ class Contract:
 
 
 @dataclass(frozen=True)
-class Attention:
+class Attention(FindsFormals):
     """Results of an l1.Attention, `of` "context" alone or with "norms"; "query"; "key", "value" or both. Array formals
     have the names of its operands and results: query, key, value, offset, mask; context_grad, norms, context;
     query_grad etc. Columns: batch, heads, steps, keys, d, e, scale, and for each of `beside` the elements between two
     of its samples, heads and steps (`mask_by_head`: 0 where they share them). `wide`: d and e are at most that."""
 
+    by_name = frozenset(
+        {"query", "key", "value", "offset", "mask", "context", "norms"}
+        | {"context_grad", "query_grad", "key_grad", "value_grad"}
+        | {"batch", "heads", "steps", "keys", "d", "e", "scale"}
+        | {f"{name}_by_{of}" for name in ("offset", "mask") for of in ("sample", "head", "step")}
+    )
     of: tuple[str, ...]
     wide: int
     parts: int
@@ -238,9 +244,13 @@ class Propagate:
     by: str = "pre"
     gather: bool = False
 
+    @property
+    def by_name(self) -> frozenset[str]:
+        return self.relation.by_name
+
 
 @dataclass(frozen=True)
-class Connect:
+class Connect(FindsFormals):
     """Draws a relation. `rule` and `stage` ("count": row[i + 1] = number of synapses of source i, row[0] = 0;
     "scan": inclusive sum of row; "fill": writes col, each row ascending by target) choose what is drawn.
     Stage "mask" writes the bits of a Bitmask instead: words (u32 [n_pre][ceil(n_post / 32)], zero before) and no row.
@@ -259,6 +269,10 @@ class Connect:
     (written), n_pre, n_post, key, multapses, autapses, same.
     """
 
+    by_name = frozenset(
+        {"row", "col", "n_pre", "n_post", "key", "table", "autapses", "same", "number", "multapses"}
+        | {"to_row", "to_col", "to_index", "to_filled", "gone", "words", "w_from", "h_from", "w_to", "h_to"}
+    )
     rule: str
     stage: str
     probability: Expr | None = None
@@ -270,26 +284,31 @@ and height h is at x = k % w, y = k // w % h, channel c = k // (w h)."""
 
 
 @dataclass(frozen=True)
-class RecordEvents:
+class RecordEvents(FindsFormals):
     """Append (step, id) of this step's events to a buffer: formals list, count, slots (of the source),
     buffer (i32 [capacity][2]), used (i64 [1]), capacity, n. When two more steps may not fit (2 n events), the step loop
     is asked to return to its caller (`full`): after a loop that ran to its end there is room for a step still."""
 
+    by_name = frozenset({"list", "count", "slots", "buffer", "used", "capacity", "n"})
+
 
 @dataclass(frozen=True)
-class RecordTrace:
+class RecordTrace(FindsFormals):
     """Append one sample row: formals source (element read at members), members (i32 [m]), m,
     buffer (real [capacity][m]), used (i64 [1]), capacity. Asks the loop to return when two more do not fit.
     `value` may combine several arrays (element access "i" = the member's index): an input plus what was
     delivered to it in this step. With a column `ring_slots` accesses may use `slot` = step mod ring_slots."""
 
+    by_name = frozenset({"members", "m", "buffer", "used", "capacity"})
     value: Expr
 
 
 @dataclass(frozen=True)
-class EmitScheduled:
+class EmitScheduled(FindsFormals):
     """Emits given events: formals steps (i32 [m], ascending), ids (i32 [m]), m, cursor (i64 [1] state),
     list, count, slots. In step k every entry with steps == k is emitted (spike_times)."""
+
+    by_name = frozenset({"steps", "ids", "m", "cursor", "list", "count", "slots", "n"})
 
 
 Body = Nest | Contract | Attention | Propagate | Connect | RecordEvents | RecordTrace | EmitScheduled

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compiler.expr.ast import Expr
+from compiler.ir.level2.nests import FindsFormals
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Every:
 
 
 @dataclass(frozen=True)
-class Csr:
+class Csr(FindsFormals):
     """Stored rows: the elements t of neuron e are row[e] <= t < row[e + 1], the other end is col[t] and the synapse
     is t, or index[t]: in a relation that is walked from the other end than the one by which synapses are numbered (made
     by Connect's stages "transpose_..."), or, `shared`, where many synapses have one number, the kernel's element of a
@@ -47,7 +48,7 @@ class Csr:
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(FindsFormals):
     """Every pair, never stored. Columns: the sizes of the two populations. `hole`: a neuron is not connected to itself
     (both sizes are then equal). Synapses are numbered as stored rows would be: source by source, targets ascending;
     so (i, j) is i * (n_post - hole) + j - (hole and j > i)."""
@@ -58,12 +59,12 @@ class Dense:
 
 
 @dataclass(frozen=True)
-class OneToOne:
+class OneToOne(FindsFormals):
     """Neuron e to neuron e, synapse e."""
 
 
 @dataclass(frozen=True)
-class Bitmask:
+class Bitmask(FindsFormals):
     """One bit per pair: u32 words[n_pre][ceil(n_post / 32)], bit j % 32 of word j / 32 of row i. Only by source, and
     synapses have no number (no formal At("syn")): they share what they have."""
 
@@ -72,19 +73,27 @@ class Bitmask:
 
 
 @dataclass(frozen=True)
-class Procedural:
+class Procedural(FindsFormals):
     """Rows that are redrawn at every event, by a rule of Connect ("fixed_probability", ...), from Connect's own stream.
     Formals are those that Connect's rule accesses by name (key as "connect_key"); `row`: the row pointers, counted and
     never filled: element t of source e is synapse row[e] + t. `probability`: as in Connect. Only by source; the rows of
     "fixed_outdegree" are not drawn in order, so that its synapses have no number (no formal At("syn"))."""
 
+    by_name = frozenset(
+        {"n_pre", "n_post", "connect_key", "table", "autapses", "same", "number", "multapses"}
+        | {"w_from", "h_from", "w_to", "h_to"}
+    )
     rule: str
     row: str
     probability: Expr | None = None
 
 
+PLANES: Final = ("in_c", "in_h", "in_w", "out_c", "out_h", "out_w", "pad_h", "pad_w")
+"""Columns of a Toeplitz relation."""
+
+
 @dataclass(frozen=True)
-class Toeplitz:
+class Toeplitz(FindsFormals):
     """A convolution between populations laid out as (channels, height, width), never stored: the doubly blocked
     Toeplitz matrix of `kernel` (height, width), `stride` and (columns) padding. Source (c, y, x) reaches, for every
     output channel o and kernel position (ky, kx), target (o, (y + pad_h - ky) / stride, (x + pad_w - kx) / stride)
@@ -93,13 +102,11 @@ class Toeplitz:
     with one plane, the element is ky * kw + kx. Columns with fixed names: PLANES.
     Only by source."""
 
+    by_name = frozenset(PLANES)
     kernel: tuple[int, int]
     stride: tuple[int, int]
     depthwise: bool = False
     shared: bool = False
 
-
-PLANES: Final = ("in_c", "in_h", "in_w", "out_c", "out_h", "out_w", "pad_h", "pad_w")
-"""Columns of a Toeplitz relation."""
 
 Relation = Csr | Dense | OneToOne | Bitmask | Procedural | Toeplitz

@@ -13,7 +13,6 @@ from dataclasses import fields
 
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Expr, refs
-from compiler.ir.level2.meanings import found_by_name
 
 
 def formals_read(formals: tuple[l2.Formal, ...], body: l2.Body) -> tuple[l2.Formal, ...]:
@@ -21,7 +20,7 @@ def formals_read(formals: tuple[l2.Formal, ...], body: l2.Body) -> tuple[l2.Form
     if isinstance(body, l2.Nest):
         named = set(_nest(body))
     elif isinstance(body, l2.Propagate):
-        named = {*_statements(body.statements), *_parts(body.events), *_parts(body.relation), *found_by_name(body)}
+        named = {*_statements(body.statements), *_parts(body.events), *_parts(body.relation), *body.by_name}
     else:
         return formals
     arrays = [f for f in formals if isinstance(f, l2.ArrayFormal)]
