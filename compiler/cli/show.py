@@ -348,7 +348,7 @@ def report_run(result: RunResult, format: Format) -> None:
         if result.metrics:
             typer.echo("  " + ", ".join(f"{k} {v:.4g}" for k, v in result.metrics.items()))
     if result.checks:
-        _print_checks(result.checks, err=False)
+        _print_checks(result.checks)
     if result.status == "interrupted":
         typer.echo(f"interrupted; go on with --resume {result.folder}", err=True)
     typer.echo(f"results: {result.folder}")
@@ -362,13 +362,13 @@ def report_checks(result: RunResult, format: Format) -> None:
     for warning in result.warnings:
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(result.record["name"])
-    _print_checks(result.checks, err=False)
+    _print_checks(result.checks)
 
 
-def _print_checks(checks: Sequence[Check], err: bool) -> None:
+def _print_checks(checks: Sequence[Check]) -> None:
     marks = {True: "met", False: "NOT MET"}
     rows = [[c.subject, c.shown, c.bounds, marks[c.met]] for c in checks]
     text = table(["expected", "value", "good", ""], rows, left=4)
     if colored(sys.stdout):
         text = text.replace("NOT MET", "\x1b[1;31mNOT MET\x1b[0m")
-    typer.echo(text, err=err)
+    typer.echo(text)

@@ -65,17 +65,17 @@ class Diagnostic:
         return block(self)
 
 
-def did_you_mean(word: str, known: Iterable[str], limit: int = 1) -> str | None:
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """ "did you mean `x`?" for the nearest of `known`, or None when nothing is near. Other capitals, `-` and missing
     `_` are nearest (`MaxPool2d`), then names that go on where `word` ends (`stdp`), abbreviations of each part
     (`exp_euler`), and similar spellings."""
     names = list(dict.fromkeys(known))
     near = (
-        [n for n in names if letters_of(n) == letters_of(word)][:limit]
+        [n for n in names if letters_of(n) == letters_of(word)][:1]
         or _that_go_on(word, names)
-        or _abbreviated(word, names)[:limit]
-        or get_close_matches(word, names, n=limit, cutoff=0.6)
-        or _in_any_case(word, names)[:limit]
+        or _abbreviated(word, names)[:1]
+        or get_close_matches(word, names, n=1, cutoff=0.6)
+        or _in_any_case(word, names)[:1]
     )
     if not near:
         return None

@@ -10,15 +10,13 @@ gradients.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection
 from typing import Final
 
 import compiler.expr.ast as ast
-from compiler.core.errors import Sink
-from compiler.core.source import NOWHERE, Span
+from compiler.core.source import Span
 from compiler.expr.functions import FUNCTIONS, RANDOM
-from compiler.expr.parse import parse_expr
+from compiler.expr.parse import own_expr
 from compiler.expr.simplify import has_random, simplify
 
 
@@ -182,7 +180,7 @@ def _call(func: str, args: tuple[ast.Expr, ...], slope_of: Callable[[ast.Expr], 
     total: ast.Expr = _ZERO
     for text, slope in zip(known.derivatives, slopes, strict=True):
         if slope != _ZERO:
-            total = _sum(total, _product(ast.substitute(_rule(text), bindings), slope))
+            total = _sum(total, _product(ast.substitute(own_expr(text), bindings), slope))
     return total
 
 
@@ -196,15 +194,6 @@ def _extreme(func: str, args: tuple[ast.Expr, ...], slopes: list[ast.Expr], span
             slope = _choice(ast.Binary(wins, value, x, span), slope, rest, span)
         value = ast.Call(func, (value, x), span)
     return slope
-
-
-@functools.cache
-def _rule(text: str) -> ast.Expr:
-    sink = Sink()
-    tree = parse_expr(text, NOWHERE, sink, exact=False)
-    sink.check()
-    assert tree is not None
-    return tree
 
 
 def _sum(a: ast.Expr, b: ast.Expr) -> ast.Expr:

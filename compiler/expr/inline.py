@@ -9,15 +9,13 @@ Does not: check the bodies; copy an argument that draws random numbers (such a c
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from compiler.core.errors import Sink
-from compiler.core.source import NOWHERE
 from compiler.expr.ast import Call, Expr, Ref, children, extent, refs, rewrite, substitute, with_children
 from compiler.expr.functions import FUNCTIONS
-from compiler.expr.parse import MAX_DEPTH, parse_expr
+from compiler.expr.parse import MAX_DEPTH, own_expr
 from compiler.expr.simplify import has_random
 
 _LARGEST = 20_000  # nodes of an inlined expression
@@ -86,16 +84,7 @@ def _defined(e: Expr) -> Expr:
     if not isinstance(e, Call) or known is None or known.definition is None or any(has_random(a) for a in e.args):
         return e
     # the definition's own calls first: the arguments are expanded already
-    return substitute(expand(_definition(known.definition)), dict(zip(known.parameters, e.args, strict=True)))
-
-
-@functools.cache
-def _definition(text: str) -> Expr:
-    sink = Sink()
-    tree = parse_expr(text, NOWHERE, sink, exact=False)
-    sink.check()
-    assert tree is not None
-    return tree
+    return substitute(expand(own_expr(known.definition)), dict(zip(known.parameters, e.args, strict=True)))
 
 
 class _Inliner:

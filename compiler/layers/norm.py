@@ -282,9 +282,8 @@ def _write_group(w: Writer, layer: l0.Layer) -> str:
     return w.graph.reshape(w.graph.node("GroupNormalization", ins, layer.name, attrs), layer.shape, layer.name)
 
 
-def _vector(node: Any, ins: list[Any], k: int, size: int, default: float | None = None) -> Array:
-    missing = None if default is None else np.full(size, default)
-    return np.broadcast_to(constant(node, ins, k, missing).reshape(-1), (size,))
+def _vector(node: Any, ins: list[Any], k: int, size: int) -> Array:
+    return np.broadcast_to(constant(node, ins, k).reshape(-1), (size,))
 
 
 def _read_group(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.core.errors import Sink
-from compiler.core.source import NOWHERE
-from compiler.expr.ast import Call, Expr, Num, substitute
+from compiler.expr.ast import Call, Num, substitute
 from compiler.expr.keys.kinds import Alternative, Field, ListOf, Value, entry, instead
-from compiler.expr.parse import parse_expr
+from compiler.expr.parse import own_expr
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.losses.keys import LOGITS, MASK, SMOOTHING, TARGET, compared
 from compiler.losses.kind import Answers, LossKind, Rows
 from compiler.losses.rows import X0, X1, X2, mean_rows
-
-
-@functools.cache
-def _body(text: str) -> Expr:
-    sink = Sink()
-    tree = parse_expr(text, NOWHERE, sink, exact=False)
-    sink.check()
-    assert tree is not None
-    return substitute(tree, {"p": X0, "t": X1})
 
 
 def elementwise(
@@ -40,7 +27,8 @@ def elementwise(
     def rows(g: GraphBuilder, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, name: str, rank: int) -> Rows:
         operands = (identity(prediction), identity(target))
         weights = tuple(zip(("zero", "one"), loss.class_weights, strict=False))
-        body, scalars = _body(weighted if weights else text), (*loss.attrs, *weights)
+        body = substitute(own_expr(weighted if weights else text), {"p": X0, "t": X1})
+        scalars = (*loss.attrs, *weights)
         return mean_rows(g, f"{name}.rows", body, operands, prediction, rank, scalars, int(along)), frozenset()
 
     return LossKind(keys, answers, rows, along, synonyms=synonyms)

@@ -110,7 +110,7 @@ def _values(cursor: Cursor, kinds: tuple[spec.Kind, ...], scope: Scope, word: st
                 for name, detail in scope.events.items():
                     yield Offer(name, name, cursor.start, "name", detail)
             case spec.Expression() | spec.Statement() | spec.Value():
-                yield from _in_expression(kind, cursor, scope, word, at)
+                yield from _in_expression(cursor, scope, word, at)
             case spec.ListOf() if cursor.mode == "either" and not cursor.flow:
                 yield Offer("-", "- ", cursor.start, "word", "an item")
 
@@ -131,9 +131,7 @@ def _words(kind: spec.Kind) -> Iterator[tuple[str, str, str]]:
             yield from ((name, "unit", "") for name in UNITS)
 
 
-def _in_expression(
-    kind: spec.Expression | spec.Statement | spec.Value, cursor: Cursor, scope: Scope, word: str, at: int
-) -> Iterator[Offer]:
+def _in_expression(cursor: Cursor, scope: Scope, word: str, at: int) -> Iterator[Offer]:
     """The names that the last word of an expression may be."""
     last = _WORD.search(word)
     if word and last is None and word[-1:].isdigit():

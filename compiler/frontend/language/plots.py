@@ -61,8 +61,7 @@ _SPIKING = k.Field(
 )
 
 
-def _bin(default: str) -> k.Field:
-    return k.Field("bin", POSITIVE_TIME, "The width of a bin, whole steps.", default=default, example=f"bin: {default}")
+_BIN = k.Field("bin", POSITIVE_TIME, "The width of a bin, whole steps.", default="1 ms", example="bin: 1 ms")
 
 
 PLOTS = k.ListOf(
@@ -143,7 +142,7 @@ PLOTS = k.ListOf(
                 "spectrum",
                 "The power spectral density of the rate of populations, by Welch's method.",
                 _SPIKING,
-                _bin("1 ms"),
+                _BIN,
                 *_LOOK,
             ),
             k.entry(
@@ -151,7 +150,7 @@ PLOTS = k.ListOf(
                 "correlogram",
                 "The correlation of the rates of populations over the lag, of each with itself and with each other.",
                 _SPIKING,
-                _bin("1 ms"),
+                _BIN,
                 k.Field("lag", POSITIVE_TIME, "The largest lag, whole steps.", default="50 ms", example="lag: 50 ms"),
                 *_LOOK,
             ),
@@ -168,7 +167,7 @@ PLOTS = k.ListOf(
                     required=True,
                     example="every: 100 ms",
                 ),
-                _bin("1 ms"),
+                _BIN,
                 *_LOOK,
                 elsewhere={"period": "`every`", "trial": "`every`"},
                 example="{from: exc, every: 100 ms}",

@@ -40,9 +40,9 @@ def validate(root: Node, sink: Sink, *, expanded: bool = False, partial: bool = 
         _check(ROOT.by_name["projections"].kind, templates.value, inner)
 
 
-def validate_kind(kind: spec.Kind, node: Node, sink: Sink, name: str = "", *, expanded: bool = False) -> None:
+def validate_kind(kind: spec.Kind, node: Node, sink: Sink, name: str = "") -> None:
     """Check `node` against any part of the language; `name`: its name in messages."""
-    _check(kind, node, scalars.Place(name, None, start(node), sink, False, expanded))
+    _check(kind, node, scalars.Place(name, None, start(node), sink, False, False))
 
 
 def _check(kind: spec.Kind, node: Node, place: scalars.Place) -> None:

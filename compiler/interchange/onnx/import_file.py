@@ -66,7 +66,7 @@ def import_file(file: Path, out: Path) -> Imported:
         with new_file(out, "the model") as stream:
             stream.write(made.text.encode())
             stream.flush()
-            layers = _accepted(Path(stream.name), proto)
+            layers = _accepted(Path(stream.name))
     except BaseException:
         weights.unlink(missing_ok=True)
         raise
@@ -105,7 +105,7 @@ def _refuse_missing_data(proto: Any, file: Path) -> None:
                 raise RunError("E0919", message, help, exit_code=2)
 
 
-def _accepted(path: Path, proto: Any) -> int:
+def _accepted(path: Path) -> int:
     """The number of layers of a written model, if the frontend accepts it. Raises RunError (E0918)."""
     from compiler.frontend.load import load_model
 

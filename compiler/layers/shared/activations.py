@@ -8,16 +8,13 @@ Does not: take parameters; an activation with other constants is a user function
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from compiler.core.errors import Sink
-from compiler.core.source import NOWHERE
 from compiler.expr.ast import Expr
-from compiler.expr.parse import parse_expr
+from compiler.expr.parse import own_expr
 
 ACTIVATIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -47,11 +44,6 @@ ACTIVATIONS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-@functools.cache
 def activation(name: str) -> Expr:
     """The expression over `x`."""
-    sink = Sink()
-    tree = parse_expr(ACTIVATIONS[name], NOWHERE, sink, exact=False)
-    sink.check()
-    assert tree is not None
-    return tree
+    return own_expr(ACTIVATIONS[name])

@@ -104,9 +104,9 @@ def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sin
     raise ModelError(replace(d, help=help) if d.code in _NOT_THERE else d for d in first)
 
 
-def model_of_run(source: Path, unread: frozenset[str] = frozenset({"init", "data", "weights"})) -> l0.Model:
-    """The model of a run directory as it ran, without the files in `unread`. Raises ModelError, RunError (E0916)."""
-    return _of_run(source, record_of_run(source)["model"], Options(), Sink(), unread)
+def model_of_run(source: Path) -> l0.Model:
+    """The model of a run directory as it ran, without files that others replace. Raises ModelError, RunError."""
+    return _of_run(source, record_of_run(source)["model"], Options(), Sink(), frozenset({"init", "data", "weights"}))
 
 
 def data_folders(source: Path, record: Mapping[str, Any]) -> tuple[Path, ...]:

@@ -96,7 +96,7 @@ def new_figure(width: float, height: float, look: l0.Look | None = None) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save_figure(figure: Any, path: Path, what: str = "a plot") -> None:
+def save_figure(figure: Any, path: Path) -> None:
     """Write a figure in the format of the path's suffix. Raises RunError (E0930)."""
     import matplotlib
 
@@ -105,7 +105,7 @@ def save_figure(figure: Any, path: Path, what: str = "a plot") -> None:
     metadata = {dated[suffix]: None} if suffix in dated else None
     dpi = matplotlib.rcParams["savefig.dpi"]
     _lay_out(figure, DPI if dpi == "figure" else dpi)
-    with new_file(path, what) as stream:
+    with new_file(path, "a plot") as stream:
         if suffix == "png":
             _write_png(figure, stream)
         else:

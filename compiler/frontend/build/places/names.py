@@ -158,7 +158,7 @@ def extents(population: l0.Population) -> tuple[int, int]:
 
 def pool_extents(a: l0.Population, b: l0.Population) -> dict[str, int]:
     """The values of POOL_EXTENTS."""
-    (rows, columns), (high, wide) = pools_of(a.size, a.shape), pools_of(b.size, b.shape)
+    (rows, columns), (high, wide) = pools_of(a.shape), pools_of(b.shape)
     return dict(zip(POOL_EXTENTS, (columns, rows, wide, high), strict=True))
 
 

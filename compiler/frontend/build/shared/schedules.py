@@ -17,7 +17,7 @@ from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import calls, refs
 from compiler.expr.inline import Definition
-from compiler.expr.parse import parse_expr, parse_signature
+from compiler.expr.parse import own_expr, parse_signature
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.build.shared.scope import Wanted, check_expression
@@ -50,10 +50,8 @@ def _definitions() -> dict[str, Definition]:
     for signature, text in _TEXTS.items():
         sink = Sink()
         name, args = parse_signature(signature, NOWHERE, sink, exact=False) or ("", ())
-        body = parse_expr(text, NOWHERE, sink, exact=False)
         sink.check()
-        assert body is not None
-        found[name] = Definition(name, args, body)
+        found[name] = Definition(name, args, own_expr(text))
     return found
 
 

@@ -50,7 +50,7 @@ def as_written(e: Expr) -> Expr:
 def place_values(size: int, shape: tuple[int, ...]) -> dict[str, np.ndarray | float]:
     """The values of the hidden parameters, one per neuron where they differ; without the number of the copy."""
     *_, height, width = (1, 1, *shape) if shape else (1, size)
-    rows, columns = pools_of(size, shape)
+    rows, columns = pools_of(shape)
     k = np.arange(size)
     channel = k // (height * width)
     places = {"self.i": k, "self.x": k % width, "self.y": k // width % height, "self.c": channel}
@@ -60,7 +60,7 @@ def place_values(size: int, shape: tuple[int, ...]) -> dict[str, np.ndarray | fl
     return found | {PARAMS[n]: float(v) for n, v in numbers.items()}
 
 
-def pools_of(size: int, shape: tuple[int, ...]) -> tuple[int, int]:
+def pools_of(shape: tuple[int, ...]) -> tuple[int, int]:
     """Rows and columns of pools: of a shape of 4 extents; else the channels are one row of them."""
     if len(shape) == 4:
         return shape[0], shape[1]

@@ -118,7 +118,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
     scope = d.scope(d.params, d.states, times)
     lets, scope = parts.build_lets(d, scope)
     value_node = node.get("value")
-    noisy, noise = with_noise(d, (value_node or node, *(e.value for e in entries_of(node.get("dynamics")))), scope)
+    noisy, noise = with_noise((value_node or node, *(e.value for e in entries_of(node.get("dynamics")))), scope)
     dynamics = parts.build_dynamics(d, noisy)
     value = None
     if value_node is not None:

@@ -41,7 +41,7 @@ _TIME: Final = re.compile(r"\bt\b")
 # -------------------------------------------------------------------------------- noise in equations
 
 
-def with_noise(d: Draft, nodes: Iterable[Node], scope: Scope) -> tuple[Scope, tuple[str, ...]]:
+def with_noise(nodes: Iterable[Node], scope: Scope) -> tuple[Scope, tuple[str, ...]]:
     """`scope` with the white noise processes of the expressions, unless a name of the file shadows them."""
     texts = [n.text for n in nodes if isinstance(n, Scalar) and isinstance(n.value, str)]
     found = dict.fromkeys(name for text in texts for name in NOISE.findall(text) if name not in scope.kinds)

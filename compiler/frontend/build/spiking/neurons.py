@@ -72,7 +72,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     if pools.read_by(e.value for e in entries_of(node.get("let"))):
         scope = pools.built(scope)
     lets, scope = parts.build_lets(d, scope)
-    noisy, noise = with_noise(d, (e.value for e in entries_of(node.get("dynamics"))), scope)
+    noisy, noise = with_noise((e.value for e in entries_of(node.get("dynamics"))), scope)
     dynamics = () if pools.present else parts.build_dynamics(d, noisy)
     update, inner = parts.build_update(d, scope, lambda node, now: pools.built(now) if pools.read_by((node,)) else now)
     if pools.present:  # the dynamics read the pools of the step before, whose dimensions are known only now
