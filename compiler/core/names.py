@@ -1,19 +1,12 @@
-"""Unique names.
+"""Unique names in files that are written for users.
 
-Guarantees: a name stays readable: underscores or a number are appended.
+Guarantees: a name stays readable: a number is appended.
 Does not: know scopes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
-
-
-def free_name(name: str, taken: Set[str]) -> str:
-    """`name` with as many underscores appended as make it unique among the taken ones."""
-    while name in taken:
-        name += "_"
-    return name
 
 
 def numbered_name(name: str, taken: Set[str]) -> str:

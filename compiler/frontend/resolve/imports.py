@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from compiler.core.names import free_name
+from compiler.core.names import numbered_name
 from compiler.core.source import Span
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, with_entries, with_items, without
 
@@ -143,7 +143,7 @@ def with_functions(tree: Mapping, files: Iterable[File]) -> Mapping:
         function = declared.get(home, {}).get(name)
         if function is None or (home, name) in names:
             return names.get((home, name), name)
-        new = names[home, name] = free_name(name, taken)
+        new = names[home, name] = numbered_name(name, taken)
         taken.add(new)
         at = len(entries)
         head = new + function.name.strip().removeprefix(name)
