@@ -118,7 +118,7 @@ def _each_time(_: Any) -> Any:
 
 
 def _all_meet(_: Any) -> Any:
-    from backends.cuda.kernels.barrier_placement import Meetings
+    from backends.cuda.waves.barrier_placement import Meetings
 
     return lambda launches, pairs: Meetings(frozenset(range(len(launches))), frozenset())
 
@@ -424,13 +424,13 @@ MUTANTS = (
     _text("waves", "backends.cuda.emit.emit:wave_templates", _always(()), "cuba-cuda-nl_wave"),
     Mutant(
         "few meetings",
-        ("backends.cuda.kernels.waves:meetings",),
+        ("backends.cuda.waves.waves:meetings",),
         _all_meet,
         ("tests/unit/test_cuda_waves.py::test_the_last_wave_of_the_microcircuit_goes_on_in_the_next_step",),
     ),
     Mutant(
         "recording beside deliveries",
-        ("backends.cuda.kernels.waves:_left",),
+        ("backends.cuda.waves.waves:_left",),
         _argument(0),
         ("tests/unit/test_cuda_waves.py::test_spikes_are_recorded_by_blocks_that_deliver_none",),
     ),

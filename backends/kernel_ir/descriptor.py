@@ -69,7 +69,7 @@ class CompiledKernel:
     flat: bool = False
     """Whether every point has its own thread: no sum, one dimension."""
     waved: bool = False
-    """Whether the kernels between two grid barriers call its functions, too (backends/cuda/kernels/waves.py)."""
+    """Whether the kernels between two grid barriers call its functions, too (backends/cuda/waves/waves.py)."""
 
     @property
     def row_bytes(self) -> int:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from backends.cuda.emit.emit import emit
-from backends.cuda.kernels.barrier_placement import Meetings, alike, meetings
 from backends.cuda.kernels.launch_geometry import Words, array_elements
-from backends.cuda.kernels.waves import PhaseContext, Wave, wave_functions, wave_templates, waves
 from backends.cuda.run import cuda_graphs as schedule
 from backends.cuda.run.backend import CudaBackend
 from backends.cuda.run.cuda_graphs import ExecutionMode, Plan, WaveKernels
 from backends.cuda.run.load import APART
+from backends.cuda.waves.barrier_placement import Meetings, alike, meetings
+from backends.cuda.waves.waves import PhaseContext, Wave, wave_functions, wave_templates, waves
 from backends.kernel_ir.descriptor import Compiled
 from compiler.frontend.load import load_model
 from compiler.ir.level2.dependence import Launched, Meet, beside, launched, pair, paired

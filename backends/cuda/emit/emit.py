@@ -36,10 +36,10 @@ from backends.cuda.kernels.nest import COLUMNS, nest_functions
 from backends.cuda.kernels.propagate import propagate
 from backends.cuda.kernels.rows_added import asked_dims, rows_added
 from backends.cuda.kernels.skeletons import render, statements
-from backends.cuda.kernels.waves import PER_PROCESSOR, WaveFunction, wave_functions, wave_templates
 from backends.cuda.persistent.rnn import chain_names, chained_templates
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_text import links_of, shape_lines
+from backends.cuda.waves.waves import PER_PROCESSOR, WaveFunction, wave_functions, wave_templates
 from backends.kernel_ir.descriptor import Compiled, CompiledFunction, CompiledKernel
 from backends.kernel_ir.expr import form
 from backends.kernel_ir.stmt import Stmt, Text, names_of

@@ -19,8 +19,8 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.contract import PRODUCTS, UNITS
-from backends.cuda.kernels.waves import wave_templates
 from backends.cuda.persistent.rnn import chained_templates
+from backends.cuda.waves.waves import wave_templates
 from compiler.strategies.cuda import (
     direct_conv,
     direct_conv_weights,

@@ -4,7 +4,7 @@ Assumes: calls whose arguments are constant during the plan's lifetime; the devi
 Guarantees: conflicting launches run in the order of the phase and of the steps, each in its own steps. Several steps
 are captured into one graph, in which a launch depends only on those that it conflicts with (also of the previous step);
 a graph is captured once for each pattern of launches that occurs. Runs are split so that few patterns occur, for any
-periods of launches and any first and last step. Where a phase can also run as waves (backends/cuda/kernels/waves.py),
+periods of launches and any first and last step. Where a phase can also run as waves (backends/cuda/waves/waves.py),
 both modes are timed first.
 Does not: track the free space of record buffers.
 """
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from backends.cuda.device.device import BRANCHES, Device
 from backends.cuda.kernels.kernel import BLOCK
-from backends.cuda.kernels.waves import ARGUMENTS, NAME
+from backends.cuda.waves.waves import ARGUMENTS, NAME
 
 STEPS: Final = 32
 """Steps of one graph, about: more bring nothing, the launch of one graph then takes less than it runs."""

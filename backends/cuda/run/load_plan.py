@@ -17,7 +17,6 @@ import compiler.ir.level2.program as l2
 from backends.c_family.watched import watched
 from backends.cuda.device.device import Device
 from backends.cuda.kernels.launch_geometry import Call, Words, Work, array_elements, calls_of
-from backends.cuda.kernels.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, waves
 from backends.cuda.persistent import rnn, spread
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_table import Walk
@@ -26,6 +25,7 @@ from backends.cuda.persistent.spread_table import spread_walk
 from backends.cuda.run import cublaslt, cudnn
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, Timed, WaveKernels, release
 from backends.cuda.run.libraries import WORKSPACE
+from backends.cuda.waves.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, waves
 from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import beside, conflicts, joined, launched, paired, parts_of, touched

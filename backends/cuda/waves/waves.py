@@ -2,7 +2,7 @@
 
 Assumes: a phase without contractions and without redrawn relations; the host's tables.
 Guarantees: every block has a list of work items, parts of calls in the order of the phase, that it runs in each step;
-waves end where backends/cuda/kernels/barrier_placement.py places grid barriers. Rows that share elements are assigned
+waves end where backends/cuda/waves/barrier_placement.py places grid barriers. Rows that share elements are assigned
 to the same blocks, so that neurons and their inputs need no barrier; other calls go to the remaining blocks, those that
 record events to blocks of their own. Lists are data.
 Does not: decide whether this is faster than a graph of single launches (backends/cuda/run/cuda_graphs.py measures it).
@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from backends.cuda.kernels.barrier_placement import alike, meetings
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Call, Work, calls_of
+from backends.cuda.waves.barrier_placement import alike, meetings
 from backends.kernel_ir.descriptor import Compiled
 from compiler.ir.level2.dependence import Launched, Pairs
 
