@@ -435,6 +435,12 @@ MUTANTS = (
         ("tests/unit/test_cuda_waves.py::test_spikes_are_recorded_by_blocks_that_deliver_none",),
     ),
     Mutant(
+        "deliveries shared by the events of a step",
+        ("backends.cuda.waves.waves:shared_delivery",),
+        _always(None),
+        ("tests/unit/test_cuda_waves.py::test_all_blocks_without_neurons_share_the_rows_of_a_delivery",),
+    ),
+    Mutant(
         "shapes of tiles that no row has are not printed",
         ("backends.cuda.emit.emit:numbers_of",),
         _always(None),

@@ -50,6 +50,8 @@ class CompiledFunction:
     """Whether the threads of a block share memory in it, or blocks join partial sums."""
     resident: int = 0
     """Blocks that a processor holds at least, by its registers; 0: as many as the compiler left room for."""
+    by_event: bool = False
+    """Whether it calls a function of the synapses of one event, which several warps share."""
     tiles: tuple[int, ...] = ()
     """Shapes of tiles, by number, of the rows that it computes; none: all rows."""
 

@@ -545,6 +545,36 @@ struct k6_row {
     alignas(8) real counts_;
 };
 
+NL_FN void k6_propagation_into_ge_event(const k6_row *self, nl_i64 step, nl_i64 pre, nl_u32 thread, nl_u32 threads)
+{
+    const nl_i64 *const row_p_ = nl_global(self->row_);
+    const nl_i32 *const col_p_ = nl_global(self->col_);
+    nl_i64 *const ge_p_ = nl_global(self->ge_);
+    const real weight_ = self->weight_, counts_ = self->counts_;
+    const nl_i64 begin = row_p_[pre];
+    const nl_u32 end = (nl_u32)(row_p_[pre + 1] - begin);
+#pragma unroll 1
+    for (nl_u32 first = thread; first < end;
+            first += 6 * threads) {
+        nl_i32 post[6];
+#pragma unroll
+        for (int u = 0; u < 6; u++) {
+            const nl_u32 n = first + u * threads;
+            const nl_i64 k = begin + n;
+            if (n < end) {
+                post[u] = col_p_[k];
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < 6; u++) {
+            const nl_u32 n = first + u * threads;
+            const nl_i64 k = begin + n;
+            if (n < end) {
+                nl_accumulate(&ge_p_[post[u]], ((nl_i64)nl_round_f32(weight_ * counts_)));
+            }
+        }
+    }
+}
 NL_FN void k6_propagation_into_ge_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
@@ -559,37 +589,10 @@ NL_FN void k6_propagation_into_ge_block(const nl_task &nl_t)
     if (step <= delay_) return; /* nothing had been emitted so long ago */
     const nl_i32 events = spike_count_p_[slot];
     if (events == 0) return;
-    const nl_i64 *const row_p_ = nl_global(self->row_);
-    const nl_i32 *const col_p_ = nl_global(self->col_);
-    nl_i64 *const ge_p_ = nl_global(self->ge_);
-    const real weight_ = self->weight_, counts_ = self->counts_;
     const nl_share share = nl_my_share(nl_me, events);
 #pragma unroll 1
     for (nl_u32 event = share.first; event < events; event += share.groups) {
-        const nl_i64 pre = list[event];
-        const nl_i64 begin = row_p_[pre];
-        const nl_u32 end = (nl_u32)(row_p_[pre + 1] - begin);
-#pragma unroll 1
-        for (nl_u32 first = share.thread; first < end;
-                first += 6 * share.threads) {
-            nl_i32 post[6];
-#pragma unroll
-            for (int u = 0; u < 6; u++) {
-                const nl_u32 n = first + u * share.threads;
-                const nl_i64 k = begin + n;
-                if (n < end) {
-                    post[u] = col_p_[k];
-                }
-            }
-#pragma unroll
-            for (int u = 0; u < 6; u++) {
-                const nl_u32 n = first + u * share.threads;
-                const nl_i64 k = begin + n;
-                if (n < end) {
-                    nl_accumulate(&ge_p_[post[u]], ((nl_i64)nl_round_f32(weight_ * counts_)));
-                }
-            }
-        }
+        k6_propagation_into_ge_event(self, step, list[event], share.thread, share.threads);
     }
 }
 extern "C" __global__ void NL_BLOCK k6_propagation_into_ge(NL_ARGUMENTS) { k6_propagation_into_ge_block(NL_TASK(k6_row)); }
@@ -674,57 +677,143 @@ extern "C" __global__ void NL_BLOCK k8_record_trace(NL_ARGUMENTS) { k8_record_tr
 
 /* ==== waves ====================================================================================== */
 
-/* One part of one call, of step `later`, counted from that of the wave; `bytes`: of its row. */
+/* One part of one call, of step `later`, counted from that of the wave. Its row stands behind it, unless it is for
+   nl_deliver. `more` errands of the same block begin at number `next`. */
 struct __align__(16) nl_errand {
     const void *self;
     nl_u32 *memory;
     nl_i64 chunk;
     nl_u32 group, bytes, row, part, parts, function;
     nl_i32 later;
+    nl_u32 next, more;
 };
 
-/* Has what no kernel writes brought near before it is needed. */
-NL_FN void nl_near(const void *what, nl_u32 bytes) {
-#pragma unroll 1
-    for (nl_u32 b = 0; b < bytes; b += 32) asm volatile("prefetch.global.L1 [%0];" ::"l"((const char *)what + b));
+NL_FN nl_u32 nl_add_of_warp(nl_u32 x) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(0xffffffffu, x);
+#else
+    for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
+    return x;
+#endif
 }
 
-/* Makes the errands of each block once: of step `ahead` of `steps`, counted from *nl_run.step, and of steps near it. */
-extern "C" __global__ void __launch_bounds__(256, 3)
-nl_wave(const nl_errand *errands, const nl_u32 *first, nl_i64 ahead, nl_i64 steps) {
-    const nl_u32 end = nl_global(first)[blockIdx.x + 1];
-    const nl_i64 begin = *nl_run.step;
-    for (nl_u32 e = nl_global(first)[blockIdx.x] + threadIdx.x; e < end; e += blockDim.x) {
-        const nl_errand &x = nl_global(errands)[e];
-        nl_near(&x, sizeof(nl_errand));
-        nl_near(x.self, x.bytes);
-    }
+/* A list of events, and the rows that deliver them. */
+struct nl_source {
+    const nl_i32 *count, *list;
+    nl_i64 room, slots, delay;
+    nl_u32 first, rows, synapses, unused; /* its rows, and the synapses of an event, about */
+    nl_u32 units[4]; /* of work of an event, by fineness */
+};
+
+/* What the warps of a block know of a delivery: its sources, where the units of each row begin, by fineness, and the
+   rows; and the first events of each list. */
+struct nl_delivery {
+    nl_u64 words[1024];
+    nl_i32 lists[32 * 32];
+};
+template <class Row>
+Row nl_row_of(void (*)(const Row *, nl_i64, nl_i64, nl_u32, nl_u32));
+
+/* The rows of a delivery as one: a warp takes every so many-th unit of work, of all events of this step. Lanes are sources
+   first, and then the rows of one. */
+template <auto EVENT>
+NL_FN void nl_deliver(const nl_errand &x, nl_i64 step, nl_delivery &shared) {
+    using Row = decltype(nl_row_of(EVENT));
+    const nl_u32 many = x.row, lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = x.parts * (blockDim.x / 32);
+    const nl_u64 *const from = nl_global((const nl_u64 *)x.memory);
+    __syncthreads();
+    for (nl_u32 t = threadIdx.x; t < x.bytes / 8; t += blockDim.x) shared.words[t] = from[t];
+    __syncthreads();
+    const nl_source *const sources = (const nl_source *)shared.words, &own = sources[lane < many ? lane : 0];
+    const ushort4 *const begins = (const ushort4 *)(sources + many);
+    const Row *const rows = (const Row *)(begins + x.group);
+    const nl_i64 slot = nl_slot(step - own.delay, own.slots);
+    const nl_i32 *const list = nl_global(own.list) + slot * own.room, *const count = nl_global(own.count) + slot;
+    nl_wait();
+    const nl_u32 events = lane >= many || step <= own.delay ? 0 : *count;
 #pragma unroll 1
-    for (nl_u32 e = nl_global(first)[blockIdx.x]; e < end; e++) {
-        const nl_errand x = nl_global(errands)[e];
-        const nl_i64 at = ahead + x.later;
-        if (at < 0 || at >= steps) continue;
-        switch (x.function) {
-        case 0:
-            if (threadIdx.x / 32 * 32 >= x.chunk) break;
-            k1_neuron_update_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group});
-            break;
-        case 1:
-            __syncthreads();
-            k2_record_spikes_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group});
-            break;
-        case 2:
-            k6_propagation_into_ge_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group});
-            break;
-        case 3:
-            __syncthreads();
-            k7_record_trace_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group});
-            break;
-        case 4:
-            __syncthreads();
-            k8_record_trace_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, x.self, begin + at, x.chunk, x.memory, x.group});
-            break;
+    for (nl_u32 s = warp; s < many; s += blockDim.x / 32) {
+        const nl_i32 *const first = (const nl_i32 *)__shfl_sync(0xffffffffu, (nl_u64)list, s);
+        shared.lists[32 * s + lane] = lane < sources[s].room ? first[lane] : 0;
+    }
+    /* the finest units that are no more than warps, or not by much */
+    const nl_u64 synapses = (nl_u64)events * own.synapses;
+    const nl_u32 all = nl_add_of_warp(synapses < (1u << 26) ? (nl_u32)synapses : 1u << 26), enough = 28 * warps;
+    const int coarse = (all > enough) + (all > 2 * enough) + (all > 4 * enough);
+    const nl_u32 each = own.units[coarse], units = events * each;
+    nl_u32 end = units;
+#pragma unroll 1
+    for (nl_u32 d = 1; d < many; d *= 2) {
+        const nl_u32 before = __shfl_up_sync(0xffffffffu, end, d);
+        if (lane >= d) end += before;
+    }
+    const nl_u32 last = __shfl_sync(0xffffffffu, end, many - 1);
+    __syncthreads();
+#pragma unroll 1
+    for (nl_u32 unit = x.part * (blockDim.x / 32) + warp; unit < last; unit += warps) {
+        const int s = __popc(__ballot_sync(0xffffffffu, lane < many && end <= unit));
+        const nl_u32 here = unit - __shfl_sync(0xffffffffu, end - units, s), of_event = __shfl_sync(0xffffffffu, each, s);
+        const nl_u32 event = here / of_event, part = here - event * of_event;
+        const nl_source &source = sources[s];
+        const unsigned short *const begin = (const unsigned short *)(begins + source.first + (lane < source.rows ? lane : 0));
+        const nl_u32 mine = begin[coarse];
+        const int r = __popc(__ballot_sync(0xffffffffu, lane < source.rows && mine <= part)) - 1;
+        const nl_u32 first = __shfl_sync(0xffffffffu, mine, r), after = __shfl_sync(0xffffffffu, mine, (r + 1) % 32);
+        const nl_u32 threads = 32 * ((r + 1 < source.rows ? after : of_event) - first);
+        const nl_i32 *const others = (const nl_i32 *)__shfl_sync(0xffffffffu, (nl_u64)list, s);
+        const nl_i32 which = event < 32 ? shared.lists[32 * s + event] : others[event];
+        EVENT(rows + source.first + r, step, which, 32 * (part - first) + lane, threads);
+    }
+}
+
+/* Makes the errands of each block once: of step `ahead` of `steps`, counted from *nl_run.step, and of steps near it. An
+   errand and its row are `width` bytes, which no kernel writes; the first `early` ones of each block are brought near before
+   the preceding wave ends. */
+extern "C" __global__ void __launch_bounds__(256, 3)
+nl_wave(const uint4 *errands, nl_i64 width, nl_i64 early, nl_i64 ahead, nl_i64 steps) {
+    __shared__ uint4 staged[4096 / 16];
+    __shared__ nl_delivery delivery;
+    const nl_u32 size = (nl_u32)width / 16, room = 4096 / 16 / size;
+    const nl_i64 begin = *nl_run.step;
+    nl_u32 from = blockIdx.x * (nl_u32)early, many = (nl_u32)early;
+#pragma unroll 1
+    while (many > 0) {
+        const nl_u32 now = many < room ? many : room;
+        for (nl_u32 t = threadIdx.x; t < now * size; t += blockDim.x) staged[t] = nl_global(errands)[(nl_u64)from * size + t];
+        __syncthreads();
+#pragma unroll 1
+        for (nl_u32 e = 0; e < now; e++) {
+            const nl_errand &x = *(const nl_errand *)(staged + e * size);
+            from = x.next;
+            many = x.more;
+            const nl_i64 at = ahead + x.later;
+            if (at < 0 || at >= steps) continue;
+            switch (x.function) {
+            case 0:
+                if (threadIdx.x / 32 * 32 >= x.chunk) break;
+                k1_neuron_update_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, &x + 1, begin + at, x.chunk, x.memory, x.group});
+                break;
+            case 1:
+                __syncthreads();
+                k2_record_spikes_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, &x + 1, begin + at, x.chunk, x.memory, x.group});
+                break;
+            case 2:
+                k6_propagation_into_ge_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, &x + 1, begin + at, x.chunk, x.memory, x.group});
+                break;
+            case 3:
+                __syncthreads();
+                k7_record_trace_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, &x + 1, begin + at, x.chunk, x.memory, x.group});
+                break;
+            case 4:
+                __syncthreads();
+                k8_record_trace_block(nl_task{nl_job{x.row, x.part, x.parts, 0}, &x + 1, begin + at, x.chunk, x.memory, x.group});
+                break;
+            case 5:
+                nl_deliver<k6_propagation_into_ge_event>(x, begin + at, delivery);
+                break;
+            }
         }
+        if (many > 0) __syncthreads();
     }
     nl_wait();
 }

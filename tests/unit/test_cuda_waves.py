@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from backends.cuda.emit.emit import emit
-from backends.cuda.kernels.launch_geometry import Words, array_elements
+from backends.cuda.kernels.launch_geometry import Words, Work, array_elements
 from backends.cuda.run import cuda_graphs as schedule
 from backends.cuda.run.backend import CudaBackend
 from backends.cuda.run.cuda_graphs import ExecutionMode, Plan, WaveKernels
 from backends.cuda.run.load import APART
 from backends.cuda.waves.barrier_placement import Meetings, alike, meetings
-from backends.cuda.waves.waves import PhaseContext, Wave, wave_functions, wave_templates, waves
+from backends.cuda.waves.shared_deliveries import shared_delivery
+from backends.cuda.waves.waves import (
+    WORK_ITEM,
+    PhaseContext,
+    Wave,
+    staged,
+    wave_functions,
+    wave_templates,
+    waves,
+)
 from backends.kernel_ir.descriptor import Compiled
 from compiler.frontend.load import load_model
 from compiler.ir.level2.dependence import Launched, Meet, beside, launched, pair, paired
-from compiler.ir.level2.program import Merged, MergedPhase, Mode
+from compiler.ir.level2.program import Merged, MergedPhase, Mode, Propagate
 from compiler.layout.plan_memory import place
-from compiler.layout.write_tables import write_tables
+from compiler.layout.write_tables import with_columns, write_tables
 from compiler.passes.pipeline.lower import lower
 
 SPIKING = (
@@ -84,9 +95,9 @@ class Step:
     def ground(self) -> PhaseContext:
         elements = array_elements(self.sizes, {a.name: a.physical_size for a in self.program.arrays})
         bases = [1 << 32 + n for n in range(len(self.tables))]
-        known, pairs = self.launches, paired(self.launches)
+        known, pairs, rows = self.launches, paired(self.launches), self.tables
         return PhaseContext(
-            self.program, self.compiled, self.phase, self.tables, bases, elements, lambda x: 7, known, pairs
+            self.program, self.compiled, self.phase, rows, rows, bases, elements, lambda x: 7, known, pairs
         )
 
 
@@ -239,6 +250,86 @@ def test_spikes_are_recorded_by_blocks_that_deliver_none(root: Path) -> None:
     assert not any("neuron update" in n for x in by_block.values() if any("propagation" in y for y in x) for n in x)
 
 
+def test_all_blocks_without_neurons_share_the_rows_of_a_delivery(root: Path) -> None:
+    """By the events of each step: with parts of each row, the rows with many events would be the last to end."""
+    step = step_of(root / "models" / "microcircuit.yaml", (("scale_n", "1"), ("scale_k", "0.1")))
+    (wave,) = waves(step.ground, 396)
+    functions = wave_functions(step.compiled)
+    shared = [[e for e in x if functions[e["function"]].event] for x in blocks_of(wave)]
+    others = [[functions[e["function"]].name for e in x if not functions[e["function"]].event] for x in blocks_of(wave)]
+    assert {len(x) for x in shared} == {0, 1} and not any("propagation" in name for x in others for name in x)
+    assert all(bool(s) != bool(o) for s, o in zip(shared, others, strict=True))
+    parts = [(int(e["part"]), int(e["parts"])) for x in shared for e in x]
+    assert parts == [(n, len(parts)) for n in range(len(parts))] and len(parts) > 200
+
+
+def test_the_data_of_a_shared_delivery_name_each_row_once(root: Path) -> None:
+    """Sources with their lists and their rows, one after the other, and the units of work of an event."""
+    step = step_of(root / "models" / "microcircuit.yaml", (("scale_n", "1"), ("scale_k", "0.1")))
+    (launch,) = (x for x in step.phase.launches if isinstance(step.program.templates[x.template].body, Propagate))
+    kernel, template = step.compiled[launch.template], step.program.templates[launch.template]
+    table, arrays = step.tables[launch.template][launch.lo : launch.hi], step.program.tables[launch.template]
+    sizes = {n: 100_000 * (1 + k % 7) for k, n in enumerate(arrays.arrays["col"])}
+    work = Work(template, kernel, arrays, step.tables[launch.template], launch, lambda name: sizes[name], 240)
+    found = shared_delivery(work, table)
+    assert found is not None and found.sources == 8 and found.rows == len(table) == 55
+    width, names = kernel.row_bytes // 8, [f.name for f in template.formals]
+    begins = found.words[9 * found.sources :][: found.rows].view(np.uint16).reshape(-1, 4)
+    rows = found.words[9 * found.sources + found.rows :].reshape(found.rows, width)
+    whole = with_columns(table, kernel.columns)
+    assert sorted(map(bytes, rows)) == sorted(map(bytes, whole))
+    at = 0
+    for source in found.words[: 9 * found.sources].reshape(-1, 9):
+        first, many, synapses, _ = source[5:7].view(np.uint32).tolist()
+        assert first == at
+        at += many
+        total = 0.0
+        for n in range(first, at):
+            (which,) = np.flatnonzero((whole == rows[n]).all(axis=1))
+            row = table[which]
+            keys = ("spike_count", "spikes", "room", "slots", "delay")
+            assert [row[names.index(x)] for x in keys] == source[:5].tolist()
+            mean = sizes[arrays.arrays["col"][launch.lo + which]] / int(source[2])
+            total += mean
+            after = begins[n + 1] if n + 1 < at else source[7:9].view(np.uint32)
+            units = [max(1, math.ceil(mean / fine)) for fine in (32, 64, 128, 256)]
+            assert (after.astype(int) - begins[n]).tolist() == units
+        assert not begins[first].any() and synapses == math.ceil(total)
+    assert at == found.rows
+    assert shared_delivery(work, table[:1]) is None
+
+
+@pytest.mark.parametrize("name", ["microcircuit", "stdp"])
+@pytest.mark.parametrize("blocks", [8, 396])
+def test_a_block_finds_its_work_items_and_their_rows(root: Path, name: str, blocks: int) -> None:
+    """The first ones by its own number, the others one after the other; each with its row behind it."""
+    step = step_of(root / "models" / f"{name}.yaml")
+    functions = wave_functions(step.compiled)
+    for wave in waves(step.ground, blocks):
+        lines, early = staged(step.ground, wave)
+        heads = lines[:, : WORK_ITEM.itemsize].copy().view(WORK_ITEM)[:, 0]
+        for block, mine in enumerate(blocks_of(wave)):
+            for at in range(block * early + len(mine), (block + 1) * early):
+                assert heads[at]["function"] >= len(functions) and not heads[at]["more"]
+            at = block * early
+            for left, item in zip(reversed(range(len(mine))), mine, strict=True):
+                assert heads[at]["more"] == left
+                kept = ("self", "memory", "chunk", "group", "bytes", "row", "part", "parts", "function", "later")
+                assert all(heads[at][x] == item[x] for x in kept)
+                if not functions[item["function"]].event:
+                    template = int(item["self"]).bit_length() - 33
+                    kernel = step.compiled[template]
+                    row = (int(item["self"]) - (1 << 32 + template)) // kernel.row_bytes
+                    own = with_columns(step.tables[template][row : row + 1], kernel.columns).view(np.uint8)[0]
+                    assert lines[at, WORK_ITEM.itemsize :][: len(own)].tolist() == own.tolist()
+                at = int(heads[at]["next"])
+
+
+def blocks_of(wave: Wave) -> list[list[np.void]]:
+    """The work items of each block."""
+    return [list(wave.work_items[a:b]) for a, b in pairwise(wave.first.tolist())]
+
+
 def test_a_neuron_and_its_input_are_of_one_thread(root: Path) -> None:
     """Work items of aligned rows: same block, same part, same chunk."""
     step = step_of(root / "models" / "microcircuit.yaml", (("scale_n", "0.3"), ("scale_k", "0.1")))
@@ -354,7 +445,7 @@ class Recorder:
 
     def call(self, name: str, types: str, grid: int, block: int, *arguments: int) -> None:
         if name == "nl_wave":
-            self.calls.append((arguments[0], arguments[2]))
+            self.calls.append((arguments[0], arguments[3]))
         else:
             assert (name, arguments) == ("nl_advance", (3,))
 
@@ -362,6 +453,6 @@ class Recorder:
 @pytest.mark.parametrize(("around", "expected"), [(True, [0, 1, 2, 3]), (False, [0, 1, 2])])
 def test_what_a_graph_of_waves_leaves_of_its_last_step_ends_it(around: bool, expected: list[int]) -> None:
     device = Recorder()
-    schedule.record_waves(device, WaveKernels(5, ((7, 70), (8, 80)), around), 3)  # type: ignore[arg-type]
+    schedule.record_waves(device, WaveKernels(5, ((7, 70, 1), (8, 80, 1)), around), 3)  # type: ignore[arg-type]
     assert [ahead for which, ahead in device.calls if which == 7] == expected
     assert [ahead for which, ahead in device.calls if which == 8] == [0, 1, 2]

@@ -39,7 +39,8 @@ from backends.cuda.kernels.skeletons import render, statements
 from backends.cuda.persistent.rnn import chain_names, chained_templates
 from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
 from backends.cuda.persistent.rnn_text import links_of, shape_lines
-from backends.cuda.waves.waves import PER_PROCESSOR, WaveFunction, wave_functions, wave_templates
+from backends.cuda.waves.shared_deliveries import WORDS
+from backends.cuda.waves.waves import PER_PROCESSOR, ROOM, WaveFunction, wave_functions, wave_templates
 from backends.kernel_ir.descriptor import Compiled, CompiledFunction, CompiledKernel
 from backends.kernel_ir.expr import form
 from backends.kernel_ir.stmt import Stmt, Text, names_of
@@ -168,7 +169,10 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         shape_text=shapes.text,
         helpers=share.helpers,
         waves=x.waves if share.waves else [],
+        deliveries=share.waves and any(f.event for f in x.waves),
+        delivery_words=WORDS,
         wave_blocks=PER_PROCESSOR,
+        wave_room=ROOM,
         attention={"rows": fused_attention.ROWS, "threads": fused_attention.THREADS, "hidden": HIDDEN},
         **chain_names(program, x.shapes, share.chains),
         **names,
@@ -225,4 +229,5 @@ def _described(k: Kernel, functions: Sequence[Function], read: Collection[str], 
 
 def _launched(k: Kernel, f: Function) -> CompiledFunction:
     joins = names_of(f.body) & {"__shared__", "__syncthreads", "nl_is_last", "nl_came_last", "nl_joined"}
-    return CompiledFunction(k.function + f.suffix, f.block, f.division, bool(joins), f.resident)
+    by_event = f.event is not None
+    return CompiledFunction(k.function + f.suffix, f.block, f.division, bool(joins), f.resident, by_event)

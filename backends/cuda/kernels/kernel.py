@@ -31,9 +31,10 @@ WORK: Final = "_block"
 class Function:
     """One __global__ function of a template. `suffix` tells the functions of one template apart. `resident`: minimum
     blocks per multiprocessor for register allocation (0: the compiler decides). `given`: its parameters beside its row,
-    if it is a device function of a kernel that several templates share (contract.py). `ahead`: code that depends on the
-    step and the row alone, run before preceding kernels have ended; `waits`: the body itself waits for them. `block`:
-    threads of a block, at most; `division`: how they share the work of a row."""
+    if it is a device function of a kernel that several templates share (contract.py), or (`inlined`) one that another
+    function calls: the `event` of a delivery, for the synapses of an event (propagate.py). `ahead`: code that depends
+    on the step and the row alone, run before preceding kernels have ended; `waits`: the body itself waits for them.
+    `block`: threads of a block, at most; `division`: how they share the work of a row."""
 
     suffix: str
     body: tuple[Stmt, ...]
@@ -44,11 +45,18 @@ class Function:
     waits: bool = False
     block: int = BLOCK
     division: Division = Division.OWN
+    inlined: bool = False
+    event: Function | None = None
+
+    @property
+    def statements(self) -> tuple[Stmt, ...]:
+        """Its own and those of the function that it calls."""
+        return *(self.event.statements if self.event else ()), *self.ahead, *self.early, *self.body
 
 
 def read_by(k: Kernel, functions: Iterable[Function]) -> set[str]:
     """The formals that functions name: the columns of a row."""
-    return mentioned(k, (s for f in functions for s in (*f.ahead, *f.early, *f.body)))
+    return mentioned(k, (s for f in functions for s in f.statements))
 
 
 def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
@@ -60,11 +68,13 @@ def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
     called, row = k.function + made.suffix, f"const {k.row_type} *"
     if made.given:
         given = f"{row}self, nl_i64 step, {made.given}"
-        return [Text(f"NL_PART void {called}({given})"), Block("", [*columns(k, rest), *made.body])]
+        kind = "NL_FN" if made.inlined else "NL_PART"
+        return [Text(f"{kind} void {called}({given})"), Block("", [*columns(k, rest), *made.body])]
     late = rest if made.early else set[str]()
+    own = [Let(f"{row}const", name("self"), cast(row, "nl_t.self"), const=False)]
     inner = [
         Let("const nl_job &", code("nl_me"), "nl_t.me", const=False),
-        *([Let(f"{row}const", name("self"), cast(row, "nl_t.self"), const=False)] if first or rest else []),
+        *(own if first or rest or made.event else []),
         *([Let("nl_i64", STEP, "nl_t.step")] if stepped else []),
         *columns(k, (first | rest) - late),
         *made.ahead,
@@ -73,7 +83,8 @@ def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
     ]
     bounds = f"__launch_bounds__({BLOCK}, {made.resident})" if made.resident else "NL_BLOCK"
     kernel = f'extern "C" __global__ void {bounds} {called}(NL_ARGUMENTS) {{ {called}{WORK}(NL_TASK({k.row_type})); }}'
-    work = [Text(f"NL_FN void {called}{WORK}(const nl_task &nl_t)"), Block("", inner)]
+    event = function(k, made.event) if made.event else []
+    work = [*event, Text(f"NL_FN void {called}{WORK}(const nl_task &nl_t)"), Block("", inner)]
     return [*work, Text(kernel)] if whole else work
 
 

@@ -501,5 +501,5 @@ class NestPrinter(PointNest):
 
 
 def nest_functions(k: Kernel, nest: l2.Nest, waves: bool) -> list[Function]:
-    """The functions of one nest; `waves`: blocks may have more points than threads (waves.py)."""
+    """The functions of one nest; `waves`: blocks may have more points than threads (backends/cuda/waves/waves.py)."""
     return NestPrinter(k, nest, waves).functions()

@@ -2,12 +2,14 @@
 
 Assumes: formals as compiler/ir/level2/program.py names them.
 Guarantees: the synapses of an event are spread over the warps that the events of the step leave free
-(synapse_loops.py); sums into shared elements are atomic, exact for integers. Statements that would race between
-concurrent synapses are rejected.
+(synapse_loops.py), which call a function of the event for that; sums into shared elements are atomic, exact for
+integers. Statements that would race between concurrent synapses are rejected.
 Does not: choose the relation.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import compiler.ir.level2.program as l2
 from backends.c_family import cprint
@@ -15,7 +17,7 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import STEP, Scalar, Symbol, statement_refs
 from backends.c_family.synapse_elements import elements, find_events, read_once_per_event, refuse_races, rings
 from backends.cuda.kernels.kernel import Function
-from backends.cuda.kernels.synapse_loops import Body, Names, ends_of, loops, reads_ahead
+from backends.cuda.kernels.synapse_loops import EVENT, Body, Names, ends_of, loops, reads_ahead, shares_events
 from backends.kernel_ir.expr import binary, call
 from backends.kernel_ir.stmt import Let, Stmt
 from backends.kernel_ir.tree import Code
@@ -56,7 +58,6 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Function]:
     for end, x in at.items():
         scope.setdefault(end, Symbol(x, DType.I64))
     now = {slots: namer.fresh("now") for slots in rings(k)}
-    ahead += [Let("nl_u32", n, call("nl_slot", STEP, scope[slots].code)) for slots, n in now.items()]
     places = elements(k, at, now, scope, lambda *x: call("nl_in_slot", *x))
     its = [end for end, x in at.items() if x == own]
     once = {f.name for f in k.arrays if any(read_once_per_event(f, end, ptr.keys()) for end in its)}
@@ -66,5 +67,14 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Function]:
     body = cprint.Body(k.dialect, dict(source.scope), places, namer)
     inner = body.finish(p.statements)
     numbered = "syn" in used or any(isinstance(f.access, l2.At) and f.access.end == "syn" for f in k.arrays)
-    lines = loops(k, p.relation, p.by, names, Body(held, before, inner, numbered), p.gather)
-    return [Function("", (*opening, *lines), tuple(early), ahead=tuple(ahead))]
+    rings_now = [Let("nl_u32", n, call("nl_slot", STEP, scope[slots].code)) for slots, n in now.items()]
+    if shares_events(p.relation, p.gather):
+        before = [*rings_now, *before]
+    else:
+        ahead += rings_now
+    made = loops(k, p.relation, p.by, names, Body(held, before, inner, numbered), p.gather)
+    function = Function("", (*opening, *made.lines), tuple(early), ahead=tuple(ahead))
+    if made.thread is None:
+        return [function]
+    given = f"nl_i64 {own}, nl_u32 {made.thread}, nl_u32 {made.threads}"
+    return [replace(function, event=Function(EVENT, made.event, given=given, inlined=True))]

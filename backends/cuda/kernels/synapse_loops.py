@@ -2,7 +2,8 @@
 
 Assumes: formals as compiler/ir/level2/program.py names them; nl_my_share (templates/module.cu.j2).
 Guarantees: adjacent threads take adjacent synapses; each loads WIDE of them before it processes them, so that their
-latencies overlap (not for bitmasks, which are decoded bit by bit).
+latencies overlap (not for bitmasks, which are decoded bit by bit). Where several warps share the synapses of an event,
+these are a function of the event and of the threads that share it.
 Does not: print the statements at a synapse (propagate.py).
 """
 
@@ -19,13 +20,15 @@ from backends.c_family.rule_rows import row_again
 from backends.c_family.synapse_walk import centre
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.expr import call, code, cond, every, form
-from backends.kernel_ir.stmt import For, Frame, If, Kind, Let, Set, Stmt
+from backends.kernel_ir.stmt import Do, For, Frame, If, Kind, Let, Set, Stmt
 from backends.kernel_ir.tree import Code
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Passing
 
 WIDE: Final = 6
 """Synapses that a thread reads before it works on them."""
+EVENT: Final = "_event"
+"""Suffix of the device function of the synapses of one event that several warps share."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,23 @@ class Elements:
         return n if self.first is None else self.first + n
 
 
+@dataclass(frozen=True)
+class Loops:
+    """`lines`: the loop over the events of a block. `event`: the synapses `thread`, `thread` + `threads`, ... of one of
+    them, if threads share these; the lines call a function of it, whose name they leave open."""
+
+    lines: tuple[Stmt, ...]
+    event: tuple[Stmt, ...] = ()
+    thread: Code | None = None
+    threads: Code | None = None
+
+
+def shares_events(relation: l2.Relation, gather: bool) -> bool:
+    """Whether several warps may share the synapses of an event."""
+    alone = isinstance(relation, l2.OneToOne) or (isinstance(relation, l2.Procedural) and _passes(relation.rule))
+    return not gather and not alone
+
+
 def ends_of(relation: l2.Relation, names: Names) -> tuple[Code, Code]:
     """How the statements name the other end and the synapse."""
     match relation:
@@ -98,18 +118,21 @@ def reads_ahead(relation: l2.Relation) -> bool:
     return not isinstance(relation, l2.OneToOne | l2.Bitmask)
 
 
-def loops(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Body, gather: bool = False) -> list[Stmt]:
+def loops(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Body, gather: bool = False) -> Loops:
     """All loops: events, synapses, statements. `gather`: a thread for each neuron."""
     if gather and not isinstance(relation, l2.OneToOne):
-        return _one_by_one(_elements(k, relation, by, names, body), k.namer.fresh("n"), names, body)
+        return Loops(tuple(_one_by_one(_elements(k, relation, by, names, body), k.namer.fresh("n"), names, body)))
     match relation:
         case l2.OneToOne():
-            return _one_to_one(names, body)
-        case l2.Bitmask():
-            return _bitmask(k, relation, names, body)
+            return Loops(tuple(_one_to_one(names, body)))
         case l2.Procedural(rule) if _passes(rule):
-            return _drawn_again(k, relation, names, body)
-    return _batches(k, _elements(k, relation, by, names, body), names, body)
+            return Loops(tuple(_drawn_again(k, relation, names, body)))
+    thread, threads = k.namer.fresh("thread"), k.namer.fresh("threads")
+    if isinstance(relation, l2.Bitmask):
+        event = _bitmask(k, relation, names, body, thread, threads)
+    else:
+        event = _batches(k, _elements(k, relation, by, names, body), names, body, thread, threads)
+    return Loops(tuple(_events(k, names)), tuple(event), thread, threads)
 
 
 def _elements(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Body) -> Elements:
@@ -219,19 +242,19 @@ def _drawn_again(k: Kernel, relation: l2.Procedural, names: Names, body: Body) -
     return [For(names.event, first, names.number, inner, by, kind=Kind.ONCE, long=True)]
 
 
-def _events(names: Names, share: Code, inside: Sequence[Stmt]) -> list[Stmt]:
-    inner = [Let("nl_i64", names.own, names.which), *inside]
+def _events(k: Kernel, names: Names) -> list[Stmt]:
+    share = k.namer.fresh("share")
+    own = call(k.function + EVENT, "self", "step", names.which, form("{}.thread", share), form("{}.threads", share))
     first, by = form("{}.first", share), form("{}.groups", share)
     return [
         Let("nl_share", share, call("nl_my_share", "nl_me", names.number)),
-        For(names.event, first, names.number, inner, by, "nl_u32", Kind.ONCE),
+        For(names.event, first, names.number, [Do(own)], by, "nl_u32", Kind.ONCE),
     ]
 
 
-def _batches(k: Kernel, e: Elements, names: Names, body: Body) -> list[Stmt]:
+def _batches(k: Kernel, e: Elements, names: Names, body: Body, thread: Code, threads: Code) -> list[Stmt]:
     """WIDE elements at a time: load, then process."""
-    share, first, n, u, t = k.namer.fresh("share"), k.namer.fresh("first"), k.namer.fresh("n"), names.u, names.t
-    threads, place = form("{}.threads", share), names.other[u]
+    first, n, u, t, place = k.namer.fresh("first"), k.namer.fresh("n"), names.u, names.t, names.other[names.u]
 
     def each(test: Code, inside: Sequence[Stmt]) -> Stmt:
         found = [Let("nl_u32", n, first + u * threads), Let("nl_i64", t, e.number(n)), If(test, inside)]
@@ -249,8 +272,8 @@ def _batches(k: Kernel, e: Elements, names: Names, body: Body) -> list[Stmt]:
         each(here, [*e.finds, *ahead]),
         each(form("{} && {} >= 0", here, place) if e.partial else here, body.inner),
     ]
-    loop = For(first, form("{}.thread", share), e.after, batch, WIDE * threads, "nl_u32", Kind.ONCE, long=True)
-    return _events(names, share, [*e.begin, *body.before, loop])
+    loop = For(first, thread, e.after, batch, WIDE * threads, "nl_u32", Kind.ONCE, long=True)
+    return [*e.begin, *body.before, loop]
 
 
 def _one_to_one(names: Names, body: Body) -> list[Stmt]:
@@ -274,16 +297,14 @@ def _one_by_one(e: Elements, n: Code, names: Names, body: Body) -> list[Stmt]:
     return _one_to_one(names, Body({}, (), [*e.begin, *body.before, loop], body.numbered))
 
 
-def _bitmask(k: Kernel, relation: l2.Bitmask, names: Names, body: Body) -> list[Stmt]:
+def _bitmask(k: Kernel, relation: l2.Bitmask, names: Names, body: Body, thread: Code, threads: Code) -> list[Stmt]:
     """A thread for each word of 32 targets."""
-    share, count, w, bits = (k.namer.fresh(x) for x in ("share", "words", "w", "bits"))
+    count, w, bits = (k.namer.fresh(x) for x in ("words", "w", "bits"))
     mask = k.pointers[relation.words][names.own * count + w]
     found = Let("nl_i64", names.other, form("{} * 32 + {} - 1", w, call("__ffs", bits)))
     each = For(bits, mask, None, [found, *body.inner], bits - 1, "nl_u32", test=bits, op="&=")
-    first, by = form("{}.thread", share), form("{}.threads", share)
-    inside = [
+    return [
         *body.before,
         Let("nl_i64", count, (k.scope[relation.n_post].code + 31) / 32),
-        For(w, first, count, [each], by, kind=Kind.ONCE),
+        For(w, thread, count, [each], threads, kind=Kind.ONCE),
     ]
-    return _events(names, share, inside)

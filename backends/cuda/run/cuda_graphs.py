@@ -86,11 +86,12 @@ class Timed:
 
 @dataclass(frozen=True)
 class WaveKernels:
-    """A phase as one kernel between each two barriers: their blocks, and for each wave of a step the addresses of its
-    work items and of the offsets of those of each block. `around`: the first one also completes the previous step."""
+    """A phase as one kernel between each two barriers: their blocks, and for each wave of a step the address of its
+    work items, the bytes of one, and how many a block finds by its number. `around`: the first one also completes the
+    previous step."""
 
     blocks: int
-    waves: tuple[tuple[int, int], ...]
+    waves: tuple[tuple[int, int, int], ...]
     around: bool
 
 
@@ -321,8 +322,8 @@ def record_waves(device: Device, waves: WaveKernels, count: int) -> int:
     device.driver.begin_capture(device.stream.handle)
     try:
         for ahead in range(count + waves.around):
-            for work_items, first in waves.waves[: 1 if ahead == count else None]:
-                device.call(NAME, ARGUMENTS, waves.blocks, BLOCK, work_items, first, ahead, count)
+            for work_items, width, early in waves.waves[: 1 if ahead == count else None]:
+                device.call(NAME, ARGUMENTS, waves.blocks, BLOCK, work_items, width, early, ahead, count)
         device.call("nl_advance", "q", 1, 1, count)
     finally:
         graph = device.driver.end_capture(device.stream.handle, device.begins_early)

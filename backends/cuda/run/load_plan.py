@@ -25,7 +25,7 @@ from backends.cuda.persistent.spread_table import spread_walk
 from backends.cuda.run import cublaslt, cudnn
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, Timed, WaveKernels, release
 from backends.cuda.run.libraries import WORKSPACE
-from backends.cuda.waves.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, waves
+from backends.cuda.waves.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, staged, waves
 from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import beside, conflicts, joined, launched, paired, parts_of, touched
@@ -112,7 +112,7 @@ def prepare(
                 timed.append(_timed(out, work(launches[0]), place, program, others, besides))
         run = None
         if steps and any(k.waved for k in kernels):
-            ground = PhaseContext(program, kernels, phase, tables, rows, elements, out.keep, known, pairs)
+            ground = PhaseContext(program, kernels, phase, tables, words, rows, elements, out.keep, known, pairs)
             run = _waves(out, ground, PER_PROCESSOR * device.processors)
         out.plans[phase.name] = Plan(tuple(timed), run)
         out.watch[phase.name] = _watch(out, program, phase, tables, address)
@@ -228,7 +228,8 @@ def _waves(out: Prepared, ground: PhaseContext, blocks: int) -> WaveKernels | No
     if not made:
         return None
     around = bool(made[0].work_items["later"].any())
-    return WaveKernels(blocks, tuple((out.keep(x.work_items), out.keep(x.first)) for x in made), around)
+    lists = [staged(ground, x) for x in made]
+    return WaveKernels(blocks, tuple((out.keep(x), x.shape[1], early) for x, early in lists), around)
 
 
 def _watch(

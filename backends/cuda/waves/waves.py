@@ -4,7 +4,8 @@ Assumes: a phase without contractions and without redrawn relations; the host's 
 Guarantees: every block has a list of work items, parts of calls in the order of the phase, that it runs in each step;
 waves end where backends/cuda/waves/barrier_placement.py places grid barriers. Rows that share elements are assigned
 to the same blocks, so that neurons and their inputs need no barrier; other calls go to the remaining blocks, those that
-record events to blocks of their own. Lists are data.
+record events to blocks of their own. The rows of a delivery are divided by the events of each step, where these blocks
+have room for them (shared_deliveries.py). Lists are data, and a work item brings its row.
 Does not: decide whether this is faster than a graph of single launches (backends/cuda/run/cuda_graphs.py measures it).
 """
 
@@ -21,17 +22,26 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Call, Work, calls_of
+from backends.cuda.kernels.synapse_loops import EVENT
 from backends.cuda.waves.barrier_placement import alike, meetings
+from backends.cuda.waves.shared_deliveries import shared_delivery
 from backends.kernel_ir.descriptor import Compiled
 from compiler.ir.level2.dependence import Launched, Pairs
+from compiler.layout.write_tables import with_columns
 
 PHASE: Final = "step"
 """The phase that waves are for: that of simulations."""
 NAME: Final = "nl_wave"
-ARGUMENTS: Final = "PPqq"
+ARGUMENTS: Final = "Pqqqq"
 PER_PROCESSOR: Final = 3
 """Blocks of a wave that a processor has registers for."""
-_FIELDS: Final = "self:u8 memory:u8 chunk:i8 group:u4 bytes:u4 row:u4 part:u4 parts:u4 function:u4 later:i4"
+ROOM: Final = 4096
+"""Bytes of a block for work items and their rows."""
+_NONE: Final = (1 << 32) - 1
+"""The function of a block without work items."""
+_FIELDS: Final = (
+    "self:u8 memory:u8 chunk:i8 group:u4 bytes:u4 row:u4 part:u4 parts:u4 function:u4 later:i4 next:u4 more:u4"
+)
 WORK_ITEM: Final = np.dtype(
     {
         "names": [x.split(":")[0] for x in _FIELDS.split()],
@@ -48,16 +58,22 @@ Ints = npt.NDArray[np.int64]
 @dataclass(frozen=True)
 class WaveFunction:
     """A function that waves call. `flat`: thread t takes points t, t + block, ... of a part
-    (ir/level2/dependence.py: is_flat); `shares`: the threads of a block share memory in it."""
+    (ir/level2/dependence.py: is_flat); `shares`: the threads of a block share memory in it; `event`: it is that of the
+    synapses of an event, which nl_deliver calls."""
 
     name: str
-    flat: bool
-    shares: bool
+    flat: bool = False
+    shares: bool = False
+    event: bool = False
 
 
 def wave_functions(kernels: Compiled) -> tuple[WaveFunction, ...]:
     """The functions that waves call, in their order."""
-    return tuple(WaveFunction(f.name, k.flat, f.joins) for k in kernels if k.waved for f in k.functions)
+    functions = [(k, f) for k in kernels if k.waved for f in k.functions]
+    return (
+        *(WaveFunction(f.name, k.flat, f.joins) for k, f in functions),
+        *(WaveFunction(f.name + EVENT, event=True) for _, f in functions if f.by_event),
+    )
 
 
 def wave_templates(program: l2.Merged) -> tuple[int, ...]:
@@ -72,7 +88,7 @@ def wave_templates(program: l2.Merged) -> tuple[int, ...]:
 
 
 WorkItem = tuple[int, ...]
-"""The fields of a WORK_ITEM but `later`."""
+"""The fields of a WORK_ITEM up to `function`."""
 
 
 @dataclass
@@ -86,7 +102,7 @@ class _Blocks:
         """A work item for a block, or for the next one; `later`: for which step, counted from that of the wave."""
         if block is None:
             block, self.at = self.at, (self.at + 1) % len(self.lists)
-        self.lists[block].append((*work_item, later))
+        self.lists[block].append((*work_item, later, 0, 0))
 
 
 @dataclass(frozen=True)
@@ -99,12 +115,13 @@ class Wave:
 
 @dataclass(frozen=True)
 class _Source:
-    """The source of the work items of one launch: the work, the address and width of its table's rows, the
-    functions."""
+    """The source of the work items of one launch: the work, the address and width of its table's rows, the device's
+    rows of the launch, the functions."""
 
     work: Work
     base: int
     width: int
+    rows: Words
     functions: Mapping[str, int]
 
     def work_item(self, call: Call, memory: int, row: int, part: int, parts: int) -> WorkItem:
@@ -123,7 +140,13 @@ class _Source:
 
     def every(self, blocks: int, keep: Callable[[Words], int]) -> Iterator[WorkItem]:
         """All parts of the launch, divided among `blocks` blocks."""
-        return self.all_of(calls_of(replace(self.work, blocks=blocks)), keep)
+        shared = shared_delivery(self.work, self.rows)
+        if shared is None:
+            return self.all_of(calls_of(replace(self.work, blocks=blocks)), keep)
+        place, memory = self.base + self.work.launch.lo * self.width, keep(shared.words)
+        number = self.functions[self.work.kernel.function + EVENT]
+        given = place, memory, 0, shared.rows, shared.words.nbytes, shared.sources
+        return ((*given, part, blocks, number) for part in range(blocks))
 
 
 def _left(free: int, short: int) -> int:
@@ -144,13 +167,15 @@ def counters(keep: Callable[[Words], int], call: Call) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PhaseContext:
-    """The data from which work items are built. `bases`: addresses of the tables; `keep`: copies an array to the
-    device; `known` and `pairs`: accesses of the launches of the phase."""
+    """The data from which work items are built. `words`: the device's tables, with all columns; `bases`: addresses of
+    those columns that kernels read; `keep`: copies an array to the device; `known` and `pairs`: accesses of the
+    launches of the phase."""
 
     program: l2.Merged
     kernels: Compiled
     phase: l2.MergedPhase
     tables: tuple[Words, ...]
+    words: Sequence[Words]
     bases: Sequence[int]
     elements: Callable[[str], int]
     keep: Callable[[Words], int]
@@ -162,7 +187,7 @@ def waves(ground: PhaseContext, blocks: int) -> list[Wave]:
     """The work items of `blocks` blocks of each wave of a step, in order: none, where some launches do not run in every
     step. The last wave continues into the next step, with the launches before its first barrier."""
     found, many = meetings(ground.known, ground.pairs), len(ground.known)
-    if found.alone:
+    if found.alone or _width(ground) > ROOM:
         return []
     *cuts, last = sorted(found.before)
     early = cuts[0] if cuts else last
@@ -182,7 +207,8 @@ def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -
         t = x.template
         template, kernel, rows, table = program.templates[t], ground.kernels[t], program.tables[t], ground.tables[t]
         work = Work(template, kernel, rows, table, x, ground.elements, blocks)
-        sources.append(_Source(work, ground.bases[x.template], kernel.row_bytes, numbers))
+        own = ground.words[t][x.lo : x.hi]
+        sources.append(_Source(work, ground.bases[t], kernel.row_bytes, own, numbers))
     flat = {n: _points(sources[n].work) for n, x in enumerate(known) if x.flat}
     groups = alike(known, flat)
     most = max((int(x.sum()) for x in flat.values()), default=0)
@@ -231,6 +257,42 @@ class _Parts:
             begins[group] = at
             at += -(-count // chunk)
         return _Parts(chunk, begins, min(at, blocks))
+
+
+def _width(ground: PhaseContext) -> int:
+    """Bytes of a work item and its row, whatever its function."""
+    widest = max((k.row_bytes for k in ground.kernels if k.waved), default=0)
+    return WORK_ITEM.itemsize + -(-widest // 16) * 16
+
+
+def staged(ground: PhaseContext, wave: Wave) -> tuple[npt.NDArray[np.uint8], int]:
+    """The work items as blocks read them, with their rows: some of each block (how many: the second result), so that it
+    finds these by its number, then the others, those of a block one after the other."""
+    many: Ints = np.diff(wave.first.astype(np.int64)).astype(np.int64)
+    width, blocks = _width(ground), len(many)
+    early = min(int(many.max(initial=1)), ROOM // width)
+    rest = (many - early).clip(0)
+    others = blocks * early + np.cumsum(rest) - rest
+    block = np.repeat(np.arange(blocks), many)
+    nth = np.arange(len(block)) - wave.first[block]
+    place = np.where(nth < early, block * early + nth, others[block] + nth - early)
+    items = wave.work_items.copy()
+    items["more"] = many[block] - 1 - nth
+    items["next"] = np.where(nth == early - 1, others[block], place + 1)
+    out = np.zeros((blocks * early + int(rest.sum()), width), np.uint8)
+    heads = np.zeros(len(out), WORK_ITEM)
+    heads["function"] = _NONE
+    heads[place] = items
+    out[:, : WORK_ITEM.itemsize] = heads.view(np.uint8).reshape(len(out), WORK_ITEM.itemsize)
+    names = [f.name for f in wave_functions(ground.kernels)]
+    for kernel, words, base in zip(ground.kernels, ground.words, ground.bases, strict=True):
+        numbers = [names.index(f.name) for f in kernel.functions if kernel.waved]
+        mine = np.flatnonzero(np.isin(items["function"], numbers))
+        if len(mine) and kernel.columns:
+            rows = (items["self"][mine] - np.uint64(base)).astype(np.int64) // kernel.row_bytes
+            own = with_columns(words, kernel.columns)[rows].view(np.uint8)
+            out[place[mine], WORK_ITEM.itemsize : WORK_ITEM.itemsize + own.shape[1]] = own
+    return out, early
 
 
 def _points(work: Work) -> Ints:
