@@ -1,0 +1,115 @@
+/* CUDA texts as C++ on threads of the host: one thread for each of a kernel's, and a barrier for each block. Copies that
+   are asynchronous arrive at once, or (late) only where they are waited for. */
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __constant__
+#define __shared__ static
+#define __forceinline__ inline
+#define __noinline__
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+#define __isGlobal(x) true
+#define __builtin_assume(x)
+
+using std::max;
+using std::min;
+
+struct host_place {
+    unsigned x;
+};
+struct host_block {
+    pthread_barrier_t barrier;
+    char *chip;
+};
+static thread_local host_place threadIdx, blockIdx, gridDim, blockDim;
+static thread_local host_block *host_here;
+
+static inline void __syncthreads() { pthread_barrier_wait(&host_here->barrier); }
+static inline void __syncwarp() {}
+static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+template <class T>
+static inline T atomicAdd(T *to, T value) { return __atomic_fetch_add(to, value, __ATOMIC_SEQ_CST); }
+static inline float atomicAdd(float *, float) { abort(); }
+static inline double atomicAdd(double *, double) { abort(); }
+static inline unsigned atomicInc(unsigned *to, unsigned most) {
+    unsigned old = __atomic_load_n(to, __ATOMIC_SEQ_CST);
+    while (!__atomic_compare_exchange_n(to, &old, old >= most ? 0 : old + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
+    return old;
+}
+static inline unsigned host_poll(unsigned *from) {
+    sched_yield();
+    return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+}
+
+template <class To, class From>
+static inline To host_bits(From x) {
+    To y;
+    memcpy(&y, &x, sizeof y);
+    return y;
+}
+static inline unsigned __float_as_uint(float x) { return host_bits<unsigned>(x); }
+static inline float __uint_as_float(unsigned x) { return host_bits<float>(x); }
+static inline float __int_as_float(int x) { return host_bits<float>(x); }
+static inline long long __double_as_longlong(double x) { return host_bits<long long>(x); }
+static inline double __longlong_as_double(long long x) { return host_bits<double>(x); }
+static inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
+static inline float __fmul_rn(float x, float y) { return x * y; }
+static inline float __fadd_rn(float x, float y) { return x + y; }
+static inline double __fma_rn(double x, double y, double z) { return fma(x, y, z); }
+static inline double __dmul_rn(double x, double y) { return x * y; }
+static inline double __dadd_rn(double x, double y) { return x + y; }
+static inline double __ddiv_rn(double x, double y) { return x / y; }
+static inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
+template <class T>
+static inline T __ldcg(const T *from) { return *from; }
+
+struct host_copy_of {
+    void *to;
+    const void *from; /* null: zeros */
+    int bytes;
+};
+static bool host_late;
+static thread_local std::vector<std::vector<host_copy_of>> host_copies(1); /* by group; the last one is open */
+
+static inline void host_arrive(const host_copy_of &c) {
+    if (c.from)
+        memcpy(c.to, c.from, c.bytes);
+    else
+        memset(c.to, 0, c.bytes);
+}
+static inline void host_copy(void *to, const void *from, int bytes) {
+    const host_copy_of c = {to, from, bytes};
+    if (host_late)
+        host_copies.back().push_back(c);
+    else
+        host_arrive(c);
+}
+static inline void host_commit() { host_copies.emplace_back(); }
+static inline void host_wait(int but) { /* -1: for the open group, too */
+    const int many = (int)host_copies.size() - 1 - but;
+    for (int g = 0; g < many; g++)
+        for (const host_copy_of &c : host_copies[g]) host_arrive(c);
+    if (many > 0) host_copies.erase(host_copies.begin(), host_copies.begin() + many);
+    if (host_copies.empty()) host_commit();
+}
+
+/* A file has the number of arenas, then blocks, threads, table, chunk, memory and shared bytes of a launch, then address,
+   size and content of each arena. */
+struct host_launch {
+    long long blocks, threads, table, chunk, memory, shared;
+};
+struct host_thread {
+    const host_launch *launch;
+    host_block *block;
+    unsigned number, thread;
+};
