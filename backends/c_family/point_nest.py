@@ -249,7 +249,7 @@ class PointNest(Summing):
         for d in reversed(self.red):
             var, found = self.vars[d.name], sparse.get(d.name)
             if found is None:
-                loop = [For(var, code(0), self.k.extent(d.extent), loop, 1)]
+                loop = self.over(d, loop)
             elif found.step == d.extent:
                 loop = [Let("nl_i64", var, found.first), *loop]
             else:
@@ -261,8 +261,12 @@ class PointNest(Summing):
     def _over_terms(self, loop: list[Stmt]) -> list[Stmt]:
         """A loop over all terms, in order."""
         for d in reversed(self.red):
-            loop = [For(self.vars[d.name], code(0), self.k.extent(d.extent), loop)]
+            loop = self.over(d, loop)
         return loop
+
+    def over(self, d: l2.Dim, loop: list[Stmt]) -> list[Stmt]:
+        """A loop over a RED dim of a point."""
+        return [For(self.vars[d.name], code(0), self.k.extent(d.extent), loop, 1)]
 
     def _sparse(self) -> dict[str, _Sparse]:
         """Dims that are summed over in steps of a divisor: the others read 0 because the index is not divisible, and

@@ -434,16 +434,16 @@ NL_KERNEL(k1_rows_that_exist) {
 typedef struct {
     nl_u64 count_; /* real [0], written */
     nl_u64 mask_; /* real [d0], read */
-    nl_u64 count_after_; /* double [0], updated */
     nl_u64 sum_grad_; /* real [0], written */
+    nl_u64 count_after_; /* double [0], updated */
     nl_i64 n_d0_;
 } k2_row;
 NL_KERNEL(k2_sum_over_d0) {
     NL_ROWS(k2_row) {
         real *restrict const count_p_ = nl_at(ctx, self->count_);
         const real *restrict const mask_p_ = nl_at(ctx, self->mask_);
-        double *restrict const count_after_p_ = nl_at(ctx, self->count_after_);
         real *restrict const sum_grad_p_ = nl_at(ctx, self->sum_grad_);
+        double *restrict const count_after_p_ = nl_at(ctx, self->count_after_);
         const nl_i64 n_d0_ = self->n_d0_;
         real part[32] = {0};
         nl_i64 first = 0;
@@ -463,21 +463,46 @@ NL_KERNEL(k2_sum_over_d0) {
         real count_ = part[0];
         double count_after_ = count_after_p_[0];
         count_p_[0] = count_;
-        count_after_p_[0] = count_after_ + (double)count_;
         sum_grad_p_[0] = 1.0f * (1.0f / count_);
+        count_after_p_[0] = count_after_ + (double)count_;
     }
 }
 
-/* ---- k3  image: batch of data.flat  (models/custom_optimizer.yaml:20:5) */
+/* ---- k3  loss.rows.grad: elementwise */
+typedef struct {
+    nl_u64 rows_grad_; /* real [d0], written */
+    nl_u64 sum_grad_; /* real [0], read */
+    nl_u64 x_; /* real [d0], read */
+    nl_u64 picked_grad_; /* real [d0], written */
+    nl_i64 n_d0_;
+} k3_row;
+NL_KERNEL(k3_elementwise) {
+    NL_ROWS(k3_row) {
+        real *restrict const rows_grad_p_ = nl_at(ctx, self->rows_grad_);
+        const real *restrict const sum_grad_p_ = nl_at(ctx, self->sum_grad_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        real *restrict const picked_grad_p_ = nl_at(ctx, self->picked_grad_);
+        const nl_i64 n_d0_ = self->n_d0_;
+        NL_IVDEP for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
+            const real sum_grad_ = sum_grad_p_[0];
+            const real x_ = x_p_[d0];
+            real rows_grad_ = sum_grad_ * x_;
+            rows_grad_p_[d0] = rows_grad_;
+            picked_grad_p_[d0] = rows_grad_ * -1.0f;
+        }
+    }
+}
+
+/* ---- k4  image: batch of data.flat  (models/custom_optimizer.yaml:20:5) */
 typedef struct {
     nl_u64 y_; /* real [block][f][lane], written */
     nl_u64 order_; /* nl_i32 [k], read */
     nl_u64 data_; /* real [example][f], read */
     nl_i64 n_f_, n_block_, by_block_, batches_, padded_;
     double factor_;
-} k3_row;
-NL_KERNEL(k3_batch_of_data_flat) {
-    NL_ROWS(k3_row) {
+} k4_row;
+NL_KERNEL(k4_batch_of_data_flat) {
+    NL_ROWS(k4_row) {
         real *restrict const y_p_ = nl_at(ctx, self->y_);
         const nl_i32 *restrict const order_p_ = nl_at(ctx, self->order_);
         const real *restrict const data_p_ = nl_at(ctx, self->data_);
@@ -496,15 +521,15 @@ NL_KERNEL(k3_batch_of_data_flat) {
     }
 }
 
-/* ---- k4  label: batch of data.labels  (models/custom_optimizer.yaml:21:5) */
+/* ---- k5  label: batch of data.labels  (models/custom_optimizer.yaml:21:5) */
 typedef struct {
     nl_u64 y_; /* nl_i32 [block][f][lane], written */
     nl_u64 order_; /* nl_i32 [k], read */
     nl_u64 data_; /* nl_i32 [example][f], read */
     nl_i64 n_f_, n_block_, by_block_, batches_, padded_;
-} k4_row;
-NL_KERNEL(k4_batch_of_data_labels) {
-    NL_ROWS(k4_row) {
+} k5_row;
+NL_KERNEL(k5_batch_of_data_labels) {
+    NL_ROWS(k5_row) {
         nl_i32 *restrict const y_p_ = nl_at(ctx, self->y_);
         const nl_i32 *restrict const order_p_ = nl_at(ctx, self->order_);
         const nl_i32 *restrict const data_p_ = nl_at(ctx, self->data_);
@@ -522,16 +547,16 @@ NL_KERNEL(k4_batch_of_data_labels) {
     }
 }
 
-/* ---- k5  hidden.activated: lanes dense  (models/custom_optimizer.yaml:26:13) */
+/* ---- k6  hidden.activated: lanes dense  (models/custom_optimizer.yaml:26:13) */
 typedef struct {
     nl_u64 activated_; /* real [n][o][lane], written */
     nl_u64 image_; /* real [n][k][lane], read */
     nl_u64 weight_; /* real [o][k], read */
     nl_u64 bias_; /* real [o], read */
     nl_i64 activated_by_n_, s_blocks_, s_outs_, s_ins_, s_w_out_, s_w_in_, s_tile_;
-} k5_row;
-NL_KERNEL(k5_lanes_dense) {
-    NL_ROWS(k5_row) {
+} k6_row;
+NL_KERNEL(k6_lanes_dense) {
+    NL_ROWS(k6_row) {
         real *restrict const activated_p_ = nl_at(ctx, self->activated_);
         const real *restrict const image_p_ = nl_at(ctx, self->image_);
         const real *restrict const weight_p_ = nl_at(ctx, self->weight_);
@@ -566,16 +591,16 @@ NL_KERNEL(k5_lanes_dense) {
     }
 }
 
-/* ---- k6  logits.biased: lanes dense  (models/custom_optimizer.yaml:27:7) */
+/* ---- k7  logits.biased: lanes dense  (models/custom_optimizer.yaml:27:7) */
 typedef struct {
     nl_u64 biased_; /* real [n][o][lane], written */
     nl_u64 x_; /* real [n][k][lane], read */
     nl_u64 weight_; /* real [o][k], read */
     nl_u64 bias_; /* real [o], read */
     nl_i64 biased_by_n_, s_blocks_, s_outs_, s_ins_, s_w_out_, s_w_in_, s_tile_;
-} k6_row;
-NL_KERNEL(k6_lanes_dense) {
-    NL_ROWS(k6_row) {
+} k7_row;
+NL_KERNEL(k7_lanes_dense) {
+    NL_ROWS(k7_row) {
         real *restrict const biased_p_ = nl_at(ctx, self->biased_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const real *restrict const weight_p_ = nl_at(ctx, self->weight_);
@@ -610,14 +635,14 @@ NL_KERNEL(k6_lanes_dense) {
     }
 }
 
-/* ---- k7  loss.largest: maximum over d1 */
+/* ---- k8  loss.largest: maximum over d1 */
 typedef struct {
     nl_u64 largest_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */
     nl_i64 n_d0_, n_d1_, x_by_d0_;
-} k7_row;
-NL_KERNEL(k7_maximum_over_d1) {
-    NL_ROWS(k7_row) {
+} k8_row;
+NL_KERNEL(k8_maximum_over_d1) {
+    NL_ROWS(k8_row) {
         real *restrict const largest_p_ = nl_at(ctx, self->largest_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
@@ -635,18 +660,22 @@ NL_KERNEL(k7_maximum_over_d1) {
     }
 }
 
-/* ---- k8  loss.total: sum over d1 */
+/* ---- k9  loss.total: sum over d1 */
 typedef struct {
     nl_u64 total_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */
     nl_u64 largest_; /* real [d0][lane], read */
+    nl_u64 rows_grad_; /* real [d0][lane], read */
+    nl_u64 total_grad_; /* real [d0][lane], written */
     nl_i64 n_d0_, n_d1_, x_by_d0_;
-} k8_row;
-NL_KERNEL(k8_sum_over_d1) {
-    NL_ROWS(k8_row) {
+} k9_row;
+NL_KERNEL(k9_sum_over_d1) {
+    NL_ROWS(k9_row) {
         real *restrict const total_p_ = nl_at(ctx, self->total_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const real *restrict const largest_p_ = nl_at(ctx, self->largest_);
+        const real *restrict const rows_grad_p_ = nl_at(ctx, self->rows_grad_);
+        real *restrict const total_grad_p_ = nl_at(ctx, self->total_grad_);
         const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16] = {0};
@@ -656,21 +685,25 @@ NL_KERNEL(k8_sum_over_d1) {
                     const real largest_ = largest_p_[d0 * 16 + lane];
                     acc[lane] += nl_exp_f32(x_ - largest_);
                 }
-            NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
-                total_p_[d0 * 16 + lane] = acc[lane];
+            NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
+                real total_ = acc[lane];
+                const real rows_grad_ = rows_grad_p_[d0 * 16 + lane];
+                total_p_[d0 * 16 + lane] = total_;
+                total_grad_p_[d0 * 16 + lane] = rows_grad_ * (1.0f / total_);
+            }
         }
     }
 }
 
-/* ---- k9  loss.picked: sum over d1 */
+/* ---- k10  loss.picked: sum over d1 */
 typedef struct {
     nl_u64 picked_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */
     nl_u64 label_; /* nl_i32 [d0][lane], read */
     nl_i64 n_d0_, n_d1_, x_by_d0_;
-} k9_row;
-NL_KERNEL(k9_sum_over_d1) {
-    NL_ROWS(k9_row) {
+} k10_row;
+NL_KERNEL(k10_sum_over_d1) {
+    NL_ROWS(k10_row) {
         real *restrict const picked_p_ = nl_at(ctx, self->picked_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i32 *restrict const label_p_ = nl_at(ctx, self->label_);
@@ -689,7 +722,7 @@ NL_KERNEL(k9_sum_over_d1) {
     }
 }
 
-/* ---- k10  loss: sum over d0 */
+/* ---- k11  loss: sum over d0 */
 typedef struct {
     nl_u64 loss_; /* real [0], written */
     nl_u64 x_; /* real [d0], read */
@@ -699,9 +732,9 @@ typedef struct {
     nl_u64 x_2_; /* real [0], read */
     nl_u64 loss_after_; /* double [0], updated */
     nl_i64 n_d0_;
-} k10_row;
-NL_KERNEL(k10_sum_over_d0) {
-    NL_ROWS(k10_row) {
+} k11_row;
+NL_KERNEL(k11_sum_over_d0) {
+    NL_ROWS(k11_row) {
         real *restrict const loss_p_ = nl_at(ctx, self->loss_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const real *restrict const total_p_ = nl_at(ctx, self->total_);
@@ -738,15 +771,15 @@ NL_KERNEL(k10_sum_over_d0) {
     }
 }
 
-/* ---- k11  accuracy.first: minimum over d1 */
+/* ---- k12  accuracy.first: minimum over d1 */
 typedef struct {
     nl_u64 first_; /* real [d0][lane], written */
     nl_u64 x_; /* real [d0][d1][lane], read */
     nl_u64 x_2_; /* real [d0][lane], read */
     nl_i64 n_d0_, n_d1_, x_by_d0_;
-} k11_row;
-NL_KERNEL(k11_minimum_over_d1) {
-    NL_ROWS(k11_row) {
+} k12_row;
+NL_KERNEL(k12_minimum_over_d1) {
+    NL_ROWS(k12_row) {
         real *restrict const first_p_ = nl_at(ctx, self->first_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const real *restrict const x_p_2_ = nl_at(ctx, self->x_2_);
@@ -766,16 +799,16 @@ NL_KERNEL(k11_minimum_over_d1) {
     }
 }
 
-/* ---- k12  metric.accuracy.after: sum over d0 */
+/* ---- k13  metric.accuracy.after: sum over d0 */
 typedef struct {
     nl_u64 accuracy_after_; /* double [0], updated */
     nl_u64 x_; /* real [d0], read */
     nl_u64 label_; /* nl_i32 [d0], read */
     nl_u64 x_2_; /* real [d0], read */
     nl_i64 n_d0_;
-} k12_row;
-NL_KERNEL(k12_sum_over_d0) {
-    NL_ROWS(k12_row) {
+} k13_row;
+NL_KERNEL(k13_sum_over_d0) {
+    NL_ROWS(k13_row) {
         double *restrict const accuracy_after_p_ = nl_at(ctx, self->accuracy_after_);
         const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i32 *restrict const label_p_ = nl_at(ctx, self->label_);
@@ -802,32 +835,6 @@ NL_KERNEL(k12_sum_over_d0) {
             for (int u = 0; u < half; u++) part[u] += part[u + half];
         double accuracy_after_ = accuracy_after_p_[0];
         accuracy_after_p_[0] = accuracy_after_ + (double)part[0];
-    }
-}
-
-/* ---- k13  loss.total.grad: elementwise */
-typedef struct {
-    nl_u64 total_grad_; /* real [d0], updated */
-    nl_u64 sum_grad_; /* real [0], read */
-    nl_u64 x_; /* real [d0], read */
-    nl_u64 picked_grad_; /* real [d0], written */
-    nl_i64 n_d0_;
-} k13_row;
-NL_KERNEL(k13_elementwise) {
-    NL_ROWS(k13_row) {
-        real *restrict const total_grad_p_ = nl_at(ctx, self->total_grad_);
-        const real *restrict const sum_grad_p_ = nl_at(ctx, self->sum_grad_);
-        const real *restrict const x_p_ = nl_at(ctx, self->x_);
-        real *restrict const picked_grad_p_ = nl_at(ctx, self->picked_grad_);
-        const nl_i64 n_d0_ = self->n_d0_;
-        NL_IVDEP for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
-            const real sum_grad_ = sum_grad_p_[0];
-            const real x_ = x_p_[d0];
-            real v0_ = sum_grad_ * x_;
-            real total_grad_ = total_grad_p_[d0];
-            total_grad_p_[d0] = v0_ * (1.0f / total_grad_);
-            picked_grad_p_[d0] = v0_ * -1.0f;
-        }
     }
 }
 
@@ -1088,18 +1095,45 @@ NL_KERNEL(k19_sum_over_d0) {
     }
 }
 
+/* ---- k20  loss.total: sum over d1 */
+typedef struct {
+    nl_u64 total_; /* real [d0][lane], written */
+    nl_u64 x_; /* real [d0][d1][lane], read */
+    nl_u64 largest_; /* real [d0][lane], read */
+    nl_i64 n_d0_, n_d1_, x_by_d0_;
+} k20_row;
+NL_KERNEL(k20_sum_over_d1) {
+    NL_ROWS(k20_row) {
+        real *restrict const total_p_ = nl_at(ctx, self->total_);
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const real *restrict const largest_p_ = nl_at(ctx, self->largest_);
+        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
+        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
+            real acc[16] = {0};
+            for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
+                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
+                    const real largest_ = largest_p_[d0 * 16 + lane];
+                    acc[lane] += nl_exp_f32(x_ - largest_);
+                }
+            NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
+                total_p_[d0 * 16 + lane] = acc[lane];
+        }
+    }
+}
+
 /* ==== running ==================================================================================== */
 
 typedef void (*nl_kernel)(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step);
 
 static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
     k0_initial_value, k1_rows_that_exist, k2_sum_over_d0,
-    k3_batch_of_data_flat, k4_batch_of_data_labels, k5_lanes_dense,
-    k6_lanes_dense, k7_maximum_over_d1, k8_sum_over_d1,
-    k9_sum_over_d1, k10_sum_over_d0, k11_minimum_over_d1,
-    k12_sum_over_d0, k13_elementwise, k14_sum_over,
+    k3_elementwise, k4_batch_of_data_flat, k5_batch_of_data_labels,
+    k6_lanes_dense, k7_lanes_dense, k8_maximum_over_d1,
+    k9_sum_over_d1, k10_sum_over_d1, k11_sum_over_d0,
+    k12_minimum_over_d1, k13_sum_over_d0, k14_sum_over,
     k15_sum_over_d0, k16_lanes_dense, k17_dense_weight_gradient,
-    k18_optimizer_update, k19_sum_over_d0,
+    k18_optimizer_update, k19_sum_over_d0, k20_sum_over_d1,
     0,
 };
 

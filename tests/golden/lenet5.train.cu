@@ -74,7 +74,8 @@ struct k2_row {
     real *count_; /* real [0], written */
     const real *mask_; /* real [d0], read */
     double *count_after_; /* double [0], updated */
-    real *sum_grad_; /* real [0], written */
+    real *rows_grad_; /* real [d0], written */
+    real *picked_grad_; /* real [d0], written */
     nl_i64 n_d0_;
 };
 
@@ -85,45 +86,73 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
     real *__restrict__ const count_p_ = nl_global(self->count_);
     const real *__restrict__ const mask_p_ = nl_global(self->mask_);
     double *__restrict__ const count_after_p_ = nl_global(self->count_after_);
-    real *__restrict__ const sum_grad_p_ = nl_global(self->sum_grad_);
+    real *__restrict__ const rows_grad_p_ = nl_global(self->rows_grad_);
+    real *__restrict__ const picked_grad_p_ = nl_global(self->picked_grad_);
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
-    const nl_u32 nl_splits = nl_group >> nl_bits;
-    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
-    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(1ll, (nl_part + 1ll) * nl_t.chunk);
+    const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(1ll, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
             e += blockDim.x >> nl_bits) {
-        real acc = 0.0f;
         const nl_i64 nl_terms = n_d0_;
-        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
-            const nl_i64 d0 = r;
-            const real mask_ = mask_p_[d0];
-            acc += mask_;
-            r += nl_group;
-        };
+        real acc = 0.0f;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d0 = r;
+                const real mask_ = mask_p_[d0];
+                acc += mask_;
+                r += nl_group;
+            };
 #pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
-        if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
-                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
-            if (!nl_all.here) return;
-            acc = nl_all.of[0];
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
+                    {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc = nl_all.of[0];
+            }
         }
-        if (nl_lane == 0) {
-            real count_ = acc;
-            double count_after_ = count_after_p_[0];
+        real count_ = acc;
+        real v0_ = 1.0f * (1.0f / count_);
+        double count_after_ = count_after_p_[0];
+        count_after_ = count_after_ + (double)count_;
+        if (nl_first == 0) {
             count_p_[0] = count_;
-            count_after_p_[0] = count_after_ + (double)count_;
-            sum_grad_p_[0] = 1.0f * (1.0f / count_);
+            count_after_p_[0] = count_after_;
+        }
+        {
+            struct nl_load_found {
+                nl_i64 d0;
+                real mask_;
+            };
+            const auto nl_load = [&](nl_i64 r) {
+                const nl_i64 d0 = r;
+                const real mask_ = mask_p_[d0];
+                return nl_load_found{d0, mask_};
+            };
+            const auto nl_work = [&](nl_i64 r, const nl_load_found &nl_load_of) {
+                nl_i64 d0 = nl_load_of.d0;
+                real mask_ = nl_load_of.mask_;
+                real rows_grad_ = v0_ * mask_;
+                rows_grad_p_[d0] = rows_grad_;
+                picked_grad_p_[d0] = rows_grad_ * -1.0f;
+            };
+            nl_i64 nl_a = nl_first;
+#pragma unroll 1
+            for (; nl_a + 3ll * nl_group < nl_terms; nl_a += 4 * nl_group) {
+                nl_load_found nl_load_of[4];
+                nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * nl_group); });
+                nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * nl_group, nl_load_of[nl_n]); });
+            }
+#pragma unroll 1
+            for (; nl_a < nl_terms; nl_a += nl_group) nl_work(nl_a, nl_load(nl_a));
         }
     }
 }
@@ -405,12 +434,12 @@ NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
             const nl_i64 nl_own = ow + nl_n;
             const nl_i64 ow = nl_own;
             real acc = -NL_INF_F32;
-            for (nl_i64 r = 0; r < 2; r++) {
-                for (nl_i64 s = 0; s < 2; s++) {
+            nl_each<2>([&](int r) {
+                nl_each<2>([&](int s) {
                     const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_ + 2 * ow + s + x_from3_];
                     acc = nl_max_f32(acc, x_);
-                }
-            }
+                });
+            });
             nl_x.y_p_.x[nl_n] = acc;
         };
         if (nl_many == 1) nl_point(0);
@@ -525,173 +554,167 @@ NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_
     }
 }
 
-/* ---- k10  loss.largest: maximum over d1 */
+/* ---- k10  loss.largest: rows over d1 */
 struct k10_row {
     real *largest_; /* real [d0], written */
     const real *x_; /* real [d0][d1], read */
-    nl_i64 n_d0_, n_d1_, x_by_d0_;
+    const nl_i32 *label_; /* nl_i32 [d0], read */
+    real *total_; /* real [d0], written */
+    real *picked_; /* real [d0], written */
+    const real *rows_grad_; /* real [d0], read */
+    real *first_; /* real [d0], written */
+    const real *picked_grad_; /* real [d0], read */
+    real *biased_grad_sum_; /* real [d0][d1], written */
+    nl_i64 n_d0_, n_d1_, x_by_d0_, biased_grad_sum_by_d0_;
 };
 
-NL_FN void k10_maximum_over_d1_block(const nl_task &nl_t)
+NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k10_row *const self = (const k10_row *)nl_t.self;
     real *__restrict__ const largest_p_ = nl_global(self->largest_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
-    nl_wait();
-    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
-    const nl_u32 nl_splits = nl_group >> nl_bits;
-    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
-    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
-        const nl_i64 d0 = e;
-        real acc = -NL_INF_F32;
-        const nl_i64 nl_terms = n_d1_;
-        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
-            const nl_i64 d1 = r;
-            const real x_ = x_p_[d0 * x_by_d0_ + d1];
-            acc = nl_max_f32(acc, x_);
-            r += nl_group;
-        };
-#pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
-#pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
-#pragma unroll 1
-        while (r < nl_terms) nl_more(0);
-        if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_max_f32>(
-                {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
-            if (!nl_all.here) return;
-            acc = nl_all.of[0];
-        }
-        if (nl_lane == 0) {
-            largest_p_[d0] = acc;
-        }
-    }
-}
-extern "C" __global__ void __launch_bounds__(256, 4) k10_maximum_over_d1(NL_ARGUMENTS) { k10_maximum_over_d1_block(NL_TASK(k10_row)); }
-
-/* ---- k11  loss.total: sum over d1 */
-struct k11_row {
-    real *total_; /* real [d0], written */
-    const real *x_; /* real [d0][d1], read */
-    const real *largest_; /* real [d0], read */
-    nl_i64 n_d0_, n_d1_, x_by_d0_;
-};
-
-NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k11_row *const self = (const k11_row *)nl_t.self;
-    real *__restrict__ const total_p_ = nl_global(self->total_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const real *__restrict__ const largest_p_ = nl_global(self->largest_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
-    nl_wait();
-    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
-    const nl_u32 nl_splits = nl_group >> nl_bits;
-    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
-    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
-        const nl_i64 d0 = e;
-        real acc = 0.0f;
-        const nl_i64 nl_terms = n_d1_;
-        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
-            const nl_i64 d1 = r;
-            const real x_ = x_p_[d0 * x_by_d0_ + d1];
-            const real largest_ = largest_p_[d0];
-            acc += nl_exp_f32(x_ - largest_);
-            r += nl_group;
-        };
-#pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
-#pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
-#pragma unroll 1
-        while (r < nl_terms) nl_more(0);
-        if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
-                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
-            if (!nl_all.here) return;
-            acc = nl_all.of[0];
-        }
-        if (nl_lane == 0) {
-            total_p_[d0] = acc;
-        }
-    }
-}
-extern "C" __global__ void __launch_bounds__(256, 4) k11_sum_over_d1(NL_ARGUMENTS) { k11_sum_over_d1_block(NL_TASK(k11_row)); }
-
-/* ---- k12  loss.picked: sum over d1 */
-struct k12_row {
-    real *picked_; /* real [d0], written */
-    const real *x_; /* real [d0][d1], read */
-    const nl_i32 *label_; /* nl_i32 [d0], read */
-    nl_i64 n_d0_, n_d1_, x_by_d0_;
-};
-
-NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k12_row *const self = (const k12_row *)nl_t.self;
-    real *__restrict__ const picked_p_ = nl_global(self->picked_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i32 *__restrict__ const label_p_ = nl_global(self->label_);
+    real *__restrict__ const total_p_ = nl_global(self->total_);
+    real *__restrict__ const picked_p_ = nl_global(self->picked_);
+    const real *__restrict__ const rows_grad_p_ = nl_global(self->rows_grad_);
+    real *__restrict__ const first_p_ = nl_global(self->first_);
+    const real *__restrict__ const picked_grad_p_ = nl_global(self->picked_grad_);
+    real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
     const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
+    const nl_i64 biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
-    const nl_u32 nl_splits = nl_group >> nl_bits;
-    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
-    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_part + 1ll) * nl_t.chunk);
+    const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
             e += blockDim.x >> nl_bits) {
         const nl_i64 d0 = e;
-        real acc = 0.0f;
         const nl_i64 nl_terms = n_d1_;
-        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
-            const nl_i64 d1 = r;
-            const real x_ = x_p_[d0 * x_by_d0_ + d1];
-            const nl_i32 label_ = label_p_[d0];
-            acc += d1 == label_ ? x_ : 0.0f;
-            r += nl_group;
-        };
+        real acc = -NL_INF_F32;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d1 = r;
+                const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                acc = nl_max_f32(acc, x_);
+                r += nl_group;
+            };
 #pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
 #pragma unroll 1
-        while (r < nl_terms) nl_more(0);
-        if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_sum_of<real>>(
-                {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
-            if (!nl_all.here) return;
-            acc = nl_all.of[0];
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 1, nl_max_f32>(
+                    {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc = nl_all.of[0];
+            }
         }
-        if (nl_lane == 0) {
-            picked_p_[d0] = acc;
+        real largest_ = acc;
+        if (nl_first == 0) {
+            largest_p_[d0] = largest_;
+        }
+        real acc1 = 0.0f;
+        real acc2 = 0.0f;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d1 = r;
+                const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                const nl_i32 label_ = label_p_[d0];
+                acc1 += nl_exp_f32(x_ - largest_);
+                acc2 += d1 == label_ ? x_ : 0.0f;
+                r += nl_group;
+            };
+#pragma unroll 1
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 2, nl_sum_of<real>>(
+                    {{acc1, acc2}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc1 = nl_all.of[0];
+                acc2 = nl_all.of[1];
+            }
+        }
+        real total_ = acc1;
+        real picked_ = acc2;
+        const real rows_grad_ = rows_grad_p_[d0];
+        real v0_ = rows_grad_ * (1.0f / total_);
+        if (nl_first == 0) {
+            total_p_[d0] = total_;
+            picked_p_[d0] = picked_;
+        }
+        real acc3 = NL_INF_F32;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d1 = r;
+                const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
+                r += nl_group;
+            };
+#pragma unroll 1
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 1, nl_min_f32>(
+                    {{acc3}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc3 = nl_all.of[0];
+            }
+        }
+        real first_ = acc3;
+        if (nl_first == 0) {
+            first_p_[d0] = first_;
+        }
+        {
+            struct nl_load_found {
+                nl_i64 d1;
+                real x_;
+                nl_i32 label_;
+                real picked_grad_;
+            };
+            const auto nl_load = [&](nl_i64 r) {
+                const nl_i64 d1 = r;
+                const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                const nl_i32 label_ = label_p_[d0];
+                const real picked_grad_ = picked_grad_p_[d0];
+                return nl_load_found{d1, x_, label_, picked_grad_};
+            };
+            const auto nl_work = [&](nl_i64 r, const nl_load_found &nl_load_of) {
+                nl_i64 d1 = nl_load_of.d1;
+                real x_ = nl_load_of.x_;
+                nl_i32 label_ = nl_load_of.label_;
+                real picked_grad_ = nl_load_of.picked_grad_;
+                biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1] = picked_grad_ * (d1 == label_ ? 1.0f : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
+            };
+            nl_i64 nl_a = nl_first;
+#pragma unroll 1
+            for (; nl_a + 3ll * nl_group < nl_terms; nl_a += 4 * nl_group) {
+                nl_load_found nl_load_of[4];
+                nl_each<4>([&](int nl_n) { nl_load_of[nl_n] = nl_load(nl_a + nl_n * nl_group); });
+                nl_each<4>([&](int nl_n) { nl_work(nl_a + nl_n * nl_group, nl_load_of[nl_n]); });
+            }
+#pragma unroll 1
+            for (; nl_a < nl_terms; nl_a += nl_group) nl_work(nl_a, nl_load(nl_a));
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_d1(NL_ARGUMENTS) { k12_sum_over_d1_block(NL_TASK(k12_row)); }
+extern "C" __global__ void NL_BLOCK k10_rows_over_d1(NL_ARGUMENTS) { k10_rows_over_d1_block(NL_TASK(k10_row)); }
 
-/* ---- k13  loss: sum over d0 */
-struct k13_row {
+/* ---- k11  loss: sum over d0 */
+struct k11_row {
     real *loss_; /* real [0], written */
     const real *x_; /* real [d0], read */
     const real *total_; /* real [d0], read */
@@ -702,10 +725,10 @@ struct k13_row {
     nl_i64 n_d0_;
 };
 
-NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
+NL_FN void k11_sum_over_d0_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k13_row *const self = (const k13_row *)nl_t.self;
+    const k11_row *const self = (const k11_row *)nl_t.self;
     real *__restrict__ const loss_p_ = nl_global(self->loss_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const real *__restrict__ const total_p_ = nl_global(self->total_);
@@ -756,66 +779,10 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k13_sum_over_d0(NL_ARGUMENTS) { k13_sum_over_d0_block(NL_TASK(k13_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k11_sum_over_d0(NL_ARGUMENTS) { k11_sum_over_d0_block(NL_TASK(k11_row)); }
 
-/* ---- k14  accuracy.first: minimum over d1 */
-struct k14_row {
-    real *first_; /* real [d0], written */
-    const real *x_; /* real [d0][d1], read */
-    const real *x_2_; /* real [d0], read */
-    nl_i64 n_d0_, n_d1_, x_by_d0_;
-};
-
-NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k14_row *const self = (const k14_row *)nl_t.self;
-    real *__restrict__ const first_p_ = nl_global(self->first_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
-    nl_wait();
-    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
-    const nl_u32 nl_splits = nl_group >> nl_bits;
-    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
-    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
-        const nl_i64 d0 = e;
-        real acc = NL_INF_F32;
-        const nl_i64 nl_terms = n_d1_;
-        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
-        nl_i64 r = nl_first;
-        const auto nl_more = [&](int) {
-            const nl_i64 d1 = r;
-            const real x_ = x_p_[d0 * x_by_d0_ + d1];
-            const real x_2_ = x_p_2_[d0];
-            acc = nl_min_f32(acc, x_ == x_2_ ? (real)d1 : 1e+09f);
-            r += nl_group;
-        };
-#pragma unroll 1
-        while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
-#pragma unroll 1
-        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
-#pragma unroll 1
-        while (r < nl_terms) nl_more(0);
-        if (nl_are_many(nl_group)) {
-            const auto nl_all = nl_joined<real, 1, nl_min_f32>(
-                {{acc}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
-            if (!nl_all.here) return;
-            acc = nl_all.of[0];
-        }
-        if (nl_lane == 0) {
-            first_p_[d0] = acc;
-        }
-    }
-}
-extern "C" __global__ void __launch_bounds__(256, 4) k14_minimum_over_d1(NL_ARGUMENTS) { k14_minimum_over_d1_block(NL_TASK(k14_row)); }
-
-/* ---- k15  metric.accuracy.after: sum over d0 */
-struct k15_row {
+/* ---- k12  metric.accuracy.after: sum over d0 */
+struct k12_row {
     double *accuracy_after_; /* double [0], updated */
     const real *x_; /* real [d0], read */
     const nl_i32 *label_; /* nl_i32 [d0], read */
@@ -823,10 +790,10 @@ struct k15_row {
     nl_i64 n_d0_;
 };
 
-NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
+NL_FN void k12_sum_over_d0_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k15_row *const self = (const k15_row *)nl_t.self;
+    const k12_row *const self = (const k12_row *)nl_t.self;
     double *__restrict__ const accuracy_after_p_ = nl_global(self->accuracy_after_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
     const nl_i32 *__restrict__ const label_p_ = nl_global(self->label_);
@@ -871,126 +838,19 @@ NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k15_sum_over_d0(NL_ARGUMENTS) { k15_sum_over_d0_block(NL_TASK(k15_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_d0(NL_ARGUMENTS) { k12_sum_over_d0_block(NL_TASK(k12_row)); }
 
-/* ---- k16  loss.total.grad: elementwise */
-struct k16_row {
-    real *total_grad_; /* real [d0], updated */
-    const real *sum_grad_; /* real [0], read */
-    const real *x_; /* real [d0], read */
-    real *picked_grad_; /* real [d0], written */
-    nl_i64 n_d0_;
-};
-
-NL_FN void k16_elementwise_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k16_row *const self = (const k16_row *)nl_t.self;
-    real *__restrict__ const total_grad_p_ = nl_global(self->total_grad_);
-    const real *__restrict__ const sum_grad_p_ = nl_global(self->sum_grad_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
-    real *__restrict__ const picked_grad_p_ = nl_global(self->picked_grad_);
-    const nl_i64 n_d0_ = self->n_d0_;
-    nl_wait();
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk >= 4 * blockDim.x ? 4 : 1;
-#pragma unroll 1
-    for (nl_i64 d0 = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; d0 < nl_end;
-            d0 += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - d0);
-        struct {
-            nl_few<real> total_grad_p_;
-            real sum_grad_p_;
-            nl_few<real> x_p_;
-            nl_few<real> picked_grad_p_;
-        } nl_x = {nl_get<real>(&total_grad_p_[d0], nl_many), sum_grad_p_[0], nl_get<real>(&x_p_[d0], nl_many), {}};
-        const auto nl_point = [&](int nl_n) {
-            const real sum_grad_ = nl_x.sum_grad_p_;
-            const real x_ = nl_x.x_p_.x[nl_n];
-            real v0_ = sum_grad_ * x_;
-            real total_grad_ = nl_x.total_grad_p_.x[nl_n];
-            nl_x.total_grad_p_.x[nl_n] = v0_ * (1.0f / total_grad_);
-            nl_x.picked_grad_p_.x[nl_n] = v0_ * -1.0f;
-        };
-        if (nl_many == 1) nl_point(0);
-        else nl_each<4>(nl_point);
-        nl_put(&total_grad_p_[d0], nl_x.total_grad_p_, nl_many);
-        nl_put(&picked_grad_p_[d0], nl_x.picked_grad_p_, nl_many);
-    }
-}
-extern "C" __global__ void NL_BLOCK k16_elementwise(NL_ARGUMENTS) { k16_elementwise_block(NL_TASK(k16_row)); }
-
-/* ---- k17  logits.biased.grad.sum: sum over  */
-struct k17_row {
-    real *biased_grad_sum_; /* real [d0][d1], written */
-    const real *picked_grad_; /* real [d0], read */
-    const nl_i32 *label_; /* nl_i32 [d0], read */
-    const real *total_grad_; /* real [d0], read */
-    const real *biased_; /* real [d0][d1], read */
-    const real *x_; /* real [d0], read */
-    nl_i64 n_d0_, n_d1_, biased_grad_sum_by_d0_, biased_by_d0_;
-};
-
-NL_FN void k17_sum_over_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k17_row *const self = (const k17_row *)nl_t.self;
-    real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
-    const real *__restrict__ const picked_grad_p_ = nl_global(self->picked_grad_);
-    const nl_i32 *__restrict__ const label_p_ = nl_global(self->label_);
-    const real *__restrict__ const total_grad_p_ = nl_global(self->total_grad_);
-    const real *__restrict__ const biased_p_ = nl_global(self->biased_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
-    const nl_i64 biased_by_d0_ = self->biased_by_d0_;
-    const nl_u32 d1_inverse = nl_inverse(n_d1_);
-    nl_wait();
-    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : (n_d1_ % 4 == 0 ? 4 : (n_d1_ % 2 == 0 ? 2 : 1));
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
-            e += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - e);
-        nl_u64 rest = e;
-        const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
-        const nl_i64 d0 = rest;
-        struct {
-            nl_few<real> biased_grad_sum_p_;
-            real total_grad_p_;
-            nl_few<real> biased_p_;
-            real x_p_;
-        } nl_x = {{}, total_grad_p_[d0], nl_get<real>(&biased_p_[d0 * biased_by_d0_ + d1], nl_many), x_p_[d0]};
-        const auto nl_point = [&](int nl_n) {
-            const nl_i64 nl_own = d1 + nl_n;
-            const nl_i64 d1 = nl_own;
-            real acc = 0.0f;
-            const real picked_grad_ = picked_grad_p_[d0];
-            const nl_i32 label_ = label_p_[d0];
-            acc += picked_grad_ * (d1 == label_ ? 1.0f : 0.0f);
-            const real total_grad_ = nl_x.total_grad_p_;
-            const real biased_ = nl_x.biased_p_.x[nl_n];
-            const real x_ = nl_x.x_p_;
-            nl_x.biased_grad_sum_p_.x[nl_n] = acc + total_grad_ * nl_exp_f32(biased_ - x_);
-        };
-        if (nl_many == 1) nl_point(0);
-        else if (nl_many == 2) nl_each<2>(nl_point);
-        else nl_each<4>(nl_point);
-        nl_put(&biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1], nl_x.biased_grad_sum_p_, nl_many);
-    }
-}
-extern "C" __global__ void __launch_bounds__(256, 4) k17_sum_over(NL_ARGUMENTS) { k17_sum_over_block(NL_TASK(k17_row)); }
-
-/* ---- k18  dense1.bias.grad: sum over d0  (models/lenet5.yaml:19:7) */
-struct k18_row {
+/* ---- k13  dense1.bias.grad: sum over d0  (models/lenet5.yaml:19:7) */
+struct k13_row {
     real *bias_grad_; /* real [d1], written */
     const real *biased_grad_sum_; /* real [d0][d1], read */
     nl_i64 n_d1_, n_d0_, biased_grad_sum_by_d0_;
 };
 
-NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
+NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k18_row *const self = (const k18_row *)nl_t.self;
+    const k13_row *const self = (const k13_row *)nl_t.self;
     real *__restrict__ const bias_grad_p_ = nl_global(self->bias_grad_);
     const real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
     const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
@@ -1051,10 +911,10 @@ NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
         bias_grad_p_[d1] = whole;
     });
 }
-extern "C" __global__ void __launch_bounds__(256, 2) k18_sum_over_d0(NL_ARGUMENTS) { k18_sum_over_d0_block(NL_TASK(k18_row)); }
+extern "C" __global__ void __launch_bounds__(256, 2) k13_sum_over_d0(NL_ARGUMENTS) { k13_sum_over_d0_block(NL_TASK(k13_row)); }
 
-/* ---- k19  dense1.biased.grad: matmul  (models/lenet5.yaml:20:7) */
-struct k19_row {
+/* ---- k14  dense1.biased.grad: matmul  (models/lenet5.yaml:20:7) */
+struct k14_row {
     real *biased_grad_; /* real [n][k], written */
     const real *biased_grad_sum_; /* real [n][o], read */
     const real *x_; /* real [o][k], read */
@@ -1063,7 +923,7 @@ struct k19_row {
     nl_i64 s_depth_;
 };
 
-NL_PART void k19_matmul_product(const k19_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k14_matmul_product(const k14_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
@@ -1087,7 +947,7 @@ NL_PART void k19_matmul_product(const k19_row *self, nl_i64 step, nl_product &nl
     nl_p.by_m = false;
 }
 
-NL_PART void k19_matmul_store(const k19_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k14_matmul_store(const k14_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const activated_p_ = nl_global(self->activated_);
@@ -1106,15 +966,15 @@ NL_PART void k19_matmul_store(const k19_row *self, nl_i64 step, const nl_sums &n
     }
 }
 
-/* ---- k20  dense1.weight.grad: matmul  (models/lenet5.yaml:19:7) */
-struct k20_row {
+/* ---- k15  dense1.weight.grad: matmul  (models/lenet5.yaml:19:7) */
+struct k15_row {
     real *weight_grad_; /* real [o][k], written */
     const real *biased_grad_sum_; /* real [n][o], read */
     const real *x_; /* real [n][k], read */
     nl_i64 n_o_, n_k_, n_n_, weight_grad_by_o_, biased_grad_sum_by_n_, x_by_n_, s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k20_matmul_product(const k20_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k15_matmul_product(const k15_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *__restrict__ const biased_grad_sum_p_ = nl_global(self->biased_grad_sum_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
@@ -1138,7 +998,7 @@ NL_PART void k20_matmul_product(const k20_row *self, nl_i64 step, nl_product &nl
     nl_p.by_m = false;
 }
 
-NL_PART void k20_matmul_store(const k20_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k15_matmul_store(const k15_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const weight_grad_p_ = nl_global(self->weight_grad_);
     const nl_i64 weight_grad_by_o_ = self->weight_grad_by_o_;
@@ -1155,15 +1015,15 @@ NL_PART void k20_matmul_store(const k20_row *self, nl_i64 step, const nl_sums &n
     }
 }
 
-/* ---- k21  flatten.y.grad: matmul  (models/lenet5.yaml:19:7) */
-struct k21_row {
+/* ---- k16  flatten.y.grad: matmul  (models/lenet5.yaml:19:7) */
+struct k16_row {
     real *y_grad_; /* real [n][k], written */
     const real *biased_grad_; /* real [n][o], read */
     const real *x_; /* real [o][k], read */
     nl_i64 n_n_, n_k_, n_o_, y_grad_by_n_, biased_grad_by_n_, x_by_o_, s_tile_, s_splits_, s_depth_;
 };
 
-NL_PART void k21_matmul_product(const k21_row *self, nl_i64 step, nl_product &nl_p)
+NL_PART void k16_matmul_product(const k16_row *self, nl_i64 step, nl_product &nl_p)
 {
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
@@ -1187,7 +1047,7 @@ NL_PART void k21_matmul_product(const k21_row *self, nl_i64 step, nl_product &nl
     nl_p.by_m = false;
 }
 
-NL_PART void k21_matmul_store(const k21_row *self, nl_i64 step, const nl_sums &nl_s)
+NL_PART void k16_matmul_store(const k16_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const y_grad_p_ = nl_global(self->y_grad_);
     const nl_i64 y_grad_by_n_ = self->y_grad_by_n_;
@@ -1204,151 +1064,86 @@ NL_PART void k21_matmul_store(const k21_row *self, nl_i64 step, const nl_sums &n
     }
 }
 
-/* ---- k22  conv1.activated.grad.first: minimum over r, s  (models/lenet5.yaml:15:7) */
-struct k22_row {
-    real *activated_grad_first_; /* real [n][c][oh][ow], written */
+/* ---- k17  conv1.biased.grad: minimum over r, s  (models/lenet5.yaml:15:7) */
+struct k17_row {
+    real *biased_grad_; /* real [n][c][2 * oh + r + biased_grad_from2][2 * ow + s + biased_grad_from3], written */
     const real *activated_; /* real [n][c][2 * oh + r + activated_from2][2 * ow + s + activated_from3], read */
     const real *x_; /* real [n][c][oh][ow], read */
-    nl_i64 n_n_, n_c_, n_oh_, n_ow_, activated_grad_first_by_n_, activated_grad_first_by_c_;
-    nl_i64 activated_grad_first_by_oh_, activated_by_n_, activated_by_c_, activated_stride2_, activated_from2_;
-    nl_i64 activated_from3_, x_by_n_, x_by_c_, x_by_oh_;
+    const real *y_grad_; /* real [n][c][oh][ow], read */
+    nl_i64 n_n_, n_c_, n_oh_, n_ow_, biased_grad_by_n_, biased_grad_by_c_, biased_grad_stride2_, biased_grad_from2_;
+    nl_i64 biased_grad_from3_, activated_by_n_, activated_by_c_, activated_stride2_, activated_from2_;
+    nl_i64 activated_from3_, x_by_n_, x_by_c_, x_by_oh_, y_grad_by_n_, y_grad_by_c_, y_grad_by_oh_;
 };
 
-NL_FN void k22_minimum_over_r_s_block(const nl_task &nl_t)
+NL_FN void k17_minimum_over_r_s_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k22_row *const self = (const k22_row *)nl_t.self;
-    real *__restrict__ const activated_grad_first_p_ = nl_global(self->activated_grad_first_);
+    const k17_row *const self = (const k17_row *)nl_t.self;
+    real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const activated_p_ = nl_global(self->activated_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const y_grad_p_ = nl_global(self->y_grad_);
     const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_oh_ = self->n_oh_, n_ow_ = self->n_ow_;
-    const nl_i64 activated_grad_first_by_n_ = self->activated_grad_first_by_n_;
-    const nl_i64 activated_grad_first_by_c_ = self->activated_grad_first_by_c_;
-    const nl_i64 activated_grad_first_by_oh_ = self->activated_grad_first_by_oh_;
-    const nl_i64 activated_by_n_ = self->activated_by_n_, activated_by_c_ = self->activated_by_c_;
-    const nl_i64 activated_stride2_ = self->activated_stride2_, activated_from2_ = self->activated_from2_;
-    const nl_i64 activated_from3_ = self->activated_from3_, x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_;
-    const nl_i64 x_by_oh_ = self->x_by_oh_;
+    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, biased_grad_by_c_ = self->biased_grad_by_c_;
+    const nl_i64 biased_grad_stride2_ = self->biased_grad_stride2_, biased_grad_from2_ = self->biased_grad_from2_;
+    const nl_i64 biased_grad_from3_ = self->biased_grad_from3_, activated_by_n_ = self->activated_by_n_;
+    const nl_i64 activated_by_c_ = self->activated_by_c_, activated_stride2_ = self->activated_stride2_;
+    const nl_i64 activated_from2_ = self->activated_from2_, activated_from3_ = self->activated_from3_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_, x_by_oh_ = self->x_by_oh_;
+    const nl_i64 y_grad_by_n_ = self->y_grad_by_n_, y_grad_by_c_ = self->y_grad_by_c_;
+    const nl_i64 y_grad_by_oh_ = self->y_grad_by_oh_;
     const nl_u32 c_inverse = nl_inverse(n_c_);
     const nl_u32 oh_inverse = nl_inverse(n_oh_);
     const nl_u32 ow_inverse = nl_inverse(n_ow_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : (n_ow_ % 4 == 0 ? 4 : (n_ow_ % 2 == 0 ? 2 : 1));
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
-            e += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - e);
+    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
         nl_u64 rest = e;
         const nl_i64 ow = nl_take(rest, n_ow_, ow_inverse);
         const nl_i64 oh = nl_take(rest, n_oh_, oh_inverse);
         const nl_i64 c = nl_take(rest, n_c_, c_inverse);
         const nl_i64 n = rest;
-        struct {
-            nl_few<real> activated_grad_first_p_;
-        } nl_x = {{}};
-        const auto nl_point = [&](int nl_n) {
-            const nl_i64 nl_own = ow + nl_n;
-            const nl_i64 ow = nl_own;
-            real acc = NL_INF_F32;
-            for (nl_i64 r = 0; r < 2; r++) {
-                for (nl_i64 s = 0; s < 2; s++) {
-                    const real activated_ = activated_p_[n * activated_by_n_ + c * activated_by_c_ + (2 * oh + r + activated_from2_) * activated_stride2_ + 2 * ow + s + activated_from3_];
-                    const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + oh * x_by_oh_ + ow];
-                    acc = nl_min_f32(acc, activated_ == x_ ? ((real)((0LL + r) * 2LL + s)) : 1e+09f);
-                }
-            }
-            nl_x.activated_grad_first_p_.x[nl_n] = acc;
-        };
-        if (nl_many == 1) nl_point(0);
-        else if (nl_many == 2) nl_each<2>(nl_point);
-        else nl_each<4>(nl_point);
-        nl_put(&activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + oh * activated_grad_first_by_oh_ + ow], nl_x.activated_grad_first_p_, nl_many);
+        nl_few<real> nl_biased_grad_p_[2] = {};
+        nl_few<real> nl_activated_p_[2] = {};
+        nl_each<2>([&](int r) {
+            const nl_i64 s = 0;
+            nl_activated_p_[r] = nl_get_line<2, real>(&activated_p_[n * activated_by_n_ + c * activated_by_c_ + (2 * oh + r + activated_from2_) * activated_stride2_ + 2 * ow + s + activated_from3_]);
+        });
+        real acc = NL_INF_F32;
+        nl_each<2>([&](int r) {
+            nl_each<2>([&](int s) {
+                const real activated_ = nl_activated_p_[r].x[s];
+                const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + oh * x_by_oh_ + ow];
+                acc = nl_min_f32(acc, activated_ == x_ ? ((real)((0LL + r) * 2LL + s)) : 1e+09f);
+            });
+        });
+        nl_each<2>([&](int r) {
+            nl_each<2>([&](int s) {
+                const real activated_ = nl_activated_p_[r].x[s];
+                const real y_grad_ = y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + oh * y_grad_by_oh_ + ow];
+                nl_biased_grad_p_[r].x[s] = (acc == ((real)((0LL + r) * 2LL + s)) ? y_grad_ : 0.0f) * (activated_ > 0.0f ? 1.0f : 0.0f);
+            });
+        });
+        nl_each<2>([&](int r) {
+            const nl_i64 s = 0;
+            nl_put_line<2>(&biased_grad_p_[n * biased_grad_by_n_ + c * biased_grad_by_c_ + (2 * oh + r + biased_grad_from2_) * biased_grad_stride2_ + 2 * ow + s + biased_grad_from3_], nl_biased_grad_p_[r]);
+        });
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k22_minimum_over_r_s(NL_ARGUMENTS) { k22_minimum_over_r_s_block(NL_TASK(k22_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k17_minimum_over_r_s(NL_ARGUMENTS) { k17_minimum_over_r_s_block(NL_TASK(k17_row)); }
 
-/* ---- k23  conv1.biased.grad: sum over r, s  (models/lenet5.yaml:15:7) */
-struct k23_row {
-    real *biased_grad_; /* real [n][c][i2][i3], written */
-    const real *y_grad_; /* real [n][c][(i2 - r + y_grad_from2) / 2][(i3 - s + y_grad_from3) / 2], read */
-    const real *activated_grad_first_; /* real [n][c][(i2 - r + y_grad_from2) / 2][(i3 - s + y_grad_from3) / 2], read */
-    const real *activated_; /* real [n][c][i2][i3], read */
-    nl_i64 n_n_, n_c_, n_i2_, n_i3_, biased_grad_by_n_, biased_grad_by_c_, biased_grad_by_i2_, y_grad_by_n_;
-    nl_i64 y_grad_by_c_, y_grad_stride2_, y_grad_from2_, y_grad_extent2_, y_grad_from3_, y_grad_extent3_;
-    nl_i64 activated_grad_first_by_n_, activated_grad_first_by_c_, activated_grad_first_stride2_, activated_by_n_;
-    nl_i64 activated_by_c_, activated_by_i2_;
-};
-
-NL_FN void k23_sum_over_r_s_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k23_row *const self = (const k23_row *)nl_t.self;
-    real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
-    const real *__restrict__ const y_grad_p_ = nl_global(self->y_grad_);
-    const real *__restrict__ const activated_grad_first_p_ = nl_global(self->activated_grad_first_);
-    const real *__restrict__ const activated_p_ = nl_global(self->activated_);
-    const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_i2_ = self->n_i2_, n_i3_ = self->n_i3_;
-    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, biased_grad_by_c_ = self->biased_grad_by_c_;
-    const nl_i64 biased_grad_by_i2_ = self->biased_grad_by_i2_, y_grad_by_n_ = self->y_grad_by_n_;
-    const nl_i64 y_grad_by_c_ = self->y_grad_by_c_, y_grad_stride2_ = self->y_grad_stride2_;
-    const nl_i64 y_grad_from2_ = self->y_grad_from2_, y_grad_extent2_ = self->y_grad_extent2_;
-    const nl_i64 y_grad_from3_ = self->y_grad_from3_, y_grad_extent3_ = self->y_grad_extent3_;
-    const nl_i64 activated_grad_first_by_n_ = self->activated_grad_first_by_n_;
-    const nl_i64 activated_grad_first_by_c_ = self->activated_grad_first_by_c_;
-    const nl_i64 activated_grad_first_stride2_ = self->activated_grad_first_stride2_;
-    const nl_i64 activated_by_n_ = self->activated_by_n_, activated_by_c_ = self->activated_by_c_;
-    const nl_i64 activated_by_i2_ = self->activated_by_i2_;
-    const nl_u32 c_inverse = nl_inverse(n_c_);
-    const nl_u32 i2_inverse = nl_inverse(n_i2_);
-    const nl_u32 i3_inverse = nl_inverse(n_i3_);
-    nl_wait();
-    const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_i2_ * n_i3_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : (n_i3_ % 4 == 0 ? 4 : (n_i3_ % 2 == 0 ? 2 : 1));
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
-            e += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - e);
-        nl_u64 rest = e;
-        const nl_i64 i3 = nl_take(rest, n_i3_, i3_inverse);
-        const nl_i64 i2 = nl_take(rest, n_i2_, i2_inverse);
-        const nl_i64 c = nl_take(rest, n_c_, c_inverse);
-        const nl_i64 n = rest;
-        struct {
-            nl_few<real> biased_grad_p_;
-            nl_few<real> activated_p_;
-        } nl_x = {{}, nl_get<real>(&activated_p_[n * activated_by_n_ + c * activated_by_c_ + i2 * activated_by_i2_ + i3], nl_many)};
-        const auto nl_point = [&](int nl_n) {
-            const nl_i64 nl_own = i3 + nl_n;
-            const nl_i64 i3 = nl_own;
-            real acc = 0.0f;
-            const nl_i64 r = nl_rest(((nl_i32)i2 + (nl_i32)y_grad_from2_), 2);
-            const nl_i64 s = nl_rest(((nl_i32)i3 + (nl_i32)y_grad_from3_), 2);
-            const real y_grad_ = ((nl_u32)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) / 2) < (nl_u32)y_grad_extent2_) & ((nl_u32)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) / 2) < (nl_u32)y_grad_extent3_) ? y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + ((nl_i64)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) / 2)) * y_grad_stride2_ + (nl_i64)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) / 2)] : 0.0f;
-            const real activated_grad_first_ = ((nl_u32)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) / 2) < (nl_u32)y_grad_extent2_) & ((nl_u32)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) / 2) < (nl_u32)y_grad_extent3_) ? activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + ((nl_i64)(((nl_i32)i2 - ((nl_i32)r) + (nl_i32)y_grad_from2_) / 2)) * activated_grad_first_stride2_ + (nl_i64)(((nl_i32)i3 - ((nl_i32)s) + (nl_i32)y_grad_from3_) / 2)] : 0.0f;
-            acc += activated_grad_first_ == ((real)((0LL + r) * 2LL + s)) ? y_grad_ : 0.0f;
-            const real activated_ = nl_x.activated_p_.x[nl_n];
-            nl_x.biased_grad_p_.x[nl_n] = acc * (activated_ > 0.0f ? 1.0f : 0.0f);
-        };
-        if (nl_many == 1) nl_point(0);
-        else if (nl_many == 2) nl_each<2>(nl_point);
-        else nl_each<4>(nl_point);
-        nl_put(&biased_grad_p_[n * biased_grad_by_n_ + c * biased_grad_by_c_ + i2 * biased_grad_by_i2_ + i3], nl_x.biased_grad_p_, nl_many);
-    }
-}
-extern "C" __global__ void __launch_bounds__(256, 4) k23_sum_over_r_s(NL_ARGUMENTS) { k23_sum_over_r_s_block(NL_TASK(k23_row)); }
-
-/* ---- k24  conv1.bias.grad: sum over d0, d2, d3  (models/lenet5.yaml:14:7) */
-struct k24_row {
+/* ---- k18  conv1.bias.grad: sum over d0, d2, d3  (models/lenet5.yaml:14:7) */
+struct k18_row {
     real *bias_grad_; /* real [d1], written */
     const real *biased_grad_; /* real [d1][d0][d2], read */
     nl_i64 n_d1_, n_d0_, n_d2_, biased_grad_by_d1_, biased_grad_by_d0_;
 };
 
-NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
+NL_FN void k18_sum_over_d0_d2_d3_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k24_row *const self = (const k24_row *)nl_t.self;
+    const k18_row *const self = (const k18_row *)nl_t.self;
     real *__restrict__ const bias_grad_p_ = nl_global(self->bias_grad_);
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, n_d2_ = self->n_d2_;
@@ -1400,10 +1195,10 @@ NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void NL_BLOCK k24_sum_over_d0_d2_d3(NL_ARGUMENTS) { k24_sum_over_d0_d2_d3_block(NL_TASK(k24_row)); }
+extern "C" __global__ void NL_BLOCK k18_sum_over_d0_d2_d3(NL_ARGUMENTS) { k18_sum_over_d0_d2_d3_block(NL_TASK(k18_row)); }
 
-/* ---- k25  max_pool2d.y.grad: direct conv  (models/lenet5.yaml:16:7) */
-struct k25_row {
+/* ---- k19  max_pool2d.y.grad: direct conv  (models/lenet5.yaml:16:7) */
+struct k19_row {
     real *y_grad_; /* real [n][c][i2][i3], written */
     const real *biased_grad_; /* real [n][k][i2 - r + biased_grad_from2][i3 - s + biased_grad_from3], read */
     const real *x_; /* real [c][k][r][s], read */
@@ -1413,7 +1208,7 @@ struct k25_row {
     nl_i64 s_channels_;
 };
 
-NL_PART void k25_direct_conv_product(const k25_row *self, nl_i64 step, nl_convolution &nl_p)
+NL_PART void k19_direct_conv_product(const k19_row *self, nl_i64 step, nl_convolution &nl_p)
 {
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
@@ -1445,7 +1240,7 @@ NL_PART void k25_direct_conv_product(const k25_row *self, nl_i64 step, nl_convol
     nl_p.channels = (nl_i32)s_channels_;
 }
 
-NL_PART void k25_direct_conv_store(const k25_row *self, nl_i64 step, const nl_strips &nl_s)
+NL_PART void k19_direct_conv_store(const k19_row *self, nl_i64 step, const nl_strips &nl_s)
 {
     real *__restrict__ const y_grad_p_ = nl_global(self->y_grad_);
     const nl_i64 y_grad_by_n_ = self->y_grad_by_n_, y_grad_by_c_ = self->y_grad_by_c_;
@@ -1466,8 +1261,8 @@ NL_PART void k25_direct_conv_store(const k25_row *self, nl_i64 step, const nl_st
     }
 }
 
-/* ---- k26  conv1.weight.grad: direct conv weights  (models/lenet5.yaml:14:7) */
-struct k26_row {
+/* ---- k20  conv1.weight.grad: direct conv weights  (models/lenet5.yaml:14:7) */
+struct k20_row {
     real *weight_grad_; /* real [k][c][r][s], written */
     const real *biased_grad_; /* real [k][n][oh][ow], read */
     const real *x_; /* real [c][n][oh + r + x_from2][ow + s + x_from3], read */
@@ -1476,7 +1271,7 @@ struct k26_row {
     nl_i64 x_extent2_, x_from3_, x_extent3_, s_blocks_, s_channels_, s_rows_, s_shares_, s_splits_;
 };
 
-NL_PART void k26_direct_conv_weights_product(const k26_row *self, nl_i64 step, nl_weights &nl_p)
+NL_PART void k20_direct_conv_weights_product(const k20_row *self, nl_i64 step, nl_weights &nl_p)
 {
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
@@ -1499,7 +1294,7 @@ NL_PART void k26_direct_conv_weights_product(const k26_row *self, nl_i64 step, n
     nl_p.splits = (nl_i32)s_splits_;
 }
 
-NL_PART void k26_direct_conv_weights_store(const k26_row *self, nl_i64 step, const nl_filters &nl_s)
+NL_PART void k20_direct_conv_weights_store(const k20_row *self, nl_i64 step, const nl_filters &nl_s)
 {
     real *__restrict__ const weight_grad_p_ = nl_global(self->weight_grad_);
     const nl_i64 weight_grad_by_k_ = self->weight_grad_by_k_, weight_grad_by_c_ = self->weight_grad_by_c_;
@@ -1518,8 +1313,8 @@ NL_PART void k26_direct_conv_weights_store(const k26_row *self, nl_i64 step, con
     }
 }
 
-/* ---- k27  conv1.weight: optimizer update  (library/optimizers/adam.yaml:4:5) */
-struct k27_row {
+/* ---- k21  conv1.weight: optimizer update  (library/optimizers/adam.yaml:4:5) */
+struct k21_row {
     real *param_; /* real [i], updated */
     const real *gradient_; /* real [i], read */
     real *m_; /* real [i], updated */
@@ -1528,10 +1323,10 @@ struct k27_row {
     alignas(8) real learning_rate_, beta1_, beta2_, epsilon_;
 };
 
-NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
+NL_FN void k21_optimizer_update_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k27_row *const self = (const k27_row *)nl_t.self;
+    const k21_row *const self = (const k21_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
     real *__restrict__ const param_p_ = nl_global(self->param_);
     const real *__restrict__ const gradient_p_ = nl_global(self->gradient_);
@@ -1580,20 +1375,20 @@ NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
         nl_put(&v_p_[i], nl_x.v_p_, nl_many);
     }
 }
-extern "C" __global__ void NL_BLOCK k27_optimizer_update(NL_ARGUMENTS) { k27_optimizer_update_block(NL_TASK(k27_row)); }
+extern "C" __global__ void NL_BLOCK k21_optimizer_update(NL_ARGUMENTS) { k21_optimizer_update_block(NL_TASK(k21_row)); }
 
-/* ---- k28  batch.count: sum over d0 */
-struct k28_row {
+/* ---- k22  batch.count: sum over d0 */
+struct k22_row {
     real *count_; /* real [0], written */
     const real *mask_; /* real [d0], read */
     double *count_after_; /* double [0], updated */
     nl_i64 n_d0_;
 };
 
-NL_FN void k28_sum_over_d0_block(const nl_task &nl_t)
+NL_FN void k22_sum_over_d0_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k28_row *const self = (const k28_row *)nl_t.self;
+    const k22_row *const self = (const k22_row *)nl_t.self;
     real *__restrict__ const count_p_ = nl_global(self->count_);
     const real *__restrict__ const mask_p_ = nl_global(self->mask_);
     double *__restrict__ const count_after_p_ = nl_global(self->count_after_);
@@ -1637,10 +1432,129 @@ NL_FN void k28_sum_over_d0_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k28_sum_over_d0(NL_ARGUMENTS) { k28_sum_over_d0_block(NL_TASK(k28_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k22_sum_over_d0(NL_ARGUMENTS) { k22_sum_over_d0_block(NL_TASK(k22_row)); }
+
+/* ---- k23  loss.largest: rows over d1 */
+struct k23_row {
+    real *largest_; /* real [d0], written */
+    const real *x_; /* real [d0][d1], read */
+    const nl_i32 *label_; /* nl_i32 [d0], read */
+    real *total_; /* real [d0], written */
+    real *picked_; /* real [d0], written */
+    real *first_; /* real [d0], written */
+    nl_i64 n_d0_, n_d1_, x_by_d0_;
+};
+
+NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k23_row *const self = (const k23_row *)nl_t.self;
+    real *__restrict__ const largest_p_ = nl_global(self->largest_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i32 *__restrict__ const label_p_ = nl_global(self->label_);
+    real *__restrict__ const total_p_ = nl_global(self->total_);
+    real *__restrict__ const picked_p_ = nl_global(self->picked_);
+    real *__restrict__ const first_p_ = nl_global(self->first_);
+    const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
+    nl_wait();
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        const nl_i64 d0 = e;
+        const nl_i64 nl_terms = n_d1_;
+        real acc = -NL_INF_F32;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d1 = r;
+                const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                acc = nl_max_f32(acc, x_);
+                r += nl_group;
+            };
+#pragma unroll 1
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 1, nl_max_f32>(
+                    {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc = nl_all.of[0];
+            }
+        }
+        real largest_ = acc;
+        if (nl_first == 0) {
+            largest_p_[d0] = largest_;
+        }
+        real acc1 = 0.0f;
+        real acc2 = 0.0f;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d1 = r;
+                const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                const nl_i32 label_ = label_p_[d0];
+                acc1 += nl_exp_f32(x_ - largest_);
+                acc2 += d1 == label_ ? x_ : 0.0f;
+                r += nl_group;
+            };
+#pragma unroll 1
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 2, nl_sum_of<real>>(
+                    {{acc1, acc2}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc1 = nl_all.of[0];
+                acc2 = nl_all.of[1];
+            }
+        }
+        real total_ = acc1;
+        real picked_ = acc2;
+        if (nl_first == 0) {
+            total_p_[d0] = total_;
+            picked_p_[d0] = picked_;
+        }
+        real acc3 = NL_INF_F32;
+        {
+            nl_i64 r = nl_first;
+            const auto nl_more = [&](int) {
+                const nl_i64 d1 = r;
+                const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
+                r += nl_group;
+            };
+#pragma unroll 1
+            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+#pragma unroll 1
+            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+            while (r < nl_terms) nl_more(0);
+            if (nl_are_many(nl_group)) {
+                const auto nl_found = nl_joined<real, 1, nl_min_f32>(
+                    {{acc3}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
+                const auto nl_all = nl_first_of_warp(nl_found);
+                acc3 = nl_all.of[0];
+            }
+        }
+        real first_ = acc3;
+        if (nl_first == 0) {
+            first_p_[d0] = first_;
+        }
+    }
+}
+extern "C" __global__ void NL_BLOCK k23_rows_over_d1(NL_ARGUMENTS) { k23_rows_over_d1_block(NL_TASK(k23_row)); }
 
 
-/* ---- direct_conv_5_step_1_tap_1: k6, k25 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1: k6, k19 (nl_group says which) */
 extern "C" __global__ void NL_BLOCK direct_conv_5_step_1_tap_1(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
@@ -1650,8 +1564,8 @@ extern "C" __global__ void NL_BLOCK direct_conv_5_step_1_tap_1(NL_ARGUMENTS)
         case 6:
             k6_direct_conv_product((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
-        case 25:
-            k25_direct_conv_product((const k25_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 19:
+            k19_direct_conv_product((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1663,13 +1577,13 @@ extern "C" __global__ void NL_BLOCK direct_conv_5_step_1_tap_1(NL_ARGUMENTS)
     case 6:
         k6_direct_conv_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 25:
-        k25_direct_conv_store((const k25_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 19:
+        k19_direct_conv_store((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }
 
-/* ---- direct_conv_5_step_1_tap_1_narrow: k6, k25 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1_narrow: k6, k19 (nl_group says which) */
 extern "C" __global__ void NL_BLOCK direct_conv_5_step_1_tap_1_narrow(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
@@ -1679,8 +1593,8 @@ extern "C" __global__ void NL_BLOCK direct_conv_5_step_1_tap_1_narrow(NL_ARGUMEN
         case 6:
             k6_direct_conv_product((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
-        case 25:
-            k25_direct_conv_product((const k25_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 19:
+            k19_direct_conv_product((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1692,13 +1606,13 @@ extern "C" __global__ void NL_BLOCK direct_conv_5_step_1_tap_1_narrow(NL_ARGUMEN
     case 6:
         k6_direct_conv_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 25:
-        k25_direct_conv_store((const k25_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 19:
+        k19_direct_conv_store((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }
 
-/* ---- matmul: k8, k9, k19, k20, k21 (nl_group says which) */
+/* ---- matmul: k8, k9, k14, k15, k16 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
 {
     __shared__ nl_product nl_p;
@@ -1711,14 +1625,14 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
         case 9:
             k9_matmul_product((const k9_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
-        case 19:
-            k19_matmul_product((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 14:
+            k14_matmul_product((const k14_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
-        case 20:
-            k20_matmul_product((const k20_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 15:
+            k15_matmul_product((const k15_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
-        case 21:
-            k21_matmul_product((const k21_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 16:
+            k16_matmul_product((const k16_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1732,27 +1646,27 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
     case 9:
         k9_matmul_store((const k9_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 19:
-        k19_matmul_store((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 14:
+        k14_matmul_store((const k14_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 20:
-        k20_matmul_store((const k20_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 15:
+        k15_matmul_store((const k15_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 21:
-        k21_matmul_store((const k21_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 16:
+        k16_matmul_store((const k16_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }
 
-/* ---- direct_conv_weights_5_step_1_tap_1: k26 (nl_group says which) */
+/* ---- direct_conv_weights_5_step_1_tap_1: k20 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_weights_5_step_1_tap_1(NL_ARGUMENTS)
 {
     __shared__ nl_weights nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
         switch (nl_group) {
-        case 26:
-            k26_direct_conv_weights_product((const k26_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 20:
+            k20_direct_conv_weights_product((const k20_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1761,8 +1675,8 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_weights_5_step_
     nl_filters nl_s;
     if (!nl_direct_weights<8, 5, 1, 1>(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {
-    case 26:
-        k26_direct_conv_weights_store((const k26_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 20:
+        k20_direct_conv_weights_store((const k20_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }

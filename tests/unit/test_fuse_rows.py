@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from backends.registry import backend
-from compiler.expr.ast import Binary, Expr, Ref
+from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
 from compiler.frontend.load import load_model
-from compiler.ir.level1.graph import Contract, Map, Node, Store, Tensor, Variable
-from compiler.ir.level2.program import Merged, Nest
+from compiler.ir.level1.graph import Contract, Feed, Map, Node, Store, Tensor, Variable
+from compiler.ir.level2.program import DimKind, Merged, Nest
 from compiler.ir.space import Affine, along
 from compiler.passes.fusion.fuse_epilogues import Epilogue, epilogues
-from compiler.passes.fusion.fuse_rows import ROW, SHORT, Row, fits, rows
+from compiler.passes.fusion.fuse_rows import ROW, SHORT, Row, elements_of, fits, rows
 from compiler.passes.fusion.fuse_sums import joined_sums
 from compiler.passes.fusion.horizontal_fusion import siblings
 from compiler.passes.pipeline.lower import lower
@@ -85,6 +86,82 @@ def test_work_that_reads_a_variable_written_in_the_kernel() -> None:
     assert made == {} and reasons == ["with mean: it reads n, which is written where its old value was"]
 
 
+def picked(name: str, *ins: str) -> Contract:
+    """The element of a row that a class names."""
+    walk = (along("d0"), along("d1"))
+    return replace(total(name, ins[0]), ins=ins, in_maps=(walk, ROWS), body=Cond(Ref("d1").eq(X1), X0, Num(0.0)))
+
+
+def one_hot(name: str, *ins: str) -> Contract:
+    """A value of the row where a class names the element, else 0: nothing is summed."""
+    walk = (along("d0"), along("d1"))
+    dims = tuple((f"d{a}", n) for a, n in enumerate(SHAPE))
+    body = Cond(Ref("d1").eq(X1), X0, Num(0.0))
+    return Contract(Tensor(name, SHAPE), dims, walk, ins, (ROWS, ROWS), body)
+
+
+def test_a_loss_and_its_gradient() -> None:
+    """The largest element, the sum of differences from it and what a class picks, which shares its loop; then
+    a choice by class with what is computed of it."""
+    largest = replace(total("largest", "x", combine="max"), fill=-math.inf)
+    shifted = replace(total("total", "x"), ins=("x", "largest"), in_maps=(*largest.in_maps, ROWS), body=X0 - X1)
+    nodes = (
+        feed("x"),
+        feed("label", (4,), "int"),
+        feed("seed", (4,)),
+        largest,
+        shifted,
+        picked("z", "x", "label"),
+    )
+    made, reasons = found(*nodes, one_hot("hot", "seed", "label"), standard("y", "hot", "x", "total"))
+    (row,) = made.values()
+    assert [[n.out.name for n in s.sums] for s in row.stages] == [["largest"], ["total", "z"]]
+    assert row.choice is not None and row.choice.out.name == "hot" and [m.out.name for m in row.maps] == ["y"]
+    assert row.kept == {"z", "y"} and reasons == []
+    late = (*nodes[:2], *nodes[3:], feed("seed", (4,)), one_hot("hot", "seed", "label"))
+    made, reasons = found(*late, standard("y", "hot", "x", "total"))
+    assert made["largest"].choice is None and reasons == ["with largest: it needs seed, which is made later"]
+
+
+WINDOWS = (("n", 2), ("i", 3), ("r", 2))
+
+
+def pooling(size: int = 2, extent: int = 6) -> tuple[Node, ...]:
+    """Where the largest element of each window is, and the gradient that goes to it alone, with an activation's."""
+    window = (along("n"), Affine((("i", size), ("r", 1))))
+    tensor, whole, grad = Tensor("x", (2, extent)), (along("n"), along("i")), Affine((("o", 1), ("r", -1)), 0, size)
+    here = Cond(X0.eq(X1), Ref("r"), Num(1e9))
+    first = Contract(Tensor("first", (2, 3)), WINDOWS, whole, ("x", "top"), (window, whole), here, "min")
+    dims = (("n", 2), ("o", extent), ("r", 2))
+    reads = ((along("n"), grad), (along("n"), grad))
+    body = Cond(X1.eq(Ref("r")), X0, Num(0.0))
+    out = Contract(Tensor("spread", (2, extent)), dims, (along("n"), along("o")), ("dy", "first"), reads, body)
+    back = Map(Tensor("y", (2, extent)), ("spread", "x"), ((0, 1), (0, 1)), Binary("*", X0, X1))
+    return Feed(tensor, "x", 1.0), feed("top", (2, 3)), feed("dy", (2, 3)), first, out, back
+
+
+def test_a_gradient_of_pooling_is_written_window_by_window() -> None:
+    made, _ = found(*pooling())
+    (row,) = made.values()
+    assert [n.out.name for n in row.contracts] == ["first", "spread"] and row.kept == {"y"}
+    assert row.choice is not None and row.choice.dims == WINDOWS
+    assert row.choice.out_map == elements_of(row) == (along("n"), Affine((("i", 2), ("r", 1))))
+    assert row.choice.in_maps == ((along("n"), along("i")),) * 2
+
+
+@pytest.mark.parametrize(
+    ("size", "extent"), [(1, 6), (3, 9), (2, 7)], ids=["windows that overlap", "gaps between", "an element beside"]
+)
+def test_windows_that_do_not_meet_every_element_once(size: int, extent: int) -> None:
+    assert found(*pooling(size, extent))[0] == {}
+
+
+def test_a_gradient_that_adds_something_outside_its_window() -> None:
+    *before, out, back = pooling()
+    assert isinstance(out, Contract)
+    assert found(*before, replace(out, body=X0 + Num(1.0)), back)[0] == {}
+
+
 @pytest.mark.parametrize(
     ("extents", "kept", "yes"),
     [
@@ -116,6 +193,15 @@ def test_a_normalisation_of_rows_is_one_launch_forward_and_one_backward(root: Pa
     _, staged = launches(root, "transformer", "cuda")
     assert sum(bool(n.then and n.each) for n in staged) >= 5
     assert sum(bool(n.beside and n.each) for n in staged) == 5
+
+
+def test_losses_and_gradients_of_pooling_are_one_launch_each(root: Path) -> None:
+    """The sums of a cross-entropy and the best class with the gradient of its scores; the count of samples; two
+    gradients of pooling, which are windows."""
+    _, staged = launches(root, "lenet_digits", "cuda")
+    assert sorted(len(n.stages) for n in staged) == [1, 1, 1, 3]
+    assert all(n.each for n in staged)
+    assert sum(all(isinstance(d.extent, int) for d in n.dims if d.kind is DimKind.RED) for n in staged) == 2
 
 
 @pytest.mark.parametrize(

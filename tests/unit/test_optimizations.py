@@ -124,10 +124,10 @@ def test_tensors_share_memory() -> None:
         ("lstm", "cuda", "rcp.approx.ftz"),  # a division without a branch
         ("mlp", "cuda", "nl_joined_columns<"),  # sums over the rows of a matrix
         ("mlp", "cuda", "nl_get_aligned<real>(&"),  # four columns at a time
-        ("mlp", "cuda", "nl_width"),  # neighbours of a map
+        ("autoencoder", "cuda", "nl_width"),  # neighbours of a map
         ("lenet5", "cuda", "else if (nl_many == 2) nl_each<2>(nl_point)"),  # neighbours of sums over windows
-        ("lenet5", "cuda", "const nl_i64 r = nl_rest("),  # the one window of a pooling that reads an element
-        ("lenet5", "cuda", "nl_take(rest, n_i3_, i3_inverse)"),
+        ("lenet5", "cuda", "nl_get_line<2, real>(&"),  # windows that are read and written line by line
+        ("lenet5", "cuda", "nl_take(rest, n_ow_, ow_inverse)"),
         ("lenet5", "cuda", "const nl_i64 of_step = "),  # the batch of a step, once a thread
         ("transformer", "cuda", "nl_load_of[4]"),  # points of a thread of a map that are no neighbours
         ("custom_optimizer", "cuda", "const real power = "),  # of the step, once a thread
@@ -135,6 +135,22 @@ def test_tensors_share_memory() -> None:
 )
 def test_the_text_has_it(name: str, target: str, what: str) -> None:
     assert what in backend(target).emit(program(name, target))
+
+
+def test_epilogues_of_stored_products_read_four_neighbours() -> None:
+    assert "    nl_few<nl_bfloat> " in backend("cuda").emit(program("transformer", "cuda", "mixed"))
+
+
+def test_gradients_of_windows_that_overlap_skip_terms_that_are_0(tmp_path: Path) -> None:
+    """Of three windows along a row an element is in two at most."""
+    models = Path(__file__).parents[2] / "models"
+    text = (models / "lenet5.yaml").read_text(encoding="utf-8")
+    text = text.replace("data/digits.npz", str(models / "data" / "digits.npz"))
+    changed = text.replace("max_pool2d: {size: 2}", "max_pool2d: {size: 3, stride: 2, padding: 1}")
+    (tmp_path / "model.yaml").write_text(changed, encoding="utf-8")
+    cuda = backend("cuda")
+    found = cuda.emit(lower(load_model(tmp_path / "model.yaml"), cuda.capabilities).merged)
+    assert "for (nl_i64 r = nl_rest(" in found and "r += 2" in found
 
 
 def test_products_of_several_templates_are_one_kernel() -> None:

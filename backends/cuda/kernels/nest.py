@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Final
 
 import compiler.ir.level2.program as l2
@@ -25,7 +26,7 @@ from backends.c_family.point_nest import PointNest, Total, is_windowed, read_in_
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
 from backends.cuda.kernels.several_points import Beside, at_places, besides, in_fours, in_pairs, neighbours
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import ONE, braces, call, code, every, form, name
+from backends.kernel_ir.expr import ONE, address, braces, call, code, every, form, name
 from backends.kernel_ir.stmt import (
     Block,
     Do,
@@ -62,6 +63,8 @@ COLUMN_ROWS: Final = BLOCK // COLUMNS
 _N: Final = name("nl_n")
 _LIGHT: Final = frozenset({"bf16", "max", "min", "abs", "sqrt", "sign", "clip"})
 """Functions of a few instructions."""
+_UNROLLED: Final = 4
+"""Terms of a window, at most, whose loop is unrolled; neighbouring points make four times as many."""
 _MOST_LINES: Final = 16
 _RESIDENT: Final = 4
 """Blocks of a sum over few terms that a processor holds: it waits for memory most of the time."""
@@ -269,11 +272,54 @@ class NestPrinter(PointNest):
     # ----------------------------------------------------------------------------------- reductions
 
     def _sequential(self) -> Function:
-        if not self.waves and is_short(self.nest) and (together := self._short_sums()):
+        alone = self.waves or self.nest.staged
+        if not alone and is_short(self.nest) and (together := self._short_sums()):
             return together
-        e, inner = self.sequential()
+        e = self.k.namer.fresh("e")
+        split = self.split(e, self.par)
+        loads, stores = self._windows() if self.nest.staged and is_short(self.nest) else ([], [])
+        inner = [*split, *loads, *self.point(), *stores]
         lines = each_element(e, self.extent(self.par), inner)
         return Function("", tuple(lines), resident=_RESIDENT, division=Division.POINTS)
+
+    def over(self, d: l2.Dim, loop: list[Stmt]) -> list[Stmt]:
+        """Small windows, and those whose elements are read and written again, are unrolled, so that loads overlap."""
+        terms = prod(x.extent for x in self.red if isinstance(x.extent, int))
+        if not is_short(self.nest) or not (self.nest.staged or terms <= _UNROLLED):
+            return super().over(d, loop)
+        assert isinstance(d.extent, int)
+        return [Each(self.vars[d.name], d.extent, loop)]
+
+    def _windows(self) -> tuple[list[Stmt], list[Stmt]]:
+        """The elements of a point's window, whose lines are read, and written, at once: statements before and after
+        those of the point, which take them from registers from now on."""
+        *others, last = self.red
+        loads, stores = list[Stmt](), list[Stmt]()
+        if len(others) > 1 or not isinstance(last.extent, int) or last.extent > NEIGHBOURS:
+            return loads, stores
+        line, lines = (self.vars[others[0].name], others[0].extent) if others else (code(0), 1)
+        assert isinstance(lines, int)
+        width, column = code(last.extent), self.vars[last.name]
+
+        def each(statement: Stmt) -> Stmt:
+            """In each line, at its first element."""
+            body = [Let("nl_i64", column, code(0)), statement]
+            return Each(line, lines, body) if others else Block("", body)
+
+        for f, access in self.k.strided:
+            along = [(a.stride, c) for a in access.axes for d, c in a.terms if d == last.name]
+            element = self.elements[f.name]
+            if along != [(1, 1)] or element.inside is not None or f.mode is l2.Mode.ACCUMULATE:
+                continue
+            few, kind = code(f"nl_{self.k.pointers[f.name]}"), self.k.dialect.type_name(element.type)
+            own, at = few[line], address(element.place)
+            loads.append(Let(f"nl_few<{kind}>", few[lines], braces(), const=False))
+            if f.mode is not l2.Mode.WRITE:
+                loads.append(each(Set(own, Call(Given(name("nl_get_line"), (width, name(kind))), (at,)))))
+            if f.mode is not l2.Mode.READ:
+                stores.append(each(Do(Call(Given(name("nl_put_line"), (width,)), (at, own)))))
+            self.elements[f.name] = replace(element, place=form("{}.x[{}]", own, column))
+        return loads, stores
 
     def _short_sums(self) -> Function | None:
         """Sums over few terms (windows) of four neighbouring points at a time, whose epilogues read and write at once;

@@ -3,24 +3,26 @@ kernel (a normalisation: mean, variance and standardized elements).
 
 Assumes: nodes in topological order; the kernels that fuse_epilogues, fuse_sums and horizontal_fusion chose.
 Guarantees: a kernel begins with reductions of a tensor whose every element is a term of one result, and its threads
-share such a row (`fits`). Reductions with the same loops join where they read its results; then one elementwise kernel
-over the tensor's elements. Whatever else they read is computed before the first reduction, where the kernel runs.
-Refusals are Decisions.
+share such a row (`fits`). Reductions with the same loops join where they read its results or the same tensor; then
+elementwise work over the tensor's elements, which may begin with a Contract that sums nothing (it reads indices: a
+choice by class). So does a reduction over windows side by side (pooling_gradient.py). Whatever else they read is
+computed before the first reduction, where the kernel runs. Refusals are Decisions.
 Does not: join reductions that a strategy computes, or change the graph: lower_tensors uses the groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.space import Affine, along, plain_dim
 from compiler.passes.fusion.fuse_epilogues import Epilogue, Readers, read_elsewhere
-from compiler.passes.fusion.fuse_sums import JoinedSums, loops_of, reads_plainly, whole_operands
+from compiler.passes.fusion.fuse_sums import JoinedSums, loops_of, reads_plainly, walks_plainly, whole_operands
 from compiler.passes.fusion.horizontal_fusion import MOST_ARRAYS
+from compiler.passes.fusion.pooling_gradient import scattered, tiles
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.pins import AGAIN
 
@@ -33,8 +35,11 @@ FEW: Final = 1 << 14
 
 
 def fits(node: l1.Contract) -> bool:
-    """Whether a reduction is of rows that a thread, a warp or a block may have: of neighbours, along one dim."""
+    """Whether a reduction is of rows that a thread, a warp or a block may have: of neighbours, along one dim; or, where
+    no operand is read whole, over windows."""
     kept = {a.terms[0][0] for a in node.out_map}
+    if not whole_operands(node):
+        return True
     red = [n for d, n in node.dims if d not in kept]
     rows, terms = prod(n for d, n in node.dims if d in kept), prod(red)
     if len(red) != 1 or plain_dim(whole_operands(node)[0][1][-1]) in kept:
@@ -52,11 +57,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Row:
-    """The kernel's stages, and the elementwise work after them; `kept`: results that are stored."""
+    """The kernel's stages, and the elementwise work after them, which may begin with a `choice`, a Contract that sums
+    nothing; `kept`: results that are stored."""
 
     stages: tuple[Stage, ...]
     maps: tuple[l1.Map, ...]
     kept: frozenset[str]
+    choice: l1.Contract | None = None
 
     @property
     def all_maps(self) -> tuple[l1.Map, ...]:
@@ -67,8 +74,12 @@ class Row:
         return tuple(node for s in self.stages for node in s.sums)
 
     @property
+    def contracts(self) -> tuple[l1.Contract, ...]:
+        return self.sums if self.choice is None else (*self.sums, self.choice)
+
+    @property
     def nodes(self) -> tuple[l1.Contract | l1.Map, ...]:
-        return (*self.sums, *self.all_maps)
+        return (*self.contracts, *self.all_maps)
 
 
 def rows(
@@ -87,8 +98,12 @@ def rows(
     for i, node in enumerate(nodes):
         if not isinstance(node, l1.Contract) or node.out.name in search.taken or node.out.name in search.beside:
             continue
-        if whole_operands(node) and reads_plainly(node) and may_begin(node) and is_plain(node):
+        if not may_begin(node) or not is_plain(node):
+            continue
+        if whole_operands(node) and reads_plainly(node):
             search.grow(i, node)
+        elif tiles(node, search.g.tensors):
+            search.spread(i, node)
     return search.found, search.decisions
 
 
@@ -121,23 +136,23 @@ class _Search:
     def grow(self, i: int, first: l1.Contract) -> None:
         """The kernel that begins with `first`, node number `i`, if anything follows it there."""
         stages, made = [self.stage(first)], names_of(self.stage(first))
-        for at in self.later(i, made):
+        for at in self.later(i, first, made):
             other = self.g.nodes[at]
             if not isinstance(other, l1.Contract) or not self._follows(first, other):
                 continue
             more = self.stage(other)
             if self._joins(i, first, other.out.name, stages, more.sums, more.end.maps):
-                stages.append(more)
+                stages = _with(stages, more)
                 made |= names_of(more)
-        maps = self._elementwise(i, first, stages, made)
+        choice, maps = self._elementwise(i, first, stages, made)
         if maps or len(stages) > 1:
-            row = Row(tuple(stages), maps, frozenset())
-            self._finish(i, first, Row(row.stages, row.maps, self._kept(row)))
+            row = Row(tuple(stages), maps, frozenset(), choice)
+            self._finish(i, first, replace(row, kept=self._kept(row)))
 
-    def later(self, i: int, made: Iterable[str]) -> list[int]:
-        """Nodes behind number `i` that read what is made, or what that makes, in order."""
+    def later(self, i: int, first: l1.Contract, made: Iterable[str]) -> list[int]:
+        """Nodes behind number `i` that read the tensor of `first`, what is made, or what that makes, in order."""
         found: set[int] = set()
-        waiting = list(made)
+        waiting = [whole_operands(first)[0][0], *made]
         while waiting:
             for at in self.g.readers.get(waiting.pop(), ()):
                 node = self.g.nodes[at]
@@ -146,11 +161,28 @@ class _Search:
                     waiting += [node.out.name] if isinstance(node, l1.Contract) else []
         return sorted(found)
 
+    def spread(self, i: int, first: l1.Contract) -> None:
+        """The kernel of `first`, a reduction over windows side by side, and of a gradient that chooses in each."""
+        stage = self.stage(first)
+        for at in sorted({at for name in names_of(stage) for at in self.g.readers.get(name, ()) if at > i}):
+            node = self.g.nodes[at]
+            if not isinstance(node, l1.Contract) or node.out.name in self.joined.groups or not self.is_plain(node):
+                continue
+            name, choice = node.out.name, scattered(first, node, self.g.tensors)
+            maps = self.joined.fused[name].maps if name in self.joined.fused else ()
+            if choice is not None and self._joins(i, first, name, [stage], (choice,), maps):
+                row = Row((stage,), maps, frozenset(), choice)
+                self._finish(i, first, replace(row, kept=self._kept(row)))
+                return
+
     def _follows(self, first: l1.Contract, other: l1.Contract) -> bool:
         alone = other.out.name not in self.taken and other.out.name not in self.beside
-        return alone and loops_of(first) == loops_of(other) and reads_plainly(other) and self.is_plain(other)
+        same = loops_of(first) == loops_of(replace(other, fill=first.fill))
+        return alone and same and walks_plainly(other) and self.is_plain(other)
 
-    def _elementwise(self, i: int, first: l1.Contract, stages: list[Stage], made: set[str]) -> tuple[l1.Map, ...]:
+    def _elementwise(
+        self, i: int, first: l1.Contract, stages: list[Stage], made: set[str]
+    ) -> tuple[l1.Contract | None, tuple[l1.Map, ...]]:
         """The first elementwise kernel over the elements of the rows that reads what is made."""
         walk = whole_operands(first)[0][1]
         shape = tuple(dict(first.dims)[plain_dim(a) or ""] for a in walk)
@@ -158,12 +190,25 @@ class _Search:
             reader = self.g.nodes[at]
             if not isinstance(reader, l1.Map) or reader.out.name in made or reader.out.shape != shape:
                 continue
-            name = next((n for n, e in self.groups.items() if reader in e.maps), None)
-            if name is None or name in self.taken or reader.out.batched is not self._batched(first):
+            if reader.out.batched is not self._batched(first):
                 continue
-            if self._joins(i, first, name, stages, (), self.groups[name].maps):
-                return self.groups[name].maps
-        return ()
+            name, choice, maps = self._kernel_of(first, reader)
+            sums = () if choice is None else (choice,)
+            if maps and name not in self.taken and self._joins(i, first, name, stages, sums, maps):
+                return choice, maps
+        return None, ()
+
+    def _kernel_of(self, first: l1.Contract, reader: l1.Map) -> tuple[str, l1.Contract | None, tuple[l1.Map, ...]]:
+        """The elementwise kernel that a map is in: its first result, the Contract that sums nothing with which it
+        begins, and its maps (none: the map is in another kernel)."""
+        name = next((n for n, e in self.groups.items() if reader in e.maps), None)
+        if name is not None:
+            return name, None, self.groups[name].maps
+        name = next((n for n, e in self.joined.fused.items() if reader in e.maps), "")
+        node = next((n for n in self.g.nodes if isinstance(n, l1.Contract) and n.out.name == name), None)
+        if node is None or name in self.joined.groups or not _is_choice(first, node) or not self.is_plain(node):
+            return name, None, ()
+        return name, node, self.joined.fused[name].maps
 
     def _batched(self, first: l1.Contract) -> bool:
         return self.g.tensors[whole_operands(first)[0][0]].batched
@@ -221,6 +266,22 @@ class _Search:
         self.g.place |= dict.fromkeys(made, i)
 
 
+def _is_choice(first: l1.Contract, node: l1.Contract) -> bool:
+    """Whether a Contract sums nothing, over the elements of the rows of `first`."""
+    same = node.dims == first.dims and node.out_map == whole_operands(first)[0][1]
+    return same and len(node.out_map) == len(node.dims) and walks_plainly(node) and node.out.dtype == "real"
+
+
+def _with(stages: list[Stage], more: Stage) -> list[Stage]:
+    """The stages and one more, which shares the loop of the last one where it reads nothing of it."""
+    *before, last = stages
+    read = {n for x in more.sums for n in x.ins}
+    if last.sums[0].combine != more.sums[0].combine or read & names_of(last):
+        return [*stages, more]
+    end = Epilogue((*last.end.maps, *more.end.maps), last.end.kept | more.end.kept)
+    return [*before, Stage((*last.sums, *more.sums), end)]
+
+
 def names_of(stage: Stage) -> set[str]:
     """All results of a stage."""
     return {n.name for n in (*(x.out for x in stage.sums), *(m.out for m in stage.end.maps))}
@@ -228,4 +289,6 @@ def names_of(stage: Stage) -> set[str]:
 
 def elements_of(row: Row) -> tuple[Affine, ...]:
     """How the elementwise work of a row is walked."""
+    if row.choice is not None:
+        return row.choice.out_map
     return tuple(along(plain_dim(a) or "") for a in whole_operands(row.sums[0])[0][1])

@@ -146,10 +146,14 @@ def _alike(first: l1.Contract, other: l1.Contract) -> bool:
     )
 
 
+def walks_plainly(node: l1.Contract) -> bool:
+    """Whether every index is a plain dim."""
+    return all(not a.terms or plain_dim(a) is not None for m in node.in_maps for a in m)
+
+
 def reads_plainly(node: l1.Contract) -> bool:
     """Whether every index is a plain dim, and the term reads none."""
-    plain = all(not a.terms or plain_dim(a) is not None for m in node.in_maps for a in m)
-    return plain and not refs(node.body) & {d for d, _ in node.dims}
+    return walks_plainly(node) and not refs(node.body) & {d for d, _ in node.dims}
 
 
 def loops_of(node: l1.Contract) -> tuple[object, ...]:

@@ -117,6 +117,13 @@ class Lowered:
         """A tensor that terms read."""
         return self.values[name] if name in self.values else Ref(self._operand(name, walked))
 
+    def term(self, node: l1.Contract) -> Expr:
+        """A term of a contraction."""
+        names = add_scalars(node.scalars, self.end)
+        for k, operand in enumerate(zip(node.ins, node.in_maps, strict=True)):
+            names[f"x{k}"] = self.value(*operand)
+        return substitute(node.body, names)
+
     def reduced(self, node: l1.Contract | l1.Gather | l1.Move, number: int) -> None:
         """The result of a reduction, number `number` of the kernel."""
         if node.out.name in self.kept:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import compiler.ir.level2.program as l2
-from compiler.expr.ast import Expr, substitute
 from compiler.passes.fusion.fuse_rows import Row, elements_of, names_of
-from compiler.passes.kernels.lower_epilogues import End, Lowered, accumulator, add_scalars
+from compiler.passes.kernels.lower_epilogues import End, Lowered, accumulator
 from compiler.passes.kernels.tensor_phase import Phase
 
 
@@ -27,10 +26,7 @@ def lower_row(p: Phase, row: Row, in_place: Mapping[str, str]) -> tuple[End, tup
     for stage in row.stages:
         sums, done = [], len(end.statements)
         for k, node in enumerate(stage.sums, number):
-            names: dict[str, Expr] = add_scalars(node.scalars, end)
-            for at, operand in enumerate(zip(node.ins, node.in_maps, strict=True)):
-                names[f"x{at}"] = lowered.value(*operand)
-            sums.append(l2.Sum(accumulator(k), substitute(node.body, names)))
+            sums.append(l2.Sum(accumulator(k), lowered.term(node)))
         for k, node in enumerate(stage.sums, number):
             lowered.reduced(node, k)
         lowered.section(stage.end.maps)
@@ -38,6 +34,8 @@ def lower_row(p: Phase, row: Row, in_place: Mapping[str, str]) -> tuple[End, tup
         stages.append(l2.Stage(stage.sums[0].combine, tuple(sums), tuple(end.statements[done:])))
     done = len(end.statements)
     lowered.walked = elements_of(row)
+    if row.choice is not None:
+        lowered.result(row.choice.out, lowered.term(row.choice), l2.Mode.WRITE, row.choice.span)
     lowered.section(row.maps)
     return lowered.ended(), tuple(stages), tuple(end.statements[done:])
 

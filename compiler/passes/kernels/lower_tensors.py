@@ -206,7 +206,9 @@ def _row(p: Phase, row: Row, in_place: Mapping[str, str]) -> None:
             reason = _strategy(p, node)[1]
             p.decisions.append(Decision("choose_strategies", f"{p.graph.phase}: {node.out.name}", "nest", reason))
     end, (start, *then), each = lower_row(p, row, in_place)
-    loops = p.loops([t.walk for t in end.arrays], first.dims, [a.terms[0][0] for a in first.out_map])
+    windows, parallel = _windows(first, p.tensors), [a.terms[0][0] for a in first.out_map]
+    separate = frozenset(d for d, _ in first.dims) if windows else frozenset().union(*map(_separate, row.contracts))
+    loops = p.loops([t.walk for t in end.arrays], first.dims, parallel, windows, separate)
     result = end.arrays[0].walk.tensor
     formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in end.arrays]
     bound = {t.walk.formal: t.array for t in end.arrays}
@@ -325,8 +327,8 @@ class _Kernels:
 
     def is_inside(self, node: l1.Contract) -> bool:
         """Whether a reduction is in the kernel of another one."""
-        groups = (*self.beside.values(), *(row.sums for row in self.rows.values()))
-        return any(node in group for group in groups)
+        groups = (*self.beside.values(), *(row.contracts for row in self.rows.values()))
+        return any(node.out.name == x.out.name for group in groups for x in group)
 
 
 def _kernels(p: Phase, nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> _Kernels:

@@ -2,11 +2,13 @@
 
 The scale of a batch normalisation in inference, weight / sqrt(variance + epsilon), follows the convolution in the order
 of the model; computed ahead of it, the normalisation can be the epilogue of the convolution's kernel (fuse_epilogues).
+The gradient of the mean over a batch depends on the number of its samples alone; computed first, the gradient of a
+softmax can be in the kernel of its sums (fuse_rows).
 
 Assumes: a graph in topological order, simplified and fused.
 Guarantees: the same nodes; if some have to move, in another topological order, weights and variables first. Only Maps
-without a batch move.
-Does not: move nodes that depend on a batch, or further than necessary.
+without a batch move, and those that depend on which samples there are.
+Does not: move nodes that depend on samples, or (but for the latter) further than necessary.
 """
 
 from __future__ import annotations
@@ -36,6 +38,12 @@ def early_factors(nodes: tuple[l1.Node, ...]) -> tuple[l1.Node, ...]:
                 i = made[late.pop()]
                 place[i] = (min(place[i][0], min(sums) - 0.5), i)
                 late += [n for n in l1.operands(others[i]) if made.get(n, -1) > min(sums)]
+    known = {n.out.name for n in others if isinstance(n, l1.BatchMask)}
+    for i, node in enumerate(others):
+        if isinstance(node, (l1.Map, l1.Contract)) and node.ins and known.issuperset(node.ins):
+            known.add(node.out.name)
+            if isinstance(node, l1.Map):
+                place[i] = (max(place[made[n]][0] if n in made else 0.0 for n in node.ins), i)
     if all(at == i for at, i in place):
         return nodes
     ordered = sorted(range(len(others)), key=place.__getitem__)
