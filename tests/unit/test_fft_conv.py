@@ -56,6 +56,12 @@ def test_others_do_not() -> None:
     assert "32-bit" in refused(conv(Conv(4096, 64, 64, 128, 128, (5, 5))))
 
 
+def test_a_gradient_that_few_blocks_would_sum() -> None:
+    """Of the weights of one channel by six outputs: 32 blocks took 120 us on an H200, direct sums 32."""
+    weights = gradient(*conv(Conv(1024, 1, 6, 28, 28, (5, 5), pad=2)), 1)
+    assert strategy(weights) == "direct_conv_weights"
+
+
 @pytest.mark.parametrize("products", ["exact", "float32", "tf32", "bf16"])
 def test_it_is_permitted_where_products_may_be_computed_otherwise(products: str) -> None:
     found = permitted(Capabilities("cuda", 0, False, ALL), Numerics(products=products)).strategies

@@ -65,6 +65,11 @@ def _shares(threads: int, fit: int) -> int:
     return shares
 
 
+def _crowd(blocks: int) -> int:
+    """How many blocks the busiest processor has, where each has so many on average: two are not spread evenly."""
+    return cost.DIRECT_RESIDENT if blocks == 2 else blocks
+
+
 def _below(shares: int) -> int:
     """The largest power of two below."""
     return 1 << (shares - 1).bit_length() - 1
@@ -101,12 +106,13 @@ def _layouts(
                 size = threads * outs * cols.taps
                 for residents in (0.25, 0.5, 1, 2, 3):
                     splits = max(1, min(units, int(processors * residents) // tiles))
-                    each = -(-units // splits)
-                    waves = -(-splits * tiles // (processors * cost.DIRECT_RESIDENT))
-                    working = -(-splits * tiles // processors) * each * busy * arithmetic
+                    each, at_once = -(-units // splits), -(-splits * tiles // processors)
+                    waves = -(-at_once // cost.DIRECT_RESIDENT)
+                    waiting = (1.0 if at_once == 1 else 0.5) * waves * each * one
+                    working = _crowd(at_once) * each * (busy + cost.WEIGHTS_STEP) * arithmetic
                     trees = -(-size // (4 * direct.THREADS)) * (isqrt(splits) / 4 + 1) * 700
                     join = 2 * (cost.WEIGHTS_JOIN + trees) if splits > 1 else 0
-                    cycles = 0.5 * waves * each * one + working + cost.WEIGHTS_START + join
+                    cycles = waiting + working + cost.WEIGHTS_START + join
                     yield Layout(cycles, blocks, channels, height, shares, splits)
 
 

@@ -258,7 +258,8 @@ def _microseconds(p: Problem, way: Way, parts: Spectra) -> float:
     launches = cost.FFT_START_US * (len(parts.blocks(way)) + 1)
     if way.few:
         few = parts.pairs * (parts.channels if way.sums else parts.outs)
-        return cost.FFT_TILE_US * few * cost.works(p.device) + own + launches
+        idle = max(1.0, p.device.processors / parts.blocks(way)[1])
+        return cost.FFT_TILE_US * few * idle * cost.works(p.device) + own + launches
     moved = own + 4 * elements / cost.FFT_RATE[way.points] * cost.moves(p.device)
     size = -(-parts.pairs // PAIRS) * PAIRS * -(-parts.outs // OUTS) * OUTS * -(-parts.channels // DEEP) * DEEP
     working = 16 * frequencies(way.points) * size / cost.FFT_OPERATIONS * cost.works(p.device)
