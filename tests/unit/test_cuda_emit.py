@@ -389,6 +389,15 @@ def test_launches_wait_for_those_that_they_may_not_run_beside() -> None:
     assert [set(n.after) for n in nodes(plan, 11, 1)] == [set(), {0}, {1}]
 
 
+def test_the_longest_path_goes_on_with_a_stream_and_goes_first() -> None:
+    """a -> side; a -> b -> c: the side stands between them, but b inherits the stream."""
+    apart = {"a": {0, 1, 2, 3}, "side": {0, 1}, "b": {0, 2, 3}, "c": {0, 2, 3}}
+    plan = Plan(tuple(Timed((ready(n),), 1, 0, frozenset(x)) for n, x in apart.items()))
+    a, side, b, c = nodes(plan, 1, 1)
+    assert a.stream == b.stream == c.stream != side.stream
+    assert [n.slack for n in (a, side, b, c)] == [0, 1, 0, 0]
+
+
 def test_every_two_launches_that_may_not_meet_are_ordered() -> None:
     """By the streams and events of a graph, for random conflicts."""
     random = np.random.default_rng(3)

@@ -33,6 +33,8 @@ _COOPERATIVE: Final = 2
 """CU_LAUNCH_ATTRIBUTE_COOPERATIVE; the union of values of a launch attribute has 64 bytes."""
 _BUFFER, _BUFFER_SIZE = 1, 2
 """CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE."""
+_PRIORITY, _BY_NODE = 8, 8
+"""CU_LAUNCH_ATTRIBUTE_PRIORITY, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY."""
 _EDGES: Final = ("cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2")
 _PROGRAMMATIC: Final = (1, 0, 1, 0, 0, 0, 0, 0)
 """CUgraphEdgeData: from the port of kernels that let others begin, of type programmatic."""
@@ -208,18 +210,34 @@ class Driver:
 
     def captured(self, stream: int) -> frozenset[int]:
         """The nodes that have been captured so far from a stream and those that joined it."""
-        status, number, graph = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p()
-        found = (ctypes.byref(x) for x in (status, number, graph))
-        if hasattr(self._lib, "cuStreamGetCaptureInfo_v2"):
-            self._call("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *found, None, None)
-        else:
-            self._call("cuStreamGetCaptureInfo_v3", ctypes.c_void_p(stream), *found, None, None, None)
+        graph, _ = self._capture(stream)
         many = ctypes.c_size_t()
         self._call("cuGraphGetNodes", graph, None, ctypes.byref(many))
         nodes = (ctypes.c_void_p * many.value)()
         if many.value:
             self._call("cuGraphGetNodes", graph, nodes, ctypes.byref(many))
         return frozenset(n for n in nodes if n is not None)
+
+    def hurry(self, stream: int) -> None:
+        """Blocks of the kernel that was captured last from a stream go before those of others."""
+        least, greatest = ctypes.c_int(), ctypes.c_int()
+        self._call("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(greatest))
+        value = (ctypes.c_int * 16)(greatest.value)
+        for node in self._capture(stream)[1]:
+            self._call("cuGraphKernelNodeSetAttribute", ctypes.c_void_p(node), _PRIORITY, value)
+
+    def _capture(self, stream: int) -> tuple[ctypes.c_void_p, tuple[int, ...]]:
+        """The graph into which a stream is captured, and the nodes that its next launch depends on."""
+        status, number, graph = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p()
+        ends, many = ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_size_t()
+        found = tuple(ctypes.byref(x) for x in (status, number, graph, ends))
+        if hasattr(self._lib, "cuStreamGetCaptureInfo_v2"):
+            self._call("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *found, ctypes.byref(many))
+        else:
+            kinds = ctypes.c_void_p()
+            last = ctypes.byref(kinds), ctypes.byref(many)
+            self._call("cuStreamGetCaptureInfo_v3", ctypes.c_void_p(stream), *found, *last)
+        return graph, tuple(n for n in ends[: many.value] if n is not None)
 
     def give_up_capture(self, stream: int) -> None:
         """End a capture that failed, whatever it has."""
@@ -236,14 +254,15 @@ class Driver:
     ) -> int:
         """An executable graph of the captured launches. `early`: kernels begin while those that they depend on still
         run, and wait themselves (nl_wait), but for `others`: nodes of libraries, and kernels whose blocks run
-        together."""
+        together; with some of the latter, no kernel goes before others (`hurry`)."""
         graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
+        how = ctypes.c_ulonglong(0 if together else _BY_NODE)
         self._call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
         try:
             self._run_together(together)
             if early:
                 self._begin_early(graph, others)
-            self._call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
+            self._call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, how)
         finally:
             self._lib.cuGraphDestroy(graph)
         assert executable.value is not None

@@ -12,8 +12,8 @@ Does not: track the free space of record buffers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from statistics import median
@@ -29,6 +29,8 @@ NODES: Final = 512
 MOST_GRAPHS: Final = 128
 WAVES: Final = 64
 """Steps of one graph of waves, at most."""
+SLACK: Final = 1
+"""Calls by which a path is at most shorter than the longest one of a graph whose kernels go before others."""
 LEAST_TRIED: Final = 8
 MOST_TRIED: Final = 128
 """Steps for which a way is tried at a time; and how often."""
@@ -178,50 +180,98 @@ def calls_due(plan: Plan, step: int, count: int) -> Iterator[tuple[KernelCall | 
 @dataclass(frozen=True)
 class Node:
     """One launch of a graph. `after`: its dependences, transitively reduced; `stream`: the stream of its launch, in
-    order."""
+    order; `slack`: calls by which the longest path through it is shorter than the longest path of the graph."""
 
     launch: Timed
     ahead: int
     after: tuple[int, ...]
     stream: int
+    slack: int
 
 
-def nodes(plan: Plan, step: int, count: int) -> list[Node]:
-    """The launches of steps step .. step + count - 1, in order. A node continues a stream whose last node it depends
-    on; else it takes one whose last node precedes it anyway, or a new one, or (of BRANCHES) any."""
-    found: list[Node] = []
-    numbers: list[int] = []
-    before: list[int] = []  # by node: its transitive dependences, as bits
-    ends: list[int] = []  # by stream: its last node
+@dataclass(frozen=True)
+class Due:
+    """A launch that is due, in the order of the phase: its number there, its dependences (transitively reduced), all
+    of them as bits, and the longest paths of calls that end and begin with it."""
+
+    number: int
+    ahead: int
+    after: tuple[int, ...]
+    before: int
+    depth: int
+    height: int
+
+
+def due(plan: Plan, step: int, count: int) -> list[Due]:
+    """The launches of steps step .. step + count - 1 in the order of the phase, and what each waits for."""
+    found: list[Due] = []
     for ahead in range(count):
         for number, x in enumerate(plan.launches):
             if not x.due(step + ahead) or not x.calls:
                 continue
             known, after = 0, []
             for n in reversed(range(len(found))):
-                if numbers[n] not in x.apart or (numbers[n], ahead - found[n].ahead) in x.beside:
+                other = found[n]
+                if other.number not in x.apart or (other.number, ahead - other.ahead) in x.beside:
                     continue
                 if not known >> n & 1:
                     after.append(n)
-                    known |= before[n] | 1 << n
-            stream = next((s for s, end in enumerate(ends) if end in after), None)
-            if stream is None:
-                stream = next((s for s, end in enumerate(ends) if known >> end & 1), None)
-            if stream is None and len(ends) < BRANCHES:
-                stream = len(ends)
-                ends.append(-1)
-            if stream is None:
-                stream = min(range(BRANCHES), key=lambda s: ends[s])
-            if ends[stream] >= 0:
-                known |= before[ends[stream]] | 1 << ends[stream]
-            ends[stream] = len(found)
-            found.append(Node(x, ahead, tuple(after), stream))
-            numbers.append(number)
-            before.append(known)
+                    known |= other.before | 1 << n
+            depth = len(x.calls) + max((found[n].depth for n in after), default=0)
+            found.append(Due(number, ahead, tuple(after), known, depth, 0))
+    heights = [len(plan.launches[x.number].calls) for x in found]
+    for at in reversed(range(len(found))):
+        for n in found[at].after:
+            heights[n] = max(heights[n], heights[at] + len(plan.launches[found[n].number].calls))
+    return [replace(x, height=h) for x, h in zip(found, heights, strict=True)]
+
+
+def heirs_of(todo: Sequence[Due]) -> dict[int, int]:
+    """By launch the one that goes on with its stream: of those that wait for it the one with the longest path."""
+    found: dict[int, int] = {}
+    for at, x in enumerate(todo):
+        for n in x.after:
+            if n not in found or x.height > todo[found[n]].height:
+                found[n] = at
     return found
 
 
-def _launch(device: Device, call: KernelCall | LibraryCall, ahead: int, stream: Any) -> frozenset[int]:
+def nodes(plan: Plan, step: int, count: int) -> list[Node]:
+    """The launches of steps step .. step + count - 1, in order. A node goes on with a stream that it inherits; else it
+    takes one whose last node precedes it and has no other heir, or a new one, or (of BRANCHES) the one that was left
+    longest ago."""
+    todo = due(plan, step, count)
+    heirs = heirs_of(todo)
+    calls = [len(plan.launches[x.number].calls) for x in todo]
+    longest = max((x.depth + x.height - own for x, own in zip(todo, calls, strict=True)), default=0)
+    found: list[Node] = []
+    before: list[int] = []  # by node: what precedes it, as bits
+    ends: list[int] = []  # by stream: its last node
+    for at, x in enumerate(todo):
+        known = x.before
+        for n in x.after:
+            known |= before[n]
+        inherited = [s for s, end in enumerate(ends) if heirs.get(end) == at]
+        free = [s for s, end in enumerate(ends) if known >> end & 1 and heirs.get(end, -1) < at]
+        if inherited:
+            stream = max(inherited, key=lambda s: todo[ends[s]].depth)
+        elif free:
+            stream = free[0]
+        elif len(ends) < BRANCHES:
+            stream = len(ends)
+            ends.append(at)
+        else:
+            stream = min(range(BRANCHES), key=lambda s: ends[s])
+        if ends[stream] != at:
+            known |= before[ends[stream]] | 1 << ends[stream]
+        ends[stream] = at
+        before.append(known)
+        slack = longest - x.depth - x.height + calls[at]
+        found.append(Node(plan.launches[x.number], x.ahead, x.after, stream, slack))
+    return found
+
+
+def _launch(device: Device, call: KernelCall | LibraryCall, node: Node, stream: Any) -> frozenset[int]:
     """Launch a call; gives the nodes that a library has added to the graph that is being captured, or the one of blocks
     that have to run together."""
     own = isinstance(call, KernelCall) and not call.together
@@ -229,7 +279,9 @@ def _launch(device: Device, call: KernelCall | LibraryCall, ahead: int, stream: 
     if isinstance(call, LibraryCall):
         call.run(stream.handle)
     else:
-        device.launch(call.function, call.grid, call.block, call.arguments(ahead), stream, call.shared)
+        device.launch(call.function, call.grid, call.block, call.arguments(node.ahead), stream, call.shared)
+        if node.slack <= SLACK:
+            device.driver.hurry(stream.handle)
     return before if own else device.driver.captured(stream.handle) - before
 
 
@@ -250,7 +302,7 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
                 if todo[n].stream != node.stream:
                     stream.wait_for_event(marks[n])
             for call in node.launch.calls:
-                found = _launch(device, call, node.ahead, stream)
+                found = _launch(device, call, node, stream)
                 others |= found
                 together |= found if isinstance(call, KernelCall) else frozenset()
             marks.append(device.mark(stream))

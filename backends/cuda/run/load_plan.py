@@ -25,6 +25,7 @@ from backends.cuda.persistent.spread_table import spread_walk
 from backends.cuda.run import cublaslt, cudnn
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, Timed, WaveKernels, release
 from backends.cuda.run.libraries import WORKSPACE
+from backends.cuda.run.split_launches import split
 from backends.cuda.waves.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, staged, waves
 from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import AnyArray, BackendError
@@ -97,6 +98,8 @@ def prepare(
 
     for phase in program.phases:
         parts = launched_at_once(device, program, kernels, phase, words, shapes)
+        if phase.name in l2.LAYERS:
+            parts = _apart(program, parts, shared)
         steps = sized and phase.name == PHASE and not shared and not phase.chains
         known = [launched(program, x) for x in phase.launches] if steps else []
         pairs = paired(known)
@@ -146,6 +149,17 @@ def launched_at_once(
             found += [*single(chain.first), (phase.launches[chain.first : chain.last], walk)]
             done = chain.last
     return [*found, *single(len(phase.launches))]
+
+
+def _apart(
+    program: l2.Merged,
+    units: Sequence[tuple[tuple[l2.Launch, ...], Walk | None]],
+    shared: Mapping[str, frozenset[str]],
+) -> list[tuple[tuple[l2.Launch, ...], Walk | None]]:
+    """Launches whose rows are ready at different times, as several; chains stay whole."""
+    if any(walk is not None for _, walk in units):
+        return list(units)
+    return [((x,), None) for parts in split(program, [x for (x,), _ in units], shared) for x in parts]
 
 
 def _chained(out: Prepared, walk: Walk, label: str, others: frozenset[int]) -> Timed:

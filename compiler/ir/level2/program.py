@@ -462,6 +462,10 @@ class Template:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
+LAYERS: Final = frozenset({"train", "eval", "predict"})
+"""Phases of layers."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """Rows [lo, hi) of a template's table, in steps k with k % every == offset: data, not code."""

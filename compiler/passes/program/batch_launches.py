@@ -14,17 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
 import compiler.ir.level2.program as l2
 from compiler.ir.level2.dependence import levels, parts_of, touched
 from compiler.passes.program.decisions import Decision
-
-LAYERS: Final = frozenset({"train", "eval", "predict"})
-"""Phases of layers."""
-
 
 Unit = tuple[tuple[l2.Launch, ...], l2.Chain | None]
 """Launches that stay together: one, or those of a chain."""
@@ -57,7 +52,7 @@ def _gathered(merged: l2.Merged, phase: l2.MergedPhase) -> tuple[list[list[l2.La
     """The launches of a phase as lists of rows, and the new positions of its chains: unchanged, where sorting does not
     reduce the launches."""
     before = [_rows(x) for x in phase.launches]
-    if phase.name not in LAYERS:
+    if phase.name not in l2.LAYERS:
         return before, phase.chains
     units = _units(phase, bool(phase.chains))
     groups: dict[tuple[int, ...], tuple[list[list[l2.Launch]], l2.Chain | None]] = {}
@@ -98,7 +93,7 @@ def _permuted(rows: l2.Rows, order: Sequence[int]) -> l2.Rows:
 
 def gather(merged: l2.Merged) -> tuple[l2.Merged, list[Decision]]:
     """The program with fewer launches in some of its phases, and how many."""
-    if not any(p.name in LAYERS for p in merged.phases) or _again(merged):
+    if not any(p.name in l2.LAYERS for p in merged.phases) or _again(merged):
         return merged, []
     phases = [(phase, *_gathered(merged, phase)) for phase in merged.phases]
     places: list[dict[int, int]] = [{} for _ in merged.templates]  # by template: old row -> new row
