@@ -52,6 +52,16 @@ def _argument(number: int) -> Callable[[Any], Any]:
     return lambda _: lambda *args, **_more: args[number]
 
 
+def _copied(result: Callable[..., None]) -> Callable[..., None]:
+    """`result` of lower_scan.py that sees no kernel that computes anything."""
+
+    def copied(self: Any, *args: Any) -> None:
+        self.computed.clear()
+        result(self, *args)
+
+    return copied
+
+
 def _pass(name: str, cls: str, case: str) -> Mutant:
     """A pass from graph to graph that leaves every graph as it is."""
     place = f"compiler.passes.pipeline.tensors:{cls}.rewrite"
@@ -199,9 +209,7 @@ MUTANTS = (
     Mutant(
         "what a step makes lies in its place",
         ("compiler.passes.kernels.lower_scan:_Reserving.result",),
-        lambda found: (
-            lambda self, name, copy, place: found(self, name, copy, place) if self.computed.clear() is None else 0
-        ),
+        _copied,
         ("tests/unit/test_scan.py::test_nothing_is_copied_but_the_samples",),
     ),
     Mutant(
@@ -317,6 +325,12 @@ MUTANTS = (
         ("compiler.strategies.spread_rnn:best",),
         _always(None),
         ("tests/unit/test_spread_chains.py::test_matrices_that_no_block_can_have_are_spread",),
+    ),
+    Mutant(
+        "what a last step makes for nobody is not launched",
+        ("compiler.passes.program.unroll_loops:_Unrolling.wanted",),
+        lambda _: lambda self, phase, loop: phase.launches[loop.first : loop.last],
+        ("tests/unit/test_scan.py::test_what_a_last_step_makes_for_nobody_is_not_launched",),
     ),
     Mutant(
         "batches of launches",
