@@ -44,6 +44,12 @@ def test_passes_see_one_step(tmp_path: Path) -> None:
     assert [a.name for a in few.merged.arrays] == [a.name for a in many.merged.arrays]
 
 
+def test_decisions_about_a_step_are_made_once(tmp_path: Path) -> None:
+    told = lowered(tmp_path, Network("lstm", 3, 4)).decisions
+    (memory,) = (d for d in told if d.subject == "train: lstm_1.at.memory" and d.pass_name == "fuse_maps")
+    assert memory.reason == "it is also read by another step or something outside"
+
+
 def test_the_text_is_a_loop(tmp_path: Path) -> None:
     few, many = (emit(lowered(tmp_path, Network("gru", 3, steps)).merged) for steps in (4, 40))
     assert few.text == many.text and few.header == many.header

@@ -124,12 +124,15 @@ def _shared(node: l1.Map | l1.Contract) -> l1.Map | l1.Contract:
     return replace(node, ins=ins, in_maps=tuple(node.in_maps[i] for i in keep), body=body)
 
 
-def fuse_maps(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[tuple[l1.Node, ...], list[Decision]]:
-    """The graph with elementwise producers inlined into their only readers, and the decision about each."""
+def fuse_maps(
+    nodes: tuple[l1.Node, ...], outputs: tuple[str, ...], effect: str = "an update or store"
+) -> tuple[tuple[l1.Node, ...], list[Decision]]:
+    """The graph with elementwise producers inlined into their only readers, and the decision about each. `effect`: what
+    a reader without a result is called."""
     readers: dict[str, list[str]] = {}
     for node in nodes:
         for name in l1.operands(node):
-            readers.setdefault(name, []).append(next((out.name for out in l1.results(node)), ""))
+            readers.setdefault(name, []).append(next((out.name for out in l1.results(node)), effect))
     made: dict[str, l1.Map] = {}
     gone: set[str] = set()
     told: set[str] = set()
@@ -164,7 +167,7 @@ def fuse_maps(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[tup
 
 
 def _inside(body: tuple[l1.Node, ...], decisions: list[Decision]) -> tuple[l1.Node, ...]:
-    nodes, made = fuse_maps(body, ())
+    nodes, made = fuse_maps(body, (), "another step or something outside")
     decisions += made
     return nodes
 
@@ -180,7 +183,7 @@ def _refusal(
     name = producer.out.name
     if name in outputs:
         return "it is kept for the host"
-    others = sorted({r or "an update or store" for r in readers[name]} - {reader.out.name})
+    others = sorted({*readers[name]} - {reader.out.name})
     if others:
         return f"it is also read by {', '.join(others)}"
     if isinstance(reader, l1.Contract) and _is_product(reader):
