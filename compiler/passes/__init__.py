@@ -22,6 +22,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     spiking.SplitCells(),
     spiking.TakeSums(),
     spiking.AdvanceStates(),
+    spiking.KeepTraces(),
     spiking.TransposeSynapses(),
     spiking.LowerPopulations(),
     # Layers: level 0, level 1 (a graph for each phase), level 2 (kernels).

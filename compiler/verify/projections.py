@@ -5,8 +5,10 @@ Guarantees: every breach is named.
   storage   one that can hold what the family asks for (compiler/connect/storage.py)
   shared    of convolutions alone
   known     a delivery that reads params, `dt` and params of the model, of synapses that do nothing else
+  arrivals  of known deliveries; ages where delays differ from synapse to synapse
   stages    of an operation: those of compiler/ir/level1/stages.py
   events    awaited: spikes, or what an earlier operation makes; times are held where one delay is for all synapses
+  past      values of traces are those that an earlier operation keeps
   names     that an operation reads: of the model, of ends, of its sums, columns and locals; `age` of each age alone
 Does not: repeat level 0.
 """
@@ -24,7 +26,7 @@ from compiler.core.symbols import symbol
 from compiler.expr.ast import Expr, refs
 from compiler.expr.functions import CONSTANTS
 from compiler.ir.level1.stages import ORDER
-from compiler.ir.level1.synapses import DELAYS, Arrival, AtNeurons, AtSynapses, SynapseCell
+from compiler.ir.level1.synapses import DELAYS, Arrival, AtNeurons, AtSynapses, Keep, SynapseCell
 
 
 def projection_violations(p: l1.StoredProjection) -> Iterator[str]:
@@ -42,6 +44,9 @@ def projection_violations(p: l1.StoredProjection) -> Iterator[str]:
         names = {symbol(x.name) for x in s.params} if p.family.synapse is not None else {"weight"}
         read = refs(p.known) - {"dt", *names, *map(symbol, s.model_params)}
         yield from (f"what is delivered reads `{name}`" for name in sorted(read))
+        yield from (f"spikes arrive as `{x}`" for x in p.arrivals if x not in ("source", "ages", "input"))
+        if "ages" in p.arrivals and all(m.delays is None for m in p.family.members):
+            yield "there is one delay, and spikes arrive by ages"
         if s.state or len(s.actions) > 1:
             yield f"the synapse `{s.name}` does more than deliver"
 
@@ -66,7 +71,7 @@ _OWN: Final = frozenset(
 
 def synapse_cell_violations(cell: SynapseCell) -> Iterator[str]:
     """Every breach of the spec by a synapse model and its operations."""
-    d, made = cell.definition, {l0.SPIKE}
+    d, made, kept = cell.definition, {l0.SPIKE}, set[tuple[str, str]]()
     known = {*_OWN, *cell.externals, *cell.every, *d.model_params, *(p.name for p in d.params), *cell.states}
     known |= {DELAYS[end] for end in cell.delays}
     for end in cell.delays:
@@ -75,7 +80,8 @@ def synapse_cell_violations(cell: SynapseCell) -> Iterator[str]:
     for x in cell.operations:
         if x.stage not in ORDER:
             yield f"the stage is `{x.stage}`"
-        if isinstance(x, Arrival):
+        if isinstance(x, Arrival | Keep):
+            kept |= {(x.name, x.stage)} if isinstance(x, Keep) else set()
             continue
         if x.event is not None and x.event.name not in made:
             yield f"`{x.what}` waits for `{x.event.name}`, which nothing makes"
@@ -83,7 +89,12 @@ def synapse_cell_violations(cell: SynapseCell) -> Iterator[str]:
             made |= set() if x.condition is None else {x.condition.name}
             yield from _at_neurons(x, known)
         else:
+            yield from (f"`{x.what}` reads what `{name}` was, which nothing keeps" for name in _unkept(x, kept))
             yield from _at_synapses(x, known, d.lets)
+
+
+def _unkept(x: AtSynapses, kept: set[tuple[str, str]]) -> list[str]:
+    return [name for name, stage in x.past if (name, stage) not in kept]
 
 
 def _at_neurons(x: AtNeurons, known: set[str]) -> Iterator[str]:

@@ -433,6 +433,8 @@ Model(m, "", [ModelParam(n, int, 4)], [],
         ("dense", "toeplitz", "`all_to_all` cannot be stored as `toeplitz`: only convolutions are Toeplitz matrices"),
         ("shared=false", "shared=true", "synapses of `all_to_all` share elements of a kernel"),
         ("`weight`", "`weight * $x`", "what is delivered reads `$x`"),
+        ("`weight`", "`weight`, arrivals=[later]", "spikes arrive as `later`"),
+        ("`weight`", "`weight`, arrivals=[ages]", "there is one delay, and spikes arrive by ages"),
     ],
 )
 def test_projections(old: str, new: str, message: str | None) -> None:
@@ -459,6 +461,11 @@ SYNAPSE = """SynapseCell(SynapseDef(s, [ParamDecl($a, "1", Const(1))], [StateDec
         ("on_pre,", "later,", "the stage is `later`"),
         ("(high, post, false),\n", "(low, post, false),\n", "`event high` waits for `low`, which nothing makes"),
         ("`l * $w", "`k * $w", "`event high` reads `k`, which is not known there"),
+        (
+            "each_age=true",
+            "each_age=true, past=[[$pre.x, events]]",
+            "`on_pre` reads what `$pre.x` was, which nothing keeps",
+        ),
         (", each_age=true", "", "`on_pre` reads `age`, which is not known there"),
         ("`step > 3`", "`$w > v`", "`condition of high` reads `v`, which is not known there"),
         ("event=Event(high, post, false),\n    ", "", "`event high` walks by targets without an event"),

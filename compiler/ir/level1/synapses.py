@@ -87,7 +87,8 @@ class AtSynapses:
     and synapses are rewired, or a state of theirs is copied from another projection: all synapses are done with
     earlier operations of the stage then. `once`: for all instances that share the states that actions assign to.
     `each_age`: for each delay that a synapse may have, at the synapses of which the local `age` is the delay;
-    `rebuild`: rewiring makes the rows of the other end again; `search`: see AtNeurons, which ran before."""
+    `rebuild`: rewiring makes the rows of the other end again; `search`: see AtNeurons, which ran before; `past`: traces
+    that are read from the ring buffer that a Keep of that stage fills."""
 
     stage: str
     what: str
@@ -106,6 +107,7 @@ class AtSynapses:
     each_age: bool = False
     rebuild: bool = False
     search: str = ""
+    past: tuple[tuple[str, str], ...] = ()
     due: Due | None = None
 
 
@@ -120,7 +122,17 @@ class Arrival:
     name: str
 
 
-Operation = AtNeurons | AtSynapses | Arrival
+@dataclass(frozen=True)
+class Keep:
+    """The value of a trace of an end, `name`, is put into a ring buffer, for synapses that see it with a delay of their
+    own: in the stage ENDS_PAST before the spikes of a step change it, else after them."""
+
+    stage: str
+    end: str
+    name: str
+
+
+Operation = AtNeurons | AtSynapses | Arrival | Keep
 
 
 @dataclass(frozen=True)

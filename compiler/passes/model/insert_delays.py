@@ -13,12 +13,14 @@ event, one age after the other; the block of an end then follows its neuron, wit
 cleared forget what is on its way at an event of a phase: a spike arrives unless the event lies between its emission and
 its arrival. That follows from the clock, so that it takes no state: at step k, the last clearing before it ended step
 j, the largest j < k with j % every == at, and what was emitted in step k - delay <= j is forgotten. The phase is data.
+Spikes of known deliveries wait likewise (StoredProjection.arrivals).
 Does not: make arrays (lower_cells, state_history), or forget what has arrived at an input.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -61,7 +63,21 @@ def insert_delays(model: l0.Model, graph: SpikingGraph) -> SpikingGraph:
         instances=tuple(instances),
         past=tuple(l1.History(*key, slots) for key, slots in _past(model).items()),
         synapses=synapses,
+        projections=tuple(
+            p if p.known is None else replace(p, arrivals=_arrivals(p, rings)) for p in graph.projections
+        ),
     )
+
+
+def _arrivals(p: StoredProjection, rings: Mapping[tuple[str, str], int]) -> tuple[str, ...]:
+    """How the spikes of a known delivery wait: of each member, or of all."""
+    into, found = input_of(p.family), list[str]()
+    for m in p.family.members:
+        if p.family.clear is not None:
+            found.append("source" if m.delays is None else "ages")
+        else:
+            found.append("input" if (m.target, into) in rings else "source")
+    return (found[0],) if len(set(found)) == 1 else tuple(found)
 
 
 def _arriving(cell: SynapseCell, x: Operation) -> Operation:

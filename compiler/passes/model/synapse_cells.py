@@ -101,8 +101,3 @@ def _is_array(bound: SynapseCell, name: str, x: External, ends: Mapping[str, Ins
     if trace or x.end not in ends or "." in x.variable or x.delayed:
         return True
     return not isinstance(dict(ends[x.end].params).get(x.variable), l0.Const)
-
-
-def cells_of(cells: tuple[int, ...], members: int) -> tuple[int, ...]:
-    """The cell of each member."""
-    return cells if len(cells) == members else cells * members

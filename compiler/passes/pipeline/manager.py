@@ -167,7 +167,8 @@ def _verify(before: Lowering | None, after: Lowering) -> None:
             verify.verify_cell(cell)
         for synapse in after.spiking.synapses:
             verify.verify_synapse(synapse)
-        for projection in after.spiking.projections if before is None or before.spiking is None else ():
+        old = None if before is None or before.spiking is None else before.spiking.projections
+        for projection in after.spiking.projections if old is not after.spiking.projections else ():
             verify.verify_projection(projection)
     known: Mapping[str, PhaseGraph] = {g.phase: g for g in before.graphs} if before is not None else {}
     for g in after.graphs:

@@ -116,6 +116,15 @@ class AdvanceStates(SpikingPass):
         return on_synapses(ir, advance_states)
 
 
+class KeepTraces(SpikingPass):
+    """Traces that synapses see with delays of their own: compiler/passes/synapses/keep_traces.py."""
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.synapses.keep_traces import keep_traces
+
+        return on_synapses(ir, keep_traces)
+
+
 class TransposeSynapses(SpikingPass):
     """How operations reach the synapses of targets: compiler/passes/synapses/transpose_synapses.py."""
 

@@ -62,15 +62,13 @@ def clear_columns(projection: l0.Projection) -> dict[str, int]:
     return {} if projection.clear is None else dict(zip(("cleared_every", "cleared_at"), projection.clear, strict=True))
 
 
-def deliver_known(link: Link, delivery: Delivery, deliveries: Deliveries, stages: Stages) -> None:
-    """The events of `pre` add to an input of `post`: one row, or, where delays that differ from synapse to synapse are
-    waited for at the source, one for each of them."""
+def deliver_known(link: Link, delivery: Delivery, arrival: str, deliveries: Deliveries, stages: Stages) -> None:
+    """The events of `pre` add to an input of `post`: one row, or one for each delay (StoredProjection.arrivals)."""
     found = relation_of(link)
     weight = _value_of(link, found, delivery)
     delays = None if link.member.delays is None else delays_of(link, found)
-    aged = link.projection.clear is not None and delays is not None
-    for delay in ages(link.projection, link.member) if aged else (link.member.delay,):
-        _row(link, delivery, found, weight, delays, deliveries, stages, delay)
+    for delay in ages(link.projection, link.member) if arrival == "ages" else (link.member.delay,):
+        _row(link, delivery, found, weight, delays, arrival == "input", deliveries, stages, delay)
 
 
 def _value_of(link: Link, found: LoweredRelation, delivery: Delivery) -> Given:
@@ -100,21 +98,21 @@ def _row(
     found: LoweredRelation,
     weight: Given,
     delays: str | None,
+    early: bool,
     deliveries: Deliveries,
     stages: Stages,
     delay: int,
 ) -> None:
     """`delays`: the array of delays that differ from synapse to synapse; `delay`: that of all, or of those that the row
-    serves."""
+    serves; `early`: it delivers at the spike, into a ring buffer."""
     projection, pre, post, builder, goes = link.projection, link.pre, link.post, link.builder, delivery.into
-    ring, waiting = (post.name, goes) in deliveries.rings, projection.clear is not None
-    late = delays is not None and not waiting
+    ring = (post.name, goes) in deliveries.rings
     columns: dict[str, l2.ColumnValue] = {"room": room_of(builder, f"{pre.name}.spikes"), "slots": pre.slots}
-    columns["delay"] = delay if waiting or not (ring or late) else 0
+    columns["delay"] = 0 if early else delay
     if ring:
         # A ring takes what has one delay for all its synapses too: the delay is then a column.
         columns |= {"ring_slots": deliveries.ring_slots[post.name], "n_post": post.size}
-        columns |= {} if late else {"late": 0 if waiting else delay}
+        columns |= {} if early and delays is not None else {"late": delay if early else 0}
     if deliveries.fixed_point:
         columns["counts"] = 1.0 / deliveries.quanta[post.name, goes]
     columns |= clear_columns(projection)

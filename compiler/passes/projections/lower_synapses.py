@@ -17,10 +17,9 @@ from dataclasses import dataclass, field, replace
 import compiler.ir.level0.model as l0
 import compiler.passes.projections.synapse_rows as rows
 from compiler.ir.level1.projections import StoredProjection
-from compiler.ir.level1.synapses import Arrival, AtNeurons, AtSynapses, Event, SynapseCell
+from compiler.ir.level1.synapses import Arrival, AtNeurons, AtSynapses, Event, Keep, SynapseCell
 from compiler.ir.level2.synapse_values import event_name, member_name
 from compiler.passes.cells.cell_arrays import Deliveries
-from compiler.passes.model.synapse_cells import cells_of
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.projections.deliver_known import clear_columns, deliver_known, delivery_of
 from compiler.passes.projections.synapse_arrays import ages
@@ -54,13 +53,12 @@ class SynapseLowering:
         wait."""
         if p.known is not None:
             delivery = delivery_of(p.family, p.known, self.model_numbers, self.dt)
-            for _, link in links:
-                deliver_known(link, delivery, self.deliveries, self.stages)
+            for number, link in links:
+                deliver_known(link, delivery, p.arrival_of(number), self.deliveries, self.stages)
             return
-        cells = cells_of(p.cells, len(p.family.members))
         copies, done = Counter(member_name(p.family, m) for m in p.family.members), Counter[str]()
         for number, link in links:
-            self._lower(link, self.cells[cells[number]], done[link.stored], copies[link.stored])
+            self._lower(link, self.cells[p.cell_of(number)], done[link.stored], copies[link.stored])
             done[link.stored] += 1
 
     def _lower(self, link: Link, cell: SynapseCell, copy: int, copies: int) -> None:
@@ -81,6 +79,8 @@ class SynapseLowering:
                     self._at_neurons(s, one)
                 case AtSynapses():
                     self._at_synapses(s, one, found)
+                case Keep():
+                    rows.keep_trace(s, one)
                 case Arrival():
                     rows.take_delivered(s, one.stage, one.end, one.variable, one.name)
 
@@ -102,6 +102,8 @@ class SynapseLowering:
 
     def _at_synapses(self, s: rows.Synapses, one: AtSynapses, found: LoweredRelation) -> None:
         where, due, part = one.stage, self._due(one.due), s.parts.get(one.stage, 0)
+        if one.past:
+            s = replace(s, arrays={**s.arrays, **{name: s.rings[name, kept] for name, kept in one.past}})
         for x in one.sums:
             part = gather(s, where, one.what, x, part, due)
         if one.rewire is not None:

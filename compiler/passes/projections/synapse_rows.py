@@ -2,8 +2,7 @@
 
 Assumes: arrays of neurons, relations and synapses exist (lower_cells, relations, synapse_values).
 Guarantees: a name of the statements is bound to an array at an end or at the synapse, or to a column, depending on its
-value in this member; members whose names are bound alike share their text. Variables of `pre:` and `post:` reach each
-synapse with its own delay. Deliveries use the same arrays as those of
+value in this member; members whose names are bound alike share their text. Deliveries use the same arrays as those of
 static synapses.
 Does not: schedule statements (lower_synapses).
 """
@@ -24,8 +23,8 @@ import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived, printed
 from compiler.expr.ast import Call, Expr, Num, Ref
 from compiler.expr.interp import evaluate
-from compiler.ir.level1.stages import ENDS_PAST, POST_PAST, PRE_PAST, START, START_TRANSPOSED, seen_before
-from compiler.ir.level1.synapses import DELAYS, SynapseCell
+from compiler.ir.level1.stages import ENDS_PAST
+from compiler.ir.level1.synapses import DELAYS, Keep, SynapseCell
 from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
@@ -59,9 +58,9 @@ class BoundArray:
 class Synapses(Link):
     """One projection of a family while its statements are lowered. Where instances of the network share synapses, this
     is number `copy` of `copies` (the first does the work that is done once); `numbers`, `arrays`: the values of its
-    names; `cache`: of the whole pass; `parts`: the parts of a
-    stage that are in use; `rings`: by name, ring buffers of variables of `pre:` and `post:` (`_late`); `again`:
-    parameters that follow from places and are not stored, but worked out where they are read."""
+    names; `cache`: of the whole pass; `parts`: the parts of a stage that are in use; `rings`: the ring buffers of
+    traces, by name and stage (`keep_trace`); `again`: parameters that follow from places and are not stored, but worked
+    out where they are read."""
 
     stages: Stages
     deliveries: Deliveries
@@ -72,7 +71,7 @@ class Synapses(Link):
     numbers: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, BoundArray] = field(default_factory=dict)
     parts: dict[str, int] = field(default_factory=dict)
-    rings: dict[str, BoundArray] = field(default_factory=dict)
+    rings: dict[tuple[str, str], BoundArray] = field(default_factory=dict)
     again: dict[str, l0.Placed] = field(default_factory=dict)
 
     @cached_property
@@ -162,15 +161,14 @@ def _signature(
     bound: Mapping[str, str],
     access: Mapping[str, l2.Access],
     columns: Mapping[str, l2.ColumnValue] = MappingProxyType({}),
-    stage: str | None = None,
 ) -> _Signature:
     """The formals of the names in the statements, after `formals` that are bound to arrays and have columns already.
-    `access`: how an element of each end is reached; `stage`: of statements at synapses."""
+    `access`: how an element of each end is reached."""
     out = _Signature(list(formals), dict(bound), dict(columns))
     read, written, real = text.read, text.written, s.builder.precision
     for sending in text.sends:
         _add_sending(s, sending, out)
-    arrays = s.arrays if stage is None else _late(s, s.arrays.keys() & read, stage)
+    arrays = s.arrays
     past = {held.end for name, held in arrays.items() if held.slots and name in read}
     for name, held in arrays.items():
         if name in read or name in written or name in {DELAYS[end] for end in past}:
@@ -187,32 +185,15 @@ def _signature(
     return out
 
 
-def _late(s: Synapses, read: set[str], stage: str) -> dict[str, BoundArray]:
-    """The arrays of names at synapses. Where delays differ from synapse to synapse, a variable of `pre:` or `post:` is
-    what it was with the spikes that have arrived here, which is in a ring buffer: of values before the spikes of a
-    step, or after them."""
-    arrays = dict(s.arrays)
-    for end, after in (("pre", PRE_PAST), ("post", POST_PAST)):
-        block = s.cell.end(end)
-        if s.member.delays_of(end) is None or block is None:
-            continue
-        for name in sorted({x.name for x in block.state} & read):
-            assert stage not in (START, START_TRANSPOSED), f"{s.name}: `{name}` has no value yet"
-            arrays[name] = _ring(s, name, ENDS_PAST if seen_before(stage, end) else after)
-    return arrays
-
-
-def _ring(s: Synapses, name: str, where: str) -> BoundArray:
-    """The ring buffer of a variable, which is written in the stage `where`."""
-    held, span = s.arrays[name], s.cell.definition.span
-    ring = f"{held.array}.{'before' if where == ENDS_PAST else 'after'}"
-    if ring not in s.rings:
-        past = Past(held.array, ring, s.instance(held.end).size, s.member.delay_of(held.end) + 1)
-        for phase in ("init", "step"):
-            row = past_row(s.builder, past, phase, s.name, f"({s.cell.externals[name].variable})", span, where)
-            row.launch(phase) if phase == "init" else s.stages.add(where, row)
-        s.rings[ring] = BoundArray(ring, held.dtype, held.end, past.slots, "trace")
-    return s.rings[ring]
+def keep_trace(s: Synapses, one: Keep) -> None:
+    """The ring buffer of a trace, and the row that fills it."""
+    held, span = s.arrays[one.name], s.cell.definition.span
+    ring = f"{held.array}.{'before' if one.stage == ENDS_PAST else 'after'}"
+    past = Past(held.array, ring, s.instance(held.end).size, s.member.delay_of(held.end) + 1)
+    for phase in ("init", "step"):
+        row = past_row(s.builder, past, phase, s.name, f"({s.cell.externals[one.name].variable})", span, one.stage)
+        row.launch(phase) if phase == "init" else s.stages.add(one.stage, row)
+    s.rings[one.name, one.stage] = BoundArray(ring, held.dtype, held.end, past.slots, "trace")
 
 
 def _past(s: Synapses, held: BoundArray, access: l2.Access, out: _Signature) -> l2.Access:
@@ -313,7 +294,7 @@ def at_synapses(
     bound = dict(found.arrays)
     if happening is not None:
         bound |= {"spikes": happening.spikes, "spike_count": happening.count}
-    signature = _signature(s, text, formals, bound, access, found.columns, stage)
+    signature = _signature(s, text, formals, bound, access, found.columns)
     for name, number in numbers.items():
         signature.column(name, number, DType.I64 if isinstance(number, int) else s.builder.precision)
     for formal, array in counted.items():

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import Ref
-from compiler.ir.level1.synapses import Arrival, AtNeurons, AtSynapses, Operation, SynapseCell
+from compiler.ir.level1.synapses import Arrival, AtNeurons, AtSynapses, Keep, Operation, SynapseCell
 
 ARRIVED = Ref("arrived").eq(Ref("step"))
 
@@ -33,7 +33,7 @@ def _by_target(x: Operation) -> bool:
             return (x.event is not None and x.event.end == "post") or any(s.end == "post" for s in x.sums)
         case AtNeurons():
             return x.condition is not None and x.condition.end == "post"
-        case Arrival():
+        case Arrival() | Keep():
             return False
 
 
