@@ -1,8 +1,9 @@
 """manifest.json: every array, kernel, table and phase of a built program, by name.
 
 Assumes: a placement of the program.
-Guarantees: the same form for every target, so that other tools find arrays and columns in what `build` wrote. Of a
-kernel, the populations, projections or layers that share it (`of`): its text does not depend on how many they are.
+Guarantees: the same form for every target, so that other tools find arrays and columns in what `build` wrote. Of an
+array with a part for each step of a loop, where the first one is, and elements between two of them. Of a kernel, the
+populations, projections or layers that share it (`of`): its text does not depend on how many they are.
 Does not: hold tables or contents.
 """
 
@@ -24,10 +25,11 @@ def _array(array: l2.Array, placement: Placement) -> str:
     """The line of an array, of which a model may have 100,000: as `json.dumps` writes it."""
     a, offset = array, placement.offsets.get(array.name)
     layout = "null" if a.layout is None else f'{{"lanes": {a.layout.lanes}}}'
+    steps = f', "by_step": {a.by_step}, "ring": {a.ring}' if a.by_step else ""
     return (
         f'    {{"name": {text(a.name)}, "role": "{a.role}", "offset": {"null" if offset is None else offset}, '
         f'"dtype": "{a.dtype.numpy}", "shape": {list(a.shape)}, "layout": {layout}, "unit": {text(a.unit)}, '
-        f'"size_from": {"null" if a.size_from is None else text(a.size_from)}}}'
+        f'"size_from": {"null" if a.size_from is None else text(a.size_from)}{steps}}}'
     )
 
 
@@ -70,6 +72,7 @@ def manifest(program: l2.Merged, placement: Placement, artifact: Artifact, seed:
             {
                 "name": p.name,
                 "launches": [[x.template, x.lo, x.hi, x.every, x.offset] for x in p.launches],
+                "loops": [[x.first, x.last, x.steps] for x in p.loops],
             }
             for p in program.phases
         ],

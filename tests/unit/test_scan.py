@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from backends.cpu.backend import CpuBackend
 from backends.cpu.emit.emit import emit
 from backends.cuda.run.backend import CudaBackend
+from backends.manifest import manifest
 from backends.protocol import AnyArray, Instance
 from backends.reference.load import ReferenceInstance
 from compiler.frontend.load import load_model
@@ -18,7 +20,10 @@ from compiler.ir.level1.graph import Scan
 from compiler.ir.level2.dependence import parts_of
 from compiler.ir.level2.program import Array, Loop, Merged
 from compiler.ir.space import DType, Role
+from compiler.layout.plan_memory import place
 from compiler.passes.pipeline.lower import Lowered, lower
+from compiler.passes.pipeline.manager import Context, Lowering
+from compiler.passes.pipeline.programs import JoinHalves
 from compiler.passes.program.unroll_loops import unroll_loops
 from compiler.verify.program import merged_violations
 from compiler.verify.verify import verify_merged
@@ -89,6 +94,31 @@ def test_all_steps_one_after_the_other_have_the_same_bits(tmp_path: Path, n: Net
     for found in (trained(ReferenceInstance(unrolled, 3), unrolled), trained(compiled, program)):
         for name, values in expected.items():
             assert np.array_equal(values, found[name]), name
+
+
+def test_halves_keep_their_loops(tmp_path: Path) -> None:
+    """A phase that both have runs one after the other."""
+    one = lowered(tmp_path, Network("gru", 3, 4))
+    model = network(tmp_path, Network("gru", 3, 4))
+    context = Context(one.program.precision, one.program.order, CpuBackend().capabilities)
+    both = JoinHalves().run(context, Lowering(model, model.name, programs=(one.program, one.program))).programs[0]
+    for phase, twice in zip(one.program.phases, both.phases, strict=True):
+        moved = [
+            replace(x, first=x.first + len(phase.launches), last=x.last + len(phase.launches)) for x in phase.loops
+        ]
+        assert list(twice.loops) == [*phase.loops, *moved]
+
+
+def test_the_manifest_has_loops_and_parts(tmp_path: Path) -> None:
+    program = lowered(tmp_path, Network("gru", 3, 4)).merged
+    made = CpuBackend().compile(program, {})
+    found = json.loads(manifest(program, place(program, {}), made, 3, "cpu"))
+    (train,) = (p for p in found["phases"] if p["name"] == "train")
+    loops = next(p.loops for p in program.phases if p.name == "train")
+    assert train["loops"] == [[x.first, x.last, 4] for x in loops]
+    arrays = {a["name"]: a for a in found["arrays"]}
+    after = arrays["train/gru_1.at.h"]
+    assert after["by_step"] == 64 * 3 and after["ring"] == 0 and "by_step" not in arrays["train/gru_1.last"]
 
 
 def test_what_a_last_step_makes_for_nobody_is_not_launched(tmp_path: Path) -> None:
