@@ -479,6 +479,12 @@ MUTANTS = (
         ("tests/unit/test_cuda_waves.py::test_spikes_are_recorded_by_blocks_that_deliver_none",),
     ),
     Mutant(
+        "maps are compiled in several parts",
+        ("backends.cuda.emit.translation_units:_divided",),
+        lambda _: lambda templates: (templates,),
+        ("tests/unit/test_cuda_emit.py::test_every_kernel_is_in_one_part",),
+    ),
+    Mutant(
         "deliveries shared by the events of a step",
         ("backends.cuda.waves.waves:shared_delivery",),
         _always(None),

@@ -5,8 +5,8 @@ Guarantees: every kernel is in one part. Products, those on matrix units (which 
 convolutions, attention, Fourier transforms and the products of their spectra, gradients of filters and chains, which
 take longest to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come from
 the cache. The rest, if it consists of nests alone, is divided into maps and sums over one dim, which lose nothing with
-little optimisation, and sums over several dims, which do. Of a simulation the single kernels and the waves are parts:
-both have the functions of all templates of a step.
+little optimisation, in parts of at most MOST, and sums over several dims, which do. Of a simulation the single kernels
+and the waves are parts: both have the functions of all templates of a step.
 Does not: depend on sizes or rows: parts follow from the templates alone.
 """
 
@@ -44,6 +44,8 @@ _TRANSFORMS: Final = "transforms"
 _ATTENTION: Final = "attention"
 _CHAINS: Final = "chains"
 _WAVES: Final = "waves"
+MOST: Final = 16
+"""Maps and sums over one dim of a part."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,9 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
         _UNIT_FILTERS: {t for t, strategy in contracts.items() if direct.family(strategy) == tensor_conv_weights.NAME},
         _ATTENTION: attention,
     }
-    parts = [Share(_REST, rest - sums, helpers=True, quick=quick)]
+    first, *others = _divided(rest - sums) if quick else (rest,)
+    parts = [Share(_REST, first, helpers=True, quick=quick)]
+    parts += [Share(f"{_REST}_{n}", x, quick=True) for n, x in enumerate(others, 2)]
     parts += [Share(name, kernels) for name, kernels in found.items() if kernels]
     if transformed := {t: transforms.parts(b) for t, b in bodies.items() if b.strategy == fft_conv.NAME}:
         for part in sorted({x.part for found in transformed.values() for x in found}):
@@ -98,6 +102,13 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     if waves:
         parts.append(Share(_WAVES, frozenset(), frozenset(waves), waves=True))
     return tuple(parts)
+
+
+def _divided(templates: Set[int]) -> tuple[Set[int], ...]:
+    """As many each, in their order, and no more than MOST."""
+    order = sorted(templates)
+    many = -(-len(order) // MOST) or 1
+    return tuple(frozenset(order[len(order) * n // many : len(order) * (n + 1) // many]) for n in range(many))
 
 
 def _is_long(nest: l2.Nest) -> bool:
