@@ -301,6 +301,22 @@ class Struct(Stmt):
         _headed(out, self.head, self.fields, Style.BRACES, "", depth, "}" + last)
 
 
+@dataclass(frozen=True)
+class Closure(Stmt):
+    """A function that reads the variables around it."""
+
+    name: str
+    params: Sequence[Let]
+    body: Sequence[Stmt]
+    result: str = ""
+    INSIDE: ClassVar = ("params", "body")
+
+    def put(self, out: list[Line], depth: int) -> None:
+        given = f"({', '.join(f'{x.typed}{x.name}'.strip() for x in self.params)})" if self.params else ""
+        head = f"const auto {self.name} = [&]{given}{self.result and f' -> {self.result}'}"
+        _headed(out, head, self.body, Style.BRACES, "", depth, "};")
+
+
 _EACH: Final = frozenset({"nl_each"})
 
 
@@ -356,12 +372,6 @@ def constants(type: str, **values: Operand) -> Let:
     """Declarations of constants that are called as they are here, in one line."""
     first, *others = (Let(type, code(name), value) for name, value in values.items())
     return replace(first, beside=others)
-
-
-def closure(name: str, parameters: Sequence[str], body: Sequence[Stmt], result: str = "") -> Block:
-    """A function that reads the variables around it."""
-    given = f"({', '.join(parameters)})" if parameters else ""
-    return Block(f"const auto {name} = [&]{given}{result and f' -> {result}'}", body, "};")
 
 
 def when(test: Operand, statement: Stmt) -> If:

@@ -29,6 +29,7 @@ from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import ONE, address, braces, call, code, every, form, name
 from backends.kernel_ir.stmt import (
     Block,
+    Closure,
     Do,
     Each,
     For,
@@ -41,7 +42,6 @@ from backends.kernel_ir.stmt import (
     Struct,
     Style,
     While,
-    closure,
     constants,
     lines_of,
     names_of,
@@ -359,10 +359,10 @@ class NestPrinter(PointNest):
             _while(form("{} + 3ll * nl_group < nl_terms", r), "nl_each<4>(nl_more)"),
             _while(form("{} < nl_terms", r), "nl_more(0)"),
         ]
-        one = closure("nl_more", ["int"], [*own, *term, *count])
+        one = Closure("nl_more", [Let("int", name(""))], [*own, *term, *count])
         if apart is None:
             return [*start, one, *loops]
-        other = closure("nl_apart", [], [*own, *apart, *count])
+        other = Closure("nl_apart", [], [*own, *apart, *count])
         return [*start, one, other, If("nl_even", loops, [_while(form("{} < nl_terms", r), "nl_apart()")])]
 
     def _columns(self) -> Function:

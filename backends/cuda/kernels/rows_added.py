@@ -19,7 +19,7 @@ from backends.cuda.kernels.kernel import BLOCK, SYNC, Function
 from backends.cuda.kernels.nest import NestPrinter
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import braces, call, code
-from backends.kernel_ir.stmt import Do, Each, For, Kind, Leave, Let, Set, Stmt, closure, constants, when
+from backends.kernel_ir.stmt import Closure, Do, Each, For, Kind, Leave, Let, Set, Stmt, constants, when
 from compiler.expr.ast import Binary, Cond, Num, Ref, refs
 
 _ELEMENTS: Final = 4
@@ -69,9 +69,9 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
     store = [*p.split(element, kept), Let(real, acc, code("nl_sums[nl_e]")), *body.finish(nest.epilogue)]
     row = [
         *start,
-        closure("nl_asks", ["nl_i64 nl_at"], asks, "bool"),
+        Closure("nl_asks", [Let("nl_i64", code("nl_at"))], asks, "bool"),
         *_first(),
-        closure("nl_add", [f"{real} &nl_sum", "nl_i64 nl_at", "nl_i64 nl_element"], adds),
+        Closure("nl_add", [Let(f"{real} &", code("nl_sum")), Let("nl_i64", at), Let("nl_i64", element)], adds),
         _sums(real, store),
     ]
     made = Function(
@@ -130,7 +130,7 @@ def _collected() -> list[Stmt]:
         constants("nl_u32", nl_who="__ballot_sync(0xffffffffu, nl_here)", nl_warp="threadIdx.x / 32"),
         when("threadIdx.x % 32 == 0", Set(code("nl_counts[nl_warp]"), "__popc(nl_who)")),
         SYNC,
-        Let("nl_u32", code("nl_before"), 0, const=False, beside=[Let("nl_u32", code("nl_many"), 0)]),
+        Let("nl_u32", code("nl_before"), 0, const=False, beside=[Let("nl_u32", code("nl_many"), 0, const=False)]),
         For(code("nl_n"), 0, BLOCK // 32, counted, type="nl_u32"),
         Set(code("nl_before"), "__popc(nl_who & ((1u << threadIdx.x % 32) - 1))", "+="),
         when("nl_here", Set(code("nl_found[nl_before]"), "nl_from + threadIdx.x")),

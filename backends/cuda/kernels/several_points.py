@@ -21,6 +21,7 @@ from backends.c_family.point_nest import PointNest
 from backends.kernel_ir import stmt
 from backends.kernel_ir.expr import braces, call, code, form, name
 from backends.kernel_ir.stmt import (
+    Closure,
     Do,
     Each,
     For,
@@ -31,7 +32,6 @@ from backends.kernel_ir.stmt import (
     Stmt,
     Struct,
     Style,
-    closure,
     names_of,
     walk,
     when,
@@ -120,7 +120,7 @@ def _work(stages: Sequence[_Stage], inner: Sequence[Stmt], index: Code) -> Stmt:
     before = [x for stage in stages for x in stage.own]
     rest = [x for x in inner if not any(x is y for y in before)]
     body = [*(x for stage in stages for x in stage.copies()), *rest]
-    return closure("nl_work", _given(stages, index), body)
+    return Closure("nl_work", _given(stages, index), body)
 
 
 def _loaded(statements: Sequence[Stmt], pointers: Set[str]) -> list[Stmt]:
@@ -141,8 +141,8 @@ def _loaded(statements: Sequence[Stmt], pointers: Set[str]) -> list[Stmt]:
     return found[:last]
 
 
-def _given(stages: Sequence[_Stage], index: Code) -> list[str]:
-    return [f"nl_i64 {index}", *(f"const nl_{x.name}_found &nl_{x.name}_of" for x in stages)]
+def _given(stages: Sequence[_Stage], index: Code) -> list[Let]:
+    return [Let("nl_i64", index), *(Let(f"const nl_{x.name}_found &", code(f"nl_{x.name}_of")) for x in stages)]
 
 
 def _stage(stages: Sequence[_Stage], index: Code) -> list[Stmt]:
@@ -153,7 +153,7 @@ def _stage(stages: Sequence[_Stage], index: Code) -> list[Stmt]:
     result = Leave("return", braces(*(x.name for x in last.declared), type=found))
     return [
         Struct(f"struct {found}", [Let(x.type, x.name) for x in last.declared]),
-        closure(f"nl_{last.name}", _given(before, index), [*copies, *last.own, result]),
+        Closure(f"nl_{last.name}", _given(before, index), [*copies, *last.own, result]),
     ]
 
 
@@ -260,7 +260,7 @@ def neighbours(
         Let("int", code("nl_many"), form("(int){}", call("nl_least", "nl_width", form("nl_end - {}", e)))),
         *split,
         Struct("struct", [x.member for x in found], name("nl_x"), braces(*(x.value for x in found))),
-        closure("nl_point", ["int nl_n"], [*(own if last.names & names_of(inner) else ()), *inner]),
+        Closure("nl_point", [Let("int", code("nl_n"))], [*(own if last.names & names_of(inner) else ()), *inner]),
         If("nl_many == 1", [Do("nl_point(0)")], rest, Style.BESIDE),
         *(Do(x.store) for x in found if x.written),
     ]
