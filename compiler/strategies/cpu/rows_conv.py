@@ -12,6 +12,7 @@ pixels that would leave a vector almost empty: they are computed one by one, tap
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
@@ -24,6 +25,7 @@ NAME = "rows_conv"
 OUTS, VECTORS = 8, 2
 TAP_BYTES = 8
 _TILE, _PANEL_TILE = Shape(OUTS, VECTORS, 105), Shape(OUTS, 3, 112)
+_PANEL_RESTS = (Shape(OUTS, 1, 70), Shape(OUTS, 2, 105))
 PANEL_OUTS: Final = 32
 """Output channels from which on strips are packed."""
 DOTS: Final = 4
@@ -50,13 +52,9 @@ def match(p: Problem) -> Choice | NotApplicable:
     if planes >= LIMIT:
         return NotApplicable("it is larger than 32-bit offsets reach")
     taps, masks = conv.ins * rows.taps * cols.taps, rounded(copies * plane, vector)
-    pixels, panel = rows.out * cols.out, _PANEL_TILE.vectors * vector
-    strip, packed, dots = pixels, 0, False
-    if conv.outs >= PANEL_OUTS:
-        strip = min(rounded(pixels, panel), max(1, STRIP_BYTES // (taps * panel * p.real_bytes)) * panel)
-        by_tap = conv.w_c == 1 and conv.w_r == cols.taps and conv.w_in == rows.taps * cols.taps
-        dots = by_tap and 0 < pixels % vector <= DOTS
-        packed, width = taps * strip + dots * DOTS * rounded(taps, vector), strip
+    strips = _strips(conv, taps, vector, p.real_bytes)
+    if strips.packed:
+        width = strips.pixels
         if _is_whole(conv):
             planes, masks = 0, 0
     values = {
@@ -75,9 +73,9 @@ def match(p: Problem) -> Choice | NotApplicable:
         "s_phases": phases,
         "s_wide": wide,
         "s_width": width,
-        "s_strip": strip,
-        "s_packed": packed,
-        "s_dots": int(dots),
+        "s_strip": strips.pixels,
+        "s_packed": strips.packed,
+        "s_dots": int(strips.dots),
         "s_planes": planes,
         "s_masks": masks,
         "s_w_group": conv.w_group,
@@ -86,21 +84,46 @@ def match(p: Problem) -> Choice | NotApplicable:
         "s_w_r": conv.w_r,
         "s_w_c": conv.w_c,
     }
-    scratch = (planes + packed + OUTS * width + masks) * p.real_bytes + 2 * taps * TAP_BYTES
-    vectors = -(-pixels // vector) - dots
-    operations = constants.COPY * planes / vector
-    if packed:
-        panels, rest = divmod(vectors, _PANEL_TILE.vectors)
-        operations += panels * cost(_PANEL_TILE, conv.outs, [(_PANEL_TILE.vectors, taps)])
-        operations += constants.ROWS_PACK * taps * vectors
-        if rest:
-            operations += cost(Shape(OUTS, rest, 105 if rest == 2 else 70), conv.outs, [(rest, taps)])
-        if dots:
-            operations += pixels % vector * conv.outs * (constants.ROW_TERM * taps / vector + constants.ROW_SUM / OUTS)
-    else:
-        operations += cost(_TILE, conv.outs, [(vectors, taps)])
+    scratch = (planes + strips.packed + OUTS * width + masks) * p.real_bytes + 2 * taps * TAP_BYTES
+    operations = constants.COPY * planes / vector + _operations(conv, strips, taps, vector)
     microseconds = conv.batch * conv.groups * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (), tuple(values.items()), scratch, microseconds)
+
+
+@dataclass(frozen=True)
+class _Strips:
+    """Output pixels of a strip; elements of it when packed, 0 where windows are read in place; whether pixels behind the
+    last whole vector are computed one by one."""
+
+    pixels: int
+    packed: int
+    dots: bool
+
+
+def _strips(conv: Convolution, taps: int, vector: int, real_bytes: int) -> _Strips:
+    pixels, panel = conv.rows.out * conv.cols.out, _PANEL_TILE.vectors * vector
+    if conv.outs < PANEL_OUTS:
+        return _Strips(pixels, 0, False)
+    strip = min(rounded(pixels, panel), max(1, STRIP_BYTES // (taps * panel * real_bytes)) * panel)
+    by_tap = (conv.w_in, conv.w_r, conv.w_c) == (conv.rows.taps * conv.cols.taps, conv.cols.taps, 1)
+    dots = by_tap and 0 < pixels % vector <= DOTS
+    return _Strips(strip, taps * strip + dots * DOTS * rounded(taps, vector), dots)
+
+
+def _operations(conv: Convolution, strips: _Strips, taps: int, vector: int) -> float:
+    """Vector operations of an image's sums and of packing."""
+    pixels = conv.rows.out * conv.cols.out
+    vectors = -(-pixels // vector) - strips.dots
+    if not strips.packed:
+        return cost(_TILE, conv.outs, [(vectors, taps)])
+    panels, rest = divmod(vectors, _PANEL_TILE.vectors)
+    operations = panels * cost(_PANEL_TILE, conv.outs, [(_PANEL_TILE.vectors, taps)])
+    operations += constants.ROWS_PACK * taps * vectors
+    if rest:
+        operations += cost(_PANEL_RESTS[rest - 1], conv.outs, [(rest, taps)])
+    if strips.dots:
+        operations += pixels % vector * conv.outs * (constants.ROW_TERM * taps / vector + constants.ROW_SUM / OUTS)
+    return operations
 
 
 def _is_whole(conv: Convolution) -> bool:
