@@ -242,10 +242,19 @@ class PointNest(Summing):
         """The sum of a point by one thread, in order, and what follows it."""
         body = self.body()
         start, totals = self._start(body)
+        loop = self.in_window(self.summed(body.scope, totals, self.term_elements()))
+        for x in totals:
+            body.scope |= x.symbol
+        return [*start, *loop, *self.goes_on(body, self._over_terms)]
+
+    def term_elements(self) -> dict[str, Element]:
+        """How the terms of `in_window` access arrays."""
+        exact = {x.numerator for x in self._sparse().values()}
+        return {f.name: self._element(f, access, exact) for f, access in self.k.strided} if exact else self.elements
+
+    def in_window(self, loop: list[Stmt]) -> list[Stmt]:
+        """A loop over the terms that are not 0, in order."""
         sparse = self._sparse()
-        exact = {x.numerator for x in sparse.values()}
-        elements = {f.name: self._element(f, access, exact) for f, access in self.k.strided} if exact else None
-        loop = self.summed(body.scope, totals, elements)
         for d in reversed(self.red):
             var, found = self.vars[d.name], sparse.get(d.name)
             if found is None:
@@ -254,9 +263,7 @@ class PointNest(Summing):
                 loop = [Let("nl_i64", var, found.first), *loop]
             else:
                 loop = [For(var, found.first, self.k.extent(d.extent), loop, found.step)]
-        for x in totals:
-            body.scope |= x.symbol
-        return [*start, *loop, *self.goes_on(body, self._over_terms)]
+        return loop
 
     def _over_terms(self, loop: list[Stmt]) -> list[Stmt]:
         """A loop over all terms, in order."""

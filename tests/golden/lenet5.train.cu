@@ -305,30 +305,30 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
     const nl_u32 d5_inverse = nl_inverse(n_d5_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = (nl_t.chunk >= 4 * blockDim.x && n_d5_ % 4 == 0) ? 4 : 1;
+    const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_d5_ % 4 == 0) & nl_is_aligned<4>(spread_p_) & (spread_by_d0_ % 4 == 0) & (spread_by_d3_ % 4 == 0) & (spread_by_d4_ % 4 == 0);
+    const int nl_width = nl_wide ? 4 : 1;
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
             e += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
         const nl_i64 d5 = nl_take(rest, n_d5_, d5_inverse);
         const nl_i64 d4 = nl_take(rest, n_d4_, d4_inverse);
         const nl_i64 d3 = nl_take(rest, n_d3_, d3_inverse);
         const nl_i64 d0 = rest;
         struct {
-            nl_few<real> spread_p_;
+            nl_few<real, 4> spread_p_;
             real image_p_;
         } nl_x = {{}, image_p_[d0 * image_by_d0_ + d4]};
         const auto nl_point = [&](int nl_n) {
             const real image_ = nl_x.image_p_;
             nl_x.spread_p_.x[nl_n] = image_;
         };
-        if (nl_many == 1) nl_point(0);
+        if (!nl_wide) nl_point(0);
         else nl_each<4>(nl_point);
-        nl_put(&spread_p_[d0 * spread_by_d0_ + d3 * spread_by_d3_ + d4 * spread_by_d4_ + d5], nl_x.spread_p_, nl_many);
+        nl_write(&spread_p_[d0 * spread_by_d0_ + d3 * spread_by_d3_ + d4 * spread_by_d4_ + d5], nl_x.spread_p_, nl_wide);
     }
 }
-extern "C" __global__ void NL_BLOCK k5_elementwise(NL_ARGUMENTS) { k5_elementwise_block(NL_TASK(k5_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k5_elementwise(NL_ARGUMENTS) { k5_elementwise_block(NL_TASK(k5_row)); }
 
 /* ---- k6  conv1.activated: direct conv  (models/lenet5.yaml:14:7) */
 struct k6_row {
@@ -417,6 +417,7 @@ NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
     const nl_u32 ow_inverse = nl_inverse(n_ow_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_even = nl_is_aligned<4>(y_p_) & (y_by_n_ % 4 == 0) & (y_by_c_ % 4 == 0) & (y_by_oh_ % 4 == 0);
     const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : (n_ow_ % 4 == 0 ? 4 : (n_ow_ % 2 == 0 ? 2 : 1));
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
@@ -428,7 +429,7 @@ NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
         const nl_i64 c = nl_take(rest, n_c_, c_inverse);
         const nl_i64 n = rest;
         struct {
-            nl_few<real> y_p_;
+            nl_few<real, 4> y_p_;
         } nl_x = {{}};
         const auto nl_point = [&](int nl_n) {
             const nl_i64 nl_own = ow + nl_n;
@@ -445,7 +446,7 @@ NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
         if (nl_many == 1) nl_point(0);
         else if (nl_many == 2) nl_each<2>(nl_point);
         else nl_each<4>(nl_point);
-        nl_put(&y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow], nl_x.y_p_, nl_many);
+        nl_put(&y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow], nl_x.y_p_, nl_many, nl_even);
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k7_maximum_over_r_s(NL_ARGUMENTS) { k7_maximum_over_r_s_block(NL_TASK(k7_row)); }
@@ -860,7 +861,7 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
     const nl_i64 nl_points = n_d1_;
     const nl_i64 nl_point = (nl_me.part / nl_splits * 32ll + threadIdx.x % 32) * nl_many;
     const nl_i64 e = nl_least(nl_point, nl_points - nl_many);
-    const bool nl_even = (nl_many == 4) & nl_is_aligned(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
+    const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
     const nl_i64 d1 = e;
     real acc[] = {0.0f, 0.0f, 0.0f, 0.0f};
     const nl_i64 nl_terms = n_d0_;
@@ -870,7 +871,7 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
     const auto nl_more = [&](int) {
         const nl_i64 d0 = r;
         const struct {
-            nl_few<real> biased_grad_sum_p_;
+            nl_few<real, 4> biased_grad_sum_p_;
         } nl_x = {nl_get_aligned<real>(&biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_])};
         nl_each<4>([&](int nl_n) {
             const real biased_grad_sum_ = nl_x.biased_grad_sum_p_.x[nl_n];
@@ -881,8 +882,8 @@ NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
     const auto nl_apart = [&] {
         const nl_i64 d0 = r;
         const struct {
-            nl_few<real> biased_grad_sum_p_;
-        } nl_x = {nl_get<real>(&biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_], nl_many)};
+            nl_few<real, 4> biased_grad_sum_p_;
+        } nl_x = {nl_as<real>(nl_get<4>(&biased_grad_sum_p_[d1 + d0 * biased_grad_sum_by_d0_], nl_many, nl_even))};
         nl_each<4>([&](int nl_n) {
             const real biased_grad_sum_ = nl_x.biased_grad_sum_p_.x[nl_n];
             acc[nl_n] += biased_grad_sum_;
@@ -1339,43 +1340,54 @@ NL_FN void k21_optimizer_update_block(const nl_task &nl_t)
     const real power_2 = nl_pow_f32(beta2_, (real)step);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk >= 4 * blockDim.x ? 4 : 1;
+    const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(param_p_) & nl_is_aligned<4>(gradient_p_) & nl_is_aligned<4>(m_p_) & nl_is_aligned<4>(v_p_);
+    nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
-    for (nl_i64 i = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; i < nl_end;
-            i += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - i);
-        struct {
-            nl_few<real> param_p_;
-            nl_few<real> gradient_p_;
-            nl_few<real> m_p_;
-            nl_few<real> v_p_;
-        } nl_x = {nl_get<real>(&param_p_[i], nl_many), nl_get<real>(&gradient_p_[i], nl_many), nl_get<real>(&m_p_[i], nl_many), nl_get<real>(&v_p_[i], nl_many)};
-        const auto nl_point = [&](int nl_n) {
-            const real gradient_ = nl_x.gradient_p_.x[nl_n];
-            real m_ = nl_x.m_p_.x[nl_n];
-            /* adam.yaml:8  m = beta1 * m + (1 - beta1) * gradient */
-            m_ = beta1_ * m_ + (1.0f - beta1_) * gradient_;
-            real v_ = nl_x.v_p_.x[nl_n];
-            /* adam.yaml:9  v = beta2 * v + (1 - beta2) * gradient ** 2 */
-            v_ = beta2_ * v_ + (1.0f - beta2_) * (gradient_ * gradient_);
-            /* adam.yaml:10  m_hat = m / (1 - beta1 ** step) */
-            real m_hat_ = m_ / (1.0f - power);
-            /* adam.yaml:11  v_hat = v / (1 - beta2 ** step) */
-            real v_hat_ = v_ / (1.0f - power_2);
-            real param_ = nl_x.param_p_.x[nl_n];
-            /* adam.yaml:12  param = param - learning_rate * m_hat / (sqrt(v_hat) + epsilon) */
-            nl_x.param_p_.x[nl_n] = param_ - learning_rate_ * m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_);
-            nl_x.m_p_.x[nl_n] = m_;
-            nl_x.v_p_.x[nl_n] = v_;
-        };
-        if (nl_many == 1) nl_point(0);
-        else nl_each<4>(nl_point);
-        nl_put(&param_p_[i], nl_x.param_p_, nl_many);
-        nl_put(&m_p_[i], nl_x.m_p_, nl_many);
-        nl_put(&v_p_[i], nl_x.v_p_, nl_many);
+    for (bool nl_wide = nl_every; true; nl_wide = false) {
+        const int nl_width = nl_wide ? 4 : 1;
+        const nl_i64 nl_to = nl_end - (nl_end - nl_from) % nl_width;
+#pragma unroll 1
+        for (nl_i64 i = nl_from + nl_width * threadIdx.x; i < nl_to;
+                i += nl_width * blockDim.x) {
+            const auto nl_param_p_ = nl_read<4>(&param_p_[i], nl_wide);
+            const auto nl_gradient_p_ = nl_read<4>(&gradient_p_[i], nl_wide);
+            const auto nl_m_p_ = nl_read<4>(&m_p_[i], nl_wide);
+            const auto nl_v_p_ = nl_read<4>(&v_p_[i], nl_wide);
+            struct {
+                nl_few<real, 4> param_p_;
+                nl_few<real, 4> gradient_p_;
+                nl_few<real, 4> m_p_;
+                nl_few<real, 4> v_p_;
+            } nl_x = {nl_as<real>(nl_param_p_), nl_as<real>(nl_gradient_p_), nl_as<real>(nl_m_p_), nl_as<real>(nl_v_p_)};
+            const auto nl_point = [&](int nl_n) {
+                const real gradient_ = nl_x.gradient_p_.x[nl_n];
+                real m_ = nl_x.m_p_.x[nl_n];
+                /* adam.yaml:8  m = beta1 * m + (1 - beta1) * gradient */
+                m_ = beta1_ * m_ + (1.0f - beta1_) * gradient_;
+                real v_ = nl_x.v_p_.x[nl_n];
+                /* adam.yaml:9  v = beta2 * v + (1 - beta2) * gradient ** 2 */
+                v_ = beta2_ * v_ + (1.0f - beta2_) * (gradient_ * gradient_);
+                /* adam.yaml:10  m_hat = m / (1 - beta1 ** step) */
+                real m_hat_ = m_ / (1.0f - power);
+                /* adam.yaml:11  v_hat = v / (1 - beta2 ** step) */
+                real v_hat_ = v_ / (1.0f - power_2);
+                real param_ = nl_x.param_p_.x[nl_n];
+                /* adam.yaml:12  param = param - learning_rate * m_hat / (sqrt(v_hat) + epsilon) */
+                nl_x.param_p_.x[nl_n] = param_ - learning_rate_ * m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_);
+                nl_x.m_p_.x[nl_n] = m_;
+                nl_x.v_p_.x[nl_n] = v_;
+            };
+            if (!nl_wide) nl_point(0);
+            else nl_each<4>(nl_point);
+            nl_write(&param_p_[i], nl_x.param_p_, nl_wide);
+            nl_write(&m_p_[i], nl_x.m_p_, nl_wide);
+            nl_write(&v_p_[i], nl_x.v_p_, nl_wide);
+        }
+        if (nl_to == nl_end) break;
+        nl_from = nl_to;
     }
 }
-extern "C" __global__ void NL_BLOCK k21_optimizer_update(NL_ARGUMENTS) { k21_optimizer_update_block(NL_TASK(k21_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k21_optimizer_update(NL_ARGUMENTS) { k21_optimizer_update_block(NL_TASK(k21_row)); }
 
 /* ---- k22  batch.count: sum over d0 */
 struct k22_row {

@@ -108,29 +108,30 @@ NL_FN void k2_copy_block(const nl_task &nl_t)
     const nl_u32 d2_inverse = nl_inverse(n_d2_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = (nl_t.chunk >= 4 * blockDim.x && n_d2_ % 4 == 0) ? 4 : 1;
+    const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_d2_ % 4 == 0) & nl_is_aligned<4>(rows_p_) & (rows_by_d0_ % 4 == 0) & (rows_by_d1_ % 4 == 0) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & (x_by_d1_ % 4 == 0);
+    const int nl_width = nl_wide ? 4 : 1;
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
             e += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - e);
         nl_u64 rest = e;
         const nl_i64 d2 = nl_take(rest, n_d2_, d2_inverse);
         const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
         const nl_i64 d0 = rest;
+        const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1 * x_by_d1_ + d2], nl_wide);
         struct {
-            nl_few<real> rows_p_;
-            nl_few<real> x_p_;
-        } nl_x = {{}, nl_get<real>(&x_p_[d0 * x_by_d0_ + d1 * x_by_d1_ + d2], nl_many)};
+            nl_few<real, 4> rows_p_;
+            nl_few<real, 4> x_p_;
+        } nl_x = {{}, nl_as<real>(nl_x_p_)};
         const auto nl_point = [&](int nl_n) {
             const real x_ = nl_x.x_p_.x[nl_n];
             nl_x.rows_p_.x[nl_n] = x_;
         };
-        if (nl_many == 1) nl_point(0);
+        if (!nl_wide) nl_point(0);
         else nl_each<4>(nl_point);
-        nl_put(&rows_p_[d0 * rows_by_d0_ + d1 * rows_by_d1_ + d2], nl_x.rows_p_, nl_many);
+        nl_write(&rows_p_[d0 * rows_by_d0_ + d1 * rows_by_d1_ + d2], nl_x.rows_p_, nl_wide);
     }
 }
-extern "C" __global__ void NL_BLOCK k2_copy(NL_ARGUMENTS) { k2_copy_block(NL_TASK(k2_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k2_copy(NL_ARGUMENTS) { k2_copy_block(NL_TASK(k2_row)); }
 
 /* ---- k3  lstm.input.biased: matmul  (models/lstm.yaml:15:7) */
 struct k3_row {
@@ -198,23 +199,30 @@ NL_FN void k4_elementwise_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk >= 4 * blockDim.x ? 4 : 1;
+    const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(start_p_);
+    nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
-    for (nl_i64 d0 = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; d0 < nl_end;
-            d0 += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - d0);
-        struct {
-            nl_few<real> start_p_;
-        } nl_x = {{}};
-        const auto nl_point = [&](int nl_n) {
-            nl_x.start_p_.x[nl_n] = 0.0f;
-        };
-        if (nl_many == 1) nl_point(0);
-        else nl_each<4>(nl_point);
-        nl_put(&start_p_[d0], nl_x.start_p_, nl_many);
+    for (bool nl_wide = nl_every; true; nl_wide = false) {
+        const int nl_width = nl_wide ? 4 : 1;
+        const nl_i64 nl_to = nl_end - (nl_end - nl_from) % nl_width;
+#pragma unroll 1
+        for (nl_i64 d0 = nl_from + nl_width * threadIdx.x; d0 < nl_to;
+                d0 += nl_width * blockDim.x) {
+            struct {
+                nl_few<real, 4> start_p_;
+            } nl_x = {{}};
+            const auto nl_point = [&](int nl_n) {
+                nl_x.start_p_.x[nl_n] = 0.0f;
+            };
+            if (!nl_wide) nl_point(0);
+            else nl_each<4>(nl_point);
+            nl_write(&start_p_[d0], nl_x.start_p_, nl_wide);
+        }
+        if (nl_to == nl_end) break;
+        nl_from = nl_to;
     }
 }
-extern "C" __global__ void NL_BLOCK k4_elementwise(NL_ARGUMENTS) { k4_elementwise_block(NL_TASK(k4_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k4_elementwise(NL_ARGUMENTS) { k4_elementwise_block(NL_TASK(k4_row)); }
 
 /* ---- k5  lstm.at.h.before.start: copy  (models/lstm.yaml:15:7) */
 struct k5_row {
@@ -232,25 +240,33 @@ NL_FN void k5_copy_block(const nl_task &nl_t)
     const nl_i64 n_d0_ = self->n_d0_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk >= 4 * blockDim.x ? 4 : 1;
+    const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(h_before_start_p_) & nl_is_aligned<4>(start_p_);
+    nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
-    for (nl_i64 d0 = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; d0 < nl_end;
-            d0 += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - d0);
-        struct {
-            nl_few<real> h_before_start_p_;
-            nl_few<real> start_p_;
-        } nl_x = {{}, nl_get<real>(&start_p_[d0], nl_many)};
-        const auto nl_point = [&](int nl_n) {
-            const real start_ = nl_x.start_p_.x[nl_n];
-            nl_x.h_before_start_p_.x[nl_n] = start_;
-        };
-        if (nl_many == 1) nl_point(0);
-        else nl_each<4>(nl_point);
-        nl_put(&h_before_start_p_[d0], nl_x.h_before_start_p_, nl_many);
+    for (bool nl_wide = nl_every; true; nl_wide = false) {
+        const int nl_width = nl_wide ? 4 : 1;
+        const nl_i64 nl_to = nl_end - (nl_end - nl_from) % nl_width;
+#pragma unroll 1
+        for (nl_i64 d0 = nl_from + nl_width * threadIdx.x; d0 < nl_to;
+                d0 += nl_width * blockDim.x) {
+            const auto nl_start_p_ = nl_read<4>(&start_p_[d0], nl_wide);
+            struct {
+                nl_few<real, 4> h_before_start_p_;
+                nl_few<real, 4> start_p_;
+            } nl_x = {{}, nl_as<real>(nl_start_p_)};
+            const auto nl_point = [&](int nl_n) {
+                const real start_ = nl_x.start_p_.x[nl_n];
+                nl_x.h_before_start_p_.x[nl_n] = start_;
+            };
+            if (!nl_wide) nl_point(0);
+            else nl_each<4>(nl_point);
+            nl_write(&h_before_start_p_[d0], nl_x.h_before_start_p_, nl_wide);
+        }
+        if (nl_to == nl_end) break;
+        nl_from = nl_to;
     }
 }
-extern "C" __global__ void NL_BLOCK k5_copy(NL_ARGUMENTS) { k5_copy_block(NL_TASK(k5_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k5_copy(NL_ARGUMENTS) { k5_copy_block(NL_TASK(k5_row)); }
 
 /* ---- k6  lstm.at.input.carried: matmul  (models/lstm.yaml:15:7) */
 struct k6_row {

@@ -67,23 +67,30 @@ NL_FN void k2_initial_value_block(const nl_task &nl_t)
     const real value_ = self->value_;
     nl_wait();
     const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
-    const int nl_width = nl_t.chunk >= 4 * blockDim.x ? 4 : 1;
+    const bool nl_every = (nl_t.chunk >= 4 * blockDim.x) & nl_is_aligned<4>(x_p_);
+    nl_i64 nl_from = nl_me.part * nl_t.chunk;
 #pragma unroll 1
-    for (nl_i64 i = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; i < nl_end;
-            i += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - i);
-        struct {
-            nl_few<real> x_p_;
-        } nl_x = {{}};
-        const auto nl_point = [&](int nl_n) {
-            nl_x.x_p_.x[nl_n] = value_;
-        };
-        if (nl_many == 1) nl_point(0);
-        else nl_each<4>(nl_point);
-        nl_put(&x_p_[i], nl_x.x_p_, nl_many);
+    for (bool nl_wide = nl_every; true; nl_wide = false) {
+        const int nl_width = nl_wide ? 4 : 1;
+        const nl_i64 nl_to = nl_end - (nl_end - nl_from) % nl_width;
+#pragma unroll 1
+        for (nl_i64 i = nl_from + nl_width * threadIdx.x; i < nl_to;
+                i += nl_width * blockDim.x) {
+            struct {
+                nl_few<real, 4> x_p_;
+            } nl_x = {{}};
+            const auto nl_point = [&](int nl_n) {
+                nl_x.x_p_.x[nl_n] = value_;
+            };
+            if (!nl_wide) nl_point(0);
+            else nl_each<4>(nl_point);
+            nl_write(&x_p_[i], nl_x.x_p_, nl_wide);
+        }
+        if (nl_to == nl_end) break;
+        nl_from = nl_to;
     }
 }
-extern "C" __global__ void NL_BLOCK k2_initial_value(NL_ARGUMENTS) { k2_initial_value_block(NL_TASK(k2_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k2_initial_value(NL_ARGUMENTS) { k2_initial_value_block(NL_TASK(k2_row)); }
 
 /* ---- k3  image: batch of data.image  (models/transformer.yaml:15:5) */
 struct k3_row {
@@ -937,14 +944,14 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
     const nl_i64 nl_points = n_d0_ * n_d1_;
     const nl_i64 nl_point = (nl_me.part / nl_splits * 32ll + threadIdx.x % 32) * nl_many;
     const nl_i64 e = nl_least(nl_point, nl_points - nl_many);
-    const bool nl_even = (nl_many == 4) & nl_is_aligned(x_p_3_) & (x_by_d0_ % 4 == 0) & (x_by_d2_ % 4 == 0);
+    const bool nl_even = (nl_many == 4) & nl_is_aligned<4>(x_p_3_) & (x_by_d0_ % 4 == 0) & (x_by_d2_ % 4 == 0);
     nl_u64 rest = e;
     const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
     const nl_i64 d0 = rest;
     const struct {
-        nl_few<real> x_p_;
-        nl_few<real> x_p_2_;
-    } nl_same = {nl_get<real>(&x_p_[d1], nl_many), nl_get<real>(&x_p_2_[d1], nl_many)};
+        nl_few<real, 4> x_p_;
+        nl_few<real, 4> x_p_2_;
+    } nl_same = {nl_as<real>(nl_get<4>(&x_p_[d1], nl_many, nl_even)), nl_as<real>(nl_get<4>(&x_p_2_[d1], nl_many, nl_even))};
     real acc[] = {0.0f, 0.0f, 0.0f, 0.0f};
     const nl_i64 nl_terms = n_d2_;
     const nl_u32 nl_first = nl_share * 8 + threadIdx.x / 32;
@@ -953,7 +960,7 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
     const auto nl_more = [&](int) {
         const nl_i64 d2 = r;
         const struct {
-            nl_few<real> x_p_3_;
+            nl_few<real, 4> x_p_3_;
             real x_p_4_;
             real x_p_5_;
         } nl_x = {nl_get_aligned<real>(&x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_]), x_p_4_[d0 * x_by_d0_2_ + d2], x_p_5_[d0 * x_by_d0_3_ + d2]};
@@ -970,10 +977,10 @@ NL_FN void k14_sum_over_d2_block(const nl_task &nl_t)
     const auto nl_apart = [&] {
         const nl_i64 d2 = r;
         const struct {
-            nl_few<real> x_p_3_;
+            nl_few<real, 4> x_p_3_;
             real x_p_4_;
             real x_p_5_;
-        } nl_x = {nl_get<real>(&x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_], nl_many), x_p_4_[d0 * x_by_d0_2_ + d2], x_p_5_[d0 * x_by_d0_3_ + d2]};
+        } nl_x = {nl_as<real>(nl_get<4>(&x_p_3_[d0 * x_by_d0_ + d1 + d2 * x_by_d2_], nl_many, nl_even)), x_p_4_[d0 * x_by_d0_2_ + d2], x_p_5_[d0 * x_by_d0_3_ + d2]};
         nl_each<4>([&](int nl_n) {
             const real x_ = nl_same.x_p_.x[nl_n];
             const real x_2_ = nl_same.x_p_2_.x[nl_n];

@@ -21,11 +21,11 @@ from backends.c_family.skeletons import frame
 from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.direct import access_of
 from backends.cuda.kernels.kernel import BLOCK, Function
-from backends.cuda.kernels.nest import NestPrinter
-from backends.cuda.kernels.several_points import at_places, besides
+from backends.cuda.kernels.lines import at_places, besides, even
+from backends.cuda.kernels.nest import NEIGHBOURS, NestPrinter
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.descriptor import CompiledFunction
-from backends.kernel_ir.expr import ONE, cast, code, form, total
+from backends.kernel_ir.expr import ONE, cast, code, every, form, total
 from backends.kernel_ir.stmt import Frame, Let, Stmt, text_of
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import refs
@@ -55,6 +55,8 @@ LIBRARY: Final = frozenset({*cublaslt.KINDS, *cudnn.KINDS})
 """Strategies that call a library: they have no text."""
 _RESIDENT: Final = 3
 """Blocks that a processor holds: while one waits for its operands another one sums."""
+_AHEAD: Final = 4
+"""Lines that a thread of an epilogue reads before it needs them."""
 _LOADERS: Final = 128
 TENSOR_BLOCK: Final = BLOCK + _LOADERS
 """Threads of a block on matrix units: BLOCK multiply, the others load for them."""
@@ -509,5 +511,7 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, Nest
     fixed, arrays = ([x for x in found if x.fixed == same] for same in (True, False))
     parts["divided"] = [p.extent([d]) for d in slow[1:]] if div > 1 else []
     parts |= {"own": p.split("nl_own", fast), "fixed": fixed, "arrays": arrays, "guarded": others}
+    parts |= {"ahead": _AHEAD, "many": NEIGHBOURS}
+    parts["even"] = every(even(k, [x for x in found if x.few], fast[0], NEIGHBOURS)) if fast else None
     at_places(p.nest, found)
     return product, frame(statements(), "store_tensor.cu.j2", parts), p.nest

@@ -66,14 +66,14 @@ BUSY: Final = 1 << 17
 ENOUGH: Final = 1 << 14
 """Points from which on a thread for each is better than several that share the terms of a sum."""
 LARGE_MAP: Final = 1 << 18
-"""Points from which on a thread of a map, or of sums over few terms, takes four at a time: there are threads enough,
+"""Points from which on a thread of a map, or of sums over few terms, takes several at a time: there are threads enough,
 and loads wait together."""
 LONG_SUM: Final = 2048
 COLUMN_TERMS: Final = 64
 """Terms of a point from which on another block may share it, where points are columns of a matrix."""
 COLUMN_BLOCKS: Final = 512
 """Blocks of such a sum that keep a device busy."""
-WIDE_BLOCKS, WIDE_SHARES = 256, 128
+WIDE_BLOCKS, WIDE_SHARES = 256, 256
 """So, where a thread has several points, and of these that share points, at most."""
 MOST_SHARES: Final = 64
 """Blocks that share a point of a reduction, at most."""
@@ -216,9 +216,9 @@ def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
     match last.division:
         case Division.POSITIONS:  # those that ask are those that are summed over
             return _spread(function, w, terms, 1, most=MANY_BLOCKS)
-        case Division.FEW:
-            large = points >= LARGE_MAP
-            calls = _spread(function, w, points, 4 * BLOCK, np.flatnonzero(large), MANY_BLOCKS)
+        case Division.FEW | Division.EIGHT as kind:
+            large, many = points >= LARGE_MAP, 4 if kind is Division.FEW else 8
+            calls = _spread(function, w, points, many * BLOCK, np.flatnonzero(large), MANY_BLOCKS)
             return [*calls, *_spread(function, w, points, BLOCK, np.flatnonzero(~large), MANY_BLOCKS)]
         case Division.POINTS:
             return _spread(function, w, points, BLOCK, most=MANY_BLOCKS)

@@ -24,7 +24,8 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope, Symbol, type_of
 from backends.c_family.point_nest import PointNest, Total, is_windowed, read_in_terms
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
-from backends.cuda.kernels.several_points import Beside, at_places, besides, in_fours, in_pairs, neighbours
+from backends.cuda.kernels.lines import Beside, at_places, besides, even, in_lines, neighbours, windows_in_lines
+from backends.cuda.kernels.several_points import in_fours, in_pairs
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import ONE, address, braces, call, code, every, form, name
 from backends.kernel_ir.stmt import (
@@ -68,6 +69,10 @@ _UNROLLED: Final = 4
 _MOST_LINES: Final = 16
 _RESIDENT: Final = 4
 """Blocks of a sum over few terms that a processor holds: it waits for memory most of the time."""
+_LINES_RESIDENT: Final = 3
+"""Blocks of a map, whose threads have several neighbours each, and of no more than"""
+_MOST_HELD: Final = 3
+"""arrays what is the same for all of their points."""
 _WIDE_RESIDENT: Final = 2
 """So, where threads have NEIGHBOURS points: they have as much under way."""
 
@@ -136,8 +141,8 @@ def _together(structure: str, arrays: Sequence[Beside], even: bool = False) -> l
     if not arrays:
         return []
     aligned = name("nl_get_aligned")
-    found = [form("{}<{}>(&{})", aligned, x.type, x.first) if even and x.few else x.value for x in arrays]
-    return [Struct("const struct", [x.member for x in arrays], name(structure), braces(*found))]
+    found = [form("{}<{}>(&{})", aligned, x.type, x.first) if even and x.few else x.value() for x in arrays]
+    return [Struct("const struct", [x.member() for x in arrays], name(structure), braces(*found))]
 
 
 def _while(test: Code, step: str) -> Stmt:
@@ -227,8 +232,13 @@ class NestPrinter(PointNest):
         if self.waves and len(self.par) == 1:
             loop = [loop[0], *in_pairs(inner, e, WAIT, self._pointers())]
         elif not self.waves and not emits and drawn == 0 and _is_light(inner):
-            together = neighbours(self, e, split, statements, lambda: self.body().finish(statements))
-            loop = [loop[0], *(together or in_fours(inner, e, self._pointers()))]
+            lines = in_lines(self, e, split, statements)
+            if lines is not None:
+                division = Division.EIGHT if lines.many == 8 else Division.FEW
+                resident = _LINES_RESIDENT if lines.held <= _MOST_HELD else _WIDE_RESIDENT
+                loop = [*before, loop[0], *lines.loop]
+                return Function("", tuple(loop), ahead=tuple(ahead), resident=resident, division=division)
+            loop = [loop[0], *in_fours(inner, e, self._pointers())]
         division = Division.POINTS if self.waves else Division.FEW
         if drawn == 0:
             return Function("", tuple([*before, *loop]), ahead=tuple(ahead), division=division)
@@ -322,15 +332,21 @@ class NestPrinter(PointNest):
         return loads, stores
 
     def _short_sums(self) -> Function | None:
-        """Sums over few terms (windows) of four neighbouring points at a time, whose epilogues read and write at once;
-        None where their elements are no neighbours."""
+        """Sums over few terms (windows) of several neighbouring points at a time, or, where windows of neighbours are
+        no neighbours, with epilogues that read and write for four at once; None where these are none, either."""
+        if len(self.par) == 1:
+            return None
         elements, e = dict(self.elements), self.k.namer.fresh("e")
         split = self.split(e, self.par)
-        found = neighbours(self, e, split, self.nest.epilogue, self.point, True) if len(self.par) > 1 else None
+        end, *_ = each_element(e, self.extent(self.par), [])
+        if (lines := windows_in_lines(self, e, split)) is not None:
+            division = Division.EIGHT if lines.many == 8 else Division.FEW
+            return Function("", (end, *lines.loop), resident=_LINES_RESIDENT, division=division)
+        self.elements = elements
+        found = neighbours(self, e, split, self.nest.epilogue, self.point)
         if found is None:
             self.elements = elements
             return None
-        end, *_ = each_element(e, self.extent(self.par), [])
         return Function("", (end, *found), resident=_RESIDENT, division=Division.FEW)
 
     def _walk(self, r: Code, term: list[Stmt], apart: list[Stmt] | None = None) -> list[Stmt]:
@@ -434,14 +450,12 @@ class NestPrinter(PointNest):
         kinds = [self.k.dialect.type_name(x.type) for x in totals]
         nothing = [braces(*[self.identity(x.type)] * NEIGHBOURS) for x in totals]
         begin = [Let(t, x.at[name("")], n, const=False) for t, x, n in zip(kinds, totals, nothing, strict=True)]
-        even = [call("nl_is_aligned", x.pointer) for x in moving if x.few]
-        for axis in (a for x in moving if x.few for a in accesses[x.formal].axes if last.name not in dict(a.terms)):
-            even.append(form("{} % {} == 0", self.k.extent(axis.stride), NEIGHBOURS))
+        aligned = even(self.k, [x for x in moving if x.few], last.name, NEIGHBOURS)
         many = form("{} % {} == 0 ? {} : 1", self.k.extent(last.extent), NEIGHBOURS, NEIGHBOURS)
-        even = [form("nl_many == {}", NEIGHBOURS), *even]
+        aligned = [form("nl_many == {}", NEIGHBOURS), *aligned]
         start, terms_apart = [*_together("nl_same", fixed), *begin], [*_together("nl_x", moving), terms_of]
         walk = self._walk(r, [*_together("nl_x", moving, True), terms_of], terms_apart)
-        return self._by_columns(e, even, start, walk, parts, self._ends(totals, kinds), many)
+        return self._by_columns(e, aligned, start, walk, parts, self._ends(totals, kinds), many)
 
     def _ends(self, totals: Sequence[Total], kinds: Sequence[str]) -> list[Stmt]:
         """The epilogues of the points of a thread, whose sums are in nl_all."""

@@ -1,31 +1,26 @@
 """several_points: maps whose threads process several points at a time, so that their loads overlap: two or four that
-lie a block of threads apart, or four neighbours along the last dim, whose elements are neighbours in memory.
+lie a block of threads apart.
 
 Assumes: the statements of one point (cprint.Body): declarations, assignments, stores at the end, which print an element
 by its `place`; points of a thread share no element.
 Guarantees: the same operations in the same order for each point. Random numbers are drawn for both points before
 preceding kernels have ended, if they are drawn first (`wait` follows them); then both points are loaded, then
-processed. Compilers do not move loads across stores to possibly aliased arrays. Aligned neighbours are read and written
-by one instruction each, and an index is divided once for four of them; others are taken one at a time.
+processed. Compilers do not move loads across stores to possibly aliased arrays.
 Does not: change the statements, or choose how many points a block has (launch_geometry.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
-import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel
-from backends.c_family.point_nest import PointNest
 from backends.kernel_ir import stmt
-from backends.kernel_ir.expr import braces, call, code, form, name
+from backends.kernel_ir.expr import braces, code, form
 from backends.kernel_ir.stmt import (
     Closure,
     Do,
     Each,
     For,
-    If,
     Kind,
     Leave,
     Let,
@@ -37,7 +32,6 @@ from backends.kernel_ir.stmt import (
     when,
 )
 from backends.kernel_ir.tree import Code, Variable
-from compiler.expr.ast import refs
 
 
 @dataclass(frozen=True)
@@ -154,118 +148,4 @@ def _stage(stages: Sequence[_Stage], index: Code) -> list[Stmt]:
     return [
         Struct(f"struct {found}", [Let(x.type, x.name) for x in last.declared]),
         Closure(f"nl_{last.name}", _given(before, index), [*copies, *last.own, result]),
-    ]
-
-
-# ------------------------------------------------------------------------------------------- neighbours
-
-
-@dataclass(frozen=True)
-class Beside:
-    """An array that four neighbouring points read or write at once: their elements are neighbours, too (`few`), or they
-    share one. `first`: that of the first one, in `pointer`; `type`: what a thread has of it; `fixed`: points of all
-    other lines read the same."""
-
-    formal: str
-    pointer: Code
-    first: Code
-    type: str
-    few: bool
-    read: bool
-    written: bool
-    fixed: bool
-
-    @property
-    def place(self) -> Code:
-        """Of a point's element."""
-        return code(f"{'nl_same' if self.fixed else 'nl_x'}.{self.pointer}" + (".x[nl_n]" if self.few else ""))
-
-    @property
-    def member(self) -> Let:
-        """Of a structure that has the elements of four points."""
-        return Let(f"nl_few<{self.type}>" if self.few else self.type, self.pointer)
-
-    @property
-    def value(self) -> Code:
-        """Of that member."""
-        if not self.few:
-            return self.first
-        return form("{}<{}>(&{}, nl_many)", name("nl_get"), self.type, self.first) if self.read else braces()
-
-    @property
-    def store(self) -> Code:
-        return call("nl_put", form("&{}", self.first), f"nl_x.{self.pointer}", "nl_many")
-
-
-def besides(
-    k: Kernel, nest: PointNest, statements: Sequence[l2.Statement], fast: Sequence[str], lines: Sequence[str] = ()
-) -> tuple[list[Beside], bool]:
-    """Those of the statements of a point, and whether they use other arrays. `fast`: the dims along which points are
-    neighbours. `lines`: dims of which an array that reads none is `fixed`; with some, elements stay as they are in
-    memory, as points of several lines are under way."""
-    found, others = list[Beside](), False
-    written, wanted = {s.target for s in statements if not isinstance(s, l2.Emit)}, set[str]()
-    for s in statements:
-        wanted |= refs(s.when if isinstance(s, l2.Emit) else s.value)
-    known = {d.name for d in nest.nest.dims} | {f.name for f in k.template.formals if isinstance(f, l2.ScalarFormal)}
-    for f, access in k.strided:
-        if f.name not in written | wanted:
-            continue
-        element, reads = nest.elements[f.name], f.mode is l2.Mode.READ
-        terms = [(d, a.stride, c) for a in access.axes for d, c in a.terms]
-        along = [(stride, c) for d, stride, c in terms if d in fast]
-        few = len(fast) == 1 and along == [(1, 1)]
-        names = {d for d, _, _ in terms} | {a.const for a in access.axes if isinstance(a.const, str)}
-        plain = names <= known and element.inside is None and f.mode is not l2.Mode.ACCUMULATE
-        if not plain or not (few or (reads and not along)):
-            others = True
-            continue
-        fixed = reads and bool(lines) and not any(d in lines for d, _, _ in terms)
-        kind = k.dialect.type_name(f.dtype if few and lines else element.type)
-        read = f.mode is not l2.Mode.WRITE
-        found.append(Beside(f.name, k.pointers[f.name], element.place, kind, few, read, f.name in written, fixed))
-    return found, others
-
-
-def at_places(nest: PointNest, found: Sequence[Beside]) -> None:
-    """Points take elements from structures from now on."""
-    nest.elements |= {x.formal: replace(nest.elements[x.formal], place=x.place) for x in found}
-
-
-def neighbours(
-    nest: PointNest,
-    e: Code,
-    split: Sequence[Stmt],
-    statements: Sequence[l2.Statement],
-    point: Callable[[], list[Stmt]],
-    pairs: bool = False,
-) -> list[Stmt] | None:
-    """The loop over the points of a block, from `nl_me.part * nl_t.chunk` to `nl_end`, four neighbours at a time; None
-    where elements of neighbours are no neighbours. `split`: the dims of the point e; `statements`: those whose arrays
-    are read and written for all four at once; `point`: prints what one of them does. `pairs`: two at a time, where a
-    line is no multiple of four."""
-    found, others = besides(nest.k, nest, statements, [d.name for d in nest.par[-1:]])
-    if others or not any(x.few for x in found):
-        return None
-    at_places(nest, found)
-    inner, last = point(), nest.vars[nest.par[-1].name]
-    own = [Let("nl_i64", code("nl_own"), last + code("nl_n")), Let("nl_i64", last, code("nl_own"))]
-    extent, even = nest.k.extent(nest.par[-1].extent), code("nl_t.chunk >= 4 * blockDim.x")
-    if split:
-        even = form("{} && {} % 4 == 0", even, extent)
-    width = form("nl_t.chunk < 4 * blockDim.x ? 1 : ({} % 4 == 0 ? 4 : ({} % 2 == 0 ? 2 : 1))", extent, extent)
-    each = [Do("nl_each<4>(nl_point)")]
-    rest = [If("nl_many == 2", [Do("nl_each<2>(nl_point)")], each, Style.BESIDE)] if pairs else each
-    points: list[Stmt] = [
-        Let("int", code("nl_many"), form("(int){}", call("nl_least", "nl_width", form("nl_end - {}", e)))),
-        *split,
-        Struct("struct", [x.member for x in found], name("nl_x"), braces(*(x.value for x in found))),
-        Closure("nl_point", [Let("int", code("nl_n"))], [*(own if last.names & names_of(inner) else ()), *inner]),
-        If("nl_many == 1", [Do("nl_point(0)")], rest, Style.BESIDE),
-        *(Do(x.store) for x in found if x.written),
-    ]
-    first = "nl_me.part * nl_t.chunk + nl_width * threadIdx.x"
-    return [
-        Let("int", code("nl_width"), width if pairs else form("{} ? 4 : 1", even)),
-        For(e, first, "nl_end", points, "nl_width * blockDim.x", kind=Kind.ONCE, long=True),
     ]

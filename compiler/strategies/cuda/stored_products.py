@@ -68,8 +68,9 @@ CHANNELS: Final = LINE // 2
 """That are gathered of a pixel at once: a line of bf16."""
 LEAST: Final = 16
 """Rows, columns and terms of a product that fills enough of a tile."""
-_SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
-"""The blocks of a tile wait for each other: no more than any device has processors."""
+_SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+_WAITING: Final = 16
+"""Blocks of a tile wait for each other: no more than any device has processors or, on sm_90, places for blocks."""
 MOST_VARIANTS: Final = 6
 """Tilings that are worth measuring, by estimate."""
 _AHEAD: Final = 2048
@@ -208,7 +209,8 @@ def tilings(
         for wanted in _SPLITS:
             depth = rounded(ceil(k / wanted), deep)
             splits = -(-k // depth)
-            if splits > 1 and depth < 4 * deep:
+            places = resident_of(kind, number) if device.architecture == "sm_90" else 1
+            if splits > 1 and (depth < 4 * deep or splits > _WAITING * places):
                 continue
             turns = -(-many * splits // device.processors)
             started = -(-turns // resident_of(kind, number))
