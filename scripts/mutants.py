@@ -174,6 +174,8 @@ MUTANTS = (
     _pass("early_factors", "EarlyFactors", "late"),
     _pass("recompute", "Recompute", "checkpoint"),
     _pass("channels_last", "ChannelsLast", "moved"),
+    _pass("pack_windows", "PackWindows", "packed"),
+    _pass("shift_variances", "ShiftVariances", "large"),
     _pass("simplify_graph", "SimplifyGraph", "equal"),
     Mutant(
         "persistent_rnn",

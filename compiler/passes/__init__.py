@@ -45,6 +45,8 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     tensors.Recompute(),
     tensors.MixedPrecision(),
     tensors.ChannelsLast(),
+    tensors.PackWindows(),
+    tensors.ShiftVariances(),
     tensors.LowerTensors(),
     tensors.RequireFusion(),
     # Both halves: level 2.

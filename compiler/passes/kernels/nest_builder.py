@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
@@ -91,6 +91,12 @@ def _merge(loops: list[_Physical], separate: AbstractSet[str]) -> list[_Physical
     return done
 
 
+def _leaving(w: Walk, extents: Mapping[str, int]) -> frozenset[int]:
+    """Axes that follow a dim alone, which goes further than they do."""
+    alone = ((a, plain_dim(axis)) for a, axis in enumerate(w.axes))
+    return frozenset(a for a, d in alone if d is not None and extents[d] > w.tensor.shape[a])
+
+
 def build_loops(
     walks: Sequence[Walk],
     dims: Sequence[tuple[str, int]],
@@ -107,6 +113,7 @@ def build_loops(
     batch dim, when walks have lanes, is the dim that indexes their axis 0.
     """
     extents = dict(dims)
+    walks = [replace(w, guarded=w.guarded | _leaving(w, extents)) for w in walks]
     batch = next((w.axes[0].terms[0][0] for w in walks if lanes and w.tensor.batched and w.axes[0].terms), None)
     loops: list[_Physical] = []
     for name, extent in dims:

@@ -349,6 +349,38 @@ class ChannelsLast(GraphPass):
         return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
 
 
+class ShiftVariances(GraphPass):
+    """Means and variances come from one pass over a batch: compiler/passes/tensors/shift_variances.py."""
+
+    optional: ClassVar = True
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        fast = context.capabilities.name == "cuda" and context.order is not l2.Order.BITWISE
+        return fast and super().applies(context, ir)
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.tensors.shift_variances import shift_variances
+
+        nodes, made = shift_variances(graph.nodes)
+        return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
+
+
+class PackWindows(GraphPass):
+    """Convolutions of few channels take taps for channels: compiler/passes/tensors/pack_windows.py."""
+
+    optional: ClassVar = True
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        target = context.capabilities
+        return context.mixed and target.bf16 and not target.lanes and super().applies(context, ir)
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.tensors.pack_windows import pack_windows
+
+        nodes, made = pack_windows(graph.nodes, context.capabilities)
+        return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
+
+
 # ---------------------------------------------------------------------------------------- to level 2
 
 

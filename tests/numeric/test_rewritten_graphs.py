@@ -1,0 +1,91 @@
+"""Passes that compute the same in another way (packed windows, shifted variances): graphs before and after."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import compiler.ir.level1.graph as l1
+from backends.registry import backend
+from compiler.expr.ast import Ref
+from compiler.ir.space import Affine, along
+from compiler.passes.tensors import pack_windows, shift_variances
+from tests.evaluate_graph import evaluate_graph
+
+X0, X1 = Ref("x0"), Ref("x1")
+
+
+def convolution(n: int, c: int, o: int, taps: int, step: int, size: int) -> tuple[l1.Node, ...]:
+    """Of the image x by the weights w, padded by one; and the gradient of the weights, of the gradient g."""
+    out = (size + 2 - taps) // step + 1
+    x = l1.Tensor("x", (n, c, size, size), "bf16", True)
+    g = l1.Tensor("g", (n, out, out, o), "bf16", True)
+    w = l1.Tensor("w", (o, c, taps, taps), "bf16")
+    extents = {"n": n, "i": out, "j": out, "o": o, "c": c, "r": taps, "s": taps}
+    walked = (along("n"), along("c"), Affine((("i", step), ("r", 1)), -1), Affine((("j", step), ("s", 1)), -1))
+    pixels, weights = tuple(map(along, "nijo")), tuple(map(along, "ocrs"))
+    forward = l1.Tensor("y", g.shape, batched=True)
+    gradient = l1.Tensor("dw", w.shape)
+
+    def dims(order: str) -> tuple[tuple[str, int], ...]:
+        return tuple((d, extents[d]) for d in order)
+
+    return (
+        l1.Feed(x, "x", 1.0),
+        l1.Feed(g, "g", 1.0),
+        l1.Weight(w, "zeros"),
+        l1.Contract(forward, dims("nijocrs"), pixels, ("x", "w"), (walked, weights), X0 * X1),
+        l1.Contract(gradient, dims("orscnij"), weights, ("g", "x"), (pixels, walked), X0 * X1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("channels", "taps", "step", "size"), [(3, 7, 2, 9), (4, 5, 2, 8), (2, 3, 3, 11), (5, 3, 1, 6)]
+)
+def test_packed_windows(monkeypatch: pytest.MonkeyPatch, channels: int, taps: int, step: int, size: int) -> None:
+    monkeypatch.setattr(pack_windows, "MARGIN", 2.0**40)
+    monkeypatch.setattr(pack_windows, "CHANNELS", 8)
+    monkeypatch.setattr(pack_windows, "choose", lambda *_: (SimpleNamespace(microseconds=1.0), ""))
+    nodes = convolution(2, channels, 3, taps, step, size)
+    packed, (decision,) = pack_windows.pack_windows(nodes, backend("cuda").capabilities)
+    assert decision.verdict == "packed" and len(packed) > len(nodes)
+    random = np.random.default_rng(1)
+    packed = tuple(replace(n, body=X0) if isinstance(n, l1.Map) else n for n in packed)  # bf16 holds these numbers
+    given = {t.name: random.integers(-9, 9, t.shape) * 1.0 for n in nodes[:3] for t in l1.results(n)}
+    before, after = evaluate_graph(nodes, given), evaluate_graph(packed, given)
+    for name in ("y", "dw"):
+        np.testing.assert_array_equal(after[name], before[name])
+
+
+def test_shifted_variances(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variance, and what else reads the sum of squares."""
+    monkeypatch.setattr(shift_variances, "LEAST", 1)
+    x, mask, count = (
+        l1.Tensor("x", (6, 3, 4), batched=True),
+        l1.Tensor("mask", (6,), batched=True),
+        l1.Tensor("count", ()),
+    )
+    dims, whole, out = (("n", 6), ("c", 3), ("i", 4)), tuple(map(along, "nci")), (along("c"),)
+    row, (total, mean, square, var, other) = (along("n"),), (l1.Tensor(n, (3,)) for n in ("t", "mean", "s", "v", "u"))
+    off = X0 - Ref("x2")
+    nodes: tuple[l1.Node, ...] = (
+        l1.Feed(x, "x", 1.0),
+        l1.BatchMask(mask),
+        l1.Weight(count, "zeros"),
+        l1.Contract(total, dims, out, ("x", "mask"), (whole, row), X0 * X1),
+        l1.Map(mean, ("t", "count"), ((0,), ()), X0 / X1),
+        l1.Contract(square, dims, out, ("x", "mask", "mean"), (whole, row, out), off * off * X1),
+        l1.Map(var, ("s", "count"), ((0,), ()), X0 / X1),
+        l1.Map(other, ("mean", "s"), ((0,), (0,)), X0 * X1 - X1),
+    )
+    changed, (decision,) = shift_variances.shift_variances(nodes)
+    assert decision.verdict == "shifted"
+    values = np.random.default_rng(1).standard_normal(x.shape) + 100
+    given = {"x": values, "mask": np.array([1.0, 1, 1, 1, 0, 0]), "count": np.array(16.0)}
+    before, after = evaluate_graph(nodes, given), evaluate_graph(changed, given)
+    np.testing.assert_allclose(before["v"], values[:4].transpose(1, 0, 2).reshape(3, -1).var(1))
+    for name in ("mean", "v", "u"):
+        np.testing.assert_allclose(after[name], before[name], rtol=1e-10)
