@@ -95,7 +95,7 @@ def test_a_value_that_two_maps_of_the_kernel_read(tmp_path: Path) -> None:
     assert "eval/a.biased" in bill.in_place and not any(b.array.name == "eval/up.y" for b in bill.arrays)
 
 
-@pytest.mark.parametrize("name", ["gated", "images", pytest.param("recurrent", marks=pytest.mark.slow), "branches"])
+@pytest.mark.parametrize("name", ["gated", "images", "branches"])
 def test_the_same_bits_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Training and validation, on the reference."""
     compare(tmp_path, monkeypatch, name, "reference")
