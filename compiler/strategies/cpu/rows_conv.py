@@ -92,8 +92,8 @@ def match(p: Problem) -> Choice | NotApplicable:
 
 @dataclass(frozen=True)
 class _Strips:
-    """Output pixels of a strip; elements of it when packed, 0 where windows are read in place; whether pixels behind the
-    last whole vector are computed one by one."""
+    """Output pixels of a strip; elements of it when packed, 0 where windows are read in place; whether pixels behind
+    the last whole vector are computed one by one."""
 
     pixels: int
     packed: int
