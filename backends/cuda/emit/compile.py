@@ -2,8 +2,9 @@
 
 Assumes: NVRTC 12 or later, from the package `nvidia-cuda-nvrtc` or a CUDA toolkit; else `nvcc`.
 Guarantees: equal text (comments aside), compiler, flags and architecture compile once; concurrent builds may use the
-cache, and modified code is recompiled. The parts of a text are compiled in parallel. The machine code is accompanied by
-its PTX, which the driver of a later architecture can compile. A failure names the model line of the line of the text.
+cache, and modified code is recompiled. The parts of a text are compiled in parallel, and so are machine code and PTX of
+those on matrix units, which are for different architectures. The machine code is accompanied by its PTX, which the
+driver of a later architecture can compile. A failure names the model line of the line of the text.
 Does not: need or load PyCUDA; load the compiled code.
 """
 
@@ -217,7 +218,6 @@ def _by_nvrtc(part: Emitted, source: str, compiler: Compiler, options: tuple[str
     library = _open(compiler.library or "")
     assert library is not None, compiler.library
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
-    program = ctypes.c_void_p()
 
     def call(function: str, *arguments: object) -> None:
         status = getattr(library, function)(*arguments)
@@ -225,7 +225,7 @@ def _by_nvrtc(part: Emitted, source: str, compiler: Compiler, options: tuple[str
             said = library.nvrtcGetErrorString(status).decode()
             raise BackendError("E0902", f"{function} failed: {said}", exit_code=4)
 
-    def get(what: str) -> bytes:
+    def get(program: ctypes.c_void_p, what: str) -> bytes:
         size = ctypes.c_size_t()
         call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
         buffer = ctypes.create_string_buffer(size.value)
@@ -233,13 +233,16 @@ def _by_nvrtc(part: Emitted, source: str, compiler: Compiler, options: tuple[str
         return buffer.raw
 
     def compiled(given: tuple[str, ...], *kinds: str) -> None:
+        program = ctypes.c_void_p()
         call("nvrtcCreateProgram", ctypes.byref(program), part.text.encode(), source.encode(), 0, None, None)
         try:
             words = (ctypes.c_char_p * len(given))(*(o.encode() for o in given))
             if library.nvrtcCompileProgram(program, len(given), words) != 0:
-                raise _failure(get("ProgramLog").rstrip(b"\0").decode(errors="replace"), source, part.spans, compiler)
+                raise _failure(
+                    get(program, "ProgramLog").rstrip(b"\0").decode(errors="replace"), source, part.spans, compiler
+                )
             for kind in kinds:
-                code = get(kind)
+                code = get(program, kind)
                 write_bytes(out / f"module.{kind.lower()}", code if kind == "CUBIN" else code.rstrip(b"\0"), _CODE)
         finally:
             library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -248,8 +251,11 @@ def _by_nvrtc(part: Emitted, source: str, compiler: Compiler, options: tuple[str
     if own == later:
         compiled(options, "CUBIN", "PTX")
     else:
-        compiled((own, *options[1:]), "CUBIN")
-        compiled((later.replace("sm_", "compute_"), *options[1:]), "PTX")
+        with ThreadPoolExecutor(2) as threads:
+            targets = {"CUBIN": own, "PTX": later.replace("sm_", "compute_")}
+            jobs = [threads.submit(compiled, (target, *options[1:]), kind) for kind, target in targets.items()]
+        for job in jobs:
+            job.result()
 
 
 def _check_units(arch: str) -> None:
