@@ -27,47 +27,37 @@ from typing import Any
 
 import numpy as np
 
+import backends.kernel_ir.tree as tree
 from backends.device import elementary, precisions
 from backends.device.elementary import Elementary, Primitives
 from backends.device.precisions import PRECISIONS
+from backends.kernel_ir.expr import ZERO, call, cast
 from compiler.core.disk import write_text
 from compiler.core.errors import RunError
 
 _C_TYPES = {"f32": "float", "f64": "double", "u32": "nl_u32", "u64": "nl_u64", "truth": "int"}
-_OPERATORS: dict[type[ast.AST], tuple[str, int]] = {
-    ast.BitOr: ("|", 3),
-    ast.BitAnd: ("&", 5),
-    ast.Eq: ("==", 6),
-    ast.NotEq: ("!=", 6),
-    ast.Lt: ("<", 7),
-    ast.LtE: ("<=", 7),
-    ast.Gt: (">", 7),
-    ast.GtE: (">=", 7),
-    ast.LShift: ("<<", 8),
-    ast.RShift: (">>", 8),
-    ast.Add: ("+", 9),
-    ast.Sub: ("-", 9),
-    ast.Mult: ("*", 10),
-    ast.Div: ("/", 10),
+_OPERATORS: dict[type[ast.AST], str] = {
+    **{ast.BitOr: "|", ast.BitAnd: "&", ast.LShift: "<<", ast.RShift: ">>"},
+    **{ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="},
+    **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"},
 }
-_ARITHMETIC, _SELECT, _UNARY, _WHOLE = 9, 1, 11, 12  # precedences in C
 
 
 @dataclass(frozen=True)
 class _Value:
     """An expression of a type in _C_TYPES, or a constant, which takes the type of what stands beside it."""
 
-    text: str
+    code: tree.Code
     type: str
-    rank: int = _WHOLE
     constant: int | float | None = None
 
-    def at(self, rank: int) -> str:
-        return self.text if self.rank >= rank else f"({self.text})"
+    @property
+    def text(self) -> str:
+        return self.code.text
 
 
 def _constant(x: int | float) -> _Value:
-    return _Value("", "", constant=x)
+    return _Value(ZERO, "", x)
 
 
 def _as(v: _Value, type: str) -> _Value:
@@ -76,12 +66,12 @@ def _as(v: _Value, type: str) -> _Value:
         return v
     x = v.constant
     if type[0] == "u":
-        return _Value(f"{x:#x}u" if x > 9999 else f"{x}u", type)
+        return _Value(tree.Number(f"{x:#x}u" if x > 9999 else f"{x}u"), type)
     if not math.isfinite(x):
         bits = np.array(x, np.float32).view(np.uint32) if type == "f32" else np.array(x, np.float64).view(np.uint64)
-        return _Value(f"nl__from_{type}({int(bits):#x}u)", type)
+        return _Value(call(f"nl__from_{type}", tree.Number(f"{int(bits):#x}u")), type)
     text = repr(float(x)) if type == "f64" else f"{np.float32(x)!s}f"
-    return _Value(text, type, _UNARY if text.startswith("-") else _WHOLE)
+    return _Value(tree.Number(text), type)
 
 
 @cache
@@ -175,7 +165,7 @@ class _Function:
         self.types[target] = v.type
         return f"{target} = {v.text};" if known else f"{_C_TYPES[v.type]} {target} = {v.text};"
 
-    def several(self, targets: list[str], of: Elementary, name: str, call: ast.Call) -> list[str]:
+    def several(self, targets: list[str], of: Elementary, name: str, made: ast.Call) -> list[str]:
         """A call of a function of several results; `_` is one that nobody needs."""
         names = ["unused" if t == "_" else t for t in targets]
         fresh: dict[str, list[str]] = {}
@@ -184,17 +174,17 @@ class _Function:
                 fresh.setdefault(_C_TYPES[t], []).append(n)
                 self.types[n] = t
         lines = [f"{t} {', '.join(x)};" for t, x in fresh.items()]
-        arguments = [*self.arguments(of, name, call.args), *(f"&{n}" for n in names)]
-        return [*lines, f"{self.called(of, name)}({', '.join(arguments)});"]
+        arguments = [*self.arguments(of, name, made.args), *(tree.Unary("&", tree.Variable(n)) for n in names)]
+        return [*lines, f"{call(self.called(of, name), *arguments)};"]
 
     def called(self, of: Elementary, name: str) -> str:
         text = f"nl_{name}_{_suffix(of)}"
         self.calls[text] = (of, name)
         return text
 
-    def arguments(self, of: Elementary, name: str, args: list[ast.expr]) -> list[str]:
+    def arguments(self, of: Elementary, name: str, args: list[ast.expr]) -> list[tree.Code]:
         formals = [_type(a.annotation, of) for a in _method(of, name).args.args[1:]]
-        return [self.typed(x, t).text for x, t in zip(args, formals, strict=True)]
+        return [self.typed(x, t).code for x, t in zip(args, formals, strict=True)]
 
     def precision(self, e: ast.expr) -> Elementary:
         match e:
@@ -217,7 +207,7 @@ class _Function:
             case ast.Constant(int() | float() as x):
                 return _constant(x)
             case ast.Name(name):
-                return self.constants.get(name) or _Value(name, self.types[name])
+                return self.constants.get(name) or _Value(tree.Variable(name), self.types[name])
             case ast.Attribute(ast.Name("self"), name):
                 return _constant(getattr(self.of, name))
             case ast.Subscript(ast.Attribute(ast.Name("self"), name), ast.Constant(int() as at)):
@@ -236,21 +226,24 @@ class _Function:
         if x.constant is not None:
             return _constant(-x.constant)
         sign = "!" if isinstance(op, ast.Invert) else "-"
-        return _Value(f"{sign}{x.at(_UNARY)}", x.type, _UNARY)
+        return _Value(tree.Unary(sign, x.code), x.type)
 
     def binary(self, op: ast.operator | ast.cmpop, a: _Value, b: _Value) -> _Value:
         if a.constant is not None and b.constant is not None:
             return _constant(_folded(op, a.constant, b.constant))
-        sign, rank = _OPERATORS[type(op)]
-        type_ = a.type or b.type
-        a, b = _as(a, type_), _as(b, "u32" if rank == 8 else type_)
-        if a.type != b.type and rank != 8:
+        sign, type_ = _OPERATORS[type(op)], a.type or b.type
+        level = tree.LEVELS[sign]
+        a, b = _as(a, type_), _as(b, "u32" if level == tree.SHIFT else type_)
+        if a.type != b.type and level != tree.SHIFT:
             raise TypeError(f"{a.text} {sign} {b.text}: {a.type} and {b.type}")
-        plain = rank >= _ARITHMETIC
-        need = rank if plain else _ARITHMETIC if rank in (6, 7) else _UNARY
-        chain = a.text if not plain and rank < 6 and a.rank == rank else a.at(need)
-        result = "truth" if rank in (6, 7) else type_
-        return _Value(f"{chain} {sign} {b.at(rank + 1 if plain else need)}", result, rank)
+        result = "truth" if level == tree.COMPARE else type_
+        if level >= tree.SUM or level == tree.COMPARE:
+            return _Value(tree.Binary(sign, a.code, b.code), result)
+        if sign == "&" and isinstance(a.code, tree.Every):
+            return _Value(tree.Every((*a.code.tests, b.code.inside(tree.SIGN))), result)
+        if sign == "&":
+            return _Value(tree.Every((a.code.inside(tree.SIGN), b.code.inside(tree.SIGN))), result)
+        return _Value(tree.Binary(sign, a.code.inside(tree.SIGN), b.code.inside(tree.SIGN)), result)
 
     def call(self, of: Elementary, name: str, args: list[ast.expr]) -> _Value:
         suffix = _suffix(of)
@@ -260,19 +253,18 @@ class _Function:
             case (("word" | "real"), [x]):
                 return self.typed(x, suffix if name == "real" else f"u{suffix[1:]}")
             case "of_integer", [x]:
-                return _Value(f"({_C_TYPES[suffix]})(nl_i32){self.value(x).at(_WHOLE)}", suffix, _UNARY)
+                return _Value(cast(_C_TYPES[suffix], cast("nl_i32", self.value(x).code.inside(tree.ATOM))), suffix)
             case (("_wide" | "_narrow"), [x]):
                 to = "f64" if name == "_wide" else "f32"
-                return _Value(f"({_C_TYPES[to]}){self.value(x).at(_WHOLE)}", to, _UNARY)
-        arguments = f"({', '.join(self.arguments(of, name, args))})"
+                return _Value(cast(_C_TYPES[to], self.value(x).code.inside(tree.ATOM)), to)
+        arguments = self.arguments(of, name, args)
         if hasattr(Primitives, name):
             short = {"bits": "_bits", "from_bits": "_from"}.get(name, name)
-            return _Value(f"nl_{short}_{suffix}{arguments}", _result_types(of, name)[0])
-        return _Value(self.called(of, name) + arguments, _result_types(of, name)[0])
+            return _Value(call(f"nl_{short}_{suffix}", *arguments), _result_types(of, name)[0])
+        return _Value(call(self.called(of, name), *arguments), _result_types(of, name)[0])
 
     def select(self, test: _Value, a: _Value, b: _Value) -> _Value:
-        arms = (a.at(_SELECT + 1), b.at(_SELECT + 1))
-        return _Value(f"{test.at(6)} ? {arms[0]} : {arms[1]}", a.type, _SELECT)
+        return _Value(tree.Select(test.code.inside(tree.COMPARE), a.code, b.code), a.type)
 
 
 def _folded(op: ast.operator | ast.cmpop, a: float, b: float) -> int | float:
