@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -352,11 +353,13 @@ def test_seed_and_run_compile_nothing(tmp_path: Path, compilations: list[str]) -
 
 
 def row_by_row(merged: Merged) -> Merged:
-    """Every launch split into launches of single rows."""
+    """Every launch split into launches of single rows; loops have those of the launches that they had."""
 
     def split(phase: MergedPhase) -> MergedPhase:
         launches = tuple(replace(x, lo=i, hi=i + 1) for x in phase.launches for i in range(x.lo, x.hi))
-        return replace(phase, launches=launches)
+        starts = [0, *accumulate(x.hi - x.lo for x in phase.launches)]
+        loops = tuple(replace(loop, first=starts[loop.first], last=starts[loop.last]) for loop in phase.loops)
+        return replace(phase, launches=launches, loops=loops)
 
     return replace(merged, phases=tuple(split(p) for p in merged.phases))
 
