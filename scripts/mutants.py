@@ -335,7 +335,7 @@ MUTANTS = (
         ("tests/unit/test_scan.py::test_what_a_last_step_makes_for_nobody_is_not_launched",),
     ),
     Mutant(
-        "batches of launches",
+        "batch_launches",
         ("compiler.passes.program.batch_launches:gather",),
         lambda _: lambda merged: (merged, []),
         ("tests/unit/test_chains.py::test_what_does_not_wait_is_one_launch",),

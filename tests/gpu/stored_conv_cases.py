@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.ir.level1.graph import Map
-from compiler.passes.tensors.channels_last import moved_contraction, moved_tensor
+from compiler.passes.layouts.channels_last import moved_contraction, moved_tensor
 from compiler.strategies.choice import NotApplicable, product
 from compiler.strategies.cuda import stored_products
 from tests.cpu.contractions import Case, Conv, conv, gradient

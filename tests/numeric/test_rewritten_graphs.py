@@ -12,7 +12,8 @@ import compiler.ir.level1.graph as l1
 from backends.registry import backend
 from compiler.expr.ast import Ref
 from compiler.ir.space import Affine, along
-from compiler.passes.tensors import pack_windows, shift_variances
+from compiler.passes.layouts import pack_windows
+from compiler.passes.tensors import shift_variances
 from tests.evaluate_graph import evaluate_graph
 
 X0, X1 = Ref("x0"), Ref("x1")

@@ -14,8 +14,8 @@ from compiler.expr.ast import Call, Expr, rewrite
 from compiler.expr.functions import ROUNDED
 from compiler.frontend.load import load_model
 from compiler.ir.level2.target import Capabilities
+from compiler.passes.layouts import channels_last as pass_
 from compiler.passes.pipeline.lower import lower
-from compiler.passes.tensors import channels_last as pass_
 from compiler.strategies import every
 from compiler.strategies.cost.devices import H200
 from compiler.verify.verify import verify_graph

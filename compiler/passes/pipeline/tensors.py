@@ -334,7 +334,7 @@ class MixedPrecision(GraphPass):
 
 
 class ChannelsLast(GraphPass):
-    """Activations of convolutions are stored with their channels last: compiler/passes/tensors/channels_last.py."""
+    """Activations of convolutions are stored with their channels last: compiler/passes/layouts/channels_last.py."""
 
     optional: ClassVar = True
 
@@ -343,7 +343,7 @@ class ChannelsLast(GraphPass):
         return context.mixed and target.bf16 and not target.lanes and super().applies(context, ir)
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
-        from compiler.passes.tensors.channels_last import channels_last
+        from compiler.passes.layouts.channels_last import channels_last
 
         nodes, made = channels_last(graph.nodes, graph.outputs, context.capabilities)
         return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
@@ -366,7 +366,7 @@ class ShiftVariances(GraphPass):
 
 
 class PackWindows(GraphPass):
-    """Convolutions of few channels take taps for channels: compiler/passes/tensors/pack_windows.py."""
+    """Convolutions of few channels take taps for channels: compiler/passes/layouts/pack_windows.py."""
 
     optional: ClassVar = True
 
@@ -375,7 +375,7 @@ class PackWindows(GraphPass):
         return context.mixed and target.bf16 and not target.lanes and super().applies(context, ir)
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
-        from compiler.passes.tensors.pack_windows import pack_windows
+        from compiler.passes.layouts.pack_windows import pack_windows
 
         nodes, made = pack_windows(graph.nodes, context.capabilities)
         return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
