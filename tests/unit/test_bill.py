@@ -158,6 +158,23 @@ def test_random_models(text: str, tmp_path_factory: pytest.TempPathFactory) -> N
     assert 0 <= checkpoint.stat().st_size - told["checkpoints/"] <= 4096 + 200 * len(merged.arrays)
 
 
+def test_members_without_synapses_have_no_weights(tmp_path: Path) -> None:
+    """Populations of one neuron each, none of which is connected to itself: the weight is one number for all."""
+    text = (
+        "language: 1\nname: m\nneurons: {c: {state: {x: 0}, inputs: {g: {}}, update: [x = g], "
+        "spike: {when: x > 1, reset: [x = 0]}}}\npopulations: {a: {neuron: c, size: 1}, b: {neuron: c, size: 1}}\n"
+        "projections: {w: {from: all, to: all, connect: {all_to_all: {autapses: false}}, "
+        "deliver: {into: g, weight: 0.01}, delay: 1 ms}}\n"
+        "simulate: {dt: 1 ms, duration: 1 ms}\nrecord: [{synapses: {from: w, variables: [weight], every: 1 ms}}]\n"
+    )
+    model = model_of(text, tmp_path)
+    run(tmp_path / "model.yaml", "reference", out=tmp_path / "out", build_dir=tmp_path / "build")
+    with h5py.File(tmp_path / "out" / "synapses.h5") as file:
+        shapes = {name: group["weight"].shape for name, group in file["w"].items()}
+    assert shapes == {"a->a": (2, 0), "a->b": (2, 1), "b->a": (2, 1), "b->b": (2, 0)}
+    assert stored(tmp_path / "out")["synapses.h5"] == sum(w.bytes for w in written_by(model) if w.file == "synapses.h5")
+
+
 def test_spikes_of_a_known_rate(tmp_path: Path) -> None:
     """A neuron that fires at SPIKE_RATE writes what the bill says."""
     every = round(1000 / SPIKE_RATE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 
@@ -79,19 +79,19 @@ class Step:
     tables: tuple[Words, ...]
     sizes: dict[str, int]
 
-    @property
+    @cached_property
     def compiled(self) -> Compiled:
         return emit(self.program).kernels
 
-    @property
+    @cached_property
     def launches(self) -> list[Launched]:
         return [launched(self.program, x) for x in self.phase.launches]
 
-    @property
+    @cached_property
     def meetings(self) -> Meetings:
         return meetings(self.launches, paired(self.launches))
 
-    @property
+    @cached_property
     def ground(self) -> PhaseContext:
         elements = array_elements(self.sizes, {a.name: a.physical_size for a in self.program.arrays})
         bases = [1 << 32 + n for n in range(len(self.tables))]

@@ -216,10 +216,10 @@ class SynapseWriter(RecordFile):
                 stamped.add(id(s.times))
 
     def _values(self, s: _Sampled, instance: Instance) -> npt.NDArray[Any]:
-        if s.constant is not None:
-            return np.full(_count(s.group) or 1, s.constant * s.scale)
-        values: npt.NDArray[Any] = instance.read(s.array)
         count = _count(s.group)
+        if s.constant is not None:
+            return np.full(1 if count is None else count, s.constant * s.scale)
+        values: npt.NDArray[Any] = instance.read(s.array)
         if count is not None:
             values = values[:count]
         if s.exists is not None:
