@@ -27,7 +27,9 @@ TAP_BYTES = 8
 _TILE, _PANEL_TILE = Shape(OUTS, VECTORS, 105), Shape(OUTS, 3, 112)
 _PANEL_RESTS = (Shape(OUTS, 1, 70), Shape(OUTS, 2, 105))
 PANEL_OUTS: Final = 32
-"""Output channels from which on strips are packed."""
+"""Output channels from which on strips are packed, where the image is larger than `NEAR_BYTES`."""
+NEAR_BYTES = 128_000
+"""Of an image that register tiles may read in place, as all of it stays near the processor."""
 DOTS: Final = 4
 """Pixels behind the last whole vector, at most, that are computed one by one with neighbouring taps in the lanes."""
 STRIP_BYTES: Final = 400_000
@@ -52,7 +54,7 @@ def match(p: Problem) -> Choice | NotApplicable:
     if planes >= LIMIT:
         return NotApplicable("it is larger than 32-bit offsets reach")
     taps, masks = conv.ins * rows.taps * cols.taps, rounded(copies * plane, vector)
-    strips = _strips(conv, taps, vector, p.real_bytes)
+    strips = _strips(conv, taps, vector, p.real_bytes, planes * p.real_bytes > NEAR_BYTES)
     if strips.packed:
         width = strips.pixels
         if _is_whole(conv):
@@ -100,13 +102,13 @@ class _Strips:
     dots: bool
 
 
-def _strips(conv: Convolution, taps: int, vector: int, real_bytes: int) -> _Strips:
+def _strips(conv: Convolution, taps: int, vector: int, real_bytes: int, far: bool) -> _Strips:
     pixels, panel = conv.rows.out * conv.cols.out, _PANEL_TILE.vectors * vector
-    if conv.outs < PANEL_OUTS:
-        return _Strips(pixels, 0, False)
-    strip = min(rounded(pixels, panel), max(1, STRIP_BYTES // (taps * panel * real_bytes)) * panel)
     by_tap = (conv.w_in, conv.w_r, conv.w_c) == (conv.rows.taps * conv.cols.taps, conv.cols.taps, 1)
     dots = by_tap and 0 < pixels % vector <= DOTS
+    if conv.outs < PANEL_OUTS or not (far or dots):
+        return _Strips(pixels, 0, False)
+    strip = min(rounded(pixels, panel), max(1, STRIP_BYTES // (taps * panel * real_bytes)) * panel)
     return _Strips(strip, taps * strip + dots * DOTS * rounded(taps, vector), dots)
 
 
