@@ -18,6 +18,8 @@ from compiler.ir.level2.target import Target
 from compiler.strategies.cost.devices import lanes_of
 
 CHECK: Final = "run again with --verify: the message then names the kernel"
+_FAULTS: Final = frozenset({700, 702, 710, *range(714, 720)})
+"""CUresult of the fault of a kernel (an illegal address, a failed assertion), which any later call may return."""
 _NAME, _RELAXED = 128, 2
 _MAJOR, _MINOR, _PROCESSORS, _SHARED = 75, 76, 16, 97
 _WARP, _CLOCK, _MEMORY_CLOCK, _BUS, _CACHE, _SHARED_ALL, _REGISTERS = 10, 13, 36, 37, 38, 81, 82
@@ -82,7 +84,11 @@ class Driver:
         return text.value.decode() if text.value else f"error {status}"
 
     def _call(self, function: str, *arguments: object) -> None:
-        status = int(getattr(self._lib, function)(*arguments))
+        self._check(function, int(getattr(self._lib, function)(*arguments)))
+
+    def _check(self, function: str, status: int) -> None:
+        if status in _FAULTS:
+            raise BackendError("E0924", f"the GPU failed: {self._words(status)}", CHECK, exit_code=5)
         if status != 0:
             raise BackendError("E0924", f"{function} failed: {self._words(status)}", exit_code=5)
 
@@ -313,9 +319,7 @@ class Driver:
         return kind.value == 0
 
     def launch(self, executable: int, stream: int) -> None:
-        status = int(self._lib.cuGraphLaunch(ctypes.c_void_p(executable), ctypes.c_void_p(stream)))
-        if status != 0:
-            raise BackendError("E0924", f"the GPU failed: {self._words(status)}", CHECK, exit_code=5)
+        self._call("cuGraphLaunch", ctypes.c_void_p(executable), ctypes.c_void_p(stream))
 
     def destroy(self, executable: int) -> None:
         self._lib.cuGraphExecDestroy(ctypes.c_void_p(executable))
