@@ -164,6 +164,31 @@ def test_bitwise_on_cpu_and_reference(here: Path, precision: str) -> None:
     np.testing.assert_allclose(a, _convolutions(w, x["image"].astype(np.float64)), rtol=close, atol=close)
 
 
+POOLS = """
+max_pool2d: {name: a, inputs: image, size: 3, stride: 2, padding: 1}
+max_pool2d: {name: b, inputs: image, size: [5, 2], stride: [1, 3], padding: [2, 1, 0, 1]}
+max_pool2d: {name: c, inputs: image, size: 4, stride: 4, ceil: true}
+avg_pool2d: {name: d, inputs: image, size: 3, stride: 1, padding: same}
+max_pool2d: {name: e, inputs: image, size: 2}
+max_pool1d: {name: f, inputs: line, size: 4, stride: 3, padding: 2}
+"""
+
+
+def test_windows_beyond_an_image_are_summed_in_rows(here: Path) -> None:
+    """Rows are longer than is summed at once (512); NaN is the maximum of its windows, what is outside is none."""
+    path = write_network(here, "{image: {shape: [2, 5, 29]}, line: {shape: [1, 2100]}}", POOLS)
+    x = samples(path, 2)
+    x["image"][0, 1, 2, 3] = np.nan
+    x["image"][1, 0, :, 20:] = -np.inf
+    found, expected = (predict(path, x, target=t, batch=1, order="bitwise") for t in ("cpu", "reference"))
+    for name in "abcdef":
+        np.testing.assert_array_equal(found[name], expected[name])
+    assert np.isnan(found["a"][0, 1]).sum() > 0
+    assert np.isneginf(found["a"][1, 0, :, 11:]).all()
+    cpu = backend("cpu")
+    assert "nl_column_from(" in cpu.emit(lower_predict(load_model(path), cpu.capabilities, 1).lowered.merged)
+
+
 def test_the_text_does_not_depend_on_sizes(here: Path) -> None:
     def text(layers: str, batch: int) -> str:
         model = load_model(write_network(here, IMAGES, layers))

@@ -1,25 +1,31 @@
-"""column_sums: reductions over rows of row-major arrays, such as the gradient of a bias.
+"""column_sums: reductions over rows of row-major arrays, such as the gradient of a bias, and over windows of row-major
+images, such as pooling.
 
 Assumes: a legal Nest (nest.py).
-Guarantees: where neighbouring elements of the output read neighbours of the operands, and neighbouring terms do not,
-COLUMNS outputs are summed side by side, so that memory is read in order and the loop vectorises. Terms are added in the
-same order as by the plain nest: the same bits.
-Does not: handle lanes, guarded elements or prologues (nest.py does).
+Guarantees: where neighbouring elements of the output read elements of the operands that lie near each other, and
+neighbouring terms do not, COLUMNS outputs are summed side by side, so that memory is read in order and the loop
+vectorises. Terms are added in the same order as by the plain nest: the same bits. Of windows that reach beyond the
+image only what lies inside is read, where the rest counts for nothing: it is what the accumulator starts from.
+Does not: handle lanes, other guarded elements or prologues (nest.py does).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel
-from backends.c_family.cprint import is_real
-from backends.c_family.point_nest import read_in_terms
+from backends.c_family.access import Kernel, axis_index, axis_inside, scaled
+from backends.c_family.cprint import Element, is_real
+from backends.c_family.point_nest import Total, read_in_terms
 from backends.cpu.kernels.batched_rng import has_draws
 from backends.cpu.kernels.nest import NestPrinter
-from backends.kernel_ir.expr import cond
-from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style
+from backends.kernel_ir.expr import call, code, cond, every, form, total
+from backends.kernel_ir.stmt import For, If, Kind, Let, Set, Stmt, Style
+from backends.kernel_ir.tree import Code
+from compiler.expr.ast import Ref
 
 COLUMNS: Final = 512
 """Sums side by side: they stay in the first cache."""
@@ -46,14 +52,62 @@ def sums_columns(p: NestPrinter) -> bool:
     for f in p.k.template.formals:
         if f.name not in read_in_terms(n) or not isinstance(f, l2.ArrayFormal):
             continue
-        if not isinstance(f.access, l2.Strided) or p.elements[f.name].inside is not None:
+        if not isinstance(f.access, l2.Strided):
+            return False
+        guarded = not _unguarded(f.access)
+        if guarded and not _counts_for_nothing(n, f.name):
             return False
         for axis in f.access.axes:
-            if any(d == column for d, _ in axis.terms):
-                if axis.terms != ((column, 1),) or axis.stride != 1 or axis.div != 1:
+            if (by := dict(axis.terms).get(column, 0)) != 0:
+                window = guarded and by > 0 and all(d in p.level for d, _ in axis.terms)
+                if not (window or axis.terms == ((column, 1),)) or axis.stride != 1 or axis.div != 1:
                     return False
                 walked = True
     return walked
+
+
+def _unguarded(access: l2.Strided) -> bool:
+    return all(axis.extent is None and axis.div == 1 for axis in access.axes)
+
+
+def _counts_for_nothing(n: l2.Nest, formal: str) -> bool:
+    """Whether what lies outside of `formal` leaves every accumulator as it is: terms are its elements alone."""
+    nothing = {"add": 0.0, "max": -math.inf, "min": math.inf}
+    return all(s.term == Ref(formal) and nothing.get(str(n.combine)) == n.fill for s in n.stages[0].sums)
+
+
+def _terms(p: NestPrinter, totals: Sequence[Total], first: Code, end: Code) -> list[Stmt]:
+    """One term of the outputs of columns [first, end)."""
+    column, level = p.vars[p.par[-1].name], p.level[p.par[-1].name]
+    guarded = [(f, access) for f, access in p.k.strided if f.name in read_in_terms(p.nest) and not _unguarded(access)]
+    if not guarded:
+        return [For(column, first, end, p.hoisted(level, p.summed(dict(p.scope), totals)), kind=Kind.LANES)]
+    ((f, access),) = guarded
+    at = p.k.namer.beside(f.name, "from")
+    parts, tests = list[Code](), list[Code | None]()
+    before, low, high = list[Stmt](), first, end
+    for axis in access.axes:
+        by = dict(axis.terms).get(p.par[-1].name, 0)
+        if by == 0:
+            parts.append(scaled(axis_index(axis, p.name), axis, p.name))
+            tests.append(axis_inside(axis, p.name))
+            continue
+        before = [Let("nl_i64", at, axis_index(replace(axis, terms=_without(axis, p.par[-1].name)), p.name))]
+        parts += [at, form("{} * {}", by, column) if by != 1 else column]
+        if axis.extent is not None:
+            extent = code(axis.extent) if isinstance(axis.extent, int) else p.name(axis.extent)
+            low, high = p.k.namer.fresh("low"), p.k.namer.fresh("high")
+            before.append(Let("nl_i64", low, call("nl_column_from", -at, by, first, end)))
+            before.append(Let("nl_i64", high, call("nl_column_from", extent - at, by, first, end)))
+    element = Element(p.k.pointers[f.name][total(parts)], f.dtype, f.mode)
+    body = p.summed(dict(p.scope), totals, {**p.elements, f.name: element})
+    lines: list[Stmt] = [*before, For(column, low, high, body, kind=Kind.LANES)]
+    rows = every(tests)
+    return lines if rows is None else [If(rows, lines)]
+
+
+def _without(axis: l2.Axis, dim: str) -> tuple[tuple[str, int], ...]:
+    return tuple(t for t in axis.terms if t[0] != dim)
 
 
 def _column_sums(p: NestPrinter) -> list[Stmt]:
@@ -63,7 +117,7 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
     totals = [(x, namer.fresh("sums"), p.k.dialect.type_name(x.type)) for x in p.totals(p.scope)]
     level = p.level[p.par[-1].name]
     ones = [replace(x, at=sums[column - first]) for x, sums, _ in totals]
-    inner: list[Stmt] = [For(column, first, end, p.hoisted(level, p.summed(dict(p.scope), ones)), kind=Kind.LANES)]
+    inner = _terms(p, ones, first, end)
     for dim in reversed(p.red):
         inner = p.loop(dim, inner)
     body = p.body(dict(p.scope))
@@ -76,7 +130,7 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
             Let("nl_i64", end, cond(first + COLUMNS < extent, first + COLUMNS, extent)),
             *(Let(kind, sums[COLUMNS]) for _, sums, kind in totals),
             *(
-                For(column, 0, COLUMNS, [Set(sums[column], p.identity(x.type, x.combine))], style=Style.BESIDE)
+                For(column, first, end, [Set(sums[column - first], p.identity(x.type, x.combine))], style=Style.BESIDE)
                 for x, sums, _ in totals
             ),
             *inner,
