@@ -12,8 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from backends.protocol import AnyArray, Instance
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
+from compiler.ir.level2.program import Merged
+from compiler.ir.space import Role
 
 BATCH = 64
 _MODEL = """\
@@ -71,3 +74,13 @@ def network(folder: Path, n: Network, precision: str = "float32", order: str = "
     (folder / "sequences.yaml").write_text(text(n))
     model = load_model(folder / "sequences.yaml", {})
     return replace(model, numerics=replace(model.numerics, precision=precision, order=order))
+
+
+def trained(instance: Instance, program: Merged) -> dict[str, AnyArray]:
+    """The weights after two steps, and what a validation sums up."""
+    for phase in ("train", "eval"):
+        order = next(a for a in program.arrays if a.name == f"{phase}.order")
+        instance.write(order.name, np.arange(order.physical_size, dtype=np.int32))
+    instance.run("train", 1, 2)
+    instance.run("eval", 1, 1)
+    return {a.name: instance.read(a.name) for a in program.arrays if a.role in (Role.WEIGHT, Role.STATE)}

@@ -3,7 +3,8 @@
 Assumes: an Artifact of this backend and the merged program that it was emitted from.
 Guarantees: one buffer holds all arrays (zeroed, then filled with the constants); relations are drawn on the device, and
 only their sizes come to the host, after the phases `count` and `scan`; then all arrays are placed again. Launches run
-in order, on one queue; event counts and the step stay on the device. A run stops before a record buffer can overflow.
+in order, those of a loop once for each of its steps, on one queue; event counts and the step stay on the device. A run
+stops before a record buffer can overflow.
 Does not: drain record buffers.
 """
 
@@ -25,7 +26,7 @@ from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.core.disk import bytes_text
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, padded, place, written
-from compiler.layout.write_tables import device_table, with_columns, write_tables
+from compiler.layout.write_tables import device_table, rows_of_steps, with_columns, write_tables
 
 FEW_STEPS: Final = 8
 """A run returns for a drain when no more steps than this have room, not when none has."""
@@ -36,7 +37,8 @@ CHECK: Final = "--verify waits for every kernel, so that the message names the o
 
 @dataclass(frozen=True)
 class _Call:
-    """A launch: a kernel with its arguments, the sizes of its axes and groups, and the steps in which it runs."""
+    """A launch: a kernel with its arguments, the sizes of its axes and groups, and the steps in which it runs. `first`:
+    in a loop, the row that it begins with in the first step of the loop, behind whose rows are those of the next."""
 
     kernel: Any
     size: tuple[int, int]
@@ -44,6 +46,7 @@ class _Call:
     every: int
     offset: int
     label: str
+    first: int | None
 
 
 class OpenclInstance:
@@ -66,6 +69,7 @@ class OpenclInstance:
         self._state = self._buffer(np.zeros(2, np.int64))
         self._advance = self._cl.Kernel(self._binary, "nl_advance")
         self._advance.set_args(self._state)
+        self._phases = {p.name: p for p in program.phases}
         self._calls: dict[str, list[_Call]] = {}
         self._watched: dict[str, Watched] = {}
         self._load(seed)
@@ -103,15 +107,18 @@ class OpenclInstance:
         for name, values in {**program.constants, **kept}.items():
             if name in self.placement.offsets:
                 self.write(name, values)
-        tables = write_tables(program, self.placement, seed, self.sizes)
+        tables, begins = rows_of_steps(program, write_tables(program, self.placement, seed, self.sizes))
         known = zip(program.templates, tables, self._columns, strict=True)
         words = (with_columns(device_table(t, table, bases), columns) for t, table, columns in known)
         self._rows = rows = [self._buffer(w) for w in words]  # which kernels do not keep alive
         for phase in program.phases:
-            self._calls[phase.name] = [self._call(x, tables[x.template], rows[x.template]) for x in phase.launches]
+            self._calls[phase.name] = [
+                self._call(x, tables[x.template], rows[x.template], begins.get((phase.name, n)))
+                for n, x in enumerate(phase.launches)
+            ]
             self._watched[phase.name] = watched(program, phase, tables)
 
-    def _call(self, x: l2.Launch, table: Any, rows: Any) -> _Call:
+    def _call(self, x: l2.Launch, table: Any, rows: Any, first: int | None) -> _Call:
         template, paths = self.program.templates[x.template], self.program.tables[x.template].paths
         count = items(template, table, x.lo, x.hi)
         group = GROUP if count > 1 else 1
@@ -119,7 +126,7 @@ class OpenclInstance:
         kernel.set_args(self._memory, rows, np.int64(x.lo), self._state)
         label = f"{template.name} (`{paths[x.lo] if x.lo < len(paths) else template.name}`)"
         size = (-(-count // group) * group, x.hi - x.lo)
-        return _Call(kernel, size, (group, 1), x.every, x.offset, label)
+        return _Call(kernel, size, (group, 1), x.every, x.offset, label, first)
 
     # ------------------------------------------------------------------------------------------ memory
 
@@ -198,8 +205,10 @@ class OpenclInstance:
         label = "a kernel"
         try:
             for now in range(step, step + count):
-                for x in calls:
+                for x, at in ((calls[n], at) for n, at in l2.in_order(self._phases[phase])):
                     if x.every == 1 or now % x.every == x.offset:
+                        if x.first is not None:
+                            x.kernel.set_arg(2, np.int64(x.first + at * x.size[1]))
                         launch(queue, x.kernel, x.size, x.group)
                         if self._check:
                             label = x.label

@@ -8,7 +8,7 @@ Does not: allocate arrays (load.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,33 +41,20 @@ class Item:
 
 def phases(program: l2.Program | l2.Merged) -> Mapping[str, tuple[Item, ...]]:
     """The launches of each phase, in order, those of a loop once for each of its steps."""
+    found = dict[str, tuple[Item, ...]]()
+    for p in program.phases:
+        items = [_item(program, x) for x in p.launches]
+        found[p.name] = tuple(replace(items[n], at=at) if at else items[n] for n, at in l2.in_order(p))
+    return found
+
+
+def _item(program: l2.Program | l2.Merged, x: l2.KernelLaunch | l2.Launch) -> Item:
     if isinstance(program, l2.Merged):
-        return {
-            p.name: _in_steps(
-                [
-                    Item(program.templates[x.template], program.tables[x.template], x.lo, x.hi, x.every, x.offset)
-                    for x in p.launches
-                ],
-                p.loops,
-            )
-            for p in program.phases
-        }
-    return {
-        p.name: _in_steps(
-            [Item(k := program.kernels[x.kernel], k.rows, x.lo, x.hi, x.every, x.offset) for x in p.launches], p.loops
-        )
-        for p in program.phases
-    }
-
-
-def _in_steps(items: Sequence[Item], loops: Sequence[l2.Loop]) -> tuple[Item, ...]:
-    found: list[Item] = []
-    done = 0
-    for loop in loops:
-        found += items[done : loop.first]
-        found += [replace(x, at=step) for step in range(loop.steps) for x in items[loop.first : loop.last]]
-        done = loop.last
-    return (*found, *items[done:])
+        assert isinstance(x, l2.Launch)
+        return Item(program.templates[x.template], program.tables[x.template], x.lo, x.hi, x.every, x.offset)
+    assert isinstance(x, l2.KernelLaunch)
+    kernel = program.kernels[x.kernel]
+    return Item(kernel, kernel.rows, x.lo, x.hi, x.every, x.offset)
 
 
 def column_value(value: Any, seed: int, sizes: Mapping[str, int]) -> Any:

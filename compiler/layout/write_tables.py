@@ -4,8 +4,9 @@ Assumes: a placement that names every array of the rows.
 Guarantees: array formals become (role number << 56) | byte offset; real columns f64 bits; integer columns i64;
 random-stream keys u64 (compiler/ir/level0/streams.py). The word of an array that is not placed yet (sizes unknown
 before connecting) is NOT_PLACED.
-Does not: depend on the target: the same table serves host and device. `device_table` makes that of a device of it, and
-`with_columns` what kernels read of either.
+Does not: depend on the target: the same table serves host and device. `device_table` makes that of a device of it,
+`with_columns` what kernels read of either, and `rows_of_steps` adds the rows of each step of loops, for targets whose
+launches read a row while the next step is under way.
 """
 
 from __future__ import annotations
@@ -72,6 +73,38 @@ def write_tables(
         _table(template, rows, words, seed, sizes)
         for template, rows in zip(merged.templates, merged.tables, strict=True)
     )
+
+
+def _moved(a: l2.Array, steps: int) -> npt.NDArray[np.uint64]:
+    """Bytes from the part of the first step to that of each step, modulo 2^64."""
+    step = np.arange(steps, dtype=np.int64)
+    return (a.by_step * a.dtype.bytes * (step % a.ring if a.ring else step)).view(np.uint64)
+
+
+def rows_of_steps(
+    merged: l2.Merged, tables: Sequence[npt.NDArray[np.uint64]]
+) -> tuple[tuple[npt.NDArray[np.uint64], ...], Mapping[tuple[str, int], int]]:
+    """The tables with the rows of launches in loops once for each step, behind all others; by phase and launch, where
+    those of its first step begin, behind which those of the next steps follow."""
+    moving = {a.name: a for a in merged.arrays if a.by_step}
+    more: list[list[npt.NDArray[np.uint64]]] = [[table] for table in tables]
+    counts = [len(table) for table in tables]
+    begins: dict[tuple[str, int], int] = {}
+    for phase in merged.phases:
+        for loop in phase.loops:
+            for n in range(loop.first, loop.last):
+                x = phase.launches[n]
+                begins[phase.name, n] = counts[x.template]
+                made = np.repeat(tables[x.template][None, x.lo : x.hi], loop.steps, axis=0)
+                for column, f in enumerate(merged.templates[x.template].formals):
+                    if not isinstance(f, l2.ArrayFormal):
+                        continue
+                    for row, name in enumerate(merged.tables[x.template].arrays[f.name][x.lo : x.hi]):
+                        if (a := moving.get(name)) is not None:
+                            made[:, row, column] += _moved(a, loop.steps)
+                counts[x.template] += loop.steps * (x.hi - x.lo)
+                more[x.template].append(made.reshape(-1, made.shape[2]))
+    return tuple(np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in more), begins
 
 
 _OFFSET = np.uint64((1 << ROLE_SHIFT) - 1)

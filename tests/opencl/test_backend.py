@@ -18,20 +18,24 @@ from backends.device import source
 from backends.opencl import device as devices
 from backends.opencl import library as libraries
 from backends.opencl import probe as probes
+from backends.opencl.backend import OpenclBackend
 from backends.opencl.compile import compile_text
 from backends.opencl.emit import emit
 from backends.opencl.library import OPTIONS, built
 from backends.opencl.probe import Probe
 from backends.protocol import BackendError
+from backends.reference.load import ReferenceInstance
 from backends.registry import TARGETS, backend
 from compiler.cli.actions.doctor import opencl_lines, state_of
 from compiler.core.errors import RunError
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
 from compiler.runtime.prepare import refuse_options
 from tests.construct_runs import construct, lowered
 from tests.numeric.device_library import TYPES, Signature, build, signatures
+from tests.recurrent import Network, network, trained
 
 HEAD = """
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -291,3 +295,21 @@ def test_failures_of_a_device_have_codes(tmp_path: Path, monkeypatch: pytest.Mon
     instance.close()
     with pytest.raises(ValueError, match="closed"):
         instance.run("step", 3, 1)
+
+
+# ----------------------------------------------------------------------------------------------- loops
+
+
+def test_steps_of_a_recurrent_layer_are_a_loop(tmp_path: Path) -> None:
+    """The bits of the reference; launches, rows and text do not grow with the steps."""
+    n, opencl = Network("gru", 3, 4, layers=2, bidirectional=True, batch=3), OpenclBackend()
+    few, many = (
+        lower(network(tmp_path, replace(n, steps=steps), order="bitwise"), opencl.capabilities, True).merged
+        for steps in (4, 40)
+    )
+    assert emit(few).text == emit(many).text
+    assert [p.launches for p in few.phases] == [p.launches for p in many.phases]
+    assert [t.count for t in few.tables] == [t.count for t in many.tables]
+    found = trained(opencl.load(opencl.compile(few, {}), few, 3), few)
+    for name, values in trained(ReferenceInstance(few, 3), few).items():
+        np.testing.assert_array_equal(values, found[name], err_msg=name)

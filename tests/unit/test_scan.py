@@ -13,12 +13,11 @@ from backends.cpu.backend import CpuBackend
 from backends.cpu.emit.emit import emit
 from backends.cuda.run.backend import CudaBackend
 from backends.manifest import manifest
-from backends.protocol import AnyArray, Instance
 from backends.reference.load import ReferenceInstance
 from compiler.frontend.load import load_model
 from compiler.ir.level1.graph import Scan
 from compiler.ir.level2.dependence import parts_of
-from compiler.ir.level2.program import Array, Loop, Merged
+from compiler.ir.level2.program import Array, Loop
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import place
 from compiler.passes.pipeline.lower import Lowered, lower
@@ -27,7 +26,7 @@ from compiler.passes.pipeline.programs import JoinHalves
 from compiler.passes.program.unroll_loops import unroll_loops
 from compiler.verify.program import merged_violations
 from compiler.verify.verify import verify_merged
-from tests.recurrent import Network, network
+from tests.recurrent import Network, network, trained
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,16 +60,6 @@ def test_the_text_is_a_loop(tmp_path: Path) -> None:
     assert "for (nl_i64 t = 0; t < l->steps; t++)" in few.text
     other = lower(load_model(ROOT / "models" / "lenet_digits.yaml", {}), CpuBackend().capabilities).merged
     assert "nl_loop" not in emit(other).text + emit(other).header
-
-
-def trained(instance: Instance, program: Merged) -> dict[str, AnyArray]:
-    """The weights after two steps, and what a validation sums up."""
-    for phase in ("train", "eval"):
-        order = next(a for a in program.arrays if a.name == f"{phase}.order")
-        instance.write(order.name, np.arange(order.physical_size, dtype=np.int32))
-    instance.run("train", 1, 2)
-    instance.run("eval", 1, 1)
-    return {a.name: instance.read(a.name) for a in program.arrays if a.role in (Role.WEIGHT, Role.STATE)}
 
 
 @pytest.mark.parametrize(

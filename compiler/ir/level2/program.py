@@ -15,7 +15,7 @@ Global names readable in every body: `step` (i64, the step that runs, from 1; 0 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -502,6 +502,16 @@ class MergedPhase:
     launches: tuple[Launch, ...]
     chains: tuple[Chain, ...] = ()
     loops: tuple[Loop, ...] = ()
+
+
+def in_order(phase: Phase | MergedPhase) -> Iterator[tuple[int, int]]:
+    """The launches of a phase by number, each with the step of the loop that it is in (0 outside of loops)."""
+    done = 0
+    for loop in phase.loops:
+        yield from ((n, 0) for n in range(done, loop.first))
+        yield from ((n, step) for step in range(loop.steps) for n in range(loop.first, loop.last))
+        done = loop.last
+    yield from ((n, 0) for n in range(done, len(phase.launches)))
 
 
 @dataclass(frozen=True)
