@@ -168,6 +168,7 @@ STRATEGIES = (
 )  # fmt: skip
 MUTANTS = (
     # passes
+    _pass("pick_in_rows", "PickInRows", "row"),
     _pass("compose_moves", "ComposeMoves", "slices"),
     _pass("fuse_maps", "FuseMaps", "chain"),
     _pass("hoist_factors", "HoistFactors", "scale"),

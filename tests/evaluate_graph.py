@@ -150,6 +150,12 @@ def _gather(table: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[Any
     return np.where(inside.reshape(*inside.shape, *(1 for _ in found.shape[inside.ndim :])), found, 0.0)
 
 
+def _pick(table: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    chosen, inside = _rows(index, table.shape[-1])
+    found = np.take_along_axis(table, np.where(inside, chosen, 0)[..., None], -1)[..., 0]
+    return np.where(inside, found, 0.0)
+
+
 def _move(node: Move, values: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
     grids = dict(zip("abcdef", np.indices(node.out.shape), strict=False))
     total = np.zeros(node.out.shape)
@@ -195,7 +201,7 @@ def evaluate_graph(
             case Contract():
                 values[node.out.name] = evaluate_contract(node, values)
             case Gather():
-                values[node.out.name] = _gather(values[node.table], values[node.index])
+                values[node.out.name] = (_pick if node.own else _gather)(values[node.table], values[node.index])
             case ScatterAdd():
                 total = values[node.out.name] = np.zeros(node.out.shape)
                 index, inside = _rows(values[node.index], len(total))

@@ -6,12 +6,12 @@ import math
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.expr.ast import Call, Cond, Expr, Num, Ref
+from compiler.expr.ast import Call, Expr, Ref
 from compiler.expr.keys.kinds import Field, ListOf, Value, entry, instead
 from compiler.ir.level1.builder import GraphBuilder, Operand, identity
 from compiler.losses.keys import IGNORE, LOGITS, MASK, SMOOTHING, TARGET
 from compiler.losses.kind import Answers, LossKind, Rows
-from compiler.losses.rows import X0, X1, X2, X3, chosen, mean_rows
+from compiler.losses.rows import X0, X1, X2, chosen, mean_rows
 
 
 def _cross_entropy(g: GraphBuilder, loss: l0.Loss, logits: l1.Tensor, target: l1.Tensor, name: str, rank: int) -> Rows:
@@ -31,21 +31,20 @@ def _cross_entropy(g: GraphBuilder, loss: l0.Loss, logits: l1.Tensor, target: l1
     largest = g.reduce(f"{name}.largest", X0, (identity(logits),), logits, row, combine="max", fill=-math.inf)
     exponent = Call("exp", (X0 - X1,))
     total = g.reduce(f"{name}.total", exponent, (identity(logits), (largest, row)), logits, row)
-    here = Ref(f"d{last}").eq(X1)
+    operands: list[Operand] = [identity(total), identity(largest)]
+    body: Expr = Call("log", (X0,)) + X1
     scalars: tuple[tuple[str, float], ...] = ()
-    part_of: Expr = Cond(here, X0, Num(0.0))
-    smoothing = dict(loss.attrs).get("smoothing", 0.0)
-    if smoothing:
-        part = Cond(here, Ref("right"), Num(0.0))
-        part_of = X0 * (part + Ref("everywhere"))
+    if smoothing := dict(loss.attrs).get("smoothing", 0.0):
+        operands += [identity(g.reduce(f"{name}.scores", X0, (identity(logits),), logits, row))]
         scalars = (("right", 1.0 - smoothing), ("everywhere", smoothing / logits.shape[-1]))
-    picked = g.reduce(f"{name}.picked", part_of, (identity(logits), (target, row)), logits, row, scalars=scalars)
-    body: Expr = Call("log", (X0,)) + X1 - X2
-    operands: list[Operand] = [identity(total), identity(largest), identity(picked)]
+        body = body - Ref("everywhere") * X2
+    picked = Ref(f"x{len(operands)}")
+    operands.append(identity(g.pick(f"{name}.picked", logits, target, loss.span)))
+    body = body - (Ref("right") * picked if smoothing else picked)
     if of_class is not None:
-        body = body * X3
+        body = body * Ref(f"x{len(operands)}")
         operands.append(identity(of_class))
-    each = g.map(f"{name}.rows" if last == rank else f"{name}.steps", body, operands)
+    each = g.map(f"{name}.rows" if last == rank else f"{name}.steps", body, operands, scalars=scalars)
     return mean_rows(g, f"{name}.rows", X0, (identity(each),), each, rank), frozenset({largest.name})
 
 

@@ -82,8 +82,7 @@ def _top(g: GraphBuilder, name: str, k: int, scores: l1.Tensor, target: l1.Tenso
     last = len(scores.shape) - 1
     row = tuple(range(last))
     d = Ref(f"d{last}")
-    chosen = Cond(d.eq(X1), X0, Num(0.0))
-    own = g.reduce(f"{name}.own", chosen, (identity(scores), (target, row)), scores, row)
+    own = g.pick(f"{name}.own", scores, target)
     before = (X0 > X1) | X0.eq(X1) & (d < X2)
     operands = (identity(scores), (own, row), (target, row))
     rank = g.reduce(f"{name}.rank", Cond(before, Num(1.0), Num(0.0)), operands, scores, row)

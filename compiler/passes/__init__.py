@@ -33,6 +33,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     tensors.MarkOutputs(),
     tensors.FinishGraph(),
     tensors.Decompose(),
+    tensors.PickInRows(),
     tensors.SimplifyGraph(),
     tensors.NameOutputs(),
     tensors.SimplifyGraph(phases=tensors.GIVING),

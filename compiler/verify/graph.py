@@ -224,6 +224,10 @@ def _lookup(node: l1.Gather | l1.ScatterAdd, known: Mapping[str, l1.Tensor]) -> 
     rows, places = (known[node.table], node.out) if isinstance(node, l1.Gather) else (node.out, known[node.source])
     if index.dtype != "int":
         yield f"`{index.name}` chooses rows, but holds no integers"
+    if isinstance(node, l1.Gather) and node.own:
+        if rows.shape[:-1] != index.shape or (places.shape, places.batched) != (index.shape, rows.batched):
+            yield f"`{places.name}` {places.shape} has no element of a row of {_shown(known, rows.name)} for each index"
+        return
     if not rows.shape or rows.batched:
         yield f"`{rows.name}` {rows.shape} has no rows without a batch"
     if places.shape != (*index.shape, *rows.shape[1:]) or places.batched != index.batched:

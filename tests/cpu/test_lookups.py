@@ -77,6 +77,14 @@ def test_rows_are_read_where_they_stand(tmp_path: Path, target: str) -> None:
     assert not [t.name for t in merged.templates if t.kind is Kind.CONTRACT and t.name.startswith("table")]
 
 
+@pytest.mark.parametrize(("target", "classes", "read"), [("cpu", 40, 1), ("cuda", 40, 0), ("cuda", 9000, 1)])
+def test_the_right_class_is_read_where_it_stands(tmp_path: Path, target: str, classes: int, read: int) -> None:
+    """A loss does not pass over all classes to find one, except where its threads have them."""
+    text = write(tmp_path, order="reproducible").replace("units: 3", f"units: {classes}")
+    merged = program(model_of(text, tmp_path), target)
+    assert sum(t.name.endswith("picked: elements") for t in merged.templates) == read
+
+
 def test_a_row_is_summed_once(tmp_path: Path) -> None:
     """By the first position that asks for it; others only look whether an earlier one does."""
     merged = program(model_of(write(tmp_path), tmp_path), "cuda")

@@ -695,30 +695,27 @@ NL_KERNEL(k9_sum_over_d1) {
     }
 }
 
-/* ---- k10  loss.picked: sum over d1 */
+/* ---- k10  loss.picked: elements  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
     nl_u64 picked_; /* real [d0][lane], written */
-    nl_u64 x_; /* real [d0][d1][lane], read */
     nl_u64 label_; /* nl_i32 [d0][lane], read */
-    nl_i64 n_d0_, n_d1_, x_by_d0_;
+    nl_u64 x_; /* real [d0][row][lane], read */
+    nl_i64 n_d0_, x_by_d0_, x_extent1_;
 } k10_row;
-NL_KERNEL(k10_sum_over_d1) {
+NL_KERNEL(k10_elements) {
     NL_ROWS(k10_row) {
         real *restrict const picked_p_ = nl_at(ctx, self->picked_);
-        const real *restrict const x_p_ = nl_at(ctx, self->x_);
         const nl_i32 *restrict const label_p_ = nl_at(ctx, self->label_);
-        const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, x_by_d0_ = self->x_by_d0_;
-        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
-            real acc[16] = {0};
-            for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
-                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x_ = x_p_[d0 * x_by_d0_ + d1 * 16 + lane];
-                    const nl_i32 label_ = label_p_[d0 * 16 + lane];
-                    acc[lane] += d1 == label_ ? x_ : 0.0f;
-                }
-            NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++)
-                picked_p_[d0 * 16 + lane] = acc[lane];
-        }
+        const real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const nl_i64 n_d0_ = self->n_d0_, x_by_d0_ = self->x_by_d0_, x_extent1_ = self->x_extent1_;
+        for (nl_i64 d0 = 0; d0 < n_d0_; d0++)
+            NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
+                const nl_i32 label_ = label_p_[d0 * 16 + lane];
+                nl_i32 row_ = label_;
+                const real x_ = ((nl_u64)row_ < (nl_u64)x_extent1_) ? x_p_[d0 * x_by_d0_ + lane + row_ * 16] : 0.0f;
+                real acc_ = x_;
+                picked_p_[d0 * 16 + lane] = acc_;
+            }
     }
 }
 
@@ -838,7 +835,7 @@ NL_KERNEL(k13_sum_over_d0) {
     }
 }
 
-/* ---- k14  logits.biased.grad.sum: sum over  */
+/* ---- k14  logits.biased.grad.sum: sum over   (models/custom_optimizer.yaml:35:10) */
 typedef struct {
     nl_u64 biased_grad_sum_; /* real [d0][d1][lane], written */
     nl_u64 picked_grad_; /* real [d0][lane], read */
@@ -864,7 +861,7 @@ NL_KERNEL(k14_sum_over) {
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     const real picked_grad_ = picked_grad_p_[d0 * 16 + lane];
                     const nl_i32 label_ = label_p_[d0 * 16 + lane];
-                    acc[lane] += picked_grad_ * (d1 == label_ ? 1.0f : 0.0f);
+                    acc[lane] += d1 == label_ ? picked_grad_ : 0.0f;
                 }
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     const real total_grad_ = total_grad_p_[d0 * 16 + lane];
@@ -1130,7 +1127,7 @@ static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
     k0_initial_value, k1_rows_that_exist, k2_sum_over_d0,
     k3_elementwise, k4_batch_of_data_flat, k5_batch_of_data_labels,
     k6_lanes_dense, k7_lanes_dense, k8_maximum_over_d1,
-    k9_sum_over_d1, k10_sum_over_d1, k11_sum_over_d0,
+    k9_sum_over_d1, k10_elements, k11_sum_over_d0,
     k12_minimum_over_d1, k13_sum_over_d0, k14_sum_over,
     k15_sum_over_d0, k16_lanes_dense, k17_dense_weight_gradient,
     k18_optimizer_update, k19_sum_over_d0, k20_sum_over_d1,

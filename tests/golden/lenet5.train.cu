@@ -698,7 +698,7 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
                 real x_ = nl_load_of.x_;
                 nl_i32 label_ = nl_load_of.label_;
                 real picked_grad_ = nl_load_of.picked_grad_;
-                biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1] = picked_grad_ * (d1 == label_ ? 1.0f : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
+                biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1] = (d1 == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
             };
             nl_i64 nl_a = nl_first;
 #pragma unroll 1

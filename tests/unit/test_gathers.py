@@ -37,6 +37,13 @@ def _gathered(g: GraphBuilder) -> l1.Tensor:
     return _sum(g, "loss", Ref("x0") * Ref("x0") * Ref("x0"), read)
 
 
+def _picked(g: GraphBuilder) -> l1.Tensor:
+    """Of each of 4 rows of 5 two elements, one of which may be the other, or none."""
+    weight = g.add(l1.Weight(l1.Tensor("table", (*ROWS, 5)), "ones"))
+    index = g.add(l1.Constant(l1.Tensor("index", ROWS, "int"), tuple(map(float, INDEX.ravel()))))
+    return _sum(g, "loss", Ref("x0") * Ref("x0") * Ref("x0"), g.pick("y", weight, index))
+
+
 def _scattered(g: GraphBuilder) -> l1.Tensor:
     """Rows that a weight gives, squared, are added up by the index."""
     weight = g.add(l1.Weight(l1.Tensor("table", (*ROWS, 3)), "ones"))
@@ -61,7 +68,12 @@ def _loss(g: GraphBuilder, weight: Array) -> float:
 
 @pytest.mark.parametrize(
     ("make", "shape", "kind"),
-    [(_gathered, TABLE, l1.ScatterAdd), (_scattered, (*ROWS, 3), l1.Gather), (_moved, TABLE, l1.Move)],
+    [
+        (_gathered, TABLE, l1.ScatterAdd),
+        (_scattered, (*ROWS, 3), l1.Gather),
+        (_picked, (*ROWS, 5), l1.Contract),
+        (_moved, TABLE, l1.Move),
+    ],
 )
 def test_the_gradient_is_that_of_small_differences(make: object, shape: tuple[int, ...], kind: type[l1.Node]) -> None:
     assert callable(make)
@@ -90,10 +102,18 @@ def test_rows_that_are_not_there_read_as_zero() -> None:
     assert y.sum(-1).tolist() == [[3, 3], [3, 3], [0, 3], [0, 3]]
 
 
+def test_elements_that_are_not_there_read_as_zero() -> None:
+    g = GraphBuilder()
+    _picked(g)
+    y = evaluate_graph(g.nodes, {"table": np.arange(40.0).reshape(*ROWS, 5)})["y"]
+    assert y.tolist() == [[1, 9], [11, 15], [0, 27], [0, 36]]
+
+
 NODES = (
     l1.Gather(l1.Tensor("y", (4, 2, 3), batched=True), "table", "index"),
     l1.ScatterAdd(l1.Tensor("grad", TABLE), "y", "index"),
     l1.Move(l1.Tensor("slice", (4, 2, 2), batched=True), ("y",), ((0, 0, 1),), 0.5),
+    l1.Gather(l1.Tensor("one", (4, 2), batched=True), "y", "index", own=True),
 )
 
 
@@ -115,6 +135,8 @@ def test_their_text_parses_back() -> None:
         (l1.Gather(l1.Tensor("z", (4, 2, 3, 3), batched=True), "table", "y"), "holds no integers"),
         (l1.Gather(l1.Tensor("z", (4, 2, 2, 3), batched=True), "y", "index"), "no rows without a batch"),
         (l1.Gather(l1.Tensor("z", (4, 3), batched=True), "table", "index"), "no row of `table` for each element"),
+        (l1.Gather(l1.Tensor("z", (4, 3), batched=True), "y", "index", own=True), "no element of a row of `y`"),
+        (l1.Gather(l1.Tensor("z", (4, 2), batched=True), "table", "index", own=True), "no element of a row of `table`"),
         (l1.ScatterAdd(l1.Tensor("z", (5, 2)), "y", "index"), "no row of `z` for each element"),
         (l1.Move(l1.Tensor("z", (3, 2)), ("table",), ()), "1 operands have 0 offsets"),
         (l1.Move(l1.Tensor("z", (3, 2)), ("table",), ((1,),)), "has other axes"),

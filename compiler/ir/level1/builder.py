@@ -114,7 +114,12 @@ class GraphBuilder:
     def gather(self, name: str, table: l1.Tensor, index: l1.Tensor, span: Span = NOWHERE) -> l1.Tensor:
         """The rows of `table` that the integers `index` choose."""
         out = l1.Tensor(name, (*index.shape, *table.shape[1:]), "real", index.batched)
-        return self.add(l1.Gather(out, table.name, index.name, span))
+        return self.add(l1.Gather(out, table.name, index.name, span=span))
+
+    def pick(self, name: str, table: l1.Tensor, index: l1.Tensor, span: Span = NOWHERE) -> l1.Tensor:
+        """The element of each row of `table`, along its last axis, that the integers `index` choose."""
+        out = l1.Tensor(name, index.shape, "real", index.batched)
+        return self.add(l1.Gather(out, table.name, index.name, True, span))
 
     def reduce(
         self,

@@ -283,11 +283,13 @@ class Contract:
 @dataclass(frozen=True)
 class Gather:
     """out[p..., e...] = table[index[p...], e...]: rows of a tensor without a batch, chosen by integers. A row that the
-    table does not have reads as 0."""
+    table does not have reads as 0. `own`: each position chooses an element of its own row, out[p...] =
+    table[p..., index[p...]]."""
 
     out: Tensor
     table: str
     index: str
+    own: bool = False
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

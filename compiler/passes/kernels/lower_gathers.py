@@ -1,5 +1,5 @@
-"""lower_gathers: rows of tables that integers choose, and their gradients, sums into such rows; elements of shifted
-tensors.
+"""lower_gathers: rows of tables that integers choose, and their gradients, sums into such rows; elements of rows that
+they choose; elements of shifted tensors.
 
 Assumes: a legal graph (Gather, ScatterAdd, Move).
 Guarantees: neither time nor memory grows with the rows that are not indexed, except for the zeros of a gradient. An
@@ -18,15 +18,11 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Cond, Expr, Num, Ref
 from compiler.ir.space import Affine, along
-from compiler.layout.assign_layouts import strides_of
 from compiler.passes.fusion.fuse_epilogues import Epilogue
 from compiler.passes.kernels.lower_epilogues import lower_end
-from compiler.passes.kernels.nest_builder import Loops, Walk
-from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row, meaning
+from compiler.passes.kernels.nest_builder import ROW, Loops, Walk
+from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row
 from compiler.passes.program.decisions import Decision
-
-ROW = "row"
-"""The local that holds a row's number."""
 
 Dims = list[tuple[str, int]]
 
@@ -83,21 +79,24 @@ def _move(p: Phase, node: l1.Move, epilogue: Epilogue | None, in_place: Mapping[
 
 def _gather(p: Phase, node: l1.Gather, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> None:
     """One map over the output's elements."""
-    _decided(p, node, "rows are read", "one for each position")
+    _decided(p, node, f"{'elements' if node.own else 'rows'} are read", "one for each position")
     index, table = p.tensors[node.index], p.tensors[node.table]
     places, row = _dims(index, table)
+    if node.own:
+        row, read = [], Walk("x1", table, (*_along(places), along(ROW)), chosen=len(places))
+    else:
+        read = Walk("x1", table, (along(ROW), *_along(row)), chosen=0)
     end = lower_end(p, node, _along([*places, *row]), epilogue, in_place)
-    chosen = Walk("x0", index, _along(places))
-    loops = _loops(p, [*(t.walk for t in end.arrays), chosen], [*places, *row])
-    columns, result = dict(loops.columns), end.arrays[0].walk.tensor
+    walks = [Walk("x0", index, _along(places)), read]
+    loops = _loops(p, [*(t.walk for t in end.arrays), *walks], [*places, *row])
+    result = end.arrays[0].walk.tensor
     formals = [array_formal(t.walk, t.dtype, t.mode, loops, result) for t in end.arrays]
-    formals.append(array_formal(chosen, p.dtype(index), l2.Mode.READ, loops, result))
-    access = _at_row(p, "x1", table, row, columns)
-    formals.append(l2.ArrayFormal("x1", p.dtype(table), l2.Mode.READ, access, meaning(table, result)))
+    formals += [array_formal(w, p.dtype(w.tensor), l2.Mode.READ, loops, result) for w in walks]
     bound = {t.walk.formal: t.array for t in end.arrays} | {"x0": p.arrays[node.index], "x1": p.arrays[node.table]}
     statements = (l2.Assign(ROW, Ref("x0")), l2.Assign("acc", Ref("x1"), node.span), *end.statements)
     nest, scalars = l2.Nest(loops.dims, statements), tuple(end.scalars.items())
-    emit_row(p, l2.Kind.MAP, result, "rows", formals, bound, columns, scalars, nest, node.span)
+    what = "elements" if node.own else "rows"
+    emit_row(p, l2.Kind.MAP, result, what, formals, bound, loops.columns, scalars, nest, node.span)
 
 
 def _scatter_add(p: Phase, node: l1.ScatterAdd) -> None:
@@ -109,7 +108,8 @@ def _scatter_add(p: Phase, node: l1.ScatterAdd) -> None:
     _zeros(p, node, array)
     source, index = p.tensors[node.source], p.tensors[node.index]
     places, row = _dims(index, out)
-    walks = [Walk("x0", source, _along([*places, *row])), Walk("x1", index, _along(places))]
+    added = Walk("y", out, (along(ROW), *_along(row)), chosen=0)
+    walks = [added, Walk("x0", source, _along([*places, *row])), Walk("x1", index, _along(places))]
     bound = {"y": array, "x0": p.arrays[node.source], "x1": p.arrays[node.index]}
     if p.ordered:
         loops = _loops(p, walks, [*places, *row])
@@ -124,11 +124,9 @@ def _scatter_add(p: Phase, node: l1.ScatterAdd) -> None:
         prologue, epilogue = (l2.Assign(ROW, Ref("place")),), (l2.Assign("y", Ref("acc"), node.span),)
         nest = l2.Nest(loops.dims, prologue, "add", term, "acc", epilogue)
         mode, kind = l2.Mode.WRITE, l2.Kind.REDUCE
-    columns = dict(loops.columns)
-    access = _at_row(p, "y", out, row, columns)
-    formals = [l2.ArrayFormal("y", p.builder.precision, mode, access, meaning(out, out))]
-    formals += [array_formal(w, p.dtype(w.tensor), l2.Mode.READ, loops, out) for w in walks]
-    emit_row(p, kind, out, "sums of rows", formals, bound, columns, (), nest, node.span)
+    formals = [array_formal(added, p.builder.precision, mode, loops)]
+    formals += [array_formal(w, p.dtype(w.tensor), l2.Mode.READ, loops, out) for w in walks[1:]]
+    emit_row(p, kind, out, "sums of rows", formals, bound, loops.columns, (), nest, node.span)
 
 
 def _zeros(p: Phase, node: l1.ScatterAdd, array: str) -> None:
@@ -148,19 +146,3 @@ def _decided(p: Phase, node: l1.Gather | l1.ScatterAdd, verdict: str, reason: st
 def _loops(p: Phase, walks: Sequence[Walk], dims: Dims, summed: Sequence[str] = ()) -> Loops:
     names = [d for d, _ in dims]
     return p.loops(walks, dims, [d for d in names if d not in summed], separate=frozenset(names))
-
-
-def _at_row(p: Phase, formal: str, table: l1.Tensor, row: Dims, columns: dict[str, int]) -> l2.Strided:
-    """The element of a tensor without a batch in the row that the local ROW names."""
-    found = []
-    for a, (dim, stride) in enumerate(zip((ROW, *(d for d, _ in row)), strides_of(table, p.lanes), strict=True)):
-        by: int | str = stride
-        if a < len(row):
-            by = f"{formal}_by{a}"
-            columns[by] = stride
-        extent = None
-        if a == 0:
-            extent = f"{formal}_rows"
-            columns[extent] = table.shape[0]
-        found.append(l2.Axis(((dim, 1),), 0, 1, extent, by))
-    return l2.Strided(tuple(found))

@@ -117,8 +117,10 @@ class _Rewriting:
         return any(n in self.active and {*axes} >= every for n, axes in zip(node.ins, node.maps, strict=True))
 
     def _is_statistic(self, node: l1.Contract | l1.Gather | l1.Move) -> bool:
-        """Whether it sums over activations, and is none itself: a mean, a norm, a largest value."""
-        if isinstance(node, l1.Gather | l1.Move) or l1.is_sum_of_products(node):
+        """Whether it is a number of a row of activations, and is none itself: a mean, a norm, a largest value."""
+        if isinstance(node, l1.Gather):
+            return node.own
+        if isinstance(node, l1.Move) or l1.is_sum_of_products(node):
             return False
         return all(not a.terms or plain_dim(a) is not None for axes in node.in_maps for a in axes)
 

@@ -20,22 +20,26 @@ from compiler.ir.space import Affine, plain_dim, stays_inside
 from compiler.layout.assign_layouts import strides_of
 
 LANE = "lane"
+ROW = "row"
+"""The local that holds a row's number."""
 
 
 @dataclass(frozen=True)
 class Walk:
     """One array as the nest walks it: `axes[a]` indexes axis a of `tensor`; batched tensors have lanes. `steps_first`:
-    in the array, axis 1 is the outermost. `guarded`: axes whose index may be out of bounds, for some sizes."""
+    in the array, axis 1 is the outermost. `guarded`: axes whose index may be out of bounds, for some sizes.
+    `chosen`: the axis that the local ROW indexes."""
 
     formal: str
     tensor: l1.Tensor
     axes: tuple[Affine, ...]
     steps_first: bool = False
     guarded: frozenset[int] = frozenset()
+    chosen: int | None = None
 
     def dim(self, axis: int) -> str | None:
         """The dim that an axis follows within its extent, if it follows one alone."""
-        return None if axis in self.guarded else plain_dim(self.axes[axis])
+        return None if axis in self.guarded or axis == self.chosen else plain_dim(self.axes[axis])
 
     def place(self, axis: int) -> int:
         """The position of an axis in the array."""
@@ -93,7 +97,7 @@ def _merge(loops: list[_Physical], separate: AbstractSet[str]) -> list[_Physical
 
 def _leaving(w: Walk, extents: Mapping[str, int]) -> frozenset[int]:
     """Axes that follow a dim alone, which goes further than they do."""
-    alone = ((a, plain_dim(axis)) for a, axis in enumerate(w.axes))
+    alone = ((a, w.dim(a)) for a in range(len(w.axes)))
     return frozenset(a for a, d in alone if d is not None and extents[d] > w.tensor.shape[a])
 
 
@@ -156,7 +160,7 @@ def _add_steps(
     tied: set[str] = set()
     for w in walks:
         for a, axis in enumerate(w.axes):
-            for d, _ in axis.terms:
+            for d, _ in axis.terms if a != w.chosen else ():
                 if w.dim(a) != d:
                     tied.add(d)
                 else:
@@ -215,11 +219,15 @@ def _accesses(
                 continue
             if not axis.terms and axis.const == 0:
                 continue
-            assert all(d in kept for d, _ in axis.terms), "dims of affine indices are not merged"
             stride: int | str = strides[w.formal][a]
             if a != len(w.axes) - 1:
                 columns[f"{w.formal}_stride{a}"] = strides[w.formal][a]
                 stride = f"{w.formal}_stride{a}"
+            if a == w.chosen:
+                columns[f"{w.formal}_extent{a}"] = w.tensor.shape[a]
+                axes.append(l2.Axis(axis.terms, 0, 1, f"{w.formal}_extent{a}", stride))
+                continue
+            assert all(d in kept for d, _ in axis.terms), "dims of affine indices are not merged"
             key = (axis, w.tensor.shape[a]) if axis.div != 1 else (w.formal, a)
             const, bound = windows.setdefault(key, (f"{w.formal}_from{a}", f"{w.formal}_extent{a}"))
             columns[const] = axis.const

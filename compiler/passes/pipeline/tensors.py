@@ -206,6 +206,24 @@ class Decompose(GraphPass):
         return replace(graph, nodes=decompose(graph.nodes), gathered=True)
 
 
+@dataclass(frozen=True)
+class PickInRows(GraphPass):
+    """Elements that an index picks in rows join the kernels of these rows: compiler/passes/fusion/pick_in_rows.py."""
+
+    phases: tuple[str, ...] = TRAINING
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        target = context.capabilities
+        inside = target.rows and not target.lanes and context.order is not l2.Order.BITWISE
+        return inside and super().applies(context, ir)
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.fusion.pick_in_rows import pick_in_rows
+
+        nodes, made = pick_in_rows(graph.nodes)
+        return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
+
+
 class SimplifyGraph(GraphPass):
     """Common subexpression and dead code elimination: compiler/passes/tensors/simplify_graph.py."""
 

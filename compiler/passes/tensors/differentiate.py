@@ -4,7 +4,8 @@ Assumes: a graph in topological order; `constants` are tensors whose gradient is
 Guarantees: gradients of a scalar tensor with respect to all weights, as more pure nodes. A Map differentiates through
 its body (compiler/expr/diff.py), a Contract by exchanging its output's index map with an operand's, so that a
 convolution's two gradients are again Contracts; a maximum passes its gradient to the first element that attains it; the
-gradients of an Attention are others, which read its norms. That of a Gather is a ScatterAdd, and the other way round.
+gradients of an Attention are others, which read its norms. That of a Gather is a ScatterAdd, and the other way round;
+that of elements of its own rows is a comparison with every place of a row.
 Contributions are summed in the order of the forward nodes. Only gradients on paths to weights are computed. The
 gradient of a Scan is a Scan the other way round (_ScanGradient): what its body needs of the forward steps is an output
 of each; gradients of what all steps read are one sum over the rows of all steps, outside.
@@ -286,6 +287,9 @@ class _Backward:
         gradient = self.total(node.out)
         if gradient is None:
             return
+        if isinstance(node, l1.Gather) and node.own:
+            self._picked(node, gradient)
+            return
         if isinstance(node, Moved):
             self._moved(node, gradient)
             return
@@ -315,12 +319,21 @@ class _Backward:
             case l1.Gather():
                 back: l1.Node = l1.ScatterAdd(out, gradient.name, node.index, node.span)
             case l1.ScatterAdd():
-                back = l1.Gather(out, gradient.name, node.index, node.span)
+                back = l1.Gather(out, gradient.name, node.index, span=node.span)
             case l1.StepsFirst():
                 back = replace(node, out=out, source=gradient.name, back=not node.back)
             case l1.Reindex():
                 back = replace(node, out=out, source=gradient.name)
         self.contribute(source.name, self.g.add(back))
+
+    def _picked(self, node: l1.Gather, gradient: l1.Tensor) -> None:
+        """Every place of a row compares itself with the index, so that the other gradients of a row join it: for
+        softmax they are there at all places."""
+        table, last = self.g.tensors[node.table], len(node.out.shape)
+        row, here = tuple(range(last)), Cond(Ref(f"d{last}").eq(Ref("x1")), Ref("x0"), Num(0.0))
+        operands = ((gradient, row), (self.g.tensors[node.index], row))
+        name = self.part_name(node.table)
+        self.contribute(node.table, self.g.reduce(name, here, operands, table, (*row, last), span=node.span))
 
     def _attention(self, node: l1.Attention, gradient: l1.Tensor) -> None:
         """Contributes to the gradients of query, key and value; those beside them have none (layers/attention.py)."""
