@@ -8,6 +8,7 @@ Does not: affect the model (nothing here changes the result).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
@@ -25,12 +26,18 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.losses import metric_of
 
+SHORTEST: Final = 1e-12
+"""Time step in ms: with it, no time of a model overflows when it is counted in steps."""
+
 
 def read_step(block: tree.Mapping | None, c: Context) -> Step | None:
     """The time step; None when it is absent or has an error."""
     r = Reader(SIMULATE, block, c)
     node, dt = r.get("dt"), r.real("dt")
     if node is None or dt is None:
+        return None
+    if dt < SHORTEST:
+        c.sink.error("E0106", f"`dt` must be at least {SHORTEST:g} ms; it is {dt:g} ms", node.span)
         return None
     step = Step(dt, node.span)
     return replace(step, warmup=_count("warmup", r, step) or 0)
@@ -46,13 +53,8 @@ def read_trial(block: tree.Mapping | None, step: Step | None, c: Context) -> int
 
 def _count(key: str, r: Reader, step: Step | None) -> int | None:
     """The number of steps of `duration` or `warmup`; None after an error, or without a time step."""
-    node, count = r.get(key), r.steps(key, step)
-    if node is None:
-        return count or 0
-    if count is not None and count > l0.MOST_STEPS:
-        r.c.sink.error("E0106", f"`{key}` has {count:,} steps; at most {l0.MOST_STEPS:,} are possible", node.span)
-        return None
-    return count
+    count = r.steps(key, step, high=l0.MOST_STEPS)
+    return count or 0 if r.get(key) is None else count
 
 
 def build_simulate(

@@ -23,7 +23,7 @@ from compiler.frontend.build.places.names import COUNTS, Space
 from compiler.frontend.build.places.values import placed_value, reads_places
 from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.values import Context, Names, Step, mapping, steps_of, text_of
+from compiler.frontend.build.shared.values import Context, Names, Step, mapping, number_of, steps_of, text_of
 from compiler.frontend.build.spiking.family import WORD, Family
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
@@ -97,7 +97,7 @@ def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, what: str
             f"`{high}` of {what} is" if high in given else f"ten standard deviations of {what} above its `mean` are"
         )
         help = None if high in given else "give the longest delay as `max`"
-        message = f"{longest} {args[high]:,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+        message = f"{longest} {number_of(args[high])} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
         wrong(high, message, help)
         return None
     return l0.Distribution(value.kind, tuple(args.items()), span=value.span)
@@ -128,14 +128,10 @@ def _listed_delays(node: Node, family: Family, step: Step, given: OneByOne, what
         return lambda env: None
     steps = np.zeros(len(times))
     for time in np.unique(times).tolist():  # one error is reported, not one per connection
-        found = steps_of(time, node.span, c.sink, f"each {what}", step)
+        found = steps_of(time, node.span, c.sink, f"each {what}", step, high=MAX_DELAY)
         if found is None:
             return lambda env: None
         steps[times == time] = found
-    if steps.max(initial=0.0) > MAX_DELAY:
-        message = f"{what} is {steps.max():,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
-        c.sink.error("E0106", message, node.span)
-        return lambda env: None
     whole = l0.Listed(tuple(steps.tolist()), node.span)
     return lambda env: whole
 
@@ -168,9 +164,8 @@ def placed_steps(value: l0.Placed, family: Family, what: str) -> l0.Placed | Non
         sink.error("E0106", f"{what} must not be negative; it can be {value.low:g} ms{at_most}", value.span, help)
         return None
     if not value.high / step.dt <= MAX_DELAY:
-        message = (
-            f"{what} is up to {value.high / step.dt:,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
-        )
+        longest = f"{number_of(value.high / step.dt)} steps of {step.dt:g} ms"
+        message = f"{what} is up to {longest}; at most {MAX_DELAY:,} are possible"
         sink.error("E0106", message, value.span, "give the longest delay: `min(..., 20 ms)`")
         return None
     most = math.floor(value.high / step.dt + 0.5)
@@ -230,12 +225,7 @@ def whole_delay(r: Reader, key: str, family: Family) -> Callable[[dict[str, Any]
         if value not in known:
             if None in known.values():
                 return None  # one error is reported once, not per member
-            count = steps_of(value, at, c.sink, what, step, nearest=nearest, roundable=True)
-            if count is not None and count > MAX_DELAY:
-                message = f"{what} is {count:,} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
-                c.sink.error("E0106", message, at)
-                count = None
-            known[value] = count
+            known[value] = steps_of(value, at, c.sink, what, step, high=MAX_DELAY, nearest=nearest, roundable=True)
         return known[value]
 
     return steps

@@ -46,14 +46,20 @@ def real(
 
 
 def in_steps(
-    kind: Kind, node: Node, c: values.Context, what: str, step: values.Step | None, names: values.Names | None = None
+    kind: Kind,
+    node: Node,
+    c: values.Context,
+    what: str,
+    step: values.Step | None,
+    names: values.Names | None = None,
+    high: int = values.EXACT,
 ) -> int | None:
-    """A time of `kind` as a number of steps; None without a step (the time itself is still checked)."""
+    """A time of `kind` as a number of steps, at most `high`; None without a step (the time itself is still checked)."""
     v = value_of(kind)
     if step is None:
         values.number(node, c, what, v.dimension, names)
         return None
-    return values.steps(node, c, what, step, low=int(v.above), names=names)
+    return values.steps(node, c, what, step, low=int(v.above), high=high, names=names)
 
 
 def value_of(kind: Kind) -> Value:
@@ -146,11 +152,13 @@ class Reader:
             return real(self.of(key), node, self.c, f"`{key}`", self.names, dimension)
         return absent if default is None else default_of(default)
 
-    def steps(self, key: str, step: values.Step | None, what: str | None = None) -> int | None:
-        """A time as a number of steps; None without a step."""
+    def steps(
+        self, key: str, step: values.Step | None, what: str | None = None, high: int = values.EXACT
+    ) -> int | None:
+        """A time as a number of steps, at most `high`; None without a step."""
         node, default = self.get(key), self.default(key)
         if node is not None:
-            return in_steps(self.of(key), node, self.c, what or f"`{key}`", step, self.names)
+            return in_steps(self.of(key), node, self.c, what or f"`{key}`", step, self.names, high)
         return None if default is None or step is None else round(default_of(default) / step.dt)
 
     def integers(self, key: str, what: str | None = None) -> tuple[int, ...] | None:

@@ -159,7 +159,7 @@ def whole(
         value = int(value)
     if value < low or (high is not None and value > high):
         bound = f"at least {low:,}" if value < low else f"at most {high:,}"
-        c.sink.error("E0106", f"{what} must be {bound}; it is {value:,}", node.span)
+        c.sink.error("E0106", f"{what} must be {bound}; it is {number_of(value)}", node.span)
         return None
     return value
 
@@ -214,6 +214,9 @@ def out_of_bounds(
 
 # ---------------------------------------------------------------------------------- steps of time
 
+EXACT: Final = 1 << 53
+"""Steps: the most that a time, a float64, can count one by one."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -238,6 +241,7 @@ def steps(
     step: Step,
     *,
     low: int = 0,
+    high: int = EXACT,
     nearest: bool = False,
     roundable: bool = False,
     names: Names | None = None,
@@ -249,7 +253,7 @@ def steps(
     time = number(node, c, what, TIME, names)
     if time is None:
         return None
-    return steps_of(time, node.span, c.sink, what, step, low=low, nearest=nearest, roundable=roundable)
+    return steps_of(time, node.span, c.sink, what, step, low=low, high=high, nearest=nearest, roundable=roundable)
 
 
 def steps_of(
@@ -260,6 +264,7 @@ def steps_of(
     step: Step,
     *,
     low: int = 0,
+    high: int = EXACT,
     nearest: bool = False,
     roundable: bool = False,
     related: tuple[Related, ...] = (),
@@ -267,6 +272,10 @@ def steps_of(
     """The number of steps of a time in ms; see `steps`."""
     if not math.isfinite(time):
         sink.error("E0106", f"{what} must be finite", span)
+        return None
+    if not -math.inf < time / step.dt < high + 0.5:
+        message = f"{what} is {number_of(time / step.dt)} steps of {step.dt:g} ms; at most {high:,} are possible"
+        sink.error("E0106", message, span, None, related)
         return None
     count = round(time / step.dt) if nearest else whole_steps(time, step.dt)
     if time < 0 and (count is None or count < 0):
@@ -288,6 +297,11 @@ def steps_of(
         sink.error("E0106", message, span, None, related)
         return None
     return count
+
+
+def number_of(count: float) -> str:
+    """A whole number as one reads it: all of its digits, or its magnitude."""
+    return f"{count:,.0f}" if abs(count) < 1e15 else f"{count:.3g}"
 
 
 def multiple(count: int, dt: float) -> str:

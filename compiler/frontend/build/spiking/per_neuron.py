@@ -27,7 +27,7 @@ from compiler.expr.units import Dimension
 from compiler.files.array_files import read_array
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.self_names import HIDDEN, INSTANCE, PARAMS, SELF, place_values
-from compiler.frontend.build.shared.values import Context, Names, Step, steps_of
+from compiler.frontend.build.shared.values import Context, Names, Step, number_of, steps_of
 from compiler.frontend.yaml.tree import Node, Scalar
 
 
@@ -121,8 +121,8 @@ def check_each(e: Expr, params: Mapping[str, l0.Value], to: Rounded, what: str, 
         c.sink.error("E0308", f"{what} has no value: {error.message}", to.at, None, to.related)
         return
     for time in times.tolist():  # one error is reported, not one per neuron
-        found = steps_of(time, to.at, c.sink, f"each value of {what}", to.step, nearest=to.nearest, related=to.related)
-        if found is None:
+        each, high = f"each value of {what}", l0.MOST_STEPS
+        if steps_of(time, to.at, c.sink, each, to.step, high=high, nearest=to.nearest, related=to.related) is None:
             return
 
 
@@ -134,11 +134,15 @@ def _check_drawn(
         c.sink.error("E0601", f"{what} is drawn for each neuron, which gives no whole steps", to.at, help, to.related)
         return
     known = {n: (float(np.min(v)), float(np.max(v))) for n, v in env.items() if refs(e) & {n}}
-    low, _ = interval(e, {**known, **{n: _reach(v) for n, v in drawn.items()}})
+    low, high = interval(e, {**known, **{n: _reach(v) for n, v in drawn.items()}})
     if not low >= 0:
         message = f"{what} must not be negative" + (f"; it can be {low:g} ms" if math.isfinite(low) else "")
         unbounded = None if math.isfinite(low) else "give the shortest one: `min: 1 ms`"
         c.sink.error("E0106", message, to.at, unbounded, to.related)
+    elif math.isfinite(high) and not high / to.step.dt <= l0.MOST_STEPS:
+        longest = f"{number_of(high / to.step.dt)} steps of {to.step.dt:g} ms"
+        message = f"{what} is up to {longest}; at most {l0.MOST_STEPS:,} are possible"
+        c.sink.error("E0106", message, to.at, None, to.related)
 
 
 def _reach(value: l0.Distribution) -> tuple[float, float]:

@@ -436,7 +436,7 @@ def _check_times(
                 out.c.sink.error("E0106", message, blame, None, related)
         else:
             good = out.step is None or None is not steps_of(
-                time, blame, out.c.sink, what, out.step, nearest=neuron.nearest, related=related
+                time, blame, out.c.sink, what, out.step, high=l0.MOST_STEPS, nearest=neuron.nearest, related=related
             )
         if good and isinstance(value, l0.Const):
             out._good.add((id(expr), value.value))
