@@ -23,43 +23,17 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import onnxruntime
-import yaml
+from inference import weights_of, without_training
 from safetensors.numpy import save_file
 
-from compiler.frontend.load import load_model
 from compiler.interchange.onnx.export import to_onnx
-from compiler.ir.level2.target import Capabilities
-from compiler.passes.pipeline.predict import ORDER, PHASE, data_name, lower_predict
-from compiler.runtime.artifacts.safetensors import learned
+from compiler.passes.pipeline.predict import ORDER, PHASE, data_name
 from compiler.runtime.artifacts.trained import open_trained
 from compiler.runtime.common.options import Options
 from compiler.runtime.inference.predict import Predictor, build_prediction
 from compiler.runtime.inference.standalone import build_standalone
 
-ROOT = Path(__file__).resolve().parents[1]
 ROUNDS, CALLS, SECONDS = 40, 10, 30.0
-
-
-def without_training(which: str, folder: Path) -> Path:
-    """A copy of the model in `folder` that needs no data: without `train`, in float32."""
-    group, _, name = which.rpartition("/")
-    source = ROOT / (f"{group}/models" if group else "models") / f"{name}.yaml"
-    whole = yaml.safe_load(source.read_text())
-    content = {key: whole[key] for key in ("language", "name", "params", "network", "train") if key in whole}
-    read = content.pop("train")["loss"]["softmax_cross_entropy"]["target"]
-    del content["network"]["inputs"][read]
-    content["numerics"] = {"precision": "float32"}
-    model = folder / f"{name}.yaml"
-    model.write_text(yaml.safe_dump(content, sort_keys=False))
-    return model
-
-
-def weights_of(model: Path) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    plain = Capabilities("cpu", 0, True, frozenset())
-    wanted = learned((lower_predict(load_model(model), plain, 1).graph,))
-    found = {n: rng.normal(0, 1 / max(np.prod(s[1:]), 1) ** 0.5, s).astype(np.float32) for n, s in wanted.items()}
-    return {n: np.abs(v) + 0.5 if n.endswith("running_var") else v for n, v in found.items()}
 
 
 def standalone(files: tuple[Path, ...], name: str) -> ctypes.CDLL:

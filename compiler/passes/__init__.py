@@ -48,6 +48,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     tensors.ChannelsLast(),
     tensors.PackWindows(),
     tensors.ShiftVariances(),
+    tensors.PrepareWeights(),
     tensors.LowerTensors(),
     tensors.RequireFusion(),
     # Both halves: level 2.

@@ -1,6 +1,6 @@
 """standalone: one C file and its header that compute a network's outputs, without allocation and without libraries.
 
-Assumes: a merged program of the phase "predict" alone (compiler/passes/pipeline/predict.py) and values for its weights.
+Assumes: a merged program of a prediction (compiler/passes/pipeline/predict.py) and values for its weights.
 Guarantees: <name>.c, <name>.h and, unless the weights are embedded, <name>.bin. `cc -O3 -c <name>.c` compiles it; the
 results are those of the same program in the CPU backend, bit for bit with the same floating-point options. Only
 <name>_predict and <name>_load have external linkage. The kernels are those of backends/cpu/emit/emit.py; tables and
@@ -52,7 +52,7 @@ def write_standalone(
     folder: Path,
     name: str,
     program: l2.Merged,
-    phase: str,
+    phases: tuple[str, str],
     inputs: Sequence[Port],
     outputs: Sequence[Port],
     batch: int,
@@ -61,8 +61,9 @@ def write_standalone(
     embed: bool,
 ) -> list[Path]:
     """Write the files of network `name` into `folder`; returns them. `weights` (in logical shape, row-major) go into
-    <name>.bin or, with `embed`, into the C file; `given` (as stored) always into the C file. Raises BackendError,
-    RunError (E0930)."""
+    <name>.bin or, with `embed`, into the C file; `given` (as stored) always into the C file. `phases`: the one that
+    runs once for given weights, if the program has it, and that of a prediction. Raises BackendError, RunError
+    (E0930)."""
     placement = place(program, {})
     tables = write_tables(program, placement, 0, {})
     arrays = {a.name: a for a in program.arrays}
@@ -75,7 +76,9 @@ def write_standalone(
                 data = np.ascontiguousarray(values, np.dtype(a.dtype.numpy)).reshape(-1).view(np.uint8)
                 images[a.role][placement.offsets[array] :][: len(data)] = data
                 loaded |= {a.role} if separate else set()
-    digest, number = _digest(program, placement), [p.name for p in program.phases].index(phase)
+    digest, names = _digest(program, placement), [p.name for p in program.phases]
+    (once, phase), lists = phases, launch_lists(program)
+    number = names.index(phase)
     taken = {name}
     ins = [_port(p, arrays[p.array], placement, taken, batch) for p in inputs]
     outs = [_port(p, arrays[p.array], placement, taken, 1) for p in outputs]
@@ -93,7 +96,8 @@ def write_standalone(
         ],
         "roles": [_role(r, images[r], embed or r not in loaded, r in loaded and not embed) for r in Role],
         "scratch": -(-scratch_bytes(program, tables) // 8) + 8,
-        "launches": launch_lists(program)[number].tolist(),
+        "launches": lists[number].tolist(),
+        "once": lists[names.index(once)].tolist() if once in names else [],
         "weight_bytes": len(binary),
         "digest": int.from_bytes(digest, "little"),
     }

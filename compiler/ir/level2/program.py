@@ -462,7 +462,7 @@ class Template:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-LAYERS: Final = frozenset({"train", "eval", "predict"})
+LAYERS: Final = frozenset({"train", "eval", "prepare", "predict"})
 """Phases of layers."""
 
 

@@ -191,7 +191,7 @@ def lower_predict(
     ir = Lowering(model, f"{model.name}_predict", simple, fed, data=data, decisions=tuple(decisions))
     ir = run_passes(PIPELINE, context, ir, observe)
     layers: dict[str, l0.Layer] = {layer.name: layer for layer in whole.layers}
-    kept = ir.graphs[0].kept
+    kept = next(g.kept for g in ir.graphs if g.phase == PHASE)
     results = tuple(Output(n, f"{PHASE}/{t}", layers[n].shape) for n, t in zip(names, kept, strict=True))
     inputs = tuple(i for i in simple.inputs if i.activity is None)
     return Prediction(lowered(ir), inputs, results, batch, everything, folds, trials)

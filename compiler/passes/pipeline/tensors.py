@@ -383,6 +383,26 @@ class ShiftVariances(GraphPass):
         return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
 
 
+@dataclass(frozen=True)
+class PrepareWeights(TensorPass):
+    """What is of weights alone is computed before predictions: compiler/passes/tensors/prepare_weights.py."""
+
+    phases: tuple[str, ...] = ("predict",)
+    optional: ClassVar = True
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.tensors.prepare_weights import PREPARE, prepare_weights
+
+        graphs = list[PhaseGraph]()
+        for graph in ir.graphs:
+            if graph.phase in self.phases:
+                before, after, made = prepare_weights(graph.nodes, graph.outputs)
+                graphs += [PhaseGraph(PREPARE, before, gathered=True)] if before else []
+                graph = replace(graph, nodes=after, decisions=(*graph.decisions, *made))
+            graphs.append(graph)
+        return replace(ir, graphs=tuple(graphs))
+
+
 class PackWindows(GraphPass):
     """Convolutions of few channels take taps for channels: compiler/passes/layouts/pack_windows.py."""
 

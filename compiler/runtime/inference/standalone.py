@@ -19,6 +19,7 @@ from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import RunError
 from compiler.passes.pipeline.predict import ORDER, PHASE, data_name, lower_predict, refuse_trials
 from compiler.passes.tensors.fold_norms import folded
+from compiler.passes.tensors.prepare_weights import PREPARE
 from compiler.runtime.artifacts.safetensors import learned
 from compiler.runtime.artifacts.trained import open_trained
 from compiler.runtime.common.locks import locked
@@ -60,7 +61,7 @@ def build_standalone(
         options.build_dir / f"{trained.model.name}_standalone",
         re.sub(r"\W|^(?=\d)", "_", trained.model.name),
         program,
-        PHASE,
+        (PREPARE, PHASE),
         [Port(i.name, data_name(i.name), i.shape) for i in prediction.inputs],
         [Port(o.name, o.array, o.shape) for o in prediction.outputs],
         batch,
