@@ -53,7 +53,7 @@ SOFTMAX_CROSS_ENTROPY = LossKind(
         "loss",
         "softmax_cross_entropy",
         "Cross-entropy between the softmax of the scores and the right class; the target is the class's number. "
-        "Scores of shape [steps, classes] have a class for each step.",
+        "Scores with more axes, such as [steps, classes] or [height, width, classes], have a class at each place.",
         LOGITS,
         TARGET,
         SMOOTHING,

@@ -107,7 +107,7 @@ def _class_counts(
         "there": ((target, mask), Cond(X0.eq(k), X1, Num(0.0))),
     }
     sums: dict[str, l1.Tensor] = {}
-    rows = tuple(zip(("n", "s"), scores.shape[:-1], strict=False))
+    rows = tuple((("n", "s", "h", "w")[a] if a < 4 else f"n{a}", extent) for a, extent in enumerate(scores.shape[:-1]))
     axes = tuple(along(d) for d, _ in rows)
     for part, (operands, body) in counts.items():
         reads = [(t, axes[: len(t.shape)]) for t in operands]

@@ -53,34 +53,37 @@ def test_of_a_run(here: Path, root: Path, target: str) -> None:
     assert {"plots/confusion.png", "plots/confusion.svg"} <= set(result.record["plots"])
 
 
-def test_of_steps_with_a_mask(here: Path) -> None:
+@pytest.mark.parametrize("places", [[3], [1, 3]], ids=str)
+def test_of_places_with_a_mask(here: Path, places: list[int]) -> None:
     rng = np.random.default_rng(3)
-    x, y, m = rng.normal(size=(50, 6)), rng.integers(-1, 4, (50, 3)), rng.integers(0, 3, 50) / 2
+    x, y, m = rng.normal(size=(50, 6)), rng.integers(-1, 4, (50, *places)), rng.integers(0, 3, 50) / 2
     np.savez(here / "s.npz", x=x, y=y, m=m)
     path = write(
         here,
-        """\
+        f"""\
 language: 1
 network:
-  inputs: {x: {shape: [6]}, y: {shape: [3], dtype: int32}, m: {shape: []}}
+  inputs: {{x: {{shape: [6]}}, y: {{shape: {places}, dtype: int32}}, m: {{shape: []}}}}
   layers:
-    - dense: {inputs: x, units: 12}
-    - reshape: {name: out, shape: [3, 4]}
+    - dense: {{inputs: x, units: 12}}
+    - reshape: {{name: out, shape: {[*places, 4]}}}
 train:
-  data: {file: s.npz, inputs: {x: x, y: y, m: m}}
-  loss: {softmax_cross_entropy: {logits: out, target: y, mask: m, ignore: -1}}
-  metrics: [confusion, accuracy]
-  optimizer: {sgd: {learning_rate: 0}}
+  data: {{file: s.npz, inputs: {{x: x, y: y, m: m}}}}
+  loss: {{softmax_cross_entropy: {{logits: out, target: y, mask: m, ignore: -1}}}}
+  metrics: [confusion, accuracy, precision]
+  optimizer: {{sgd: {{learning_rate: 0}}}}
   batch: 8
   epochs: 1
 """,
     )
     result = run(path)
     scores = predict(result.folder, {"x": x})["out"]
-    weights = m[:, None] * (y >= 0)
+    weights = m.reshape(-1, *(1 for _ in places)) * (y >= 0)
     wanted = counted(scores, np.maximum(y, 0), weights)
     np.testing.assert_array_equal(result.confusion("training"), wanted)
     assert np.trace(wanted) / wanted.sum() == pytest.approx(result.metrics["accuracy"])
+    precision = wanted.diagonal() / np.maximum(wanted.sum(0), 1)
+    assert precision.mean() == pytest.approx(result.metrics["precision"])
 
 
 @pytest.mark.parametrize(

@@ -86,12 +86,18 @@ def _class_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Bui
     declared = built.inputs[target.text]
     assert shape is not None
     related = (Related("the input is declared here", declared.span),)
-    if len(shape) not in (1, 2) or shape[-1] < 2:
+    if not shape or shape[-1] < 2:
         message = f"`logits` must be one score per class, but `{prediction.text}` has the shape {shown(shape)}"
         c.sink.error("E0501", message, prediction.span)
         return False
+    if len(shape) > 1 and wanted == ():
+        message = f"`logits` must be one score per class, but `{prediction.text}` has the shape {shown(shape)}"
+        help = f"put `flatten` and `dense` before the loss, or declare `{target.text}` as one class at each place: "
+        help += f"`{{shape: {shown(shape[:-1])}, dtype: int32}}`"
+        c.sink.error("E0501", message, prediction.span, help, related)
+        return False
     if declared.dtype != "int32" or wanted != shape[:-1]:
-        what = "the class's number" if len(shape) == 1 else "a class's number for each step"
+        what = "the class's number" if len(shape) == 1 else "a class's number at each place"
         message = f"the target of `{kind.name}` is {what}, but `{target.text}` is not"
         help = f"declare it with `{{shape: {shown(shape[:-1])}, dtype: int32}}`"
         c.sink.error("E0501", message, target.span, help, related)
