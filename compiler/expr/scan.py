@@ -83,6 +83,14 @@ _BAD: Final = MappingProxyType(
         ";": ("`;` cannot stand in an expression", "write one statement per list item"),
         "#": ("`#` cannot stand in an expression", "a YAML comment needs a space before `#`"),
         ".": ("`.` cannot stand here", "a dot joins names, as in `post.y`"),
+        **{
+            sign: (f"`{sign}` (U+{ord(sign):04X}) cannot stand in an expression", f"write `{meant}`")
+            for meant, signs in {
+                "-": "\u2010\u2011\u2012\u2013\u2014\u2212", "*": "\u00b7\u00d7\u2217\u22c5", "/": "\u00f7\u2044\u2215",
+                "<=": "\u2264", ">=": "\u2265", "!=": "\u2260", "sqrt(x)": "\u221a", "** 2": "\u00b2", "** 3": "\u00b3",
+            }.items()
+            for sign in signs
+        },
     }
 )  # fmt: skip
 

@@ -45,6 +45,11 @@ class Header:
     def size(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def held(self) -> str:
+        """The elements in words, as a message names them."""
+        return {"U": "text", "S": "text", "O": "Python objects"}.get(self.kind, self.dtype)
+
 
 def array_start(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     """Type and shape of the array of an .npy file, and whether it is stored by columns; the numbers follow."""

@@ -15,10 +15,12 @@ Shape = tuple[int, ...]
 def sample_help(name: str, wanted: Shape, whole: bool, shape: Shape, kind: str, *, fixed: bool) -> str | None:
     """Args: name: of the input, whose samples have the shape `wanted`, integers if `whole`; shape, kind: of the
     array (NumPy's letter). `fixed`: the network is trained already, so that only the array can be changed."""
-    if kind in "USO":
+    if kind in "USO" and whole:
         return "number the classes from 0: `numpy.unique(labels, return_inverse=True)[1]`"
     if kind not in "fiub":
         return None
+    if whole and not wanted and shape[1:] == (1,):
+        return "save `array[:, 0]`, one number for each sample"
     if whole and not wanted and len(shape) == 2 and shape[1] > 1:
         return "these look like one-hot labels: save the numbers of the classes, `labels.argmax(axis=1)`"
     if whole and kind == "f" and shape[1:] == wanted:

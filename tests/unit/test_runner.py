@@ -207,6 +207,8 @@ def test_a_run_folder_appears_when_it_is_finished(tmp_path: Path) -> None:
     assert (final / "a.txt").exists()
     with pytest.raises(RunError, match="not empty"):
         open_run_folder("m", tmp_path, final)
+    with pytest.raises(RunError, match="not a folder"):
+        open_run_folder("m", tmp_path, final / "a.txt")
 
 
 # --------------------------------------------------------------------------------------------- plots

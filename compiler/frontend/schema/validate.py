@@ -23,6 +23,8 @@ from compiler.frontend.language import ROOT
 from compiler.frontend.schema.wording import MANY, allowed, count, elsewhere, for_example, joined, quoted
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, without
 
+_BLANK = re.compile(r":[^\S ]")
+"""A blank after the colon that is no space, as text copied from a page has, and so no blank for YAML."""
 _FIRST_WORD = re.compile(r"`?([A-Za-z][A-Za-z0-9_]*)[`:]?")
 
 
@@ -143,6 +145,9 @@ def _example_of_missing(kind: spec.Block, there: set[str]) -> str | None:
 
 def _help_of_key(kind: spec.Block, key: str) -> str | None:
     """The replacement of an unknown key; None without a close candidate."""
+    blank = _BLANK.search(key)
+    if blank is not None:
+        return f"write `{key[: blank.end() - 1]}` with a space after it, not the character U+{ord(blank[0][1]):04X}"
     return elsewhere(kind.elsewhere, key) or did_you_mean(key.replace("-", "_"), kind.by_name)
 
 

@@ -82,7 +82,7 @@ def open_run_folder(name: str, runs: Path, out: Path | None) -> RunFolder:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise RunError(
                 "E0911",
-                f"`{out}` exists and is not empty",
+                f"`{out}` exists and is " + ("not empty" if out.is_dir() else "not a folder"),
                 "results are never written over: choose another name",
                 exit_code=2,
             )

@@ -150,7 +150,7 @@ def checked(arrays: dict[str, Array], inputs: Sequence[l0.TensorInput], where: s
 def _fits(item: l0.TensorInput, header: Header, where: str) -> None:
     help = sample_help(item.name, item.shape, item.dtype != "real", header.shape, header.kind, fixed=True)
     if header.kind not in "fiub":
-        raise _refuse(f"the array for `{item.name}` in {where} holds {header.dtype}, not numbers", help)
+        raise _refuse(f"the array for `{item.name}` in {where} holds {header.held}, not numbers", help)
     if item.dtype != "real" and header.kind == "f":
         raise _refuse(f"`{item.name}` needs whole numbers, but its array in {where} holds {header.dtype}", help)
     if not header.shape or header.shape[1:] != item.shape:

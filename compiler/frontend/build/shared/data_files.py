@@ -9,6 +9,7 @@ Does not: load pickles.
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from compiler.core.diagnostics import did_you_mean
@@ -26,13 +27,15 @@ def locate(file: Scalar, c: Context, folder: bool = False) -> Path | None:
         if path.is_dir() if folder else path.is_file():
             return path.resolve()
         other = path.is_file() if folder else path.is_dir()
-        near = None if other else did_you_mean(path.name, _names_in(path.parent))
+        near = None if other else did_you_mean(path.name, [n for n in _names_in(path.parent) if n != path.name])
     except (OSError, ValueError):
         other, near = False, None
     is_other = "is a file, not a folder" if folder else "is a directory, not a file"
     kind = special(path)
     what = is_other if other else f"is {kind}, not a file" if kind else "does not exist"
     help = near or "paths count from the folder of the model file"
+    if path.is_symlink() and not path.exists():
+        what, help = "is a link that leads nowhere", f"it names `{os.readlink(path)}`"
     c.sink.error("E0701", f"the {'folder' if folder else 'file'} `{file.text}` {what}", file.span, help)
     return None
 
@@ -98,7 +101,7 @@ def check_array(
         return None
     if header.kind not in "fiub":
         at = array.span if array is not None else file.span
-        c.sink.error("E0703", f"the array holds {header.dtype}, not numbers", at)
+        c.sink.error("E0703", f"the array holds {header.held}, not numbers", at)
         return None
     return path, name, header
 

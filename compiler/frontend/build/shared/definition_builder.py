@@ -342,6 +342,8 @@ def unknown_setting(key: Scalar, noun: str, known: Collection[str], of: str, bui
         place = "params" if name in built.params else "init" if name in built.states else None
         if place is not None:
             help = f"it stands under `{place}`"
+        elif name in getattr(built, "inputs", ()):
+            help = "it is an input, which begins at 0: make it a state that an input is added to in `update`"
         else:
             help = allowed(f"it has the {count(noun, len(known))}", known) if known else f"it has no {noun}s"
     related = (Related(f"the {of} is declared here", built.span),) if built.span.via is None else ()

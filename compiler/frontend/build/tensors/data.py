@@ -283,17 +283,18 @@ def _fits(
     whole = declared.dtype == "int32"
     help = None if shape is None else sample_help(name, shape, whole, header.shape, header.kind, fixed=False)
     if header.kind not in "fiub":
-        c.sink.error("E0703", f"`{text}` holds {header.dtype}, not numbers", at, help, related)
+        c.sink.error("E0703", f"the array `{text}` holds {header.held}, not numbers", at, help, related)
         return False
     if whole and header.kind == "f":
-        message = f"`{name}` needs whole numbers, but `{text}` holds {header.dtype}"
+        message = f"the input `{name}` needs whole numbers, but the array `{text}` holds {header.dtype}"
         c.sink.error("E0703", message, at, help, related)
         return False
     if not header.shape:
         c.sink.error("E0703", f"`{text}` is a single number; its first axis must count samples", at)
         return False
     if shape is not None and header.shape[1:] != shape:
-        message = f"`{name}` has samples of shape {shown(shape)}, but those of `{text}` have {shown(header.shape[1:])}"
+        has = shown(header.shape[1:])
+        message = f"samples of the input `{name}` are of shape {shown(shape)}, those of the array `{text}` of {has}"
         c.sink.error("E0703", message, at, help, related)
         return False
     return True
