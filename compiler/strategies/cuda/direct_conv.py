@@ -15,7 +15,7 @@ Does not: match groups, strided input gradients, or windows of one tap (implicit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Final, TypeVar
@@ -99,7 +99,15 @@ class Layout:
 
     @property
     def columns(self) -> dict[str, int]:
-        return {f"s_{f.name}": getattr(self, f.name) for f in fields(self) if f.name != "cycles"}
+        return {
+            "s_tile": self.tile,
+            "s_strips": self.strips,
+            "s_rows": self.rows,
+            "s_samples": self.samples,
+            "s_blocks": self.blocks,
+            "s_deep": self.deep,
+            "s_channels": self.channels,
+        }
 
 
 def _even(total: int, most: int) -> Iterator[int]:

@@ -18,8 +18,7 @@ Does not: match groups, or gradients of larger strides (implicit_gemm does).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Final
 
@@ -98,7 +97,7 @@ def _sizes(total: int, most: int, div: int) -> list[int]:
 
 
 def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
-    div = x.rows.div
+    div, most_bytes = x.rows.div, room(device)
     for tile, (tall, wide) in enumerate(TILES):
         most = WARPS * tall * PIXELS
         for cols in _sizes(x.j, most, div)[:4]:
@@ -117,32 +116,36 @@ def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
                             if channels > rounded(x.c, DEEP):
                                 continue
                             found = Layout(0.0, tile, cols, rows, samples, blocks, max(deep, 1), channels)
-                            size = shared_bytes(found.columns, parts, x.rows, x.cols)
-                            if size <= room(device):
-                                yield _timed(x, parts, device, found, size, high * blocks)
+                            values = found.columns
+                            size = shared_bytes(values, parts, x.rows, x.cols)
+                            if size <= most_bytes:
+                                grid = tiles(values, x.n, x.o, x.i, x.j)
+                                cycles = _cycles(x, parts, device, found, outs_of(values), grid, size, high * blocks)
+                                yield Layout(cycles, tile, cols, rows, samples, blocks, max(deep, 1), channels)
 
 
-def _timed(x: Convolution, parts: int, device: Target, t: Layout, size: int, warps: int) -> Layout:
-    """The layout with its estimated time."""
+def _cycles(
+    x: Convolution, parts: int, device: Target, t: Layout, outs: int, grid: int, size: int, warps: int
+) -> float:
+    """The estimated time of a layout of `grid` blocks, each of so many outputs, bytes of shared memory and warps."""
     (tall, wide), taps = TILES[t.tile], x.rows.taps * x.cols.taps
-    stages, values = -(-x.c // t.channels), t.columns
-    grid = tiles(values, x.n, x.o, x.i, x.j)
+    stages = -(-x.c // t.channels)
     here = min(resident(size, device), max(grid // device.processors, 1))
     each = taps / x.rows.div**2 * t.channels / DEEP
     products = parts * (parts + 1) // 2 * tall * wide * each
     loads = parts * (tall + wide // 2) * each
-    pixels = t.samples * x.rows.span(t.rows) * x.cols.span(t.strips) + taps * outs_of(values)
+    pixels = t.samples * x.rows.span(t.rows) * x.cols.span(t.strips) + taps * outs
     staging = pixels * t.channels / OUTS / 32 * (40 + 16 * parts) / 4
     busy = stages * (warps * max(products * cost.TENSOR_CONV_PRODUCT, loads * 4.0) + staging)
-    busy += t.samples * t.rows * t.strips * outs_of(values) / 32 * 20 / 4
+    busy += t.samples * t.rows * t.strips * outs / 32 * 20 / 4
     waiting = (
         stages * (cost.TENSOR_CONV_STAGE + products / max(t.deep, 1) * cost.TENSOR_CONV_WAIT) + cost.TENSOR_CONV_START
     )
     waves = -(-grid // (device.processors * here))
-    cycles = cost.TENSOR_CONV_MEASURED * waves * max(waiting + busy, here * busy)
-    return replace(t, cycles=cycles)
+    return cost.TENSOR_CONV_MEASURED * waves * max(waiting + busy, here * busy)
 
 
+@cache
 def layout(x: Convolution, parts: int, device: Target = H200) -> Layout | None:
     """The layout with the least estimated time; None where nothing fits into shared memory."""
     return min(_layouts(x, parts, device), default=None)
