@@ -25,6 +25,7 @@ from backends.kernel_ir.tree import (
     Unary,
     Variable,
 )
+from backends.kernel_ir.types import Typed, typed
 
 Operand = Code | int | str
 """What an operator takes; a text is an expression as it is printed."""
@@ -58,8 +59,8 @@ def call(function: str, *args: Operand) -> Code:
     return Call(Variable(function), tuple(code(x) for x in args))
 
 
-def cast(kind: str, x: Operand) -> Code:
-    return Cast(kind, code(x))
+def cast(kind: Typed, x: Operand) -> Code:
+    return Cast(typed(kind), code(x))
 
 
 def member(x: Code, field: Code) -> Code:

@@ -33,6 +33,7 @@ from backends.kernel_ir.tree import (
     Variable,
     rebuilt,
 )
+from backends.kernel_ir.types import typed
 
 _TYPE: Final = r"(?:const )?(?:nl_[iu](?:8|32|64)|nl_bfloat|real|int|float|double|bool|char)(?: \*)?"
 _TOKEN: Final = re.compile(
@@ -98,7 +99,7 @@ class _Parser:
 
     def unary(self) -> Code:
         if self.kind == "cast":
-            return Cast(self.next()[1:-1], self.unary())
+            return Cast(typed(self.next()[1:-1]), self.unary())
         if self.kind == "mark" and self.token in "-!~&*":
             return Unary(self.next(), self.unary())
         return self.postfix()

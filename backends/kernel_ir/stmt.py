@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
-from functools import cache, cached_property
+from functools import cached_property
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
 from backends.kernel_ir.expr import ONE, Operand, code
-from backends.kernel_ir.tree import NONE, Call, Code, Printed, Select
+from backends.kernel_ir.tree import NONE, Call, Code, Index, Printed, Select
+from backends.kernel_ir.types import Type, Typed, typed
 from compiler.core.source import NOWHERE, Span
 
 
@@ -50,27 +51,21 @@ class Style(Enum):
     BESIDE = 3
 
 
-_APART: Final = str.maketrans("<>*&", "    ")
-"""What stands between the names in a type."""
-
-
-@cache
-def _names_in(type: str) -> frozenset[str]:
-    return frozenset(type.translate(_APART).split())
-
-
 class Stmt:
-    """A statement: one of the classes below. `TREES`: fields that hold expressions, which may be given as their texts;
-    `INSIDE`: fields that hold statements."""
+    """A statement: one of the classes below. `TREES`: fields that hold expressions, which may be given as their texts,
+    as may its `type`; `INSIDE`: fields that hold statements."""
 
     TREES: ClassVar[tuple[str, ...]] = ()
     INSIDE: ClassVar[tuple[str, ...]] = ()
+    type: Typed
 
     def __post_init__(self) -> None:
         for field_ in self.TREES:
             x = getattr(self, field_)
             if x is not None and not isinstance(x, Code):
                 object.__setattr__(self, field_, code(x))
+        if isinstance(kind := getattr(self, "type", None), str):
+            object.__setattr__(self, "type", typed(kind))
 
     @property
     def bodies(self) -> Iterable[Sequence[Stmt]]:
@@ -100,7 +95,7 @@ class Let(Stmt):
     types are the same. `aligned`: bytes that its address is a multiple of. `long`: its value goes on in a line of its
     own."""
 
-    type: str
+    type: Typed
     name: Code
     value: Operand | None = None
     const: bool = True
@@ -114,7 +109,7 @@ class Let(Stmt):
 
     @property
     def own_names(self) -> Iterable[frozenset[str]]:
-        return _names_in(self.type), self.name.names
+        return typed(self.type).names, self.name.names
 
     @property
     def declared(self) -> str:
@@ -126,7 +121,13 @@ class Let(Stmt):
     def typed(self) -> str:
         """The type, up to the name."""
         const = "const " if self.const and self.value is not None else ""
-        return f"{const}{self.type}{'' if self.type[-1] in '*&' else ' '}"
+        return f"{const}{self.type}{'' if str(self.type)[-1] in '*&' else ' '}"
+
+    @property
+    def declares(self) -> Type:
+        """The type of the variable."""
+        found = typed(self.typed)
+        return found.array if isinstance(self.name, Index) else found
 
     def put(self, out: list[Line], depth: int) -> None:
         beside = "".join([f", {x.declared}" for x in self.beside])
@@ -204,7 +205,7 @@ class For(Stmt):
     end: Operand | None
     body: Sequence[Stmt]
     by: Operand | None = 1
-    type: str = "nl_i64"
+    type: Typed = "nl_i64"
     kind: Kind = Kind.SERIAL
     style: Style = Style.BRACES
     long: bool = False
@@ -217,7 +218,7 @@ class For(Stmt):
 
     @property
     def own_names(self) -> Iterable[frozenset[str]]:
-        return _names_in(self.type), self.var.names
+        return typed(self.type).names, self.var.names
 
     def put(self, out: list[Line], depth: int) -> None:
         start = "" if self.first is None else f"{self.type} {self.var} = {self.first}"
@@ -285,6 +286,25 @@ class Block(Stmt):
         _headed(out, self.head, self.body, Style.BRACES, self.note, depth, self.last)
 
 
+def _given(params: Sequence[Let]) -> str:
+    return ", ".join(f"{x.typed}{x.name}".strip() for x in params)
+
+
+@dataclass(frozen=True)
+class Definition(Stmt):
+    """A function of the file: what stands before its parameters, and these; or (none) a macro's call that gives
+    them."""
+
+    head: str
+    params: Sequence[Let]
+    body: Sequence[Stmt]
+    INSIDE: ClassVar = ("params", "body")
+
+    def put(self, out: list[Line], depth: int) -> None:
+        out.append(Line(f"{self.head}({_given(self.params)})" if self.params else self.head, depth))
+        _headed(out, "", self.body, Style.BRACES, "", depth)
+
+
 @dataclass(frozen=True)
 class Struct(Stmt):
     """A structure with these fields, called `head`; `value`: as the type of the constant `name`, or of arrays of it."""
@@ -312,7 +332,7 @@ class Closure(Stmt):
     INSIDE: ClassVar = ("params", "body")
 
     def put(self, out: list[Line], depth: int) -> None:
-        given = f"({', '.join(f'{x.typed}{x.name}'.strip() for x in self.params)})" if self.params else ""
+        given = f"({_given(self.params)})" if self.params else ""
         head = f"const auto {self.name} = [&]{given}{self.result and f' -> {self.result}'}"
         _headed(out, head, self.body, Style.BRACES, "", depth, "};")
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from backends.kernel_ir.types import Type
 from compiler.ir.space import DType
 
 ATOM, SIGN, PRODUCT, SUM, SHIFT, COMPARE, BITAND, BITOR, AND, OR, COND = range(11, 0, -1)
@@ -263,14 +264,14 @@ def _listed(parts: Iterable[Code]) -> str:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Cast(Node):
-    type: Final[str]
+    type: Final[Type]
     of: Final[Code]
     OWN: ClassVar = 1
     level: ClassVar[int] = SIGN
 
     @property
     def own_names(self) -> Iterable[str]:
-        return (self.type,)
+        return self.type.names
 
     @property
     def text(self) -> str:

@@ -21,6 +21,7 @@ from backends.c_family.rule_rows import connect, skeleton
 from backends.c_family.source_map import comment, fixed_order, heading, no_text, printed
 from backends.kernel_ir.descriptor import Compiled, CompiledKernel
 from backends.kernel_ir.stmt import Stmt, Text, names_of
+from backends.kernel_ir.verify import verify
 from backends.opencl.events import record_trace, render, statements
 from backends.opencl.kernel import function
 from backends.opencl.nest import nest_lines
@@ -62,6 +63,7 @@ def emit(program: l2.Merged) -> Emitted:
             lines = _kernel(k)
             read = mentioned(k, lines)
             blocks.append([*heading(template), row_struct(k, read), Text(""), *lines])
+            verify(k.function, blocks[-1], program.precision)
             made.append(compiled(k, read))
         except PrintError as e:
             raise no_text(template, "OpenCL C", e) from None

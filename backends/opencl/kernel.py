@@ -20,7 +20,7 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, columns, mentioned
 from backends.c_family.cprint import STEP
 from backends.kernel_ir.expr import name
-from backends.kernel_ir.stmt import Block, Let, Stmt, Text
+from backends.kernel_ir.stmt import Definition, Let, Stmt
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Numbered
 
@@ -46,7 +46,7 @@ def function(k: Kernel, body: Sequence[Stmt], early: Sequence[Stmt] = ()) -> lis
         Let("nl_i64", STEP, "nl_state[0]"),
         *(*columns(k, first), *early, *columns(k, rest), *body),
     ]
-    return [Text(f"__kernel void {k.function}(NL_ARGUMENTS({k.row_type}))"), Block("", inner)]
+    return [Definition(f"__kernel void {k.function}(NL_ARGUMENTS({k.row_type}))", (), inner)]
 
 
 def items(template: l2.Template, table: Words, lo: int, hi: int) -> int:

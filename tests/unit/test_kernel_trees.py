@@ -13,7 +13,6 @@ from backends.kernel_ir.tree import (
     LEVELS,
     Binary,
     Call,
-    Cast,
     Code,
     Every,
     Group,
@@ -54,7 +53,7 @@ def trees() -> st.SearchStrategy[Code]:
         return st.one_of(
             st.builds(Binary, st.sampled_from(sorted(LEVELS)), x, x),
             st.builds(Unary, st.sampled_from("-!~&*"), x),
-            st.builds(Cast, st.sampled_from(["nl_i64", "const real *"]), x),
+            st.builds(cast, st.sampled_from(["nl_i64", "const real *"]), x),
             st.builds(Index, x, x),
             st.builds(
                 Member, st.sampled_from([".", "->"]), st.just("part"), x.filter(lambda of: not isinstance(of, Number))

@@ -56,6 +56,7 @@ from backends.kernel_ir.descriptor import Compiled, CompiledKernel
 from backends.kernel_ir.expr import Operand, code, form
 from backends.kernel_ir.stmt import Block, Frame, Let, Stmt, Text, names_of, text_of
 from backends.kernel_ir.tree import Code
+from backends.kernel_ir.verify import verify
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, nodes, refs
 from compiler.ir.space import DType, Role
@@ -99,6 +100,7 @@ def emit(
         try:
             k = open_kernel(template, dialect)
             lines, read = kernel_lines(k)
+            verify(k.function, lines, program.precision)
             blocks.append([*heading(template), *lines])
             made.append(compiled(k, read))
         except PrintError as e:

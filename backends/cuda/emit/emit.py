@@ -44,6 +44,7 @@ from backends.cuda.waves.waves import PER_PROCESSOR, ROOM, WaveFunction, wave_fu
 from backends.kernel_ir.descriptor import Compiled, CompiledFunction, CompiledKernel
 from backends.kernel_ir.expr import form
 from backends.kernel_ir.stmt import Stmt, Text, names_of
+from backends.kernel_ir.verify import verify
 from compiler.core.source import Span
 from compiler.ir.level2.dependence import is_flat
 from compiler.ir.space import DType
@@ -126,7 +127,10 @@ def emit(program: l2.Merged) -> Emitted:
     known = list(zip(kernels, made, read, strict=True))
     descriptors = tuple(_described(k, f, r, k.template.index in waves) for k, f, r in known)
     printed = [kernel_lines(k, d, f, True) for (k, f, _), d in zip(known, descriptors, strict=True)]
+    for k, lines in zip(kernels, printed, strict=True):
+        verify(k.function, lines, program.precision)
     points = shape_lines(shapes, links, again, [len(d.columns) for d in descriptors])
+    verify("nl_stage", points, program.precision)
     shared, numbers = shared_kernels(kernels), numbers_of(program)
     pieces = _Pieces(
         program,

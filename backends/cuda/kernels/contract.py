@@ -25,7 +25,7 @@ from backends.cuda.kernels.lines import at_places, besides, even
 from backends.cuda.kernels.nest import NEIGHBOURS, NestPrinter
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.descriptor import CompiledFunction
-from backends.kernel_ir.expr import ONE, cast, code, every, form, total
+from backends.kernel_ir.expr import ONE, cast, code, every, form, name, total
 from backends.kernel_ir.stmt import Frame, Let, Stmt, text_of
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import refs
@@ -477,8 +477,8 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
     ahead = direct.family(contract.strategy) == tensor_conv.NAME
     end = _epilogue(k, nest, value, _loads(nest) if ahead else ())
     return [
-        Function(PRODUCT, (product,), given=f"{kind.operands} &nl_p"),
-        Function(STORE, (replace(store, holes={"@end": end}),), given=f"const {kind.sums} &nl_s"),
+        Function(PRODUCT, (product,), given=(Let(f"{kind.operands} &", name("nl_p")),)),
+        Function(STORE, (replace(store, holes={"@end": end}),), given=(Let(f"const {kind.sums} &", name("nl_s")),)),
     ]
 
 

@@ -18,7 +18,7 @@ from backends.c_family.access import Kernel, columns, mentioned
 from backends.c_family.cprint import STEP
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import call, cast, code, name
-from backends.kernel_ir.stmt import Block, Do, For, Kind, Let, Stmt, Text, names_of
+from backends.kernel_ir.stmt import Definition, Do, For, Kind, Let, Stmt, Text, names_of
 from backends.kernel_ir.tree import Code
 
 BLOCK: Final = 256
@@ -40,7 +40,7 @@ class Function:
     body: tuple[Stmt, ...]
     early: tuple[Stmt, ...] = ()
     resident: int = 0
-    given: str = ""
+    given: tuple[Let, ...] = ()
     ahead: tuple[Stmt, ...] = ()
     waits: bool = False
     block: int = BLOCK
@@ -67,9 +67,9 @@ def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
     stepped = "step" in names_of((*made.ahead, *made.early, *made.body))
     called, row = k.function + made.suffix, f"const {k.row_type} *"
     if made.given:
-        given = f"{row}self, nl_i64 step, {made.given}"
+        given = [Let(row, name("self")), Let("nl_i64", STEP), *made.given]
         kind = "NL_FN" if made.inlined else "NL_PART"
-        return [Text(f"{kind} void {called}({given})"), Block("", [*columns(k, rest), *made.body])]
+        return [Definition(f"{kind} void {called}", given, [*columns(k, rest), *made.body])]
     late = rest if made.early else set[str]()
     own = [Let(f"{row}const", name("self"), cast(row, "nl_t.self"), const=False)]
     inner = [
@@ -84,7 +84,8 @@ def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
     bounds = f"__launch_bounds__({BLOCK}, {made.resident})" if made.resident else "NL_BLOCK"
     kernel = f'extern "C" __global__ void {bounds} {called}(NL_ARGUMENTS) {{ {called}{WORK}(NL_TASK({k.row_type})); }}'
     event = function(k, made.event) if made.event else []
-    work = [*event, Text(f"NL_FN void {called}{WORK}(const nl_task &nl_t)"), Block("", inner)]
+    task = Let("const nl_task &", name("nl_t"))
+    work = [*event, Definition(f"NL_FN void {called}{WORK}", [task], inner)]
     return [*work, Text(kernel)] if whole else work
 
 

@@ -74,7 +74,7 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Function]:
         ahead += rings_now
     made = loops(k, p.relation, p.by, names, Body(held, before, inner, numbered), p.gather)
     function = Function("", (*opening, *made.lines), tuple(early), ahead=tuple(ahead))
-    if made.thread is None:
+    if made.thread is None or made.threads is None:
         return [function]
-    given = f"nl_i64 {own}, nl_u32 {made.thread}, nl_u32 {made.threads}"
+    given = Let("nl_i64", own), Let("nl_u32", made.thread), Let("nl_u32", made.threads)
     return [replace(function, event=Function(EVENT, made.event, given=given, inlined=True))]

@@ -19,7 +19,21 @@ from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.persistent.rnn_plan import Part, Shape, Shapes, row_bytes
 from backends.kernel_ir.expr import cast, code, form, name
-from backends.kernel_ir.stmt import Block, Do, For, Kind, Leave, Let, Set, Stmt, Text, constants, names_of, when
+from backends.kernel_ir.stmt import (
+    Block,
+    Definition,
+    Do,
+    For,
+    Kind,
+    Leave,
+    Let,
+    Set,
+    Stmt,
+    Text,
+    constants,
+    names_of,
+    when,
+)
 from compiler.ir.level2.batch_independence import nest_of, product_of
 
 
@@ -43,14 +57,13 @@ def shape_lines(shapes: Shapes, links: Sequence[Sequence[Link]], dialect: Dialec
     lines: list[Stmt] = []
     for (shape, n), made in zip(shapes.number.items(), links, strict=True):
         names = ", ".join(x.kernel.template.name.split(":")[0] for x in made)
-        head = f"NL_FN void nl_stage_{n}(const char *nl_rows, nl_i64 step, const T &nl_t)"
+        given = [("const char *", "nl_rows"), ("nl_i64", "step"), ("const T &", "nl_t")]
         points = _points(shape, made, shapes.stored[n], shapes.fed[n], dialect, widths)
         lines += [
             Text(""),
             Text(f"/* {comment(names)} */"),
             Text("template <class T>"),
-            Text(head),
-            Block("", [points]),
+            Definition(f"NL_FN void nl_stage_{n}", [Let(kind, name(x)) for kind, x in given], [points]),
         ]
     return lines
 
