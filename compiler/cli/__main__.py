@@ -28,8 +28,17 @@ def little_space() -> str | None:
     return f"error[E0905]: {message}\n  = help: `ulimit -v` shows and sets the limit, in kB"
 
 
+def open_streams() -> None:
+    """Let standard streams that the caller has closed (`2>&-`) lead nowhere: whoever prints finds one, and no file of a
+    run gets their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
 def main() -> None:
     """Run the command in sys.argv and exit with its code."""
+    open_streams()
     if sys.argv[1:] in (["--version"], ["-V"]):
         from compiler.core.version import VERSION
 

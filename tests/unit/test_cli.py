@@ -97,6 +97,11 @@ def test_the_module_runs(root: Path) -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["cpu", "reference", "cuda", "opencl"]
 
 
+def test_the_module_runs_with_closed_streams(root: Path) -> None:
+    code = 'exec "$0" -m compiler.cli targets <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", code, sys.executable], cwd=root, check=False).returncode == 0
+
+
 def test_the_version_is_that_of_the_project(root: Path) -> None:
     assert f'version = "{VERSION}"' in (root / "pyproject.toml").read_text(encoding="utf-8")
 

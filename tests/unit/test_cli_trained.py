@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from compiler.cli import app as cli_app
 from compiler.core.errors import RunError
+from compiler.runtime.artifacts.trained import model_of_run
 from netloom import build
 from tests.cpu.networks_for_use import samples, write_network
 
@@ -97,3 +98,13 @@ def test_import_tells_where_the_batch_was(net: Path, root: Path) -> None:
     assert "has the batch as an axis of its own here; decoder.onnx has batch x 5 as one axis" in out
     code, out, _ = call("import", str(file.with_stem("across_batch")), "--out", "across.yaml")
     assert code == 0 and "axis" not in out
+
+
+def test_a_run_keeps_the_name_of_its_file(net: Path) -> None:
+    """net.yaml names nothing, and lies in the folder as model.yaml."""
+    run = net.parent / "run"
+    run.mkdir()
+    (run / "model.yaml").write_text(net.read_text().replace("name: net\n", ""))
+    model = {"file": "net.yaml", "folder": str(net.parent)}
+    (run / "run.json").write_text(json.dumps({"name": "net", "model": model, "numerics": {"order": "fast"}}))
+    assert model_of_run(run).name == "net"

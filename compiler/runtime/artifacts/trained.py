@@ -20,7 +20,7 @@ from typing import Any
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Diagnostic, Severity
 from compiler.core.errors import ModelError, RunError, Sink
-from compiler.frontend.load import load_model
+from compiler.frontend.load import load_model, name_of
 from compiler.runtime.artifacts.safetensors import Reals, Shapes, fitting
 from compiler.runtime.common.options import Options
 from compiler.runtime.prepare import seed_of, with_options
@@ -68,7 +68,7 @@ def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
         name = Path(record["model"].get("file") or file).name
         locks = [lock_path(folder / name) for folder in data_folders(source, record["model"])]
         lock = next((p for p in locks if p.is_file()), locks[0])
-        model = _of_run(source, record["model"], options, sink, unread | {"weights"})
+        model = _of_run(source, record, options, sink, unread | {"weights"})
     else:
         file, lock = source, lock_path(source)
         model = load_model(file, options.set, sink=sink, unread=unread, swept=False)
@@ -81,9 +81,10 @@ def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
 
 
 def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sink, unread: frozenset[str]) -> l0.Model:
-    """The model of a run directory, its paths counting from the first of `data_folders` that has its files.
-    Raises ModelError: of the first folder, with what to do where files are not there."""
-    folders = data_folders(source, record)
+    """The model of a run directory under the name that it ran with, its paths counting from the first of
+    `data_folders` that has its files. Raises ModelError: of the first folder, with what to do where files are not
+    there."""
+    folders = data_folders(source, record["model"])
     failures: list[ModelError] = []
     for folder in folders:
         inner = Sink()
@@ -97,7 +98,8 @@ def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sin
                 break
         else:
             sink.items += inner.items
-            return model
+            own = model.name != name_of(source / "model.yaml")
+            return model if own else replace(model, name=name_of(Path(f"{record.get('name', model.name)}.yaml")))
     looked = " and ".join(f"`{f}`" for f in folders)
     help = f"the paths of this run count from {looked}; `--data FILE` measures other samples"
     first = failures[0].diagnostics
@@ -106,7 +108,7 @@ def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sin
 
 def model_of_run(source: Path) -> l0.Model:
     """The model of a run directory as it ran, without files that others replace. Raises ModelError, RunError."""
-    return _of_run(source, record_of_run(source)["model"], Options(), Sink(), frozenset({"init", "data", "weights"}))
+    return _of_run(source, record_of_run(source), Options(), Sink(), frozenset({"init", "data", "weights"}))
 
 
 def data_folders(source: Path, record: Mapping[str, Any]) -> tuple[Path, ...]:
