@@ -9,9 +9,9 @@ Does not: change statements (the passes of the backends do).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum
+from enum import Enum, auto
 from functools import cached_property
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
@@ -30,17 +30,36 @@ class Line(NamedTuple):
     span: Span = NOWHERE
 
 
-class Kind(StrEnum):
-    """Of a loop, by what stands before it: one whose iterations are lanes of vectors, one that stays a loop, one that
-    is unrolled."""
+class Kind(Enum):
+    """How the iterations of a loop are carried out. Those over the points of a nest (`LANE`: over its lanes) are
+    independent but for additions to shared elements; a pass of the target chooses how, before they are printed."""
 
-    SERIAL = ""
-    LANES = "NL_IVDEP "
-    KEPT = "NL_UNROLL(1) "
-    KEPT_LANES = "NL_IVDEP NL_UNROLL(1) "
-    ONCE = "#pragma unroll 1"
-    UNROLLED = "#pragma unroll"
-    FOUR = "#pragma unroll 4"
+    SERIAL = auto()
+    POINTS = auto()
+    LANE = auto()
+    LANES = auto()
+    """As lanes of vectors."""
+    KEPT = auto()
+    """One by one; compilers do not unroll it."""
+    KEPT_LANES = auto()
+    """As lanes of one vector."""
+    ONCE = auto()
+    """Mostly one in a thread: compilers do not unroll it."""
+    UNROLLED = auto()
+    FOUR = auto()
+    """Four at a time."""
+
+
+_BEFORE: Final = {
+    Kind.SERIAL: "",
+    Kind.LANES: "NL_IVDEP ",
+    Kind.KEPT: "NL_UNROLL(1) ",
+    Kind.KEPT_LANES: "NL_IVDEP NL_UNROLL(1) ",
+    Kind.ONCE: "#pragma unroll 1",
+    Kind.UNROLLED: "#pragma unroll",
+    Kind.FOUR: "#pragma unroll 4",
+}
+"""What stands before a loop."""
 
 
 class Style(Enum):
@@ -51,13 +70,13 @@ class Style(Enum):
     BESIDE = 3
 
 
+@dataclass(frozen=True)
 class Stmt:
     """A statement: one of the classes below. `TREES`: fields that hold expressions, which may be given as their texts,
     as may its `type`; `INSIDE`: fields that hold statements."""
 
     TREES: ClassVar[tuple[str, ...]] = ()
     INSIDE: ClassVar[tuple[str, ...]] = ()
-    type: Typed
 
     def __post_init__(self) -> None:
         for field_ in self.TREES:
@@ -407,6 +426,16 @@ def walk(statements: Iterable[Stmt]) -> Iterator[Stmt]:
             yield from walk(body)
 
 
+def changed(statements: Iterable[Stmt], change: Callable[[Stmt], Stmt]) -> list[Stmt]:
+    """Statements with what `change` gives for each, the inner ones first. Frames stay as they are."""
+    found = []
+    for s in statements:
+        inside = {x: changed(body, change) for x in s.INSIDE if (body := getattr(s, x))}
+        same = all(a is b for x, body in inside.items() for a, b in zip(getattr(s, x), body, strict=True))
+        found.append(change(s if same else replace(s, **inside)))
+    return found
+
+
 def names_of(statements: Iterable[Stmt]) -> frozenset[str]:
     return NONE.union(*(s.mentions for s in statements))
 
@@ -456,7 +485,8 @@ def _headed(
 
 def _before(out: list[Line], kind: Kind, depth: int) -> str:
     """What stands before the head of a loop, in its line or in one of its own."""
-    if kind.startswith("#"):
-        out.append(Line(kind, depth))
+    text = _BEFORE[kind]
+    if text.startswith("#"):
+        out.append(Line(text, depth))
         return ""
-    return kind
+    return text

@@ -21,6 +21,7 @@ from backends.c_family.access import Kernel, axis_index, axis_inside, scaled
 from backends.c_family.cprint import Element, is_real
 from backends.c_family.point_nest import Total, read_in_terms
 from backends.cpu.kernels.batched_rng import has_draws
+from backends.cpu.kernels.lanes import in_lanes
 from backends.cpu.kernels.nest import NestPrinter
 from backends.kernel_ir.expr import call, code, cond, every, form, total
 from backends.kernel_ir.stmt import For, If, Kind, Let, Set, Stmt, Style
@@ -35,7 +36,7 @@ def nest_lines(k: Kernel, nest: l2.Nest) -> list[Stmt]:
     """The C text of one nest, for the row whose columns are loaded."""
     printer = NestPrinter(k, nest)
     lines = _column_sums(printer) if sums_columns(printer) else printer.lines()
-    return [*printer.constants, *lines]
+    return [*printer.constants, *in_lanes(lines, {x.text for x in k.pointers.values()})]
 
 
 def sums_columns(p: NestPrinter) -> bool:
@@ -81,7 +82,7 @@ def _terms(p: NestPrinter, totals: Sequence[Total], first: Code, end: Code) -> l
     column, level = p.vars[p.par[-1].name], p.level[p.par[-1].name]
     guarded = [(f, access) for f, access in p.k.strided if f.name in read_in_terms(p.nest) and not _unguarded(access)]
     if not guarded:
-        return [For(column, first, end, p.hoisted(level, p.summed(dict(p.scope), totals)), kind=Kind.LANES)]
+        return [For(column, first, end, p.hoisted(level, p.summed(dict(p.scope), totals)), kind=Kind.POINTS)]
     ((f, access),) = guarded
     at = p.k.namer.beside(f.name, "from")
     parts, tests = list[Code](), list[Code | None]()
@@ -101,7 +102,7 @@ def _terms(p: NestPrinter, totals: Sequence[Total], first: Code, end: Code) -> l
             before.append(Let("nl_i64", high, call("nl_column_from", extent - at, by, first, end)))
     element = Element(p.k.pointers[f.name][total(parts)], f.dtype, f.mode)
     body = p.summed(dict(p.scope), totals, {**p.elements, f.name: element})
-    lines: list[Stmt] = [*before, For(column, low, high, body, kind=Kind.LANES)]
+    lines: list[Stmt] = [*before, For(column, low, high, body, kind=Kind.POINTS)]
     rows = every(tests)
     return lines if rows is None else [If(rows, lines)]
 
@@ -134,7 +135,7 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
                 for x, sums, _ in totals
             ),
             *inner,
-            For(column, first, end, last, kind=Kind.LANES if p.independent() else Kind.SERIAL),
+            For(column, first, end, last, kind=Kind.POINTS),
         ], COLUMNS),
     ]  # fmt: skip
     for dim in reversed(p.par[:-1]):

@@ -39,6 +39,7 @@ from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
 
 PARTS = 32  # partial accumulators of a contiguous sum: two 64-byte vectors of float
+_KINDS = {l2.DimKind.PAR: Kind.POINTS, l2.DimKind.RED: Kind.SERIAL, l2.DimKind.LANE: Kind.LANE}
 WIDE = 24  # arrays of a map from which on events are flagged in integers of the size of its values
 
 
@@ -177,19 +178,12 @@ class NestPrinter(Summing):
     def over(self, dim: l2.Dim, body: Sequence[Stmt], kind: Kind = Kind.SERIAL, style: Style = Style.BRACES) -> For:
         return For(self.vars[dim.name], 0, self.k.extent(dim.extent), body, kind=kind, style=style)
 
-    def loop(self, dim: l2.Dim, inner: Sequence[Stmt], lanes: bool = False) -> list[Stmt]:
-        kept = isinstance(dim.extent, int) and dim is self.lane
-        kind = (Kind.SERIAL, Kind.LANES, Kind.KEPT, Kind.KEPT_LANES)[lanes + 2 * kept]
+    def loop(self, dim: l2.Dim, inner: Sequence[Stmt]) -> list[Stmt]:
         inner = self.hoisted(self.level[dim.name], inner)
-        return [self.over(dim, inner, kind, Style.NEXT if _one_statement(inner) else Style.BRACES)]
+        return [self.over(dim, inner, _KINDS[dim.kind], Style.NEXT if _one_statement(inner) else Style.BRACES)]
 
     def body(self, scope: dict[str, Symbol]) -> Body:
         return Body(self.k.dialect, scope, self.elements, self.k.namer)
-
-    def independent(self) -> bool:
-        """Whether no statement adds to memory that other points of the nest add to."""
-        statements = self.nest.statements
-        return not any(isinstance(s, l2.Add) and self.elements[s.target].direct for s in statements)
 
     def lines(self) -> list[Stmt]:
         n = self.nest
@@ -206,9 +200,8 @@ class NestPrinter(Summing):
         else:
             body = self.body(dict(self.scope))
             inner = body.finish((*n.prologue, *n.epilogue))
-        for number, dim in enumerate(reversed(self.par)):
-            vector = number == 0 and self.lane is None and n.combine is None and self.independent()
-            inner = self.loop(dim, inner, vector)
+        for dim in reversed(self.par):
+            inner = self.loop(dim, inner)
         return self.hoisted(-1, inner)
 
     # --------------------------------------------------------------------------------------- events
@@ -265,7 +258,7 @@ class NestPrinter(Summing):
         results."""
         v, extent = self.vars[self.loops[0].name], self.k.extent(self.loops[0].extent)
         last = Let("nl_i64", end, call("nl_least", base + CHUNK, extent))
-        each = For(v, base, end, inner, kind=Kind.LANES if self.independent() else Kind.SERIAL)
+        each = For(v, base, end, inner, kind=Kind.POINTS)
         return For(base, 0, extent, [last, *fills, each, *tail], CHUNK)
 
     def _drawing(self) -> list[Stmt] | None:
@@ -384,7 +377,7 @@ class NestPrinter(Summing):
     def _lane_section(self, inner: Sequence[Stmt]) -> list[Stmt]:
         """One loop over the lanes."""
         assert self.lane is not None
-        return self.loop(self.lane, inner, self.independent())
+        return self.loop(self.lane, inner)
 
     def _lane_loads(self, names: set[str], scope: dict[str, Symbol]) -> list[Stmt]:
         """Loads that are uniform over the lanes, before the loop over the lanes."""
