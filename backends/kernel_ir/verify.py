@@ -169,7 +169,8 @@ class _Verifier:
         self.fits(target, kind, value)
 
     def fits(self, target: Code, kind: Type, value: Operand) -> None:
-        """Whether a value may be stored in a variable or an element of a type."""
+        """Whether a value may be stored in a variable or an element of a type. Elements of bf16 round what they are
+        given."""
         found = self.value(value)
         if not (kind.known and found.known):
             return
@@ -180,7 +181,7 @@ class _Verifier:
                 self.fault(f"`{target}` is no pointer to constants, and `{value}` is")
         elif found.real and not kind.real:
             self.fault(f"`{target}` is a whole number, and `{value}` is not")
-        elif kind.real and found.real and wider(found.number, kind.number):
+        elif kind.real and found.real and kind.number != DType.BF16 and wider(found.number, kind.number):
             self.fault(f"`{target}` is {kind.number}, and `{value}` is {found.number}")
 
     # ------------------------------------------------------------------------------------- expressions

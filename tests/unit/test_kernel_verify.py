@@ -74,6 +74,11 @@ def test_a_fault_is_named(statements: list[Stmt], fault: str) -> None:
     assert faults(statements, DType.F32) == [fault]
 
 
+def test_elements_of_bf16_round_what_they_are_given() -> None:
+    narrow = Let("nl_bfloat *const", y_, "nl_y", const=False)
+    assert faults([X, narrow, Set(y_[0], x_[0]), Set(y_[1], call("nl_bf16_f32", x_[1]))], DType.F32) == []
+
+
 def test_kernels_without_faults() -> None:
     term = Let("real", a, x_[i] * 2)
     assert not faults([N, X, Y, loop(term, Set(y_[i], a)), loop(term)], DType.F32)
