@@ -123,6 +123,8 @@ class _Search:
         self.found: dict[str, Row] = {}
         self.taken: set[str] = set()
         self.beside = {node.out.name for group in joined.groups.values() for node in group}
+        self.number = {node.out.name: at for at, node in enumerate(g.nodes) if hasattr(node, "out")}
+        self.kernel = {m.out.name: name for ends in (joined.fused, groups) for name, e in ends.items() for m in e.maps}
         for name, end in (*joined.fused.items(), *groups.items()):
             g.place |= dict.fromkeys((m.out.name for m in end.maps), g.place[name])
         for name, more in joined.groups.items():
@@ -201,12 +203,13 @@ class _Search:
     def _kernel_of(self, first: l1.Contract, reader: l1.Map) -> tuple[str, l1.Contract | None, tuple[l1.Map, ...]]:
         """The elementwise kernel that a map is in: its first result, the Contract that sums nothing with which it
         begins, and its maps (none: the map is in another kernel)."""
-        name = next((n for n, e in self.groups.items() if reader in e.maps), None)
-        if name is not None:
+        name = self.kernel[reader.out.name]
+        if name in self.groups:
             return name, None, self.groups[name].maps
-        name = next((n for n, e in self.joined.fused.items() if reader in e.maps), "")
-        node = next((n for n in self.g.nodes if isinstance(n, l1.Contract) and n.out.name == name), None)
-        if node is None or name in self.joined.groups or not _is_choice(first, node) or not self.is_plain(node):
+        node = self.g.nodes[self.number[name]]
+        if not isinstance(node, l1.Contract) or name in self.joined.groups:
+            return name, None, ()
+        if not _is_choice(first, node) or not self.is_plain(node):
             return name, None, ()
         return name, node, self.joined.fused[name].maps
 
@@ -238,7 +241,7 @@ class _Search:
             reason = f"it needs {late[0]}, which is made later"
         elif changed:
             reason = f"it reads {changed[0]}, which is written where its old value was"
-        elif len({n for n in touched if n not in made | own or n in self._stored(made | own)}) > MOST_ARRAYS:
+        elif len((touched - made - own) | self._stored(made | own)) > MOST_ARRAYS:
             reason = "the kernel would touch too many arrays"
         elif any(n.endswith(AGAIN) for n in own) and not first.out.name.endswith(AGAIN):
             reason = "it is computed again later, so that nothing keeps it"
@@ -252,7 +255,7 @@ class _Search:
 
     def _stored(self, made: set[str]) -> set[str]:
         """Results that something else reads."""
-        inside = {at for at, n in enumerate(self.g.nodes) if getattr(getattr(n, "out", None), "name", None) in made}
+        inside = {self.number[n] for n in made}
         read = {n for n in made if not inside.issuperset(self.g.readers.get(n, ()))}
         return read | {n for n in made if n in self.outputs or n in self.in_place}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 import compiler.ir.level1.graph as l1
@@ -325,10 +325,11 @@ class _Kernels:
     there: dict[str, str]
     rows: Mapping[str, Row]
 
-    def is_inside(self, node: l1.Contract) -> bool:
-        """Whether a reduction is in the kernel of another one."""
+    @cached_property
+    def inside(self) -> frozenset[str]:
+        """Results of reductions in the kernels of others."""
         groups = (*self.beside.values(), *(row.contracts for row in self.rows.values()))
-        return any(node.out.name == x.out.name for group in groups for x in group)
+        return frozenset(x.out.name for group in groups for x in group)
 
 
 def _kernels(p: Phase, nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> _Kernels:
@@ -411,7 +412,7 @@ def _sum(p: Phase, node: l1.Contract, kernels: _Kernels) -> None:
     """The kernel that begins with a contraction, if one does."""
     if node.out.name in kernels.rows:
         _row(p, kernels.rows[node.out.name], kernels.there)
-    elif not kernels.is_inside(node):
+    elif node.out.name not in kernels.inside:
         beside = kernels.beside.get(node.out.name, ())
         _contract(p, node, kernels.fused.get(node.out.name), kernels.in_place, beside)
 
