@@ -1,4 +1,5 @@
-"""Loop nests by points, as targets with many threads print them: what one thread does at its point.
+"""The builder of loop nests, and nests by points, as targets with many threads print them: what one thread does at its
+point.
 
 Assumes: a legal Nest: PAR (and LANE) iterations are independent.
 Guarantees: a point of the PAR dims is a flat index, the last dim varying fastest (these targets store tensors
@@ -9,9 +10,10 @@ Does not: give points to threads, or share one among several (the backends do).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level2.program as l2
@@ -84,8 +86,9 @@ def read_in_terms(nest: l2.Nest | l2.Stage) -> set[str]:
     return set().union(*(refs(s.term) for s in nest.sums))
 
 
-class Summing:
-    """What all printers of a nest share: its sums. `scope`: names at a point; `elements`: of arrays."""
+class NestBuilder:
+    """What all targets share: a point of a nest, and its sums. `scope`: names at a point; `elements`: of arrays. A
+    target says how it walks the terms of a sum (`terms`, `over_terms`), and how points are carried out."""
 
     elements: dict[str, Element]
 
@@ -94,6 +97,38 @@ class Summing:
         self.red = [d for d in nest.dims if d.kind is l2.DimKind.RED]
         self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
         self.scope = k.scope | {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
+
+    def body(self, emit: EmitPrinter = refuse_emit, known: Scope = MappingProxyType({})) -> Body:
+        """The body at a point. `known`: more names, and formals that need not be loaded."""
+        return Body(self.k.dialect, {**self.scope, **known}, self.elements, self.k.namer, emit)
+
+    def emits(self) -> list[l2.Emit]:
+        """The events of a nest: of a map over one dim."""
+        found = [s for s in self.nest.prologue if isinstance(s, l2.Emit)]
+        if found and (self.nest.combine is not None or [d.kind for d in self.nest.dims] != [l2.DimKind.PAR]):
+            refuse_emit(found[0], {})
+        return found
+
+    def mapped(self, emit: EmitPrinter = refuse_emit) -> list[Stmt]:
+        """A point of a map."""
+        return self.body(emit).finish((*self.nest.prologue, *self.nest.epilogue))
+
+    def point(self) -> list[Stmt]:
+        """The sums of a point by one thread, in order, and what follows them."""
+        body = self.body()
+        start = body.run(self.nest.prologue)
+        totals, terms = self.terms(body.scope, self.totals(self.scope))
+        for x in totals:
+            body.scope |= x.symbol
+        return [*start, *terms, *self.goes_on(body)]
+
+    def terms(self, scope: Scope, totals: Sequence[Total]) -> tuple[Sequence[Total], list[Stmt]]:
+        """Where the first sums of a point are, and their statements."""
+        raise NotImplementedError
+
+    def over_terms(self, loop: list[Stmt]) -> list[Stmt]:
+        """A loop over all terms, in order."""
+        raise NotImplementedError
 
     def totals(self, scope: Scope, stage: l2.Stage | None = None) -> list[Total]:
         """The reductions of a stage (default: the first), each in a variable of its own."""
@@ -142,25 +177,25 @@ class Summing:
             lines.append(self.combined(x.at, value, x.type, self.k.template.span, x.combine))
         return lines
 
-    def goes_on(self, body: Body, over: Callable[[list[Stmt]], list[Stmt]]) -> list[Stmt]:
-        """What follows the first sums: epilogues, and the later stages by loops `over` the terms."""
+    def goes_on(self, body: Body) -> list[Stmt]:
+        """What follows the first sums: epilogues, and the later stages by loops over the terms."""
         if not self.nest.staged:
             return body.finish(self.nest.epilogue)
         lines = body.section(self.nest.epilogue)
         for stage in self.nest.then:
             totals = self.totals(body.scope, stage)
-            lines += [*map(self.start, totals), *over(self.summed(body.scope, totals))]
+            lines += [*map(self.start, totals), *self.over_terms(self.summed(body.scope, totals))]
             for x in totals:
                 body.scope |= x.symbol
             lines += body.section(stage.epilogue)
-        return [*lines, *over(self.at_each(body))] if self.nest.each else lines
+        return [*lines, *self.over_terms(self.at_each(body))] if self.nest.each else lines
 
     def at_each(self, body: Body) -> list[Stmt]:
         """The statements for one point of the RED dims, after all stages."""
         return Body(self.k.dialect, dict(body.scope), self.elements, self.k.namer).finish(self.nest.each)
 
 
-class PointNest(Summing):
+class PointNest(NestBuilder):
     """Prints what happens at a point of one nest of one kernel."""
 
     def __init__(self, k: Kernel, nest: l2.Nest) -> None:
@@ -191,10 +226,6 @@ class PointNest(Summing):
                 extent = axis.extent if isinstance(axis.extent, int) else self._name(axis.extent)
                 tests.append(form("((nl_u32)({}) < (nl_u32){})", index, extent))
         return Element(self.k.pointers[f.name][total(parts)], f.dtype.computed, f.mode, every(tests), self.nest.fill)
-
-    def body(self, emit: EmitPrinter = refuse_emit, known: Mapping[str, Symbol] | None = None) -> Body:
-        """The body at a point. `known`: formals that need not be loaded."""
-        return Body(self.k.dialect, {**self.scope, **(known or {})}, self.elements, self.k.namer, emit)
 
     def _check_order(self) -> None:
         """Concurrent additions of reals have no order."""
@@ -232,20 +263,9 @@ class PointNest(Summing):
         lines, totals = body.run(self.nest.prologue), self.totals(self.scope)
         return [*lines, *map(self.start, totals)], totals
 
-    def sequential(self) -> tuple[Code, list[Stmt]]:
-        """(the point's flat index, the statements of a point): a sum by one thread, in order."""
-        point = self.point()
-        e = self.k.namer.fresh("e")
-        return e, [*self.split(e, self.par), *point]
-
-    def point(self) -> list[Stmt]:
-        """The sum of a point by one thread, in order, and what follows it."""
-        body = self.body()
-        start, totals = self._start(body)
-        loop = self.in_window(self.summed(body.scope, totals, self.term_elements()))
-        for x in totals:
-            body.scope |= x.symbol
-        return [*start, *loop, *self.goes_on(body, self._over_terms)]
+    def terms(self, scope: Scope, totals: Sequence[Total]) -> tuple[Sequence[Total], list[Stmt]]:
+        loop = self.in_window(self.summed(scope, totals, self.term_elements()))
+        return totals, [*map(self.start, totals), *loop]
 
     def term_elements(self) -> dict[str, Element]:
         """How the terms of `in_window` access arrays."""
@@ -265,8 +285,7 @@ class PointNest(Summing):
                 loop = [For(var, found.first, self.k.extent(d.extent), loop, found.step)]
         return loop
 
-    def _over_terms(self, loop: list[Stmt]) -> list[Stmt]:
-        """A loop over all terms, in order."""
+    def over_terms(self, loop: list[Stmt]) -> list[Stmt]:
         for d in reversed(self.red):
             loop = self.over(d, loop)
         return loop

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import STEP, PrintError, Scope
+from backends.c_family.cprint import STEP, Scope
 from backends.c_family.point_nest import PointNest
 from backends.kernel_ir.expr import binary, call, code, form
 from backends.kernel_ir.stmt import Leave, Let, Set, Stmt, when
@@ -26,19 +26,15 @@ class NestPrinter(PointNest):
 
     def lines(self) -> list[Stmt]:
         self._check_order()
-        emits = [s for s in self.nest.prologue if isinstance(s, l2.Emit)]
-        if emits and (len(self.par) != 1 or self.nest.combine is not None):
-            raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
-        e, inner = self._map() if self.nest.combine is None else self.sequential()
+        self.emits()
+        is_map = self.nest.combine is None
+        flat = is_map and len(self.par) == 1
+        point = [] if is_map else self.point()
+        e = self.vars[self.par[0].name] if flat else self.k.namer.fresh("e")
+        split = [] if flat else self.split(e, self.par)
+        inner = [*split, *(self.mapped(self._emit) if is_map else point)]
         beyond = e >= self.extent(self.par)
         return [Let("nl_i64", e, code("get_global_id(0)")), when(beyond, Leave("return")), *inner]
-
-    def _map(self) -> tuple[Code, list[Stmt]]:
-        flat = len(self.par) == 1
-        body = self.body(self._emit)
-        e = self.vars[self.par[0].name] if flat else self.k.namer.fresh("e")
-        point = body.finish((*self.nest.prologue, *self.nest.epilogue))
-        return e, [*([] if flat else self.split(e, self.par)), *point]
 
     def _emit(self, s: l2.Emit, scope: Scope) -> list[Stmt]:
         """The slot of the next step is emptied in this one."""

@@ -42,7 +42,7 @@ from backends.c_family.access import Kernel, compiled, inside, mentioned, offset
 from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Body, Dialect, Element, PrintError, Symbol
 from backends.c_family.device_library import known, select
-from backends.c_family.point_nest import Summing
+from backends.c_family.point_nest import NestBuilder
 from backends.c_family.rule_rows import connect, skeleton
 from backends.c_family.skeletons import noting
 from backends.c_family.source_map import comment, fixed_order, heading, no_text, printed
@@ -163,7 +163,7 @@ def _kernel(k: Kernel, statements: Sequence[Stmt]) -> tuple[list[Stmt], set[str]
 # ----------------------------------------------------------------------------------------- strategies
 
 
-class ContractNames(Summing):
+class ContractNames(NestBuilder):
     """The names available to a strategy's file; see the header of this module."""
 
     def __init__(self, k: Kernel, contract: l2.Contract) -> None:

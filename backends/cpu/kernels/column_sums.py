@@ -121,7 +121,7 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
     inner = _terms(p, ones, first, end)
     for dim in reversed(p.red):
         inner = p.loop(dim, inner)
-    body = p.body(dict(p.scope))
+    body = p.body()
     for x, _, _ in totals:
         body.scope |= x.symbol
     own = [Let(kind, x.at, sums[column - first], const=False) for x, sums, kind in totals]

@@ -30,7 +30,7 @@ from backends.c_family.cprint import (
     symbols,
     type_of,
 )
-from backends.c_family.point_nest import Summing, Total, read_in_terms
+from backends.c_family.point_nest import NestBuilder, Total, read_in_terms
 from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, VECTOR, drawn_in_chunks, has_draws, rewritten
 from backends.kernel_ir.expr import Operand, braces, call, code, cond, every, form, total
 from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style, names_of
@@ -43,7 +43,7 @@ _KINDS = {l2.DimKind.PAR: Kind.POINTS, l2.DimKind.RED: Kind.SERIAL, l2.DimKind.L
 WIDE = 24  # arrays of a map from which on events are flagged in integers of the size of its values
 
 
-class NestPrinter(Summing):
+class NestPrinter(NestBuilder):
     """Prints one nest of one kernel. `order` is the sequence of loops: PAR, RED, LANE."""
 
     def __init__(self, k: Kernel, nest: l2.Nest) -> None:
@@ -182,59 +182,48 @@ class NestPrinter(Summing):
         inner = self.hoisted(self.level[dim.name], inner)
         return [self.over(dim, inner, _KINDS[dim.kind], Style.NEXT if _one_statement(inner) else Style.BRACES)]
 
-    def body(self, scope: dict[str, Symbol]) -> Body:
-        return Body(self.k.dialect, scope, self.elements, self.k.namer)
-
     def lines(self) -> list[Stmt]:
         n = self.nest
-        emits = [s for s in n.prologue if isinstance(s, l2.Emit)]
-        if emits:
-            return self.hoisted(-1, self._emitting(emits))
-        drawing = self._drawing()
-        if drawing is not None:
-            return self.hoisted(-1, drawing)
+        if [d.kind for d in n.dims] == [l2.DimKind.PAR] and n.combine is None:
+            chunks = self._in_chunks()
+            if chunks is not None:
+                return self.hoisted(-1, chunks)
         if self.lane is not None:
             inner = self._lane_point()
         elif n.combine is not None:
-            inner = self._reducing_point()
+            inner = self.point()
         else:
-            body = self.body(dict(self.scope))
-            inner = body.finish((*n.prologue, *n.epilogue))
+            inner = self.mapped()
         for dim in reversed(self.par):
             inner = self.loop(dim, inner)
         return self.hoisted(-1, inner)
 
     # --------------------------------------------------------------------------------------- events
 
-    def _emitting(self, emits: Sequence[l2.Emit]) -> list[Stmt]:
-        """A flat map in chunks: vector code writes a byte per element, a scan appends the indices. Where there are many
-        values, it writes flags of their size first: with bytes beside them gcc vectorises by 64 elements, whose values
-        do not fit into registers."""
-        n = self.nest
-        if len(self.loops) != 1 or self.loops[0].kind is not l2.DimKind.PAR or n.combine:
-            raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
-        namer = self.k.namer
-        v = self.vars[self.loops[0].name]
-        extent = self.k.extent(self.loops[0].extent)
+    def _in_chunks(self) -> list[Stmt] | None:
+        """A flat map that emits events or draws random numbers, in chunks: the numbers of a chunk are drawn at once;
+        vector code writes a byte per element, a scan appends the indices. Where there are many values, it writes flags
+        of their size first: with bytes beside them gcc vectorises by 64 elements, whose values do not fit into
+        registers. None where it does neither."""
+        namer, emits, (dim,) = self.k.namer, self.emits(), self.loops
+        v, extent = self.vars[dim.name], self.k.extent(dim.extent)
         base, end = namer.fresh("base"), namer.fresh("end")
-        n, draws = drawn_in_chunks(self.k, n, self.loops[0].name, v, base, end)
-        self.scope |= draws.scope
-        emits = [s for s in n.prologue if isinstance(s, l2.Emit)]
-        flags = {id(s): namer.fresh("fired") for s in emits}
-        wide = {k: namer.fresh("flags") for k in flags} if len(self.elements) >= WIDE else {}
-        counts = {id(s): namer.fresh("events") for s in emits}
+        n, draws = drawn_in_chunks(self.k, self.nest, dim.name, v, base, end)
+        if not emits and not draws.buffers:
+            return None
+        flags = [namer.fresh("fired") for _ in emits]
+        wide = [namer.fresh("flags") for _ in emits] if len(self.elements) >= WIDE else []
+        counts = [namer.fresh("events") for _ in emits]
+        found = iter(range(len(emits)))
 
         def flag(s: l2.Emit, scope: Scope) -> list[Stmt]:
-            test = self.k.dialect.test(s.when, scope)
-            if wide:
-                return [Set(wide[id(s)][v - base], test, span=s.span)]
-            return [Set(flags[id(s)][v - base], form("(nl_u8)({})", test), span=s.span)]
+            test, at = self.k.dialect.test(s.when, scope), next(found)
+            held, value = (wide[at], test) if wide else (flags[at], form("(nl_u8)({})", test))
+            return [Set(held[v - base], value, span=s.span)]
 
-        body = Body(self.k.dialect, dict(self.scope), self.elements, namer, flag)
-        inner = self.hoisted(0, body.finish(n.prologue))
+        inner = self.hoisted(0, self.body(flag, draws.scope).finish(n.prologue))
         head, tail, last = list[Stmt](), list[Stmt](), list[Stmt]()
-        for s in emits:
-            fired, events = flags[id(s)], counts[id(s)]
+        for at, (s, fired, events) in enumerate(zip(emits, flags, counts, strict=True)):
             slot = namer.fresh("slot")
             head += [
                 Let("nl_i64", slot, call("nl_slot", STEP, self.k.scope[s.slots].code)),
@@ -242,38 +231,16 @@ class NestPrinter(Summing):
                 Let("nl_i32", events, code(0), const=False),
             ]
             if wide:
-                held, j = wide[id(s)], namer.fresh("j")
-                head.append(Let("nl_i32", held[CHUNK], aligned=VECTOR))
-                store = Set(fired[j], form("(nl_u8){}", held[j]))
+                j = namer.fresh("j")
+                head.append(Let("nl_i32", wide[at][CHUNK], aligned=VECTOR))
+                store = Set(fired[j], form("(nl_u8){}", wide[at][j]))
                 tail.append(For(j, 0, end - base, [store], style=Style.BESIDE))
             place = self.k.pointers[s.list] + slot * extent.inside(ATOM)
             tail.append(Set(events, call("nl_append", place, events, fired, base, end)))
             last.append(Set(self.k.pointers[s.count][slot], events))
-        return [*head, *draws.buffers, self._chunks(base, end, draws.fills, inner, tail), *last]
-
-    def _chunks(
-        self, base: Code, end: Code, fills: Sequence[Stmt], inner: Sequence[Stmt], tail: Sequence[Stmt]
-    ) -> Stmt:
-        """The only loop in chunks: the work per chunk, the loop over its elements, and the processing of its
-        results."""
-        v, extent = self.vars[self.loops[0].name], self.k.extent(self.loops[0].extent)
-        last = Let("nl_i64", end, call("nl_least", base + CHUNK, extent))
+        until = Let("nl_i64", end, call("nl_least", base + CHUNK, extent))
         each = For(v, base, end, inner, kind=Kind.POINTS)
-        return For(base, 0, extent, [last, *fills, each, *tail], CHUNK)
-
-    def _drawing(self) -> list[Stmt] | None:
-        """A flat map that draws random numbers for its elements, in chunks; None when it draws none."""
-        if len(self.loops) != 1 or self.loops[0].kind is not l2.DimKind.PAR or self.nest.combine:
-            return None
-        namer = self.k.namer
-        base, end = namer.fresh("base"), namer.fresh("end")
-        dim = self.loops[0].name
-        n, draws = drawn_in_chunks(self.k, self.nest, dim, self.vars[dim], base, end)
-        if not draws.buffers:
-            return None
-        body = self.body({**self.scope, **draws.scope})
-        inner = self.hoisted(0, body.finish(n.prologue))
-        return [*draws.buffers, self._chunks(base, end, draws.fills, inner, ())]
+        return [*head, *draws.buffers, For(base, 0, extent, [until, *draws.fills, each, *tail], CHUNK), *last]
 
     # ----------------------------------------------------------------------------------- reductions
 
@@ -284,22 +251,13 @@ class NestPrinter(Summing):
             return [Let(kind, held, braces(0), const=False)]
         return [Let(kind, held), each(Set(total.at[at], self.identity(total.type)))]
 
-    def _reducing_point(self) -> list[Stmt]:
-        body = self.body(dict(self.scope))
-        start = body.run(self.nest.prologue)
-        totals = self.totals(self.scope)
+    def terms(self, scope: Scope, totals: Sequence[Total]) -> tuple[Sequence[Total], list[Stmt]]:
         if self.contiguous() and all(is_real(x.type) for x in totals):
-            totals, middle = self._in_parts(body.scope, totals)
-        else:
-            inner = self.summed(body.scope, totals)
-            for dim in reversed(self.red):
-                inner = self.loop(dim, inner)
-            middle = [*map(self.start, totals), *inner]
-        for x in totals:
-            body.scope |= x.symbol
-        return [*start, *middle, *self.goes_on(body, self._over_terms)]
+            return self._in_parts(scope, totals)
+        inner = self.over_terms(self.summed(scope, totals))
+        return totals, [*map(self.start, totals), *inner]
 
-    def _over_terms(self, inner: list[Stmt]) -> list[Stmt]:
+    def over_terms(self, inner: list[Stmt]) -> list[Stmt]:
         for dim in reversed(self.red):
             inner = self.loop(dim, inner)
         return inner
@@ -315,7 +273,7 @@ class NestPrinter(Summing):
         axes = (a for f, access in self.k.strided if f.name in names for a in access.axes)
         return any((last.name, 1) in a.terms and a.stride == 1 and a.div == 1 for a in axes)
 
-    def _in_parts(self, scope: dict[str, Symbol], totals: Sequence[Total]) -> tuple[list[Total], list[Stmt]]:
+    def _in_parts(self, scope: Scope, totals: Sequence[Total]) -> tuple[list[Total], list[Stmt]]:
         """The sums over the last RED dim in partial accumulators, element k in part k mod PARTS: where they are, and
         their lines."""
         last, k = self.red[-1], self.k
@@ -374,6 +332,10 @@ class NestPrinter(Summing):
                     return True
         return False
 
+    def _body(self, scope: dict[str, Symbol]) -> Body:
+        """One that shares its scope with what follows."""
+        return Body(self.k.dialect, scope, self.elements, self.k.namer)
+
     def _lane_section(self, inner: Sequence[Stmt]) -> list[Stmt]:
         """One loop over the lanes."""
         assert self.lane is not None
@@ -386,7 +348,7 @@ class NestPrinter(Summing):
             for n in names
             if n in self.elements and n not in scope and self.elements[n].mode is l2.Mode.READ and not self._varies(n)
         }
-        return self.body(scope).load(shared)
+        return self._body(scope).load(shared)
 
     def _lane_arrays(self, statements: Sequence[l2.Statement], scope: dict[str, Symbol]) -> list[Stmt]:
         """Locals that are live across sections: one value per lane."""
@@ -415,9 +377,7 @@ class NestPrinter(Summing):
             statements = (*n.prologue, *n.epilogue)
             scope = dict(self.scope)
             before = self._lane_loads(statement_refs(statements), scope)
-            body = self.body(scope)
-            inner = body.finish(statements)
-            return [*before, *self._lane_section(inner)]
+            return [*before, *self._lane_section(self._body(scope).finish(statements))]
         scope = dict(self.scope)
         lines: list[Stmt] = []
         stored = {s.target for s in n.prologue if not isinstance(s, l2.Emit)} & set(self.elements)
@@ -434,7 +394,7 @@ class NestPrinter(Summing):
             if self.per_lane:  # indices may depend on locals, which are one per lane now
                 self.guards.clear()
                 self.elements = self._elements()
-            body = self.body(dict(scope))
+            body = self._body(dict(scope))
             first = [Set(scope[t].code, self.elements[t].place) for t in dict.fromkeys(updated) if t in scope]
             lines += self._lane_section([*first, *body.run(n.prologue)])
         lane, totals = self.lane, self.totals(scope)
@@ -455,7 +415,7 @@ class NestPrinter(Summing):
         for x in totals:
             scope |= x.symbol
         lines += self._lane_loads(statement_refs(n.epilogue), scope)
-        body = self.body(scope)
+        body = self._body(scope)
         body.mark(stored)
         lines += self._lane_section(body.finish(n.epilogue))
         return lines

@@ -173,11 +173,9 @@ class NestPrinter(PointNest):
 
     def _functions(self) -> list[Function]:
         self._check_order()
-        emits = [s for s in self.nest.prologue if isinstance(s, l2.Emit)]
+        emits = self.emits()
         if self.nest.combine is None:
             return [self._map(emits)]
-        if emits:
-            raise PrintError("events can only be emitted by a map", emits[0].span)
         if self.k.template.order is l2.Order.BITWISE or is_short(self.nest):
             return [self._sequential()]
         if self.nest.staged:
@@ -202,8 +200,6 @@ class NestPrinter(PointNest):
 
     def _map(self, emits: Sequence[l2.Emit]) -> Function:
         n, namer = self.nest, self.k.namer
-        if emits and len(self.par) != 1:
-            raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
         ahead, before = list[Stmt](), list[Stmt]()
         slots = {id(s): namer.fresh("slot") for s in emits}
         for s in emits:
