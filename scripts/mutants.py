@@ -494,6 +494,18 @@ MUTANTS = (
         ("tests/unit/test_cuda_waves.py::test_all_blocks_without_neurons_share_the_rows_of_a_delivery",),
     ),
     Mutant(
+        "the deliveries of a wave lie together",
+        ("backends.cuda.waves.waves:WORDS",),
+        lambda _: 0,
+        ("tests/unit/test_cuda_waves.py::test_the_deliveries_of_a_wave_lie_together[microcircuit]",),
+    ),
+    Mutant(
+        "poisson() for one neuron at a time",
+        ("backends.cuda.kernels.nest:_LONG",),
+        lambda _: "nl_nothing_",
+        ("tests/unit/test_cuda_waves.py::test_inputs_of_many_events_are_drawn_one_at_a_time",),
+    ),
+    Mutant(
         "shapes of tiles that no row has are not printed",
         ("backends.cuda.emit.emit:numbers_of",),
         _always(None),

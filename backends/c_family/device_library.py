@@ -20,7 +20,6 @@ from backends.device import source
 
 Target = Literal["c", "cuda", "opencl"]
 
-_LONG = frozenset({"nl_poisson_f64"})
 _NAME = re.compile(r"\b(nl_\w+)\s*\(")
 
 
@@ -107,9 +106,4 @@ def select(names: Iterable[str], target: Target = "c") -> str:
             raise KeyError(f"backends/device has no function {name}")
         wanted.add(name)
         stack.extend(by_name[name].calls)
-    return "\n".join(_apart(s) if target == "cuda" else s.text for s in snippets(target) if s.name in wanted)
-
-
-def _apart(s: Snippet) -> str:
-    """On CUDA long functions are not inlined, so that their callers need fewer registers."""
-    return s.text.replace("NL_FN", "NL_PART", 1) if s.name in _LONG else s.text
+    return "\n".join(s.text for s in snippets(target) if s.name in wanted)

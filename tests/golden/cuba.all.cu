@@ -556,7 +556,7 @@ NL_FN void k6_propagation_into_ge_event(const k6_row *self, nl_i64 step, nl_i64 
 #pragma unroll 1
     for (nl_u32 first = thread; first < end;
             first += 6 * threads) {
-        nl_i32 post[6];
+        nl_i32 post[6] = {};
 #pragma unroll
         for (int u = 0; u < 6; u++) {
             const nl_u32 n = first + u * threads;
@@ -678,15 +678,35 @@ extern "C" __global__ void NL_BLOCK k8_record_trace(NL_ARGUMENTS) { k8_record_tr
 /* ==== waves ====================================================================================== */
 
 /* One part of one call, of step `later`, counted from that of the wave. Its row stands behind it, unless it is for
-   nl_deliver. `more` errands of the same block begin at number `next`. */
+   nl_deliver. `more` errands of the same block begin at number `next`; if that one is near, it is `place` times 16 bytes
+   behind the first one that is. */
 struct __align__(16) nl_errand {
     const void *self;
     nl_u32 *memory;
     nl_i64 chunk;
-    nl_u32 group, bytes, row, part, parts, function;
+    nl_u32 group, row, part, parts, function;
     nl_i32 later;
-    nl_u32 next, more;
+    nl_u32 next, more, place;
 };
+
+/* Copies `many` times 16 bytes, which no kernel writes, to shared memory; they are there after nl_brought. By the first
+   cache (.ca): past it, so many blocks would read the same bytes at once that the second one keeps all waiting. */
+NL_FN void nl_bring(void *to, const uint4 *from, nl_u32 many) {
+    const uint4 *const source = nl_global(from);
+#pragma unroll 1
+    for (nl_u32 t = threadIdx.x; t < many; t += blockDim.x)
+#if __CUDA_ARCH__ >= 800
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"((nl_u32)__cvta_generic_to_shared((uint4 *)to + t)), "l"(source + t) : "memory");
+#else
+        ((uint4 *)to)[t] = source[t];
+#endif
+}
+NL_FN void nl_brought() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    __syncthreads();
+}
 
 NL_FN nl_u32 nl_add_of_warp(nl_u32 x) {
 #if __CUDA_ARCH__ >= 800
@@ -705,9 +725,9 @@ struct nl_source {
     nl_u32 units[4]; /* of work of an event, by fineness */
 };
 
-/* What the warps of a block know of a delivery: its sources, where the units of each row begin, by fineness, and the
-   rows; and the first events of each list. */
-struct nl_delivery {
+/* What the warps of a block know of deliveries: of each its sources, where the units of each row begin, by fineness, and
+   the rows; and the first events of each list of one of them. */
+struct __align__(16) nl_delivery {
     nl_u64 words[1024];
     nl_i32 lists[32 * 32];
 };
@@ -720,21 +740,20 @@ template <auto EVENT>
 NL_FN void nl_deliver(const nl_errand &x, nl_i64 step, nl_delivery &shared) {
     using Row = decltype(nl_row_of(EVENT));
     const nl_u32 many = x.row, lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = x.parts * (blockDim.x / 32);
-    const nl_u64 *const from = nl_global((const nl_u64 *)x.memory);
-    __syncthreads();
-    for (nl_u32 t = threadIdx.x; t < x.bytes / 8; t += blockDim.x) shared.words[t] = from[t];
-    __syncthreads();
-    const nl_source *const sources = (const nl_source *)shared.words, &own = sources[lane < many ? lane : 0];
+    const nl_source *const sources = (const nl_source *)(shared.words + (nl_u64)x.memory), &own = sources[lane < many ? lane : 0];
     const ushort4 *const begins = (const ushort4 *)(sources + many);
     const Row *const rows = (const Row *)(begins + x.group);
     const nl_i64 slot = nl_slot(step - own.delay, own.slots);
     const nl_i32 *const list = nl_global(own.list) + slot * own.room, *const count = nl_global(own.count) + slot;
+    const nl_i32 *const first = (const nl_i32 *)__shfl_sync(0xffffffffu, (nl_u64)list, warp);
+    const bool listed = warp < many && lane < sources[warp < many ? warp : 0].room;
     nl_wait();
     const nl_u32 events = lane >= many || step <= own.delay ? 0 : *count;
+    if (listed) shared.lists[32 * warp + lane] = first[lane];
 #pragma unroll 1
-    for (nl_u32 s = warp; s < many; s += blockDim.x / 32) {
-        const nl_i32 *const first = (const nl_i32 *)__shfl_sync(0xffffffffu, (nl_u64)list, s);
-        shared.lists[32 * s + lane] = lane < sources[s].room ? first[lane] : 0;
+    for (nl_u32 s = warp + blockDim.x / 32; s < many; s += blockDim.x / 32) {
+        const nl_i32 *const others = (const nl_i32 *)__shfl_sync(0xffffffffu, (nl_u64)list, s);
+        if (lane < sources[s].room) shared.lists[32 * s + lane] = others[lane];
     }
     /* the finest units that are no more than warps, or not by much */
     const nl_u64 synapses = (nl_u64)events * own.synapses;
@@ -742,12 +761,12 @@ NL_FN void nl_deliver(const nl_errand &x, nl_i64 step, nl_delivery &shared) {
     const int coarse = (all > enough) + (all > 2 * enough) + (all > 4 * enough);
     const nl_u32 each = own.units[coarse], units = events * each;
     nl_u32 end = units;
-#pragma unroll 1
-    for (nl_u32 d = 1; d < many; d *= 2) {
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
         const nl_u32 before = __shfl_up_sync(0xffffffffu, end, d);
         if (lane >= d) end += before;
     }
-    const nl_u32 last = __shfl_sync(0xffffffffu, end, many - 1);
+    const nl_u32 last = __shfl_sync(0xffffffffu, end, 31);
     __syncthreads();
 #pragma unroll 1
     for (nl_u32 unit = x.part * (blockDim.x / 32) + warp; unit < last; unit += warps) {
@@ -767,27 +786,24 @@ NL_FN void nl_deliver(const nl_errand &x, nl_i64 step, nl_delivery &shared) {
 }
 
 /* Makes the errands of each block once: of step `ahead` of `steps`, counted from *nl_run.step, and of steps near it. An
-   errand and its row are `width` bytes, which no kernel writes; the first `early` ones of each block are brought near before
-   the preceding wave ends. */
+   errand and its row are `size` times 16 bytes; the first `early` ones of each block, and the `many` times 16 bytes that
+   blocks from `delivering` on know of deliveries, are brought before the preceding wave ends. */
 extern "C" __global__ void __launch_bounds__(256, 3)
-nl_wave(const uint4 *errands, nl_i64 width, nl_i64 early, nl_i64 ahead, nl_i64 steps) {
+nl_wave(const uint4 *errands, nl_i64 size, nl_i64 early, nl_i64 ahead, nl_i64 steps, const uint4 *deliveries, nl_i64 many,
+        nl_i64 delivering) {
     __shared__ uint4 staged[4096 / 16];
+    __shared__ nl_i64 begin;
     __shared__ nl_delivery delivery;
-    const nl_u32 size = (nl_u32)width / 16, room = 4096 / 16 / size;
-    const nl_i64 begin = *nl_run.step;
-    nl_u32 from = blockIdx.x * (nl_u32)early, many = (nl_u32)early;
+    nl_bring(staged, errands + blockIdx.x * early * size, (nl_u32)(early * size));
+    if (blockIdx.x >= delivering) nl_bring(delivery.words, deliveries, (nl_u32)many);
+    if (threadIdx.x == 0) begin = *nl_run.step;
+    nl_brought();
+    nl_u32 place = 0;
 #pragma unroll 1
-    while (many > 0) {
-        const nl_u32 now = many < room ? many : room;
-        for (nl_u32 t = threadIdx.x; t < now * size; t += blockDim.x) staged[t] = nl_global(errands)[(nl_u64)from * size + t];
-        __syncthreads();
-#pragma unroll 1
-        for (nl_u32 e = 0; e < now; e++) {
-            const nl_errand &x = *(const nl_errand *)(staged + e * size);
-            from = x.next;
-            many = x.more;
-            const nl_i64 at = ahead + x.later;
-            if (at < 0 || at >= steps) continue;
+    while (true) {
+        const nl_errand &x = *(const nl_errand *)(staged + place);
+        const nl_i64 at = ahead + x.later;
+        if (at >= 0 && at < steps) {
             switch (x.function) {
             case 0:
                 if (threadIdx.x / 32 * 32 >= x.chunk) break;
@@ -813,7 +829,14 @@ nl_wave(const uint4 *errands, nl_i64 width, nl_i64 early, nl_i64 ahead, nl_i64 s
                 break;
             }
         }
-        if (many > 0) __syncthreads();
+        if (x.more == 0) break;
+        place = x.place;
+        if (place > 0) continue;
+        const nl_u32 now = x.more < early ? x.more : (nl_u32)early;
+        const uint4 *const next = errands + (nl_u64)x.next * size;
+        __syncthreads();
+        nl_bring(staged, next, now * (nl_u32)size);
+        nl_brought();
     }
     nl_wait();
 }

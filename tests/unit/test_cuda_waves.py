@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
@@ -12,14 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit
 from backends.cuda.kernels.launch_geometry import Words, Work, array_elements
 from backends.cuda.run import cuda_graphs as schedule
 from backends.cuda.run.backend import CudaBackend
-from backends.cuda.run.cuda_graphs import ExecutionMode, Plan, WaveKernels
+from backends.cuda.run.cuda_graphs import ExecutionMode, Plan, WaveKernels, WaveLists
 from backends.cuda.run.load import APART
 from backends.cuda.waves.barrier_placement import Meetings, alike, meetings
-from backends.cuda.waves.shared_deliveries import shared_delivery
+from backends.cuda.waves.shared_deliveries import WORDS, shared_delivery
 from backends.cuda.waves.waves import (
     WORK_ITEM,
     PhaseContext,
@@ -299,6 +301,80 @@ def test_the_data_of_a_shared_delivery_name_each_row_once(root: Path) -> None:
     assert shared_delivery(work, table[:1]) is None
 
 
+@pytest.mark.parametrize("name", ["microcircuit", "brunel"])
+def test_the_deliveries_of_a_wave_lie_together(root: Path, name: str) -> None:
+    """What blocks without neurons bring before the preceding wave ends; a work item names the first word of its own."""
+    step = step_of(root / "models" / f"{name}.yaml")
+    functions = wave_functions(step.compiled)
+    made = waves(step.ground, 396)
+    assert any(len(x.words) for x in made)
+    for wave in made:
+        blocks = [[e for e in x if functions[e["function"]].event] for x in blocks_of(wave)]
+        assert wave.delivering == next((n for n, x in enumerate(blocks) if x), 396)
+        by_word, at = {int(e["memory"]): e for x in blocks for e in x}, 0
+        for word, item in sorted(by_word.items()):
+            assert word == at
+            sources, rows = int(item["row"]), int(item["group"])
+            width = step.compiled[int(item["self"]).bit_length() - 33].row_bytes // 8
+            at += sources * 9 + rows * (1 + width)
+            at += at % 2
+        assert len(wave.words) == at <= WORDS
+
+
+def test_a_delivery_for_which_no_words_are_left_has_parts_of_its_own(root: Path) -> None:
+    step = step_of(root / "models" / "microcircuit.yaml", (("scale_n", "1"), ("scale_k", "0.1")))
+    (launch,) = (x for x in step.phase.launches if isinstance(step.program.templates[x.template].body, Propagate))
+    t = launch.template
+    work = Work(
+        step.program.templates[t], step.compiled[t], step.program.tables[t], step.tables[t], launch, lambda _: 100, 240
+    )
+    table = step.tables[t][launch.lo : launch.hi]
+    found = shared_delivery(work, table)
+    assert found is not None
+    assert shared_delivery(work, table, len(found.words)) is not None
+    assert shared_delivery(work, table, len(found.words) - 2) is None
+
+
+def test_inputs_of_many_events_are_drawn_one_at_a_time(root: Path) -> None:
+    """poisson() takes most of the registers of a wave; other inputs are drawn for two neurons at a time."""
+    text = emit(step_of(root / "models" / "microcircuit.yaml").program).parts[-1].text
+    bodies = [x for x in re.split(r"(?m)^/\* ---- ", text) if "poisson_input" in x]
+    assert len(bodies) == 3
+    assert ["nl_poisson_f32(" in x.split("/* ====")[0] for x in bodies] == ["nl_two" not in x for x in bodies]
+    assert sum("nl_two" in x for x in bodies) == 2
+
+
+@pytest.mark.nvrtc
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("name", ["cuba", "microcircuit", "stdp"])
+def test_waves_keep_nothing_in_local_memory(root: Path, name: str) -> None:
+    """With as many registers as three blocks of a multiprocessor have."""
+    (part,) = (x for x in emit(step_of(root / "models" / f"{name}.yaml").program).parts if x.name == "waves")
+    code = compile_text(part, name, False, "sm_90").binary.read_bytes()
+    assert stack_frames(code)["nl_wave"] == 0
+
+
+def stack_frames(cubin: bytes) -> dict[str, int]:
+    """Bytes of the stack frame of each function of a cubin, an ELF file: entries of its section .nv.info."""
+    (sections,), (size, count, strings) = struct.unpack_from("<Q", cubin, 40), struct.unpack_from("<HHH", cubin, 58)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, sections + n * size) for n in range(count)]
+
+    def text(table: int, at: int) -> str:
+        return cubin[table + at : cubin.index(0, table + at)].decode()
+
+    places = {text(headers[strings][4], x[0]): (x[4], x[4] + x[5]) for x in headers}
+    (first, last), (names, _) = places[".symtab"], places[".strtab"]
+    symbols = [text(names, struct.unpack_from("<I", cubin, at)[0]) for at in range(first, last, 24)]
+    found, (at, end) = dict[str, int](), places[".nv.info"]
+    while at < end:
+        form, attribute, length = struct.unpack_from("<BBH", cubin, at)
+        if (form, attribute) == (4, 0x11):
+            symbol, frame = struct.unpack_from("<II", cubin, at + 4)
+            found[symbols[symbol]] = frame
+        at += 4 + (length if form == 4 else 0)
+    return found
+
+
 @pytest.mark.parametrize("name", ["microcircuit", "stdp"])
 @pytest.mark.parametrize("blocks", [8, 396])
 def test_a_block_finds_its_work_items_and_their_rows(root: Path, name: str, blocks: int) -> None:
@@ -312,9 +388,10 @@ def test_a_block_finds_its_work_items_and_their_rows(root: Path, name: str, bloc
             for at in range(block * early + len(mine), (block + 1) * early):
                 assert heads[at]["function"] >= len(functions) and not heads[at]["more"]
             at = block * early
-            for left, item in zip(reversed(range(len(mine))), mine, strict=True):
-                assert heads[at]["more"] == left
-                kept = ("self", "memory", "chunk", "group", "bytes", "row", "part", "parts", "function", "later")
+            for n, item in enumerate(mine):
+                assert heads[at]["more"] == len(mine) - 1 - n
+                assert heads[at]["place"] == (n + 1) % early * (lines.shape[1] // 16)
+                kept = ("self", "memory", "chunk", "group", "row", "part", "parts", "function", "later")
                 assert all(heads[at][x] == item[x] for x in kept)
                 if not functions[item["function"]].event:
                     template = int(item["self"]).bit_length() - 33
@@ -453,6 +530,8 @@ class Recorder:
 @pytest.mark.parametrize(("around", "expected"), [(True, [0, 1, 2, 3]), (False, [0, 1, 2])])
 def test_what_a_graph_of_waves_leaves_of_its_last_step_ends_it(around: bool, expected: list[int]) -> None:
     device = Recorder()
-    schedule.record_waves(device, WaveKernels(5, ((7, 70, 1), (8, 80, 1)), around), 3)  # type: ignore[arg-type]
+    schedule.record_waves(
+        device, WaveKernels(5, (WaveLists(7, 70, 1, 0, 0, 5), WaveLists(8, 80, 1, 0, 0, 5)), around), 3
+    )  # type: ignore[arg-type]
     assert [ahead for which, ahead in device.calls if which == 7] == expected
     assert [ahead for which, ahead in device.calls if which == 8] == [0, 1, 2]

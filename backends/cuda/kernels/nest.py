@@ -55,6 +55,8 @@ SHARED: Final = "_together"
 """Suffix of the function in which several threads share a point, where a thread alone has another one."""
 WARP: Final = 32
 _DRAWS: Final = tuple(f"nl_{x}_" for x in RANDOM)
+_LONG: Final = "nl_poisson_"
+"""A function that takes most of the registers of a wave: a thread draws one at a time."""
 COLUMNS: Final = 32
 """Points that a block sums together where they are columns of a matrix."""
 NEIGHBOURS: Final = 4
@@ -225,7 +227,7 @@ class NestPrinter(PointNest):
         if drawn:
             inner.insert(drawn, WAIT)
         loop = each_element(e, self.extent(self.par), inner)
-        if self.waves and len(self.par) == 1:
+        if self.waves and len(self.par) == 1 and not any(n.startswith(_LONG) for n in names_of(inner)):
             loop = [loop[0], *in_pairs(inner, e, WAIT, self._pointers())]
         elif not self.waves and not emits and drawn == 0 and _is_light(inner):
             lines = in_lines(self, e, split, statements)

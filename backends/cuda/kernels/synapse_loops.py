@@ -19,7 +19,7 @@ from backends.c_family.cprint import PrintError, Scalar
 from backends.c_family.rule_rows import row_again
 from backends.c_family.synapse_walk import centre
 from backends.cuda.kernels.skeletons import statements
-from backends.kernel_ir.expr import call, code, cond, every, form
+from backends.kernel_ir.expr import braces, call, code, cond, every, form
 from backends.kernel_ir.stmt import Do, For, Frame, If, Kind, Let, Set, Stmt
 from backends.kernel_ir.tree import Code
 from compiler.connect import drawing_of
@@ -265,10 +265,11 @@ def _batches(k: Kernel, e: Elements, names: Names, body: Body, thread: Code, thr
     if e.partial and ahead:
         ahead = [If(place >= 0, ahead)]
     here = n < e.after
+    nothing = braces()  # else registers of the batch before are kept
     batch = [
-        Let("nl_i32", names.other[WIDE]),
-        *([] if e.syn_type is None else [Let(e.syn_type, names.syn[WIDE])]),
-        *(Let(k.dialect.type_name(x), held[WIDE]) for held, x in body.held.values()),
+        Let("nl_i32", names.other[WIDE], nothing, const=False),
+        *([] if e.syn_type is None else [Let(e.syn_type, names.syn[WIDE], nothing, const=False)]),
+        *(Let(k.dialect.type_name(x), held[WIDE], nothing, const=False) for held, x in body.held.values()),
         each(here, [*e.finds, *ahead]),
         each(form("{} && {} >= 0", here, place) if e.partial else here, body.inner),
     ]

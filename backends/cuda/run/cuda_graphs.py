@@ -87,13 +87,26 @@ class Timed:
 
 
 @dataclass(frozen=True)
+class WaveLists:
+    """The address of the work items of a wave, how many times 16 bytes one is, and how many a block finds by its
+    number; the address of the data of its deliveries, how many times 16 bytes they are, and the first block that reads
+    them."""
+
+    work_items: int
+    size: int
+    early: int
+    deliveries: int
+    many: int
+    delivering: int
+
+
+@dataclass(frozen=True)
 class WaveKernels:
-    """A phase as one kernel between each two barriers: their blocks, and for each wave of a step the address of its
-    work items, the bytes of one, and how many a block finds by its number. `around`: the first one also completes the
-    previous step."""
+    """A phase as one kernel between each two barriers: their blocks, and what each wave of a step reads. `around`: the
+    first one also completes the previous step."""
 
     blocks: int
-    waves: tuple[tuple[int, int, int], ...]
+    waves: tuple[WaveLists, ...]
     around: bool
 
 
@@ -374,8 +387,9 @@ def record_waves(device: Device, waves: WaveKernels, count: int) -> int:
     device.driver.begin_capture(device.stream.handle)
     try:
         for ahead in range(count + waves.around):
-            for work_items, width, early in waves.waves[: 1 if ahead == count else None]:
-                device.call(NAME, ARGUMENTS, waves.blocks, BLOCK, work_items, width, early, ahead, count)
+            for x in waves.waves[: 1 if ahead == count else None]:
+                given = x.work_items, x.size, x.early, ahead, count, x.deliveries, x.many, x.delivering
+                device.call(NAME, ARGUMENTS, waves.blocks, BLOCK, *given)
         device.call("nl_advance", "q", 1, 1, count)
     finally:
         graph = device.driver.end_capture(device.stream.handle, device.begins_early)

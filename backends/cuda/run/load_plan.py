@@ -23,7 +23,7 @@ from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.rnn_table import walk as chain_walk
 from backends.cuda.persistent.spread_table import spread_walk
 from backends.cuda.run import cublaslt, cudnn
-from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, Timed, WaveKernels, release
+from backends.cuda.run.cuda_graphs import STEPS, KernelCall, LibraryCall, Plan, Timed, WaveKernels, WaveLists, release
 from backends.cuda.run.libraries import WORKSPACE
 from backends.cuda.run.split_launches import split
 from backends.cuda.waves.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, staged, waves
@@ -242,8 +242,12 @@ def _waves(out: Prepared, ground: PhaseContext, blocks: int) -> WaveKernels | No
     if not made:
         return None
     around = bool(made[0].work_items["later"].any())
-    lists = [staged(ground, x) for x in made]
-    return WaveKernels(blocks, tuple((out.keep(x), x.shape[1], early) for x, early in lists), around)
+    lists = []
+    for x in made:
+        items, early = staged(ground, x)
+        words = out.keep(x.words) if len(x.words) else 0
+        lists.append(WaveLists(out.keep(items), items.shape[1] // 16, early, words, len(x.words) // 2, x.delivering))
+    return WaveKernels(blocks, tuple(lists), around)
 
 
 def _watch(

@@ -23,7 +23,7 @@ from compiler.layout.write_tables import with_columns
 SOURCES: Final = 32
 """Lists of events, and rows of each: lanes of a warp."""
 WORDS: Final = 1024
-"""Of 64 bits that a block has room for."""
+"""Of 64 bits that a block has room for, of all deliveries of a wave."""
 FINENESS: Final = (32, 64, 128, 256)
 """Synapses of a unit."""
 _SOURCE: Final = np.dtype(
@@ -45,8 +45,9 @@ class SharedDelivery:
     rows: int
 
 
-def shared_delivery(work: Work, words: Words) -> SharedDelivery | None:
-    """Of the rows of a launch (`words`: the device's); None for one row alone, and where they are too many."""
+def shared_delivery(work: Work, words: Words, room: int = WORDS) -> SharedDelivery | None:
+    """Of the rows of a launch (`words`: the device's), for which there is room for so many words; None for one row
+    alone, and where they are too many."""
     body = work.template.body
     if len(words) < 2 or not isinstance(body, l2.Propagate) or not work.kernel.functions[0].by_event:
         return None
@@ -57,15 +58,15 @@ def shared_delivery(work: Work, words: Words) -> SharedDelivery | None:
     lists, source = np.unique(keys, axis=0, return_inverse=True)
     rows = np.bincount(source)
     order = np.argsort(source, kind="stable")
-    room = np.maximum(keys[order, 2].view(np.int64), 1)
-    synapses = propagated(work, body)[order] / room
+    neurons = np.maximum(keys[order, 2].view(np.int64), 1)
+    synapses = propagated(work, body)[order] / neurons
     units = np.ceil(synapses[:, None] / FINENESS).astype(np.int64).clip(1)
     firsts = np.cumsum(rows) - rows
     many = np.add.reduceat(units, firsts)
     own = with_columns(words[order], work.kernel.columns)
     size = len(lists) * _SOURCE.itemsize // 8 + len(words) + own.size
-    most = int((room[firsts] * many[:, -1]).sum())
-    if max(len(lists), rows.max()) > SOURCES or many.max() >= 1 << 16 or most >= 1 << 31 or size > WORDS:
+    most = int((neurons[firsts] * many[:, -1]).sum())
+    if max(len(lists), rows.max()) > SOURCES or many.max() >= 1 << 16 or most >= 1 << 31 or size > room:
         return None
     sources = np.zeros(len(lists), _SOURCE)
     for n, name in enumerate(("count", "list", "room", "slots", "delay")):
@@ -74,5 +75,6 @@ def shared_delivery(work: Work, words: Words) -> SharedDelivery | None:
     sources["synapses"] = np.ceil(np.add.reduceat(synapses, firsts))
     begins = (np.cumsum(units, axis=0) - units).astype(np.int64)
     begins -= begins[np.repeat(firsts, rows)]
-    parts = (sources.view(np.uint64), begins.astype(np.uint16).view(np.uint64).ravel(), own.ravel())
+    even = np.zeros(size % 2, np.uint64)
+    parts = (sources.view(np.uint64), begins.astype(np.uint16).view(np.uint64).ravel(), own.ravel(), even)
     return SharedDelivery(np.concatenate(parts), len(lists), len(words))

@@ -5,7 +5,8 @@ Guarantees: every block has a list of work items, parts of calls in the order of
 waves end where backends/cuda/waves/barrier_placement.py places grid barriers. Rows that share elements are assigned
 to the same blocks, so that neurons and their inputs need no barrier; other calls go to the remaining blocks, those that
 record events to blocks of their own. The rows of a delivery are divided by the events of each step, where these blocks
-have room for them (shared_deliveries.py). Lists are data, and a work item brings its row.
+have room for them (shared_deliveries.py). Lists are data, a work item brings its row, and those that deliver find the
+data of all deliveries of their wave side by side.
 Does not: decide whether this is faster than a graph of single launches (backends/cuda/run/cuda_graphs.py measures it).
 """
 
@@ -24,7 +25,7 @@ from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Call, Work, calls_of
 from backends.cuda.kernels.synapse_loops import EVENT
 from backends.cuda.waves.barrier_placement import alike, meetings
-from backends.cuda.waves.shared_deliveries import shared_delivery
+from backends.cuda.waves.shared_deliveries import WORDS, shared_delivery
 from backends.kernel_ir.descriptor import Compiled
 from compiler.ir.level2.dependence import Launched, Pairs
 from compiler.layout.write_tables import with_columns
@@ -32,7 +33,7 @@ from compiler.layout.write_tables import with_columns
 PHASE: Final = "step"
 """The phase that waves are for: that of simulations."""
 NAME: Final = "nl_wave"
-ARGUMENTS: Final = "Pqqqq"
+ARGUMENTS: Final = "PqqqqPqq"
 PER_PROCESSOR: Final = 3
 """Blocks of a wave that a processor has registers for."""
 ROOM: Final = 4096
@@ -40,7 +41,7 @@ ROOM: Final = 4096
 _NONE: Final = (1 << 32) - 1
 """The function of a block without work items."""
 _FIELDS: Final = (
-    "self:u8 memory:u8 chunk:i8 group:u4 bytes:u4 row:u4 part:u4 parts:u4 function:u4 later:i4 next:u4 more:u4"
+    "self:u8 memory:u8 chunk:i8 group:u4 row:u4 part:u4 parts:u4 function:u4 later:i4 next:u4 more:u4 place:u4"
 )
 WORK_ITEM: Final = np.dtype(
     {
@@ -50,6 +51,7 @@ WORK_ITEM: Final = np.dtype(
     }
 )
 """nl_errand of templates/waves.cu.j2."""
+_FUNCTION: Final = [x.split(":")[0] for x in _FIELDS.split()].index("function")
 
 Words = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
@@ -93,41 +95,49 @@ WorkItem = tuple[int, ...]
 
 @dataclass
 class _Blocks:
-    """The work items of each block. `at`: the block that takes the next work item without an assigned block."""
+    """The work items of each block. `at`: the block, of the last `free` ones, that takes the next work item without an
+    assigned block."""
 
     lists: list[list[WorkItem]]
+    free: int
     at: int
 
     def add(self, work_item: WorkItem, later: int, block: int | None = None) -> None:
         """A work item for a block, or for the next one; `later`: for which step, counted from that of the wave."""
         if block is None:
-            block, self.at = self.at, (self.at + 1) % len(self.lists)
-        self.lists[block].append((*work_item, later, 0, 0))
+            block, many = self.at, len(self.lists)
+            self.at = block + 1 if block + 1 < many else many - self.free
+        self.lists[block].append((*work_item, later, 0, 0, 0))
 
 
 @dataclass(frozen=True)
 class Wave:
-    """The work items of a wave, block after block, and the offsets of each block's."""
+    """The work items of a wave, block after block, and the offsets of each block's. `words`: the data of its shared
+    deliveries, one after the other, in which a work item names the first word of its own;
+    `delivering`: the first block that reads them."""
 
     work_items: npt.NDArray[np.void]
     first: npt.NDArray[np.uint32]
+    words: Words
+    delivering: int
 
 
 @dataclass(frozen=True)
 class _Source:
     """The source of the work items of one launch: the work, the address and width of its table's rows, the device's
-    rows of the launch, the functions."""
+    rows of the launch, the functions, and the data of the shared deliveries of the wave."""
 
     work: Work
     base: int
     width: int
     rows: Words
     functions: Mapping[str, int]
+    shared: list[Words]
 
     def work_item(self, call: Call, memory: int, row: int, part: int, parts: int) -> WorkItem:
         """A part of a call for one row, counted from the call's first one."""
         place, number = self.base + (call.row + row) * self.width, self.functions[call.function]
-        return place, memory, call.chunk, call.group, self.width, row, part, parts, number
+        return place, memory, call.chunk, call.group, row, part, parts, number
 
     def all_of(self, calls: Sequence[Call], keep: Callable[[Words], int]) -> Iterator[WorkItem]:
         """All parts of calls."""
@@ -140,12 +150,13 @@ class _Source:
 
     def every(self, blocks: int, keep: Callable[[Words], int]) -> Iterator[WorkItem]:
         """All parts of the launch, divided among `blocks` blocks."""
-        shared = shared_delivery(self.work, self.rows)
+        taken = sum(map(len, self.shared))
+        shared = shared_delivery(self.work, self.rows, WORDS - taken)
         if shared is None:
             return self.all_of(calls_of(replace(self.work, blocks=blocks)), keep)
-        place, memory = self.base + self.work.launch.lo * self.width, keep(shared.words)
-        number = self.functions[self.work.kernel.function + EVENT]
-        given = place, memory, 0, shared.rows, shared.words.nbytes, shared.sources
+        self.shared.append(shared.words)
+        place, number = self.base + self.work.launch.lo * self.width, self.functions[self.work.kernel.function + EVENT]
+        given = place, taken, 0, shared.rows, shared.sources
         return ((*given, part, blocks, number) for part in range(blocks))
 
 
@@ -202,13 +213,13 @@ def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -
     """The work items of launches: (position in the phase, step). They leave half of all blocks to the other calls."""
     program, phase, known = ground.program, ground.phase, ground.known
     numbers = {f.name: n for n, f in enumerate(wave_functions(ground.kernels))}
-    sources = []
+    sources, shared = list[_Source](), list[Words]()
     for x in phase.launches:
         t = x.template
         template, kernel, rows, table = program.templates[t], ground.kernels[t], program.tables[t], ground.tables[t]
         work = Work(template, kernel, rows, table, x, ground.elements, blocks)
         own = ground.words[t][x.lo : x.hi]
-        sources.append(_Source(work, ground.bases[t], kernel.row_bytes, own, numbers))
+        sources.append(_Source(work, ground.bases[t], kernel.row_bytes, own, numbers, shared))
     flat = {n: _points(sources[n].work) for n, x in enumerate(known) if x.flat}
     groups = alike(known, flat)
     most = max((int(x.sum()) for x in flat.values()), default=0)
@@ -216,8 +227,8 @@ def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -
     free = blocks - parts.taken if 4 * parts.taken < 3 * blocks else blocks
     few = [n for n, _ in order if isinstance(sources[n].work.template.body, l2.RecordEvents)]
     short = {n: list(sources[n].every(blocks, ground.keep)) for n in few}
-    free = _left(free, sum(map(len, short.values())))
-    out = _Blocks([[] for _ in range(blocks)], parts.taken % blocks)
+    left = _left(free, sum(map(len, short.values())))
+    out = _Blocks([[] for _ in range(blocks)], free, parts.taken % blocks)
     for n, later in order:
         launch = phase.launches[n]
         source, name = sources[n], ground.kernels[launch.template].function
@@ -228,10 +239,13 @@ def _wave(ground: PhaseContext, order: Sequence[tuple[int, int]], blocks: int) -
                 for part in range(many):
                     out.add(source.work_item(call, 0, row, part, many), later, (begin + part) % blocks)
         else:
-            for work_item in short.get(n) or source.every(free, ground.keep):
+            for work_item in short.get(n) or source.every(left, ground.keep):
                 out.add(work_item, later)
     first = np.cumsum([0, *(len(x) for x in out.lists)]).astype(np.uint32)
-    return Wave(np.array([e for x in out.lists for e in x], WORK_ITEM), first)
+    words = np.concatenate([np.zeros(0, np.uint64), *shared])
+    by_event = {n for n, f in enumerate(wave_functions(ground.kernels)) if f.event}
+    delivering = next((n for n, x in enumerate(out.lists) if any(e[_FUNCTION] in by_event for e in x)), blocks)
+    return Wave(np.array([e for x in out.lists for e in x], WORK_ITEM), first, words, delivering)
 
 
 @dataclass(frozen=True)
@@ -267,7 +281,8 @@ def _width(ground: PhaseContext) -> int:
 
 def staged(ground: PhaseContext, wave: Wave) -> tuple[npt.NDArray[np.uint8], int]:
     """The work items as blocks read them, with their rows: some of each block (how many: the second result), so that it
-    finds these by its number, then the others, those of a block one after the other."""
+    finds these by its number, then the others, those of a block one after the other. `place`: of the next one among as
+    many in shared memory, 0 after the last of these."""
     many: Ints = np.diff(wave.first.astype(np.int64)).astype(np.int64)
     width, blocks = _width(ground), len(many)
     early = min(int(many.max(initial=1)), ROOM // width)
@@ -279,6 +294,7 @@ def staged(ground: PhaseContext, wave: Wave) -> tuple[npt.NDArray[np.uint8], int
     items = wave.work_items.copy()
     items["more"] = many[block] - 1 - nth
     items["next"] = np.where(nth == early - 1, others[block], place + 1)
+    items["place"] = (nth + 1) % early * (width // 16)
     out = np.zeros((blocks * early + int(rest.sum()), width), np.uint8)
     heads = np.zeros(len(out), WORK_ITEM)
     heads["function"] = _NONE
