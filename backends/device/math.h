@@ -74,6 +74,10 @@ NL_FN double nl_ceil_f64(double x) { return __builtin_ceil(x); }
 /* Half-way cases go to the even neighbour, as in Python and numpy. */
 NL_FN float nl_round_f32(float x) { return __builtin_rintf(x); }
 NL_FN double nl_round_f64(double x) { return __builtin_rint(x); }
+#endif
+
+#if defined(__CUDACC__)
+#else
 /* Rounded to the 8 significant bits of bf16, half-way cases to even; CUDA texts have their own. */
 NL_FN float nl_bf16_f32(float x) {
     nl_u32 u = nl__bits_f32(x), r = (u + (0x7fffu + (u >> 16 & 1u))) & 0xffff0000u;

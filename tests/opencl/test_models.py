@@ -148,3 +148,14 @@ def test_a_simulation_piece_by_piece(root: Path) -> None:
             found[target] = (np.array(s["output"].v), np.array(s.projections["plastic"].w), s["output"].spikes)
     for ours, theirs in zip(found["opencl"], found["reference"], strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_mixed_precision(root: Path, tmp_path: Path) -> None:
+    """Values are rounded to bf16 as on the CPU; sums may have another order."""
+    found = []
+    for target in ("opencl", "cpu"):
+        result = run(root / "models/mlp.yaml", target, out=tmp_path / target, epochs=1, plots=False, precision="mixed",
+                     build_dir=tmp_path / f"b-{target}")  # fmt: skip
+        found.append(result.weights())
+    for name, values in found[0].items():
+        assert np.linalg.norm(values - found[1][name]) < 1e-2 * np.linalg.norm(values), name
