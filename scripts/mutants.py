@@ -506,6 +506,24 @@ MUTANTS = (
         ("tests/unit/test_cuda_waves.py::test_inputs_of_many_events_are_drawn_one_at_a_time",),
     ),
     Mutant(
+        "maps of bf16 are optimised",
+        ("backends.cuda.emit.translation_units:_is_narrow",),
+        _always(False),
+        (f"{TEXTS}::test_maps_of_bf16_are_optimised",),
+    ),
+    Mutant(
+        "large maps of bf16 have few blocks",
+        ("backends.cuda.kernels.launch_geometry:LONG_BLOCKS",),
+        lambda _: 1 << 12,
+        (f"{TEXTS}::test_blocks_of_large_maps_of_bf16_are_few",),
+    ),
+    Mutant(
+        "epilogues of products take sixteen bytes of bf16",
+        ("backends.cuda.kernels.contract:many_of",),
+        _always(4),
+        (f"{TEXTS}::test_epilogues_of_stored_products_take_sixteen_bytes",),
+    ),
+    Mutant(
         "shapes of tiles that no row has are not printed",
         ("backends.cuda.emit.emit:numbers_of",),
         _always(None),

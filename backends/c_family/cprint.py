@@ -361,7 +361,8 @@ class Element:
     """How straight-line code accesses the element of an array formal at the current point.
 
     `place`: the C lvalue (`v_[i]`). `inside`: a C truth value when the access is guarded; `fill` is the value of reads
-    out of bounds. `direct`: additions go to memory immediately (several points share the element).
+    out of bounds. `rounds`: what is stored is rounded to bf16 later. `direct`: additions go to memory immediately
+    (several points share the element).
     """
 
     place: Code
@@ -369,6 +370,7 @@ class Element:
     mode: l2.Mode
     inside: Code | None = None
     fill: float = 0.0
+    rounds: bool = False
 
     @property
     def value(self) -> Code:
@@ -535,7 +537,10 @@ class Body:
                 continue
             span = NOWHERE
             if unnamed := self._unnamed.get(n):
-                span, shown = unnamed.span, self.dialect.expr(unnamed.value, self.scope, _held(e.type))
+                span, value = unnamed.span, unnamed.value
+                if e.rounds and isinstance(value, ast.Call) and value.func == ROUNDED:
+                    (value,) = value.args
+                shown = self.dialect.expr(value, self.scope, _held(e.type))
             else:
                 shown = self.scope[n].code
             if e.type == DType.U8:

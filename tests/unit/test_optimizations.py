@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from backends.cuda.emit.emit import emit
+from backends.cuda.emit.translation_units import parts_of
+from backends.cuda.kernels.launch_geometry import Work, calls_of
 from backends.registry import backend
 from compiler.frontend.load import load_model
-from compiler.ir.level2.program import Contract, Dense, Merged, OneToOne, Propagate, Toeplitz
+from compiler.ir.level2.program import Contract, Dense, Launch, Merged, Nest, OneToOne, Propagate, Toeplitz
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import place
+from compiler.layout.write_tables import write_tables
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.pipeline.predict import lower_predict
 from compiler.strategies import GROUPS
@@ -137,10 +141,39 @@ def test_the_text_has_it(name: str, target: str, what: str) -> None:
     assert what in backend(target).emit(program(name, target))
 
 
-def test_epilogues_of_stored_products_read_four_neighbours() -> None:
+def test_epilogues_of_stored_products_take_sixteen_bytes() -> None:
+    """Eight neighbours of bf16 are read and written at once; what is rounded when it is written is not before."""
     text = backend("cuda").emit(program("transformer", "cuda", "mixed"))
     stores = [part.split("\n}\n")[0] for part in text.split("_stored_products_store(const ")[1:]]
-    assert any("        nl_words<nl_bfloat, 4> " in store for store in stores)
+    assert any("        nl_words<nl_bfloat, 8> " in store for store in stores)
+    assert any("nl_sums_at<8>(" in store for store in stores)
+    assert not any(re.search(r"nl_x\.\w+\.x\[nl_n\] = nl_bf16_f32\(", store) for store in stores)
+
+
+def test_maps_of_bf16_are_optimised() -> None:
+    """Quickly compiled ones keep registers in memory."""
+    merged = program("transformer", "cuda", "mixed")
+    (maps,) = (x for x in parts_of(merged) if x.name == "maps")
+    assert maps.kernels and not maps.quick
+    bodies = [merged.templates[t].body for t in maps.kernels]
+    assert all(isinstance(b, Nest) and b.combine is None for b in bodies)
+
+
+def test_blocks_of_large_maps_of_bf16_are_few() -> None:
+    """As many points as ResNet-50's first activations have."""
+    merged = program("transformer", "cuda", "mixed")
+    (maps,) = (x for x in parts_of(merged) if x.name == "maps")
+    tables, kernels = write_tables(merged, place(merged, {}), 1, {}), emit(merged).kernels
+    for t in maps.kernels:
+        template = merged.templates[t]
+        assert isinstance(template.body, Nest)
+        names = [f.name for f in template.formals]
+        table = tables[t][:1].copy()
+        for d, extent in zip(reversed(template.body.dims), (64, 1 << 20, 1), strict=False):
+            assert isinstance(d.extent, str)
+            table[:, names.index(d.extent)] = extent
+        work = Work(template, kernels[t], merged.tables[t], table, Launch(t, 0, 1), lambda name: 1, 8)
+        assert sum(call.grid for call in calls_of(work)) <= 1 << 10
 
 
 def test_gradients_of_windows_that_overlap_skip_terms_that_are_0(tmp_path: Path) -> None:

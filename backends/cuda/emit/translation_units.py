@@ -5,8 +5,8 @@ Guarantees: every kernel is in one part. Products, those on matrix units (which 
 convolutions, attention, Fourier transforms and the products of their spectra, gradients of filters and chains, which
 take longest to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come from
 the cache. The rest, if it consists of nests alone, is divided into maps and sums over one dim, which lose nothing with
-little optimisation, in parts of at most MOST, and sums over several dims, which do. Of a simulation the single kernels
-and the waves are parts: both have the functions of all templates of a step.
+little optimisation, in parts of at most MOST, and sums over several dims and maps of bf16, which do. Of a simulation
+the single kernels and the waves are parts: both have the functions of all templates of a step.
 Does not: depend on sizes or rows: parts follow from the templates alone.
 """
 
@@ -21,6 +21,7 @@ from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.contract import PRODUCTS, UNITS
 from backends.cuda.persistent.rnn import chained_templates
 from backends.cuda.waves.waves import wave_templates
+from compiler.ir.space import DType
 from compiler.strategies.cuda import (
     direct_conv,
     direct_conv_weights,
@@ -33,6 +34,7 @@ from compiler.strategies.cuda import (
 
 _REST: Final = "rest"
 _SUMS: Final = "sums"
+_MAPS: Final = "maps"
 _PRODUCTS: Final = "products"
 _TENSORS: Final = "tensors"
 _STORED: Final = "stored"
@@ -79,8 +81,10 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     waves = wave_templates(program)
     quick = not waves and rest == set(nests)
     sums = {t for t in rest if _is_long(nests[t])} if quick else set()
+    maps = {t.index for t in program.templates if t.index in rest and _is_narrow(t)} if quick else set()
     found = {
         _SUMS: sums,
+        _MAPS: maps,
         _PRODUCTS: {t for t, strategy in contracts.items() if strategy in PRODUCTS - UNITS},
         _STORED: {t for t, strategy in contracts.items() if strategy in stored_products.BYTES},
         _TENSORS: {t for t, strategy in contracts.items() if strategy in tensor_products.KINDS},
@@ -90,7 +94,7 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
         _UNIT_FILTERS: {t for t, strategy in contracts.items() if direct.family(strategy) == tensor_conv_weights.NAME},
         _ATTENTION: attention,
     }
-    first, *others = _divided(rest - sums) if quick else (rest,)
+    first, *others = _divided(rest - sums - maps) if quick else (rest,)
     parts = [Share(_REST, first, helpers=True, quick=quick)]
     parts += [Share(f"{_REST}_{n}", x, quick=True) for n, x in enumerate(others, 2)]
     parts += [Share(name, kernels) for name, kernels in found.items() if kernels]
@@ -114,3 +118,9 @@ def _divided(templates: Set[int]) -> tuple[Set[int], ...]:
 def _is_long(nest: l2.Nest) -> bool:
     """Whether it sums over several dims."""
     return sum(d.kind is l2.DimKind.RED for d in nest.dims) > 1
+
+
+def _is_narrow(template: l2.Template) -> bool:
+    """Whether it is a map whose threads have eight neighbours each (backends/cuda/kernels/lines.py)."""
+    is_map = isinstance(template.body, l2.Nest) and template.body.combine is None
+    return is_map and any(f.dtype is DType.BF16 for f in template.formals)

@@ -21,7 +21,7 @@ from backends.c_family.skeletons import frame
 from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.direct import access_of
 from backends.cuda.kernels.kernel import BLOCK, Function
-from backends.cuda.kernels.lines import at_places, besides, even
+from backends.cuda.kernels.lines import at_places, besides, even, many_of
 from backends.cuda.kernels.nest import NEIGHBOURS, NestPrinter
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.descriptor import CompiledFunction
@@ -56,7 +56,7 @@ LIBRARY: Final = frozenset({*cublaslt.KINDS, *cudnn.KINDS})
 _RESIDENT: Final = 3
 """Blocks that a processor holds: while one waits for its operands another one sums."""
 _AHEAD: Final = 4
-"""Lines that a thread of an epilogue reads before it needs them."""
+"""Lines of NEIGHBOURS that a thread of an epilogue reads before it needs them."""
 _LOADERS: Final = 128
 TENSOR_BLOCK: Final = BLOCK + _LOADERS
 """Threads of a block on matrix units: BLOCK multiply, the others load for them."""
@@ -511,7 +511,8 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, Nest
     fixed, arrays = ([x for x in found if x.fixed == same] for same in (True, False))
     parts["divided"] = [p.extent([d]) for d in slow[1:]] if div > 1 else []
     parts |= {"own": p.split("nl_own", fast), "fixed": fixed, "arrays": arrays, "guarded": others}
-    parts |= {"ahead": _AHEAD, "many": NEIGHBOURS}
-    parts["even"] = every(even(k, [x for x in found if x.few], fast[0], NEIGHBOURS)) if fast else None
+    many = many_of(p.nest, found)
+    parts |= {"ahead": _AHEAD * NEIGHBOURS // many, "many": many}
+    parts["even"] = every(even(k, [x for x in found if x.few], fast[0], many)) if fast else None
     at_places(p.nest, found)
     return product, frame(statements(), "store_tensor.cu.j2", parts), p.nest

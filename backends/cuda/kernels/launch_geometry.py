@@ -61,6 +61,8 @@ Words = npt.NDArray[np.uint64]
 MOST_BLOCKS: Final = 1 << 20
 MANY_BLOCKS: Final = 1 << 12
 """Blocks of a nest from which on each takes more points: reading a row costs as much as some points."""
+LONG_BLOCKS: Final = 1 << 10
+"""So, where threads have eight neighbours each, which they read and write as fast as memory can."""
 BUSY: Final = 1 << 17
 """Threads that keep a device busy."""
 ENOUGH: Final = 1 << 14
@@ -218,7 +220,8 @@ def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
             return _spread(function, w, terms, 1, most=MANY_BLOCKS)
         case Division.FEW | Division.EIGHT as kind:
             large, many = points >= LARGE_MAP, 4 if kind is Division.FEW else 8
-            calls = _spread(function, w, points, many * BLOCK, np.flatnonzero(large), MANY_BLOCKS)
+            most = MANY_BLOCKS if kind is Division.FEW else LONG_BLOCKS
+            calls = _spread(function, w, points, many * BLOCK, np.flatnonzero(large), most)
             return [*calls, *_spread(function, w, points, BLOCK, np.flatnonzero(~large), MANY_BLOCKS)]
         case Division.POINTS:
             return _spread(function, w, points, BLOCK, most=MANY_BLOCKS)

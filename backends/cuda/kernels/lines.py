@@ -119,8 +119,11 @@ def besides(
 
 
 def at_places(nest: PointNest, found: Sequence[Beside]) -> None:
-    """Points take elements from structures from now on."""
-    nest.elements |= {x.formal: replace(nest.elements[x.formal], place=x.place) for x in found}
+    """Points take elements from structures from now on; what these have for bf16 is rounded when it is written."""
+    narrow = nest.k.dialect.type_name(DType.BF16)
+    for x in found:
+        rounds = x.few and x.stored == narrow
+        nest.elements[x.formal] = replace(nest.elements[x.formal], place=x.place, rounds=rounds)
 
 
 def even(k: Kernel, arrays: Sequence[Beside], last: str, many: int) -> list[Code]:
@@ -191,7 +194,7 @@ class Lines:
     held: int
 
 
-def _many(nest: PointNest, found: Sequence[Beside]) -> int:
+def many_of(nest: PointNest, found: Sequence[Beside]) -> int:
     """Neighbours that have 16 bytes of the narrowest array."""
     narrow = nest.k.dialect.type_name(DType.BF16)
     return 8 if nest.k.dialect.precision is DType.F32 and any(x.few and x.stored == narrow for x in found) else 4
@@ -213,7 +216,7 @@ def in_lines(nest: PointNest, e: Code, split: Sequence[Stmt], statements: Sequen
     found = [replace(x, fixed=bool(lines) and x.few and not x.written and dims[x.formal] == {last}) for x in found]
     at_places(nest, found)
     fixed, moving = ([x for x in found if x.fixed == same] for same in (True, False))
-    made = _Lines(_many(nest, found), nest.vars[last], fixed, moving)
+    made = _Lines(many_of(nest, found), nest.vars[last], fixed, moving)
     return _looped(nest, e, made, made.point(split, nest.body().finish(statements)), found)
 
 
@@ -251,7 +254,7 @@ def windows_in_lines(nest: PointNest, e: Code, split: Sequence[Stmt]) -> Lines |
     few = [x for x in read if x.few]
     if not few or not any(x.few for x in found):
         return None
-    made = _Lines(_many(nest, [*found, *few]), nest.vars[last], (), found)
+    made = _Lines(many_of(nest, [*found, *few]), nest.vars[last], (), found)
     (total,) = nest.totals(nest.scope)
     sums = replace(total, at=form("{}.x[nl_n]", total.at))
     kind = f"nl_few<{nest.k.dialect.type_name(total.type)}, {made.many}>"
