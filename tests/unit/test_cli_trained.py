@@ -52,6 +52,19 @@ def test_predict(net: Path) -> None:
     assert call("predict", "net.yaml", "--data", "x.npz", "--out", "y.csv")[0] == 2
 
 
+def test_without_an_input_there_is_nothing_to_predict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_network(tmp_path, "{x: {shape: [2]}}", "learned: {name: y, shape: [2]}", name="alone")
+    np.savez("x.npz", x=np.ones((3, 2)))
+    for words in (
+        ("predict", "--data", "x.npz", "--out", "y.npz"),
+        ("build", "--standalone"),
+        ("export", "--out", "y.onnx"),
+    ):
+        code, _, err = call(words[0], "alone.yaml", *words[1:])
+        assert code == 2 and "no input of the network reaches `y`" in err
+
+
 def test_evaluate_needs_a_training(net: Path) -> None:
     code, _, err = call("evaluate", "net.yaml")
     assert code == 2 and "has no `train`" in err

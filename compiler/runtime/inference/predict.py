@@ -105,13 +105,17 @@ class Predictor:
 
 
 def chosen_outputs(model: l0.Model, names: tuple[str, ...]) -> tuple[str, ...]:
-    """`names`, which must be layers. Raises RunError (E0912, exit 2)."""
+    """`names`, which must be layers, and read the network's inputs. Raises RunError (E0912, exit 2)."""
     assert model.network is not None
     layers = [layer.name for layer in model.network.layers]
     for name in names:
         if name not in layers:
             help = did_you_mean(name, layers) or "layers are " + ", ".join(f"`{n}`" for n in layers[:12])
             raise RunError("E0912", f"the network has no layer `{name}`", help, exit_code=2)
+    if not predict.inputs_of(model, names):
+        read = ", ".join(f"`{n}`" for n in names or predict.default_outputs(model))
+        message = f"no input of the network reaches {read}: for every sample it is the same"
+        raise RunError("E0912", message, "its weights stand in `weights.safetensors` of the run", exit_code=2)
     return tuple(dict.fromkeys(names))
 
 

@@ -88,7 +88,8 @@ def _class_target(kind: LossKind, prediction: Scalar, target: Scalar, built: Bui
     related = (Related("the input is declared here", declared.span),)
     if not shape or shape[-1] < 2:
         message = f"`logits` must be one score per class, but `{prediction.text}` has the shape {shown(shape)}"
-        c.sink.error("E0501", message, prediction.span)
+        help = "for one score, of yes or no, write `binary_cross_entropy`" if shape else None
+        c.sink.error("E0501", message, prediction.span, help)
         return False
     if len(shape) > 1 and wanted == ():
         message = f"`logits` must be one score per class, but `{prediction.text}` has the shape {shown(shape)}"
