@@ -342,6 +342,12 @@ MUTANTS = (
         ("tests/unit/test_chains.py::test_what_does_not_wait_is_one_launch",),
     ),
     Mutant(
+        "what is not chained stays a loop",
+        ("compiler.passes.pipeline.programs:UnrollLoops.applies",),
+        lambda _: lambda self, context, ir: ir.merged is not None and ir.merged.has_loops,
+        ("tests/unit/test_scan.py::test_what_is_not_chained_stays_a_loop",),
+    ),
+    Mutant(
         "kernels of one text are one template",
         ("compiler.passes.program.merge:digest",),
         _each_alone,

@@ -41,7 +41,7 @@ class CpuBackend:
         names = statements().list_templates()
         strategies = (n.removeprefix("strategy_").removesuffix(".c.j2") for n in names if n.startswith("strategy_"))
         here = frozenset(strategies) - (libraries.STRATEGIES if libraries.found() is None else frozenset())
-        return Capabilities("cpu", LANES, True, here, device=core(), loops=True)
+        return Capabilities("cpu", LANES, True, here, device=core())
 
     def emit(self, program: l2.Merged) -> str:
         return emit(program).text

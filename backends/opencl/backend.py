@@ -33,7 +33,7 @@ class OpenclBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("opencl", 0, False, frozenset(), loops=True)
+        return Capabilities("opencl", 0, False, frozenset())
 
     def emit(self, program: l2.Merged) -> str:
         return emit(program).text

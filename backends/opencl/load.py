@@ -69,7 +69,7 @@ class OpenclInstance:
         self._state = self._buffer(np.zeros(2, np.int64))
         self._advance = self._cl.Kernel(self._binary, "nl_advance")
         self._advance.set_args(self._state)
-        self._phases = {p.name: p for p in program.phases}
+        self._loops = {p.name: p.loops for p in program.phases}
         self._calls: dict[str, list[_Call]] = {}
         self._watched: dict[str, Watched] = {}
         self._load(seed)
@@ -205,7 +205,7 @@ class OpenclInstance:
         label = "a kernel"
         try:
             for now in range(step, step + count):
-                for x, at in ((calls[n], at) for n, at in l2.in_order(self._phases[phase])):
+                for x, at in ((calls[n], at) for n, at in l2.in_order(len(calls), self._loops[phase])):
                     if x.every == 1 or now % x.every == x.offset:
                         if x.first is not None:
                             x.kernel.set_arg(2, np.int64(x.first + at * x.size[1]))

@@ -44,7 +44,9 @@ def phases(program: l2.Program | l2.Merged) -> Mapping[str, tuple[Item, ...]]:
     found = dict[str, tuple[Item, ...]]()
     for p in program.phases:
         items = [_item(program, x) for x in p.launches]
-        found[p.name] = tuple(replace(items[n], at=at) if at else items[n] for n, at in l2.in_order(p))
+        found[p.name] = tuple(
+            replace(items[n], at=at) if at else items[n] for n, at in l2.in_order(len(items), p.loops)
+        )
     return found
 
 

@@ -128,7 +128,7 @@ class ReferenceBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("reference", 0, True, frozenset(), loops=True)
+        return Capabilities("reference", 0, True, frozenset())
 
     def emit(self, program: l2.Merged) -> str:
         return "\n\n".join(print_ir(t) for t in program.templates) + "\n"

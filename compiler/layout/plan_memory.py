@@ -47,7 +47,9 @@ def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, i
     for phase in merged.phases:
         spans: dict[str, tuple[int, int]] = {}
         within = {n for chain in phase.chains if chain.pays for n in range(chain.first, chain.last - 1)}
+        clocks = list[int]()
         for number, launch in enumerate(phase.launches):
+            clocks.append(clock)
             for formal in merged.templates[launch.template].formals:
                 if isinstance(formal, l2.ArrayFormal):
                     for bound in merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]:
@@ -56,11 +58,10 @@ def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, i
                             first = spans.get(name, (clock, clock))[0]
                             spans[name] = (first, clock)
             clock += number not in within
-        start = clock - len(phase.launches)
         for loop in phase.loops:
             for name in _kept(merged, phase.launches[loop.first : loop.last], whole, names):
                 first, last = spans[name]
-                spans[name] = (min(first, start + loop.first), max(last, start + loop.last - 1))
+                spans[name] = (min(first, clocks[loop.first]), max(last, clocks[loop.last - 1]))
         for name, span in spans.items():
             lives[name].append(span)
     return lives
@@ -148,10 +149,14 @@ def place(merged: l2.Merged, sizes: Mapping[str, int], apart: int = 0) -> Placem
 
 def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[str]]:
     """WORK arrays that share memory, by name: their lifetimes are disjoint in the order of launches, but may overlap
-    when launches run concurrently. So do arrays and their parts."""
+    when launches run concurrently. So do arrays and their parts; those that steps of a loop have lie anywhere in
+    theirs."""
     arrays = [a for a in program.arrays if a.role is Role.WORK and a.name in placement.offsets]
+    wholes = {a.name: a for a in arrays}
+    places = ((wholes[a.within] if a.by_step else a, a.name) for a in arrays)
     spans = sorted(
-        (placement.offsets[a.name], placement.offsets[a.name] + a.physical_size * a.dtype.bytes, a.name) for a in arrays
+        (placement.offsets[a.name], placement.offsets[a.name] + a.physical_size * a.dtype.bytes, name)
+        for a, name in places
     )
     found: dict[str, set[str]] = {}
     for number, (_, end, name) in enumerate(spans):

@@ -17,7 +17,7 @@ from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
 from backends.cuda.kernels.nest import SHARED
 from backends.cuda.run.backend import CudaBackend
-from backends.cuda.run.cuda_graphs import KernelCall, Plan, Timed, calls_due, launch_pattern, nodes
+from backends.cuda.run.cuda_graphs import STEPS, KernelCall, Plan, Timed, calls_due, launch_pattern, nodes
 from backends.cuda.run.load_plan import device_table
 from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import BackendError
@@ -32,6 +32,7 @@ from compiler.ir.level2.program import (
     Dim,
     DimKind,
     Launch,
+    Loop,
     Merged,
     Mode,
     Nest,
@@ -370,13 +371,31 @@ def ready(name: str) -> KernelCall:
 def test_steps_recorded_together_are_the_steps_one_by_one() -> None:
     plan = Plan((Timed((ready("a"),), 1, 0), Timed((ready("b"), ready("c")), 10, 0), Timed((ready("d"),), 3, 2)))
     for first in (1, 8, 30):
-        together = [(c.function, first + ahead) for c, ahead in calls_due(plan, first, 20)]
-        apart = [(c.function, step) for step in range(first, first + 20) for c, _ in calls_due(plan, step, 1)]
+        together = [(c.function, first + ahead) for c, ahead, _ in calls_due(plan, first, 20)]
+        apart = [(c.function, step) for step in range(first, first + 20) for c, _, _ in calls_due(plan, step, 1)]
         assert together == apart
         sparse = {(n, at) for n, at in launch_pattern(plan, first, 20)}
         assert {s for f, s in together if f == "b"} == {first + at for n, at in sparse if n == 1}
         assert {s % 10 for f, s in together if f == "b"} == {0}
         assert {s % 3 for f, s in together if f == "d"} == {2}
+
+
+def test_launches_of_a_loop_are_recorded_step_by_step() -> None:
+    """Each with the rows of its step; a step waits for what it conflicts with in the step before."""
+    moved = replace(ready("b"), rows=100, by_step=(24, 0))
+    apart = {"a": {0, 1}, "b": {0, 1, 2}, "c": {1, 2, 3}, "d": {2, 3}}
+    calls = (moved if name == "b" else ready(name) for name in apart)
+    timed = tuple(Timed((x,), 1, 0, frozenset(beside)) for x, beside in zip(calls, apart.values(), strict=True))
+    plan, names = Plan(timed, loops=(Loop(1, 3, 3, "x"),)), "abcbcbcd"
+    found = [(c.function, at) for c, _, at in calls_due(plan, 1, 1)]
+    assert found == list(zip(names, (0, 0, 0, 1, 1, 2, 2, 0), strict=True))
+    made = nodes(plan, 1, 2)
+    assert [(x.launch.calls[0].label, x.at) for x in made] == 2 * found
+    rows = [c.arguments(0, x.at)[0] for x in made for c in x.launch.calls if isinstance(c, KernelCall)]
+    assert rows == 2 * [0, 100, 0, 124, 0, 148, 0, 0]
+    assert [x.after for x in made[:8]] == [(), *((n,) for n in range(7))]
+    assert [x.after for x in made[8:11]] == [(5,), (8, 6), (9, 7)]  # in the next step of the phase
+    assert plan.steps == STEPS and replace(plan, loops=(Loop(1, 3, 300, "x"),)).steps == 1
 
 
 def test_launches_wait_for_those_that_they_may_not_run_beside() -> None:
@@ -438,7 +457,7 @@ def test_rare_launches_make_few_graphs() -> None:
             end = step + count
             for size in plan.parts(step, count):
                 key = size, launch_pattern(plan, step, size)
-                calls = [(c.function, ahead) for c, ahead in calls_due(plan, step, size)]
+                calls = [(c.function, ahead) for c, ahead, _ in calls_due(plan, step, size)]
                 assert keys.setdefault(key, calls) == calls
                 assert 1 <= size <= plan.steps
                 step += size

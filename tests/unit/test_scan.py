@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from backends.cpu.backend import CpuBackend
 from backends.cpu.emit.emit import emit
+from backends.cuda.emit.emit import emit as emit_cuda
+from backends.cuda.persistent.rnn_plan import shapes_of
 from backends.cuda.run.backend import CudaBackend
+from backends.cuda.run.load_plan import launched_at_once
 from backends.manifest import manifest
 from backends.reference.load import ReferenceInstance
 from compiler.frontend.load import load_model
 from compiler.ir.level1.graph import Scan
 from compiler.ir.level2.dependence import parts_of
-from compiler.ir.level2.program import Array, Loop
+from compiler.ir.level2.program import Array, ArrayFormal, Loop, Merged, in_order
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import place
+from compiler.layout.write_tables import rows_of_steps, write_tables
 from compiler.passes.pipeline.lower import Lowered, lower
 from compiler.passes.pipeline.manager import Context, Lowering
 from compiler.passes.pipeline.programs import JoinHalves
@@ -173,3 +178,57 @@ def test_what_lies_in_an_array_is_touched_with_it() -> None:
               array("bc", 6, 3), array("other", 9, within="")]  # fmt: skip
     parts = {name: set(inner) for name, inner in parts_of(arrays).items()}
     assert parts == {"whole": {"a", "b", "c", "ab", "bc"}, "ab": {"a", "b"}, "bc": {"b", "c"}}
+
+
+# ------------------------------------------------------------------------------------------------ on a GPU
+
+
+def cuda(folder: Path, n: Network, chains: bool = True, **numerics: str) -> Merged:
+    return lower(network(folder, n, **numerics), CudaBackend(chains=chains).capabilities, True).merged
+
+
+def test_what_is_not_chained_stays_a_loop(tmp_path: Path) -> None:
+    """Its launches, rows, and what is launched do not grow with the steps; independent kernels of a step of both
+    directions are one launch."""
+    device = SimpleNamespace(room=lambda name: 227 << 10, processors=132)
+    found = []
+    for steps in (4, 30):
+        program = cuda(tmp_path, Network("lstm", 3, steps, batch=5, bidirectional=True), order="bitwise")
+        assert not any(a.ring and not a.by_step for a in program.arrays)
+        (phase,) = (p for p in program.phases if p.name == "train")
+        assert [x.steps for x in phase.loops] == [steps] * 3  # forward, both directions are one
+        units = launched_at_once(device, program, emit_cuda(program).kernels, phase, [], shapes_of(program))  # type: ignore[arg-type]
+        assert [x.launches[0] for x in units] == list(phase.launches)
+        assert [x.loop for x in units if x.loop is not None] == [
+            loop for loop in phase.loops for _ in range(loop.first, loop.last)
+        ]
+        found.append((phase.launches, [t.count for t in program.tables], emit_cuda(program).text))
+    assert found[0] == found[1]
+
+
+def test_rows_of_steps_are_those_of_all_steps_one_after_the_other(tmp_path: Path) -> None:
+    """The addresses of each step; an array with fewer parts than steps begins again."""
+    program = cuda(tmp_path, Network("gru", 3, 5, layers=2, batch=6), False)
+    placement = place(program, {}, 1 << 30)
+    tables = write_tables(program, placement, 3, {})
+    longer, begins = rows_of_steps(program, tables)
+    arrays = {a.name: a for a in program.arrays}
+    rings = set[int]()
+    for phase in program.phases:
+        for n, step in in_order(len(phase.launches), phase.loops):
+            x = phase.launches[n]
+            if (phase.name, n) not in begins:
+                continue
+            rows, formals = program.tables[x.template], program.templates[x.template].formals
+            for row in range(x.lo, x.hi):
+                now = longer[x.template][begins[phase.name, n] + step * (x.hi - x.lo) + row - x.lo]
+                for column, f in enumerate(formals):
+                    expected = tables[x.template][row, column]
+                    if isinstance(f, ArrayFormal):
+                        a = arrays[rows.arrays[f.name][row]]
+                        rings.add(a.ring)
+                        assert int(now[column]) == int(expected) + (a.first_at(step) - a.first) * a.dtype.bytes
+                    else:
+                        assert now[column] == expected
+    assert len(rings) > 1
+    assert all(np.array_equal(long[: len(table)], table) for long, table in zip(longer, tables, strict=True))

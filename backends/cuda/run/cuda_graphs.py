@@ -19,6 +19,7 @@ from functools import partial
 from statistics import median
 from typing import Any, Final
 
+import compiler.ir.level2.program as l2
 from backends.cuda.device.device import BRANCHES, Device
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.waves.waves import ARGUMENTS, NAME
@@ -44,7 +45,8 @@ Pattern = tuple[tuple[int, int], ...] | None
 @dataclass(frozen=True)
 class KernelCall:
     """One call with its addresses; `label` names what it runs for messages; `shared`: bytes of dynamic
-    shared memory; `together`: all blocks have to run at the same time. (rows, jobs, chunk, memory, group)."""
+    shared memory; `together`: all blocks have to run at the same time. (rows, jobs, chunk, memory, group). `by_step`:
+    bytes from the rows, and from what is at `chunk`, of a step of a loop to those of the next."""
 
     function: str
     grid: int
@@ -57,17 +59,21 @@ class KernelCall:
     label: str
     shared: int = 0
     together: bool = False
+    by_step: tuple[int, int] = (0, 0)
 
-    def arguments(self, ahead: int) -> tuple[int, ...]:
-        return self.rows, self.jobs, self.chunk, ahead, self.memory, self.group
+    def arguments(self, ahead: int, at: int = 0) -> tuple[int, ...]:
+        """Of the steps of a phase, and of the loop that the call is in."""
+        rows, chunk = self.by_step
+        return self.rows + rows * at, self.jobs, self.chunk + chunk * at, ahead, self.memory, self.group
 
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """A call of a library, which launches kernels of its own on a stream (by its handle)."""
+    """A call of a library, which launches kernels of its own on a stream (by its handle): one for each step of the loop
+    that it is in."""
 
     label: str
-    run: Callable[[int], None]
+    runs: tuple[Callable[[int], None], ...]
 
 
 @dataclass(frozen=True)
@@ -120,10 +126,11 @@ class ExecutionMode(StrEnum):
 @dataclass
 class Plan:
     """A phase that is ready to run. `graphs`: by number of steps and the launches that do not run in every step. `way`:
-    the fastest mode, once measured: `times`, ms of a step."""
+    the fastest mode, once measured: `times`, ms of a step. `loops`: of its launches."""
 
     launches: tuple[Timed, ...]
     waves: WaveKernels | None = None
+    loops: tuple[l2.Loop, ...] = ()
     graphs: dict[tuple[int, Pattern], int] = field(default_factory=dict)
     way: ExecutionMode | None = None
     times: dict[ExecutionMode, list[float]] = field(default_factory=dict)
@@ -144,8 +151,12 @@ class Plan:
 
     @property
     def _most(self) -> int:
-        calls = max(1, sum(len(x.calls) for x in self.launches))
-        return max(1, min(STEPS, NODES // calls))
+        calls = sum(len(self.launches[n].calls) for n, _ in self.in_order())
+        return max(1, min(STEPS, NODES // max(1, calls)))
+
+    def in_order(self) -> Iterator[tuple[int, int]]:
+        """The launches by number, with the step of the loop that they are in."""
+        return l2.in_order(len(self.launches), self.loops)
 
     @property
     def steps(self) -> int:
@@ -181,22 +192,24 @@ def launch_pattern(plan: Plan, step: int, count: int) -> Pattern:
     )
 
 
-def calls_due(plan: Plan, step: int, count: int) -> Iterator[tuple[KernelCall | LibraryCall, int]]:
-    """(call, steps ahead) in order."""
+def calls_due(plan: Plan, step: int, count: int) -> Iterator[tuple[KernelCall | LibraryCall, int, int]]:
+    """(call, steps ahead, step of a loop) in order."""
     for ahead in range(count):
-        for x in plan.launches:
+        for x, at in ((plan.launches[n], at) for n, at in plan.in_order()):
             if x.due(step + ahead):
                 for call in x.calls:
-                    yield call, ahead
+                    yield call, ahead, at
 
 
 @dataclass(frozen=True)
 class Node:
     """One launch of a graph. `after`: its dependences, transitively reduced; `stream`: the stream of its launch, in
-    order; `slack`: calls by which the longest path through it is shorter than the longest path of the graph."""
+    order; `slack`: calls by which the longest path through it is shorter than the longest path of the graph. `at`: the
+    step of a loop."""
 
     launch: Timed
     ahead: int
+    at: int
     after: tuple[int, ...]
     stream: int
     slack: int
@@ -209,6 +222,7 @@ class Due:
 
     number: int
     ahead: int
+    at: int
     after: tuple[int, ...]
     before: int
     depth: int
@@ -219,10 +233,11 @@ def due(plan: Plan, step: int, count: int) -> list[Due]:
     """The launches of steps step .. step + count - 1 in the order of the phase, and what each waits for."""
     found: list[Due] = []
     for ahead in range(count):
-        for number, x in enumerate(plan.launches):
+        for number, at in plan.in_order():
+            x = plan.launches[number]
             if not x.due(step + ahead) or not x.calls:
                 continue
-            known, after = 0, []
+            known, after = 0, list[int]()
             for n in reversed(range(len(found))):
                 other = found[n]
                 if other.number not in x.apart or (other.number, ahead - other.ahead) in x.beside:
@@ -230,8 +245,10 @@ def due(plan: Plan, step: int, count: int) -> list[Due]:
                 if not known >> n & 1:
                     after.append(n)
                     known |= other.before | 1 << n
+                    if known & (rest := (1 << n) - 1) == rest:
+                        break
             depth = len(x.calls) + max((found[n].depth for n in after), default=0)
-            found.append(Due(number, ahead, tuple(after), known, depth, 0))
+            found.append(Due(number, ahead, at, tuple(after), known, depth, 0))
     heights = [len(plan.launches[x.number].calls) for x in found]
     for at in reversed(range(len(found))):
         for n in found[at].after:
@@ -280,7 +297,7 @@ def nodes(plan: Plan, step: int, count: int) -> list[Node]:
         ends[stream] = at
         before.append(known)
         slack = longest - x.depth - x.height + calls[at]
-        found.append(Node(plan.launches[x.number], x.ahead, x.after, stream, slack))
+        found.append(Node(plan.launches[x.number], x.ahead, x.at, x.after, stream, slack))
     return found
 
 
@@ -290,9 +307,9 @@ def _launch(device: Device, call: KernelCall | LibraryCall, node: Node, stream: 
     own = isinstance(call, KernelCall) and not call.together
     before = frozenset[int]() if own else device.driver.captured(stream.handle)
     if isinstance(call, LibraryCall):
-        call.run(stream.handle)
+        call.runs[node.at](stream.handle)
     else:
-        device.launch(call.function, call.grid, call.block, call.arguments(node.ahead), stream, call.shared)
+        device.launch(call.function, call.grid, call.block, call.arguments(node.ahead, node.at), stream, call.shared)
         if node.slack <= SLACK:
             device.driver.hurry(stream.handle)
     return before if own else device.driver.captured(stream.handle) - before
@@ -399,11 +416,11 @@ def record_waves(device: Device, waves: WaveKernels, count: int) -> int:
 def run_checked(device: Device, plan: Plan, step: int, count: int) -> Iterator[KernelCall | LibraryCall]:
     """Launch the same steps one call at a time; yields every call after it has been launched."""
     for at in range(count):
-        for call, _ in calls_due(plan, step + at, 1):
+        for call, _, inner in calls_due(plan, step + at, 1):
             if isinstance(call, KernelCall):
-                device.launch(call.function, call.grid, call.block, call.arguments(0), shared=call.shared)
+                device.launch(call.function, call.grid, call.block, call.arguments(0, inner), shared=call.shared)
             else:
-                call.run(device.stream.handle)
+                call.runs[inner](device.stream.handle)
             yield call
         device.call("nl_advance", "q", 1, 1, 1)
 

@@ -7,11 +7,12 @@ Does not: run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.c_family.watched import watched
@@ -31,7 +32,7 @@ from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import AnyArray, BackendError
 from compiler.ir.level2.dependence import beside, conflicts, joined, launched, paired, parts_of, touched
 from compiler.layout.plan_memory import Placement, overlaps
-from compiler.layout.write_tables import device_table, with_columns
+from compiler.layout.write_tables import device_table, rows_of_steps, with_columns
 
 COPY_ENGINE: Final = "sm_90"
 """The architecture whose kernels fetch tiles by tensor maps (templates/stored_products.cu.j2)."""
@@ -85,6 +86,7 @@ def prepare(
 ) -> Prepared:
     """All phases, for the compiled kernels and the host's tables; `bases`: addresses of the arenas by role number."""
     out = Prepared(device)
+    tables, begins = rows_of_steps(program, tables)
     words = [device_table(t, table, bases) for t, table in zip(program.templates, tables, strict=True)]
     rows = [out.keep(with_columns(x, k.columns), "tables") for x, k in zip(words, kernels, strict=True)]
     elements = array_elements(sizes, {a.name: a.physical_size for a in program.arrays})
@@ -97,29 +99,45 @@ def prepare(
         return Work(program.templates[t], kernels[t], program.tables[t], tables[t], launch, elements, device.blocks)
 
     for phase in program.phases:
-        parts = launched_at_once(device, program, kernels, phase, words, shapes)
+        units = launched_at_once(device, program, kernels, phase, words, shapes)
         if phase.name in l2.LAYERS:
-            parts = _apart(program, parts, shared)
+            units = _apart(program, units, shared)
         steps = sized and phase.name == PHASE and not shared and not phase.chains
         known = [launched(program, x) for x in phase.launches] if steps else []
         pairs = paired(known)
-        apart = conflicts([touched(program.templates, program.tables, x, {}, shared) for x, _ in parts])
-        free = beside(pairs, STEPS) if steps else [frozenset[tuple[int, int]]()] * len(parts)
+        apart = conflicts([touched(program.templates, program.tables, x.launches, {}, shared) for x in units])
+        free = beside(pairs, STEPS) if steps else [frozenset[tuple[int, int]]()] * len(units)
         timed = []
-        for (launches, walk), others, besides in zip(parts, apart, free, strict=True):
-            label = _label(program, launches[0], len(launches))
-            if walk is not None:
-                timed.append(_chained(out, walk, label, others))
+        for x, others, besides in zip(units, apart, free, strict=True):
+            label, (first, *_) = _label(program, x.launches), x.launches
+            if x.walk is not None:
+                timed.append(_chained(out, x.walk, label, others))
             else:
-                place = rows[launches[0].template], words[launches[0].template]
-                timed.append(_timed(out, work(launches[0]), place, program, others, besides))
+                t = first.template
+                place = Place(rows[t], words[t], begins.get((phase.name, x.number), first.lo), x.steps)
+                timed.append(Timed(_calls(out, work(first), place, label), first.every, first.offset, others, besides))
         run = None
         if steps and any(k.waved for k in kernels):
             ground = PhaseContext(program, kernels, phase, tables, words, rows, elements, out.keep, known, pairs)
             run = _waves(out, ground, PER_PROCESSOR * device.processors)
-        out.plans[phase.name] = Plan(tuple(timed), run)
+        out.plans[phase.name] = Plan(tuple(timed), run, loops=_loops(units))
         out.watch[phase.name] = _watch(out, program, phase, tables, address)
     return out
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is launched at once: a launch (number `number` of the phase, or a part of it), or those of a chain, as a
+    walk. `loop`: the one that it is in."""
+
+    launches: tuple[l2.Launch, ...]
+    walk: Walk | None = None
+    number: int = -1
+    loop: l2.Loop | None = None
+
+    @property
+    def steps(self) -> int:
+        return 1 if self.loop is None else self.loop.steps
 
 
 def launched_at_once(
@@ -129,16 +147,22 @@ def launched_at_once(
     phase: l2.MergedPhase,
     words: Sequence[Words],
     shapes: Shapes,
-) -> list[tuple[tuple[l2.Launch, ...], Walk | None]]:
+) -> list[Unit]:
     """The units of launching, in order: single launches, and the chains that pay and fit on this device. The launches
     of other chains are batched again where they are independent."""
-    if not phase.chains:
-        return [((x,), None) for x in phase.launches]
-    found: list[tuple[tuple[l2.Launch, ...], Walk | None]] = []
+    found: list[Unit] = []
     done, parts = 0, parts_of(program.arrays)
 
-    def single(last: int) -> list[tuple[tuple[l2.Launch, ...], Walk | None]]:
-        return [((x,), None) for x in joined(program.templates, program.tables, phase.launches[done:last], parts)]
+    def loose(last: int) -> Iterator[Unit]:
+        """Launches up to number `last`."""
+        first = done
+        for loop in (*(x for x in phase.loops if done <= x.first < last), None):
+            between = phase.launches[first : last if loop is None else loop.first]
+            batched = joined(program.templates, program.tables, between, parts) if phase.chains else between
+            yield from (Unit((x,)) for x in batched)
+            if loop is not None:
+                yield from (Unit((phase.launches[n],), None, n, loop) for n in range(loop.first, loop.last))
+                first = loop.last
 
     for chain in phase.chains:
         if not chain.pays:
@@ -146,20 +170,28 @@ def launched_at_once(
         make, function = (spread_walk, spread.NAME) if chain.spread > 1 else (chain_walk, rnn.NAME)
         walk = make(program, kernels, phase, chain, words, shapes, device.processors, device.room(function))
         if walk is not None:
-            found += [*single(chain.first), (phase.launches[chain.first : chain.last], walk)]
+            found += [*loose(chain.first), Unit(phase.launches[chain.first : chain.last], walk)]
             done = chain.last
-    return [*found, *single(len(phase.launches))]
+    return [*found, *loose(len(phase.launches))]
 
 
-def _apart(
-    program: l2.Merged,
-    units: Sequence[tuple[tuple[l2.Launch, ...], Walk | None]],
-    shared: Mapping[str, frozenset[str]],
-) -> list[tuple[tuple[l2.Launch, ...], Walk | None]]:
-    """Launches whose rows are ready at different times, as several; chains stay whole."""
-    if any(walk is not None for _, walk in units):
+def _apart(program: l2.Merged, units: Sequence[Unit], shared: Mapping[str, frozenset[str]]) -> list[Unit]:
+    """Launches whose rows are ready at different times, as several; chains and steps of loops stay whole."""
+    if any(x.walk is not None for x in units):
         return list(units)
-    return [((x,), None) for parts in split(program, [x for (x,), _ in units], shared) for x in parts]
+    found: list[Unit] = []
+    for unit, parts in zip(units, split(program, [x.launches[0] for x in units], shared), strict=True):
+        found += [unit] if unit.loop is not None else [Unit((x,)) for x in parts]
+    return found
+
+
+def _loops(units: Sequence[Unit]) -> tuple[l2.Loop, ...]:
+    """The loops of a phase, over its units."""
+    places: dict[l2.Loop, list[int]] = {}
+    for n, x in enumerate(units):
+        if x.loop is not None:
+            places.setdefault(x.loop, []).append(n)
+    return tuple(replace(loop, first=at[0], last=at[-1] + 1) for loop, at in places.items())
 
 
 def _chained(out: Prepared, walk: Walk, label: str, others: frozenset[int]) -> Timed:
@@ -169,44 +201,55 @@ def _chained(out: Prepared, walk: Walk, label: str, others: frozenset[int]) -> T
     return Timed((replace(call, together=walk.counters > 0),), 1, 0, others)
 
 
-def _label(program: l2.Merged, launch: l2.Launch, many: int) -> str:
-    template, rows = program.templates[launch.template], program.tables[launch.template]
-    path = rows.paths[launch.lo] if launch.lo < len(rows.paths) else template.name
+def _label(program: l2.Merged, launches: Sequence[l2.Launch]) -> str:
+    """What messages call launches of one kernel, or of a chain."""
+    first, many = launches[0], max(len(launches), launches[0].hi - launches[0].lo)
+    template, rows = program.templates[first.template], program.tables[first.template]
+    path = rows.paths[first.lo] if first.lo < len(rows.paths) else template.name
     more = f" and {many - 1} more" if many > 1 else ""
     return f"{template.name} (`{path}`{more})"
 
 
-def _timed(
-    out: Prepared,
-    work: Work,
-    place: tuple[int, Words],
-    program: l2.Merged,
-    others: frozenset[int],
-    besides: frozenset[tuple[int, int]],
-) -> Timed:
-    """The calls of a launch. `place`: the address of its table, and the rows with all columns."""
-    base, words = place
-    label = _label(program, work.launch, work.launch.hi - work.launch.lo)
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where the rows of a launch are: the address of its table; the rows with all columns; its first row, in the first
+    of so many steps of a loop, behind which the rows of the next steps are."""
+
+    address: int
+    words: Words
+    first: int
+    steps: int
+
+
+def _calls(out: Prepared, work: Work, place: Place, label: str) -> tuple[KernelCall | LibraryCall, ...]:
+    """The calls of a launch, or of a step of a loop."""
     ready: list[KernelCall | LibraryCall] = []
+    own, many = work.launch.lo, work.launch.hi - work.launch.lo
     for call in calls_of(work):
+        steps = [place.first + many * at - own for at in range(place.steps)]  # to the rows of each
         if call.library is not None:
-            ready.append(LibraryCall(label, _library(out.device, work, call, words)))
+            runs = (_library(out.device, work, call, place.words[call.row + by]) for by in steps)
+            ready.append(LibraryCall(label, tuple(runs)))
             continue
         jobs = 0 if call.jobs is None else out.keep(call.jobs)
         memory = counters(out.keep, call)
-        at = base + call.row * work.kernel.row_bytes
-        chunk = _maps(out, work, call, words) if call.maps and out.device.arch == COPY_ENGINE else call.chunk
+        at = place.address + (call.row + steps[0]) * work.kernel.row_bytes
+        chunk, by_chunk = call.chunk, 0
+        if call.maps and out.device.arch == COPY_ENGINE:
+            maps = [_maps(out, work, call, place.words[by:]) for by in steps]
+            chunk, by_chunk = out.keep(np.concatenate(maps), "tensor maps"), maps[0].nbytes
         part = KernelCall(call.function, call.grid, call.block, at, jobs, chunk, memory, call.group, label)
-        ready.append(replace(part, shared=_shared(out, call, label)))
-    return Timed(tuple(ready), work.launch.every, work.launch.offset, others, besides)
+        moved = (many * work.kernel.row_bytes, by_chunk) if place.steps > 1 else (0, 0)
+        ready.append(replace(part, shared=_shared(out, call, label), by_step=moved))
+    return tuple(ready)
 
 
-def _library(device: Device, work: Work, call: Call, words: Words) -> Callable[[int], None]:
-    """What runs a contraction by a library, for the addresses in the table."""
+def _library(device: Device, work: Work, call: Call, row: Words) -> Callable[[int], None]:
+    """What runs a contraction by a library, for the addresses in a row."""
     names = [f.name for f in work.template.formals]
     types = {f.name: f.dtype for f in work.template.formals}
     used = ("x0", "x1", "y", WORKSPACE)
-    operands = {name: (int(words[call.row, names.index(name)]), types[name]) for name in used}
+    operands = {name: (int(row[names.index(name)]), types[name]) for name in used}
     made = cudnn.convolution if call.function in cudnn.STRATEGIES else cublaslt.product
     assert call.library is not None
     return made(call.function, call.library, operands, device.stream.handle)
@@ -225,15 +268,15 @@ def _shared(out: Prepared, call: Call, label: str) -> int:
     return wanted
 
 
-def _maps(out: Prepared, work: Work, call: Call, words: Words) -> int:
-    """The address of the encoded tensor maps of a call."""
+def _maps(out: Prepared, work: Work, call: Call, words: Words) -> npt.NDArray[np.uint8]:
+    """The encoded tensor maps of a call."""
     names = [f.name for f in work.template.formals]
     encode = out.device.driver.tensor_map
     parts = [
         encode(int(words[m.row, names.index(m.formal)]), m.extents, m.strides, m.box, m.size, m.corners, m.steps)
         for m in call.maps
     ]
-    return out.keep(np.frombuffer(b"".join(parts), np.uint8), "tensor maps")
+    return np.frombuffer(b"".join(parts), np.uint8)
 
 
 def _waves(out: Prepared, ground: PhaseContext, blocks: int) -> WaveKernels | None:

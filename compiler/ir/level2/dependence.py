@@ -99,6 +99,17 @@ def touched(
     return Touched(found[l2.Mode.READ] | found[l2.Mode.UPDATE], written, found[l2.Mode.ACCUMULATE])
 
 
+def over_steps(touches: Touched, arrays: Iterable[l2.Array], parts: Parts) -> Touched:
+    """What the launches of a loop touch in all of its steps: of an array that has a part for each step, all of it."""
+    wholes = {a.name: a.within for a in arrays if a.by_step}
+
+    def wide(names: set[str]) -> set[str]:
+        more = {wholes[name] for name in names if name in wholes}
+        return names.union(more, *(parts.get(name, ()) for name in more))
+
+    return Touched(wide(touches.read), wide(touches.written), wide(touches.added))
+
+
 def conflicts(launches: Sequence[Touched]) -> list[frozenset[int]]:
     """For each launch of a phase those that may not run concurrently with it, itself included: of two of them the later
     one waits, in a step or in one of the next steps."""

@@ -15,7 +15,7 @@ Global names readable in every body: `step` (i64, the step that runs, from 1; 0 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -494,8 +494,8 @@ class Chain:
 
 @dataclass(frozen=True)
 class MergedPhase:
-    """Launches run in order, or equivalently. `loops`, and `chains`, are disjoint and ascending. Targets that do not
-    run loops have the launches of all steps, and chains for the loops that keep samples apart
+    """Launches run in order, or equivalently. `loops`, and `chains`, are disjoint and ascending. A program in which a
+    chain pays has the launches of all steps, and chains for the loops that keep samples apart
     (passes/program/unroll_loops.py)."""
 
     name: str
@@ -504,14 +504,14 @@ class MergedPhase:
     loops: tuple[Loop, ...] = ()
 
 
-def in_order(phase: Phase | MergedPhase) -> Iterator[tuple[int, int]]:
-    """The launches of a phase by number, each with the step of the loop that it is in (0 outside of loops)."""
+def in_order(launches: int, loops: Sequence[Loop]) -> Iterator[tuple[int, int]]:
+    """So many launches by number, each with the step of the loop that it is in (0 outside of loops)."""
     done = 0
-    for loop in phase.loops:
+    for loop in loops:
         yield from ((n, 0) for n in range(done, loop.first))
         yield from ((n, step) for step in range(loop.steps) for n in range(loop.first, loop.last))
         done = loop.last
-    yield from ((n, 0) for n in range(done, len(phase.launches)))
+    yield from ((n, 0) for n in range(done, launches))
 
 
 @dataclass(frozen=True)

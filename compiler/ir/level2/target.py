@@ -48,11 +48,10 @@ class Capabilities:
     lanes: lanes of the batch-in-lanes layout for 4-byte reals (0: row-major tensors). atomic_order: True when
     concurrent float += has a fixed order (a single thread), so that accumulators may be the state itself; False:
     `reproducible` needs fixed-point accumulators. apart: bytes of WORK arrays up to which they share no memory (0: they
-    always share). loops: whether it runs loops of steps (else their launches, one after the other). chains: whether
-    it can run chains (compiler/passes/program/persistent_rnn.py). device: the device that it is for. bf16: whether
-    it has arrays of bf16. recorded_steps: steps in which every neuron spikes that a buffer of spikes holds, where
-    it is not large: the host has to ask so often whether there is room. rows: whether the threads that share a row
-    of a sum go on with its elements.
+    always share). chains: whether it can run chains (compiler/passes/program/persistent_rnn.py). device: the device
+    that it is for. bf16: whether it has arrays of bf16. recorded_steps: steps in which every neuron spikes that a
+    buffer of spikes holds, where it is not large: the host has to ask so often whether there is room. rows: whether the
+    threads that share a row of a sum go on with its elements.
     """
 
     name: str
@@ -65,4 +64,3 @@ class Capabilities:
     bf16: bool = False
     recorded_steps: int = 64
     rows: bool = False
-    loops: bool = False

@@ -71,10 +71,11 @@ class PersistentRnn(Pass):
 
 
 class UnrollLoops(Pass):
-    """The launches of all steps of loops, one after the other: compiler/passes/program/unroll_loops.py."""
+    """The launches of all steps of loops, one after the other, where one of them pays as a chain:
+    compiler/passes/program/unroll_loops.py."""
 
     def applies(self, context: Context, ir: Lowering) -> bool:
-        return not context.capabilities.loops
+        return ir.merged is not None and any(loop.pays for p in ir.merged.phases for loop in p.loops)
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.program.unroll_loops import unroll_loops

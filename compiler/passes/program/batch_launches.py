@@ -1,75 +1,115 @@
 """batch_launches: independent launches are batched by dependence level.
 
-In an unrolled recurrent layer, similar launches of its directions and gates are far apart: sums of the input, gradients
-of weights; so are the gradients of the weights of query, key and value. Independent ones may run at once.
+Similar launches of a recurrent layer's directions and gates are far apart: sums of the input, gradients of weights; so
+are the gradients of the weights of query, key and value. Independent ones may run at once.
 
 Assumes: a merged program.
-Guarantees: in phases of layers launches, and chains as wholes, are sorted by dependence level, and launches of one
-kernel on one level are one launch (in phases with chains, rows, which launches had joined before); tables are permuted
-so that these rows are adjacent.
-Does not: change other phases, or programs that launch a row twice.
+Guarantees: in phases of layers launches, and chains and loops as wholes, are sorted by dependence level, and launches
+of one kernel on one level are one launch (in phases with chains, rows, which launches had joined before). Loops on one
+level with as many steps are one loop (named after the first), and launches of a step are batched as those around it.
+Tables are permuted so that rows of a launch are adjacent.
+Does not: change other phases, or programs that launch a row twice; batch launches of different steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.dependence import levels, parts_of, touched
+from compiler.ir.level2.dependence import Touched, levels, over_steps, parts_of, touched
 from compiler.passes.program.decisions import Decision
 
-Unit = tuple[tuple[l2.Launch, ...], l2.Chain | None]
-"""Launches that stay together: one, or those of a chain."""
+Group = list[l2.Launch]
+"""Rows, as launches, that are one launch."""
 
 
-def _units(phase: l2.MergedPhase, apart: bool) -> list[Unit]:
+@dataclass(frozen=True)
+class _Unit:
+    """Launches that stay together: one, or those of a chain or a loop."""
+
+    launches: tuple[l2.Launch, ...]
+    span: l2.Chain | l2.Loop | None = None
+
+
+def _units(phase: l2.MergedPhase, apart: bool) -> list[_Unit]:
     """`apart`: the rows of a launch may part."""
-    found: list[Unit] = []
+    found: list[_Unit] = []
     done = 0
-    for chain in (*phase.chains, None):
-        loose = phase.launches[done : None if chain is None else chain.first]
-        found += [((one,), None) for x in loose for one in (_rows(x) if apart else [x])]
-        if chain is not None:
-            found.append((phase.launches[chain.first : chain.last], chain))
-            done = chain.last
+    spans: list[l2.Chain | l2.Loop] = [*phase.chains, *phase.loops]
+    for span in (*sorted(spans, key=lambda x: x.first), None):
+        loose = phase.launches[done : None if span is None else span.first]
+        found += [_Unit((one,)) for x in loose for one in (_rows(x) if apart else [x])]
+        if span is not None:
+            found.append(_Unit(phase.launches[span.first : span.last], span))
+            done = span.last
     return found
 
 
-def _levels(merged: l2.Merged, units: Iterable[Unit]) -> list[int]:
+def _levels(merged: l2.Merged, units: Sequence[_Unit]) -> list[int]:
     """Dependence level of each unit."""
     parts = parts_of(merged.arrays)
-    return levels(touched(merged.templates, merged.tables, launches, parts) for launches, _ in units)
+
+    def one(x: _Unit) -> Touched:
+        found = touched(merged.templates, merged.tables, x.launches, parts)
+        return over_steps(found, merged.arrays, parts) if isinstance(x.span, l2.Loop) else found
+
+    return levels(map(one, units))
 
 
 def _rows(x: l2.Launch) -> list[l2.Launch]:
     return [replace(x, lo=row, hi=row + 1) for row in range(x.lo, x.hi)]
 
 
-def _gathered(merged: l2.Merged, phase: l2.MergedPhase) -> tuple[list[list[l2.Launch]], tuple[l2.Chain, ...]]:
-    """The launches of a phase as lists of rows, and the new positions of its chains: unchanged, where sorting does not
-    reduce the launches."""
+def _batched(merged: l2.Merged, units: Sequence[_Unit]) -> list[tuple[list[Group], l2.Chain | l2.Loop | None]]:
+    """The units by level, those of one kernel as one launch, loops of as many steps as one loop."""
+    alike: dict[tuple[int, ...], list[_Unit]] = {}
+    for n, (level, unit) in enumerate(zip(_levels(merged, units), units, strict=True)):
+        match unit.span:
+            case None:
+                (x,) = unit.launches
+                key: tuple[int, ...] = (level, x.template, x.every, x.offset)
+            case l2.Chain():
+                key = (level, n)
+            case l2.Loop(steps=steps):
+                key = (level, -steps)
+        alike.setdefault(key, []).append(unit)
+    found: list[tuple[list[Group], l2.Chain | l2.Loop | None]] = []
+    for key in sorted(alike, key=lambda k: k[0]):
+        together = alike[key]
+        match together[0].span:
+            case None:
+                groups = [[row for unit in together for x in unit.launches for row in _rows(x)]]
+            case l2.Chain():
+                groups = [[x] for x in together[0].launches]
+            case l2.Loop():
+                body = _batched(merged, [_Unit((x,)) for unit in together for x in unit.launches])
+                groups = [group for inner, _ in body for group in inner]
+        found.append((groups, together[0].span))
+    return found
+
+
+def _gathered(merged: l2.Merged, phase: l2.MergedPhase) -> tuple[list[Group], l2.MergedPhase]:
+    """The launches of a phase as lists of rows, and the phase with the new places of its chains and loops: unchanged,
+    where sorting does not reduce the launches."""
     before = [_rows(x) for x in phase.launches]
     if phase.name not in l2.LAYERS:
-        return before, phase.chains
-    units = _units(phase, bool(phase.chains))
-    groups: dict[tuple[int, ...], tuple[list[list[l2.Launch]], l2.Chain | None]] = {}
-    for n, (level, (launches, chain)) in enumerate(zip(_levels(merged, units), units, strict=True)):
-        if chain is not None:
-            groups[level, n] = [[x] for x in launches], chain
-        else:
-            (x,) = launches
-            groups.setdefault((level, x.template, x.every, x.offset), ([[]], None))[0][0].extend(_rows(x))
-    found: list[list[l2.Launch]] = []
+        return before, phase
+    found: list[Group] = []
     chains: list[l2.Chain] = []
-    for key in sorted(groups, key=lambda k: k[0]):
-        group, chain = groups[key]
-        if chain is not None:
-            chains.append(replace(chain, first=len(found), last=len(found) + len(group)))
-        found += group
-    return (found, tuple(chains)) if len(found) < len(before) else (before, phase.chains)
+    loops: list[l2.Loop] = []
+    for groups, span in _batched(merged, _units(phase, bool(phase.chains))):
+        first, last = len(found), len(found) + len(groups)
+        if isinstance(span, l2.Chain):
+            chains.append(replace(span, first=first, last=last))
+        elif span is not None:
+            loops.append(replace(span, first=first, last=last))
+        found += groups
+    if len(found) >= len(before):
+        return before, phase
+    return found, replace(phase, chains=tuple(chains), loops=tuple(loops))
 
 
 def _again(merged: l2.Merged) -> bool:
@@ -95,16 +135,16 @@ def gather(merged: l2.Merged) -> tuple[l2.Merged, list[Decision]]:
     """The program with fewer launches in some of its phases, and how many."""
     if not any(p.name in l2.LAYERS for p in merged.phases) or _again(merged):
         return merged, []
-    phases = [(phase, *_gathered(merged, phase)) for phase in merged.phases]
+    phases = [_gathered(merged, phase) for phase in merged.phases]
     places: list[dict[int, int]] = [{} for _ in merged.templates]  # by template: old row -> new row
-    for _, groups, _ in phases:
+    for groups, _ in phases:
         for x in (row for group in groups for row in group):
             places[x.template].setdefault(x.lo, len(places[x.template]))
     for place, rows in zip(places, merged.tables, strict=True):
         for row in range(rows.count):
             place.setdefault(row, len(place))
     tables = tuple(_permuted(rows, list(place)) for rows, place in zip(merged.tables, places, strict=True))
-    made = tuple(l2.MergedPhase(p.name, tuple(_one(g, places) for g in groups), chains) for p, groups, chains in phases)
+    made = tuple(replace(p, launches=tuple(_one(g, places) for g in groups)) for groups, p in phases)
     decisions = [
         Decision("gather", old.name, f"{len(new.launches)} launches", f"before {len(old.launches)}")
         for old, new in zip(merged.phases, made, strict=True)

@@ -1,4 +1,4 @@
-"""unroll_loops: the launches of all steps of loops, one after the other, for targets that do not run loops.
+"""unroll_loops: the launches of all steps of loops, one after the other, where chains run them.
 
 Assumes: a merged program.
 Guarantees: no loop is left, and no array with a part for each step: a row of a step binds arrays that are the parts of
