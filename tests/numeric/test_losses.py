@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import netloom
 from compiler.runtime.common.metrics import metrics_of
 from compiler.runtime.training.run_training import take_sums
 from tests.numeric.simulated import Array
@@ -244,3 +245,22 @@ def test_metrics_of_yes_or_no(tmp_path: Path) -> None:
     assert found["precision"] == pytest.approx(precision, rel=1e-12)
     assert found["recall"] == pytest.approx(recall, rel=1e-12)
     assert found["f1"] == pytest.approx(2 * precision * recall / (precision + recall) if precision else 0, rel=1e-12)
+
+
+def test_a_penalty_of_a_recurrent_layer() -> None:
+    """Its weights are read by the loop over the steps and by the penalty, which adds 2 * l2 * w to their gradient."""
+    rng = np.random.default_rng(0)
+    samples = {"x": rng.normal(size=(4, 3, 2)), "y": rng.normal(size=(4, 2))}
+
+    def trained(rate: float, **extra: object) -> dict[str, Array]:
+        inputs = {"x": {"shape": [3, 2]}, "y": {"shape": [2]}}
+        layers = [{"gru": {"name": "out", "inputs": "x", "units": 2}}]
+        loss = {"mean_squared_error": {"prediction": "out", "target": "y"}}
+        train = {"loss": loss, "optimizer": {"sgd": {"learning_rate": rate}}, "epochs": 1, **extra}
+        model = {"language": 1, "network": {"inputs": inputs, "layers": layers}, "train": train}
+        return netloom.load(model).fit(samples, target="reference", precision="float64").weights()
+
+    start, plain, penalized = trained(1e-300), trained(0.5), trained(0.5, penalty={"l2": 0.25})
+    for key, w in start.items():
+        shrunk = 0.0 if key.endswith("bias") else 0.25 * w
+        np.testing.assert_allclose(plain[key] - penalized[key], shrunk, rtol=0, atol=1e-12, err_msg=key)

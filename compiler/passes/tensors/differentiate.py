@@ -15,7 +15,7 @@ Does not: bring scatter forms to gather form (decompose) or simplify.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level1.graph as l1
@@ -248,13 +248,15 @@ def differentiate(g: GraphBuilder, loss: l1.Tensor, constants: frozenset[str], m
 
 @dataclass
 class _Backward:
-    """A reverse sweep. `needs`: tensors whose gradient is needed; `parts`: tensor -> contributions of its readers."""
+    """A reverse sweep. `needs`: tensors whose gradient is needed; `parts`: tensor -> contributions of its readers;
+    `around`: those of the sweep that this one, through the body of a Scan, is part of."""
 
     g: GraphBuilder
     mark: str
     needs: set[str]
     parts: dict[str, list[l1.Tensor]]
     slopes: _Slopes = field(default_factory=_Slopes)
+    around: Mapping[str, Sequence[l1.Tensor]] = field(default_factory=dict)
 
     def total(self, tensor: l1.Tensor) -> l1.Tensor | None:
         parts = self.parts.get(tensor.name)
@@ -275,7 +277,7 @@ class _Backward:
             self.parts.setdefault(operand, []).append(tensor)
 
     def part_name(self, operand: str) -> str:
-        number = len(self.parts.get(operand, ()))
+        number = len(self.parts.get(operand, ())) + len(self.around.get(operand, ()))
         return f"{operand}.grad{self.mark}" if number == 0 else f"{operand}.grad{self.mark}.{number}"
 
     def through(self, node: l1.Node) -> None:
@@ -355,7 +357,7 @@ class _ScanGradient:
         own = {c.state.name: c.state for c in node.carried} | {g.part.name: g.part for g in node.given}
         self.own = own | {n.out.name: n.out for n in node.body}
         self.body = GraphBuilder([], {**back.g.tensors, **self.own})
-        self.inner = _Backward(self.body, back.mark, _needs_in_scan(node, back.needs), {}, back.slopes)
+        self.inner = _Backward(self.body, back.mark, _needs_in_scan(node, back.needs), {}, back.slopes, back.parts)
         self.given: list[l1.Given] = []
         self.carried: list[l1.Carried] = []
         self.stacked: dict[str, l1.Stacked] = {}
