@@ -210,6 +210,12 @@ MUTANTS = (
         ("tests/unit/test_attention.py::test_results_share_kernels",),
     ),
     Mutant(
+        "parts of concatenations lie in their places",
+        ("compiler.passes.kernels.lower_tensors:place_parts",),
+        _always(None),
+        ("tests/cpu/test_place_parts.py::test_concatenations_have_no_kernel[cpu-reproducible-0]",),
+    ),
+    Mutant(
         "what a step makes lies in its place",
         ("compiler.passes.kernels.lower_scan:_Reserving.result",),
         _copied,

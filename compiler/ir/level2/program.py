@@ -55,6 +55,7 @@ class Array:
     `within`: the array that it is a part of, from element `first` on; "": it has a place of its own.
     `by_step`: elements between the parts of two steps of a loop (Loop), of which the first one begins at `first`;
     `ring`: only so many steps have one, so that that of step t is that of step t mod ring (0: every step).
+    `reach`: the elements from its first one to its last one, where others lie between them (0: none do).
     """
 
     name: Final[str]
@@ -70,6 +71,7 @@ class Array:
     first: Final[int] = 0
     by_step: Final[int] = 0
     ring: Final[int] = 0
+    reach: Final[int] = 0
 
     def first_at(self, step: int) -> int:
         """The first element in a step of a loop, from 0."""
@@ -77,9 +79,12 @@ class Array:
 
     @property
     def physical_size(self) -> int:
-        """Number of stored elements (padding of lanes included); -1 when not yet known."""
+        """Number of stored elements (padding of lanes included); -1 when not yet known. Of a part with gaps the
+        elements from its first one to its last one."""
         if self.size_from is not None:
             return -1
+        if self.reach:
+            return self.reach
         if self.layout is None:
             n = 1
             for extent in self.shape:

@@ -46,7 +46,7 @@ def lower_elements(
             _gather(p, node, epilogue, in_place)
         case l1.ScatterAdd():
             _scatter_add(p, node)
-        case l1.Move():
+        case l1.Move() if node.out.name not in p.joined:
             _move(p, node, epilogue, in_place)
 
 

@@ -40,6 +40,7 @@ from compiler.passes.kernels.lower_weights import (
     lower_weight,
 )
 from compiler.passes.kernels.nest_builder import Walk
+from compiler.passes.kernels.place_parts import place_parts
 from compiler.passes.kernels.tensor_phase import WORKSPACE, Phase, array_formal, emit_row, meaning
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.program.build_program import ProgramBuilder
@@ -361,11 +362,24 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
         elif isinstance(node, l1.Variable):
             lower_variable(p, node)
     scans = reserve(p, nodes, {*p.graph.outputs, *kernels.there})
+    fixed = {*p.graph.outputs, *kernels.there, *kernels.there.values()}
+    place_parts(p, nodes, fixed, kernels.fused.keys(), partial(_stores_plainly, p, kernels))
     for node in nodes:
         if isinstance(node, l1.Scan):
             _scan(p, scans[name_of(node)], data)
         else:
             _lower_node(p, node, kernels, data)
+
+
+def _stores_plainly(p: Phase, kernels: _Kernels, name: str) -> bool:
+    """Whether the kernel of a tensor stores it element by element: those of a generic nest do, and the epilogues of
+    strategies where the batch is in lanes."""
+    owners = [first for first, end in kernels.fused.items() if any(m.out.name == name for m in end.maps)]
+    node = next((n for n in p.graph.nodes if isinstance(n, l1.Contract) and n.out.name in (name, *owners)), None)
+    if node is None:
+        return True
+    choice, _ = _strategy(p, node)
+    return choice is None or (p.lanes > 0 and not choice.bare and choice.exchange is None)
 
 
 def _scan(p: Phase, steps: Steps, data: DataSet) -> None:

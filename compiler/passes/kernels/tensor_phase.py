@@ -19,8 +19,8 @@ from compiler.core.source import Span
 from compiler.expr.ast import Expr
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, DType, Role, along
-from compiler.layout.assign_layouts import array_of
-from compiler.passes.kernels.nest_builder import Loops, Walk, build_loops
+from compiler.layout.assign_layouts import array_of, strides_of
+from compiler.passes.kernels.nest_builder import Loops, Part, Walk, build_loops
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import Choice, choose, problem_key
@@ -61,6 +61,8 @@ class Phase:
     ordered: bool = True  # additions of one launch to one element are ordered (Capabilities.atomic_order)
     rows: bool = False  # threads that share a row go on with its elements (Capabilities.rows)
     places: dict[str, Place] = field(default_factory=dict)  # of tensors that lie in arrays of others
+    parts: dict[str, Part] = field(default_factory=dict)  # those whose elements are not side by side there
+    joined: set[str] = field(default_factory=set)  # tensors that consist of such parts
     ranks: dict[str, int] = field(default_factory=dict)  # layer -> its position in the model
     known: dict[object, Loops] = field(default_factory=dict)  # loops of nests that had the same walks
     values: dict[object, Expr] = field(default_factory=dict)  # of maps, by their bodies and what these read
@@ -84,7 +86,12 @@ class Phase:
         guarded: bool = False,
     ) -> Loops:
         """build_loops, once for all nests that are walked in the same way: equal layers have equal ones."""
-        walked = tuple((w.formal, w.axes, w.tensor.shape, w.tensor.batched, w.steps_first, w.guarded) for w in walks)
+        walks = [replace(w, part=self.parts.get(w.tensor.name)) for w in walks]
+        walked = tuple(
+            (w.formal, w.axes, w.tensor.shape, w.tensor.batched, w.steps_first, w.guarded, w.chosen)
+            + ((w.part.whole.shape, w.part.axis) if w.part is not None else ())
+            for w in walks
+        )
         key = (walked, tuple(dims), tuple(parallel), literal, separate, guarded)
         if key not in self.known:
             self.known[key] = build_loops(walks, dims, parallel, literal, self.lanes, separate, guarded)
@@ -106,7 +113,17 @@ class Phase:
         if (at := self.places.get(tensor.name)) is not None:
             role = self.builder.arrays[at.within].role
             array = replace(array, role=role, within=at.within, first=at.first, by_step=at.by_step, ring=at.ring)
+        if (part := self.parts.get(tensor.name)) is not None:
+            array = replace(array, reach=self._reach(tensor, part))
         return self.builder.array(array)
+
+    def _reach(self, tensor: l1.Tensor, part: Part) -> int:
+        """The elements from the first one of a part to its last one."""
+        lanes = self.lanes if tensor.batched else 0
+        first, *others = tensor.shape
+        counts = (-(-first // lanes) if lanes else first, *others)
+        strides = strides_of(part.whole, self.lanes)
+        return sum((n - 1) * by for n, by in zip(counts, strides, strict=True)) + max(lanes, 1)
 
     def workspace(self, name: str, elements: int, span: Span) -> str:
         """A WORK array of one contraction."""
