@@ -1,4 +1,5 @@
-"""The functions of backends/device that a text calls, with their dependences, and no others.
+"""The functions of backends/device that a text calls, with their dependences, and no others; and what else files of all
+targets have.
 
 Assumes: the layout of backends/device/*.h: branches for CUDA, OpenCL C and C where they differ, definitions that begin
 with `NL_FN` in the first column and end with a `}` in the first column or on the same line, comments before the
@@ -11,15 +12,38 @@ Does not: define NL_FN or the integer types (the texts that it is pasted into do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Final, Literal
 
+import compiler.ir.level2.program as l2
+from backends.c_family.source_map import Printed, comment, fixed_order
 from backends.device import source
+from compiler.ir.space import DType
 
 Target = Literal["c", "cuda", "opencl"]
 
+_CONSTANTS: Final[Mapping[Target, Mapping[str, str]]] = {
+    "c": {
+        "NL_INF_F32": "__builtin_inff()",
+        "NL_INF_F64": "__builtin_inf()",
+        "NL_NAN_F32": '__builtin_nanf("")',
+        "NL_NAN_F64": '__builtin_nan("")',
+    },
+    "cuda": {
+        "NL_INF_F32": "__int_as_float(0x7f800000)",
+        "NL_INF_F64": "__longlong_as_double(0x7ff0000000000000ll)",
+        "NL_NAN_F32": "__int_as_float(0x7fc00000)",
+        "NL_NAN_F64": "__longlong_as_double(0x7ff8000000000000ll)",
+    },
+    "opencl": {
+        "NL_INF_F32": "as_float(0x7f800000u)",
+        "NL_INF_F64": "as_double(0x7ff0000000000000ul)",
+        "NL_NAN_F32": "as_float(0x7fc00000u)",
+        "NL_NAN_F64": "as_double(0x7ff8000000000000ul)",
+    },
+}
 _NAME = re.compile(r"\b(nl_\w+)\s*\(")
 
 
@@ -85,6 +109,19 @@ def snippets(target: Target = "c") -> tuple[Snippet, ...]:
                 found.append(Snippet(names[0], shown, frozenset(names[1:])))
                 comment, body = [], []
     return tuple(found)
+
+
+def file_names(program: l2.Merged, kernels: Printed, words: frozenset[str], target: Target) -> dict[str, Any]:
+    """What the skeletons of files of all targets read of a program and its kernels, which name `words`."""
+    return {
+        "title": comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
+        "real": "double" if program.precision == DType.F64 else "float",
+        "fixed_order": fixed_order(program),
+        "words": words,
+        "device": select(sorted(words & known(target)), target),
+        "constants": [f"#define {name} {value}" for name, value in _CONSTANTS[target].items() if name in words],
+        "kernel_text": kernels.text,
+    }
 
 
 @cache

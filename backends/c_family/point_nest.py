@@ -258,11 +258,6 @@ class PointNest(NestBuilder):
         """The index of a dim, which is taken from a flat one: see `split`."""
         return call("nl_take", rest, form("(nl_u32){}" if short else "{}", self.k.extent(d.extent)))
 
-    def _start(self, body: Body) -> tuple[list[Stmt], list[Total]]:
-        """The prologue and the declarations of accumulators."""
-        lines, totals = body.run(self.nest.prologue), self.totals(self.scope)
-        return [*lines, *map(self.start, totals)], totals
-
     def terms(self, scope: Scope, totals: Sequence[Total]) -> tuple[Sequence[Total], list[Stmt]]:
         loop = self.in_window(self.summed(scope, totals, self.term_elements()))
         return totals, [*map(self.start, totals), *loop]

@@ -16,9 +16,9 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, compiled, mentioned, open_kernel, row_struct
 from backends.c_family.cprint import Dialect, PrintError
-from backends.c_family.device_library import known, select
+from backends.c_family.device_library import file_names
 from backends.c_family.rule_rows import connect, skeleton
-from backends.c_family.source_map import comment, fixed_order, heading, no_text, printed
+from backends.c_family.source_map import heading, no_text, printed
 from backends.kernel_ir.descriptor import Compiled, CompiledKernel
 from backends.kernel_ir.stmt import Stmt, Text, names_of
 from backends.kernel_ir.verify import verify
@@ -27,14 +27,7 @@ from backends.opencl.kernel import function
 from backends.opencl.nest import nest_lines
 from backends.opencl.propagate import propagate
 from compiler.core.source import Span
-from compiler.ir.space import DType
 
-_CONSTANTS: Final = {
-    "NL_INF_F32": "#define NL_INF_F32 as_float(0x7f800000u)",
-    "NL_INF_F64": "#define NL_INF_F64 as_double(0x7ff0000000000000ul)",
-    "NL_NAN_F32": "#define NL_NAN_F32 as_float(0x7fc00000u)",
-    "NL_NAN_F64": "#define NL_NAN_F64 as_double(0x7ff8000000000000ul)",
-}
 _RESERVED: Final = frozenset({"half", "kernel", "global", "local", "constant", "private", "uniform", "pipe", "complex"})
 _ATOMICS: Final = frozenset({"nl_add_i64", "nl_add_u64", "nl_add_f64"})
 
@@ -52,7 +45,6 @@ class Emitted:
 
 def emit(program: l2.Merged) -> Emitted:
     """The OpenCL C text of a program. Raises BackendError (E0903) for programs without one."""
-    real = "double" if program.precision == DType.F64 else "float"
     dialect = Dialect(program.precision, restrict="", add="nl_add_{}", space="__global ", wide="L")
     blocks: list[list[Stmt]] = []
     made = list[CompiledKernel]()
@@ -69,21 +61,11 @@ def emit(program: l2.Merged) -> Emitted:
             raise no_text(template, "OpenCL C", e) from None
     kernels = printed(blocks)
     words = names_of(s for b in blocks for s in b)
-    device = select(sorted(words & known("opencl")), "opencl")
-    needs = {"order"} if fixed_order(program) else set()
+    names = file_names(program, kernels, words, "opencl")
+    needs = {"order"} if names["fixed_order"] else set()
     needs |= {"atomics"} if words & _ATOMICS else set()
-    needs |= {"double"} if real == "double" or "double" in words or "double" in device else set()
-    text = render(
-        "module.cl.j2",
-        title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
-        fixed_order=fixed_order(program),
-        real=real,
-        words=words,
-        needs=needs,
-        device=device,
-        constants=[text for name, text in _CONSTANTS.items() if name in words],
-        kernel_text=kernels.text,
-    )
+    needs |= {"double"} if names["real"] == "double" or "double" in words or "double" in names["device"] else set()
+    text = render("module.cl.j2", needs=needs, **names)
     return Emitted(text, kernels.within(text), frozenset(needs), tuple(made))
 
 

@@ -41,11 +41,11 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, compiled, inside, mentioned, offset, open_kernel, row_struct
 from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Body, Dialect, Element, PrintError, Symbol
-from backends.c_family.device_library import known, select
+from backends.c_family.device_library import file_names
 from backends.c_family.point_nest import NestBuilder
 from backends.c_family.rule_rows import connect, skeleton
 from backends.c_family.skeletons import noting
-from backends.c_family.source_map import comment, fixed_order, heading, no_text, printed
+from backends.c_family.source_map import heading, no_text, printed
 from backends.cpu.kernels.column_sums import nest_lines
 from backends.cpu.kernels.events import record_trace
 from backends.cpu.kernels.kernel import function
@@ -64,12 +64,6 @@ from compiler.strategies.cost.tiles import DOTS, TILES
 
 PHASES = 16
 """That a program has room for, at least."""
-_CONSTANTS = {
-    "NL_INF_F32": "#define NL_INF_F32 __builtin_inff()",
-    "NL_INF_F64": "#define NL_INF_F64 __builtin_inf()",
-    "NL_NAN_F32": '#define NL_NAN_F32 __builtin_nanf("")',
-    "NL_NAN_F64": '#define NL_NAN_F64 __builtin_nan("")',
-}
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,6 @@ def emit(
 ) -> Emitted:
     """The C file and header of a program. `skeleton`: the file around the kernels, which may read what `more` tells of
     the columns of its rows. Raises BackendError (E0903) for programs without a C text."""
-    real = "double" if program.precision == DType.F64 else "float"
     dialect = Dialect(program.precision, row_real="double", pointer="nl_at(ctx, {})")
     blocks: list[list[Stmt]] = []
     made = list[CompiledKernel]()
@@ -106,22 +99,15 @@ def emit(
         except PrintError as e:
             raise no_text(template, "C", e) from None
     kernels = printed(blocks)
-    words = names_of(s for b in blocks for s in b)
-    device = select(sorted(words & known()))
+    names = file_names(program, kernels, names_of(s for b in blocks for s in b), "c")
     text = render(
         skeleton,
-        title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
-        fixed_order=fixed_order(program),
-        real=real,
         phases=max(PHASES, len(program.phases)),
-        helpers=words,
         bytes=program.precision.bytes,
         tile_shapes=TILES,
         dot_shapes=DOTS,
-        device=device,
-        constants=[text for name, text in _CONSTANTS.items() if name in words],
-        kernel_text=kernels.text,
         functions=[x.function for x in made],
+        **names,
         **{"loops": program.has_loops, **more(tuple(made))},
     )
     header = render(

@@ -18,9 +18,9 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, compiled, open_kernel, row_struct
 from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Dialect, PrintError
-from backends.c_family.device_library import known, select
+from backends.c_family.device_library import file_names
 from backends.c_family.skeletons import frame
-from backends.c_family.source_map import comment, heading, no_text, printed
+from backends.c_family.source_map import heading, no_text, printed
 from backends.cuda.emit.translation_units import Share, parts_of, whole_of
 from backends.cuda.kernels.contract import (
     Shared,
@@ -47,16 +47,8 @@ from backends.kernel_ir.stmt import Stmt, Text, names_of
 from backends.kernel_ir.verify import verify
 from compiler.core.source import Span
 from compiler.ir.level2.dependence import is_flat
-from compiler.ir.space import DType
 from compiler.layers.shared.context import HIDDEN
 from compiler.strategies.cuda import fused_attention
-
-_CONSTANTS = {
-    "NL_INF_F32": "#define NL_INF_F32 __int_as_float(0x7f800000)",
-    "NL_INF_F64": "#define NL_INF_F64 __longlong_as_double(0x7ff0000000000000ll)",
-    "NL_NAN_F32": "#define NL_NAN_F32 __int_as_float(0x7fc00000)",
-    "NL_NAN_F64": "#define NL_NAN_F64 __longlong_as_double(0x7ff8000000000000ll)",
-}
 
 
 @dataclass(frozen=True)
@@ -158,18 +150,12 @@ def _text(x: _Pieces, share: Share) -> Emitted:
     points = x.points if share.chains else []
     kernels = printed(blocks)
     shapes = printed([points] if points else [])
-    words = names_of(s for b in (*blocks, points) for s in b)
+    file = file_names(program, kernels, names_of(s for b in (*blocks, points) for s in b), "cuda")
     names = shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None, share.part)
     text = render(
         "module.cu.j2",
-        title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
-        real="double" if program.precision == DType.F64 else "float",
         block=BLOCK,
         columns=COLUMNS,
-        words=words,
-        device=select(sorted(words & known("cuda")), "cuda"),
-        constants=[text for name, text in _CONSTANTS.items() if name in words],
-        kernel_text=kernels.text,
         shape_text=shapes.text,
         helpers=share.helpers,
         waves=x.waves if share.waves else [],
@@ -179,6 +165,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         wave_room=ROOM,
         attention={"rows": fused_attention.ROWS, "threads": fused_attention.THREADS, "hidden": HIDDEN},
         **chain_names(program, x.shapes, share.chains),
+        **file,
         **names,
     )
     tensor = names["units"] or names["fft_products"]

@@ -382,14 +382,21 @@ class NestPrinter(PointNest):
     def _columns(self) -> Function:
         """Neighbouring threads have neighbouring points, and every COLUMN_ROWS-th term of each: what they read of a
         term is contiguous. nl_t.group blocks share COLUMNS points."""
+        e, start, totals, walk, end = self._parts()
+        return self._by_columns(e, [], start, walk, totals, [*_joined(totals), *end])
+
+    def _parts(self) -> tuple[Code, list[Stmt], list[Total], list[Stmt], list[Stmt]]:
+        """Of a point whose terms threads share: its flat index, what comes before the sums, these, a thread's walk over
+        terms, what follows the sums."""
         body = self.body()
-        start, totals = self._start(body)
+        start = body.run(self.nest.prologue)
+        totals = self.totals(self.scope)
+        start += map(self.start, totals)
         r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
         walk = self._walk(r, self.summed(body.scope, totals))
         for x in totals:
             body.scope |= x.symbol
-        end = [*_joined(totals), *body.finish(self.nest.epilogue)]
-        return self._by_columns(e, [], start, walk, totals, end)
+        return e, start, totals, walk, body.finish(self.nest.epilogue)
 
     def _by_columns(
         self,
@@ -486,13 +493,7 @@ class NestPrinter(PointNest):
 
     def _shared(self, suffix: str, resident: int) -> Function:
         """nl_t.group threads share a point: 1, 32 (a warp), a block, or several blocks (one point each)."""
-        body = self.body()
-        start, totals = self._start(body)
-        r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
-        walk = self._walk(r, self.summed(body.scope, totals))
-        for x in totals:
-            body.scope |= x.symbol
-        end = body.finish(self.nest.epilogue)
+        e, start, totals, walk, end = self._parts()
         joined = [
             *self._joining("nl_joined", totals, ["nl_bits", "nl_splits"]),
             when("!nl_all.here", Leave("return")),
