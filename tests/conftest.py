@@ -116,6 +116,17 @@ def quickly_compiled() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def not_optimized(request: pytest.FixtureRequest) -> Iterator[None]:
+    """C is compiled without optimization, which costs a tenth of the time; with little where slow tests run too."""
+    from backends.cpu.emit import build
+
+    level = "-O0" if "not slow" in request.config.getoption("markexpr") else "-O1"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "FLAGS", (level, *(f for f in build.FLAGS if f != "-O3")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def nvrtc() -> None:
     """A compiler for CUDA texts (the extra `dev` brings NVRTC); a test that asks for it fails where there is none."""

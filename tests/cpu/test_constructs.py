@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends.cpu.emit import build
 from compiler.connect import CONNECT
 from compiler.core.errors import ModelError
 from compiler.frontend.language.recording import RECORD
@@ -23,8 +24,13 @@ pytestmark = pytest.mark.usefixtures("cc")
 
 @pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [n for n in CONSTRUCTS if n != "neurons of the library"])
-def test_cpu_gives_the_bits_of_the_reference(tmp_path: Path, name: str, precision: str) -> None:
-    """The neurons of the library are compared in tests/numeric/test_library_bits.py."""
+def test_cpu_gives_the_bits_of_the_reference(
+    tmp_path: Path, name: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The neurons of the library are compared in tests/numeric/test_library_bits.py. The quick ones compile with little
+    optimization, the slow ones as a user does."""
+    if precision == "float32":
+        monkeypatch.setattr(build, "FLAGS", ("-O1", *(f for f in build.FLAGS if f != "-O3")))
     model = construct(name, tmp_path, precision)
     compare(name, results(model, tmp_path, "cpu"), results(model, tmp_path, "reference"))
 

@@ -32,7 +32,7 @@ from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_strategies import Problem
 from tests.cpu.test_tune import strategies
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 BACKEND = CpuBackend()
 DATA = Path(__file__).parents[2] / "models" / "data" / "digits.npz"

@@ -32,7 +32,7 @@ from compiler.verify.violations import InternalError
 from tests.cpu.programs import expr
 from tests.cpu.relation_models import STEPS, Array, delivered, expected, instance, lowered, model, population, stored_as
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 ORDERS = ("reproducible", "bitwise")
 PRECISIONS = ("float32", "float64")

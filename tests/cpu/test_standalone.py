@@ -17,7 +17,7 @@ from compiler.runtime.inference.predict import predict_file
 from compiler.runtime.inference.standalone import build_standalone
 from tests.cpu.networks_for_use import samples, write_network
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 
 LAYERS = """
 conv2d: {name: a, inputs: image, filters: 5, kernel: 3, padding: same, bias: false}

@@ -11,7 +11,7 @@ import pytest
 from tests.cpu.test_layers import HEAD, NETS, TAIL, write
 from tests.numeric.trained import Trained, load
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 
 def loss(trained: Trained, number: int, chosen: range) -> float:

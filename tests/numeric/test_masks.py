@@ -17,7 +17,7 @@ from tests.numeric.simulated import Array, model_of
 from tests.numeric.test_losses import log_softmax
 from tests.numeric.trained import load
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 TEXT = """\
 language: 1

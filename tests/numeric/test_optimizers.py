@@ -16,7 +16,7 @@ from tests.numeric.simulated import Array, model_of
 from tests.numeric.test_training_steps import PLAIN, gradient_graph, gradients_of, stir, text_of
 from tests.numeric.trained import load
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 Weights = dict[str, Array]
 State = dict[str, Any]

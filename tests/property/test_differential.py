@@ -63,13 +63,13 @@ def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plots, "draw_plots", lambda *_: plots.Plotted(()))
 
 
-@pytest.mark.usefixtures("quickly_compiled")
+@pytest.mark.usefixtures("not_optimized")
 @pytest.mark.parametrize("seed", range(2))
 def test_spiking(seed: int, tmp_path: Path) -> None:
     assert spiking(seed, tmp_path) > 20
 
 
-@pytest.mark.usefixtures("quickly_compiled")
+@pytest.mark.usefixtures("not_optimized")
 @pytest.mark.parametrize("first", range(0, 12, 4))
 def test_layers(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + 4):
