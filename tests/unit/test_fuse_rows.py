@@ -170,7 +170,8 @@ def test_a_gradient_that_adds_something_outside_its_window() -> None:
         ((4096, SHORT - 1), "d0", False),
         ((32, 10), "d0", True),  # a launch costs more
         ((512, 4096), "d1", False),  # columns
-        ((32, 16, 64), "d1", False),  # rows in several parts
+        ((32, 16, 64), "d1", True),  # channels of all samples
+        ((33, 16, 64), "d1", False),  # which blocks share
     ],
 )
 def test_rows_that_threads_share(extents: tuple[int, ...], kept: str, yes: bool) -> None:

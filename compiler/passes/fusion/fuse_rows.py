@@ -28,6 +28,8 @@ from compiler.strategies.pins import AGAIN
 
 ROW: Final = 8192
 """Terms of a row, at most: the threads of one block share it."""
+BATCH: Final = 2048
+"""So where a row is a channel of all samples: few rows, whose terms blocks could share."""
 SHORT: Final = 32
 """Terms from which on several threads share a row."""
 FEW: Final = 1 << 14
@@ -35,16 +37,16 @@ FEW: Final = 1 << 14
 
 
 def fits(node: l1.Contract) -> bool:
-    """Whether a reduction is of rows that a thread, a warp or a block may have: of neighbours, along one dim; or, where
-    no operand is read whole, over windows."""
+    """Whether a reduction is of rows that a thread, a warp or a block may have: of neighbours, along one dim or all but
+    that of channels; or, where no operand is read whole, over windows."""
     kept = {a.terms[0][0] for a in node.out_map}
     if not whole_operands(node):
         return True
     red = [n for d, n in node.dims if d not in kept]
     rows, terms = prod(n for d, n in node.dims if d in kept), prod(red)
-    if len(red) != 1 or plain_dim(whole_operands(node)[0][1][-1]) in kept:
+    if not red or plain_dim(whole_operands(node)[0][1][-1]) in kept:
         return False
-    return terms <= ROW and (terms >= SHORT or rows * terms <= FEW)
+    return terms <= (ROW if len(red) == 1 else BATCH) and (terms >= SHORT or rows * terms <= FEW)
 
 
 @dataclass(frozen=True)
