@@ -154,6 +154,7 @@ def _without_model(known: Any) -> Any:
 
 
 _PROJECTIONS = "compiler.frontend.build.projections"
+_DIRECT = "tests/unit/test_direct_conv.py"
 _COPIES = "tests/unit/test_copies.py::test_copies_are_built_at_once"
 _EVENTS = "backends.cpu.kernels.propagate"
 _TENSORS = "compiler.passes.kernels.lower_tensors"
@@ -268,6 +269,24 @@ MUTANTS = (
         (f"{_TENSORS}:fits",),
         _always(False),
         ("tests/unit/test_fuse_rows.py::test_a_normalisation_of_rows_is_one_launch_forward_and_one_backward",),
+    ),
+    Mutant(
+        "channels of all samples are rows",
+        ("compiler.passes.fusion.fuse_rows:BATCH",),
+        lambda _: 0,
+        ("tests/unit/test_fuse_rows.py::test_rows_that_threads_share[extents5-d1-True]",),
+    ),
+    Mutant(
+        "gradients of weights leave room for what runs beside them",
+        ("compiler.strategies.cost.cuda:WEIGHTS_CROWD",),
+        lambda _: 0.0,
+        (f"{_DIRECT}::test_short_gradients_of_weights_leave_room_for_what_runs_beside_them",),
+    ),
+    Mutant(
+        "aligned elements are copied together",
+        ("compiler.strategies.cuda.direct_conv:alignment",),
+        _always(1),
+        (f"{_DIRECT}::test_aligned_elements_are_copied_together",),
     ),
     Mutant(
         "gradients of pooling are written window by window",

@@ -4,6 +4,7 @@ memory limits, and compilation."""
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,8 @@ from backends.cuda.run.backend import CudaBackend
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
 from compiler.strategies import choose
+from compiler.strategies.choice import Problem, product
+from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, matmul
 from compiler.strategies.cuda.direct_conv import BUFFER_BYTES, OUTS, STRIP, THREADS, Window, line_pitch, rounded_pitch
 from tests.cpu.contractions import Conv, conv, dense, gradient, program
@@ -86,8 +89,30 @@ def test_layouts_of_weights_that_are_fast_on_an_h200(
 ) -> None:
     """Of the ways that were measured for LeNet-5 the fastest ones, or within 3 % of them (docs/gpu-validation.md)."""
     window = Window(out, 5, 1, 1)
-    x = direct_conv_weights.layout(n, o, c, window, window, 4)
+    x = direct_conv_weights.layout(n, o, c, window, replace(window, wide=2), 4)
     assert x is not None and (x.blocks, x.channels, x.rows, x.shares, x.splits) == measured
+
+
+def test_short_gradients_of_weights_leave_room_for_what_runs_beside_them() -> None:
+    """ResNet-20 at batch 32: one block on each processor, though three are faster where nothing else runs."""
+    window = Window(32, 3, 1, 1)
+    x = direct_conv_weights.layout(32, 16, 16, window, window, 4)
+    assert x is not None
+    assert direct_conv_weights.tiles(x.blocks, x.channels, 3, 16, 16) * x.splits <= H200.processors
+
+
+def test_aligned_elements_are_copied_together() -> None:
+    """By where the first tap of the first output is, whichever way the window goes, and by the length of a line."""
+    found = []
+    for pad, cols, kernel in ((2, 28, 5), (0, 14, 5), (1, 32, 3), (0, 32, 3), (2, 27, 5)):
+        forward = conv(Conv(8, 3, 8, cols, cols, (kernel, kernel), pad=pad))
+        for problem in (forward, gradient(*forward, 0)):
+            p = product(*problem, 0, 4, H200)
+            assert isinstance(p, Problem)
+            x = direct_conv.convolution(p, 0)
+            assert isinstance(x, direct_conv.Convolution)
+            found.append(x.cols.wide)
+    assert found == [2, 2, 2, 2, 1, 1, 4, 2, 1, 1]
 
 
 def test_blocks_have_memory_for_their_sums() -> None:

@@ -49,6 +49,9 @@ WEIGHTS_START, WEIGHTS_JOIN = 4000.0, 1500.0
 """Cycles that a block of the gradient of weights takes beside its stages, and that joining blocks takes."""
 WEIGHTS_STEP: Final = 600.0
 """Of a stage, beside its instructions, measured on an H200 (layouts of LeNet-5's gradients at batch 64 and 1024)."""
+WEIGHTS_CROWD: Final = 8000.0
+"""What a gradient of weights that fills all processors costs the chain of gradients of inputs, which runs beside it and
+needs room there, measured on an H100 (ResNet-20 at batch 32)."""
 
 # ------------------------------------------------------------ convolutions on matrix units by warps, in cycles
 

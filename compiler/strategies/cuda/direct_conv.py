@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import prod
+from math import gcd, prod
 from typing import Final, TypeVar
 
 from compiler.ir.level2.target import Target
@@ -45,13 +45,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Window:
-    """The walk of an axis of the image: index = (step * out + tap * t + origin) / div."""
+    """The walk of an axis of the image: index = (step * out + tap * t + origin) / div. `wide`: how many elements are
+    copied at once, as lines of the image and where the walk begins are aligned."""
 
     out: int
     taps: int
     step: int
     tap: int
     div: int = 1
+    wide: int = 1
 
     def span(self, outs: int) -> int:
         """Elements that `outs` adjacent outputs read."""
@@ -70,17 +72,23 @@ def line_pitch(strips: int, cols: Window) -> int:
     return rounded_pitch((strips - 1) * STRIP * cols.step + window)
 
 
-def window_of(axis: Affine, out: str, tap: str, extents: dict[str, int]) -> Window | None:
-    """The walk of one axis, or None where its index is of another form."""
+def window_of(axis: Affine, size: int, out: str, tap: str, extents: dict[str, int]) -> Window | None:
+    """The walk of one axis of `size` elements, or None where its index is of another form."""
     terms = dict(axis.terms)
     if set(terms) != {out, tap} or not 1 <= terms[out] <= 2 or (axis.div != 1 and terms[out] != 1):
         return None
-    return Window(extents[out], extents[tap], terms[out], terms[tap], axis.div)
+    first = axis.const + min(0, terms[tap]) * (extents[tap] - 1)
+    return Window(extents[out], extents[tap], terms[out], terms[tap], axis.div, alignment(first, size))
 
 
-def copying(lines: int, pitch: int) -> float:
-    """Estimated warp instructions for staging lines."""
-    return lines * (pitch + 6) / 32 * 28
+def alignment(*places: int) -> int:
+    """Neighbours, at most STRIP, of which places in memory are multiples."""
+    return gcd(STRIP, *places)
+
+
+def copying(lines: int, pitch: int, wide: int) -> float:
+    """Estimated warp instructions for staging lines by copies of `wide` elements."""
+    return lines * (pitch / wide + 6) / 32 * 28
 
 
 @dataclass(frozen=True, order=True)
@@ -151,7 +159,7 @@ def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int
                             terms = -(-many // deep) * stages * rows.taps
                             warps = -(-threads // 32)
                             lines = stages * many * samples * rows.span(height)
-                            copies = copying(lines, pitch) + 1.0 * c * rows.taps * cols.taps * outs * blocks
+                            copies = copying(lines, pitch, cols.wide) + 1.0 * c * rows.taps * cols.taps * outs * blocks
                             waiting = stages * cost.DIRECT_STAGE + cost.DIRECT_START + terms * (issue * 1.1 + 40)
                             storing = warps * (200 + (10 + 10 / strips) * STRIP * outs)
                             working = (warps * terms * issue * 1.2 + copies + storing) / 4 + 300
@@ -221,7 +229,10 @@ def convolution(
     assert c is not None
     if (x.shape[0], x.shape[at]) != (extents[n], extents[c]):
         return NotApplicable("an operand is only partly read")
-    walks = [(window_of(by_row, i, r, extents), window_of(by_col, j, s, extents)) for r, s in (rest, rest[::-1])]
+    _, _, high, wide = channels_first(x.shape, at)
+    walks = [
+        (window_of(by_row, high, i, r, extents), window_of(by_col, wide, j, s, extents)) for r, s in (rest, rest[::-1])
+    ]
     rows, cols = next((x for x in walks if None not in x), (None, None))
     if rows is None or cols is None:
         return NotApplicable("rows and columns are not walked by one window dim each")

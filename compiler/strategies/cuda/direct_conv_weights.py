@@ -38,9 +38,11 @@ def outs_of(taps: int) -> int:
 @dataclass(frozen=True)
 class Layout:
     """`blocks` blocks of outputs by `channels` channels are a tile; `rows` rows are staged at a time; `shares` threads
-    share each sum; `splits` blocks share a tile's samples."""
+    share each sum; `splits` blocks share a tile's samples. `cycles`: estimated total time; `crowd`: what kernels that
+    run beside it wait for."""
 
     cycles: float
+    crowd: float
     blocks: int
     channels: int
     rows: int
@@ -99,9 +101,8 @@ def _layouts(
                 tiles = -(-o // (blocks * outs)) * -(-c // channels)
                 strips = -(-height * all_strips // shares)
                 one = strips * (issue * 1.1 + 40) + cost.DIRECT_STAGE
-                copies = direct.copying(blocks * outs * height, own) + direct.copying(
-                    channels * rows.span(height), pitch
-                )
+                copies = direct.copying(blocks * outs * height, own, direct.alignment(cols.out))
+                copies += direct.copying(channels * rows.span(height), pitch, cols.wide)
                 busy = ((direct.THREADS // 32) * strips * issue * 1.25 + copies) / 4
                 size = threads * outs * cols.taps
                 for residents in (0.25, 0.5, 1, 2, 3):
@@ -112,16 +113,17 @@ def _layouts(
                     working = _crowd(at_once) * each * (busy + cost.WEIGHTS_STEP) * arithmetic
                     trees = -(-size // (4 * direct.THREADS)) * (isqrt(splits) / 4 + 1) * 700
                     join = 2 * (cost.WEIGHTS_JOIN + trees) if splits > 1 else 0
+                    crowd = cost.WEIGHTS_CROWD * min(at_once / cost.DIRECT_RESIDENT, 1.0)
                     cycles = waiting + working + cost.WEIGHTS_START + join
-                    yield Layout(cycles, blocks, channels, height, shares, splits)
+                    yield Layout(cycles, crowd, blocks, channels, height, shares, splits)
 
 
 @cache
 def layout(
     n: int, o: int, c: int, rows: direct.Window, cols: direct.Window, real_bytes: int, device: Target = H200
 ) -> Layout | None:
-    """The layout with the least estimated time; None where nothing fits into shared memory."""
-    return min(_layouts(n, o, c, rows, cols, real_bytes, device), key=lambda x: x.cycles, default=None)
+    """The layout with the least estimated cost; None where nothing fits into shared memory."""
+    return min(_layouts(n, o, c, rows, cols, real_bytes, device), key=lambda x: x.cycles + x.crowd, default=None)
 
 
 def tiles(blocks: int, channels: int, taps: int, o: int, c: int) -> int:
@@ -166,7 +168,8 @@ def convolution(
     if (x.shape[0], x.shape[at]) != (extents[n], extents[c]) or not whole:
         return NotApplicable("an operand is only partly read")
     _, _, by_row, by_col = direct.channels_first(p.axes(image), at)
-    rows, cols = direct.window_of(by_row, i, r, extents), direct.window_of(by_col, j, s, extents)
+    _, _, high, wide = direct.channels_first(x.shape, at)
+    rows, cols = direct.window_of(by_row, high, i, r, extents), direct.window_of(by_col, wide, j, s, extents)
     if rows is None or cols is None or rows.div != 1 or cols.div != 1:
         return NotApplicable("rows and columns are not walked by one window dim each")
     if cols.taps not in taps or abs(cols.tap) > 2:

@@ -41,8 +41,9 @@ SIDE: Final = 16
 @dataclass(frozen=True, order=True)
 class Layout:
     """A tile has `outs` outputs by `channels` channels; `rows` rows are staged at a time; `splits` blocks share the
-    samples of a tile. `cycles`: estimated total time."""
+    samples of a tile. `cycles`: estimated total time; `total`: with what kernels that run beside it wait for."""
 
+    total: float
     cycles: float
     outs: int
     channels: int
@@ -76,7 +77,7 @@ def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
         if shares == 0:
             continue
         for bands in range(1, min(x.i, 16) + 1):
-            found = Layout(0.0, outs, channels, -(-x.i // bands), 1)
+            found = Layout(0.0, 0.0, outs, channels, -(-x.i // bands), 1)
             size = shared_bytes((outs, channels), found.rows, parts, x.rows, x.cols)
             if size > tensor_conv.room(device):
                 continue
@@ -99,11 +100,12 @@ def _layouts(x: Convolution, parts: int, device: Target) -> Iterator[Layout]:
                 trees = -(-outs * channels * taps // 1024) * (isqrt(splits) / 4 + 1) * 700
                 join = 2 * (cost.WEIGHTS_JOIN + trees) if splits > 1 else 0.0
                 cycles = working + join + cost.TENSOR_CONV_START
-                yield Layout(cycles, outs, channels, found.rows, splits)
+                total = cycles + cost.WEIGHTS_CROWD * min(blocks / most, 1.0)
+                yield Layout(total, cycles, outs, channels, found.rows, splits)
 
 
 def layout(x: Convolution, parts: int, device: Target = H200) -> Layout | None:
-    """The layout with the least estimated time; None where nothing fits into shared memory."""
+    """The layout with the least estimated total; None where nothing fits into shared memory."""
     return min(_layouts(x, parts, device), default=None)
 
 
