@@ -13,6 +13,7 @@ from backends.cuda.device.device import has_kernel
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import Emitted, emit
 from backends.cuda.emit.translation_units import MOST
+from backends.cuda.kernels.contract import compiled_functions, numbers_of
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
 from backends.cuda.kernels.nest import SHARED
@@ -44,7 +45,7 @@ from compiler.layout.plan_memory import overlaps, place
 from compiler.layout.write_tables import NOT_PLACED, write_tables
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.merge import merge
-from compiler.strategies.cuda import matmul
+from compiler.strategies.cuda import matmul, tensor_conv
 from tests.cpu.programs import assign, expr, network
 from tests.cpu.test_nests import data, single
 
@@ -143,7 +144,7 @@ def test_rows_have_the_columns_that_kernels_read() -> None:
 def test_every_kernel_is_in_one_part(name: str) -> None:
     program = program_of(name, "reproducible")
     emitted = emit(program)
-    assert len(emitted.parts) == {"lstm": 4, "resnet20": 8, "mlp": 3, "cuba": 2}[name]
+    assert len(emitted.parts) == {"lstm": 4, "resnet20": 10, "mlp": 3, "cuba": 2}[name]
     assert all(len(kernels_of(p)) <= MOST + 3 for p in emitted.parts if p.quick), "three are common to all programs"
     assert len({p.name for p in emitted.parts}) == len(emitted.parts)
     apart = kernels_of(*emitted.parts)
@@ -154,6 +155,24 @@ def test_every_kernel_is_in_one_part(name: str) -> None:
     assert missing == (shapes if name == "resnet20" else set()), "shapes that no row has"
     assert not missing & called_by(program, emitted.kernels)
     assert [p.name for p in emitted.parts if p.quick] == ([] if name == "cuba" else ["rest", "rest_2"])
+
+
+def test_kernels_on_matrix_units_are_compiled_side_by_side() -> None:
+    """Each is a part, with the contractions alone that have rows for it; parts without kernels are left out."""
+    program = program_of("resnet20", "reproducible", "mixed")
+    parts = {p.name: p.text for p in emit(program).parts}
+    found = [n for n in parts if n.startswith(("stored_", f"{tensor_conv.NAME}_stored"))]
+    assert len(found) > 2 and all(kernels_of(Emitted(parts[n], {})) == [n] for n in found)
+    templates = {t.index: t for t in program.templates}
+    numbers = numbers_of(program)
+    for name in found:
+        users = {int(n) for n in re.findall(r"_store\(\(const k(\d+)_row \*\)", parts[name])}
+        assert users
+        for t in users:
+            body = templates[t].body
+            assert isinstance(body, Contract)
+            (own,) = (f for f in compiled_functions(templates[t], body) if f.name == name)
+            assert numbers[t] & set(own.tiles)
 
 
 @pytest.mark.usefixtures("nvrtc")

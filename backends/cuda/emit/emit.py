@@ -140,7 +140,12 @@ def emit(program: l2.Merged) -> Emitted:
     whole, shares = replace(_text(pieces, whole_of(program)), kernels=descriptors), parts_of(program)
     if len(shares) == 1:
         return replace(whole, quick=shares[0].quick)
-    return replace(whole, parts=tuple(_text(pieces, s) for s in shares))
+    return replace(whole, parts=tuple(_text(pieces, s) for s in shares if _has_kernels(pieces, s)))
+
+
+def _has_kernels(x: _Pieces, share: Share) -> bool:
+    """False for the part of a kernel of which no row has a shape of tiles."""
+    return share.part is None or any(s.part == share.part and s.has_rows(x.numbers) for s in x.shared)
 
 
 def _text(x: _Pieces, share: Share) -> Emitted:

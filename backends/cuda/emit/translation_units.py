@@ -4,9 +4,10 @@ Assumes: a legal Merged.
 Guarantees: every kernel is in one part. Products, those on matrix units (which have instructions of one architecture),
 convolutions, attention, Fourier transforms and the products of their spectra, gradients of filters and chains, which
 take longest to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come from
-the cache. The rest, if it consists of nests alone, is divided into maps and sums over one dim, which lose nothing with
-little optimisation, in parts of at most MOST, and sums over several dims and maps of bf16, which do. Of a simulation
-the single kernels and the waves are parts: both have the functions of all templates of a step.
+the cache; each kernel for products of what is stored and for convolutions on matrix units is a part. The rest, if it
+consists of nests alone, is divided into maps and sums over one dim, which lose nothing with little optimisation, in
+parts of at most MOST, and sums over several dims and maps of bf16, which do. Of a simulation the single kernels and the
+waves are parts: both have the functions of all templates of a step.
 Does not: depend on sizes or rows: parts follow from the templates alone.
 """
 
@@ -18,7 +19,7 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels import direct, transforms
-from backends.cuda.kernels.contract import PRODUCTS, UNITS
+from backends.cuda.kernels.contract import PRODUCTS, UNITS, compiled_functions
 from backends.cuda.persistent.rnn import chained_templates
 from backends.cuda.waves.waves import wave_templates
 from compiler.ir.space import DType
@@ -37,10 +38,8 @@ _SUMS: Final = "sums"
 _MAPS: Final = "maps"
 _PRODUCTS: Final = "products"
 _TENSORS: Final = "tensors"
-_STORED: Final = "stored"
 _CONVOLUTIONS: Final = "convolutions"
 _FILTERS: Final = "filters"
-_UNITS: Final = "tensor_convolutions"
 _UNIT_FILTERS: Final = "tensor_filters"
 _TRANSFORMS: Final = "transforms"
 _ATTENTION: Final = "attention"
@@ -86,11 +85,9 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
         _SUMS: sums,
         _MAPS: maps,
         _PRODUCTS: {t for t, strategy in contracts.items() if strategy in PRODUCTS - UNITS},
-        _STORED: {t for t, strategy in contracts.items() if strategy in stored_products.BYTES},
         _TENSORS: {t for t, strategy in contracts.items() if strategy in tensor_products.KINDS},
         _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy == direct_conv.NAME},
         _FILTERS: {t for t, strategy in contracts.items() if strategy == direct_conv_weights.NAME},
-        _UNITS: {t for t, strategy in contracts.items() if direct.family(strategy) == tensor_conv.NAME},
         _UNIT_FILTERS: {t for t, strategy in contracts.items() if direct.family(strategy) == tensor_conv_weights.NAME},
         _ATTENTION: attention,
     }
@@ -98,6 +95,7 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     parts = [Share(_REST, first, helpers=True, quick=quick)]
     parts += [Share(f"{_REST}_{n}", x, quick=True) for n, x in enumerate(others, 2)]
     parts += [Share(name, kernels) for name, kernels in found.items() if kernels]
+    parts += [Share(name, users, part=name) for name, users in _alone(program).items()]
     if transformed := {t: transforms.parts(b) for t, b in bodies.items() if b.strategy == fft_conv.NAME}:
         for part in sorted({x.part for found in transformed.values() for x in found}):
             parts.append(Share(part or _TRANSFORMS, transformed.keys(), part=part))
@@ -106,6 +104,18 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     if waves:
         parts.append(Share(_WAVES, frozenset(), frozenset(waves), waves=True))
     return tuple(parts)
+
+
+def _alone(program: l2.Merged) -> dict[str, set[int]]:
+    """The templates of each kernel that takes so long to compile that it is a part."""
+    found: dict[str, set[int]] = {}
+    for t in program.templates:
+        if not isinstance(t.body, l2.Contract):
+            continue
+        if t.body.strategy in stored_products.BYTES or direct.family(t.body.strategy) == tensor_conv.NAME:
+            for function in compiled_functions(t, t.body):
+                found.setdefault(function.name, set()).add(t.index)
+    return found
 
 
 def _divided(templates: Set[int]) -> tuple[Set[int], ...]:

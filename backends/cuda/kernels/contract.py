@@ -10,7 +10,7 @@ Does not: choose tiles or splits: they are columns, from which launch_geometry.p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -127,7 +127,8 @@ class Shared:
     """A kernel of several contractions. `operands` and `sums`: the structures that their functions fill in and store;
     `call`: the summation. `resident`: minimum blocks per multiprocessor for register allocation (0: the compiler
     decides). `numbers`: `s_tile` of the rows that it is for (None: of all). `block`: its threads. Without `sums` it has
-    no epilogue: another kernel of the contraction comes after it. `part`: its kernels that are compiled together.
+    no epilogue: another kernel of the contraction comes after it. `part`: its kernels that are compiled together (its
+    own name: alone).
     `early`: what runs before preceding kernels have ended; `waits`: the call itself waits for them."""
 
     name: str
@@ -141,6 +142,12 @@ class Shared:
     part: str = ""
     early: str = ""
     waits: bool = False
+
+    def has_rows(self, numbers: Mapping[int, frozenset[int]]) -> bool:
+        """Whether a row, of those with these numbers, by template, needs it."""
+        return self.numbers is None or any(
+            numbers.get(k.template.index, frozenset()) & self.numbers for k in self.users
+        )
 
 
 def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
@@ -182,6 +189,7 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
                 tensor_conv.RESIDENT,
                 (),
                 frozenset({number}),
+                part=name + suffix,
             )
             for number, (suffix, (tall, wide)) in enumerate(
                 zip(direct.suffixes(strategy), tensor_conv.TILES, strict=True)
@@ -203,7 +211,8 @@ def _stored_kind(name: str, suffix: str) -> Shared:
     of = [n for n in range(stored_products.NUMBERS) if stored_suffix(name, n) == suffix]
     resident, block, early = stored_products.resident_of(name, of[0]), stored_block(suffix), "nl_begin_stored(nl_t);"
     function = name + suffix
-    return Shared(function, f"nl_{function}", "nl_product", "nl_sums", resident, (), frozenset(of), block, early=early)
+    numbers = frozenset(of)
+    return Shared(function, f"nl_{function}", "nl_product", "nl_sums", resident, (), numbers, block, function, early)
 
 
 def stored_suffix(kind: str, number: int) -> str:
@@ -261,7 +270,7 @@ def shared_names(
 
     shared = [s for s in every if s.users[0].template.index in kernels and part in (None, s.part)]
     used = {s.name: [n for n in s.numbers or () if has(n, [k.template.index for k in s.users])] for s in shared}
-    shared = [s for s in shared if s.numbers is None or used[s.name]]
+    shared = [_of_rows(s, has) for s in shared if s.numbers is None or used[s.name]]
     templates = {k.template.index: k.template for s in every for k in s.users}
     here = {t: x for t, x in templates.items() if t in kernels or t in called}
     contracts = [(t, t.body) for t in here.values() if isinstance(t.body, l2.Contract)]
@@ -301,6 +310,12 @@ def shared_names(
         ],
         "gemm_room": max(BLOCK * 16, *(x.k * (x.m + x.n + 16) for x in tiles)),
     }
+
+
+def _of_rows(s: Shared, has: Callable[[int, Iterable[int]], bool]) -> Shared:
+    """A kernel for those contractions alone that have rows with its shapes of tiles."""
+    users = tuple(k for k in s.users if any(has(n, [k.template.index]) for n in s.numbers or ()))
+    return replace(s, users=users) if s.numbers is not None else s
 
 
 def _convolution_names(families: Set[str]) -> Mapping[str, Any]:
