@@ -106,19 +106,9 @@ def cc() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def quickly_compiled() -> Iterator[None]:
-    """C is compiled with little optimization, which costs half of the time; for tests that do not concern the code
-    itself."""
-    from backends.cpu.emit import build
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "FLAGS", ("-O1", *(f for f in build.FLAGS if f != "-O3")))
-        yield
-
-
-@pytest.fixture(scope="module")
 def not_optimized(request: pytest.FixtureRequest) -> Iterator[None]:
-    """C is compiled without optimization, which costs a tenth of the time; with little where slow tests run too."""
+    """C is compiled without optimization, which costs a tenth of the time; with little where slow tests
+    run too. For tests that do not concern the code itself."""
     from backends.cpu.emit import build
 
     level = "-O0" if "not slow" in request.config.getoption("markexpr") else "-O1"

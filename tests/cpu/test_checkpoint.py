@@ -16,7 +16,7 @@ from compiler.passes.pipeline.lower import Lowered, lower
 from netloom import run
 from tests.numeric.simulated import model_of
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 MODEL = """\
 language: 1

@@ -15,7 +15,7 @@ from compiler.ir.level2.variable_arrays import OF_POPULATIONS, OF_SYNAPSES
 from tests.compiler_names import PLAIN, VARIANTS, named, renamed
 from tests.construct_runs import Array, compare, construct, lowered, results
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from compiler.runtime.training.data import split
 from netloom import check, predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 
 MODEL = DIGITS.replace("metrics: [accuracy]", "metrics: [accuracy, confusion, f1]").replace(
     "    - dropout: {rate: 0.1}\n", ""

@@ -11,7 +11,7 @@ from compiler.runtime.artifacts.build_folder import STAMP
 from netloom import build, run
 from tests.cpu.models_for_runs import NOISY, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 SMALL = NOISY.replace("duration: 60 ms", "duration: 2 ms").partition("expect:")[0]
 
 

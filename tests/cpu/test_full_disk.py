@@ -23,7 +23,7 @@ from compiler.runtime.plots import style
 from netloom import build, predict, run
 from tests.cpu.models_for_runs import DIGITS, NOISY, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 SPIKES = """\
 language: 1
 name: big

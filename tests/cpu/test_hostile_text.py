@@ -26,7 +26,7 @@ from compiler.passes.pipeline.lower import lower
 from compiler.runtime.artifacts.expanded import expanded_yaml
 from tests.construct_runs import compare, results
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 STATE_TEXT = """
     INT64_MAX NULL int class ctx self real rows lo hi last step_ unix linux i386 malloc free qsort y0 jn signbit

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from compiler.runtime.artifacts.results import RunResult
 from netloom import run
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from compiler.layout.plan_memory import place
 from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 TEXT = """\
 language: 1

@@ -294,7 +294,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[li
     yield done
 
 
-@pytest.mark.usefixtures("cc", "quickly_compiled")
+@pytest.mark.usefixtures("cc", "not_optimized")
 @pytest.mark.parametrize(
     ("which", "changes"),
     [
@@ -337,7 +337,7 @@ def test_changes_compile_nothing(
     assert build(path, precision="float64", build_dir=tmp_path / "build").compiled  # this is other code
 
 
-@pytest.mark.usefixtures("cc", "quickly_compiled")
+@pytest.mark.usefixtures("cc", "not_optimized")
 def test_seed_and_run_compile_nothing(tmp_path: Path, compilations: list[str]) -> None:
     """Seeds, durations, dt, recorded members and values in the file are also data."""
     simulate(RING, tmp_path)
@@ -364,7 +364,7 @@ def row_by_row(merged: Merged) -> Merged:
     return replace(merged, phases=tuple(split(p) for p in merged.phases))
 
 
-@pytest.mark.usefixtures("cc", "quickly_compiled")
+@pytest.mark.usefixtures("cc", "not_optimized")
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_merged_unmerged_and_row_by_row(tmp_path: Path, precision: str) -> None:
     """Spikes and every state array: cpu merged, cpu row by row, reference merged, reference unmerged."""
@@ -392,7 +392,7 @@ def test_merged_unmerged_and_row_by_row(tmp_path: Path, precision: str) -> None:
                 )
 
 
-@pytest.mark.usefixtures("cc", "quickly_compiled")
+@pytest.mark.usefixtures("cc", "not_optimized")
 @pytest.mark.parametrize("kind", ["dense", *BLOCKS])
 def test_training_merged_unmerged_and_row_by_row(tmp_path: Path, root: Path, kind: str) -> None:
     """Weights and optimizer state after five batches, the last of them a short one, bit for bit."""
@@ -417,7 +417,7 @@ def test_training_merged_unmerged_and_row_by_row(tmp_path: Path, root: Path, kin
     assert all(not np.array_equal(whole.read(n), start[n]) for n in whole.names)
 
 
-@pytest.mark.usefixtures("cc", "quickly_compiled")
+@pytest.mark.usefixtures("cc", "not_optimized")
 def test_a_new_population_changes_no_draws(tmp_path: Path) -> None:
     """Streams are named by model path: connections, weights, delays, initial values and events of the others stay."""
     extra = """\

@@ -20,7 +20,7 @@ from netloom import check, evaluate, predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.networks_for_use import samples, write_network
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 
 IMAGES = "{image: {shape: [2, 9, 8]}}"
 CONVOLUTIONS = """

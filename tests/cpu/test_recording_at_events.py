@@ -10,7 +10,7 @@ import pytest
 
 from netloom import run
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 MODEL = """\
 language: 1

@@ -23,7 +23,7 @@ from compiler.runtime.record.growing import SORTING
 from netloom import run
 from tests.cpu.models_for_runs import NOISY, without, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 
 
 def datasets(path: Path) -> dict[str, np.ndarray]:

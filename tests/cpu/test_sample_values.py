@@ -20,7 +20,7 @@ from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
 from netloom import evaluate, predict, run
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 
 WORDS = """\
 language: 1

@@ -26,7 +26,7 @@ from compiler.runtime.prepare import prepare
 from netloom import build, run
 from tests.cpu.models_for_runs import NOISY, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SOON = 1.5  # seconds: within one, on a machine that does nothing else
 CONNECTING = """\

@@ -13,7 +13,7 @@ from compiler.core.errors import ModelError
 from compiler.runtime.record.growing import SORTING
 from netloom import run
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 MODEL = """\
 language: 1

@@ -22,7 +22,7 @@ from netloom import predict, run
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, OWN, equal, write_csv, write_idx
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 
 SAMPLES = 300
 LITTLE = "    memory: 0.06 MB\n"

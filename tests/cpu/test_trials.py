@@ -17,7 +17,7 @@ from compiler.runtime.training.data import epoch_order, split
 from netloom import check, evaluate, export, load, predict, run
 from tests.cpu.test_run_training import rows, same_training
 
-pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 
 COUNTING = """\
 language: 1

@@ -11,7 +11,7 @@ import pytest
 from tests.numeric.simulated import Array
 from tests.numeric.trained import load
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 BATCH, SIZE = 64, 6
 MODEL = """\

@@ -9,7 +9,7 @@ import pytest
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 TEXT = """language: 1
 phases: {trial: {every: EVERY ms, events: {start: 0 ms, mid: 4 ms}}}

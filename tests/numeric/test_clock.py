@@ -19,7 +19,7 @@ from compiler.passes.program.clock import WARMUP
 from netloom import run
 from tests.numeric.simulated import model_of
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 MODEL = """\
 language: 1

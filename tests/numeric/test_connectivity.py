@@ -17,7 +17,7 @@ from scipy.stats import binom, chi2, kstest
 from backends.reference.philox import shuffled
 from tests.numeric.simulated import model_of, start
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 Ints = npt.NDArray[np.int64]
 TARGETS = ["cpu", "reference"]
 

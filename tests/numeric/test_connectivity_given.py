@@ -11,7 +11,7 @@ import pytest
 
 from tests.numeric.simulated import simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 Array = npt.NDArray[Any]
 STEPS = 12
 

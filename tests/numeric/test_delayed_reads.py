@@ -17,7 +17,7 @@ from compiler.runtime.artifacts.checkpoint import Position, restore_checkpoint, 
 from compiler.runtime.common.arrays import persistent_arrays
 from tests.numeric.simulated import Array, Simulated, model_of, run, simulate, start
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
 STEPS = 60

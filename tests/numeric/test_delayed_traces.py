@@ -11,7 +11,7 @@ from compiler.core.errors import ModelError
 from tests.numeric.simulated import Array, model_of, start
 from tests.numeric.synapse_oracle import DT, TOLERANCE, model_text, trains
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
 STEPS, SIZES, TRIAL = 150, (6, 5), 30

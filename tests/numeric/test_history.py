@@ -9,7 +9,7 @@ import pytest
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 SIZE, STEPS, KEEP = 5, 40, 4
 START = [0.5, 1.0, 0.25, 0.125, 0.75]

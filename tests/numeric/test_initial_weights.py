@@ -11,7 +11,7 @@ from compiler.core.errors import ModelError
 from tests.numeric.simulated import Array
 from tests.numeric.trained import load
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 MODEL = """\
 language: 1

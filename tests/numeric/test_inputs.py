@@ -16,7 +16,7 @@ from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import Array, model_of, run, simulate, start
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
 MEANS = {"p0": 0.05, "p1": 0.5, "p2": 2.3, "p3": 3.0, "p4": 3.1, "p5": 11.5, "p6": 40.0, "p7": 2000.0}

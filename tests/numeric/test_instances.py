@@ -16,7 +16,7 @@ from compiler.passes.pipeline.lower import lower
 from netloom import run
 from tests.numeric.simulated import Array, model_of, simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 
 def text(

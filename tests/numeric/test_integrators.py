@@ -15,7 +15,7 @@ from scipy.integrate import solve_ivp
 from compiler.core.errors import ModelError
 from tests.numeric.simulated import Array, model_of, simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 FLOAT64 = "numerics: {precision: float64}\n"
 

@@ -8,7 +8,7 @@ import pytest
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 KERNEL = [round(0.1 * k + 0.1, 1) for k in range(18)]
 TEXT = f"""language: 1

@@ -10,7 +10,7 @@ import pytest
 
 import netloom
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 IN, OUT, KERNEL, PAD, STRIDE = (2, 5, 6), (3, 3, 3), 3, 1, 2
 MODEL = f"""\

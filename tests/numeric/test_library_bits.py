@@ -58,7 +58,7 @@ def test_cpu_and_reference_agree_bit_for_bit(tmp_path: Path, precision: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quickly_compiled")  # stays for what comes after it
+@pytest.mark.usefixtures("not_optimized")  # stays for what comes after it
 def test_they_agree_with_little_optimization(tmp_path: Path) -> None:
     agree(tmp_path, "float32")
 

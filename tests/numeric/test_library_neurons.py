@@ -15,7 +15,7 @@ from scipy.integrate import solve_ivp
 
 from tests.numeric.simulated import Array, Simulated, simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 FLOAT64 = "numerics: {precision: float64}\n"
 both = pytest.mark.parametrize("target", ["cpu", "reference"])

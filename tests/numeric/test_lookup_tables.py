@@ -11,7 +11,7 @@ import netloom
 from compiler.frontend.load import load_model
 from tests.construct_runs import lowered
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 TEXT = """language: 1
 tables:

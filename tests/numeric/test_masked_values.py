@@ -17,7 +17,7 @@ from compiler.runtime.training.run_training import take_sums
 from tests.numeric.simulated import Array
 from tests.numeric.trained import Trained, load
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 TEXT = """\
 language: 1

@@ -10,7 +10,7 @@ import pytest
 import netloom
 from tests.numeric.simulated import simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 TEXT = """language: 1
 name: modulated

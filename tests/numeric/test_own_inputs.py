@@ -13,7 +13,7 @@ from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 STEPS = 40
 TEXT = """language: 1

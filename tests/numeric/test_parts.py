@@ -13,7 +13,7 @@ import netloom
 from compiler.core.errors import ModelError
 from tests.numeric.simulated import model_of
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 TEXT = """language: 1
 name: parts

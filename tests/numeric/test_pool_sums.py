@@ -9,7 +9,7 @@ import pytest
 
 from tests.numeric.simulated import Array, simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
 SIZE, STEPS, POOLS = 24, 20, 4

@@ -15,7 +15,7 @@ from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import Array, model_of, simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
 SIZE, STEPS = 24, 30

@@ -8,7 +8,7 @@ import pytest
 import netloom
 from compiler.core.errors import ModelError
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 TEXT = """language: 1
 name: refractory

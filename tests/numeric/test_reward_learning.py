@@ -12,7 +12,7 @@ import pytest
 import netloom
 from tests.numeric.simulated import simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 RESCORLA_WAGNER = """language: 1
 name: rescorla_wagner

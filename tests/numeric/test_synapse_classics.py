@@ -13,7 +13,7 @@ import pytest
 from tests.numeric.simulated import simulate
 from tests.numeric.synapse_oracle import DT, model_text, weights
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
 START = 0.4  # of the largest weight

@@ -16,7 +16,7 @@ from compiler.ir.level0.model import Model, Send, Set, SynapseDef
 from tests.numeric.simulated import model_of, run, simulate, start
 from tests.numeric.synapse_oracle import DT, TOLERANCE, Oracle, Spikes, model_text, pairs_of, trains, weights
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
 precisions = pytest.mark.parametrize("precision", ["float64", "float32"])

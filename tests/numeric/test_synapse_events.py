@@ -10,7 +10,7 @@ import pytest
 import netloom
 from tests.numeric.simulated import Array, model_of, start
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
 STEPS, N_PRE, N_POST = 40, 5, 4

@@ -13,7 +13,7 @@ from backends.cuda.run.backend import CudaBackend
 from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of, simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 TEXT = """\
 language: 1

@@ -19,7 +19,7 @@ from compiler.passes.pipeline.lower import lower
 from compiler.verify.kernel import code_violations
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 CONNECT = {
     "csr": "{fixed_probability: {p: 0.4}}",

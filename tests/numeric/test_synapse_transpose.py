@@ -11,7 +11,7 @@ from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 BOTH = pytest.mark.parametrize("target", ["cpu", "reference"])
 PAIRS = [[3, 2], [0, 6], [6, 0], [3, 3], [0, 1], [3, 2], [6, 5]]

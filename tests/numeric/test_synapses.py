@@ -11,7 +11,7 @@ import pytest
 from tests.numeric.simulated import Simulated, simulate
 from tests.numeric.synapse_oracle import DT, TOLERANCE, everything, model_text, pairs_of, trains, weights
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 both = pytest.mark.parametrize("target", ["cpu", "reference"])
 precisions = pytest.mark.parametrize("precision", ["float64", "float32"])

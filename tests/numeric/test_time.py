@@ -12,7 +12,7 @@ from backends.registry import backend
 from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of, simulate
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 # ---------------------------------------------------------------------------------- equations that read t
 

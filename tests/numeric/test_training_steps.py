@@ -19,7 +19,7 @@ from tests.evaluate_graph import Values, evaluate_graph
 from tests.numeric.simulated import Array, model_of
 from tests.numeric.trained import Trained, load
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 HEAD = """\
 language: 1

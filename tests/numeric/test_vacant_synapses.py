@@ -16,7 +16,7 @@ from tests.numeric.simulated import Array, Simulated, model_of, simulate
 from tests.numeric.simulated import run as run_steps
 from tests.numeric.simulated import start as load
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 SIZE, DAYS = 14, 4
 BOTH = pytest.mark.parametrize("target", ["cpu", "reference"])

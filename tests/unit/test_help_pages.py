@@ -30,7 +30,7 @@ def test_every_command_has_an_example_and_a_group() -> None:
         assert f"\n  {example}\n" in f"{commands()[example.split()[1]].epilog}\n"
 
 
-@pytest.mark.usefixtures("cc", "quickly_compiled")
+@pytest.mark.usefixtures("cc", "not_optimized")
 def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """One after the other, in an empty folder."""
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,7 @@ from compiler.core.errors import RunError
 from compiler.frontend.load import load_model
 from netloom import check, run
 
-pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
+pytestmark = pytest.mark.usefixtures("cc", "not_optimized")
 
 
 @pytest.fixture(autouse=True)
