@@ -48,7 +48,7 @@ class Header:
     @property
     def held(self) -> str:
         """The elements in words, as a message names them."""
-        return {"U": "text", "S": "text", "O": "Python objects"}.get(self.kind, self.dtype)
+        return "text" if self.kind in "US" else "Python objects" if self.dtype == "object" else self.dtype
 
 
 def array_start(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
