@@ -177,6 +177,12 @@ MUTANTS = (
     _pass("recompute", "Recompute", "checkpoint"),
     _pass("channels_last", "ChannelsLast", "moved"),
     _pass("pack_windows", "PackWindows", "packed"),
+    Mutant(
+        "prepare_weights",
+        ("compiler.passes.pipeline.tensors:PrepareWeights.run",),
+        _argument(2),
+        (f"{PASSES}::test_case[prepare_weights.norm]",),
+    ),
     _pass("shift_variances", "ShiftVariances", "large"),
     _pass("simplify_graph", "SimplifyGraph", "equal"),
     Mutant(
