@@ -32,7 +32,6 @@ from backends.registry import backend as backend_of
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.predict import ORDER, PHASE, Prediction, data_name, lower_predict
 from compiler.passes.tensors.fold_norms import folded
-from compiler.passes.tensors.prepare_weights import PREPARE
 from compiler.runtime.artifacts.safetensors import put_weights
 from compiler.runtime.common.arrays import read_logical
 
@@ -62,8 +61,6 @@ def predicting(target: str, name: str, precision: str, batch: int) -> tuple[Pred
         samples = random.random((batch, *item.shape), np.float32)
         instance.write(data_name(item.name), samples.reshape(-1))
     instance.write(ORDER, np.arange(batch, dtype=np.int32))
-    if any(phase.name == PREPARE for phase in program.phases):
-        instance.run(PREPARE, 1, 1)
     instance.run(PHASE, 1, 1)
     launches = sum(len(p.launches) for p in program.phases if p.name == PHASE)
     print(f"{target}, {name}, {precision}, batch {batch}: built in {built:.2f} s, {launches} launches", flush=True)

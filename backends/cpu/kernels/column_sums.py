@@ -79,7 +79,8 @@ def _counts_for_nothing(n: l2.Nest, formal: str) -> bool:
 
 def _terms(p: NestPrinter, totals: Sequence[Total], first: Code, end: Code) -> list[Stmt]:
     """One term of the outputs of columns [first, end)."""
-    column, level = p.vars[p.par[-1].name], p.level[p.par[-1].name]
+    dim = p.par[-1].name
+    column, level = p.vars[dim], p.level[dim]
     guarded = [(f, access) for f, access in p.k.strided if f.name in read_in_terms(p.nest) and not _unguarded(access)]
     if not guarded:
         return [For(column, first, end, p.hoisted(level, p.summed(dict(p.scope), totals)), kind=Kind.POINTS)]
@@ -88,12 +89,13 @@ def _terms(p: NestPrinter, totals: Sequence[Total], first: Code, end: Code) -> l
     parts, tests = list[Code](), list[Code | None]()
     before, low, high = list[Stmt](), first, end
     for axis in access.axes:
-        by = dict(axis.terms).get(p.par[-1].name, 0)
+        by = dict(axis.terms).get(dim, 0)
         if by == 0:
             parts.append(scaled(axis_index(axis, p.name), axis, p.name))
             tests.append(axis_inside(axis, p.name))
             continue
-        before = [Let("nl_i64", at, axis_index(replace(axis, terms=_without(axis, p.par[-1].name)), p.name))]
+        rest = replace(axis, terms=tuple(t for t in axis.terms if t[0] != dim))
+        before = [Let("nl_i64", at, axis_index(rest, p.name))]
         parts += [at, form("{} * {}", by, column) if by != 1 else column]
         if axis.extent is not None:
             extent = code(axis.extent) if isinstance(axis.extent, int) else p.name(axis.extent)
@@ -105,10 +107,6 @@ def _terms(p: NestPrinter, totals: Sequence[Total], first: Code, end: Code) -> l
     lines: list[Stmt] = [*before, For(column, low, high, body, kind=Kind.POINTS)]
     rows = every(tests)
     return lines if rows is None else [If(rows, lines)]
-
-
-def _without(axis: l2.Axis, dim: str) -> tuple[tuple[str, int], ...]:
-    return tuple(t for t in axis.terms if t[0] != dim)
 
 
 def _column_sums(p: NestPrinter) -> list[Stmt]:

@@ -326,6 +326,12 @@ class _Kernels:
     there: dict[str, str]
     rows: Mapping[str, Row]
 
+    def starts(self, nodes: tuple[l1.Node, ...]) -> dict[str, l1.Contract]:
+        """The contraction with which the kernel of a tensor begins, where one does."""
+        found = {n.out.name: n for n in nodes if isinstance(n, l1.Contract)}
+        ends = ((m.out.name, first) for first, end in self.fused.items() for m in end.maps)
+        return found | {name: found[first] for name, first in ends if first in found}
+
     @cached_property
     def inside(self) -> frozenset[str]:
         """Results of reductions in the kernels of others."""
@@ -363,7 +369,7 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
             lower_variable(p, node)
     scans = reserve(p, nodes, {*p.graph.outputs, *kernels.there})
     fixed = {*p.graph.outputs, *kernels.there, *kernels.there.values()}
-    place_parts(p, nodes, fixed, kernels.fused.keys(), partial(_stores_plainly, p, kernels))
+    place_parts(p, nodes, fixed, kernels.fused.keys(), partial(_stores_plainly, p, kernels.starts(nodes)))
     for node in nodes:
         if isinstance(node, l1.Scan):
             _scan(p, scans[name_of(node)], data)
@@ -371,14 +377,12 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
             _lower_node(p, node, kernels, data)
 
 
-def _stores_plainly(p: Phase, kernels: _Kernels, name: str) -> bool:
+def _stores_plainly(p: Phase, starts: Mapping[str, l1.Contract], name: str) -> bool:
     """Whether the kernel of a tensor stores it element by element: those of a generic nest do, and the epilogues of
     strategies where the batch is in lanes."""
-    owners = [first for first, end in kernels.fused.items() if any(m.out.name == name for m in end.maps)]
-    node = next((n for n in p.graph.nodes if isinstance(n, l1.Contract) and n.out.name in (name, *owners)), None)
-    if node is None:
+    if name not in starts:
         return True
-    choice, _ = _strategy(p, node)
+    choice, _ = _strategy(p, starts[name])
     return choice is None or (p.lanes > 0 and not choice.bare and choice.exchange is None)
 
 

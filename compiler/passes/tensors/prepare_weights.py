@@ -34,7 +34,7 @@ def prepare_weights(
 ) -> tuple[tuple[l1.Node, ...], tuple[l1.Node, ...], tuple[Decision, ...]]:
     """(nodes of `prepare`, nodes of the prediction, a decision for each result that is a variable now)."""
     early = _early(nodes, frozenset(outputs))
-    late = [n for n in nodes if not early.keys() & {t.name for t in l1.results(n)}]
+    late = (n for n in nodes if all(t.name not in early for t in l1.results(n)))
     used = _needed(early, {name for n in late for name in l1.operands(n)}, l1.Reindex)
     results = {n.out.name: n for n in early.values() if n.out.name in used and isinstance(n, _COMPUTED)}
     if not results:
@@ -45,8 +45,8 @@ def prepare_weights(
     variables = tuple(l1.Variable(n.out, 0.0, inner=True, span=n.span) for n in results.values())
     stores = tuple(l1.Store(name, names[name], n.span) for name, n in results.items())
     decisions = tuple(Decision(NAME, name, "prepared", "it is of weights alone") for name in results)
-    kept = {*used, *outputs} - results.keys()
-    after = [n for n in nodes if n in late or early.keys() & kept & {t.name for t in l1.results(n)}]
+    gone = early.keys() - used - {*outputs} | results.keys()
+    after = (n for n in nodes if all(t.name not in gone for t in l1.results(n)))
     return (*variables, *before, *stores), (*variables, *after), decisions
 
 

@@ -22,6 +22,7 @@ from backends.protocol import Instance
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import RunError, Sink
 from compiler.files.guard import regular
+from compiler.passes.tensors.prepare_weights import PREPARE
 from compiler.runtime.artifacts.digest import check_digest
 from compiler.runtime.common.arrays import to_physical
 
@@ -119,8 +120,11 @@ def _is_checkpoint(path: Path) -> bool:
 
 
 def put_weights(instance: Instance, program: l2.Merged, weights: Mapping[str, Reals]) -> None:
-    """Write weights, in logical shape, into the arrays of their names; those that the program lacks are left out."""
+    """Write weights, in logical shape, into the arrays of their names; those that the program lacks are left out. Then
+    what a prediction computes of them alone is computed."""
     for array in program.arrays:
         if array.name in weights:
             values = weights[array.name].astype(array.dtype.numpy)
             instance.write(array.name, to_physical(array, values))
+    if any(phase.name == PREPARE for phase in program.phases):
+        instance.run(PREPARE, 1, 1)

@@ -25,7 +25,6 @@ from compiler.files.array_rows import MemoryRows, Rows
 from compiler.files.sample_checks import sample_checks
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.fold_norms import folded
-from compiler.passes.tensors.prepare_weights import PREPARE
 from compiler.runtime.artifacts.build_folder import Built, build_into
 from compiler.runtime.artifacts.safetensors import learned, put_weights
 from compiler.runtime.artifacts.trained import Trained, open_trained
@@ -62,8 +61,6 @@ class Predictor:
         self.instance: Instance = backend.load(built.artifact, program, trained.seed)
         self._trials = Trials(trained.model, prediction.lowered, self.instance, 0) if prediction.trials else None
         put_weights(self.instance, program, folded(weights, prediction.folds))
-        if any(phase.name == PREPARE for phase in program.phases):
-            self.instance.run(PREPARE, 1, 1)
         self._arrays = {a.name: a for a in program.arrays}
         network = trained.model.network
         assert network is not None
