@@ -23,6 +23,7 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived, is_derived, model_name, symbol
 from compiler.expr.ast import Call, Expr, Num, Ref, refs
+from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import (
     FLAT,
@@ -40,7 +41,6 @@ from compiler.passes.cells.lower_pools import POOL_INDEX, Part, PoolLowering, at
 from compiler.passes.cells.lower_spike_times import lower_spike_times
 from compiler.passes.cells.step_order import Piece, Pieces, Row, names_in, run_in_order
 from compiler.passes.model.integrate_odes import PERIOD
-from compiler.passes.model.lower_model import SpikingGraph
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.init_values import initialise

@@ -29,10 +29,10 @@ import compiler.ir.level1.graph as l1
 from compiler.core.symbols import model_name
 from compiler.expr.ast import Cond, Expr, Ref
 from compiler.ir.level1.projections import StoredProjection
+from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.level1.synapses import DELAYS, AtNeurons, AtSynapses, Operation, SynapseCell
 from compiler.ir.level2.delayed import read_delayed
 from compiler.passes.model.known_deliveries import input_of
-from compiler.passes.model.lower_model import SpikingGraph
 from compiler.passes.model.synapse_symbols import read_of_neurons
 from compiler.passes.program.clock import BEFORE
 

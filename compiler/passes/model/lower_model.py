@@ -10,7 +10,7 @@ Does not: choose integrators (integrate_odes), ring buffers (insert_delays), or 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
@@ -18,34 +18,10 @@ from compiler.connect.storage import shares_elements, storage_of
 from compiler.core.source import NOWHERE
 from compiler.core.symbols import symbol
 from compiler.ir.level1.projections import StoredProjection
-from compiler.ir.level1.synapses import SynapseCell
+from compiler.ir.level1.spiking import SpikingGraph
 from compiler.passes.model.bind_symbols import bind_symbols, control_of
 from compiler.passes.model.known_deliveries import known_delivery
 from compiler.passes.model.synapse_cells import SynapseCells
-
-
-@dataclass(frozen=True)
-class SpikingGraph:
-    """Level 1 of the spiking part: cells, their instances, and the projections between these with what synapses run."""
-
-    cells: tuple[l1.Cell, ...]
-    instances: tuple[l1.Instance, ...]
-    array_params: tuple[tuple[str, ...], ...]
-    """Per cell: the params that differ from neuron to neuron."""
-    past: tuple[l1.History, ...] = ()
-    phases: Mapping[str, l0.PhaseDef] = field(default_factory=dict)
-    projections: tuple[StoredProjection, ...] = ()
-    synapses: tuple[SynapseCell, ...] = ()
-
-    @property
-    def nodes(self) -> tuple[l1.Cell | l1.Instance | l1.History | SynapseCell | StoredProjection, ...]:
-        """What is shown."""
-        return (*self.cells, *self.instances, *self.past, *self.synapses, *self.projections)
-
-    @property
-    def rings(self) -> dict[tuple[str, str], int]:
-        """(population, input) -> slots of its ring buffer of deliveries."""
-        return {(x.name, name): slots for x in self.instances for name, slots in x.rings}
 
 
 def _array_params(population: l0.Population) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.core.gc_pause import no_garbage_collection
+from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.passes import PIPELINE
@@ -26,7 +27,6 @@ from compiler.strategies.pins import Pins
 
 if TYPE_CHECKING:
     from compiler.passes.layers.load_data import DataSet
-    from compiler.passes.model.lower_model import SpikingGraph
     from compiler.strategies.forks import Fork
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.passes.program.decisions import Decision
@@ -25,7 +26,6 @@ if TYPE_CHECKING:  # most models have one half: imports of the other one are def
     from compiler.layers.shared.context import Context as LayerContext
     from compiler.passes.layers.load_data import DataSet
     from compiler.passes.layers.lower_loss import Lost
-    from compiler.passes.model.lower_model import SpikingGraph
     from compiler.strategies.forks import Fork
     from compiler.strategies.pins import Pins
 

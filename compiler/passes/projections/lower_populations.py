@@ -10,6 +10,7 @@ from __future__ import annotations
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.core.symbols import model_name
+from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.cells.lower_cells import lower_cells
@@ -18,7 +19,6 @@ from compiler.passes.cells.lower_inputs import lower_inputs
 from compiler.passes.cells.lower_records import record_events, record_rates, record_spikes, record_traces
 from compiler.passes.cells.state_history import keep_past
 from compiler.passes.model.fixed_point_scales import input_quanta
-from compiler.passes.model.lower_model import SpikingGraph
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
 from compiler.passes.projections.lower_projections import lower_projections

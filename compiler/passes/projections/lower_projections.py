@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.connect import rule_of
+from compiler.ir.level1.spiking import SpikingGraph
 from compiler.passes.cells.cell_arrays import Deliveries
-from compiler.passes.model.lower_model import SpikingGraph
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.projections.lower_synapses import SynapseLowering
 from compiler.passes.projections.synapse_schedule import Stages

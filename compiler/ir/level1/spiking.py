@@ -1,0 +1,40 @@
+"""Level 1, the spiking half of a model: cells of neurons, their instances, and projections with cells of synapses.
+
+Assumes: cells and projections as their modules say.
+Guarantees: frozen data with structural equality.
+Does not: know arrays or kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+from compiler.ir.level1.projections import StoredProjection
+from compiler.ir.level1.synapses import SynapseCell
+
+
+@dataclass(frozen=True)
+class SpikingGraph:
+    """Level 1 of the spiking part: cells, their instances, and the projections between these with what synapses run."""
+
+    cells: tuple[l1.Cell, ...]
+    instances: tuple[l1.Instance, ...]
+    array_params: tuple[tuple[str, ...], ...]
+    """Per cell: the params that differ from neuron to neuron."""
+    past: tuple[l1.History, ...] = ()
+    phases: Mapping[str, l0.PhaseDef] = field(default_factory=dict)
+    projections: tuple[StoredProjection, ...] = ()
+    synapses: tuple[SynapseCell, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[l1.Cell | l1.Instance | l1.History | SynapseCell | StoredProjection, ...]:
+        """What is shown."""
+        return (*self.cells, *self.instances, *self.past, *self.synapses, *self.projections)
+
+    @property
+    def rings(self) -> dict[tuple[str, str], int]:
+        """(population, input) -> slots of its ring buffer of deliveries."""
+        return {(x.name, name): slots for x in self.instances for name, slots in x.rings}
