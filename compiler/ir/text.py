@@ -57,6 +57,7 @@ MODULES: Final = (
     "compiler.ir.level0.synapses",
     "compiler.ir.level0.tensors",
     "compiler.ir.level1.graph",
+    "compiler.ir.level1.cells",
     "compiler.ir.level1.projections",
     "compiler.ir.level1.synapses",
     "compiler.ir.level2.program",

@@ -1,4 +1,4 @@
-"""Legality of level 1: tensor graphs and cells.
+"""Legality of level 1: tensor graphs.
 
 Assumes: nothing.
 Guarantees: every breach is named.
@@ -18,8 +18,6 @@ Guarantees: every breach is named.
   effects    a store's target is a variable or a weight of the value's shape; an update's gradient
              has the weight's shape, its statements read `param`, `gradient`, `step`, their params,
              state and locals
-  cells      distinct names; before integration no step, after it no dynamics; statements read what
-             is declared; those after pools, and reductions, read no local of the step but what is kept
 Does not: check types of elements beyond "real", "int" and "bf16", or differentiate.
 """
 
@@ -29,14 +27,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
-from compiler.core.symbols import Way
-from compiler.core.symbols import derived as derived_from
 from compiler.expr.ast import Expr, refs
 from compiler.expr.functions import CONSTANTS
 from compiler.ir.space import Affine, plain_dim
-from compiler.verify.violations import repeated
+from compiler.verify.violations import repeated, statements
 
 COMBINES: Final = frozenset({"add", "max", "min"})
 
@@ -291,55 +286,4 @@ def _update(node: l1.Update, known: Mapping[str, l1.Tensor], kept: set[str]) -> 
     names = ["param", "gradient", "step", *params, *state, *reads]
     if len(set(names)) != len(names):
         yield "names of params and state are not distinct"
-    yield from _statements(node.statements, {*names}, fixed={"gradient", "step", *params, *reads})
-
-
-def _statements(statements: Iterable[l0.Set], known: set[str], fixed: Iterable[str] = ()) -> Iterator[str]:
-    """Straight-line code: `known` grows by what is assigned; `fixed` cannot be assigned to."""
-    unchanging = set(fixed)
-    for s in statements:
-        yield from _reads(s.value, known, f"`{s.target} = ...`")
-        if s.target in unchanging:
-            yield f"`{s.target}` cannot be assigned to"
-        known.add(s.target)
-
-
-def cell_violations(cell: l1.Cell) -> list[str]:
-    """Every breach of the spec by a cell, before or after integrate_odes."""
-    found: list[str] = []
-    inputs = [name for name, _ in cell.inputs]
-    derived = [d.name for d in cell.derived]
-    names = [*cell.params, *cell.state, *inputs, *cell.int_state, *derived]
-    found += (f"`{name}` is declared twice" for name in repeated(names))
-    unknown = [o.state for o in cell.dynamics if o.state not in cell.state]
-    unknown += [h for h in cell.hold if h not in (*cell.state, *inputs)]
-    found += (f"`{name}` is not a state" for name in unknown)
-    if cell.step and cell.dynamics:
-        found.append("there is a step, but dynamics are left")
-    shared = [v for p in cell.pools for v in p.variables] + [r.name for r in cell.others]
-    columns = {c.every for c in cell.counters}
-    fixed = {*cell.params, *derived, *shared, *columns, "t", "dt", "step", "warmup_steps"}
-    known = {*names, *shared, *columns, "t", "dt", "step", "warmup_steps"}
-    if not cell.step:
-        known |= {c.name for c in cell.counters}
-    if cell.step:
-        whole = {*known, "key", "i"}
-        later = whole | {derived_from(name, Way.KEPT) for name in cell.kept}
-        found += _statements(cell.step, whole, fixed)
-        found += (f"`{name}` is kept, but no local of the step" for name in cell.kept if name not in whole)
-        found += _statements(cell.after_pools or (), later, fixed)
-        if cell.when is not None and "spiked" not in whole | later:
-            found.append("the step does not compute `spiked`")
-        for pool in cell.pools if cell.after_pools is not None else ():
-            for r in pool.reductions:
-                found += _reads(r.value, later, f"`{r.name}`")
-        return [f"cell {cell.name}: {v}" for v in found]
-    found += _statements(cell.lets, known, fixed)
-    for ode in cell.dynamics:
-        found += _reads(ode.rhs, known, f"d{ode.state}/dt")
-    found += _statements(cell.update, known, fixed)
-    if cell.when is not None:
-        found += _reads(cell.when, known, "the spike condition")
-        found += _statements(cell.reset, known, fixed)
-    found += _statements(cell.after, known, fixed)
-    return [f"cell {cell.name}: {v}" for v in found]
+    yield from statements(node.statements, {*names}, fixed={"gradient", "step", *params, *reads})

@@ -2,7 +2,7 @@
 
 Assumes: nothing; a level may hold anything that its constructors accept.
 Guarantees: `verify_*` raises InternalError with every violation; `*_violations` returns them. The
-specs stand in the headers of model.py, graph.py, kernel.py and
+specs stand in the headers of model.py, cells.py, graph.py, kernel.py and
 program.py.
 Does not: report to users: a violation is a fault of the compiler.
 """
@@ -12,9 +12,11 @@ from __future__ import annotations
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
+from compiler.ir.level1.cells import Cell
 from compiler.ir.level1.projections import StoredProjection
 from compiler.ir.level1.synapses import SynapseCell
-from compiler.verify.graph import cell_violations, graph_violations
+from compiler.verify.cells import cell_violations
+from compiler.verify.graph import graph_violations
 from compiler.verify.kernel import code_violations
 from compiler.verify.model import model_violations
 from compiler.verify.program import merged_violations, program_violations
@@ -27,7 +29,7 @@ def verify_model(model: l0.Model) -> None:
     check(f"the model `{model.name}`", model_violations(model))
 
 
-def verify_cell(cell: l1.Cell) -> None:
+def verify_cell(cell: Cell) -> None:
     """Level 1, one cell, before or after integration. Raises InternalError."""
     check(f"the cell `{cell.name}`", cell_violations(cell))
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from compiler.expr.ast import Expr, Quantity, children, refs
 from compiler.expr.functions import CONSTANTS
+from compiler.ir.level0.spiking import Set
 
 
 class InternalError(Exception):
@@ -52,3 +53,13 @@ def reads(e: Expr, allowed: Iterable[str], where: str) -> Iterator[str]:
         if isinstance(x, Quantity):
             yield f"{where} holds a quantity"
         stack.extend(children(x))
+
+
+def statements(sets: Iterable[Set], known: set[str], fixed: Iterable[str] = ()) -> Iterator[str]:
+    """Straight-line code: `known` grows by what is assigned; `fixed` cannot be assigned to."""
+    unchanging = set(fixed)
+    for s in sets:
+        yield from reads(s.value, known, f"`{s.target} = ...`")
+        if s.target in unchanging:
+            yield f"`{s.target}` cannot be assigned to"
+        known.add(s.target)

@@ -11,7 +11,8 @@ import pytest
 from compiler.ir.level2.program import KernelLaunch, Launch, Program
 from compiler.ir.text import parse_ir
 from compiler.passes.program.merge import merge
-from compiler.verify.graph import cell_violations, graph_violations
+from compiler.verify.cells import cell_violations
+from compiler.verify.graph import graph_violations
 from compiler.verify.model import model_violations
 from compiler.verify.program import merged_violations, program_violations
 from compiler.verify.projections import projection_violations, synapse_cell_violations

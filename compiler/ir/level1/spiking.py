@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 from compiler.ir.level1.projections import StoredProjection
 from compiler.ir.level1.synapses import SynapseCell
 

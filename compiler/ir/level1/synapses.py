@@ -14,7 +14,7 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import Expr
-from compiler.ir.level1.graph import DerivedScalar, Propagator
+from compiler.ir.level1.cells import DerivedScalar, Propagator
 
 DELAYS: Final[Mapping[str, str]] = MappingProxyType({"pre": "delays", "post": "back_delays"})
 """What statements call delays of spikes of an end that differ from synapse to synapse."""

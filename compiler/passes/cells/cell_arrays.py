@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Ref
 from compiler.ir.level2.variable_arrays import population_array

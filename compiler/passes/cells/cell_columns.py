@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.symbols import model_name

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived, is_derived, model_name, symbol
 from compiler.expr.ast import Call, Expr, Num, Ref, refs

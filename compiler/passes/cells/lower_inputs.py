@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from itertools import product
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
 from compiler.ir.space import DType

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Ref, refs
 from compiler.ir.space import Role

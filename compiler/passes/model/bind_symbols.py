@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 from compiler.core.symbols import Sym, Way, derived, symbol
 from compiler.expr.ast import Call, Expr, Ref, refs, rewrite, substitute
 from compiler.ir.level0.controls import names_read, rewritten_handler, rewritten_pool, rewritten_sets

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 from compiler.core.symbols import model_name
 from compiler.expr.ast import Cond, Expr, Ref
 from compiler.ir.level1.projections import StoredProjection

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.source import NOWHERE, Span

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Cond, Expr, Num, Ref, calls, refs
 from compiler.expr.diff import linear_in

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 from compiler.connect.storage import shares_elements, storage_of
 from compiler.core.source import NOWHERE
 from compiler.core.symbols import symbol

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 from compiler.core.errors import Sink
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute

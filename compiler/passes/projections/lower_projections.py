@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 from compiler.connect import rule_of
 from compiler.ir.level1.spiking import SpikingGraph
 from compiler.passes.cells.cell_arrays import Deliveries

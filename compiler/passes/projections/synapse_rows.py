@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived, printed
 from compiler.expr.ast import Call, Expr, Num, Ref

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Final
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.core.symbols import Way, symbol

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.connect import RULE, ConnectRule, Ends, Form, rule_of
 from compiler.core.symbols import Way, derived

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
-import compiler.ir.level1.graph as l1
+import compiler.ir.level1.cells as l1
 from compiler.expr.ast import refs
 from compiler.ir.level1.synapses import AtNeurons, AtSynapses, Operation, SynapseCell
 from compiler.passes.model.integrate_odes import integrate_odes
