@@ -439,6 +439,12 @@ MUTANTS = (
     # emitters
     _text("csr_prefetch", f"{_EVENTS}:Due", _always(None), "cuba-cpu-nl_prefetch("),
     _text("toeplitz_simd", f"{_EVENTS}:parts_of", _always(None), "spiking_conv-cpu-channels side by side"),
+    Mutant(
+        "panels of convolutions ask for what follows",
+        ("backends.cpu.emit.emit:ContractNames.walked",),
+        _always([]),
+        ("tests/unit/test_rows_conv.py::test_asks",),
+    ),
     Mutant("copies are built at once", (f"{_PROJECTIONS}.projections:copies_of",), _always(None), (_COPIES,)),
     Mutant("batched_rng of synapses", (f"{_EVENTS}:drawn_in_rows",), _no_draws_of_synapses, (SYNAPSES,)),
     Mutant("values of an event are computed once", (f"{_EVENTS}:once_per_event",), _each_time, (SYNAPSES,)),

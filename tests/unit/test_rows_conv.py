@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from backends.cpu.emit.emit import emit
 from backends.registry import backend
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.predict import lower_predict
@@ -106,3 +107,13 @@ def test_strips(tmp_path: Path, batch: int, strategy: str) -> None:
     found = predict(path, x, batch=batch, build_dir=tmp_path / "build")["c"]
     expected = _conv(x["x"].astype(np.float64), w["c.weight"].astype(np.float64), 2, (1, 1), 1, 1)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+def test_asks(tmp_path: Path) -> None:
+    """Packed panels ask for what their epilogues read and write along the pixels: the other summand, not the bias."""
+    layers = "conv2d: {name: a, filters: 64, kernel: 1}\nconv2d: {name: b, inputs: x, filters: 64, kernel: 1}"
+    path = write_network(tmp_path, "{x: {shape: [64, 45, 44]}}", f"{layers}\nadd: {{name: c, inputs: [a, b]}}")
+    lowered = lower_predict(load_model(path), backend("cpu").capabilities, 1).lowered
+    text = emit(lowered.merged).text
+    asks = [line.partition("[")[0].strip() for line in text.splitlines() if line.strip().startswith("nl_rows_ask(")]
+    assert len(asks) == len(set(asks)) == 3

@@ -15,6 +15,7 @@ columns are loaded) and may use:
   par, lane                    the names of its PAR dims (the axes of the output, in order) and of its LANE dim or ""
   plain                        whether the epilogue only stores the accumulator in `y`
   joined(a, b)                 whether the epilogue's formals walk two adjacent dims as one: a = 0 and b continues
+  walked(dim)                  the formals that the epilogue reads or writes and that continue along `dim`
   id                           `k3`: a prefix for names at file scope
   at(formal, **dims)           the C lvalue of a formal's element, dims given as C texts (default: the dim's own name)
   address(formal, **dims)      the element offset alone
@@ -185,10 +186,20 @@ class ContractNames(NestBuilder):
 
     def joined(self, a: str, b: str) -> bool:
         """Whether every formal of the epilogue walks dims `a` and `b`, which are adjacent in storage, or neither."""
-        used = {s.target for s in self.nest.epilogue if not isinstance(s, l2.Emit)}
-        used |= {n for s in self.nest.epilogue if not isinstance(s, l2.Emit) for n in refs(s.value)}
+        used = self._consumed()
         walked = [{d for x in access.axes for d, _ in x.terms} for f, access in self.k.strided if f.name in used]
         return all((a in dims) == (b in dims) for dims in walked) and not used & {a, b}
+
+    def _consumed(self) -> set[str]:
+        """What the epilogue reads or writes."""
+        statements = [s for s in self.nest.epilogue if not isinstance(s, l2.Emit)]
+        return {s.target for s in statements} | {n for s in statements for n in refs(s.value)}
+
+    def walked(self, dim: str) -> list[str]:
+        """The formals that the epilogue reads or writes and that continue along `dim`."""
+        used = self._consumed()
+        along = [f.name for f, access in self.k.strided if any(d == dim for x in access.axes for d, _ in x.terms)]
+        return [name for name in along if name in used]
 
     def _body(self, dims: Mapping[str, Operand]) -> Body:
         elements = {
@@ -261,6 +272,7 @@ def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Stmt], list[St
                 "extent": lambda n: next(k.extent(d.extent) for d in contract.nest.dims if d.name == n),
                 "id": f"k{k.template.index}",
                 "joined": names.joined,
+                "walked": names.walked,
                 "at": names.at,
                 "address": names.address,
                 "inside": names.inside,

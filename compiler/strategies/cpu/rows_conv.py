@@ -5,9 +5,11 @@ for batches that are too small for the batch in the lanes. The image is copied w
 of the rows' step that the window sees, so that every tap reads adjacent elements for the pixels of a vector. Where an
 output row fills whole vectors, one copy suffices. Otherwise there is one for each column s of the window, aligned to
 the output's columns: output pixels are then one run of memory for every tap. Where there are many output channels, what
-the window sees of a strip of pixels is packed in panels, once for all of them, so that register tiles read it in order;
-a window of one pixel is packed from the image itself. The sum runs in order of (channel, row, column), but for the few
-pixels that would leave a vector almost empty: they are computed one by one, taps in the lanes, which a tree adds.
+the window sees of three vectors of pixels is packed as a panel, once for all of them, so that register tiles read it in
+order; a window of one pixel is packed from the image itself. All weights are read again for each panel: a tile asks for
+those of the next one, for what its epilogue reads and writes, and packing for the pixels of the next panel. The sum
+runs in order of (channel, row, column), but for the few pixels that would leave a vector almost empty: they are
+computed one by one, taps in the lanes, which a tree adds.
 """
 
 from __future__ import annotations
@@ -27,13 +29,11 @@ TAP_BYTES = 8
 _TILE, _PANEL_TILE = Shape(OUTS, VECTORS, 105), Shape(OUTS, 3, 112)
 _PANEL_RESTS = (Shape(OUTS, 1, 70), Shape(OUTS, 2, 105))
 PANEL_OUTS: Final = 32
-"""Output channels from which on strips are packed, where the image is larger than `NEAR_BYTES`."""
+"""Output channels from which on panels are packed, where the image is larger than `NEAR_BYTES`."""
 NEAR_BYTES = 128_000
 """Of an image that register tiles may read in place, as all of it stays near the processor."""
 DOTS: Final = 4
 """Pixels behind the last whole vector, at most, that are computed one by one with neighbouring taps in the lanes."""
-STRIP_BYTES: Final = 400_000
-"""Of a packed strip, which stays in the second cache while all output channels read it."""
 
 
 def match(p: Problem) -> Choice | NotApplicable:
@@ -54,9 +54,9 @@ def match(p: Problem) -> Choice | NotApplicable:
     if planes >= LIMIT:
         return NotApplicable("it is larger than 32-bit offsets reach")
     taps, masks = conv.ins * rows.taps * cols.taps, rounded(copies * plane, vector)
-    strips = _strips(conv, taps, vector, p.real_bytes, planes * p.real_bytes > NEAR_BYTES)
+    strips = _strips(conv, taps, vector, planes * p.real_bytes > NEAR_BYTES)
     if strips.packed:
-        width = strips.pixels
+        width = strips.pixels + vector
         if _is_whole(conv):
             planes, masks = 0, 0
     values = {
@@ -77,7 +77,7 @@ def match(p: Problem) -> Choice | NotApplicable:
         "s_width": width,
         "s_strip": strips.pixels,
         "s_packed": strips.packed,
-        "s_dots": int(strips.dots),
+        "s_dots": strips.dots,
         "s_planes": planes,
         "s_masks": masks,
         "s_w_group": conv.w_group,
@@ -94,28 +94,27 @@ def match(p: Problem) -> Choice | NotApplicable:
 
 @dataclass(frozen=True)
 class _Strips:
-    """Output pixels of a strip; elements of it when packed, 0 where windows are read in place; whether pixels behind
-    the last whole vector are computed one by one."""
+    """Output pixels of a strip; elements of it when packed, 0 where windows are read in place; pixels behind the last
+    whole vector that are computed one by one."""
 
     pixels: int
     packed: int
-    dots: bool
+    dots: int
 
 
-def _strips(conv: Convolution, taps: int, vector: int, real_bytes: int, far: bool) -> _Strips:
+def _strips(conv: Convolution, taps: int, vector: int, far: bool) -> _Strips:
     pixels, panel = conv.rows.out * conv.cols.out, _PANEL_TILE.vectors * vector
     by_tap = (conv.w_in, conv.w_r, conv.w_c) == (conv.rows.taps * conv.cols.taps, conv.cols.taps, 1)
-    dots = by_tap and 0 < pixels % vector <= DOTS
+    dots = pixels % vector if by_tap and pixels % vector <= DOTS else 0
     if conv.outs < PANEL_OUTS or not (far or dots):
-        return _Strips(pixels, 0, False)
-    strip = min(rounded(pixels, panel), max(1, STRIP_BYTES // (taps * panel * real_bytes)) * panel)
-    return _Strips(strip, taps * strip + dots * DOTS * rounded(taps, vector), dots)
+        return _Strips(pixels, 0, 0)
+    return _Strips(panel, taps * panel + dots * rounded(taps, vector), dots)
 
 
 def _operations(conv: Convolution, strips: _Strips, taps: int, vector: int) -> float:
     """Vector operations of an image's sums and of packing."""
     pixels = conv.rows.out * conv.cols.out
-    vectors = -(-pixels // vector) - strips.dots
+    vectors = -(-pixels // vector) - (strips.dots > 0)
     if not strips.packed:
         return cost(_TILE, conv.outs, [(vectors, taps)])
     panels, rest = divmod(vectors, _PANEL_TILE.vectors)
@@ -124,7 +123,7 @@ def _operations(conv: Convolution, strips: _Strips, taps: int, vector: int) -> f
     if rest:
         operations += cost(_PANEL_RESTS[rest - 1], conv.outs, [(rest, taps)])
     if strips.dots:
-        operations += pixels % vector * conv.outs * (constants.ROW_TERM * taps / vector + constants.ROW_SUM / OUTS)
+        operations += strips.dots * conv.outs * (constants.ROW_TERM * taps / vector + constants.ROW_SUM / OUTS)
     return operations
 
 
