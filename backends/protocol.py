@@ -17,20 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
+from backends.errors import BackendError
 from backends.kernel_ir.descriptor import Compiled
-from compiler.core.errors import CodedError
 from compiler.ir.level2.target import Capabilities
 
 __all__ = ["AnyArray", "Artifact", "Backend", "BackendError", "Capabilities", "Instance"]
 
 AnyArray = npt.NDArray[np.generic]
-
-
-class BackendError(CodedError):
-    """A tool is missing (exit 3) or code generation or the compiler failed (exit 4) or the device failed (5)."""
-
-    def __init__(self, code: str, message: str, help: str | None = None, exit_code: int = 4) -> None:
-        super().__init__(code, message, help, exit_code)
 
 
 @dataclass(frozen=True)

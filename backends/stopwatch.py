@@ -34,9 +34,9 @@ def machine(backend: Backend) -> str:
 
         return name_of(device_of(getattr(backend, "device", 0)))
     if backend.capabilities.name == "cuda":
-        from backends.cuda.device.driver import Driver
+        from backends.cuda.device.library import Library
 
-        return Driver().describe()[getattr(backend, "device", 0)]
+        return Library().describe()[getattr(backend, "device", 0)]
     return processor().name
 
 
@@ -48,12 +48,12 @@ def made_with(backend: Backend) -> str:
 
         return find_compiler().version + (f"; oneDNN {library[1]}" if (library := found()) is not None else "")
     if backend.capabilities.name == "cuda":
-        from backends.cuda.device.driver import Driver
+        from backends.cuda.device.library import Library
         from backends.cuda.emit.compile import find_compiler as find_cuda_compiler
         from backends.cuda.run import cublaslt, cudnn
 
         compiler = find_cuda_compiler()
-        own = [f"{'NVRTC' if compiler.library else 'nvcc'} {compiler.version}, driver {Driver().version()}"]
+        own = [f"{'NVRTC' if compiler.library else 'nvcc'} {compiler.version}, driver {Library().version()}"]
         libraries = ("cuBLASLt", cublaslt.found()), ("cuDNN", cudnn.found())
         return "; ".join(own + [f"{name} {known[1]}" for name, known in libraries if known is not None])
     return ""

@@ -44,8 +44,8 @@ from compiler.runtime.common.options import (
 if TYPE_CHECKING:
     from backends.protocol import AnyArray
     from compiler.runtime.common.samples import Samples
-    from compiler.runtime.tuning import TuneResult
     from compiler.sweep.table import SweepResult
+    from compiler.tune.result import TuneResult
     from netloom.results import RunResult
 
 
@@ -223,8 +223,8 @@ def tune(
     candidates). `only`: "conv*:winograd,fft"; `budget`: "60 s"; `batch`: predictions for so many samples at once, too;
     `whole`: whether whole steps have the last word. Raises ModelError, BackendError, RunError."""
     from compiler.runtime.common.amounts import seconds_of
-    from compiler.runtime.tuning import Wishes, tune_model
-    from compiler.tune.only import EVERYTHING, parsed
+    from compiler.runtime.tuned_before import tune as tune_model
+    from compiler.tune.wishes import EVERYTHING, Wishes, parsed
 
     chosen = checked({"target": target, "set": set, **options})
     named = text_or_none("only", only, "a text such as 'conv*:winograd,fft'")

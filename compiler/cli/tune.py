@@ -19,7 +19,7 @@ from compiler.cli.options import BATCH, FORMAT, MODEL, QUIET, command
 from compiler.runtime.common.options import Options
 
 if TYPE_CHECKING:
-    from compiler.runtime.tuning import TuneResult
+    from compiler.tune.result import TuneResult
 
 
 @command(
@@ -52,13 +52,15 @@ def tune(
     `train` has them alone.
     """
     from compiler.runtime.common.amounts import seconds_of
-    from compiler.runtime.tuning import Wishes, check_lock, tune_model
-    from compiler.tune.only import EVERYTHING, parsed
+    from compiler.runtime.tuned_before import tune as tune_model
+    from compiler.tune.wishes import EVERYTHING, Wishes, parsed
 
     wishes = Wishes(
         rounds, EVERYTHING if only is None else parsed(only), seconds_of("--budget", budget), batch, whole and not check
     )
     if check:
+        from compiler.runtime.tuning import check_lock
+
         found = check_lock(model, options, wishes)
         show(found, format)
         if not found and not quiet and format is Format.human:
@@ -83,15 +85,13 @@ def _write(out: Path, model: Path, result: TuneResult) -> None:
     from compiler.core.disk import write_text
     from compiler.report.tuning import page
 
-    write_text(
-        out, page(model.name, result.capabilities.device.name, result.rows, result.steps, result.single), "the report"
-    )
+    write_text(out, page(model.name, result.device, result.rows, result.steps, result.single), "the report")
 
 
 def _as_json(result: TuneResult, report: bool) -> dict[str, object]:
     found: dict[str, object] = {"file": str(result.file), "contractions": result.summary(), "left": list(result.left)}
     found["steps"] = [asdict(s) for s in result.steps]
-    found["forks"] = {x.path: {"way": x.way, "rules": x.fork.ways[0]} for x in result.forked}
+    found["forks"] = {x.path: {"way": x.way, "rules": x.rules} for x in result.layers}
     if report:
         found["candidates"] = [asdict(r) for r in result.rows]
         found["one_way"] = dict(result.single)
@@ -103,11 +103,7 @@ def _report(result: TuneResult, every: bool) -> None:
     from compiler.cli.show import table
     from compiler.core.disk import bytes_text
 
-    changed = [
-        [path, str(entry["way"]), f"{entry['microseconds']:.1f}", f"{entry['before']:.1f}"]
-        for path, entry in result.summary().items()
-        if entry["way"] != entry["rules"]
-    ]
+    changed = [[c.path, c.way, f"{c.microseconds:.1f}", f"{c.before:.1f}"] for c in result.contractions if c.changed]
     if every:
         rows = [
             [
@@ -125,16 +121,16 @@ def _report(result: TuneResult, every: bool) -> None:
         typer.echo("in one way: " + ", ".join(f"{many} {kind}" for kind, many in sorted(result.single.items())))
     elif changed:
         typer.echo(table(["contraction", "way", "us", "us before"], changed, 2))
-    for x in result.forked:
-        if x.way != x.fork.ways[0]:
-            typer.echo(f"{x.path}: {x.way}; a step of {x.microseconds[x.way]:,.1f} us, {x.before:,.1f} us by the rules")
+    for x in result.layers:
+        if x.changed:
+            typer.echo(f"{x.path}: {x.way}; a step of {x.microseconds:,.1f} us, {x.before:,.1f} us by the rules")
     for step in result.steps:
         back = f"; {len(step.back)} back to the rules" if step.back else ""
         typer.echo(f"a step of {step.phase}: {step.after:,.1f} us, {step.before:,.1f} us with the rules{back}")
     if result.left:
         typer.echo(f"{len(result.left)} contractions were not measured within the budget")
-    changed += [[x.path] for x in result.forked if x.way != x.fork.ways[0]]
-    many = len(result.tuned)
+    changed += [[x.path] for x in result.layers if x.changed]
+    many = len(result.contractions)
     same = "all as the rules say" if not changed else f"{len(changed)} not as the rules say"
-    more = f" and {len(result.forked)} ways of layers" if result.forked else ""
+    more = f" and {len(result.layers)} ways of layers" if result.layers else ""
     typer.echo(f"{result.file}: {many} {'contraction' if many == 1 else 'contractions'}{more}, {same}")

@@ -98,7 +98,7 @@ def find_files(index: Path) -> dict[str, Path] | None:
 
 def note_file(path: Path, digest: str) -> None:
     """Write the SHA-256 and the state on disk of a large file into the JSON file beside it. Raises RunError (E0930)."""
-    keep_value(path.with_suffix(".json"), {"digest": digest, "state": _state(path)})
+    keep_value(path.with_suffix(".json"), {"digest": digest, "state": state_of(path)})
 
 
 def is_as_kept(path: Path) -> bool:
@@ -107,7 +107,7 @@ def is_as_kept(path: Path) -> bool:
     noted = find_value(path.with_suffix(".json"))
     if noted is None or not path.is_file():
         return False
-    if noted.get("state") == _state(path):
+    if noted.get("state") == state_of(path):
         return True
     if file_digest(path) != noted.get("digest"):
         return False
@@ -116,8 +116,8 @@ def is_as_kept(path: Path) -> bool:
     return True
 
 
-def _state(path: Path) -> list[int]:
-    """Size, times and inode: ctime changes with every write and cannot be set."""
+def state_of(path: Path) -> list[int]:
+    """Size, times and inode of a file: ctime changes with every write and cannot be set. Raises OSError."""
     state = path.stat()
     return [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
 

@@ -13,8 +13,7 @@ from itertools import groupby
 
 from compiler.core.disk import bytes_text
 from compiler.report.page import document, table
-from compiler.tune.report import Row
-from compiler.tune.whole import Step
+from compiler.tune.result import Row, Step
 
 HEADER = ("candidate", "us", "% of the limit", "memory", "error", "")
 

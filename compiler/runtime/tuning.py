@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
@@ -43,61 +43,17 @@ from compiler.tune.choosing import Tuned, by_path, choose_all, factors
 from compiler.tune.forks import Settled, Ways, settle
 from compiler.tune.lock import compared, lock_path, named, section_name, stale, write_lock
 from compiler.tune.measure import Bench, Measured, Timer, compiled, kept_at, measure, together
-from compiler.tune.only import EVERYTHING, Only, selected, selected_forks
-from compiler.tune.report import Row, fork_rows, one_way, rows
+from compiler.tune.only import selected, selected_forks
+from compiler.tune.report import contraction_ways, fork_rows, layer_ways, one_way, rows
+from compiler.tune.result import Step, TuneResult
 from compiler.tune.sites import Site, sites
-from compiler.tune.whole import Step, in_turn, known, settled
+from compiler.tune.whole import in_turn, known, settled
+from compiler.tune.wishes import EVERYTHING, Wishes
 
 AHEAD: Final = 4
 """Programs that are compiled at a time, each of several parts."""
 Clock = Callable[[], float]
 Watch = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What is measured, and for how long. `batch`: samples at once of predictions, which are measured, too (models
-    without `train`: alone; 64 unless said); `budget`: seconds; `whole`: whether whole steps have the last word."""
-
-    rounds: int = 7
-    only: Only = EVERYTHING
-    budget: float | None = None
-    batch: int | None = None
-    whole: bool = False
-
-
-@dataclass(frozen=True)
-class TuneResult:
-    """The lock file, the measured contractions, those that were `left` because the budget was spent, whole steps, and
-    warnings of the model. `forked`: attention and recurrent layers; `single`: how many kernels there are, by kind, that
-    have one way."""
-
-    file: Path
-    tuned: tuple[Tuned, ...]
-    warnings: tuple[Diagnostic, ...]
-    left: tuple[str, ...] = ()
-    steps: tuple[Step, ...] = ()
-    capabilities: Capabilities = field(default_factory=lambda: Capabilities("", 0, True, frozenset()))
-    real_bytes: int = 4
-    forked: tuple[Settled, ...] = ()
-    single: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """All candidates."""
-        return (*rows(self.tuned, self.capabilities.device, self.real_bytes), *fork_rows(self.forked))
-
-    def summary(self) -> dict[str, dict[str, Any]]:
-        """By path: the chosen strategy, the default one, and the microseconds of both."""
-        return {
-            t.path: {
-                "way": identity(t.choice),
-                "rules": identity(t.measured.site.ways[0]),
-                "microseconds": t.microseconds,
-                "before": t.before,
-            }
-            for t in self.tuned
-        }
 
 
 @dataclass(frozen=True)
@@ -215,8 +171,10 @@ def tune_model(
     entries: list[Tuned | Settled] = [*tuned, *forked]
     others = _others(model, {e.path for e in entries}, bool(left) or wishes.only != EVERYTHING) if section.own else ()
     write_lock(file, model.name, model.backend, made_with(model.backend), entries, factors(measured), others)
-    size = model.precision.bytes
-    return TuneResult(file, tuned, model.warnings, left, tuple(steps), model.capabilities, size, forked, model.single)
+    device = model.capabilities.device
+    every = (*rows(tuned, device, model.precision.bytes), *fork_rows(forked))
+    ways = contraction_ways(tuned), layer_ways(forked)
+    return TuneResult(file, *ways, every, model.warnings, left, tuple(steps), model.single, device.name)
 
 
 def _forked(

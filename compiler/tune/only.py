@@ -1,48 +1,26 @@
-"""only: which contractions and strategies are measured, as a person writes it: `conv*:winograd,fft`.
+"""only: the contractions and strategies of a model that are meant by `--only`.
 
-Assumes: paths such as `train/conv1.sum` or `train/conv1.weight.grad`.
-Guarantees: before the colon stand patterns (`*`, `?`) of layers or whole paths, behind it parts of the names of
-strategies or patterns of them, either side in a list with commas; an empty side means all. The choice of the rules is
-always measured, as what the others are compared with. What fits no contraction of the model, or no strategy that there
-is, is refused by the name of the part.
+Assumes: compiler/tune/wishes.py.
+Guarantees: the choice of the rules is always measured, as what the others are compared with. What fits no contraction
+of the model, or no strategy that there is, is refused by the name of the part.
 Does not: change what is locked for other contractions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Final
 
-from compiler.core.errors import RunError
 from compiler.strategies import every as strategies
 from compiler.strategies.choice import Choice
 from compiler.strategies.exchange import KINDS
 from compiler.strategies.forks import Fork
 from compiler.tune.sites import Site, workspace_of
+from compiler.tune.wishes import Only, refused
 
 Fits = Callable[[str, str], bool]
 """Whether a pattern fits a name."""
-
-
-@dataclass(frozen=True)
-class Only:
-    """Patterns of contractions, and of strategies; empty: all."""
-
-    places: tuple[str, ...] = ()
-    strategies: tuple[str, ...] = ()
-
-
-EVERYTHING: Final = Only()
-
-
-def parsed(text: str) -> Only:
-    """`conv*:winograd,fft`. Raises RunError (E0912) for what has several colons, or says nothing."""
-    parts = [tuple(word.strip() for word in side.split(",") if word.strip()) for side in text.split(":")]
-    if len(parts) > 2 or not any(parts):
-        raise _refused(f"`--only {text}` is not CONTRACTIONS:STRATEGIES", "write it as 'conv*:winograd,fft'")
-    return Only(*parts)
 
 
 def selected(
@@ -104,8 +82,4 @@ def _every_one_fits(patterns: Sequence[str], names: Sequence[str], what: str, fi
         if not any(fits(pattern, name) for name in names):
             more = f" and {len(names) - 12} more" if len(names) > 12 else ""
             shown = ", ".join(f"`{n}`" for n in names[:12]) + more
-            raise _refused(f"`--only`: no {what} fits `{pattern}`", f"there is {shown}" if names else None)
-
-
-def _refused(message: str, help: str | None) -> RunError:
-    return RunError("E0912", message, help, exit_code=2)
+            raise refused(f"`--only`: no {what} fits `{pattern}`", f"there is {shown}" if names else None)

@@ -11,37 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
-from dataclasses import dataclass
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
 from compiler.strategies.variants import identity
 from compiler.tune.choosing import Tuned
 from compiler.tune.forks import Settled
+from compiler.tune.result import Row, Way
 from compiler.tune.sites import workspace_of
-
-
-@dataclass(frozen=True)
-class Row:
-    """A candidate, or a way of a fork, whose time is that of a step. `share`: of the device's limit (None: it is not
-    known); `workspace`: bytes beside the arrays;
-    `error`: relative, in the Frobenius norm, against float64."""
-
-    path: str
-    way: str
-    microseconds: float
-    share: float | None
-    workspace: int
-    error: float | None
-    chosen: bool
-    rule: bool
-    wrong: bool
-
-    @property
-    def mark(self) -> str:
-        """What a table says beside it."""
-        words = ("chosen", self.chosen), ("rule", self.rule), ("wrong", self.wrong)
-        return ", ".join(word for word, holds in words if holds)
 
 
 def rows(tuned: Iterable[Tuned], device: Target, real: int) -> Iterator[Row]:
@@ -70,6 +47,18 @@ def fork_rows(settled: Iterable[Settled]) -> Iterator[Row]:
     for x in sorted(settled, key=lambda x: x.path):
         for way, time in sorted(x.microseconds.items(), key=lambda item: item[1]):
             yield Row(x.path, way, time, None, 0, None, way == x.way, way == x.fork.ways[0], False)
+
+
+def contraction_ways(tuned: Iterable[Tuned]) -> tuple[Way, ...]:
+    """What was chosen for each contraction."""
+    return tuple(
+        Way(t.path, identity(t.choice), identity(t.measured.site.ways[0]), t.microseconds, t.before) for t in tuned
+    )
+
+
+def layer_ways(settled: Iterable[Settled]) -> tuple[Way, ...]:
+    """What was chosen for each fork."""
+    return tuple(Way(x.path, x.way, x.fork.ways[0], x.microseconds[x.way], x.before) for x in settled)
 
 
 def one_way(graphs: Iterable[l1.TensorGraph], chosen: Set[str]) -> dict[str, int]:

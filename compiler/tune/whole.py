@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from compiler.strategies.variants import identity
 from compiler.tune.choosing import Tuned
+from compiler.tune.result import Step
 
 SLACK: Final = 0.02
 """What a step may take longer with the choices than with the rules, by chance."""
@@ -25,17 +26,6 @@ ROUNDS: Final = 9
 
 Race = Callable[[Sequence[Tuned]], tuple[float, float]]
 """Seconds of a step with the rules, and with some choices, measured in turn."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """Microseconds of a step of a phase with the rules and with the choices; `back`: paths that went back to the
-    rules."""
-
-    phase: str
-    before: float
-    after: float
-    back: tuple[str, ...] = ()
 
 
 def settled(phase: str, tuned: Sequence[Tuned], race: Race) -> tuple[tuple[Tuned, ...], Step | None]:

@@ -18,14 +18,14 @@ from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import prepare
-from compiler.runtime.tuning import Wishes, tune_model
+from compiler.runtime.tuning import tune_model
 from compiler.strategies import choose, exchange
 from compiler.strategies.layout import row_major
 from compiler.strategies.pins import problem_digest, structure_digest
-from compiler.strategies.variants import identity, ways
+from compiler.strategies.variants import ways
 from compiler.tune.measure import Bench, measure
-from compiler.tune.only import parsed
 from compiler.tune.sites import Site, workspace_of
+from compiler.tune.wishes import Wishes, parsed
 from tests.cpu.contractions import Conv, conv, gradient
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_strategies import Problem
@@ -154,7 +154,7 @@ def test_a_model_that_is_locked_to_exchanges_trains_as_without(here: Path, monke
         return steps * 1e-6 / len(own.launches)
 
     result = tune_model(model, Options(), timer=exchanged, wishes=Wishes(1, parsed("second:exchanged,turned")))
-    chosen = {t.path: identity(t.choice) for t in result.tuned}
+    chosen = {t.path: t.way for t in result.contractions}
     assert {"train/second.weight.grad", "train/second.sum"} <= set(chosen)
     assert all(way.startswith(("exchanged_", "turned_")) for way in chosen.values()), chosen
     losses = []

@@ -18,15 +18,16 @@ from compiler.ir.space import DType
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import prepare
-from compiler.runtime.tuning import Wishes, check_lock, tune_model
+from compiler.runtime.tuning import check_lock, tune_model
 from compiler.strategies.cpu.onednn import NAME
 from compiler.strategies.layout import row_major
 from compiler.strategies.permissions import permitted
 from compiler.strategies.pins import problem_digest, structure_digest
 from compiler.strategies.variants import identity, ways
 from compiler.tune.measure import Bench, measure
-from compiler.tune.only import parsed, selected
+from compiler.tune.only import selected
 from compiler.tune.sites import Site
+from compiler.tune.wishes import Wishes, parsed
 from tests.cpu.contractions import Conv, conv, gradient
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_strategies import Problem

@@ -28,7 +28,7 @@ from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.inference.predict import build_prediction
 from compiler.runtime.prepare import load_checked, prepare
-from compiler.runtime.tuning import Wishes, check_lock, tune_model
+from compiler.runtime.tuning import check_lock, tune_model
 from compiler.strategies import pins
 from compiler.strategies.cpu import lanes_dense
 from compiler.strategies.pins import problem_digest, structure_digest
@@ -36,8 +36,8 @@ from compiler.strategies.strategy import ROUNDING, Strategy, with_columns
 from compiler.strategies.variants import identity, text_of, ways
 from compiler.tune.accuracy import sample
 from compiler.tune.measure import Bench, Timer, alone, measure, phase_of, together
-from compiler.tune.only import parsed
 from compiler.tune.sites import Site
+from compiler.tune.wishes import Wishes, parsed
 from netloom import build
 from tests.cpu.contractions import Conv, conv, dense, gradient
 from tests.cpu.models_for_runs import DIGITS, write
@@ -286,7 +286,7 @@ def test_predictions_have_entries_of_their_own(model: Path) -> None:
     tune_model(model, Options(), 1, timer=nest_first)
     before = json.loads(model.with_suffix(".lock").read_text())
     result = tune_model(model, Options(), timer=nest_first, wishes=Wishes(1, parsed("predict@20/*"), batch=20))
-    assert {t.path.partition("/")[0] for t in result.tuned} == {"predict@20"}
+    assert {t.path.partition("/")[0] for t in result.contractions} == {"predict@20"}
     tune_model(model, Options(), timer=nest_first, wishes=Wishes(1, parsed("predict@5/*"), batch=5))
     (old,), (new,) = (x["devices"].values() for x in (before, json.loads(model.with_suffix(".lock").read_text())))
     for path, entry in old["contractions"].items():
@@ -305,7 +305,7 @@ def test_a_model_that_is_only_used_is_tuned_for_predictions(model: Path) -> None
     text = model.read_text()
     model.write_text(text[: text.index("train:")])
     result = tune_model(model, Options(), timer=nest_first, wishes=Wishes(1, whole=True))
-    assert {t.path.partition("/")[0] for t in result.tuned} == {"predict@64"}
+    assert {t.path.partition("/")[0] for t in result.contractions} == {"predict@64"}
     assert [s.phase for s in result.steps] == ["predict@64"]
 
 
@@ -331,10 +331,10 @@ def test_a_budget_ends_measuring_and_keeps_what_was_known(model: Path) -> None:
     ticks = itertools.count()
     wishes = Wishes(1, budget=1.5)
     result = tune_model(model, Options(), timer=nest_first, wishes=wishes, clock=lambda: float(next(ticks)))
-    assert len({t.measured.site.structure for t in result.tuned}) == 1
+    found = {s.path: s for s in sites_of(prepare(model, Options(), Times()).lowered, BACKEND.capabilities)}
+    assert len({found[c.path].structure for c in result.contractions}) == 1
     assert result.left
-    largest = max(s.operations for s in sites_of(prepare(model, Options(), Times()).lowered, BACKEND.capabilities))
-    assert largest in {t.measured.site.operations for t in result.tuned}
+    assert max(s.operations for s in found.values()) in {found[c.path].operations for c in result.contractions}
     (old,), (new,) = (x["devices"].values() for x in (before, json.loads(model.with_suffix(".lock").read_text())))
     assert set(new["contractions"]) == set(old["contractions"])
     for path in result.left:
@@ -347,7 +347,7 @@ def test_only_some_are_measured_and_the_others_keep_theirs(model: Path, monkeypa
     wishes = Wishes(1, parsed("hidden:dense"))
     way1 = lambda i, p, n: n * (1e-6 if p.endswith("way1") else 9e-6)  # noqa: E731
     result = tune_model(model, Options(), timer=way1, wishes=wishes)
-    assert {t.path.split(".")[0].partition("/")[2] for t in result.tuned} == {"hidden"}
+    assert {t.path.split(".")[0].partition("/")[2] for t in result.contractions} == {"hidden"}
     (section,) = json.loads(model.with_suffix(".lock").read_text())["devices"].values()
     found = {path: e["strategy"] for path, e in section["contractions"].items()}
     assert found["train/logits.sum"] == "nest"

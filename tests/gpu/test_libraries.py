@@ -20,14 +20,14 @@ from compiler.ir.space import DType
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import prepare
-from compiler.runtime.tuning import Wishes, check_lock, tune_model
+from compiler.runtime.tuning import check_lock, tune_model
 from compiler.strategies import exchange
 from compiler.strategies.cuda.cublaslt import KINDS
 from compiler.strategies.pins import problem_digest, structure_digest
-from compiler.strategies.variants import identity, ways
+from compiler.strategies.variants import ways
 from compiler.tune.measure import Bench, measure
-from compiler.tune.only import parsed
 from compiler.tune.sites import Site
+from compiler.tune.wishes import Wishes, parsed
 from tests.cpu.contractions import Conv, conv, dense, gradient
 from tests.cpu.test_sequence_strategies import attention, steps_dense
 from tests.cpu.test_strategies import Problem
@@ -115,7 +115,7 @@ def test_a_model_that_is_locked_to_the_library_trains_as_without(tmp_path: Path)
         return steps * (1e-6 if called & {"cublaslt_float32"} else 9e-6)
 
     result = tune_model(model, options, timer=fast, wishes=Wishes(1, parsed(":cublaslt")))
-    chosen = [identity(t.choice) for t in result.tuned]
+    chosen = [t.way for t in result.contractions]
     assert sum(way.startswith("cublaslt_float32") for way in chosen) >= 6, chosen
     losses = []
     for lock in (True, False):
@@ -133,8 +133,9 @@ def test_ways_of_recurrent_layers(tmp_path: Path) -> None:
     path, options = tmp_path / "lstm.yaml", Options(target="cuda")
     wishes = Wishes(1, parsed(":chain"), whole=True)
     result = tune_model(path, options, wishes=wishes)
-    assert {f.path.partition("/")[0] for f in result.forked} == {"train", "eval"}
-    assert all(len(f.microseconds) == 2 and min(f.microseconds.values()) > 0 for f in result.forked)
+    assert {f.path.partition("/")[0] for f in result.layers} == {"train", "eval"}
+    times = {f.path: [row.microseconds for row in result.rows if row.path == f.path] for f in result.layers}
+    assert all(len(found) == 2 and min(found) > 0 for found in times.values())
     assert check_lock(path, options, wishes) == ()
     text = path.with_suffix(".lock").read_text()
     tune_model(path, options, wishes=wishes)

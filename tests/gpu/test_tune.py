@@ -12,8 +12,9 @@ from backends.cuda.run.backend import CudaBackend
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import prepare
-from compiler.runtime.tuning import Wishes, check_lock, tune_model
+from compiler.runtime.tuning import check_lock, tune_model
 from compiler.strategies.cost.devices import GPUS
+from compiler.tune.wishes import Wishes
 
 pytestmark = pytest.mark.gpu
 
@@ -41,7 +42,7 @@ def test_a_model_is_tuned_and_all_candidates_are_right(tmp_path: Path, monkeypat
     path, options = tmp_path / "models" / "lenet_digits.yaml", Options(target="cuda")
     wishes = Wishes(2, batch=32, whole=True)
     result = tune_model(path, options, wishes=wishes)
-    assert {t.path.partition("/")[0] for t in result.tuned} == {"train", "eval", "predict@32"}
+    assert {t.path.partition("/")[0] for t in result.contractions} == {"train", "eval", "predict@32"}
     assert [row for row in result.rows if row.wrong] == []
     assert check_lock(path, options, wishes) == ()
     text = path.with_suffix(".lock").read_text()

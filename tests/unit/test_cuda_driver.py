@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from backends.cuda.device.driver import CHECK, Driver
+from backends.cuda.device.driver import Driver
+from backends.cuda.device.library import CHECK
 from backends.protocol import BackendError
 
 

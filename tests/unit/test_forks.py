@@ -22,12 +22,13 @@ from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import prepare
-from compiler.runtime.tuning import TuneResult, Wishes, check_lock, tune_model
+from compiler.runtime.tuning import check_lock, tune_model
 from compiler.strategies.forks import Fork
 from compiler.strategies.pins import Pin
 from compiler.tune.forks import settle
-from compiler.tune.only import parsed
 from compiler.tune.report import fork_rows
+from compiler.tune.result import TuneResult
+from compiler.tune.wishes import Wishes, parsed
 from tests.unit.test_attention import kernels, model
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -150,9 +151,9 @@ def tuned(path: Path, only: str = ":chain", batch: int | None = None, whole: boo
 def test_ways_are_measured_and_locked(lstm: Path) -> None:
     """Whatever the estimate says: the fake GPU runs launch by launch faster."""
     result = tuned(lstm, batch=32)
-    assert result.tuned == ()
-    assert {f.way for f in result.forked} == {"launches"}
-    assert {f.path.partition("/")[0] for f in result.forked} == {"train", "eval", "predict@32"}
+    assert result.contractions == ()
+    assert {f.way for f in result.layers} == {"launches"}
+    assert {f.path.partition("/")[0] for f in result.layers} == {"train", "eval", "predict@32"}
     (section,) = json.loads(lstm.with_suffix(".lock").read_text())["devices"].values()
     entry = section["contractions"]["train/lstm_1.last.chain"]
     assert entry["strategy"] == "launches"

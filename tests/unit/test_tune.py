@@ -33,10 +33,12 @@ from compiler.strategies.variants import MOST, TUNED, identity, text_of, ways
 from compiler.tune.choosing import Tuned, choose_all, factors
 from compiler.tune.lock import compared, lock_path, read_lock, section_name, stale, write_lock
 from compiler.tune.measure import Measured
-from compiler.tune.only import EVERYTHING, parsed, selected
+from compiler.tune.only import selected
 from compiler.tune.report import rows
+from compiler.tune.result import Step
 from compiler.tune.sites import Site, workspace_of
-from compiler.tune.whole import Step, known, settled
+from compiler.tune.whole import known, settled
+from compiler.tune.wishes import EVERYTHING, parsed
 from tests.cpu.contractions import Conv, conv, dense, gradient
 
 CPU = CpuBackend().capabilities.strategies

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from backends.cuda.device.driver import CHECK, Driver
+from backends.cuda.device.driver import Driver
+from backends.cuda.device.library import CHECK
 from backends.protocol import AnyArray, Artifact, BackendError
 
 _ARGUMENTS: Final = "PPqqPq"  # NL_ARGUMENTS of templates/module.cu.j2

@@ -27,7 +27,7 @@ from typing import Final
 
 from backends.c_family.source_map import refused
 from backends.cache import without_comments
-from backends.cuda.device.driver import Driver
+from backends.cuda.device.library import Library
 from backends.cuda.emit.emit import Emitted
 from backends.protocol import Artifact, BackendError
 from compiler.core.cache import cache_folder, find_files, keep_files
@@ -147,7 +147,7 @@ def _toolkit_nvcc() -> tuple[str, ...]:
 def default_arch(device: int = 0) -> str:
     """The architecture of a device, or DEFAULT_ARCH where there is none."""
     try:
-        return Driver().architecture(device)
+        return Library().architecture(device)
     except BackendError:
         return DEFAULT_ARCH
 
@@ -310,7 +310,7 @@ def doctor() -> tuple[tuple[str, str], ...]:
     except BackendError as e:
         lines.append(("CUDA compiler", f"{e.message}; {e.help}"))
     try:
-        driver = Driver()
+        driver = Library()
         lines.append(("CUDA driver", f"CUDA {driver.version()}"))
         lines += [(f"GPU {n}", text) for n, text in enumerate(driver.describe())]
     except BackendError as e:

@@ -110,11 +110,11 @@ def state_of(target: Target) -> str:
         if target.name == "cpu":
             find_compiler()
         if target.name == "cuda":
-            from backends.cuda.device.driver import Driver
+            from backends.cuda.device.library import Library
             from backends.cuda.emit.compile import find_compiler as find_cuda_compiler
 
             find_cuda_compiler()
-            Driver()
+            Library()
             if _version("pycuda") is None:
                 return "it can be built, not run: PyCUDA is not installed (extra `cuda`)"
         if target.name == "opencl":

@@ -49,11 +49,11 @@ def device_room(target: str, device: int) -> Room | None:
         return _opencl_room(device)
     if target != "cuda":
         return None
-    from backends.cuda.device.driver import Driver
+    from backends.cuda.device.library import Library
     from backends.protocol import BackendError
 
     try:
-        size = Driver().memory(device)
+        size = Library().memory(device)
     except (BackendError, AttributeError, OSError):
         return None
     return Room(size, f"GPU {device}") if size else None

@@ -1,0 +1,17 @@
+"""The error of a backend.
+
+Assumes: compiler/core/errors.py.
+Guarantees: a code of the catalogue, and the exit code.
+Does not: render.
+"""
+
+from __future__ import annotations
+
+from compiler.core.errors import CodedError
+
+
+class BackendError(CodedError):
+    """A tool is missing (exit 3) or code generation or the compiler failed (exit 4) or the device failed (5)."""
+
+    def __init__(self, code: str, message: str, help: str | None = None, exit_code: int = 4) -> None:
+        super().__init__(code, message, help, exit_code)
