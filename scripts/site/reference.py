@@ -1,6 +1,6 @@
 """The reference of the language as pages by topic, from docs/reference.md.
 
-Assumes: docs/reference.md as compiler/frontend/schema/reference_docs.py writes it: one `##` per topic, and sections
+Assumes: docs/reference.md as scripts/reference_docs.py writes it: one `##` per topic, and sections
 whose names stand in `<a id="...">`.
 Guarantees: every section is on one page; `#name` links lead to it from every page of the site.
 Does not: change what is said.

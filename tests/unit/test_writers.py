@@ -24,7 +24,6 @@ OURS = {
     "compiler/runtime/plots/style.py": {"savefig"},
     "compiler/runtime/common/signals.py": {"getpid"},
     "compiler/frontend/schema/json_schema.py": {"mkdir", "write_text"},  # written by developers into a checkout
-    "compiler/frontend/schema/reference_docs.py": {"mkdir", "write_text"},
 }
 
 

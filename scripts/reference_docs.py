@@ -1,12 +1,11 @@
-"""docs/reference.md: every key of the language, from the same source as the validator and the
-schema.
+"""docs/reference.md: every key of the language, from the same source as the validator and the schema.
+
+    python -m scripts.reference_docs
 
 Assumes: compiler/frontend/language.
 Guarantees: every block, field, choice, default, example and function of the language occurs once in the text; links
 are valid.
 Does not: explain how to build a model (that is for hand-written pages).
-
-`python -m compiler.frontend.schema.reference_docs` writes docs/reference.md again.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ import compiler.expr.keys.kinds as spec
 from compiler.expr.functions import FUNCTIONS
 from compiler.frontend.language import ROOT
 
-COMMITTED = Path(__file__).parents[3] / "docs" / "reference.md"
+COMMITTED = Path(__file__).parents[1] / "docs" / "reference.md"
 """Path of the reference in a checkout."""
 
 _INTRODUCTION = """\
 # Language reference
 
 Every key that may stand in a model file. This page is generated from the definition of the
-language (`compiler/frontend/language`); `python -m compiler.frontend.schema.reference_docs` writes it again.
+language (`compiler/frontend/language`); `python -m scripts.reference_docs` writes it again.
 
 A file is one YAML 1.2 document. Every block is closed: an unknown key is an error; free fields may
 stand in any block under names that begin with `x-`. Names are letters, digits and `_`, and begin
