@@ -54,7 +54,7 @@ pass made is held against its spec below. A breach is a fault of the compiler, n
 
 ## The text
 
-`compiler/ir/text.py`: `parse_ir(print_ir(x)) == x` at every level, floats and vectors included. Tests use it as input
+`compiler/ir/text.py`; `tests/parse_ir.py` reads it back exactly, floats and vectors included. Tests use it as input
 (`tests/passes`). Fields at their default are left out. Below, each node is shown with its fields and the first sentence
 of its docstring, which says more.
 

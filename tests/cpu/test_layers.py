@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from backends.registry import backend
-from compiler.ir.text import parse_ir, print_ir
+from compiler.ir.text import print_ir
 from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of
 from tests.numeric.trained import load
+from tests.parse_ir import parse_ir
 
 HEAD = """\
 language: 1

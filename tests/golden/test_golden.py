@@ -16,9 +16,10 @@ import pytest
 from backends.cpu.backend import CpuBackend
 from backends.cuda.run.backend import CudaBackend
 from compiler.frontend.load import load_model
-from compiler.ir.text import parse_ir, print_ir
+from compiler.ir.text import print_ir
 from compiler.passes.pipeline.lower import Lowered, lower
 from compiler.passes.pipeline.predict import lower_predict
+from tests.parse_ir import parse_ir
 
 HERE = Path(__file__).resolve().parent
 MODELS = ("cuba", "lenet_digits")

@@ -26,9 +26,9 @@ from compiler.connect.probability import fixed_probability_table
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.level0.streams import stream_key
 from compiler.ir.level2.program import Program
-from compiler.ir.text import parse_ir
 from compiler.passes.program.merge import merge
 from compiler.verify.verify import verify_merged, verify_program
+from tests.parse_ir import parse_ir
 
 FLAT = "Dim(i, n)"
 

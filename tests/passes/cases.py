@@ -27,12 +27,13 @@ from compiler.ir.level0.model import Model, Network
 from compiler.ir.level1.graph import TensorGraph
 from compiler.ir.level2.program import Merged, Order, Program
 from compiler.ir.space import DType
-from compiler.ir.text import parse_ir, print_ir
+from compiler.ir.text import print_ir
 from compiler.passes import PIPELINE
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.pipeline.manager import Context, Lowering, PhaseGraph, Ran, run_passes
 from compiler.passes.pipeline.predict import lower_predict
 from compiler.verify.verify import verify_graph, verify_program
+from tests.parse_ir import parse_ir
 
 HERE = Path(__file__).resolve().parent
 CUT, AND = "\n// -----\n", "\n// and\n"

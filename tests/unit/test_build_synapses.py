@@ -27,8 +27,9 @@ from compiler.ir.level0.model import (
     Set,
     SynapseDef,
 )
-from compiler.ir.text import parse_ir, print_ir
+from compiler.ir.text import print_ir
 from compiler.verify.model import model_violations
+from tests.parse_ir import parse_ir
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = sorted(p.stem for p in (ROOT / "models" / "library" / "synapses").glob("*.yaml"))

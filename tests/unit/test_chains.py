@@ -53,7 +53,7 @@ from compiler.ir.level2.program import (
 )
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role
-from compiler.ir.text import parse_ir, print_ir
+from compiler.ir.text import print_ir
 from compiler.layout.plan_memory import lifetimes, place
 from compiler.layout.write_tables import write_tables
 from compiler.passes.pipeline.lower import lower
@@ -61,6 +61,7 @@ from compiler.passes.program.batch_launches import gather
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.persistent_rnn import chains
 from compiler.passes.program.unroll_loops import unroll_loops
+from tests.parse_ir import parse_ir
 from tests.recurrent import Network, network
 
 ROOT = Path(__file__).resolve().parents[2]

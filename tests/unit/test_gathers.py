@@ -9,10 +9,11 @@ import pytest
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Expr, Num, Ref
 from compiler.ir.level1.builder import GraphBuilder, identity
-from compiler.ir.text import parse_ir, print_ir
+from compiler.ir.text import print_ir
 from compiler.passes.tensors.differentiate import differentiate
 from compiler.verify.graph import graph_violations
 from tests.evaluate_graph import evaluate_graph
+from tests.parse_ir import parse_ir
 
 Array = npt.NDArray[np.float64]
 

@@ -59,7 +59,8 @@ from compiler.ir.level2.program import (
     Toeplitz,
 )
 from compiler.ir.space import Affine, DType, Role
-from compiler.ir.text import IRTextError, parse_ir, print_ir
+from compiler.ir.text import print_ir
+from tests.parse_ir import IRTextError, parse_ir
 
 LIF = Kernel(
     "exc: neuron update",

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from compiler.ir.level2.program import KernelLaunch, Launch, Program
-from compiler.ir.text import parse_ir
 from compiler.passes.program.merge import merge
 from compiler.verify.cells import cell_violations
 from compiler.verify.graph import graph_violations
@@ -18,6 +17,7 @@ from compiler.verify.program import merged_violations, program_violations
 from compiler.verify.projections import projection_violations, synapse_cell_violations
 from compiler.verify.verify import verify_cell, verify_graph, verify_kernel, verify_merged, verify_model, verify_program
 from compiler.verify.violations import InternalError, repeated
+from tests.parse_ir import parse_ir
 
 PROGRAM = """
 Program(test, f32, reproducible,

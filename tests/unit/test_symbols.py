@@ -14,7 +14,8 @@ from backends.c_family.cprint import Dialect
 from compiler.core.symbols import Sym, Way, derived, is_derived, model_name, printed, spelled, symbol
 from compiler.expr.ast import Ref
 from compiler.ir.space import DType
-from compiler.ir.text import parse_ir, print_ir
+from compiler.ir.text import print_ir
+from tests.parse_ir import parse_ir
 
 V, GE = symbol("v"), symbol("pool.ge")
 
