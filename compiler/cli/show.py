@@ -19,6 +19,7 @@ import typer
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.cli.errors import Format, colored, show
+from compiler.cli.table import table
 from compiler.core.catalogue import explain
 from compiler.core.disk import bytes_text
 from compiler.core.errors import RunError
@@ -33,26 +34,6 @@ from compiler.runtime.expectations import Check
 from compiler.runtime.prepare import Prepared, load_checked, prepare
 from compiler.runtime.resources.bill import LISTED, Need, large, least_needs, needs_of
 from compiler.runtime.resources.bill import warnings as too_large
-
-LONG = 40
-"""Rows of a table."""
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, long: int = LONG) -> str:
-    """Columns with two spaces between them; the first `left` to the left, the others to the right. Of more rows than
-    `long`, the middle is left out."""
-    shown = [list(r) for r in rows]
-    if len(shown) > long:
-        more = len(shown) - long + 1
-        middle = [f"... {more} more", *[""] * (len(header) - 1)]
-        shown = [*shown[: long - 5], middle, *shown[-4:]]
-    cells = [list(header), *shown]
-    widths = [max(len(r[i]) for r in cells) for i in range(len(header))]
-    lines = []
-    for row in cells:
-        padded = (c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-        lines.append("  " + "  ".join(padded).rstrip())
-    return "\n".join(lines)
 
 
 def seconds_text(seconds: float) -> str:

@@ -11,10 +11,9 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import RunError
@@ -124,6 +123,6 @@ def number_or_none(name: str, value: Any, least: float) -> float | None:
     """A number of at least `least`, or None."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not value >= least:
+    if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= least:
         raise _refused(name, f"a number of at least {least:g}", value)
     return float(value)
