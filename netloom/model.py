@@ -77,7 +77,7 @@ class Model:
     def show(self, target: str = "cpu") -> str:
         """Populations, projections, layers with shapes, memory: what `netloom show` prints. Raises ModelError."""
         from compiler.cli.errors import Format
-        from compiler.cli.show import show_summary
+        from compiler.cli.output.show import show_summary
 
         text = io.StringIO()
         with redirect_stdout(text):

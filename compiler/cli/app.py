@@ -94,7 +94,7 @@ def build(
 
         write(model, options, standalone, embed, batch, format, quiet)
         return
-    from compiler.cli.show import report_build
+    from compiler.cli.output.show import report_build
     from compiler.runtime.build import build_model
 
     result, prepared = build_model(model, options)
@@ -115,7 +115,7 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the run's folder, and errors, only.")] = False,
 ) -> None:
     """Run a model and write runs/<name>-<stamp>/."""
-    from compiler.cli.show import report_run
+    from compiler.cli.output.show import report_run
     from compiler.runtime.common.progress import progress
     from compiler.runtime.execute import run_model
 
@@ -141,7 +141,7 @@ def test(
 
     The exit code is 6 when something is not met.
     """
-    from compiler.cli.show import report_checks
+    from compiler.cli.output.show import report_checks
     from compiler.core.errors import RunError
     from compiler.runtime.common.progress import progress
     from compiler.runtime.execute import run_model
@@ -180,7 +180,7 @@ def show_model(
 
     Or its expansion, its IR, its code, or the bill of its memory.
     """
-    from compiler.cli import show as cli_show
+    from compiler.cli.output import show as cli_show
 
     if stage is None or not stage.startswith(cli_show.AFTER):
         choice(stage, ("model", "graph", "program"), "--stage")
@@ -195,7 +195,7 @@ def show_model(
     elif code:
         cli_show.show_code(model, options)
     elif memory:
-        from compiler.cli.memory import show_memory
+        from compiler.cli.output.memory import show_memory
 
         show_memory(model, options, format)
     else:
@@ -218,14 +218,14 @@ def explain(
     Of a code such as E0101, what it means; of a model, what runs, where its work is, and what could be changed.
     """
     if not Path(what).exists():
-        from compiler.cli import show as cli_show
+        from compiler.cli.output import show as cli_show
 
         if cli_show.is_code(what):
             if details is not None:
                 raise typer.BadParameter("--details is for models")
             cli_show.explain_code(what)
             return
-    from compiler.cli.explained import explain_model
+    from compiler.cli.output.explained import explain_model
 
     explain_model(Path(what), options, details)
 

@@ -32,7 +32,7 @@ def runs(
     format: FORMAT = Format.human,
 ) -> None:
     """List runs: when, what was set, main results."""
-    from compiler.cli.table import table
+    from compiler.cli.output.table import table
     from compiler.report.runs import find_runs, matching, value_of
 
     found = matching(find_runs(folders or [Path("runs")]), filter or ())
@@ -63,7 +63,7 @@ RUN = Annotated[Path, typer.Argument(help="A run directory.", show_default=False
 @command("format")
 def diff(first: RUN, second: RUN, format: FORMAT = Format.human) -> None:
     """What differs between two runs: settings, model, results, weights."""
-    from compiler.cli.table import table
+    from compiler.cli.output.table import table
     from compiler.report.runs import difference, open_run
 
     found = difference(open_run(first), open_run(second))

@@ -131,7 +131,7 @@ def _scalar(text: str, span: Span) -> Scalar:
 
 def _show(result: SweepResult) -> None:
     """The table with the swept parameters and the results, then what happened."""
-    from compiler.cli.table import table
+    from compiler.cli.output.table import table
     from compiler.sweep.show import settings_text
 
     rows = result.rows

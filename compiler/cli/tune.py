@@ -100,7 +100,7 @@ def _as_json(result: TuneResult, report: bool) -> dict[str, object]:
 
 def _report(result: TuneResult, every: bool) -> None:
     """The contractions whose strategy changed, or all candidates; then whole steps, and the lock file."""
-    from compiler.cli.table import table
+    from compiler.cli.output.table import table
     from compiler.core.disk import bytes_text
 
     changed = [[c.path, c.way, f"{c.microseconds:.1f}", f"{c.before:.1f}"] for c in result.contractions if c.changed]

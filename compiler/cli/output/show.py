@@ -19,7 +19,7 @@ import typer
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 from compiler.cli.errors import Format, colored, show
-from compiler.cli.table import table
+from compiler.cli.output.table import table
 from compiler.core.catalogue import explain
 from compiler.core.disk import bytes_text
 from compiler.core.errors import RunError

@@ -16,7 +16,7 @@ from pathlib import Path
 import typer
 
 import compiler.ir.level1.graph as l1
-from compiler.cli.table import table
+from compiler.cli.output.table import table
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.disk import bytes_text
 from compiler.ir.level2.synapse_values import own_name

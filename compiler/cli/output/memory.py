@@ -15,8 +15,8 @@ from pathlib import Path
 import typer
 
 from compiler.cli.errors import Format
-from compiler.cli.show import placed_arrays
-from compiler.cli.table import table
+from compiler.cli.output.show import placed_arrays
+from compiler.cli.output.table import table
 from compiler.ir.space import Role
 from compiler.layout.memory_report import Bill, Billed, memory_bill
 from compiler.runtime.common.options import Options
