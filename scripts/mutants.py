@@ -289,6 +289,12 @@ MUTANTS = (
         (f"{_DIRECT}::test_short_gradients_of_weights_leave_room_for_what_runs_beside_them",),
     ),
     Mutant(
+        "threads of direct convolutions sum six outputs",
+        ("compiler.strategies.cuda.direct_conv:OUTS",),
+        lambda _: (8, 4),
+        (f"{_DIRECT}::test_threads_sum_as_many_outputs_as_there_are",),
+    ),
+    Mutant(
         "aligned elements are copied together",
         ("compiler.strategies.cuda.direct_conv:alignment",),
         _always(1),

@@ -378,18 +378,26 @@ NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_stri
     const real *__restrict__ const bias_p_ = nl_global(self->bias_);
     const nl_i64 activated_by_n_ = self->activated_by_n_, activated_by_k_ = self->activated_by_k_;
     const nl_i64 activated_by_oh_ = self->activated_by_oh_;
+    struct nl_read {
+        real sum;
+        real bias_;
+    };
     const nl_strips nl_own = nl_s;
     const nl_i64 n = nl_own.n, oh = nl_own.i;
-    const real *nl_at = nl_own.at;
-#pragma unroll 2
+    const real *nl_at = nl_in_shared(nl_own.at);
+#pragma unroll 1
     for (nl_i64 k = nl_own.o; k < nl_own.o_end; k += nl_own.by_o, nl_at += nl_own.far) {
-#pragma unroll
-        for (int nl_p = 0; nl_p < 4; nl_p++) {
+        nl_read nl_x[4];
+        NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
             const int nl_q = nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             const nl_i64 ow = nl_own.j + nl_q;
+            if (ow < nl_own.j_end) nl_x[nl_p] = nl_read{nl_at[nl_q], bias_p_[k]};
+        }
+        NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
+            const nl_i64 ow = nl_own.j + nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             if (ow >= nl_own.j_end) continue;
-            const real acc = nl_at[nl_q];
-            const real bias_ = bias_p_[k];
+            const real bias_ = nl_x[nl_p].bias_;
+            const real acc = nl_x[nl_p].sum;
             activated_p_[n * activated_by_n_ + k * activated_by_k_ + oh * activated_by_oh_ + ow] = nl_max_f32(acc + bias_, 0.0f);
         }
     }
@@ -1246,17 +1254,24 @@ NL_PART void k19_direct_conv_store(const k19_row *self, nl_i64 step, const nl_st
     real *__restrict__ const y_grad_p_ = nl_global(self->y_grad_);
     const nl_i64 y_grad_by_n_ = self->y_grad_by_n_, y_grad_by_c_ = self->y_grad_by_c_;
     const nl_i64 y_grad_by_i2_ = self->y_grad_by_i2_;
+    struct nl_read {
+        real sum;
+    };
     const nl_strips nl_own = nl_s;
     const nl_i64 n = nl_own.n, i2 = nl_own.i;
-    const real *nl_at = nl_own.at;
-#pragma unroll 2
+    const real *nl_at = nl_in_shared(nl_own.at);
+#pragma unroll 1
     for (nl_i64 c = nl_own.o; c < nl_own.o_end; c += nl_own.by_o, nl_at += nl_own.far) {
-#pragma unroll
-        for (int nl_p = 0; nl_p < 4; nl_p++) {
+        nl_read nl_x[4];
+        NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
             const int nl_q = nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             const nl_i64 i3 = nl_own.j + nl_q;
+            if (i3 < nl_own.j_end) nl_x[nl_p] = nl_read{nl_at[nl_q]};
+        }
+        NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
+            const nl_i64 i3 = nl_own.j + nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             if (i3 >= nl_own.j_end) continue;
-            const real acc = nl_at[nl_q];
+            const real acc = nl_x[nl_p].sum;
             y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + i2 * y_grad_by_i2_ + i3] = acc;
         }
     }
@@ -1567,7 +1582,7 @@ extern "C" __global__ void NL_BLOCK k23_rows_over_d1(NL_ARGUMENTS) { k23_rows_ov
 
 
 /* ---- direct_conv_5_step_1_tap_1: k6, k19 (nl_group says which) */
-extern "C" __global__ void NL_BLOCK direct_conv_5_step_1_tap_1(NL_ARGUMENTS)
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
     const nl_task nl_t = NL_TASK(char);
@@ -1596,7 +1611,7 @@ extern "C" __global__ void NL_BLOCK direct_conv_5_step_1_tap_1(NL_ARGUMENTS)
 }
 
 /* ---- direct_conv_5_step_1_tap_1_narrow: k6, k19 (nl_group says which) */
-extern "C" __global__ void NL_BLOCK direct_conv_5_step_1_tap_1_narrow(NL_ARGUMENTS)
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_narrow(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
     const nl_task nl_t = NL_TASK(char);
@@ -1614,6 +1629,35 @@ extern "C" __global__ void NL_BLOCK direct_conv_5_step_1_tap_1_narrow(NL_ARGUMEN
     nl_wait();
     nl_strips nl_s;
     if (!nl_direct<4, 5, 1, 1>(nl_t, nl_p, nl_s)) return;
+    switch (nl_group) {
+    case 6:
+        k6_direct_conv_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 19:
+        k19_direct_conv_store((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    }
+}
+
+/* ---- direct_conv_5_step_1_tap_1_six: k6, k19 (nl_group says which) */
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_six(NL_ARGUMENTS)
+{
+    __shared__ nl_convolution nl_p;
+    const nl_task nl_t = NL_TASK(char);
+    if (threadIdx.x == 0) {
+        switch (nl_group) {
+        case 6:
+            k6_direct_conv_product((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 19:
+            k19_direct_conv_product((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        }
+    }
+    __syncthreads();
+    nl_wait();
+    nl_strips nl_s;
+    if (!nl_direct<6, 5, 1, 1>(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {
     case 6:
         k6_direct_conv_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);

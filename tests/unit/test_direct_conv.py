@@ -93,6 +93,13 @@ def test_layouts_of_weights_that_are_fast_on_an_h200(
     assert x is not None and (x.blocks, x.channels, x.rows, x.shares, x.splits) == measured
 
 
+@pytest.mark.parametrize(("outputs", "each"), [(6, 6), (12, 6), (16, 8), (4, 4)])
+def test_threads_sum_as_many_outputs_as_there_are(outputs: int, each: int) -> None:
+    window = Window(14, 5, 1, -1)
+    x = direct_conv.layout(1024, outputs, 16, window, replace(window, wide=2), 4)
+    assert x is not None and OUTS[x.tile] == each
+
+
 def test_short_gradients_of_weights_leave_room_for_what_runs_beside_them() -> None:
     """ResNet-20 at batch 32: one block on each processor, though three are faster where nothing else runs."""
     window = Window(32, 3, 1, 1)

@@ -198,9 +198,17 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     if strategy == direct_conv_weights.NAME:
         call = f"nl_direct_weights<{direct_conv_weights.outs_of(walk[0])}, {literals}>"
         return [Shared(name, call, "nl_weights", "nl_filters", _RESIDENT, ())]
+    single = any(f.name == "x0" and f.dtype is DType.F32 for f in template.formals)
+    resident = _RESIDENT if single else 0  # sums of float64 need twice the registers
     return [
         Shared(
-            name + suffix, f"nl_direct<{outs}, {literals}>", "nl_convolution", "nl_strips", 0, (), frozenset({number})
+            name + suffix,
+            f"nl_direct<{outs}, {literals}>",
+            "nl_convolution",
+            "nl_strips",
+            resident,
+            (),
+            frozenset({number}),
         )
         for number, (suffix, outs) in enumerate(zip(direct.suffixes(strategy), direct_conv.OUTS, strict=True))
     ]
@@ -483,13 +491,13 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
         value = "nl_sum"
     elif contract.strategy in direct.STRATEGIES:
         product, store, nest = direct.direct_texts(k, contract, _loads)
-        forward = "nl_at[nl_q]" if contract.strategy == direct_conv.NAME else "*nl_at"
+        forward = "nl_x[nl_p].sum" if contract.strategy == direct_conv.NAME else "*nl_at"
         value = forward if contract.strategy in direct.FORWARD else "nl_own.at[nl_e]"
     else:
         product, store, nest = _product_texts(k, contract)
         value = "nl_sum.x[nl_n]" if contract.strategy in UNITS else "nl_s.at[nl_e]"
     kind = next(x for x in _kinds(k.template, contract) if x.sums)
-    ahead = direct.family(contract.strategy) == tensor_conv.NAME
+    ahead = contract.strategy in direct.FORWARD
     end = _epilogue(k, nest, value, _loads(nest) if ahead else ())
     return [
         Function(PRODUCT, (product,), given=(Let(f"{kind.operands} &", name("nl_p")),)),

@@ -32,8 +32,8 @@ FORWARD: Final = frozenset({direct_conv.NAME, *(s.name for s in tensor_conv.STRA
 FILTERS: Final = frozenset({direct_conv_weights.NAME, *(s.name for s in tensor_conv_weights.STRATEGIES)})
 STRATEGIES: Final = FORWARD | FILTERS
 Number = Callable[[int | str], int]
-_SUFFIXES: Final = ("", "_narrow")
-"""Of the kernels of direct_conv, by `s_tile`: a thread sums more outputs, or fewer."""
+_SUFFIXES: Final = ("", "_narrow", "_six")
+"""Of the kernels of direct_conv, by `s_tile`: a thread sums eight outputs, four, or six."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from compiler.strategies.strategy import Strategy
 NAME = "direct_conv"
 STRIP = 4
 """Pixels of a thread."""
-OUTS = (8, 4)
+OUTS = (8, 4, 6)
 """Outputs of a thread, by number (`s_tile`)."""
 THREADS = 256
 BUFFER_BYTES = 40960
@@ -135,7 +135,7 @@ def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int
     window = -(-cols.span(STRIP) // STRIP) * STRIP
     all_strips = -(-cols.out // STRIP)
     for tile, outs in enumerate(OUTS):
-        issue = cols.taps * (STRIP * outs + outs // 4 + 1) + window // 4 + 12
+        issue = cols.taps * (STRIP * outs + outs // alignment(outs) + 1) + window // 4 + 12
         for blocks in _even(-(-o // outs), 4):
             for strips in _even(all_strips, 32):
                 pitch = line_pitch(strips, cols)
