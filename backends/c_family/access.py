@@ -47,17 +47,13 @@ class Kernel:
         return f"k{self.template.index}_row"
 
     @property
-    def arrays(self) -> list[l2.ArrayFormal]:
-        return [f for f in self.template.formals if isinstance(f, l2.ArrayFormal)]
-
-    @property
     def strided(self) -> list[tuple[l2.ArrayFormal, l2.Strided]]:
         """The arrays whose elements the dims of a nest tell."""
-        return [(f, f.access) for f in self.arrays if isinstance(f.access, l2.Strided)]
+        return [(f, f.access) for f in self.template.arrays if isinstance(f.access, l2.Strided)]
 
     def formal(self, name: str) -> l2.ArrayFormal:
         """The array formal called `name`."""
-        return {f.name: f for f in self.arrays}[name]
+        return {f.name: f for f in self.template.arrays}[name]
 
     def extent(self, extent: int | str) -> Code:
         """A literal, or the column of a name."""
@@ -98,7 +94,7 @@ def compiled(k: Kernel, read: Collection[str]) -> CompiledKernel:
 
 def _shown(template: l2.Template) -> dict[str, str]:
     """The names to show for formals that have a meaning, and for the columns that are called after them."""
-    words = {f.name: f.meaning for f in template.formals if isinstance(f, l2.ArrayFormal) and f.meaning}
+    words = {f.name: f.meaning for f in template.arrays if f.meaning}
     shown: dict[str, str] = {}
     for f in template.formals:
         array, _, rest = f.name.partition("_")

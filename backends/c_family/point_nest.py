@@ -43,11 +43,6 @@ from compiler.ir.space import DType
 IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 
 
-def is_windowed(axis: l2.Axis) -> bool:
-    """Whether the index is a sum that may be out of bounds or not divisible."""
-    return axis.div != 1 or axis.extent is not None
-
-
 _Numerator = tuple[tuple[tuple[str, int], ...], int | str, int]
 
 
@@ -94,7 +89,7 @@ class NestBuilder:
 
     def __init__(self, k: Kernel, nest: l2.Nest) -> None:
         self.k, self.nest = k, nest
-        self.red = [d for d in nest.dims if d.kind is l2.DimKind.RED]
+        self.red = nest.red
         self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
         self.scope = k.scope | {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
 
@@ -200,7 +195,7 @@ class PointNest(NestBuilder):
 
     def __init__(self, k: Kernel, nest: l2.Nest) -> None:
         super().__init__(k, nest)
-        self.par = [d for d in nest.dims if d.kind is not l2.DimKind.RED]
+        self.par = nest.par
         self.elements = {f.name: self._element(f, access) for f, access in k.strided}
 
     def _name(self, name: str) -> Code:
@@ -215,7 +210,7 @@ class PointNest(NestBuilder):
         """Addresses are 64-bit. `exact`: numerators that are known to be divisible."""
         parts, tests = list[Code](), list[Code]()
         for axis in access.axes:
-            if not is_windowed(axis):
+            if not axis.guarded:
                 parts.append(scaled(axis_index(axis, self._name), axis, self._name))
                 continue
             index = axis_index(axis, self._short)

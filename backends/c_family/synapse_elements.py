@@ -34,7 +34,7 @@ def find_events(
 
 def rings(k: Kernel) -> list[str]:
     """The columns with the slots of the rings that a propagation reads or writes."""
-    accesses = (f.access for f in k.arrays)
+    accesses = (f.access for f in k.template.arrays)
     return list(dict.fromkeys(a.ring[1] for a in accesses if isinstance(a, l2.At) and a.ring is not None))
 
 
@@ -48,7 +48,7 @@ def elements(
     """The formals of a propagation by name, at the ends that `at` names. `now`: the slot of this step in a ring, by the
     column of its slots; `in_slot`: where a place in a slot is, of so many places."""
     found: dict[str, Element] = {}
-    for f in k.arrays:
+    for f in k.template.arrays:
         if isinstance(f.access, l2.Strided):
             place = offset(f.access, lambda n: scope[n].code)
         elif isinstance(f.access, l2.At):

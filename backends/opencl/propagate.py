@@ -37,7 +37,7 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Stmt]:
     early, which = _events(k, p.events, number, event)
     now = {slots: fresh("now") for slots in rings(k)}
     places = elements(k, at, now, k.scope)
-    once = {f.name for f in k.arrays if read_once_per_event(f, p.by, k.pointers.keys())}
+    once = {f.name for f in k.template.arrays if read_once_per_event(f, p.by, k.pointers.keys())}
     source = Body(k.dialect, scope, places, k.namer)
     before = source.load(once & statement_refs(p.statements))
     body = Body(k.dialect, dict(source.scope), places, k.namer)

@@ -90,7 +90,7 @@ def bind_row(
             scalars[formal.name] = dtype.type(np.float64(value))
         else:
             scalars[formal.name] = np.uint64(value) if formal.dtype is DType.U64 else np.int64(value)
-    names = {f.name: rows.arrays[f.name][index] for f in code.formals if isinstance(f, l2.ArrayFormal)}
+    names = {f.name: rows.arrays[f.name][index] for f in code.arrays}
     path = rows.paths[index] if index < len(rows.paths) else f"row {index}"
     return Row(
         f"{code.name} ({path})",

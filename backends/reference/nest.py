@@ -212,8 +212,7 @@ def _emits(nest: l2.Nest) -> list[l2.Emit]:
 
 def run_nest(row: Row, nest: l2.Nest, step: int) -> None:
     """Run one row of a MAP, REDUCE, EMIT or CONTRACT kernel."""
-    parallel = [d for d in nest.dims if d.kind is not l2.DimKind.RED]
-    reduced = [d for d in nest.dims if d.kind is l2.DimKind.RED]
+    parallel, reduced = nest.par, nest.red
     extents = [row.size(d.extent) for d in parallel]
     red_extents = [row.size(d.extent) for d in reduced]
     for s in _emits(nest):

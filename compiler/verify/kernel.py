@@ -54,10 +54,7 @@ def code_violations(code: l2.Kernel | l2.Template) -> Iterator[str]:
     yield from distinct("formal", (f.name for f in code.formals))
     if not isinstance(code.body, _BODIES[code.kind]):
         yield f"a {code.kind.value} kernel cannot have the body {type(code.body).__name__}"
-    check = _Code(
-        {f.name: f for f in code.formals if isinstance(f, l2.ArrayFormal)},
-        {f.name: f for f in code.formals if isinstance(f, l2.ScalarFormal)},
-    )
+    check = _Code({f.name: f for f in code.arrays}, {f.name: f for f in code.columns})
     match code.body:
         case l2.Nest() as nest:
             yield from check.nest(nest)
@@ -160,7 +157,7 @@ class _Code:
         if isinstance(access, l2.ByName) or isinstance(access, l2.At) != self.in_propagation:
             yield f"{where} uses `{formal.name}`, which has no element there"
         if isinstance(access, l2.Strided):
-            for name in sorted({n for axis in access.axes for n, _ in axis.terms}):
+            for name in sorted(access.dims):
                 if name in self.dims:
                     if self.dims[name] is l2.DimKind.RED and not self.in_term:
                         yield f"{where} reaches `{formal.name}` along the reduced dim `{name}`"
@@ -272,7 +269,7 @@ class _Code:
         yield from self.statements(stage.epilogue, "epilogue")
 
     def each(self, nest: l2.Nest) -> Iterator[str]:
-        red = {d.name for d in nest.dims if d.kind is l2.DimKind.RED}
+        red = {d.name for d in nest.red}
         if nest.staged and (nest.combine is None or any(d.kind is l2.DimKind.LANE for d in nest.dims)):
             yield "stages stand without a combine, or beside lanes"
         self.in_term = True
@@ -280,7 +277,7 @@ class _Code:
         self.in_term = False
         for name in sorted({s.target for s in nest.each if isinstance(s, l2.Assign | l2.Add)} & self.arrays.keys()):
             access = self.arrays[name].access
-            if isinstance(access, l2.Strided) and not red <= {n for a in access.axes for n, _ in a.terms}:
+            if isinstance(access, l2.Strided) and not red <= access.dims:
                 yield f"`each` writes `{name}` at several points"
 
     def axes(self, formal: l2.ArrayFormal) -> Iterator[str]:

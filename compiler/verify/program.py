@@ -273,20 +273,16 @@ def _bound_violations(code: Code, rows: l2.Rows, arrays: Mapping[str, l2.Array])
         if extent is not None:
             last[d.name] = extent - 1
             empty |= extent < 1
-    for formal in code.formals:
-        if not isinstance(formal, l2.ArrayFormal) or not isinstance(formal.access, l2.Strided):
-            continue
-        reach = _reach(formal.access, rows, last)
+    for formal, access in code.strided.items():
+        reach = _reach(access, rows, last)
         if reach is None:
             continue
         low, high, never = reach
-        names = rows.arrays[formal.name]
+        names = rows.arrays[formal]
         size = np.fromiter((arrays[n].physical_size for n in names), np.int64, rows.count)
         bad = ~(empty | never) & (size >= 0) & ((low < 0) | (high >= size))
         for r in np.flatnonzero(bad)[:_SHOWN].tolist():
-            yield (
-                f"row {r} reaches elements {low[r]} to {high[r]} of `{names[r]}` ({formal.name}), which has {size[r]}"
-            )
+            yield (f"row {r} reaches elements {low[r]} to {high[r]} of `{names[r]}` ({formal}), which has {size[r]}")
 
 
 def _reach(
@@ -327,13 +323,12 @@ def _hazards(code: Code, rows: l2.Rows, lo: int, hi: int, parts: Parts) -> Itera
     written: dict[str, int] = {}
     added: set[str] = set()
     found: set[str] = set()
-    formals = [f for f in code.formals if isinstance(f, l2.ArrayFormal)]
     bound = {  # arrays and their parts, by row
         f.name: [(r, n) for r, name in enumerate(rows.arrays[f.name][lo:hi]) for n in (name, *parts.get(name, ()))]
-        for f in formals
+        for f in code.arrays
     }
     within = isinstance(code.body, l2.Nest | l2.Contract)
-    for formal in formals:
+    for formal in code.arrays:
         if formal.mode is l2.Mode.ACCUMULATE:
             added.update(name for _, name in bound[formal.name])
         elif formal.mode is not l2.Mode.READ:
@@ -342,7 +337,7 @@ def _hazards(code: Code, rows: l2.Rows, lo: int, hi: int, parts: Parts) -> Itera
                 if other is not None and (other != r or within):
                     found.add(name)
                 written[name] = r
-    for formal in formals:
+    for formal in code.arrays:
         if formal.mode is not l2.Mode.READ:
             continue
         for r, name in bound[formal.name]:

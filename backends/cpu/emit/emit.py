@@ -187,7 +187,7 @@ class ContractNames(NestBuilder):
     def joined(self, a: str, b: str) -> bool:
         """Whether every formal of the epilogue walks dims `a` and `b`, which are adjacent in storage, or neither."""
         used = self._consumed()
-        walked = [{d for x in access.axes for d, _ in x.terms} for f, access in self.k.strided if f.name in used]
+        walked = [access.dims for f, access in self.k.strided if f.name in used]
         return all((a in dims) == (b in dims) for dims in walked) and not used & {a, b}
 
     def _consumed(self) -> set[str]:
@@ -198,8 +198,7 @@ class ContractNames(NestBuilder):
     def walked(self, dim: str) -> list[str]:
         """The formals that the epilogue reads or writes and that continue along `dim`."""
         used = self._consumed()
-        along = [f.name for f, access in self.k.strided if any(d == dim for x in access.axes for d, _ in x.terms)]
-        return [name for name in along if name in used]
+        return [f.name for f, access in self.k.strided if f.name in used and dim in access.dims]
 
     def _body(self, dims: Mapping[str, Operand]) -> Body:
         elements = {

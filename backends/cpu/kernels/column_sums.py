@@ -50,25 +50,20 @@ def sums_columns(p: NestPrinter) -> bool:
     if isinstance(p.par[-1].extent, int):
         return False
     walked = False
-    for f in p.k.template.formals:
-        if f.name not in read_in_terms(n) or not isinstance(f, l2.ArrayFormal):
+    for f in p.k.template.arrays:
+        if f.name not in read_in_terms(n):
             continue
         if not isinstance(f.access, l2.Strided):
             return False
-        guarded = not _unguarded(f.access)
+        guarded = bool(f.access.guards)
         if guarded and not _counts_for_nothing(n, f.name):
             return False
-        for axis in f.access.axes:
-            if (by := dict(axis.terms).get(column, 0)) != 0:
-                window = guarded and by > 0 and all(d in p.level for d, _ in axis.terms)
-                if not (window or axis.terms == ((column, 1),)) or axis.stride != 1 or axis.div != 1:
-                    return False
-                walked = True
+        for axis, by in f.access.along(column):
+            window = guarded and by > 0 and all(d in p.level for d, _ in axis.terms)
+            if not (window or axis.terms == ((column, 1),)) or axis.stride != 1 or axis.div != 1:
+                return False
+            walked = True
     return walked
-
-
-def _unguarded(access: l2.Strided) -> bool:
-    return all(axis.extent is None and axis.div == 1 for axis in access.axes)
 
 
 def _counts_for_nothing(n: l2.Nest, formal: str) -> bool:
@@ -81,7 +76,7 @@ def _terms(p: NestPrinter, totals: Sequence[Total], first: Code, end: Code) -> l
     """One term of the outputs of columns [first, end)."""
     dim = p.par[-1].name
     column, level = p.vars[dim], p.level[dim]
-    guarded = [(f, access) for f, access in p.k.strided if f.name in read_in_terms(p.nest) and not _unguarded(access)]
+    guarded = [(f, access) for f, access in p.k.strided if f.name in read_in_terms(p.nest) and access.guards]
     if not guarded:
         return [For(column, first, end, p.hoisted(level, p.summed(dict(p.scope), totals)), kind=Kind.POINTS)]
     ((f, access),) = guarded

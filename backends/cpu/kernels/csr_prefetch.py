@@ -92,4 +92,4 @@ def _streams(k: Kernel, relation: l2.Csr) -> list[str]:
     """The arrays that the synapses of one event read contiguously."""
     if relation.index is not None:
         return [relation.col, relation.index]
-    return [relation.col, *(f.name for f in k.arrays if isinstance(f.access, l2.At) and f.access.end == "syn")]
+    return [relation.col, *(f.name for f in k.template.arrays if isinstance(f.access, l2.At) and f.access.end == "syn")]

@@ -326,11 +326,7 @@ class NestPrinter(NestBuilder):
         assert self.lane is not None
         f = self.k.formal(name)
         assert isinstance(f.access, l2.Strided)
-        for a in f.access.axes:
-            for dim, _ in a.terms:
-                if dim == self.lane.name or dim not in self.scope:
-                    return True
-        return False
+        return any(dim == self.lane.name or dim not in self.scope for dim in f.access.dims)
 
     def _body(self, scope: dict[str, Symbol]) -> Body:
         """One that shares its scope with what follows."""

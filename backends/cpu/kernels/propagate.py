@@ -104,7 +104,7 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Stmt]:
     now = {slots: namer.fresh("now") for slots in rings(k)}
     slots_now: list[Stmt] = [Let("nl_i64", n, call("nl_slot", STEP, scope[slots].code)) for slots, n in now.items()]
     places = elements(k, {"pre": pre, "post": post, "syn": syn}, now, k.scope)
-    of_event = {f.name for f in k.arrays if read_once_per_event(f, p.by, ptr.keys())}
+    of_event = {f.name for f in k.template.arrays if read_once_per_event(f, p.by, ptr.keys())}
     source = Body(k.dialect, scope, places, namer)
     before = source.load(of_event & statement_refs(p.statements))
     once, statements = once_per_event(p, (scope.keys() - ENDS) | of_event)

@@ -48,7 +48,7 @@ def parts_of(template: l2.Template) -> Parts | None:
         return None
     if p.relation.depthwise or p.relation.shared:
         return None
-    arrays = {f.name: f for f in template.formals if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At)}
+    arrays = {f.name: f for f in template.arrays if isinstance(f.access, l2.At)}
     sums: dict[str, l2.ArrayFormal] = {}
     used: set[str] = set()
     for s in p.statements:

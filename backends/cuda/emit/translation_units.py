@@ -127,7 +127,7 @@ def _divided(templates: Set[int]) -> tuple[Set[int], ...]:
 
 def _is_long(nest: l2.Nest) -> bool:
     """Whether it sums over several dims."""
-    return sum(d.kind is l2.DimKind.RED for d in nest.dims) > 1
+    return len(nest.red) > 1
 
 
 def _is_narrow(template: l2.Template) -> bool:

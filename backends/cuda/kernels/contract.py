@@ -19,7 +19,6 @@ from backends.c_family.access import Kernel, scaled
 from backends.c_family.cprint import PrintError, Symbol
 from backends.c_family.skeletons import frame
 from backends.cuda.kernels import direct, transforms
-from backends.cuda.kernels.direct import access_of
 from backends.cuda.kernels.kernel import BLOCK, Function
 from backends.cuda.kernels.lines import at_places, besides, even, many_of
 from backends.cuda.kernels.nest import NEIGHBOURS, NestPrinter
@@ -81,22 +80,17 @@ def strategies() -> frozenset[str]:
 
 def sides_of(template: l2.Template, nest: l2.Nest) -> Sides:
     """Which dims of a product are batch, M, N and K."""
-    used = [frozenset(d for a in access_of(template, x).axes for d, _ in a.terms) for x in ("x0", "x1")]
-    par, red = (tuple(d.name for d in nest.dims if (d.kind is l2.DimKind.RED) == summed) for summed in (False, True))
-    return sides(par, red, (used[0], used[1]))
+    par, red = (tuple(d.name for d in dims) for dims in (nest.par, nest.red))
+    return sides(par, red, (template.strided["x0"].dims, template.strided["x1"].dims))
 
 
 # -------------------------------------------------------------------------------------- shared kernels
 
 
-def _guarded(access: l2.Strided) -> list[l2.Axis]:
-    return [a for a in access.axes if a.extent is not None or a.div != 1]
-
-
 def _guards(template: l2.Template, contract: l2.Contract) -> tuple[int, int]:
     """Numbers of guarded indices of the row operand and of the column operand."""
     rows = sides_of(template, contract.nest).rows
-    first, second = (len(_guarded(access_of(template, f"x{x}"))) for x in (rows, 1 - rows))
+    first, second = (len(template.strided[f"x{x}"].guards) for x in (rows, 1 - rows))
     return first, second
 
 
@@ -412,9 +406,6 @@ class _Printer:
         self.dims = {d.name: d for d in contract.nest.dims}
         self.sides = sides_of(k.template, contract.nest)
 
-    def _access(self, formal: str) -> l2.Strided:
-        return access_of(self.k.template, formal)
-
     def extent(self, dims: Sequence[str]) -> Code:
         return self.nest.extent([self.dims[d] for d in dims])
 
@@ -427,9 +418,8 @@ class _Printer:
         return self.k.extent(axis.stride) if x == ONE else scaled(x, axis, self.k.extent)
 
     def _step(self, access: l2.Strided, dim: str) -> Step:
-        terms = [(a, c) for a in access.axes for d, c in a.terms if d == dim]
-        by = total(self._scaled(c, a) for a, c in terms if a.div == 1)
-        at = tuple(sum(c for d, c in a.terms if d == dim) for a in _guarded(access))
+        by = total(self._scaled(c, a) for a, c in access.along(dim) if a.div == 1)
+        at = tuple(sum(c for d, c in a.terms if d == dim) for a in access.guards)
         return Step(self.k.extent(self.dims[dim].extent), by, at)
 
     def _guard(self, axis: l2.Axis) -> Guard:
@@ -440,13 +430,13 @@ class _Printer:
     def operand(self, number: int) -> Operand:
         """The row operand (0) or the column operand (1)."""
         formal = f"x{self.sides.rows if number == 0 else 1 - self.sides.rows}"
-        access = self._access(formal)
+        access = self.k.template.strided[formal]
         last = [a for a in access.axes if a.stride == 1]
         consts = [self._scaled(a.const, a) for a in access.axes if a.div == 1 and a.const != 0]
         return Operand(
             self._pointer(formal),
             total(consts),
-            tuple(self._guard(a) for a in _guarded(access)),
+            tuple(self._guard(a) for a in access.guards),
             tuple(self._step(access, d) for d in (*self.sides.batch, *(self.sides.m, self.sides.n)[number])),
             tuple(self._step(access, d) for d in self.sides.k),
             bool(last) and all(d in self.sides.k for a in last for d, _ in a.terms),
@@ -459,7 +449,7 @@ class _Printer:
 
     def by_m(self) -> bool:
         """Whether the output is contiguous in memory along M."""
-        last = [d for a in self._access("y").axes if a.stride == 1 for d, _ in a.terms]
+        last = [d for a in self.k.template.strided["y"].axes if a.stride == 1 for d, _ in a.terms]
         return not any(d in self.sides.n for d in last)
 
 

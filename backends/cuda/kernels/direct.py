@@ -64,19 +64,12 @@ class Roles:
     col: Line2
 
 
-def access_of(template: l2.Template, formal: str) -> l2.Strided:
-    """How a nest walks through an operand."""
-    access = next(f.access for f in template.formals if f.name == formal and isinstance(f, l2.ArrayFormal))
-    assert isinstance(access, l2.Strided)
-    return access
-
-
 def roles(template: l2.Template, contract: l2.Contract) -> Roles:
     """The roles of the dims. Raises PrintError where the accesses are of another form."""
     image, other = (f"x{dict(contract.literals)['image']}", f"x{1 - dict(contract.literals)['image']}")
     kinds = {d.name: d.kind for d in contract.nest.dims}
     forward = contract.strategy in FORWARD or dict(contract.literals).get("weights") == 0
-    windowed = [a for a in access_of(template, image).axes if len(a.terms) == 2]
+    windowed = [a for a in template.strided[image].axes if len(a.terms) == 2]
     if len(windowed) != 2:
         raise PrintError("the image has not two windowed axes", template.span)
     lines = []
@@ -86,11 +79,10 @@ def roles(template: l2.Template, contract: l2.Contract) -> Roles:
             (d1, c1), (d2, c2) = (d2, c2), (d1, c1)
         lines.append(Line2(d1, d2, c1, c2, axis))
     row, col = lines
-    plain = [d for a in access_of(template, image).axes if len(a.terms) == 1 for d, _ in a.terms]
-    others = {d for a in access_of(template, other).axes for d, _ in a.terms}
+    plain = [d for a in template.strided[image].axes if len(a.terms) == 1 for d, _ in a.terms]
     c = next(d for d in plain if (kinds[d] is l2.DimKind.RED) == forward)
     n = next(d for d in plain if d != c)
-    o = next(d for d in others if d not in {n, c, row.out, row.window, col.out, col.window})
+    o = next(d for d in template.strided[other].dims if d not in {n, c, row.out, row.window, col.out, col.window})
     return Roles(image, other, n, o, c, row.out, col.out, row.window, col.window, row, col)
 
 
@@ -134,7 +126,7 @@ class _Printer:
         return form("({} - 1)", self.k.extent(self.dims[x.window].extent))
 
     def stride(self, formal: str, dim: str) -> Code:
-        return next(self.k.extent(a.stride) for a in access_of(self.k.template, formal).axes if a.terms == ((dim, 1),))
+        return next(self.k.extent(a.stride) for a in self.k.template.strided[formal].axes if a.terms == ((dim, 1),))
 
     def seen(self, x: Line2) -> Code:
         """The extent of the image along an axis."""
@@ -225,7 +217,7 @@ def gathered_pixels(
         seen.append(high // x.axis.div + 1 if x.axis.extent is None else number(x.axis.extent))  # none: it stays inside
         by.append(size * number(x.axis.stride))
         edges.append(stored_products.corners(first, window, seen[-1]))
-    (by_n,) = (number(a.stride) for a in access_of(template, r.image).axes if a.terms == ((r.n, 1),))
+    (by_n,) = (number(a.stride) for a in template.strided[r.image].axes if a.terms == ((r.n, 1),))
     pixels = stored_products.CHANNELS if dict(contract.literals)["weights"] else stored_products.ROWS
     box, steps = (stored_products.CHANNELS, pixels), (r.col.step, r.row.step)
     return (dims[r.c], *seen, dims[r.n]), (*by, size * by_n), box, size, tuple(edges), steps

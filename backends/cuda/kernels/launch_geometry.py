@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from backends.c_family.point_nest import is_windowed
 from backends.cuda.kernels.contract import LIBRARY, sides_of
 from backends.cuda.kernels.direct import (
     FILTERS,
@@ -26,7 +25,6 @@ from backends.cuda.kernels.direct import (
     Line2,
     Number,
     Roles,
-    access_of,
     gathered_pixels,
     parts_of,
     roles,
@@ -200,12 +198,9 @@ def group_size(points: int, terms: int, along: bool = False) -> int:
 
 def _check_windows(w: Work, nest: l2.Nest) -> None:
     """Indices of windowed axes are 32-bit in the text."""
-    for f in w.template.formals:
-        if not isinstance(f, l2.ArrayFormal) or not isinstance(f.access, l2.Strided):
-            continue
-        windowed = [a for a in f.access.axes if is_windowed(a)]
-        extents = {a.extent for a in windowed}
-        extents |= {d.extent for d in nest.dims for a in windowed if d.name in dict(a.terms)}
+    for access in w.template.strided.values():
+        extents = {a.extent for a in access.guards}
+        extents |= {d.extent for d in nest.dims for a in access.guards if d.name in dict(a.terms)}
         for extent in extents:
             if isinstance(extent, str) and int(w.column(extent).max(initial=0)) >= 1 << 30:
                 what = f"`{w.template.name}` reads through windows along an axis of 2^30 elements or more"
@@ -228,8 +223,7 @@ def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
         case Division.COLUMNS:
             return _columns(function, w, points, terms, len(nest.sums))
         case Division.WIDE_COLUMNS:
-            across = tuple(d for d in nest.dims if d.kind is not l2.DimKind.RED)
-            wide = np.where(w.extent(across[-1:], False) % NEIGHBOURS == 0, NEIGHBOURS, 1)
+            wide = np.where(w.extent((nest.par[-1],), False) % NEIGHBOURS == 0, NEIGHBOURS, 1)
             return _columns(function, w, points, terms, len(nest.sums), wide)
     return _shared(function, last.name, w, nest, last.division)
 
@@ -335,7 +329,7 @@ def tensor_maps(template: l2.Template, contract: l2.Contract, row: int, number: 
         (found.rows, found.m, across[0], tall),
         (1 - found.rows, found.n, across[1], wide),
     ):
-        access = access_of(template, f"x{x}")
+        access = template.strided[f"x{x}"]
 
         def walked(names: Sequence[str], access: l2.Strided = access) -> list[tuple[int, int]]:
             return [(number(dims[d].extent), _stride(access, d, number)) for d in names]
@@ -357,7 +351,7 @@ def tensor_maps(template: l2.Template, contract: l2.Contract, row: int, number: 
 
 
 def _stride(access: l2.Strided, dim: str, number: Number) -> int:
-    return sum(c * number(axis.stride) for axis in access.axes for d, c in axis.terms if d == dim)
+    return sum(c * number(axis.stride) for axis, c in access.along(dim))
 
 
 def _map(formal: str, row: int, matrix: Matrix, side: int, size: int) -> TensorMap:
@@ -458,7 +452,7 @@ def _transformed(w: Work, contract: l2.Contract) -> list[Call]:
 
 def _library(w: Work, contract: l2.Contract) -> list[Call]:
     """A call of the library for each row."""
-    names = [f.name for f in w.template.formals if isinstance(f, l2.ScalarFormal) and f.name.startswith("s_")]
+    names = [f.name for f in w.template.columns if f.name.startswith("s_")]
     columns = {name: w.column(name).tolist() for name in names}
     rows = range(w.launch.hi - w.launch.lo)
     return [

@@ -18,7 +18,7 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import Element
-from backends.c_family.point_nest import PointNest, Total, is_windowed, read_in_terms
+from backends.c_family.point_nest import PointNest, Total, read_in_terms
 from backends.kernel_ir.expr import braces, call, code, every, form, name
 from backends.kernel_ir.stmt import (
     Closure,
@@ -98,20 +98,18 @@ def besides(
     written, wanted = {s.target for s in statements if not isinstance(s, l2.Emit)}, set[str]()
     for s in statements:
         wanted |= refs(s.when if isinstance(s, l2.Emit) else s.value)
-    known = {d.name for d in nest.nest.dims} | {f.name for f in k.template.formals if isinstance(f, l2.ScalarFormal)}
+    known = {d.name for d in nest.nest.dims} | {f.name for f in k.template.columns}
     for f, access in k.strided:
         if f.name not in written | wanted:
             continue
         element, reads = nest.elements[f.name], f.mode is l2.Mode.READ
-        terms = [(d, a.stride, c) for a in access.axes for d, c in a.terms]
-        along = [(stride, c) for d, stride, c in terms if d in fast]
-        few = len(fast) == 1 and along == [(1, 1)]
-        names = {d for d, _, _ in terms} | {a.const for a in access.axes if isinstance(a.const, str)}
+        few = len(fast) == 1 and access.neighbours(fast[0])
+        names = access.dims | {a.const for a in access.axes if isinstance(a.const, str)}
         plain = names <= known and element.inside is None and f.mode is not l2.Mode.ACCUMULATE
-        if not plain or not (few or (reads and not along)):
+        if not plain or not (few or (reads and access.dims.isdisjoint(fast))):
             others = True
             continue
-        fixed = reads and bool(lines) and not any(d in lines for d, _, _ in terms)
+        fixed = reads and bool(lines) and access.dims.isdisjoint(lines)
         kind, stored = k.dialect.type_name(element.type), k.dialect.type_name(f.dtype)
         read, changed, pointer = f.mode is not l2.Mode.WRITE, f.name in written, k.pointers[f.name]
         found.append(Beside(f.name, pointer, element.place, kind, stored, few, read, changed, fixed))
@@ -212,7 +210,7 @@ def in_lines(nest: PointNest, e: Code, split: Sequence[Stmt], statements: Sequen
     found, others = besides(nest.k, nest, statements, [last])
     if others or not any(x.few for x in found):
         return None
-    dims = {f.name: {d for a in access.axes for d, _ in a.terms} for f, access in nest.k.strided}
+    dims = {f.name: access.dims for f, access in nest.k.strided}
     found = [replace(x, fixed=bool(lines) and x.few and not x.written and dims[x.formal] == {last}) for x in found]
     at_places(nest, found)
     fixed, moving = ([x for x in found if x.fixed == same] for same in (True, False))
@@ -297,8 +295,8 @@ def _in_terms(nest: PointNest, last: str) -> list[Beside] | None:
     for f, access in nest.k.strided:
         if f.name not in wanted:
             continue
-        own = [(a, c) for a in access.axes for d, c in a.terms if d == last]
-        few = [(a.stride, c) for a, c in own] == [(1, 1)] and not any(is_windowed(a) for a, _ in own)
+        own = access.along(last)
+        few = access.neighbours(last) and not own[0][0].guarded
         if f.mode is not l2.Mode.READ or (own and not few):
             return None
         element = elements[f.name]

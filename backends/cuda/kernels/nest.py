@@ -22,7 +22,7 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope, Symbol, type_of
-from backends.c_family.point_nest import PointNest, Total, is_windowed, read_in_terms
+from backends.c_family.point_nest import PointNest, Total, read_in_terms
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
 from backends.cuda.kernels.lines import Beside, at_places, besides, even, in_lines, neighbours, windows_in_lines
 from backends.cuda.kernels.several_points import in_fours, in_pairs
@@ -82,8 +82,7 @@ _WIDE_RESIDENT: Final = 2
 def sums_apart(template: l2.Template) -> bool:
     """Whether single threads that sum a point have a separate function, of nested loops: for strided sums, which skip
     terms. Else they use the function of shared points, as a group of one."""
-    accesses = (f.access for f in template.formals if isinstance(f, l2.ArrayFormal))
-    return any(axis.div != 1 for x in accesses if isinstance(x, l2.Strided) for axis in x.axes)
+    return any(axis.div != 1 for x in template.strided.values() for axis in x.axes)
 
 
 def _is_light(inner: Sequence[Stmt]) -> bool:
@@ -94,33 +93,26 @@ def _is_light(inner: Sequence[Stmt]) -> bool:
 
 def is_short(nest: l2.Nest) -> bool:
     """Whether a sum is known to have too few terms for a warp (small windows)."""
-    terms = 1
-    for d in nest.dims:
-        if d.kind is l2.DimKind.RED:
-            if isinstance(d.extent, str):
-                return False
-            terms *= d.extent
-    return terms < WARP
+    return prod(d.extent if isinstance(d.extent, int) else WARP for d in nest.red) < WARP
 
 
 def _strides(access: l2.Strided, dim: str) -> list[int | str]:
     """How far a step along a dim goes in memory, along each axis that it moves: literals, or columns."""
-    return [a.stride if c == 1 else 0 for a in access.axes for d, c in a.terms if d == dim]
+    return [a.stride if c == 1 else 0 for a, c in access.along(dim)]
 
 
 def _read_in_terms(template: l2.Template, nest: l2.Nest) -> list[l2.Strided] | None:
     """The accesses of a sum's terms; None where one of them is windowed, or no element."""
     wanted = read_in_terms(nest)
-    found = [f.access for f in template.formals if isinstance(f, l2.ArrayFormal) and f.name in wanted]
-    plain = [x for x in found if isinstance(x, l2.Strided) and not any(is_windowed(a) for a in x.axes)]
+    found = [f.access for f in template.arrays if f.name in wanted]
+    plain = [x for x in found if isinstance(x, l2.Strided) and not x.guards]
     return plain if len(plain) == len(found) else None
 
 
 def sums_columns(template: l2.Template, nest: l2.Nest) -> bool:
     """Whether the terms of neighbouring points are neighbours in memory, and those of one point are not: the sum over
     the rows of a matrix. What points share is not asked."""
-    par = [d for d in nest.dims if d.kind is not l2.DimKind.RED]
-    red = [d.name for d in nest.dims if d.kind is l2.DimKind.RED]
+    par, red = nest.par, [d.name for d in nest.red]
     if nest.combine is None or nest.staged or template.order is l2.Order.BITWISE or not par or not red:
         return False
     accesses = _read_in_terms(template, nest)
@@ -133,7 +125,7 @@ def sums_columns(template: l2.Template, nest: l2.Nest) -> bool:
 
 def sums_rows(template: l2.Template, nest: l2.Nest) -> bool:
     """Whether the terms of one point are neighbours in memory."""
-    red = [d.name for d in nest.dims if d.kind is l2.DimKind.RED]
+    red = [d.name for d in nest.red]
     accesses = _read_in_terms(template, nest) if nest.combine is not None and red else None
     return bool(accesses) and all(_strides(x, red[-1]) in ([], [1]) for x in accesses or ())
 
@@ -245,7 +237,7 @@ class NestPrinter(PointNest):
     def _powers(self, statements: Sequence[l2.Statement]) -> tuple[tuple[l2.Statement, ...], list[Stmt]]:
         """The statements with a local in place of each power and remainder of the step and scalars, which is computed
         once (Adam's corrections of its means, the batch of a step); and the lines of these."""
-        known = {f.name for f in self.k.template.formals if isinstance(f, l2.ScalarFormal)} | {"step"}
+        known = {f.name for f in self.k.template.columns} | {"step"}
         names: dict[Expr, str] = {}
         real = self.k.dialect.precision
 
@@ -315,9 +307,8 @@ class NestPrinter(PointNest):
             return Each(line, lines, body) if others else Block("", body)
 
         for f, access in self.k.strided:
-            along = [(a.stride, c) for a in access.axes for d, c in a.terms if d == last.name]
             element = self.elements[f.name]
-            if along != [(1, 1)] or element.inside is not None or f.mode is l2.Mode.ACCUMULATE:
+            if not access.neighbours(last.name) or element.inside is not None or f.mode is l2.Mode.ACCUMULATE:
                 continue
             few, kind = code(f"nl_{self.k.pointers[f.name]}"), self.k.dialect.type_name(element.type)
             own, at = few[line], address(element.place)
@@ -443,8 +434,8 @@ class NestPrinter(PointNest):
         found, others = besides(self.k, self, terms, [last.name])
         if self.nest.prologue or others or not any(x.few for x in found):
             return None
-        accesses, red = dict((f.name, access) for f, access in self.k.strided), {d.name for d in self.red}
-        found = [replace(x, fixed=not red & {d for a in accesses[x.formal].axes for d, _ in a.terms}) for x in found]
+        accesses, red = self.k.template.strided, {d.name for d in self.red}
+        found = [replace(x, fixed=red.isdisjoint(accesses[x.formal].dims)) for x in found]
         at_places(self, found)
         totals, r, e = self.totals(self.scope), self.k.namer.fresh("r"), self.k.namer.fresh("e")
         fixed, moving = ([x for x in found if x.fixed == same] for same in (True, False))

@@ -27,8 +27,8 @@ from compiler.ir.space import DType
 def _read_ahead(k: Kernel, p: l2.Propagate) -> list[l2.ArrayFormal]:
     """Per-synapse arrays that are read and never written: weights, delays."""
     used = statement_refs(p.statements)
-    used |= {f.access.ring[0] for f in k.arrays if isinstance(f.access, l2.At) and f.access.ring is not None}
-    return [f for f in k.arrays if f.access == l2.At("syn") and f.mode is l2.Mode.READ and f.name in used]
+    used |= {f.access.ring[0] for f in k.template.arrays if isinstance(f.access, l2.At) and f.access.ring is not None}
+    return [f for f in k.template.arrays if f.access == l2.At("syn") and f.mode is l2.Mode.READ and f.name in used]
 
 
 def propagate(k: Kernel, p: l2.Propagate) -> list[Function]:
@@ -60,13 +60,13 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Function]:
     now = {slots: namer.fresh("now") for slots in rings(k)}
     places = elements(k, at, now, scope, lambda *x: call("nl_in_slot", *x))
     its = [end for end, x in at.items() if x == own]
-    once = {f.name for f in k.arrays if any(read_once_per_event(f, end, ptr.keys()) for end in its)}
+    once = {f.name for f in k.template.arrays if any(read_once_per_event(f, end, ptr.keys()) for end in its)}
     used = statement_refs(p.statements)
     source = cprint.Body(k.dialect, scope, places, namer)
     before = source.load(once & used)
     body = cprint.Body(k.dialect, dict(source.scope), places, namer)
     inner = body.finish(p.statements)
-    numbered = "syn" in used or any(isinstance(f.access, l2.At) and f.access.end == "syn" for f in k.arrays)
+    numbered = "syn" in used or any(isinstance(f.access, l2.At) and f.access.end == "syn" for f in k.template.arrays)
     rings_now = [Let("nl_u32", n, call("nl_slot", STEP, scope[slots].code)) for slots, n in now.items()]
     if shares_events(p.relation, p.gather):
         before = [*rings_now, *before]

@@ -37,8 +37,7 @@ def asked_dims(nest: l2.Nest) -> int | None:
         row = asks.target
     if row is None or not isinstance(test, Binary) or test.op != "==" or test.right != Ref(row):
         return None
-    red = [d.name for d in nest.dims if d.kind is l2.DimKind.RED]
-    par = [d.name for d in nest.dims if d.kind is not l2.DimKind.RED]
+    par, red = ([d.name for d in dims] for dims in (nest.par, nest.red))
     return len(red) if red and par[: len(red)] == [f"at_{d}" for d in red] else None
 
 

@@ -96,8 +96,8 @@ def transform_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, Nes
     c = SimpleNamespace(
         **{
             f.name.removeprefix(_COLUMN): form("(nl_i32){}", k.scope[f.name].code)
-            for f in k.template.formals
-            if isinstance(f, l2.ScalarFormal) and f.name.startswith(_COLUMN)
+            for f in k.template.columns
+            if f.name.startswith(_COLUMN)
         }
     )
     image, other = _operands(way, c, k.pointers[r.image], k.pointers[r.other])

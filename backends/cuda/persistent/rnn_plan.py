@@ -12,7 +12,7 @@ Does not: number or place data (rnn_table.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Final
@@ -73,19 +73,16 @@ def _strides(
     assert nest is not None
     if not isinstance(access, l2.Strided):
         return None
-    par = [d for d in nest.dims if d.kind is not l2.DimKind.RED]
-    extents = [row.number(d.extent) for d in par]
+    extents = [row.number(d.extent) for d in nest.par]
     flat = extents == [samples * outs]
     if not flat and extents != [samples, outs]:
         return None
-    by = dict.fromkeys((d.name for d in par), 0)
+    by = dict.fromkeys((d.name for d in nest.par), 0)
     for a in access.axes:
-        if len(a.terms) != 1 or a.terms[0][1] != 1 or (a.const, a.div, a.extent) != (0, 1, None):
+        stride = row.number(a.stride)
+        if a.dim is None or a.dim not in by or stride is None:
             return None
-        dim, stride = a.terms[0][0], row.number(a.stride)
-        if dim not in by or stride is None:
-            return None
-        by[dim] += stride
+        by[a.dim] += stride
     found = list(by.values())
     return (found[0] * outs, found[0]) if flat else (found[0], found[1])
 
@@ -117,9 +114,6 @@ class _Row:
 
     def array(self, formal: str) -> str:
         return self.program.tables[self.launch.template].arrays[formal][self.launch.lo]
-
-    def formals(self) -> Iterator[l2.ArrayFormal]:
-        return (f for f in self.template.formals if isinstance(f, l2.ArrayFormal))
 
 
 _Places = dict[str, tuple[str, tuple[int, int]]]
@@ -172,7 +166,7 @@ class _Open:
         stage."""
         reads: _Places = {}
         writes: _Places = {}
-        for f in row.formals():
+        for f in row.template.arrays:
             if f.name in operands:
                 continue
             by, name = _strides(row.template, f, self.samples, self.outs, row), row.array(f.name)
@@ -230,8 +224,8 @@ def _unknown_reads(program: l2.Merged, chained: Sequence[tuple[l2.MergedPhase, S
     """How often an array is read where it is not a known result of the same stage."""
     wanted = Counter[str]()
     for x in (x for phase in program.phases for x in phase.launches):
-        for f in program.templates[x.template].formals:
-            if isinstance(f, l2.ArrayFormal) and f.mode is not l2.Mode.WRITE:
+        for f in program.templates[x.template].arrays:
+            if f.mode is not l2.Mode.WRITE:
                 wanted.update(program.tables[x.template].arrays[f.name][x.lo : x.hi])
     for phase, stages in chained:
         for s in stages:

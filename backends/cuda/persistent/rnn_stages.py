@@ -45,9 +45,7 @@ class LinkRow:
 
     def by(self, formal: str, dim: str) -> int:
         """The stride of an operand of a product along a dim."""
-        access = next(f.access for f in self.template.formals if isinstance(f, l2.ArrayFormal) and f.name == formal)
-        assert isinstance(access, l2.Strided)
-        return self.number(next(a.stride for a in access.axes if a.terms == ((dim, 1),)))
+        return self.number(next(a.stride for a in self.template.strided[formal].axes if a.terms == ((dim, 1),)))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Binary, Ref
@@ -42,13 +43,9 @@ def nest_of(template: l2.Template) -> l2.Nest | None:
 
 def _plain(template: l2.Template, formal: str) -> dict[str, int | str] | None:
     """The strides of an access by dim, if every index is a plain dim."""
-    found: dict[str, int | str] = {}
-    access = next((f.access for f in template.formals if f.name == formal and isinstance(f, l2.ArrayFormal)), None)
-    for a in access.axes if isinstance(access, l2.Strided) else ():
-        if len(a.terms) != 1 or a.terms[0][1] != 1 or (a.const, a.div, a.extent) != (0, 1, None):
-            return None
-        found[a.terms[0][0]] = a.stride
-    return found
+    axes = template.strided.get(formal, l2.SCALAR).axes
+    found = {a.dim: a.stride for a in axes if a.dim is not None}
+    return found if all(a.dim for a in axes) else None
 
 
 def product_of(template: l2.Template) -> Product | None:
@@ -57,7 +54,7 @@ def product_of(template: l2.Template) -> Product | None:
     if not isinstance(contract, l2.Contract) or contract.nest.prologue or contract.nest.fill != 0:
         return None
     nest = contract.nest
-    par, red = ([d.name for d in nest.dims if (d.kind is l2.DimKind.RED) == summed] for summed in (False, True))
+    par, red = ([d.name for d in dims] for dims in (nest.par, nest.red))
     term = nest.term
     product = isinstance(term, Binary) and term.op == "*" and {term.left, term.right} == {Ref("x0"), Ref("x1")}
     if len(par) != 2 or len(red) != 1 or nest.combine != "add" or not product:
@@ -76,11 +73,7 @@ def product_of(template: l2.Template) -> Product | None:
 
 def _short(nest: l2.Nest) -> bool:
     """Whether a nest is a map, or a sum of few terms whose number is part of the text."""
-    terms = 1
-    for d in nest.dims:
-        if d.kind is l2.DimKind.RED:
-            terms *= d.extent if isinstance(d.extent, int) else MOST_TERMS + 1
-    return terms <= MOST_TERMS
+    return prod(d.extent if isinstance(d.extent, int) else MOST_TERMS + 1 for d in nest.red) <= MOST_TERMS
 
 
 def may_be_chained(template: l2.Template) -> bool:
@@ -90,11 +83,9 @@ def may_be_chained(template: l2.Template) -> bool:
         return False
     if nest.dims[0].kind is not l2.DimKind.PAR:
         return False
-    arrays = [f for f in template.formals if isinstance(f, l2.ArrayFormal)]
-    if any(not isinstance(f.access, l2.Strided) or f.mode is l2.Mode.ACCUMULATE for f in arrays):
-        return False
-    if any(f.dtype is DType.BF16 for f in arrays):
-        return False
+    for f in template.arrays:
+        if not isinstance(f.access, l2.Strided) or f.mode is l2.Mode.ACCUMULATE or f.dtype is DType.BF16:
+            return False
     if not all(isinstance(s, l2.Assign) for s in (*nest.prologue, *nest.epilogue)):
         return False
     return product_of(template) is not None if isinstance(template.body, l2.Contract) else _short(nest)
@@ -141,13 +132,11 @@ def apart(template: l2.Template, formal: l2.ArrayFormal, number: Number, samples
     assert nest is not None and isinstance(formal.access, l2.Strided)
     first = nest.dims[0]
     extent = number(first.extent)
-    lead = [a for a in formal.access.axes if any(d == first.name for d, _ in a.terms)]
+    lead = [a for a, _ in formal.access.along(first.name)]
     if extent is None or extent % samples or size % samples or len(lead) != 1:
         return False
-    if (lead[0].terms, lead[0].const, lead[0].div, lead[0].extent) != (((first.name, 1),), 0, 1, None):
-        return False
     stride = number(lead[0].stride)
-    if stride is None or stride * (extent // samples) != size // samples:
+    if lead[0].dim is None or stride is None or stride * (extent // samples) != size // samples:
         return False
     ends = {d.name: number(d.extent) for d in nest.dims}
     last = {d: None if e is None else e - 1 for d, e in ends.items()}
@@ -192,8 +181,7 @@ def _meetings(merged: l2.Merged, launches: tuple[l2.Launch, ...], chain: l2.Chai
     touched = [
         (x, f, merged.tables[x.template].arrays[f.name][x.lo])
         for x in launches
-        for f in merged.templates[x.template].formals
-        if isinstance(f, l2.ArrayFormal)
+        for f in merged.templates[x.template].arrays
     ]
     written = {name for _, f, name in touched if f.mode is not l2.Mode.READ}
     wholes = {name for name, parts in parts_of(merged.arrays).items() if not written.isdisjoint(parts)}

@@ -267,7 +267,7 @@ def launched(program: l2.Merged, launch: l2.Launch) -> Launched:
                 own = flat and f.access == l2.ELEMENT
         return Use(names(f.name), f.mode, own, where)
 
-    return Launched(launch, flat, tuple(use(f) for f in template.formals if isinstance(f, l2.ArrayFormal)))
+    return Launched(launch, flat, tuple(map(use, template.arrays)))
 
 
 def _rings_of_events(

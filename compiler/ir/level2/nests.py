@@ -124,6 +124,16 @@ class Nest(FindsFormals):
     each: tuple[Statement, ...] = ()
 
     @property
+    def par(self) -> list[Dim]:
+        """The dims of its points."""
+        return [d for d in self.dims if d.kind is not DimKind.RED]
+
+    @property
+    def red(self) -> list[Dim]:
+        """The dims that are summed over."""
+        return [d for d in self.dims if d.kind is DimKind.RED]
+
+    @property
     def staged(self) -> bool:
         """Whether a point goes on after its first reductions."""
         return bool(self.then or self.each)

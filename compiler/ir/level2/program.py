@@ -125,6 +125,16 @@ class Axis:
     extent: int | str | None = None
     stride: int | str = 1
 
+    @property
+    def guarded(self) -> bool:
+        return self.extent is not None or self.div != 1
+
+    @property
+    def dim(self) -> str | None:
+        """The dim that the index is, if it is one."""
+        plain = len(self.terms) == 1 and (self.terms[0][1], self.const, self.div, self.extent) == (1, 0, 1, None)
+        return self.terms[0][0] if plain else None
+
 
 @dataclass(frozen=True)
 class Strided:
@@ -133,8 +143,22 @@ class Strided:
     axes: tuple[Axis, ...]
 
     @property
-    def guarded(self) -> bool:
-        return any(a.extent is not None or a.div != 1 for a in self.axes)
+    def guards(self) -> list[Axis]:
+        """The guarded axes."""
+        return [a for a in self.axes if a.guarded]
+
+    @property
+    def dims(self) -> frozenset[str]:
+        """What the indices depend on."""
+        return frozenset(d for a in self.axes for d, _ in a.terms)
+
+    def along(self, dim: str) -> list[tuple[Axis, int]]:
+        """The axes along which a step of a dim goes, and how far."""
+        return [(a, c) for a in self.axes for d, c in a.terms if d == dim]
+
+    def neighbours(self, dim: str) -> bool:
+        """Whether a step of a dim goes to the next element in memory."""
+        return [(a.stride, c) for a, c in self.along(dim)] == [(1, 1)]
 
 
 @dataclass(frozen=True)
@@ -190,6 +214,24 @@ class ScalarFormal:
 
 
 Formal = ArrayFormal | ScalarFormal
+
+
+class HasFormals:
+    formals: tuple[Formal, ...]
+
+    @property
+    def arrays(self) -> list[ArrayFormal]:
+        return [f for f in self.formals if isinstance(f, ArrayFormal)]
+
+    @property
+    def columns(self) -> list[ScalarFormal]:
+        return [f for f in self.formals if isinstance(f, ScalarFormal)]
+
+    @property
+    def strided(self) -> dict[str, Strided]:
+        """The accesses to arrays whose elements the dims of a nest tell, by formal."""
+        return {f.name: f.access for f in self.arrays if isinstance(f.access, Strided)}
+
 
 # ---------------------------------------------------------------------------------------------- bodies
 
@@ -380,7 +422,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(HasFormals):
     """`name`: model path of its first row and what it does ("exc: neuron update")."""
 
     name: str
@@ -454,7 +496,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Template:
+class Template(HasFormals):
     """One text. `digest` is over the alpha-renamed kernel; names are those of its first appearance."""
 
     index: int

@@ -126,8 +126,7 @@ def _sums(merged: l2.Merged, links: Sequence[l2.Launch], steps: int) -> _Sums:
             if values in written or not panels:  # a stage begins with products
                 close()
             panels.setdefault((values, term), []).append(matrix)
-        formals = (f for f in template.formals if isinstance(f, l2.ArrayFormal) and f.mode is not l2.Mode.READ)
-        written |= {rows.arrays[f.name][x.lo] for f in formals}
+        written |= {rows.arrays[f.name][x.lo] for f in template.arrays if f.mode is not l2.Mode.READ}
     close()
     stored = 0
     for out, term in sides.values():

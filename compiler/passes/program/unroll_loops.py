@@ -168,11 +168,10 @@ class _Unrolling:
     def touched(self, x: l2.Launch, step: int) -> tuple[set[str], set[str]]:
         """Arrays that a launch reads, and that it changes."""
         read, written = set[str](), set[str]()
-        for f in self.merged.templates[x.template].formals:
-            if isinstance(f, l2.ArrayFormal):
-                bound = {self.at(n, step) for n in self.merged.tables[x.template].arrays[f.name][x.lo : x.hi]}
-                read |= bound if f.mode is not l2.Mode.WRITE else set()
-                written |= bound if f.mode is not l2.Mode.READ else set()
+        for f in self.merged.templates[x.template].arrays:
+            bound = {self.at(n, step) for n in self.merged.tables[x.template].arrays[f.name][x.lo : x.hi]}
+            read |= bound if f.mode is not l2.Mode.WRITE else set()
+            written |= bound if f.mode is not l2.Mode.READ else set()
         return read, written
 
     def at(self, name: str, step: int) -> str:
