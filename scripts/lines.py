@@ -5,9 +5,10 @@
 Assumes: a git checkout with its whole history. scripts/capabilities.toml names what was added, the commits that brought
 it and the files that are nothing else; the commits that it does not name changed what stood.
 Guarantees: Python, templates and C headers are counted, blank lines and comments too. A line counts as added if its
-file is one of those that are named, or if git's blame, through moves and copies, gives it to a commit that is named: of
-these at most as many as the commit made the tree longer, so that what it rewrote stays with what stood. Raises
-ValueError where more than an eighth of a named file stood at the review, or no line of it is of a commit of its entry.
+file is one of those that are named, or if git's blame, through moves and copies, gives it to a commit that is named:
+of these at most as many as the commit made the tree longer, so that what it rewrote stays with what stood. Raises
+ValueError where more than an eighth of a named file stood at the review (a dozen lines of a short one), or no line of
+it is of a commit of its entry.
 Does not: compile anything, or tell what a line is worth.
 """
 
@@ -29,8 +30,8 @@ ENDINGS = (".py", ".j2", ".h")
 KINDS = ("capability", "speed")
 SHORT = 8
 """Digits of a commit in the table."""
-REVIEWED = 0.125
-"""Lines of the review in a file that is counted as added, at most."""
+REVIEWED, ALIKE = 0.125, 12
+"""Lines of the review in a file that is counted as added, at most: a part of them, or so many, as imports are alike."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def counted(root: Path, named: Table, revision: str) -> Counted:
 
 def _is_new(added: Added, file: str, by: Mapping[str, int]) -> None:
     total = sum(by.values())
-    if by.get("", 0) > REVIEWED * total:
+    if by.get("", 0) > max(ALIKE, REVIEWED * total):
         raise ValueError(f"{file} is not new: {by['']} of its {total} lines stood at the review")
     if total and by.keys().isdisjoint(added.commits):
         raise ValueError(f"{file}: no line of it is of a commit of `{added.name}`")
