@@ -22,6 +22,7 @@ import typer
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import CodedError, ModelError
 from compiler.core.render import complaint, render
+from compiler.core.source import Span
 
 INVALID, USAGE, INTERNAL, INTERRUPTED = 1, 2, 70, 130
 EXPECTATION = 6
@@ -54,9 +55,11 @@ def show(diagnostics: Iterable[Diagnostic], format: Format = Format.human, out: 
     stream.flush()
 
 
-def complain(code: str, message: str, help: str | None, format: Format = Format.human) -> None:
-    """Print an error without a source location. Its message may have several lines (a compiler's output)."""
-    sys.stderr.write(complaint(code, message, help, format.value, colored(sys.stderr)))
+def complain(
+    code: str, message: str, help: str | None, format: Format = Format.human, span: Span | None = None
+) -> None:
+    """Print an error of a run or a tool. Its message may have several lines (a compiler's output)."""
+    sys.stderr.write(complaint(code, message, help, format.value, colored(sys.stderr), span))
 
 
 @contextmanager
@@ -81,7 +84,7 @@ def guarded(format: Format = Format.human) -> Iterator[None]:
         known = _known(error)
         if known is not None:
             code, message, help, exit_code = known
-            complain(code, message, help, format)
+            complain(code, message, help, format, getattr(error, "span", None))
             raise typer.Exit(exit_code) from None
         if os.environ.get("NETLOOM_DEBUG") == "1":
             traceback.print_exc()

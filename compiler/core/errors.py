@@ -1,7 +1,7 @@
-"""Errors: mistakes in a model file, collected and raised together, and errors without a place in a file.
+"""Errors: mistakes in a model file, collected and raised together, and errors of runs and tools.
 
 Assumes: nothing.
-Guarantees: every error carries a stable code; those without a place in a file carry an exit code.
+Guarantees: every error carries a stable code; those of runs and tools carry an exit code.
 Does not: print.
 """
 
@@ -34,16 +34,18 @@ class ModelError(NetloomError):
 
 
 class CodedError(NetloomError):
-    """An error without a place in a model file. `exit_code`: of the command line; `str` is the text that it prints."""
+    """An error of a run or a tool. `exit_code`: of the command line; `span`: the place in the model file of what the
+    message names, if it has one; `str` is the text that the command line prints."""
 
-    def __init__(self, code: str, message: str, help: str | None, exit_code: int) -> None:
-        super().__init__(code, message, help, exit_code)
+    def __init__(self, code: str, message: str, help: str | None, exit_code: int, span: Span | None = None) -> None:
+        super().__init__(code, message, help, exit_code, span)
         self.code, self.message, self.help, self.exit_code = code, message, help, exit_code
+        self.span = span
 
     def __str__(self) -> str:
         from compiler.core.render import complaint
 
-        return complaint(self.code, self.message, self.help).rstrip("\n")
+        return complaint(self.code, self.message, self.help, span=self.span).rstrip("\n")
 
 
 @dataclass
@@ -83,8 +85,10 @@ class RunError(CodedError):
     """A run cannot continue. exit_code 5: it failed, numerically or because something cannot be written; 2: the
     request is invalid."""
 
-    def __init__(self, code: str, message: str, help: str | None = None, exit_code: int = 5) -> None:
-        super().__init__(code, message, help, exit_code)
+    def __init__(
+        self, code: str, message: str, help: str | None = None, exit_code: int = 5, span: Span | None = None
+    ) -> None:
+        super().__init__(code, message, help, exit_code, span)
 
 
 class Interrupted(KeyboardInterrupt):

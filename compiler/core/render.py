@@ -69,11 +69,19 @@ def block(d: Diagnostic, color: bool = False) -> str:
     return _human(d, _Paint(color))
 
 
-def complaint(code: str, message: str, help: str | None, format: Format = "human", color: bool = False) -> str:
-    """An error that has no place in a file, ending in a line feed. Its message may have several lines (a compiler's
-    output), which `human` shows below it."""
+def complaint(
+    code: str,
+    message: str,
+    help: str | None,
+    format: Format = "human",
+    color: bool = False,
+    span: Span | None = None,
+) -> str:
+    """An error of a run or a tool, ending in a line feed. Its message may have several lines (a compiler's output),
+    which `human` shows below it."""
     first, _, rest = message.partition("\n")
-    diagnostic = Diagnostic(code, first, None, help)
+    place = None if span is None or _is_nowhere(span) else span
+    diagnostic = Diagnostic(code, first, place, help)
     if format != "human":
         return render([diagnostic], format, color)
     lines = [block(diagnostic, color), *(f"  | {line}" for line in rest.split("\n") if rest)]

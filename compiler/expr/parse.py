@@ -159,6 +159,13 @@ def parse_statement(
     whole = place.at(len(text) - len(text.lstrip()), len(text.rstrip()))
     found = _ASSIGNMENT.match(text)
     if found is None:
+        equals = _LONE_EQUALS.search(text)
+        left = text[: equals.start()] if equals is not None else ""
+        if equals is not None and left.count("(") == left.count(")"):
+            message = "a statement assigns to a name" if left.strip() else "a name is missing before `=`"
+            start, end = (len(left) - len(left.lstrip()), len(left.rstrip())) if left.strip() else equals.span()
+            fail("E0301", message, start, end, "write `name = expression`; `==` compares")
+            return None
         value = _parse(text, place, sink, units, names)
         if value is None:
             return None
@@ -186,6 +193,7 @@ def parse_statement(
     return Assign(target, op, assigned, whole, place.at(*found.span("target")))
 
 
+_LONE_EQUALS: Final = re.compile(r"(?<![=<>!+*/%^&|-])=(?!=)")
 _ASSIGNMENT: Final = re.compile(r"\s*(?P<target>[^\s=(),<>!+*/%^&|-]+)\s*(?P<op>(?:\*\*|//|[-+*/%^&|])?=)(?!=)\s*")
 
 

@@ -1,4 +1,4 @@
-"""Checks that state and weights are finite, and names the first array that is not.
+"""Checks that state and weights are finite, and names the first array that is not, with its place in the model file.
 
 Assumes: arrays are named by model path (`exc.v`).
 Guarantees: state, which every step computes anyway, is checked every 1,000 steps of a simulation; synapses and
@@ -39,6 +39,10 @@ class Health:
         """Check every floating-point state and weight. `where`: "by step 200"."""
         _look(instance, (*self._state, *self._learned), where)
 
+    def look_at_learned(self, instance: Instance, where: str) -> None:
+        """Check every weight and synapse."""
+        _look(instance, self._learned, where)
+
     def look_at_step(self, instance: Instance, where: str, due: bool) -> None:
         """Check every floating-point state when it is `due`, or the last check was a second ago; weights and
         synapses unless they were checked recently."""
@@ -76,4 +80,5 @@ def _look(instance: Instance, arrays: tuple[l2.Array, ...], where: str) -> None:
                 f"`{array.name}[{shown}]` is {float(logical[index])} {where} "
                 f"({len(bad)} of {logical.size} elements are not finite)",
                 "a smaller time step or learning rate, or another integration method, may help",
+                span=array.span,
             )

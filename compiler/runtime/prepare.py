@@ -67,10 +67,10 @@ def load_checked(
 
 
 def prepare(path: Path, options: Options, times: Times) -> Prepared:
-    """Load, check and lower. Raises ModelError, BackendError, RunError."""
+    """Load, check and lower, without samples too. Raises ModelError, BackendError, RunError."""
     refuse_options(options)
     model, warnings = load_checked(path, options, times)
-    refuse_nothing_to_run(model)
+    refuse_nothing_to_run(model, samples=False)
     return _lowered(path, options, times, model, warnings)
 
 
@@ -163,8 +163,9 @@ def refuse_two_halves(model: l0.Model) -> None:
     sink.check()
 
 
-def refuse_nothing_to_run(model: l0.Model) -> None:
-    """A file that only defines things can be checked, not run. Raises ModelError."""
+def refuse_nothing_to_run(model: l0.Model, samples: bool = True) -> None:
+    """A file that only defines things can be checked, not run; so can a training without `samples`. Raises
+    ModelError."""
     sink = Sink()
     if model.simulate is None and model.train is None:
         missing = "train" if model.network is not None else "simulate"
@@ -173,6 +174,9 @@ def refuse_nothing_to_run(model: l0.Model) -> None:
         sink.error("E0103", f"there is nothing to run: `{missing}` is missing", model.span, help)
     elif model.simulate is not None and not model.populations:
         sink.error("E0103", "there is nothing to simulate: `populations` is missing", model.span)
+    elif samples and model.train is not None and model.train.data.missing:
+        help = "write `data: {file: ...}`, or give samples: `--data FILE`, from Python `fit({...})`"
+        sink.error("E0103", "`train` has no `data`", model.train.span, help)
     sink.check()
 
 

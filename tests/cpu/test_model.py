@@ -201,8 +201,10 @@ def test_what_does_not_fit_is_refused(data: object, text: str) -> None:
 
 
 def test_a_training_without_data_says_where_they_come_from(tmp_path: Path) -> None:
-    (found,) = netloom.load(NETWORK).check()
-    assert found.code == "E0103" and "--data" in (found.help or "")
+    model = netloom.load(NETWORK)
+    assert not model.check() and not model.check(target="opencl")
+    with pytest.raises(netloom.ModelError, match=r"`train` has no `data`(.|\n)*--data"):
+        model.run()
     result = netloom.load(NETWORK).fit(samples(), out=tmp_path / "run")
     with pytest.raises(netloom.RunError, match="E0912"):
         netloom.evaluate(result.folder)

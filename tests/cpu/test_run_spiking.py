@@ -272,6 +272,8 @@ record: [{trace: {from: p, variables: [x], members: all}}]
         run(path, out=here / "failed")
     assert caught.value.code == "E0908"
     assert caught.value.exit_code == 5
+    assert caught.value.span is not None
+    assert caught.value.span.line == 11  # p
     record = json.loads((here / "failed" / "run.json").read_text())
     assert record["status"] == "failed"
     assert "p.x[" in record["message"]

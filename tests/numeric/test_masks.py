@@ -1,4 +1,4 @@
-"""Masked losses and metrics: values by their definitions in numpy and by PyTorch, gradients by central
+"""Masked losses and metrics: values by their definitions in numpy, gradients by central
 differences, in float64, on a full batch, a short one and a fully masked one."""
 
 from __future__ import annotations
@@ -323,25 +323,3 @@ def test_the_text_does_not_depend_on_sizes(tmp_path: Path) -> None:
         whole = text("steps").replace("[3, 4]", f"[{steps}, {classes}]").replace("[3]", f"[{steps}]")
         found.append(cpu.emit(lower(model_of(whole, tmp_path), cpu.capabilities).merged))
     assert found[0] == found[1]
-
-
-@pytest.mark.torch
-def test_torch(tmp_path: Path) -> None:
-    """`ignore` is PyTorch's ignore_index, its gradients too."""
-    import torch
-
-    xs, ys, _ = samples(tmp_path, "ignored")
-    trained = load(text("ignored"), tmp_path)
-    begin = trained.weights()
-    w = {k: torch.tensor(v, requires_grad=True) for k, v in begin.items()}
-    last = next(n.removesuffix(".weight") for n in w if n.endswith(".weight") and not n.startswith("hidden"))
-    h = torch.tanh(torch.tensor(xs[:8]) @ w["hidden.weight"].T + w["hidden.bias"])
-    p = (h @ w[f"{last}.weight"].T + w[f"{last}.bias"]).reshape(-1, 4)
-    loss = torch.nn.functional.cross_entropy(p, torch.tensor(ys[:8].reshape(-1), dtype=torch.long), ignore_index=-7)
-    loss.backward()
-    trained.step(1, range(8))
-    assert trained.metric("loss") / trained.metric("count") == pytest.approx(loss.item(), rel=1e-12)
-    for key, value in trained.weights().items():
-        grad = w[key].grad
-        assert grad is not None
-        np.testing.assert_allclose(begin[key] - value, grad.numpy(), rtol=1e-10, atol=1e-12)

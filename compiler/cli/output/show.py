@@ -46,9 +46,10 @@ def seconds_text(seconds: float) -> str:
 def show_summary(path: Path, options: Options, format: Format) -> None:
     """Populations, projections, layers and memory of a model."""
     model, _ = load_checked(path, options, Times())
-    runnable = model.simulate is not None or model.train is not None
+    lowers = model.simulate is not None or model.train is not None
+    runnable = lowers and not (model.train is not None and model.train.data.missing)
     needs = least_needs(model, options)
-    prepared = prepare(path, options, Times()) if runnable and not large(needs, 1) else None
+    prepared = prepare(path, options, Times()) if lowers and not large(needs, 1) else None
     if prepared is not None:
         needs = needs_of(model, prepared.lowered.merged, prepared.backend, options)
     if format is Format.json:

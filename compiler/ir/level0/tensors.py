@@ -167,6 +167,11 @@ class Data:
         """`validation`, a fraction too."""
         return self.validation if isinstance(self.validation, Kept) else Kept(self.validation)
 
+    @property
+    def missing(self) -> bool:
+        """Whether the model names no samples: whoever runs it gives them."""
+        return not self.path and bool(self.files) and not any(path for _, path, _ in self.files)
+
 
 @dataclass(frozen=True)
 class Loss:

@@ -1,11 +1,12 @@
 """load_data: the data set of a training block as arrays of the program.
 
 Assumes: the frontend has checked that files, arrays and shapes exist and fit.
-Guarantees: where the samples fit in the memory that the training allows, one constant per array that feeds an input, as
-`data.<array>` (examples, features). Where they do not, a buffer of `window` rows of each, which the host fills: row 0
-is the first sample (padding rows of a batch read it, in both cases), the others those of some batches. Where samples
-are trials, the others are those of one batch, and `trial.<input>` holds what populations did in them, which the host
-writes. Integers as int32, all else as floats. Loaded samples are checked for valid numbers (files/sample_checks.py).
+Guarantees: where the samples fit in the memory that the training allows, one constant per array that feeds an input,
+as `data.<array>` (examples, features). Where they do not, a buffer of `window` rows of each, which the host fills: row
+0 is the first sample (padding rows of a batch read it, in both cases), the others those of some batches. A model that
+is only checked may lack samples: it has buffers for one batch. Where samples are trials, the others are those of one
+batch, and `trial.<input>` holds what populations did in them, which the host writes. Integers as int32, all else as
+floats. Loaded samples are checked for valid numbers (files/sample_checks.py).
 Does not: choose the validation set, shuffle (compiler/runtime/training/data.py does) or fill windows
 (compiler/runtime/training/feed.py does).
 """
@@ -65,15 +66,16 @@ def load_data(network: l0.Network, train: l0.Train, precision: DType) -> DataSet
     data = train.data
     types = {array: kinds[name] for name, array, _ in data.arrays}
     try:
-        shapes = {array: samples_header(data, array).shape for array in types}
+        shapes = _shapes(network, train)
         examples = next(iter(shapes.values()))[0]
         features = {array: math.prod(shape[1:]) for array, shape in shapes.items()}
         kept = held_out(data, examples)
         rows = {"train": examples - kept, "eval": kept}
         row_bytes = sum(n * types[a].bytes for a, n in features.items())
         trials = {trial_data(i.name): math.prod(i.shape) for i in network.inputs if i.activity is not None}
-        if trials or _TWICE * examples * row_bytes > data.memory:
-            count = 1 + train.batch if trials else window(data.memory, row_bytes, train.batch)
+        if trials or data.missing or _TWICE * examples * row_bytes > data.memory:
+            one = trials or data.missing
+            count = 1 + train.batch if one else window(data.memory, row_bytes, train.batch)
             windows = {f"data.{a}": ((count, features[a]), types[a]) for a in types}
             windows |= {name: ((count, size), precision) for name, size in trials.items()}
             return DataSet({}, rows, data.span, windows)
@@ -82,6 +84,14 @@ def load_data(network: l0.Network, train: l0.Train, precision: DType) -> DataSet
         reason = " ".join(str(error).split())[:120]
         raise ModelError([Diagnostic("E0703", f"the data cannot be read: {reason}", data.span)]) from None
     return DataSet({f"data.{array}": values for array, values in arrays.items()}, rows, data.span)
+
+
+def _shapes(network: l0.Network, train: l0.Train) -> dict[str, tuple[int, ...]]:
+    """The shape of each array of samples: one batch of those that are missing. Raises OSError, ValueError."""
+    data, inputs = train.data, {i.name: i.shape for i in network.inputs}
+    if data.missing:
+        return {array: (train.batch, *inputs[name]) for name, array, _ in data.arrays}
+    return {array: samples_header(data, array).shape for _, array, _ in data.arrays}
 
 
 def _checked(network: l0.Network, train: l0.Train, types: Mapping[str, DType]) -> dict[str, npt.NDArray[Any]]:

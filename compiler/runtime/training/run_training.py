@@ -185,8 +185,9 @@ def _epoch(loop: _Loop, epoch: int, batch: int) -> int:
     row = {"epoch": epoch, **metrics_of(sums)}
     confusion = {"training": confusion_of(sums)}
     if not math.isfinite(row["loss"]):
-        Health(loop.program).look(instance, f"in epoch {epoch}")
-        raise RunError("E0908", f"the loss is {row['loss']} in epoch {epoch}", "a smaller learning rate may help")
+        Health(loop.program).look_at_learned(instance, f"in epoch {epoch}")
+        message = f"the loss is {row['loss']} in epoch {epoch}"
+        raise RunError("E0908", message, "a smaller learning rate may help", span=train.loss.span)
     if len(loop.validation):
         loop.feed.begin("eval", loop.validation)
         _batches(loop, "eval", 0, 0, loop.kept, None)

@@ -241,8 +241,8 @@ def not_a_state(d: Draft, name: str, span: Span, consequence: str) -> None:
     help: str | None
     if noun is None:
         message = f"`{name}` is no state variable"
-        near = did_you_mean(name, d.states)
-        help = near or f"declare it: `state: {{{name}: ...}}` with its initial value"
+        missing = f"declare it: `state: {{{name}: ...}}` with its initial value"
+        help = did_you_mean(name, d.states) or ("this one assigns to its own only" if "." in name else missing)
     else:
         message = f"`{name}` is {noun} and {consequence}"
         help = "an input decays by itself; write `decay: ...`" if noun == "an input" else None

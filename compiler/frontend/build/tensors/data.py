@@ -38,12 +38,8 @@ def kept_of(data: l0.Data, samples: int) -> int:
 def build_data(r: Reader, built: Built, at: Span) -> tuple[l0.Data | None, dict[str, Found]]:
     """The data of a block, and the arrays by input; (None, {}) after an error that makes further checks impossible."""
     c = r.c
-    if r.node is None and "data" in c.unread:
-        return _unread(built)
     if r.node is None:
-        help = "write `data: {file: ...}`, or give samples: `--data FILE`, from Python `fit({...})`"
-        c.sink.error("E0103", "`train` has no `data`", at, help)
-        return None, {}
+        return _missing(built, at)
     file, folder, inputs = r.get("file"), r.get("folder"), mapping(r.get("inputs"))
     scales = _scales(r, built)
     if file is not None and folder is not None:
@@ -71,15 +67,17 @@ def build_data(r: Reader, built: Built, at: Span) -> tuple[l0.Data | None, dict[
     return replace(data, validation=_split(r.block("split"), built, data, samples)), arrays
 
 
-def _unread(built: Built) -> tuple[l0.Data, dict[str, Found]]:
-    """A substitute for samples that a caller gives: an array for each input, by its name."""
+def _missing(built: Built, at: Span) -> tuple[l0.Data, dict[str, Found]]:
+    """A substitute for samples that whoever runs the model gives: an array for each input, by its name, with enough
+    samples for all checks of their number."""
     found: dict[str, Found] = {}
     for name, declared in built.inputs.items():
         if name in built.computed:
             continue
         kind = "i" if declared.dtype == "int32" else "f"
         found[name] = name, Header((1 << 20, *(built.shapes[name] or ())), kind, declared.dtype), declared.span
-    return l0.Data("", tuple((n, n, 1.0) for n in found), 0.0, files=tuple((n, "", n) for n in found)), found
+    files = tuple((n, "", n) for n in found)
+    return l0.Data("", tuple((n, n, 1.0) for n in found), 0.0, files=files, span=at), found
 
 
 def _memory(text: str) -> int:

@@ -248,7 +248,7 @@ def _within(
     ignore: int | None = None,
 ) -> None:
     entry = arrays.get(name)
-    if entry is None or "data" in c.unread:
+    if entry is None or data.missing or "data" in c.unread:
         return
     array, _, at = entry
     try:
