@@ -115,5 +115,5 @@ def test_asks(tmp_path: Path) -> None:
     path = write_network(tmp_path, "{x: {shape: [64, 45, 44]}}", f"{layers}\nadd: {{name: c, inputs: [a, b]}}")
     lowered = lower_predict(load_model(path), backend("cpu").capabilities, 1).lowered
     text = emit(lowered.merged).text
-    asks = [line.partition("[")[0].strip() for line in text.splitlines() if line.strip().startswith("nl_rows_ask(")]
+    asks = [line.partition("[")[0].strip() for line in text.splitlines() if line.strip().startswith("nl_rows_ask(&")]
     assert len(asks) == len(set(asks)) == 3

@@ -3,8 +3,8 @@
 y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, i * step + r * tap + from, ...] w(g, o, c, r, s), with or without g:
 for batches that are too small for the batch in the lanes. The image is copied with its border, a plane for each residue
 of the rows' step that the window sees, so that every tap reads adjacent elements for the pixels of a vector. Where an
-output row fills whole vectors, one copy suffices. Otherwise there is one for each column s of the window, aligned to
-the output's columns: output pixels are then one run of memory for every tap. Where there are many output channels, what
+output row fills whole vectors, so are the columns: a copy for each residue of their step. Otherwise there is one for
+each column s of the window, aligned to the output's columns: output pixels are then one run of memory for every tap. Where there are many output channels, what
 the window sees of three vectors of pixels is packed as a panel, once for all of them, so that register tiles read it in
 order; a window of one pixel is packed from the image itself. All weights are read again for each panel: a tile asks for
 those of the next one, for what its epilogue reads and writes, and packing for the pixels of the next panel. The sum
@@ -45,8 +45,9 @@ def match(p: Problem) -> Choice | NotApplicable:
         return NotApplicable("it is the gradient of a convolution")
     vector = 64 // p.real_bytes
     high = (rows.step * (rows.out - 1) + rows.tap * (rows.taps - 1)) // rows.step + 1
-    whole = cols.out % vector == 0 and cols.step == 1
-    copies, wide = (1, cols.out + cols.tap * (cols.taps - 1)) if whole else (cols.taps, cols.out)
+    beyond = cols.tap * (cols.taps - 1) // cols.step
+    whole = cols.out % vector == 0 and beyond > 0
+    copies, wide = (cols.step, cols.out + beyond) if whole else (cols.taps, cols.out)
     phases = min(rows.step, rows.tap * (rows.taps - 1) + 1)
     plane = high * wide
     width = rounded(rows.out * cols.out, VECTORS * vector)
