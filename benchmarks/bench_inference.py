@@ -108,7 +108,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in sys.argv[1:] or ["lenet5", "resnet20", "mlp"]:
             model, _, batch = name.partition(":")
-            bench(model, int(batch or 1), Path(folder))
+            own = Path(folder) / name.replace("/", "-")  # libraries of one path would be loaded once
+            own.mkdir()
+            bench(model, int(batch or 1), own)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 """rows_conv: convolutions of row-major images, adjacent pixels in the lanes.
 
 y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, i * step + r * tap + from, ...] w(g, o, c, r, s), with or without g:
-for batches that are too small for the batch in the lanes. The image is copied with its border, a plane for each residue
-of the rows' step that the window sees, so that every tap reads adjacent elements for the pixels of a vector. Where an
-output row fills whole vectors, so are the columns: a copy for each residue of their step. Otherwise there is one for
-each column s of the window, aligned to the output's columns: output pixels are then one run of memory for every tap. Where there are many output channels, what
-the window sees of three vectors of pixels is packed as a panel, once for all of them, so that register tiles read it in
-order; a window of one pixel is packed from the image itself. All weights are read again for each panel: a tile asks for
-those of the next one, for what its epilogue reads and writes, and packing for the pixels of the next panel. The sum
-runs in order of (channel, row, column), but for the few pixels that would leave a vector almost empty: they are
-computed one by one, taps in the lanes, which a tree adds.
+for batches that are too small for the batch in the lanes. The image is copied with its border, a plane for each
+residue of the rows' step that the window sees, so that every tap reads adjacent elements for the pixels of a vector.
+Where an output row fills whole vectors, so are the columns: a copy for each residue of their step. Otherwise there is
+one for each column s of the window, aligned to the output's columns: output pixels are then one run of memory for
+every tap. Where there are many output channels, what the window sees of three vectors of pixels is packed as a panel,
+once for all of them, so that register tiles read it in order; a window of one pixel is packed from the image itself.
+All weights are read again for each panel: a tile asks for those of the next one, for what its epilogue reads and
+writes, and packing for the pixels of the next panel. The sum runs in order of (channel, row, column), but for the few
+pixels that would leave a vector almost empty: they are computed one by one, taps in the lanes, which a tree adds.
 """
 
 from __future__ import annotations
