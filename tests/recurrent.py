@@ -24,13 +24,13 @@ language: 1
 name: sequences
 network:
   inputs:
-    x: {{shape: [{steps}, 8]}}
+    x: {{shape: [{steps}, 8]}}{mask}
     label: {{shape: [], dtype: int32}}
   layers:
 {layers}
     - dense: {{name: logits, units: 10}}
 train:
-  data: {{file: sequences.npz, inputs: {{x: x, label: label}}}}
+  data: {{file: sequences.npz, inputs: {{x: x, label: label{given}}}}}
   loss: {{softmax_cross_entropy: {{logits: logits, target: label}}}}
   optimizer: {{adam: {{learning_rate: 0.01}}}}
   batch: {batch}
@@ -49,10 +49,12 @@ class Network:
     layers: int = 1
     bidirectional: bool = False
     batch: int = BATCH
+    masked: bool = False
 
     def __str__(self) -> str:
         ways = "_both_ways" if self.bidirectional else ""
-        return f"{self.kind}{self.units}_steps{self.steps}_layers{self.layers}_batch{self.batch}{ways}"
+        masked = "_masked" if self.masked else ""
+        return f"{self.kind}{self.units}_steps{self.steps}_layers{self.layers}_batch{self.batch}{ways}{masked}"
 
 
 def text(n: Network) -> str:
@@ -61,8 +63,10 @@ def text(n: Network) -> str:
         settings = {"units": str(n.units), "sequence": "true" if k + 1 < n.layers else "false"}
         settings |= {"inputs": "x"} if k == 0 else {}
         settings |= {"bidirectional": "true"} if n.bidirectional else {}
+        settings |= {"mask": "there"} if n.masked else {}
         layers.append(f"    - {n.kind}: {{{', '.join(f'{key}: {value}' for key, value in settings.items())}}}")
-    return _MODEL.format(steps=n.steps, layers="\n".join(layers), batch=n.batch)
+    mask, given = (f"\n    there: {{shape: [{n.steps}]}}", ", there: there") if n.masked else ("", "")
+    return _MODEL.format(steps=n.steps, layers="\n".join(layers), batch=n.batch, mask=mask, given=given)
 
 
 def network(folder: Path, n: Network, precision: str = "float32", order: str = "reproducible") -> Model:
@@ -70,7 +74,8 @@ def network(folder: Path, n: Network, precision: str = "float32", order: str = "
     rng = np.random.default_rng(7)
     x = rng.standard_normal((4 * n.batch, n.steps, 8)).astype(np.float32)
     label = rng.integers(0, 10, 4 * n.batch).astype(np.int32)
-    np.savez(folder / "sequences.npz", x=x, label=label)
+    there = (np.arange(n.steps) <= rng.integers(0, n.steps, len(x))[:, None]).astype(np.float32)
+    np.savez(folder / "sequences.npz", x=x, label=label, there=there)
     (folder / "sequences.yaml").write_text(text(n))
     model = load_model(folder / "sequences.yaml", {})
     return replace(model, numerics=replace(model.numerics, precision=precision, order=order))

@@ -3,8 +3,9 @@
 Assumes: steps are the first axis of a sample.
 Guarantees: each direction is one Scan; what the input adds to the gates is a product over the rows of all steps. ONNX:
 initial states of zero, full-length sequences, the activations of the layers; anything else is an error (E0918). A
-reverse layer is imported as the second half of a bidirectional layer, whose first half has zero weights.
-Does not: mask steps, or return the final cell state of an LSTM.
+reverse layer is imported as the second half of a bidirectional layer, whose first half has zero weights. A masked step
+leaves the state as it is, in both directions.
+Does not: return the final cell state of an LSTM.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ import numpy as np
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
 import compiler.layers.shared.context as context
-from compiler.expr.ast import Num
+from compiler.core.errors import RunError
+from compiler.expr.ast import Cond, Num
 from compiler.expr.keys.kinds import Alternative, Choice, Field, Option, switch
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.space import along
 from compiler.layers.shared.initial import INIT
-from compiler.layers.shared.keys import BIAS, layer
-from compiler.layers.shared.kind import LayerKind, Place, Result, Shape, always, steps_and_features
+from compiler.layers.shared.keys import BIAS, LAYER_REFERENCE, layer
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, shown, steps_and_features
 from compiler.layers.shared.onnx.graph import Reals, Writer
 from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Setting, refused
 from compiler.layers.shared.onnx.inputs import Attrs, constant, cut, data, hint_of
@@ -37,36 +39,55 @@ _SEQUENCE = (
     switch("sequence", "Whether the output has the state of every step; without it, of the last one only."),
     switch("bidirectional", "Whether a second one runs from the end to the beginning; both outputs are joined."),
     BIAS,
+    Field(
+        "mask",
+        LAYER_REFERENCE,
+        "A layer or network input of the shape [steps] that says which steps there are: one where it is 0 leaves the "
+        "state as it is, in both directions, so that the last state is that after a sequence's own last step, whatever "
+        "number stands in the input after it. With `sequence`, the output repeats the state.",
+        example="mask: valid",
+    ),
     INIT,
 )
 _CELL_WORDS = {
     "hidden_size": "`units`",
     "return_sequences": "`sequence`",
     "size": "`units`",
+    "sequence_length": "`mask`",
+    "lengths": "`mask`",
     "num_layers": "`repeat: {times: ..., layers: [...]}`",
 }
 
 
-def _shape(p: Place, x: Shape) -> Result:
+def _shape(p: Place, x: Shape, *beside: Shape) -> Result:
     steps_and_features(p, x)
+    for mask in beside:
+        if mask != x[:1]:
+            raise Misfit(
+                f"the shape of a mask is {shown(x[:1])} here, one number a step, not {shown(mask)}", None, "mask"
+            )
     own = [key for key in ("function", "reset") if key in p.values]
     features = p.integer("units") * (2 if p.values["bidirectional"] else 1)
     shape = (x[0], features) if p.values["sequence"] else (features,)
-    return shape, p.attrs("units", "sequence", "bidirectional", "bias", *own)
+    return shape, p.attrs("units", "sequence", "bidirectional", "bias", *own) | ({"mask": True} if beside else {})
 
 
 # ------------------------------------------------------------------------------------------ lowering
 
 
-def recurrent(c: context.Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
+def recurrent(c: context.Context, layer: l0.Layer, x: l1.Tensor, mask: l1.Tensor | None = None) -> l1.Tensor:
     """rnn (Elman 1990), gru (Cho et al. 2014, with the reset before the candidate's product, or after it as in PyTorch)
     or lstm (Hochreiter & Schmidhuber 1997, with forget gates): the last state, or all of them."""
     batch, steps, features = x.shape
     rows = l1.Tensor(f"{layer.name}.rows", (steps * batch, features), "real", True)
     c.graph.add(l1.StepsFirst(rows, x.name, steps, span=layer.span))
-    ways = [_one_way(c, layer, rows, steps, "", False)]
+    there = None
+    if mask is not None:
+        there = l1.Tensor(f"{layer.name}.there", (steps * batch,), "real", True)
+        c.graph.add(l1.StepsFirst(there, mask.name, steps, span=layer.span))
+    ways = [_one_way(c, layer, rows, steps, "", there)]
     if context.flag(layer, "bidirectional"):
-        ways.append(_one_way(c, layer, rows, steps, "backward.", True))
+        ways.append(_one_way(c, layer, rows, steps, "backward.", there))
     y = context.joined(c, f"{layer.name}.ways", ways, 1, layer)
     if not context.flag(layer, "sequence"):
         return y
@@ -77,8 +98,10 @@ def recurrent(c: context.Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
 GATES = {"rnn": ("state",), "gru": ("reset", "update", "candidate"), "lstm": ("input", "forget", "cell", "output")}
 
 
-def _one_way(c: context.Context, layer: l0.Layer, rows: l1.Tensor, steps: int, way: str, backward: bool) -> l1.Tensor:
-    """The rows of the states of all steps, or the last state."""
+def _one_way(
+    c: context.Context, layer: l0.Layer, rows: l1.Tensor, steps: int, way: str, there: l1.Tensor | None
+) -> l1.Tensor:
+    """The rows of the states of all steps, or the last state. `there`: 0 for each row whose step is masked."""
     units, batch = context.whole(layer, "units"), rows.shape[0] // steps
     name = f"{layer.name}.{way}at"
 
@@ -91,6 +114,9 @@ def _one_way(c: context.Context, layer: l0.Layer, rows: l1.Tensor, steps: int, w
     before = [tensor(f"{name}.{part}.before") for part in ("h", "memory")[: 1 + (layer.kind == "lstm")]]
     body = GraphBuilder()
     after = _step(c, layer, body, way, [g.part for g in given], before)
+    if there is not None:
+        given += (l1.Given(l1.Tensor(f"{name}.there", (batch,), "real", True), there.name),)
+        after = [_kept(body, given[-1].part, x, y, layer) for x, y in zip(before, after, strict=True)]
     last = None if context.flag(layer, "sequence") else tensor(f"{layer.name}.{way}last")
     carried = tuple(
         l1.Carried(x, start.name, y.name, last if k == 0 else None)
@@ -98,7 +124,13 @@ def _one_way(c: context.Context, layer: l0.Layer, rows: l1.Tensor, steps: int, w
     )
     stacked = () if last else (l1.Stacked(tensor(f"{layer.name}.{way}states", rows.shape[0]), after[0].name),)
     nodes = tuple(n for n in body.nodes if isinstance(n, l1.Map | l1.Contract | l1.Reindex))
-    return c.graph.add(l1.Scan(name, steps, carried, given, stacked, nodes, backward, layer.span))
+    return c.graph.add(l1.Scan(name, steps, carried, given, stacked, nodes, bool(way), layer.span))
+
+
+def _kept(g: GraphBuilder, there: l1.Tensor, before: l1.Tensor, after: l1.Tensor, layer: l0.Layer) -> l1.Tensor:
+    """The state after a step, or before it where the step is masked."""
+    body = Cond(context.X2.ne(0.0), context.X0, context.X1)
+    return g.map(f"{after.name}.kept", body, (identity(after), identity(before), (there, (0,))), span=layer.span)
 
 
 def _carried(c: context.Context, layer: l0.Layer, g: GraphBuilder, name: str, part: str, h: l1.Tensor) -> l1.Tensor:
@@ -187,6 +219,11 @@ _FUNCTIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "
 
 
 def _write(w: Writer, layer: l0.Layer) -> str:
+    if context.flag(layer, "mask"):
+        message = f"the layer `{layer.name}` has a `mask`, which the operator {layer.kind.upper()} has not"
+        raise RunError(
+            "E0918", message, "leave out the `mask` for a file of sequences that are all of full length", 1, layer.span
+        )
     g, units = w.graph, layer.attr("units")
     assert isinstance(units, int)
     gates, op = ONNX_GATES[layer.kind], layer.kind.upper()

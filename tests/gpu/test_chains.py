@@ -26,13 +26,13 @@ NETWORKS = [
     Network("lstm", 64, 20, layers=2, bidirectional=True),
     Network("gru", 128, 10),
     Network("rnn", 200, 6),
-    Network("lstm", 33, 7, batch=300),
+    Network("lstm", 33, 7, batch=300, masked=True),
 ]
 SPREAD = [
     Network("lstm", 128, 10),
     Network("lstm", 130, 6, layers=2, batch=20),
     Network("gru", 256, 6, bidirectional=True),
-    Network("gru", 333, 4, batch=9),
+    Network("gru", 333, 4, batch=9, masked=True),
     Network("lstm", 512, 4),
 ]
 """With matrices that no block can have."""

@@ -197,3 +197,8 @@ def test_what_onnx_cannot_say(tmp_path: Path) -> None:
         export_file(path, Options(), tmp_path / "n.onnx")
     assert caught.value.code == "E0918" and "atan2(x, 3.0)" in caught.value.message.replace("x0", "x")
     assert not (tmp_path / "n.onnx").exists()
+    path = write_network(
+        tmp_path, "{x: {shape: [6, 8]}, there: {shape: [6]}}", "lstm: {inputs: x, units: 2, mask: there}"
+    )
+    with pytest.raises(RunError, match=r"E0918.*has a `mask`"):
+        export_file(path, Options(), tmp_path / "n.onnx")

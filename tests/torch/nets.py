@@ -90,7 +90,9 @@ def recurrent(
 
     module = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[kind]
     options = {"nonlinearity": function} if kind == "rnn" else {}
-    net = module(x.shape[2], units, batch_first=True, bidirectional=both, bias=bias, **options).to(x.dtype)
+    values_of = x.data if isinstance(x, torch.nn.utils.rnn.PackedSequence) else x
+    net = module(values_of.shape[-1], units, batch_first=True, bidirectional=both, bias=bias, **options)
+    net = net.to(values_of.dtype)
     gates = {
         "rnn": ["state"],
         "gru": ["reset", "update", "candidate"],
@@ -102,7 +104,7 @@ def recurrent(
         values[f"weight_hh_l0{suffix}"] = torch.cat([w[f"{name}.{way}{g}.recurrent"] for g in gates])
         if bias:
             values[f"bias_ih_l0{suffix}"] = torch.cat([w[f"{name}.{way}{g}.bias"] for g in gates])
-            zero = torch.zeros(units, dtype=x.dtype)
+            zero = torch.zeros(units, dtype=values_of.dtype)
             last = w[f"{name}.{way}candidate.recurrent_bias"] if kind == "gru" else zero
             values[f"bias_hh_l0{suffix}"] = torch.cat([zero] * (len(gates) - 1) + [last])
     states, ends = torch.func.functional_call(net, values, (x,))

@@ -68,7 +68,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
     Network("rnn", 3, 5, batch=6),
     Network("gru", 3, 4, layers=2, batch=5),
-    Network("lstm", 2, 4, bidirectional=True, batch=4),
+    Network("lstm", 2, 4, bidirectional=True, batch=4, masked=True),
 ]
 ROOM = 227 << 10
 
