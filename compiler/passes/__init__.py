@@ -20,6 +20,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     spiking.InsertDelays(),
     spiking.IntegrateOdes(),
     spiking.SplitCells(),
+    spiking.OrderPopulations(),
     spiking.TakeSums(),
     spiking.AdvanceStates(),
     spiking.KeepTraces(),

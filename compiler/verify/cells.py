@@ -2,16 +2,20 @@
 
 Assumes: nothing.
 Guarantees: every breach is named.
-  cells      distinct names; before integration no step, after it no dynamics; statements read what
-             is declared; those after pools, and reductions, read no local of the step but what is kept
+  cells      distinct names; before integration no step, after it no dynamics; statements read what is declared
+  operations they alone have statements; none reads a local of another but what is kept
+  turns      each operation of a cell has one for each of its instances, in their order
 Does not: check types of elements.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import compiler.ir.level1.cells as l1
 from compiler.core.symbols import Way
 from compiler.core.symbols import derived as derived_from
+from compiler.ir.level1.spiking import SpikingGraph
 from compiler.verify.violations import reads, repeated, statements
 
 
@@ -31,20 +35,16 @@ def cell_violations(cell: l1.Cell) -> list[str]:
     columns = {c.every for c in cell.counters}
     fixed = {*cell.params, *derived, *shared, *columns, "t", "dt", "step", "warmup_steps"}
     known = {*names, *shared, *columns, "t", "dt", "step", "warmup_steps"}
-    if not cell.step:
-        known |= {c.name for c in cell.counters}
+    if cell.operations:
+        found += _operations(cell, known, fixed)
+        return [f"cell {cell.name}: {v}" for v in found]
     if cell.step:
         whole = {*known, "key", "i"}
-        later = whole | {derived_from(name, Way.KEPT) for name in cell.kept}
         found += statements(cell.step, whole, fixed)
-        found += (f"`{name}` is kept, but no local of the step" for name in cell.kept if name not in whole)
-        found += statements(cell.after_pools or (), later, fixed)
-        if cell.when is not None and "spiked" not in whole | later:
+        if cell.when is not None and "spiked" not in whole:
             found.append("the step does not compute `spiked`")
-        for pool in cell.pools if cell.after_pools is not None else ():
-            for r in pool.reductions:
-                found += reads(r.value, later, f"`{r.name}`")
         return [f"cell {cell.name}: {v}" for v in found]
+    known |= {c.name for c in cell.counters}
     found += statements(cell.lets, known, fixed)
     for ode in cell.dynamics:
         found += reads(ode.rhs, known, f"d{ode.state}/dt")
@@ -54,3 +54,39 @@ def cell_violations(cell: l1.Cell) -> list[str]:
         found += statements(cell.reset, known, fixed)
     found += statements(cell.after, known, fixed)
     return [f"cell {cell.name}: {v}" for v in found]
+
+
+def _operations(cell: l1.Cell, known: set[str], fixed: set[str]) -> Iterator[str]:
+    """Violations by the operations: each knows what is stored, and what was kept before it."""
+    if cell.step or cell.on or any(p.reductions or p.update or p.on for p in cell.pools):
+        yield "there are operations, but statements are left elsewhere"
+    variables = {p.scope: {*p.variables} for p in cell.pools}
+    stored, kept = {*known, "key", "i"}, {derived_from(name, Way.KEPT) for name in cell.kept}
+    for x in cell.operations:
+        match x:
+            case l1.EachNeuron():
+                local = {*stored}
+                yield from statements(x.statements, local, fixed)
+                stored |= local & kept
+                if x.emits and "spiked" not in local:
+                    yield f"`{x.what}` does not compute `spiked`"
+            case l1.EachPool():
+                yield from statements(x.statements, {*stored}, fixed - variables[x.scope])
+            case l1.Reduce(scope, r):
+                yield from reads(r.value, stored, f"`{r.name}`")
+                if r.name not in variables[scope]:
+                    yield f"`{r.name}` is no variable of `{scope}`"
+    yield from (f"`{name}` is not kept by any operation" for name in sorted(kept - stored))
+
+
+def turn_violations(graph: SpikingGraph) -> Iterator[str]:
+    """Every breach of the spec by the order of a step."""
+    done: dict[int, list[int]] = {number: [] for number in range(len(graph.instances))}
+    for turn in graph.turns:
+        for number in turn.instances:
+            done[number].append(turn.operation)
+            if graph.instances[number].cell != turn.cell:
+                yield f"`{graph.instances[number].name}` has a turn of another cell"
+    for number, instance in enumerate(graph.instances):
+        if done[number] != list(range(len(graph.cells[instance.cell].operations))):
+            yield f"operations of `{instance.name}` run in the order {done[number]}"

@@ -14,8 +14,9 @@ import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.ir.level1.cells import Cell
 from compiler.ir.level1.projections import StoredProjection
+from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.level1.synapses import SynapseCell
-from compiler.verify.cells import cell_violations
+from compiler.verify.cells import cell_violations, turn_violations
 from compiler.verify.graph import graph_violations
 from compiler.verify.kernel import code_violations
 from compiler.verify.model import model_violations
@@ -32,6 +33,11 @@ def verify_model(model: l0.Model) -> None:
 def verify_cell(cell: Cell) -> None:
     """Level 1, one cell, before or after integration. Raises InternalError."""
     check(f"the cell `{cell.name}`", cell_violations(cell))
+
+
+def verify_turns(graph: SpikingGraph) -> None:
+    """Level 1, the order of a step. Raises InternalError."""
+    check("the order of populations", turn_violations(graph))
 
 
 def verify_projection(projection: StoredProjection) -> None:

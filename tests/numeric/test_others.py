@@ -113,7 +113,7 @@ def test_circles_are_reported(tmp_path: Path) -> None:
     text = RING.replace("POOLS", "").replace("EXTRA", "").replace("driver: a, boss", "driver: b, boss", 1)
     model = model_of(text, tmp_path)
     decisions = lower(model, backend("cpu").capabilities).decisions
-    assert sorted(d.subject for d in decisions if d.pass_name == "step_order") == ["a", "b"]
+    assert sorted(d.subject for d in decisions if d.pass_name == "order_populations") == ["a", "b"]
 
 
 def test_pieces_copies_and_checkpoints() -> None:

@@ -164,6 +164,9 @@ def _parts(ir: Lowering) -> Mapping[str, str]:
         found |= {f"cell {c.name}": print_ir(c) for c in ir.spiking.cells}
         found |= {f"population {x.name}": print_ir(x) for x in ir.spiking.instances}
         found |= {f"history {x.population}.{x.variable}": print_ir(x) for x in ir.spiking.past}
+        found |= (
+            {"turns": "\n".join(map(print_ir, (*ir.spiking.before, *ir.spiking.turns)))} if ir.spiking.turns else {}
+        )
         found |= {f"synapse {k} {c.definition.name}": print_ir(c) for k, c in enumerate(ir.spiking.synapses)}
         found |= {f"projection {p.name}": print_ir(p) for p in ir.spiking.projections}
     if ir.data is not None:

@@ -12,7 +12,11 @@ import pytest
 from compiler.passes import PIPELINE
 from tests.passes.cases import CUT, Case, cases, result
 
-ALWAYS = {"merge": "every program has a merged form; a case that it leaves says what is not joined"}
+ALWAYS = {
+    "merge": "every program has a merged form; a case that it leaves says what is not joined",
+    "split_cells": "every cell gets operations; a case that it leaves has one",
+    "order_populations": "every population gets turns; a case that it leaves has them cell by cell",
+}
 """Passes that change every input."""
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Expr
+from compiler.expr.ast import Expr, refs
 
 
 @dataclass(frozen=True)
@@ -76,21 +76,73 @@ class OtherRead:
 @dataclass(frozen=True)
 class Pool:
     """A PoolDef with its scope in its names. `several`: a population has more than one, so that a neuron
-    locates its pool by an index; otherwise there is one element. In a step `reductions` over its neurons are computed,
-    in order, then `update` runs. `at_events`: the reductions of all AtEvents over this scope."""
+    locates its pool by an index; otherwise there is one element. `variables`: reductions, states, and the reductions of
+    all AtEvents over this scope. Until split_cells moves them to operations, in a step `reductions` over its neurons
+    are computed, in order, then `update` runs."""
 
     scope: str
     several: bool
-    reductions: tuple[l0.Reduction, ...]
-    state: tuple[str, ...]
-    update: tuple[l0.Set, ...]
+    variables: tuple[str, ...]
+    reductions: tuple[l0.Reduction, ...] = ()
+    update: tuple[l0.Set, ...] = ()
     on: tuple[AtEvent, ...] = ()
-    at_events: tuple[l0.Reduction, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
-    @property
-    def variables(self) -> tuple[str, ...]:
-        return (*(r.name for r in self.reductions), *self.state, *(r.name for r in self.at_events))
+
+Due = tuple[str, str, bool]
+"""(phase, event, at the start): the first step of each trial, or the steps that end at an event of a phase."""
+
+
+@dataclass(frozen=True)
+class EachNeuron:
+    """`statements` run for every neuron, in every step or those that are `due`. `what` names the operation. `folds`:
+    what has been delivered is added to inputs first; `emits`: those for which the local `spiked` holds then spike."""
+
+    what: str
+    statements: tuple[l0.Set, ...] = ()
+    due: Due | None = None
+    folds: bool = False
+    emits: bool = False
+
+
+@dataclass(frozen=True)
+class EachPool:
+    """`statements` run for every pool of a scope."""
+
+    what: str
+    scope: str
+    statements: tuple[l0.Set, ...]
+    due: Due | None = None
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """A variable of each pool of a scope is computed over its neurons."""
+
+    scope: str
+    reduction: l0.Reduction
+    due: Due | None = None
+
+
+@dataclass(frozen=True)
+class GivenSpikes:
+    """The spikes of the step are those that the population was given for it."""
+
+    due: None = None
+
+
+Operation = EachNeuron | EachPool | Reduce | GivenSpikes
+
+
+def reads(operation: Operation) -> frozenset[str]:
+    """The names that an operation reads."""
+    match operation:
+        case EachNeuron() | EachPool():
+            return frozenset[str]().union(*(refs(s.value) for s in operation.statements))
+        case Reduce():
+            return frozenset(refs(operation.reduction.value))
+        case GivenSpikes():
+            return frozenset()
 
 
 @dataclass(frozen=True)
@@ -103,10 +155,9 @@ class Cell:
     conditional expressions, then `after`. `int_state`: counters (refractory). The first `integrated` statements of
     `step` are the integration, those up to `updated` the updates.
 
-    After split_cells `step` is what neurons do before their pools are computed, `after_pools` what they do then (None:
-    nothing is left), and statements of events and pools read counters and draws as those of `step` do. `kept`: locals
-    that arrays hold from one part to another; `folds`: events (phase, event) at the start of a step that see what has
-    been delivered.
+    split_cells moves `step`, `on` and the statements of pools to `operations`, in their order within a step: what
+    neurons do before their pools are computed, the reductions, what they do then. `kept`: locals that arrays hold from
+    one operation to another. `source`: as of a NeuronDef.
     """
 
     name: str
@@ -131,9 +182,9 @@ class Cell:
     counters: tuple[Counter, ...] = ()
     others: tuple[OtherRead, ...] = ()
     after: tuple[l0.Set, ...] = ()
-    after_pools: tuple[l0.Set, ...] | None = None
+    operations: tuple[Operation, ...] = ()
     kept: tuple[str, ...] = ()
-    folds: tuple[tuple[str, str], ...] = ()
+    source: str = "equations"
     units: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     """Of parameters that have one, for the text."""
     span: Span = field(default=NOWHERE, compare=False, repr=False)
@@ -144,7 +195,8 @@ class Cell:
 @dataclass(slots=True, unsafe_hash=True)
 class Instance:
     """A population as an instance of a cell: the value of each param and the initial value of each state. `rings`:
-    (input, slots) of inputs whose deliveries have a ring buffer of their own."""
+    (input, slots) of inputs whose deliveries have a ring buffer of their own. `late`: those of `others` whose pools are
+    computed after this population reads them, so that it reads the variables of the step before."""
 
     name: Final[str]
     cell: Final[int]
@@ -153,13 +205,13 @@ class Instance:
     # while the next one empties a slot and fills another; 0 when it emits nothing
     params: Final[tuple[tuple[str, l0.Value], ...]]
     init: Final[tuple[tuple[str, l0.Value], ...]]
-    source: Final[str] = "equations"
     pools: Final[int] = 1
     pool_init: Final[tuple[tuple[str, l0.Const], ...]] = ()
     span: Final[Span] = field(default=NOWHERE, compare=False, repr=False)
     shape: Final[tuple[int, ...]] = ()
     others: Final[tuple[tuple[str, str], ...]] = ()  # name -> population
     rings: Final[tuple[tuple[str, int], ...]] = ()
+    late: Final[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -170,3 +222,27 @@ class History:
     population: str
     variable: str
     slots: int
+
+
+@dataclass(frozen=True)
+class Before:
+    """A copy of a variable of a population, made at the beginning of each step, for populations that read it."""
+
+    population: str
+    variable: str
+
+
+@dataclass(frozen=True)
+class Turn:
+    """An operation of a cell for some of its instances, which are independent of each other but for what they read of
+    other populations. Operations, and instances, by number."""
+
+    cell: int
+    operation: int
+    instances: tuple[int, ...]
+
+
+def is_current(operation: Operation, instance: Instance, read: OtherRead) -> bool:
+    """Whether an operation reads a variable of another population as it is, and not as it was before the step: those of
+    pools, once they have been computed and before events change them."""
+    return operation.due is None and "." in read.variable and read.other not in instance.late

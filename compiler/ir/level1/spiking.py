@@ -15,6 +15,8 @@ import compiler.ir.level1.cells as l1
 from compiler.ir.level1.projections import StoredProjection
 from compiler.ir.level1.synapses import SynapseCell
 
+Node = l1.Cell | l1.Instance | l1.History | l1.Before | l1.Turn | SynapseCell | StoredProjection
+
 
 @dataclass(frozen=True)
 class SpikingGraph:
@@ -28,11 +30,15 @@ class SpikingGraph:
     phases: Mapping[str, l0.PhaseDef] = field(default_factory=dict)
     projections: tuple[StoredProjection, ...] = ()
     synapses: tuple[SynapseCell, ...] = ()
+    before: tuple[l1.Before, ...] = ()
+    turns: tuple[l1.Turn, ...] = ()
+    """A step of all populations, in order."""
 
     @property
-    def nodes(self) -> tuple[l1.Cell | l1.Instance | l1.History | SynapseCell | StoredProjection, ...]:
+    def nodes(self) -> tuple[Node, ...]:
         """What is shown."""
-        return (*self.cells, *self.instances, *self.past, *self.synapses, *self.projections)
+        populations: tuple[Node, ...] = (*self.cells, *self.instances, *self.past, *self.before, *self.turns)
+        return (*populations, *self.synapses, *self.projections)
 
     @property
     def rings(self) -> dict[tuple[str, str], int]:

@@ -71,6 +71,36 @@ def delivered_access(slots: int) -> l2.Strided:
     return l2.Strided((l2.Axis((("slot", 1),), stride="n"), l2.Axis((("i", 1),))))
 
 
+@dataclass(frozen=True)
+class CellLowering:
+    """A cell while its operations are lowered: its number and its params that are arrays. `folds`: inputs with a
+    separate array of deliveries -> slots of their ring buffer or 0."""
+
+    builder: ProgramBuilder
+    number: int
+    cell: l1.Cell
+    arrays: tuple[str, ...]
+    folds: Mapping[str, int]
+    fixed_point: bool
+    phases: Mapping[str, l0.PhaseDef]
+
+    @property
+    def real(self) -> DType:
+        return self.builder.precision
+
+    def due(self, operation: l1.Operation) -> tuple[int, int]:
+        """`every` and `offset` of launches: the first step of each trial, or the step that ends at the event."""
+        if operation.due is None:
+            return 1, 0
+        phase, event, start = operation.due
+        every = self.phases[phase].every
+        return every, (1 if start else dict(self.phases[phase].events)[event]) % every
+
+
+CellRow = tuple[l1.Instance, Mapping[str, str], Mapping[str, l2.ColumnValue]]
+"""A population, with its arrays by formal and its scalars by column."""
+
+
 SLOT = l0.Set("slot", (Ref("step") - 1) % Ref("ring_slots"))
 """The slot of the ring that filled up until the end of the last step."""
 

@@ -1,19 +1,17 @@
 """lower_cells: instances of cells become arrays, initialisation rows and a few neuron kernels per cell.
 
-Assumes: integrate_odes and split_cells have run; dt in ms.
-Guarantees: one kernel per part of a cell's step (split_cells; without pools and events it is one) with one row per
-population; scalar params are columns, per-neuron params are arrays. Spike emission is part of the kernel. Deliveries
-are added to the input itself or to an array that the first neuron kernel adds to it (see Deliveries). Events of phases
-are separate launches, in the steps at which they occur. Where populations read each other, step_order has the order.
+Assumes: all passes over cells have run; dt in ms.
+Guarantees: one kernel per operation of a cell with one row per population, in the order of their turns; scalar params
+are columns, per-neuron params are arrays. Spike emission is part of the kernel. Deliveries are added to the input
+itself or to an array that the first neuron kernel adds to it (see Deliveries). Events of phases are separate launches,
+in the steps at which they occur.
 Does not: connect anything (lower_projections), reduce (lower_pools).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +26,8 @@ from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import (
     FLAT,
     SLOT,
+    CellLowering,
+    CellRow,
     Deliveries,
     N,
     add_ring,
@@ -37,42 +37,29 @@ from compiler.passes.cells.cell_arrays import (
     ring_formals,
 )
 from compiler.passes.cells.cell_columns import column_values
-from compiler.passes.cells.lower_pools import POOL_INDEX, Part, PoolLowering, at_event, due, pool_arrays, shared_formals
+from compiler.passes.cells.lower_pools import POOL_INDEX, each_pool, pool_arrays, reduce_pools, shared_formals
 from compiler.passes.cells.lower_spike_times import lower_spike_times
-from compiler.passes.cells.step_order import Piece, Pieces, Row, names_in, run_in_order
+from compiler.passes.cells.state_history import before_name, copy_before
 from compiler.passes.model.integrate_odes import PERIOD
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
-from compiler.passes.program.decisions import Decision
 from compiler.passes.program.init_values import initialise
 
 
-@dataclass(frozen=True)
-class _Lowering:
-    """One cell while it is lowered. `folds`: inputs with a separate array of deliveries -> slots of their ring buffer
-    or 0."""
-
-    cell: l1.Cell
-    arrays: tuple[str, ...]
-    folds: Mapping[str, int]
-    fixed_point: bool
-    real: DType
-
-
-def _formals(at: _Lowering, part: Part, body: Sequence[l0.Set]) -> tuple[l2.Formal, ...]:
+def _formals(at: CellLowering, x: l1.EachNeuron, body: Sequence[l0.Set]) -> tuple[l2.Formal, ...]:
     """Formals in a fixed order: states, inputs, deliveries, counters, arrays, variables of pools, locals kept between
     parts, ring buffer, n, columns that are used."""
     used = set[str]().union(*(refs(s.value) for s in body))
-    folds = at.folds if part.fold else {}
+    folds = at.folds if x.folds else {}
     arrays = _array_formals(at, folds, used, {s.target for s in body})
     crossing = [
         l2.ArrayFormal(n, at.real, l2.Mode.WRITE, l2.ELEMENT) for n in _crossing(body, {s.target for s in body})
     ]
     kept = [l2.ArrayFormal(n, at.real, l2.Mode.READ, l2.ELEMENT) for n in sorted(used) if is_derived(n, Way.KEPT)]
-    ring = ring_formals() if part.emits else ()
+    ring = ring_formals() if x.emits else ()
     return (*arrays, *crossing, *kept, *ring, N, *_column_formals(at, folds, used))
 
 
-def _array_formals(at: _Lowering, folds: Mapping[str, int], used: set[str], written: set[str]) -> list[l2.Formal]:
+def _array_formals(at: CellLowering, folds: Mapping[str, int], used: set[str], written: set[str]) -> list[l2.Formal]:
     cell, real = at.cell, at.real
     formals: list[l2.Formal] = []
     for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
@@ -88,7 +75,7 @@ def _array_formals(at: _Lowering, folds: Mapping[str, int], used: set[str], writ
     return [*formals, *shared_formals(cell, used, real)]
 
 
-def _column_formals(at: _Lowering, folds: Mapping[str, int], used: set[str]) -> list[l2.ScalarFormal]:
+def _column_formals(at: CellLowering, folds: Mapping[str, int], used: set[str]) -> list[l2.ScalarFormal]:
     cell, units = at.cell, {"dt": "ms", **dict(at.cell.units)}
     columns = {name: at.real for name in (*cell.params, *(d.name for d in cell.derived), "dt") if name not in at.arrays}
     columns |= {c.every: DType.I64 for c in cell.counters}
@@ -106,10 +93,10 @@ def _crossing(body: Sequence[l0.Set], written: set[str]) -> list[str]:
     return [s.target for s in body if is_derived(s.target, Way.KEPT) and s.target in written]
 
 
-def _body(at: _Lowering, part: Part) -> tuple[l0.Set, ...]:
+def _body(at: CellLowering, x: l1.EachNeuron) -> tuple[l0.Set, ...]:
     """The statements of a part, after those that add deliveries and locate the neuron's pool."""
     fold: list[l0.Set] = []
-    if part.fold:
+    if x.folds:
         fold = [SLOT] if any(at.folds.values()) else []
         for name in at.folds:
             delivered: Expr = Ref(derived(name, Way.DELIVERED))
@@ -117,10 +104,10 @@ def _body(at: _Lowering, part: Part) -> tuple[l0.Set, ...]:
                 delivered = Call("float", (delivered,)) * Ref(derived(name, Way.QUANTUM))
             fold.append(l0.Set(name, Ref(name) + delivered))
             fold.append(l0.Set(derived(name, Way.DELIVERED), Num(0)))
-    used = set().union(*(refs(s.value) for s in part.statements))
+    used = set().union(*(refs(s.value) for s in x.statements))
     several = {v for p in at.cell.pools if p.several for v in p.variables}
     several |= {r.name for r in at.cell.others if r.how == "pool"}
-    return (*((POOL_INDEX,) if used & several else ()), *fold, *part.statements)
+    return (*((POOL_INDEX,) if used & several else ()), *fold, *x.statements)
 
 
 def _statements(cell: l1.Cell, body: Sequence[l0.Set], emits: bool) -> tuple[l2.Statement, ...]:
@@ -136,91 +123,73 @@ def lower_cells(
     dt: float,
     units: Mapping[tuple[str, str], str],
     deliveries: Deliveries,
-    decisions: list[Decision],
 ) -> None:
     """Arrays, initial values and neuron kernels of all populations. `units`: (population, variable) -> unit."""
-    ordered, found = any(cell.others for cell in graph.cells), list[Pieces]()
+    members: list[list[int]] = [[] for _ in graph.cells]
+    for number, instance in enumerate(graph.instances):
+        members[instance.cell].append(number)
+    lowering, rows = list[CellLowering](), dict[int, CellRow]()
     for number, cell in enumerate(graph.cells):
-        group = [g for g in graph.instances if g.cell == number]
-        if group[0].source != "equations":
-            for instance in group:
-                lower_spike_times(builder, instance, dt)
-            continue
-        arrays = graph.array_params[number]
+        group = [graph.instances[i] for i in members[number]]
         ways = {name: deliveries.of(group[0].name, model_name(name)) for name, _ in cell.inputs}
         folds = {name: slots for name, (through, slots) in ways.items() if through}
-        at = _Lowering(cell, arrays, folds, deliveries.fixed_point, builder.precision)
-        values = column_values(cell, group, dt, arrays)
-        bound = [_arrays(builder, at, instance, units, deliveries) for instance in group]
-        columns = [_columns(at, instance, values, row, deliveries, graph.phases) for row, instance in enumerate(group)]
-        rows = tuple(zip(group, bound, columns, strict=True))
-        pieces = Pieces(cell, tuple(_pieces(builder, at, number, graph.phases)), rows)
-        if ordered:
-            found.append(pieces)
-        else:
-            for piece in pieces.pieces:
-                piece.run(rows, True)
-    if ordered:
-        run_in_order(builder, found, decisions)
+        arrays = graph.array_params[number]
+        at = CellLowering(builder, number, cell, arrays, folds, deliveries.fixed_point, graph.phases)
+        lowering.append(at)
+        if cell.source == "equations":
+            values = column_values(cell, group, dt, arrays)
+            for row, (i, instance) in enumerate(zip(members[number], group, strict=True)):
+                bound = _arrays(at, instance, units, deliveries)
+                rows[i] = instance, bound, _columns(at, instance, values, row, deliveries)
+    copy_before(builder, graph)
+    for turn in graph.turns:
+        at, operation = lowering[turn.cell], graph.cells[turn.cell].operations[turn.operation]
+        match operation:
+            case l1.GivenSpikes():
+                for i in turn.instances:
+                    lower_spike_times(builder, graph.instances[i], dt)
+            case l1.EachNeuron():
+                _each_neuron(at, operation, [_reading(at, operation, rows[i]) for i in turn.instances])
+            case l1.EachPool():
+                each_pool(at, operation, [_reading(at, operation, rows[i]) for i in turn.instances])
+            case l1.Reduce():
+                reduce_pools(at, operation, [_reading(at, operation, rows[i]) for i in turn.instances])
 
 
-def _pieces(builder: ProgramBuilder, at: _Lowering, number: int, phases: Mapping[str, l0.PhaseDef]) -> Iterator[Piece]:
-    """The kernels of a step."""
-    cell, late = at.cell, at.cell.after_pools
-
-    def neurons(stage: str, part: Part) -> Piece:
-        return Piece(stage, names_in(part.statements), partial(_launch, builder, at, number, part, phases))
-
-    pools = PoolLowering(builder, cell, at.arrays, number)
-    folds = (Part(f"deliveries at {p}.{e}", (), True, when=(p, e, True)) for p, e in cell.folds)
-    for part in (*folds, *(at_event(e) for e in cell.on if e.start)):
-        yield from pools.before(part, phases)
-        if _body(at, part):
-            yield neurons("start", part)
-    for pool in cell.pools:
-        yield from pools.events(pool, phases, True)
-    emits = cell.when is not None
-    yield neurons("neurons", Part("neuron update", cell.step, True, emits and late is None))
-    for pool in cell.pools:
-        yield from pools.pieces(pool)
-    if late is not None:
-        yield neurons("neurons", Part("neuron update after pools", late, False, emits))
-    for part in (at_event(e) for e in cell.on if not e.start):
-        yield from pools.before(part, phases)
-        yield neurons("end", part)
-    for pool in cell.pools:
-        yield from pools.events(pool, phases, False)
+def _reading(at: CellLowering, operation: l1.Operation, row: CellRow) -> CellRow:
+    """A row with the variables of other populations that the operation reads."""
+    if not at.cell.others:
+        return row
+    instance, bound, columns = row
+    chosen = dict(instance.others)
+    read = {
+        r.name: (array_name if l1.is_current(operation, instance, r) else before_name)(chosen[r.other], r.variable)
+        for r in at.cell.others
+    }
+    return instance, {**bound, **read}, columns
 
 
-def _launch(
-    builder: ProgramBuilder,
-    at: _Lowering,
-    number: int,
-    part: Part,
-    phases: Mapping[str, l0.PhaseDef],
-    rows: Sequence[Row],
-    join: bool,
-) -> None:
-    """The rows of one part, one per population."""
-    body = _body(at, part)
-    formals = _formals(at, part, body)
-    nest = l2.Nest(FLAT, _statements(at.cell, body, part.emits))
-    every, offset = due(part, phases)
-    title, text = f"{rows[0][0].name}: {part.label} ({at.cell.name})", Prototype(l2.Kind.MAP, formals, nest)
-    kernel = builder.kernel_of(text, title, at.cell.span, (number, part.label))
+def _each_neuron(at: CellLowering, x: l1.EachNeuron, rows: Sequence[CellRow]) -> None:
+    """One row per population."""
+    body = _body(at, x)
+    if not body and x.due is not None:
+        return
+    nest = l2.Nest(FLAT, _statements(at.cell, body, x.emits))
+    every, offset = at.due(x)
+    title, text = f"{rows[0][0].name}: {x.what} ({at.cell.name})", Prototype(l2.Kind.MAP, _formals(at, x, body), nest)
+    kernel = at.builder.kernel_of(text, title, at.cell.span, (at.number, x.what))
     for instance, bound, columns in rows:
-        kernel.add_row(bound, columns, instance.name).launch("step", every, offset, join)
+        kernel.add_row(bound, columns, instance.name).launch("step", every, offset, not at.cell.others)
 
 
 def _arrays(
-    builder: ProgramBuilder,
-    at: _Lowering,
+    at: CellLowering,
     instance: l1.Instance,
     units: Mapping[tuple[str, str], str],
     deliveries: Deliveries,
 ) -> dict[str, str]:
     """A population's arrays by formal, with their initial values."""
-    cell, real, folds = at.cell, at.real, at.folds
+    builder, cell, real, folds = at.builder, at.cell, at.real, at.folds
     bound = add_ring(builder, instance) if cell.when is not None else {}
     for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
         user, counts = model_name(name), name in cell.int_state
@@ -257,16 +226,15 @@ def _arrays(
             f"{instance.name}.{model_name(name)}.kept", real, (instance.size,), Role.WORK, span=instance.span
         )
         bound[derived(name, Way.KEPT)] = builder.array(kept)
-    return bound | pool_arrays(builder, cell, instance, units)
+    return bound | pool_arrays(at, instance, units)
 
 
 def _columns(
-    at: _Lowering,
+    at: CellLowering,
     instance: l1.Instance,
     values: Mapping[str, npt.NDArray[np.float64]],
     row: int,
     deliveries: Deliveries,
-    phases: Mapping[str, l0.PhaseDef],
 ) -> dict[str, l2.ColumnValue]:
     """A population's scalars by column."""
     columns: dict[str, l2.ColumnValue] = {"n": instance.size, "slots": instance.slots}
@@ -278,6 +246,6 @@ def _columns(
     if PERIOD in columns:
         columns[PERIOD] = math.floor(float(values[PERIOD][row]) + 0.5)
     for counter in at.cell.counters:
-        columns[counter.every] = phases[counter.phase].every
+        columns[counter.every] = at.phases[counter.phase].every
     columns["key"] = l2.StreamKey(f"{instance.name}/{at.cell.name}")
     return columns

@@ -1,4 +1,5 @@
-"""state_history: ring buffers of past state, for synapses that read variables of neurons with their delay.
+"""state_history: past state: ring buffers, for synapses that read variables of neurons with their delay, and copies of
+the state before a step, for populations that read others.
 
 Assumes: insert_delays has run; lower_cells has made the populations' arrays and all launches that change them in a
 step; those of synapses come later.
@@ -18,6 +19,7 @@ import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Ref
+from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, array_name
 from compiler.passes.program.build_program import ProgramBuilder, Row
@@ -64,3 +66,23 @@ def past_row(builder: ProgramBuilder, past: Past, phase: str, owner: str, what: 
     nest = l2.Nest((l2.Dim("s", "ring_slots"), *FLAT), (value,)) if phase == "init" else l2.Nest(FLAT, (slot, value))
     builder.array(l2.Array(past.ring, real, (past.slots, past.n), Role.STATE, span=span))
     return k.add_row(nest, past.ring)
+
+
+def before_name(population: str, variable: str) -> str:
+    return f"{population}.{variable}.before"
+
+
+def copy_before(builder: ProgramBuilder, graph: SpikingGraph) -> None:
+    """The values before the step of what populations read of others, copied before anything changes them."""
+    real, instances = builder.precision, {x.name: x for x in graph.instances}
+    nest = l2.Nest(FLAT, (l2.Assign("before", Ref("x")),))
+    for x in graph.before:
+        instance, name = instances[x.population], before_name(x.population, x.variable)
+        array = array_name(x.population, x.variable)
+        count = builder.arrays[array].shape[0]
+        builder.array(l2.Array(name, real, (count,), Role.WORK, span=instance.span))
+        k = builder.kernel(f"{x.population}: {x.variable} of the step before", l2.Kind.MAP, instance.span)
+        k.read("x", real, array)
+        k.write("before", real, name)
+        k.column("n", count)
+        k.add_row(nest, name).launch("step")

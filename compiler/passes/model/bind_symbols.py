@@ -135,8 +135,9 @@ def control_of(neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, .
         reductions = tuple(replace(r, name=symbol(f"{pool.scope}.{r.name}")) for r in pool.reductions)
         state = tuple(symbol(f"{pool.scope}.{s.name}") for s in pool.state)
         own = several and pool.scope == "pool"
-        found = tuple(r for scope, r in sums.found if scope == pool.scope)
-        return l1.Pool(pool.scope, own, reductions, state, pool.update, of_pools[pool.scope], found, pool.span)
+        found = (r.name for scope, r in sums.found if scope == pool.scope)
+        variables = (*(r.name for r in reductions), *state, *found)
+        return l1.Pool(pool.scope, own, variables, reductions, pool.update, of_pools[pool.scope], pool.span)
 
     counters = tuple(
         l1.Counter(name, phase.name, x, derived(symbol(phase.name), Way.EVERY))

@@ -62,6 +62,7 @@ def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ..
         counters=control.counters,
         others=control.others,
         after=neuron.after,
+        source=neuron.source,
         units=tuple((p.name, p.unit) for p in neuron.params if p.unit not in ("", "1")),
         span=neuron.span,
     )
@@ -93,7 +94,6 @@ def lower_model(model: l0.Model) -> SpikingGraph:
                 3 if emits else 0,
                 population.params + extra,
                 population.init,
-                neuron.source,
                 population.pools,
                 population.pool_init,
                 population.span,

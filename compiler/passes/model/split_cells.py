@@ -1,18 +1,19 @@
-"""split_cells: the step of a cell is divided at the point where its pools are computed.
+"""split_cells: the step of a cell becomes operations of its neurons and its pools, in order.
 
 Assumes: integrate_odes has run.
-Guarantees: a cell without pools has one part, `step`. With pools that its updates or its spike read, the statements
-before the first one that reads them stay there (with the integration, which reads the pools of the step before), the
-others are `after_pools`, and the reductions stand between; with pools that nothing there reads, reductions stand at the
-end (before inputs that hold one step's events are emptied, where a reduction reads one). Locals that are live across
-parts are recomputed where that gives the same value, and `kept` in arrays otherwise; reductions and statements of
-events are whole. Random draws are numbered over all parts. `folds`: events whose reductions read inputs.
-Does not: make arrays or rows, or order the parts of populations that read each other (passes/cells/step_order.py).
+Guarantees: a cell without pools and events has one operation. With pools that its updates or its spike read, the
+statements before the first one that reads them come first (with the integration, which reads the pools of the step
+before), then the reductions and what pools do, then the others; with pools that nothing there reads, these stand at the
+end (before inputs that hold one step's events are emptied, where a reduction reads one). Events of phases come before
+all that or after it, each after the reductions that its statements read; where one at the start reads inputs, what has
+been delivered is added to these first. Locals that are live across operations are recomputed where that gives the same
+value, and `kept` in arrays otherwise. Random draws are numbered over all operations.
+Does not: make arrays or rows, or order the operations of populations that read each other (order_populations).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
@@ -130,7 +131,9 @@ def _reads_before_set(statements: Sequence[l0.Set]) -> set[str]:
 
 
 def split_cell(cell: l1.Cell) -> l1.Cell:
-    """The cell with the parts of its step."""
+    """The cell with the operations of a step."""
+    if cell.source != "equations":
+        return replace(cell, operations=(l1.GivenSpikes(),))
     count = [0]
     at = _place(cell) if cell.pools else None
     before = cell.step if at is None else cell.step[:at]
@@ -144,34 +147,40 @@ def split_cell(cell: l1.Cell) -> l1.Cell:
             names = refs(r.value) & again.locals
             reduced |= names
             looked_for |= names if r.op == "argmax" else set()
-    kept = tuple(n for n in _order(before) if n in (outside | reduced) - again.values.keys() | looked_for)
+    order = dict.fromkeys(s.target for s in before)
+    kept = tuple(n for n in order if n in (outside | reduced) - again.values.keys() | looked_for)
     kinds = _kinds(cell)
-    stored = _numbered(before, count)
+    first = list(_numbered(before, count))
     for name in kept:
         value: Expr = Ref(name)
         if kinds.get(name) is Kind.BOOL:
             value = Cond(value, Num(1.0), Num(0.0))
-        stored = (*stored, l0.Set(derived(name, Way.KEPT), value))
-    loads: list[l0.Set] = []
-    for name in kept:
-        if name in outside:
-            loads.append(l0.Set(name, _kept(name, kinds)))
-    remade = again.statements(outside - set(kept))
-    bindings: dict[str, Expr] = {name: _kept(name, kinds) for name in kept}
-    late = (*loads, *remade, *_numbered(after, count)) if at is not None else None
-    return replace(
-        cell,
-        step=stored,
-        after_pools=late,
-        kept=kept,
-        on=_events(cell, sorted(cell.on, key=lambda e: not e.start), count),
-        pools=tuple(_pool(cell, p, again, bindings) for p in cell.pools),
-        folds=_folds(cell),
+        first.append(l0.Set(derived(name, Way.KEPT), value))
+    held = {name: _kept(name, kinds) for name in kept}
+    loads = (l0.Set(name, held[name]) for name in kept if name in outside)
+    late = (*loads, *again.statements(outside - set(kept)), *_numbered(after, count))
+    emits = cell.when is not None
+    counters = {s.target: s.value for s in counter_locals(cell, {c.name for c in cell.counters})}
+
+    def of_step(value: Expr) -> Expr:
+        return _term(cell, again.put_in(substitute(substitute(value, held), counters)))
+
+    # Draws are numbered in this order.
+    starting, ending = (
+        [x for e in cell.on if e.start == start for x in _at_event(cell, e, counters, count)] for start in (True, False)
     )
-
-
-def _order(statements: Sequence[l0.Set]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(s.target for s in statements))
+    pools = [_of_pool(cell, pool, counters, of_step) for pool in cell.pools]
+    operations = (
+        *(l1.EachNeuron(f"deliveries at {p}.{e}", due=(p, e, True), folds=True) for p, e in _folds(cell)),
+        *(*starting, *(x for start, _, _ in pools for x in start)),
+        l1.EachNeuron("neuron update", tuple(first), folds=True, emits=emits and at is None),
+        *(x for _, every, _ in pools for x in every),
+        *(() if at is None else (l1.EachNeuron("neuron update after pools", late, emits=emits),)),
+        *(*ending, *(x for _, _, end in pools for x in end)),
+    )
+    empty = tuple(replace(p, reductions=(), update=(), on=()) for p in cell.pools)
+    plain = replace(cell, step=(), integrated=0, updated=0, on=(), pools=empty)
+    return replace(plain, operations=operations, kept=kept)
 
 
 def _kept(name: str, kinds: Mapping[str, Kind]) -> Expr:
@@ -179,21 +188,17 @@ def _kept(name: str, kinds: Mapping[str, Kind]) -> Expr:
     return held.ne(0.0) if kinds.get(name) is Kind.BOOL else held
 
 
-def _events(cell: l1.Cell, events: Sequence[l1.AtEvent], count: list[int]) -> tuple[l1.AtEvent, ...]:
-    """Events with all that their statements and reductions read."""
-    counters = _counter_values(cell)
-
-    def reduced(r: l0.Reduction) -> l0.Reduction:
-        return replace(r, value=_term(cell, substitute(r.value, counters)))
-
-    return tuple(
-        replace(
-            e,
-            actions=_with_counters(cell, _numbered(e.actions, count)),
-            reductions=tuple((scope, reduced(r)) for scope, r in e.reductions),
-        )
-        for e in events
-    )
+def _at_event(
+    cell: l1.Cell, event: l1.AtEvent, counters: Mapping[str, Expr], count: list[int], scope: str = ""
+) -> Iterator[l1.Operation]:
+    """What neurons, or the pools of a scope, do at an event, after the reductions that they read."""
+    due = (event.phase, event.event, event.start)
+    for of, r in event.reductions:
+        yield l1.Reduce(of, replace(r, value=_term(cell, substitute(r.value, counters))), due)
+    number = f" ({event.part + 1})" if event.part else ""
+    what = f"{scope} at {event.phase}.{event.event}{number}".lstrip()
+    statements = _with_counters(cell, _numbered(event.actions, count))
+    yield l1.EachPool(what, scope, statements, due) if scope else l1.EachNeuron(what, statements, due, event.start)
 
 
 def _folds(cell: l1.Cell) -> tuple[tuple[str, str], ...]:
@@ -204,10 +209,6 @@ def _folds(cell: l1.Cell) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys(read))
 
 
-def _counter_values(cell: l1.Cell) -> dict[str, Expr]:
-    return {s.target: s.value for s in counter_locals(cell, {c.name for c in cell.counters})}
-
-
 def _term(cell: l1.Cell, e: Expr) -> Expr:
     """What is reduced, as a real number."""
     names = {n: Kind.REAL for n in refs(e)} | {"step": Kind.INT, WARMUP: Kind.INT}
@@ -215,19 +216,21 @@ def _term(cell: l1.Cell, e: Expr) -> Expr:
     return Call("float", (e,)) if check_types(e, names, Sink()) is Kind.INT else e
 
 
-def _pool(cell: l1.Cell, pool: l1.Pool, again: _Again, kept: dict[str, Expr]) -> l1.Pool:
-    counters = _counter_values(cell)
+_Operations = tuple[l1.Operation, ...]
 
-    def reduced(r: l0.Reduction) -> l0.Reduction:
-        return replace(r, value=_term(cell, again.put_in(substitute(substitute(r.value, kept), counters))))
 
+def _of_pool(
+    cell: l1.Cell, pool: l1.Pool, counters: Mapping[str, Expr], of_step: Callable[[Expr], Expr]
+) -> tuple[_Operations, _Operations, _Operations]:
+    """What a pool does at the start of the step, in it, and at its end."""
     count = [0]
-    return replace(
-        pool,
-        reductions=tuple(map(reduced, pool.reductions)),
-        update=_with_counters(cell, _numbered(pool.update, count)) if pool.update else (),
-        on=_events(cell, pool.on, count),
-    )
+    every: list[l1.Operation] = [l1.Reduce(pool.scope, replace(r, value=of_step(r.value))) for r in pool.reductions]
+    if pool.update:
+        update = _with_counters(cell, _numbered(pool.update, count))
+        every.append(l1.EachPool(f"{pool.scope} update", pool.scope, update))
+    events = [(e.start, tuple(_at_event(cell, e, counters, count, pool.scope))) for e in pool.on]
+    start, end = (tuple(x for first, of in events if first == early for x in of) for early in (True, False))
+    return start, tuple(every), end
 
 
 def _with_counters(cell: l1.Cell, statements: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:

@@ -167,6 +167,8 @@ def _verify(before: Lowering | None, after: Lowering) -> None:
             verify.verify_cell(cell)
         for synapse in after.spiking.synapses:
             verify.verify_synapse(synapse)
+        if after.spiking.turns:
+            verify.verify_turns(after.spiking)
         old = None if before is None or before.spiking is None else before.spiking.projections
         for projection in after.spiking.projections if old is not after.spiking.projections else ():
             verify.verify_projection(projection)

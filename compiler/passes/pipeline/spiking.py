@@ -89,13 +89,24 @@ class IntegrateOdes(SpikingPass):
 
 
 class SplitCells(SpikingPass):
-    """The step of a cell is divided where its pools are computed: compiler/passes/model/split_cells.py."""
+    """The step of a cell becomes operations of its neurons and pools: compiler/passes/model/split_cells.py."""
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.model.split_cells import split_cell
 
         assert ir.spiking is not None
         return replace(ir, spiking=replace(ir.spiking, cells=tuple(map(split_cell, ir.spiking.cells))))
+
+
+class OrderPopulations(SpikingPass):
+    """The operations of all populations, in their order within a step: compiler/passes/model/order_populations.py."""
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.model.order_populations import order_populations
+
+        assert ir.spiking is not None
+        spiking, made = order_populations(ir.spiking)
+        return replace(ir, spiking=spiking).decided(made)
 
 
 class TakeSums(SpikingPass):

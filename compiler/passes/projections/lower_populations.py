@@ -34,7 +34,7 @@ def lower_populations(
     recorded_steps: int,
 ) -> l2.Program:
     """The spiking half as one program. `fixed_point`: whether deliveries are summed as integers, so that sums are
-    independent of order; decisions about drives and projections are added to `decisions`; `recorded_steps`: as
+    independent of order; decisions about drives are added to `decisions`; `recorded_steps`: as
     Capabilities has it."""
     assert model.simulate is not None
     builder = ProgramBuilder(model.name, precision, order, model.simulate.warmup)
@@ -42,7 +42,7 @@ def lower_populations(
     lower_timed(builder, model)
     lower_lookups(builder, model)
     lower_drives(builder, model, decisions)
-    lower_cells(builder, graph, model.simulate.dt, units_of(model), deliveries, decisions)
+    lower_cells(builder, graph, model.simulate.dt, units_of(model), deliveries)
     instances = {i.name: i for i in graph.instances}
     record_spikes(builder, model, instances, recorded_steps)
     record_rates(builder, model, instances)

@@ -3,7 +3,7 @@
 Assumes: blocks have been validated; populations have been built before their users are checked.
 Guarantees: a definition reads `driver.burst` with a declared dimension, so that it is checked by itself; each user
 names one population for each of its names, which has these variables with these units, in numbers that fit.
-Does not: place reads in the step (passes/cells/step_order.py).
+Does not: place reads in the step (passes/model/order_populations.py).
 """
 
 from __future__ import annotations
