@@ -1,5 +1,5 @@
 """Claim: a training step of LeNet-5 (28x28 images, Adam, float32) on one GPU is faster than PyTorch's captured CUDA
-graph: at batch 64 at most 90 us, at batch 1024 at most 375 us (H200).
+graph: at batch 64 at most 90 us, at batch 1024 at most 300 us (H100, H200).
 
 Measured, on one GPU, one contestant after the other, each in a process of its own: microseconds of a step (taking a
 shuffled batch from data on the device, loss, gradients and the update of every weight), as the median over rounds of

@@ -173,6 +173,7 @@ MUTANTS = (
     _pass("compose_moves", "ComposeMoves", "slices"),
     _pass("fuse_maps", "FuseMaps", "chain"),
     _pass("hoist_factors", "HoistFactors", "scale"),
+    _pass("window_choices", "WindowChoices", "pooled"),
     _pass("early_factors", "EarlyFactors", "late"),
     _pass("recompute", "Recompute", "checkpoint"),
     _pass("channels_last", "ChannelsLast", "moved"),
@@ -301,10 +302,16 @@ MUTANTS = (
         (f"{_DIRECT}::test_aligned_elements_are_copied_together",),
     ),
     Mutant(
-        "gradients of pooling are written window by window",
+        "choices in windows are found with the maximum",
+        ("compiler.passes.fusion.fuse_rows:_Search._alike",),
+        _always(False),
+        ("tests/unit/test_window_choices.py::test_no_kernel_writes_all_elements",),
+    ),
+    Mutant(
+        "maxima and gradients of pooling are computed window by window",
         ("compiler.passes.fusion.fuse_rows:tiles",),
         _always(()),
-        ("tests/unit/test_fuse_rows.py::test_losses_and_gradients_of_pooling_are_one_launch_each",),
+        ("tests/unit/test_fuse_rows.py::test_losses_and_maxima_of_pooling_are_one_launch_each",),
     ),
     Mutant(
         "the gradient of a loss is in the kernel of its sums",

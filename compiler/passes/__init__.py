@@ -43,6 +43,7 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     tensors.Changing(
         tensors.TRAINING, first=tensors.HoistFactors(), then=(tensors.SimplifyGraph(), tensors.FuseMaps())
     ),
+    tensors.WindowChoices(),
     tensors.EarlyFactors(),
     tensors.Recompute(),
     tensors.MixedPrecision(),

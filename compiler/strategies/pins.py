@@ -70,6 +70,7 @@ def _digest(
     walked += [(tensors[name], axes) for name, axes in zip(node.ins, node.in_maps, strict=True)]
     for tensor, axes in walked:
         parts.append((tensor.dtype, tensor.batched, tensor.shape if sizes else len(tensor.shape)))
+        parts += [tensor.windows] if tensor.windows else []
         parts.append([_axis(a, names, sizes) for a in axes])
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 

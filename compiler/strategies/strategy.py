@@ -35,7 +35,8 @@ def alone(p: Problem, choice: Choice) -> Sequence[Choice]:
 class Strategy:
     """An algorithm. `match`: its choice for a problem, or why it has none; `variants`: others that are worth measuring,
     of the same text: they differ in the columns that variants.TUNED names; `products`: what `numerics: {products: ...}`
-    has to permit at least; `bf16`: whether it reads operands that are bf16 in memory. Those of other packages have a
+    has to permit at least; `bf16`: whether it reads operands that are bf16 in memory; `windows`: whether it reads
+    those of which windows have one element (l1.Tensor.windows). Those of other packages have a
     `target`, and `template`: the text of a row, as backends/cpu/emit/emit.py describes it."""
 
     name: str
@@ -45,10 +46,11 @@ class Strategy:
     target: str = ""
     template: str = ""
     bf16: bool = False
+    windows: bool = False
 
     def reads(self, p: Problem) -> bool:
         """Whether it can read the operands of a problem."""
-        return self.bf16 or not any(p.stored)
+        return (self.bf16 or not any(p.stored)) and (self.windows or not any(t.windows for t in p.operands))
 
     @property
     def rounding(self) -> float:

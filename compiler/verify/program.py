@@ -264,6 +264,7 @@ def _column(rows: l2.Rows, x: int | str) -> npt.NDArray[np.int64] | None:
 
 def _bound_violations(code: Code, rows: l2.Rows, arrays: Mapping[str, l2.Array]) -> Iterator[str]:
     body = code.body.nest if isinstance(code.body, l2.Contract) else code.body
+    literals = dict(code.body.literals) if isinstance(code.body, l2.Contract) else {}
     if not isinstance(body, l2.Nest):
         return
     last: dict[str, npt.NDArray[np.int64]] = {}
@@ -280,6 +281,8 @@ def _bound_violations(code: Code, rows: l2.Rows, arrays: Mapping[str, l2.Array])
         low, high, never = reach
         names = rows.arrays[formal]
         size = np.fromiter((arrays[n].physical_size for n in names), np.int64, rows.count)
+        if "chosen" in literals and formal == f"x{literals['chosen']}":
+            size *= literals["down"] * literals["along"]  # a window of the tensor has one element in the array
         bad = ~(empty | never) & (size >= 0) & ((low < 0) | (high >= size))
         for r in np.flatnonzero(bad)[:_SHOWN].tolist():
             yield (f"row {r} reaches elements {low[r]} to {high[r]} of `{names[r]}` ({formal}), which has {size[r]}")

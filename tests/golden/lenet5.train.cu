@@ -403,61 +403,67 @@ NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_stri
     }
 }
 
-/* ---- k7  max_pool2d.y: maximum over r, s  (models/lenet5.yaml:15:7) */
+/* ---- k7  max_pool2d.y: rows over r, s  (models/lenet5.yaml:15:7) */
 struct k7_row {
     real *y_; /* real [n][c][oh][ow], written */
     const real *x_; /* real [n][c][2 * oh + r + x_from2][2 * ow + s + x_from3], read */
+    real *activated_grad_first_; /* real [n][c][oh][ow], written */
     nl_i64 n_n_, n_c_, n_oh_, n_ow_, y_by_n_, y_by_c_, y_by_oh_, x_by_n_, x_by_c_, x_stride2_, x_from2_, x_from3_;
+    nl_i64 activated_grad_first_by_n_, activated_grad_first_by_c_, activated_grad_first_by_oh_;
 };
 
-NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
+NL_FN void k7_rows_over_r_s_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k7_row *const self = (const k7_row *)nl_t.self;
     real *__restrict__ const y_p_ = nl_global(self->y_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
+    real *__restrict__ const activated_grad_first_p_ = nl_global(self->activated_grad_first_);
     const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_oh_ = self->n_oh_, n_ow_ = self->n_ow_;
     const nl_i64 y_by_n_ = self->y_by_n_, y_by_c_ = self->y_by_c_, y_by_oh_ = self->y_by_oh_;
     const nl_i64 x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_, x_stride2_ = self->x_stride2_;
     const nl_i64 x_from2_ = self->x_from2_, x_from3_ = self->x_from3_;
+    const nl_i64 activated_grad_first_by_n_ = self->activated_grad_first_by_n_;
+    const nl_i64 activated_grad_first_by_c_ = self->activated_grad_first_by_c_;
+    const nl_i64 activated_grad_first_by_oh_ = self->activated_grad_first_by_oh_;
     const nl_u32 c_inverse = nl_inverse(n_c_);
     const nl_u32 oh_inverse = nl_inverse(n_oh_);
     const nl_u32 ow_inverse = nl_inverse(n_ow_);
     nl_wait();
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
-    const bool nl_even = nl_is_aligned<4>(y_p_) & (y_by_n_ % 4 == 0) & (y_by_c_ % 4 == 0) & (y_by_oh_ % 4 == 0);
-    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : (n_ow_ % 4 == 0 ? 4 : (n_ow_ % 2 == 0 ? 2 : 1));
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
-            e += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - e);
+    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
         nl_u64 rest = e;
         const nl_i64 ow = nl_take(rest, n_ow_, ow_inverse);
         const nl_i64 oh = nl_take(rest, n_oh_, oh_inverse);
         const nl_i64 c = nl_take(rest, n_c_, c_inverse);
         const nl_i64 n = rest;
-        struct {
-            nl_few<real, 4> y_p_;
-        } nl_x = {{}};
-        const auto nl_point = [&](int nl_n) {
-            const nl_i64 nl_own = ow + nl_n;
-            const nl_i64 ow = nl_own;
-            real acc = -NL_INF_F32;
-            nl_each<2>([&](int r) {
-                nl_each<2>([&](int s) {
-                    const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_ + 2 * ow + s + x_from3_];
-                    acc = nl_max_f32(acc, x_);
-                });
+        nl_few<real> nl_x_p_[2] = {};
+        nl_each<2>([&](int r) {
+            const nl_i64 s = 0;
+            nl_x_p_[r] = nl_get_line<2, real>(&x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_ + 2 * ow + s + x_from3_]);
+        });
+        real acc = -NL_INF_F32;
+        nl_each<2>([&](int r) {
+            nl_each<2>([&](int s) {
+                const real x_ = nl_x_p_[r].x[s];
+                acc = nl_max_f32(acc, x_);
             });
-            nl_x.y_p_.x[nl_n] = acc;
-        };
-        if (nl_many == 1) nl_point(0);
-        else if (nl_many == 2) nl_each<2>(nl_point);
-        else nl_each<4>(nl_point);
-        nl_put(&y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow], nl_x.y_p_, nl_many, nl_even);
+        });
+        real y_ = acc;
+        y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow] = y_;
+        real acc1 = NL_INF_F32;
+        nl_each<2>([&](int r) {
+            nl_each<2>([&](int s) {
+                const real x_ = nl_x_p_[r].x[s];
+                acc1 = nl_min_f32(acc1, x_ == y_ ? ((real)((0LL + r) * 2LL + s)) : 1e+09f);
+            });
+        });
+        real activated_grad_first_ = acc1;
+        activated_grad_first_p_[n * activated_grad_first_by_n_ + c * activated_grad_first_by_c_ + oh * activated_grad_first_by_oh_ + ow] = activated_grad_first_;
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k7_maximum_over_r_s(NL_ARGUMENTS) { k7_maximum_over_r_s_block(NL_TASK(k7_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k7_rows_over_r_s(NL_ARGUMENTS) { k7_rows_over_r_s_block(NL_TASK(k7_row)); }
 
 /* ---- k8  dense1.activated: matmul  (models/lenet5.yaml:19:7) */
 struct k8_row {
@@ -1029,7 +1035,10 @@ struct k16_row {
     real *y_grad_; /* real [n][k], written */
     const real *biased_grad_; /* real [n][o], read */
     const real *x_; /* real [o][k], read */
-    nl_i64 n_n_, n_k_, n_o_, y_grad_by_n_, biased_grad_by_n_, x_by_o_, s_tile_, s_splits_, s_depth_;
+    const real *biased_grad_of_windows_top_; /* real [n][k], read */
+    real *biased_grad_of_windows_flat_; /* real [n][k], written */
+    nl_i64 n_n_, n_k_, n_o_, y_grad_by_n_, biased_grad_by_n_, x_by_o_, biased_grad_of_windows_top_by_n_;
+    nl_i64 biased_grad_of_windows_flat_by_n_, s_tile_, s_splits_, s_depth_;
 };
 
 NL_PART void k16_matmul_product(const k16_row *self, nl_i64 step, nl_product &nl_p)
@@ -1059,7 +1068,11 @@ NL_PART void k16_matmul_product(const k16_row *self, nl_i64 step, nl_product &nl
 NL_PART void k16_matmul_store(const k16_row *self, nl_i64 step, const nl_sums &nl_s)
 {
     real *__restrict__ const y_grad_p_ = nl_global(self->y_grad_);
+    const real *__restrict__ const biased_grad_of_windows_top_p_ = nl_global(self->biased_grad_of_windows_top_);
+    real *__restrict__ const biased_grad_of_windows_flat_p_ = nl_global(self->biased_grad_of_windows_flat_);
     const nl_i64 y_grad_by_n_ = self->y_grad_by_n_;
+    const nl_i64 biased_grad_of_windows_top_by_n_ = self->biased_grad_of_windows_top_by_n_;
+    const nl_i64 biased_grad_of_windows_flat_by_n_ = self->biased_grad_of_windows_flat_by_n_;
     const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
     if (nl_fast >= nl_s.fast_end) return;
     const nl_i64 k = nl_fast;
@@ -1069,94 +1082,29 @@ NL_PART void k16_matmul_store(const k16_row *self, nl_i64 step, const nl_sums &n
         if (nl_slow >= nl_s.slow_end) return;
         const nl_i64 n = nl_slow;
         const real acc = nl_s.at[nl_e];
-        y_grad_p_[n * y_grad_by_n_ + k] = acc;
+        real y_grad_ = acc;
+        const real biased_grad_of_windows_top_ = biased_grad_of_windows_top_p_[n * biased_grad_of_windows_top_by_n_ + k];
+        y_grad_p_[n * y_grad_by_n_ + k] = y_grad_;
+        biased_grad_of_windows_flat_p_[n * biased_grad_of_windows_flat_by_n_ + k] = y_grad_ * (biased_grad_of_windows_top_ > 0.0f ? 1.0f : 0.0f);
     }
 }
 
-/* ---- k17  conv1.biased.grad: minimum over r, s  (models/lenet5.yaml:15:7) */
+/* ---- k17  conv1.bias.grad: sum over d0, d2, d3  (models/lenet5.yaml:14:7) */
 struct k17_row {
-    real *biased_grad_; /* real [n][c][2 * oh + r + biased_grad_from2][2 * ow + s + biased_grad_from3], written */
-    const real *activated_; /* real [n][c][2 * oh + r + activated_from2][2 * ow + s + activated_from3], read */
-    const real *x_; /* real [n][c][oh][ow], read */
-    const real *y_grad_; /* real [n][c][oh][ow], read */
-    nl_i64 n_n_, n_c_, n_oh_, n_ow_, biased_grad_by_n_, biased_grad_by_c_, biased_grad_stride2_, biased_grad_from2_;
-    nl_i64 biased_grad_from3_, activated_by_n_, activated_by_c_, activated_stride2_, activated_from2_;
-    nl_i64 activated_from3_, x_by_n_, x_by_c_, x_by_oh_, y_grad_by_n_, y_grad_by_c_, y_grad_by_oh_;
+    real *bias_grad_; /* real [d1], written */
+    const real *biased_grad_of_windows_; /* real [d1][d0][d2], read */
+    nl_i64 n_d1_, n_d0_, n_d2_, biased_grad_of_windows_by_d1_, biased_grad_of_windows_by_d0_;
 };
 
-NL_FN void k17_minimum_over_r_s_block(const nl_task &nl_t)
+NL_FN void k17_sum_over_d0_d2_d3_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
     const k17_row *const self = (const k17_row *)nl_t.self;
-    real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
-    const real *__restrict__ const activated_p_ = nl_global(self->activated_);
-    const real *__restrict__ const x_p_ = nl_global(self->x_);
-    const real *__restrict__ const y_grad_p_ = nl_global(self->y_grad_);
-    const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_oh_ = self->n_oh_, n_ow_ = self->n_ow_;
-    const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, biased_grad_by_c_ = self->biased_grad_by_c_;
-    const nl_i64 biased_grad_stride2_ = self->biased_grad_stride2_, biased_grad_from2_ = self->biased_grad_from2_;
-    const nl_i64 biased_grad_from3_ = self->biased_grad_from3_, activated_by_n_ = self->activated_by_n_;
-    const nl_i64 activated_by_c_ = self->activated_by_c_, activated_stride2_ = self->activated_stride2_;
-    const nl_i64 activated_from2_ = self->activated_from2_, activated_from3_ = self->activated_from3_;
-    const nl_i64 x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_, x_by_oh_ = self->x_by_oh_;
-    const nl_i64 y_grad_by_n_ = self->y_grad_by_n_, y_grad_by_c_ = self->y_grad_by_c_;
-    const nl_i64 y_grad_by_oh_ = self->y_grad_by_oh_;
-    const nl_u32 c_inverse = nl_inverse(n_c_);
-    const nl_u32 oh_inverse = nl_inverse(n_oh_);
-    const nl_u32 ow_inverse = nl_inverse(n_ow_);
-    nl_wait();
-    const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
-#pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
-        nl_u64 rest = e;
-        const nl_i64 ow = nl_take(rest, n_ow_, ow_inverse);
-        const nl_i64 oh = nl_take(rest, n_oh_, oh_inverse);
-        const nl_i64 c = nl_take(rest, n_c_, c_inverse);
-        const nl_i64 n = rest;
-        nl_few<real> nl_biased_grad_p_[2] = {};
-        nl_few<real> nl_activated_p_[2] = {};
-        nl_each<2>([&](int r) {
-            const nl_i64 s = 0;
-            nl_activated_p_[r] = nl_get_line<2, real>(&activated_p_[n * activated_by_n_ + c * activated_by_c_ + (2 * oh + r + activated_from2_) * activated_stride2_ + 2 * ow + s + activated_from3_]);
-        });
-        real acc = NL_INF_F32;
-        nl_each<2>([&](int r) {
-            nl_each<2>([&](int s) {
-                const real activated_ = nl_activated_p_[r].x[s];
-                const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + oh * x_by_oh_ + ow];
-                acc = nl_min_f32(acc, activated_ == x_ ? ((real)((0LL + r) * 2LL + s)) : 1e+09f);
-            });
-        });
-        nl_each<2>([&](int r) {
-            nl_each<2>([&](int s) {
-                const real activated_ = nl_activated_p_[r].x[s];
-                const real y_grad_ = y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + oh * y_grad_by_oh_ + ow];
-                nl_biased_grad_p_[r].x[s] = (acc == ((real)((0LL + r) * 2LL + s)) ? y_grad_ : 0.0f) * (activated_ > 0.0f ? 1.0f : 0.0f);
-            });
-        });
-        nl_each<2>([&](int r) {
-            const nl_i64 s = 0;
-            nl_put_line<2>(&biased_grad_p_[n * biased_grad_by_n_ + c * biased_grad_by_c_ + (2 * oh + r + biased_grad_from2_) * biased_grad_stride2_ + 2 * ow + s + biased_grad_from3_], nl_biased_grad_p_[r]);
-        });
-    }
-}
-extern "C" __global__ void __launch_bounds__(256, 4) k17_minimum_over_r_s(NL_ARGUMENTS) { k17_minimum_over_r_s_block(NL_TASK(k17_row)); }
-
-/* ---- k18  conv1.bias.grad: sum over d0, d2, d3  (models/lenet5.yaml:14:7) */
-struct k18_row {
-    real *bias_grad_; /* real [d1], written */
-    const real *biased_grad_; /* real [d1][d0][d2], read */
-    nl_i64 n_d1_, n_d0_, n_d2_, biased_grad_by_d1_, biased_grad_by_d0_;
-};
-
-NL_FN void k18_sum_over_d0_d2_d3_block(const nl_task &nl_t)
-{
-    const nl_job &nl_me = nl_t.me;
-    const k18_row *const self = (const k18_row *)nl_t.self;
     real *__restrict__ const bias_grad_p_ = nl_global(self->bias_grad_);
-    const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
+    const real *__restrict__ const biased_grad_of_windows_p_ = nl_global(self->biased_grad_of_windows_);
     const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, n_d2_ = self->n_d2_;
-    const nl_i64 biased_grad_by_d1_ = self->biased_grad_by_d1_, biased_grad_by_d0_ = self->biased_grad_by_d0_;
+    const nl_i64 biased_grad_of_windows_by_d1_ = self->biased_grad_of_windows_by_d1_;
+    const nl_i64 biased_grad_of_windows_by_d0_ = self->biased_grad_of_windows_by_d0_;
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_splits = nl_group >> nl_bits;
@@ -1177,8 +1125,8 @@ NL_FN void k18_sum_over_d0_d2_d3_block(const nl_task &nl_t)
         nl_i64 d0 = at;
         const nl_i64 d0_step = by;
         const auto nl_more = [&](int) {
-            const real biased_grad_ = biased_grad_p_[d1 * biased_grad_by_d1_ + d0 * biased_grad_by_d0_ + d2];
-            acc += biased_grad_;
+            const real biased_grad_of_windows_ = biased_grad_of_windows_p_[d1 * biased_grad_of_windows_by_d1_ + d0 * biased_grad_of_windows_by_d0_ + d2];
+            acc += biased_grad_of_windows_;
             r += nl_group;
             d2 += d2_step;
             if (d2 >= n_d2_) {
@@ -1204,23 +1152,26 @@ NL_FN void k18_sum_over_d0_d2_d3_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void NL_BLOCK k18_sum_over_d0_d2_d3(NL_ARGUMENTS) { k18_sum_over_d0_d2_d3_block(NL_TASK(k18_row)); }
+extern "C" __global__ void NL_BLOCK k17_sum_over_d0_d2_d3(NL_ARGUMENTS) { k17_sum_over_d0_d2_d3_block(NL_TASK(k17_row)); }
 
-/* ---- k19  max_pool2d.y.grad: direct conv  (models/lenet5.yaml:16:7) */
-struct k19_row {
-    real *y_grad_; /* real [n][c][i2][i3], written */
+/* ---- k18  conv1.biased.grad.of_windows: direct conv  (models/lenet5.yaml:16:7) */
+struct k18_row {
+    real *biased_grad_of_windows_; /* real [n][c][i2][i3], written */
     const real *biased_grad_; /* real [n][k][i2 - r + biased_grad_from2][i3 - s + biased_grad_from3], read */
     const real *x_; /* real [c][k][r][s], read */
-    nl_i64 n_n_, n_c_, n_i2_, n_i3_, n_k_, n_r_, n_s_, y_grad_by_n_, y_grad_by_c_, y_grad_by_i2_, biased_grad_by_n_;
-    nl_i64 biased_grad_by_k_, biased_grad_stride2_, biased_grad_from2_, biased_grad_extent2_, biased_grad_from3_;
-    nl_i64 biased_grad_extent3_, x_by_c_, x_by_k_, x_by_r_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_;
-    nl_i64 s_channels_;
+    const real *x_2_; /* real [n][c][i2][i3], read */
+    const real *places_; /* real [], read */
+    nl_i64 n_n_, n_c_, n_i2_, n_i3_, n_k_, n_r_, n_s_, biased_grad_of_windows_by_n_, biased_grad_of_windows_by_c_;
+    nl_i64 biased_grad_of_windows_by_i2_, biased_grad_by_n_, biased_grad_by_k_, biased_grad_stride2_;
+    nl_i64 biased_grad_from2_, biased_grad_extent2_, biased_grad_from3_, biased_grad_extent3_, x_by_c_, x_by_k_;
+    nl_i64 x_by_r_, x_by_n_, x_by_c_2_, x_by_i2_, s_strips_, s_rows_, s_samples_, s_blocks_, s_deep_, s_channels_;
 };
 
-NL_PART void k19_direct_conv_product(const k19_row *self, nl_i64 step, nl_convolution &nl_p)
+NL_PART void k18_direct_conv_product(const k18_row *self, nl_i64 step, nl_convolution &nl_p)
 {
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const places_p_ = nl_global(self->places_);
     const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_i2_ = self->n_i2_, n_i3_ = self->n_i3_, n_k_ = self->n_k_;
     const nl_i64 n_r_ = self->n_r_, n_s_ = self->n_s_, biased_grad_by_n_ = self->biased_grad_by_n_;
     const nl_i64 biased_grad_by_k_ = self->biased_grad_by_k_, biased_grad_stride2_ = self->biased_grad_stride2_;
@@ -1229,7 +1180,7 @@ NL_PART void k19_direct_conv_product(const k19_row *self, nl_i64 step, nl_convol
     const nl_i64 x_by_c_ = self->x_by_c_, x_by_k_ = self->x_by_k_, x_by_r_ = self->x_by_r_;
     const nl_i64 s_strips_ = self->s_strips_, s_rows_ = self->s_rows_, s_samples_ = self->s_samples_;
     const nl_i64 s_blocks_ = self->s_blocks_, s_deep_ = self->s_deep_, s_channels_ = self->s_channels_;
-    nl_p.image = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)biased_grad_extent2_, (nl_i32)biased_grad_extent3_, (nl_i32)(biased_grad_from2_ - 1 * (n_r_ - 1)), (nl_i32)(biased_grad_from3_ - 1 * (n_s_ - 1))};
+    nl_p.image = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)biased_grad_extent2_, (nl_i32)biased_grad_extent3_, (nl_i32)(biased_grad_from2_ - 1 * (n_r_ - 1)), (nl_i32)(biased_grad_from3_ - 1 * (n_s_ - 1)), places_p_};
     nl_p.weights = x_p_ + (n_r_ - 1) * x_by_r_ + (n_s_ - 1) * 1;
     nl_p.by_o = (nl_i32)x_by_c_;
     nl_p.by_c = (nl_i32)x_by_k_;
@@ -1249,13 +1200,17 @@ NL_PART void k19_direct_conv_product(const k19_row *self, nl_i64 step, nl_convol
     nl_p.channels = (nl_i32)s_channels_;
 }
 
-NL_PART void k19_direct_conv_store(const k19_row *self, nl_i64 step, const nl_strips &nl_s)
+NL_PART void k18_direct_conv_store(const k18_row *self, nl_i64 step, const nl_strips &nl_s)
 {
-    real *__restrict__ const y_grad_p_ = nl_global(self->y_grad_);
-    const nl_i64 y_grad_by_n_ = self->y_grad_by_n_, y_grad_by_c_ = self->y_grad_by_c_;
-    const nl_i64 y_grad_by_i2_ = self->y_grad_by_i2_;
+    real *__restrict__ const biased_grad_of_windows_p_ = nl_global(self->biased_grad_of_windows_);
+    const real *__restrict__ const x_p_2_ = nl_global(self->x_2_);
+    const nl_i64 biased_grad_of_windows_by_n_ = self->biased_grad_of_windows_by_n_;
+    const nl_i64 biased_grad_of_windows_by_c_ = self->biased_grad_of_windows_by_c_;
+    const nl_i64 biased_grad_of_windows_by_i2_ = self->biased_grad_of_windows_by_i2_, x_by_n_ = self->x_by_n_;
+    const nl_i64 x_by_c_2_ = self->x_by_c_2_, x_by_i2_ = self->x_by_i2_;
     struct nl_read {
         real sum;
+        real x_;
     };
     const nl_strips nl_own = nl_s;
     const nl_i64 n = nl_own.n, i2 = nl_own.i;
@@ -1266,31 +1221,34 @@ NL_PART void k19_direct_conv_store(const k19_row *self, nl_i64 step, const nl_st
         NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
             const int nl_q = nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             const nl_i64 i3 = nl_own.j + nl_q;
-            if (i3 < nl_own.j_end) nl_x[nl_p] = nl_read{nl_at[nl_q]};
+            if (i3 < nl_own.j_end) nl_x[nl_p] = nl_read{nl_at[nl_q], x_p_2_[n * x_by_n_ + c * x_by_c_2_ + i2 * x_by_i2_ + i3]};
         }
         NL_UNROLL for (int nl_p = 0; nl_p < 4; nl_p++) {
             const nl_i64 i3 = nl_own.j + nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
             if (i3 >= nl_own.j_end) continue;
+            const real x_ = nl_x[nl_p].x_;
             const real acc = nl_x[nl_p].sum;
-            y_grad_p_[n * y_grad_by_n_ + c * y_grad_by_c_ + i2 * y_grad_by_i2_ + i3] = acc;
+            biased_grad_of_windows_p_[n * biased_grad_of_windows_by_n_ + c * biased_grad_of_windows_by_c_ + i2 * biased_grad_of_windows_by_i2_ + i3] = acc * (x_ > 0.0f ? 1.0f : 0.0f);
         }
     }
 }
 
-/* ---- k20  conv1.weight.grad: direct conv weights  (models/lenet5.yaml:14:7) */
-struct k20_row {
+/* ---- k19  conv1.weight.grad: direct conv weights  (models/lenet5.yaml:14:7) */
+struct k19_row {
     real *weight_grad_; /* real [k][c][r][s], written */
     const real *biased_grad_; /* real [k][n][oh][ow], read */
     const real *x_; /* real [c][n][oh + r + x_from2][ow + s + x_from3], read */
+    const real *places_; /* real [], read */
     nl_i64 n_k_, n_c_, n_r_, n_n_, n_oh_, n_ow_, weight_grad_by_k_, weight_grad_by_c_, weight_grad_by_r_;
     nl_i64 biased_grad_by_k_, biased_grad_by_n_, biased_grad_by_oh_, x_by_c_, x_by_n_, x_stride2_, x_from2_;
     nl_i64 x_extent2_, x_from3_, x_extent3_, s_blocks_, s_channels_, s_rows_, s_shares_, s_splits_;
 };
 
-NL_PART void k20_direct_conv_weights_product(const k20_row *self, nl_i64 step, nl_weights &nl_p)
+NL_PART void k19_direct_conv_weights_product(const k19_row *self, nl_i64 step, nl_weights &nl_p)
 {
     const real *__restrict__ const biased_grad_p_ = nl_global(self->biased_grad_);
     const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const real *__restrict__ const places_p_ = nl_global(self->places_);
     const nl_i64 n_k_ = self->n_k_, n_c_ = self->n_c_, n_r_ = self->n_r_, n_n_ = self->n_n_, n_oh_ = self->n_oh_;
     const nl_i64 n_ow_ = self->n_ow_, biased_grad_by_k_ = self->biased_grad_by_k_;
     const nl_i64 biased_grad_by_n_ = self->biased_grad_by_n_, biased_grad_by_oh_ = self->biased_grad_by_oh_;
@@ -1299,7 +1257,7 @@ NL_PART void k20_direct_conv_weights_product(const k20_row *self, nl_i64 step, n
     const nl_i64 x_extent3_ = self->x_extent3_, s_blocks_ = self->s_blocks_, s_channels_ = self->s_channels_;
     const nl_i64 s_rows_ = self->s_rows_, s_shares_ = self->s_shares_, s_splits_ = self->s_splits_;
     nl_p.image = nl_image{x_p_, x_by_n_, (nl_i32)x_by_c_, (nl_i32)x_stride2_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x_extent2_, (nl_i32)x_extent3_, (nl_i32)(x_from2_), (nl_i32)(x_from3_)};
-    nl_p.out = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_by_oh_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0};
+    nl_p.out = nl_image{biased_grad_p_, biased_grad_by_n_, (nl_i32)biased_grad_by_k_, (nl_i32)biased_grad_by_oh_, (nl_i32)1, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0, places_p_};
     nl_p.taps = (nl_i32)n_r_;
     nl_p.step = 1;
     nl_p.tap = 1;
@@ -1310,7 +1268,7 @@ NL_PART void k20_direct_conv_weights_product(const k20_row *self, nl_i64 step, n
     nl_p.splits = (nl_i32)s_splits_;
 }
 
-NL_PART void k20_direct_conv_weights_store(const k20_row *self, nl_i64 step, const nl_filters &nl_s)
+NL_PART void k19_direct_conv_weights_store(const k19_row *self, nl_i64 step, const nl_filters &nl_s)
 {
     real *__restrict__ const weight_grad_p_ = nl_global(self->weight_grad_);
     const nl_i64 weight_grad_by_k_ = self->weight_grad_by_k_, weight_grad_by_c_ = self->weight_grad_by_c_;
@@ -1329,8 +1287,8 @@ NL_PART void k20_direct_conv_weights_store(const k20_row *self, nl_i64 step, con
     }
 }
 
-/* ---- k21  conv1.weight: optimizer update  (library/optimizers/adam.yaml:4:5) */
-struct k21_row {
+/* ---- k20  conv1.weight: optimizer update  (library/optimizers/adam.yaml:4:5) */
+struct k20_row {
     real *param_; /* real [i], updated */
     const real *gradient_; /* real [i], read */
     real *m_; /* real [i], updated */
@@ -1339,10 +1297,10 @@ struct k21_row {
     alignas(8) real learning_rate_, beta1_, beta2_, epsilon_;
 };
 
-NL_FN void k21_optimizer_update_block(const nl_task &nl_t)
+NL_FN void k20_optimizer_update_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k21_row *const self = (const k21_row *)nl_t.self;
+    const k20_row *const self = (const k20_row *)nl_t.self;
     const nl_i64 step = nl_t.step;
     real *__restrict__ const param_p_ = nl_global(self->param_);
     const real *__restrict__ const gradient_p_ = nl_global(self->gradient_);
@@ -1402,20 +1360,20 @@ NL_FN void k21_optimizer_update_block(const nl_task &nl_t)
         nl_from = nl_to;
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 3) k21_optimizer_update(NL_ARGUMENTS) { k21_optimizer_update_block(NL_TASK(k21_row)); }
+extern "C" __global__ void __launch_bounds__(256, 3) k20_optimizer_update(NL_ARGUMENTS) { k20_optimizer_update_block(NL_TASK(k20_row)); }
 
-/* ---- k22  batch.count: sum over d0 */
-struct k22_row {
+/* ---- k21  batch.count: sum over d0 */
+struct k21_row {
     real *count_; /* real [0], written */
     const real *mask_; /* real [d0], read */
     double *count_after_; /* double [0], updated */
     nl_i64 n_d0_;
 };
 
-NL_FN void k22_sum_over_d0_block(const nl_task &nl_t)
+NL_FN void k21_sum_over_d0_block(const nl_task &nl_t)
 {
     const nl_job &nl_me = nl_t.me;
-    const k22_row *const self = (const k22_row *)nl_t.self;
+    const k21_row *const self = (const k21_row *)nl_t.self;
     real *__restrict__ const count_p_ = nl_global(self->count_);
     const real *__restrict__ const mask_p_ = nl_global(self->mask_);
     double *__restrict__ const count_after_p_ = nl_global(self->count_after_);
@@ -1459,7 +1417,63 @@ NL_FN void k22_sum_over_d0_block(const nl_task &nl_t)
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256, 4) k22_sum_over_d0(NL_ARGUMENTS) { k22_sum_over_d0_block(NL_TASK(k22_row)); }
+extern "C" __global__ void __launch_bounds__(256, 4) k21_sum_over_d0(NL_ARGUMENTS) { k21_sum_over_d0_block(NL_TASK(k21_row)); }
+
+/* ---- k22  max_pool2d.y: maximum over r, s  (models/lenet5.yaml:15:7) */
+struct k22_row {
+    real *y_; /* real [n][c][oh][ow], written */
+    const real *x_; /* real [n][c][2 * oh + r + x_from2][2 * ow + s + x_from3], read */
+    nl_i64 n_n_, n_c_, n_oh_, n_ow_, y_by_n_, y_by_c_, y_by_oh_, x_by_n_, x_by_c_, x_stride2_, x_from2_, x_from3_;
+};
+
+NL_FN void k22_maximum_over_r_s_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k22_row *const self = (const k22_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_n_ = self->n_n_, n_c_ = self->n_c_, n_oh_ = self->n_oh_, n_ow_ = self->n_ow_;
+    const nl_i64 y_by_n_ = self->y_by_n_, y_by_c_ = self->y_by_c_, y_by_oh_ = self->y_by_oh_;
+    const nl_i64 x_by_n_ = self->x_by_n_, x_by_c_ = self->x_by_c_, x_stride2_ = self->x_stride2_;
+    const nl_i64 x_from2_ = self->x_from2_, x_from3_ = self->x_from3_;
+    const nl_u32 c_inverse = nl_inverse(n_c_);
+    const nl_u32 oh_inverse = nl_inverse(n_oh_);
+    const nl_u32 ow_inverse = nl_inverse(n_ow_);
+    nl_wait();
+    const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_even = nl_is_aligned<4>(y_p_) & (y_by_n_ % 4 == 0) & (y_by_c_ % 4 == 0) & (y_by_oh_ % 4 == 0);
+    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : (n_ow_ % 4 == 0 ? 4 : (n_ow_ % 2 == 0 ? 2 : 1));
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
+            e += nl_width * blockDim.x) {
+        const int nl_many = (int)nl_least(nl_width, nl_end - e);
+        nl_u64 rest = e;
+        const nl_i64 ow = nl_take(rest, n_ow_, ow_inverse);
+        const nl_i64 oh = nl_take(rest, n_oh_, oh_inverse);
+        const nl_i64 c = nl_take(rest, n_c_, c_inverse);
+        const nl_i64 n = rest;
+        struct {
+            nl_few<real, 4> y_p_;
+        } nl_x = {{}};
+        const auto nl_point = [&](int nl_n) {
+            const nl_i64 nl_own = ow + nl_n;
+            const nl_i64 ow = nl_own;
+            real acc = -NL_INF_F32;
+            nl_each<2>([&](int r) {
+                nl_each<2>([&](int s) {
+                    const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_ + 2 * ow + s + x_from3_];
+                    acc = nl_max_f32(acc, x_);
+                });
+            });
+            nl_x.y_p_.x[nl_n] = acc;
+        };
+        if (nl_many == 1) nl_point(0);
+        else if (nl_many == 2) nl_each<2>(nl_point);
+        else nl_each<4>(nl_point);
+        nl_put(&y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow], nl_x.y_p_, nl_many, nl_even);
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k22_maximum_over_r_s(NL_ARGUMENTS) { k22_maximum_over_r_s_block(NL_TASK(k22_row)); }
 
 /* ---- k23  loss.largest: rows over d1 */
 struct k23_row {
@@ -1581,7 +1595,7 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
 extern "C" __global__ void NL_BLOCK k23_rows_over_d1(NL_ARGUMENTS) { k23_rows_over_d1_block(NL_TASK(k23_row)); }
 
 
-/* ---- direct_conv_5_step_1_tap_1: k6, k19 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1: k6 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
@@ -1590,9 +1604,6 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1(
         switch (nl_group) {
         case 6:
             k6_direct_conv_product((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
-            break;
-        case 19:
-            k19_direct_conv_product((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1604,13 +1615,10 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1(
     case 6:
         k6_direct_conv_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 19:
-        k19_direct_conv_store((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
-        break;
     }
 }
 
-/* ---- direct_conv_5_step_1_tap_1_narrow: k6, k19 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1_narrow: k6 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_narrow(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
@@ -1619,9 +1627,6 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
         switch (nl_group) {
         case 6:
             k6_direct_conv_product((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
-            break;
-        case 19:
-            k19_direct_conv_product((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1633,13 +1638,10 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
     case 6:
         k6_direct_conv_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
-    case 19:
-        k19_direct_conv_store((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
-        break;
     }
 }
 
-/* ---- direct_conv_5_step_1_tap_1_six: k6, k19 (nl_group says which) */
+/* ---- direct_conv_5_step_1_tap_1_six: k6 (nl_group says which) */
 extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_six(NL_ARGUMENTS)
 {
     __shared__ nl_convolution nl_p;
@@ -1648,9 +1650,6 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
         switch (nl_group) {
         case 6:
             k6_direct_conv_product((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
-            break;
-        case 19:
-            k19_direct_conv_product((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
@@ -1661,9 +1660,6 @@ extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_
     switch (nl_group) {
     case 6:
         k6_direct_conv_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
-        break;
-    case 19:
-        k19_direct_conv_store((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }
@@ -1714,25 +1710,94 @@ extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
     }
 }
 
-/* ---- direct_conv_weights_5_step_1_tap_1: k20 (nl_group says which) */
-extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_weights_5_step_1_tap_1(NL_ARGUMENTS)
+/* ---- direct_conv_5_step_1_tap_1_of_2_by_2: k18 (nl_group says which) */
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2(NL_ARGUMENTS)
+{
+    __shared__ nl_convolution nl_p;
+    const nl_task nl_t = NL_TASK(char);
+    if (threadIdx.x == 0) {
+        switch (nl_group) {
+        case 18:
+            k18_direct_conv_product((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        }
+    }
+    __syncthreads();
+    nl_wait();
+    nl_strips nl_s;
+    if (!nl_direct<8, 5, 1, 1, 2, 2>(nl_t, nl_p, nl_s)) return;
+    switch (nl_group) {
+    case 18:
+        k18_direct_conv_store((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    }
+}
+
+/* ---- direct_conv_5_step_1_tap_1_of_2_by_2_narrow: k18 (nl_group says which) */
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2_narrow(NL_ARGUMENTS)
+{
+    __shared__ nl_convolution nl_p;
+    const nl_task nl_t = NL_TASK(char);
+    if (threadIdx.x == 0) {
+        switch (nl_group) {
+        case 18:
+            k18_direct_conv_product((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        }
+    }
+    __syncthreads();
+    nl_wait();
+    nl_strips nl_s;
+    if (!nl_direct<4, 5, 1, 1, 2, 2>(nl_t, nl_p, nl_s)) return;
+    switch (nl_group) {
+    case 18:
+        k18_direct_conv_store((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    }
+}
+
+/* ---- direct_conv_5_step_1_tap_1_of_2_by_2_six: k18 (nl_group says which) */
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_5_step_1_tap_1_of_2_by_2_six(NL_ARGUMENTS)
+{
+    __shared__ nl_convolution nl_p;
+    const nl_task nl_t = NL_TASK(char);
+    if (threadIdx.x == 0) {
+        switch (nl_group) {
+        case 18:
+            k18_direct_conv_product((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        }
+    }
+    __syncthreads();
+    nl_wait();
+    nl_strips nl_s;
+    if (!nl_direct<6, 5, 1, 1, 2, 2>(nl_t, nl_p, nl_s)) return;
+    switch (nl_group) {
+    case 18:
+        k18_direct_conv_store((const k18_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    }
+}
+
+/* ---- direct_conv_weights_5_step_1_tap_1_of_2_by_2: k19 (nl_group says which) */
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_weights_5_step_1_tap_1_of_2_by_2(NL_ARGUMENTS)
 {
     __shared__ nl_weights nl_p;
     const nl_task nl_t = NL_TASK(char);
     if (threadIdx.x == 0) {
         switch (nl_group) {
-        case 20:
-            k20_direct_conv_weights_product((const k20_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+        case 19:
+            k19_direct_conv_weights_product((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
             break;
         }
     }
     __syncthreads();
     nl_wait();
     nl_filters nl_s;
-    if (!nl_direct_weights<8, 5, 1, 1>(nl_t, nl_p, nl_s)) return;
+    if (!nl_direct_weights<8, 5, 1, 1, 2, 2>(nl_t, nl_p, nl_s)) return;
     switch (nl_group) {
-    case 20:
-        k20_direct_conv_weights_store((const k20_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+    case 19:
+        k19_direct_conv_weights_store((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
         break;
     }
 }

@@ -103,7 +103,8 @@ def shared_name(template: l2.Template, contract: l2.Contract) -> str:
     if contract.strategy in direct.STRATEGIES:
         taps, step, tap = direct.walk(template, contract)
         own = direct.parts_of(contract.strategy) is None
-        return f"{contract.strategy}_{taps}" + (f"_step_{step}_tap_{tap}" if own else "")
+        name = f"{contract.strategy}_{taps}" + (f"_step_{step}_tap_{tap}" if own else "")
+        return "_of_".join([name, *("_by_".join(map(str, x)) for x in [direct.chosen(contract)] if x)])
     parts = [f"guarded_{count}" if count else "plain" for count in _guards(template, contract)]
     types = [f"{part}_bf16" if x else part for part, x in zip(parts, _stored(template, contract), strict=True)]
     return "_".join([contract.strategy, *types])
@@ -167,7 +168,6 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
             for x in transforms.parts(contract)
         ]
     walk = direct.walk(template, contract)
-    literals = ", ".join(map(str, walk))
     if (units := direct.parts_of(strategy)) is not None:
         parts, element = units
         if strategy in direct.FILTERS:
@@ -189,7 +189,14 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
                 zip(direct.suffixes(strategy), tensor_conv.TILES, strict=True)
             )
         ]
-    if strategy == direct_conv_weights.NAME:
+    return _direct_kinds(template, contract, name)
+
+
+def _direct_kinds(template: l2.Template, contract: l2.Contract, name: str) -> list[Shared]:
+    """Those of a convolution summed in registers."""
+    walk = direct.walk(template, contract)
+    literals = ", ".join(map(str, (*walk, *direct.chosen(contract))))
+    if contract.strategy == direct_conv_weights.NAME:
         call = f"nl_direct_weights<{direct_conv_weights.outs_of(walk[0])}, {literals}>"
         return [Shared(name, call, "nl_weights", "nl_filters", _RESIDENT, ())]
     single = any(f.name == "x0" and f.dtype is DType.F32 for f in template.formals)
@@ -204,7 +211,7 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
             (),
             frozenset({number}),
         )
-        for number, (suffix, outs) in enumerate(zip(direct.suffixes(strategy), direct_conv.OUTS, strict=True))
+        for number, (suffix, outs) in enumerate(zip(direct.suffixes(contract.strategy), direct_conv.OUTS, strict=True))
     ]
 
 
@@ -285,7 +292,7 @@ def shared_names(
         "shared": shared,
         "contracted": bool(contracts),
         "strategies": {c.strategy for t, c in contracts if t.index in kernels},
-        **_convolution_names({direct.family(c.strategy) for _, c in contracts}),
+        **_convolution_names([c for _, c in contracts]),
         "products": bool(products),
         **transforms.names(
             [c for t, c in contracts if t.index in kernels], any(s.part == transforms.PRODUCT for s in shared)
@@ -320,11 +327,12 @@ def _of_rows(s: Shared, has: Callable[[int, Iterable[int]], bool]) -> Shared:
     return replace(s, users=users) if s.numbers is not None else s
 
 
-def _convolution_names(families: Set[str]) -> Mapping[str, Any]:
+def _convolution_names(contracts: Sequence[l2.Contract]) -> Mapping[str, Any]:
     """Arguments of the skeletons of convolutions."""
+    families = {direct.family(c.strategy) for c in contracts}
     units, gathered = families & {tensor_conv.NAME, tensor_conv_weights.NAME}, stored_products.CONV in families
     found = {"convolutions": families & _CONVOLUTIONS, "tensor_conv": units, "gathered": gathered}
-    return found | {"direct_bytes": direct_conv.BUFFER_BYTES}
+    return found | {"direct_bytes": direct_conv.BUFFER_BYTES, "chosen_windows": any(map(direct.chosen, contracts))}
 
 
 def _stored_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -> Mapping[str, Any] | None:

@@ -92,6 +92,12 @@ def walk(template: l2.Template, contract: l2.Contract) -> tuple[int, int, int]:
     return dict(contract.literals)["taps"], cols.step, abs(cols.tap)
 
 
+def chosen(contract: l2.Contract) -> tuple[int, ...]:
+    """Rows and columns of the windows that have one element, where an operand is of such (l1.Tensor.windows)."""
+    literals = dict(contract.literals)
+    return (literals["down"], literals["along"]) if "chosen" in literals else ()
+
+
 def parts_of(strategy: str) -> tuple[int, str] | None:
     """Of a strategy on matrix units: the parts of a factor, and the type of an operand's elements."""
     name, _, kind = strategy.rpartition("_")
@@ -114,7 +120,9 @@ class _Printer:
 
     def __init__(self, k: Kernel, contract: l2.Contract) -> None:
         self.k = k
+        self.contract = contract
         self.roles = roles(k.template, contract)
+        self.chosen = chosen(contract)
         self.nest = NestPrinter(k, contract.nest)
         self.dims = {d.name: d for d in contract.nest.dims}
 
@@ -149,13 +157,19 @@ class _Printer:
         strides = self.stride(r.image, r.c), *(self.k.extent(x.axis.stride) for x in (r.row, r.col))
         by = [self.stride(r.image, r.n), *(cast("nl_i32", x) for x in strides)]
         sizes = [self.extent(r.n), self.extent(r.c), self.seen(r.row), self.seen(r.col)]
-        return self._nl_image(r.image, [*by, *sizes, self.low(r.row), self.low(r.col)])
+        return self._nl_image(r.image, [*by, *sizes, self.low(r.row), self.low(r.col), *self._places(r.image)])
 
     def out(self) -> Code:
         """The gradient of the output, as an image."""
         r = self.roles
         by = [self.stride(r.other, r.n), *(cast("nl_i32", self.stride(r.other, d)) for d in (r.o, r.i, r.j))]
-        return self._nl_image(r.other, [*by, *map(self.extent, (r.n, r.o, r.i, r.j)), "0", "0"])
+        sizes = map(self.extent, (r.n, r.o, r.i, r.j))
+        return self._nl_image(r.other, [*by, *sizes, "0", "0", *self._places(r.other)])
+
+    def _places(self, formal: str) -> list[Code]:
+        """The array that says which element of each window there is, where an operand has them."""
+        own = self.chosen and formal == f"x{dict(self.contract.literals)['chosen']}"
+        return [self.k.pointers["places"]] if own else []
 
     def _nl_image(self, formal: str, values: Sequence[Operand]) -> Code:
         pointer = self._pointer(formal, self.k.pointers[formal])

@@ -21,12 +21,14 @@ from compiler.ir.space import Affine
 @dataclass(frozen=True)
 class Tensor:
     """dtype: "real" | "int" | "bf16" (a real that is stored so). `batched`: axis 0 is the batch. Shapes include the
-    batch axis."""
+    batch axis. `windows`: extents of windows side by side, each with at most one element that is not 0
+    (window_choices); no array has such a tensor: what reads it, reads the operands of the Contract that makes it."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "real"
     batched: bool = False
+    windows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

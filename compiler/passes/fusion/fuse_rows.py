@@ -5,7 +5,8 @@ Assumes: nodes in topological order; the kernels that fuse_epilogues, fuse_sums 
 Guarantees: a kernel begins with reductions of a tensor whose every element is a term of one result, and its threads
 share such a row (`fits`). Reductions with the same loops join where they read its results or the same tensor; then
 elementwise work over the tensor's elements, which may begin with a Contract that sums nothing (it reads indices: a
-choice by class). So does a reduction over windows side by side (pooling_gradient.py). Whatever else they read is
+choice by class). So does a reduction over windows side by side (pooling_gradient.py), which the choice of an element in
+each joins. Whatever else they read is
 computed before the first reduction, where the kernel runs. Refusals are Decisions.
 Does not: join reductions that a strategy computes, or change the graph: lower_tensors uses the groups.
 """
@@ -166,18 +167,31 @@ class _Search:
         return sorted(found)
 
     def spread(self, i: int, first: l1.Contract) -> None:
-        """The kernel of `first`, a reduction over windows side by side, and of a gradient that chooses in each."""
+        """The kernel of `first`, a reduction over windows side by side, of another one that reads its result, and of a
+        gradient that chooses in each."""
         stage = self.stage(first)
         for at in sorted({at for name in names_of(stage) for at in self.g.readers.get(name, ()) if at > i}):
             node = self.g.nodes[at]
             if not isinstance(node, l1.Contract) or node.out.name in self.joined.groups or not self.is_plain(node):
                 continue
+            if node.out.windows:
+                continue
+            if self._alike(first, node) and self._joins(i, first, node.out.name, [stage], (node,), ()):
+                row = Row((stage, self.stage(node)), (), frozenset())
+                self._finish(i, first, replace(row, kept=self._kept(row)))
+                return
             name, choice = node.out.name, scattered(first, node, self.g.tensors)
             maps = self.joined.fused[name].maps if name in self.joined.fused else ()
             if choice is not None and self._joins(i, first, name, [stage], (choice,), maps):
                 row = Row((stage,), maps, frozenset(), choice)
                 self._finish(i, first, replace(row, kept=self._kept(row)))
                 return
+
+    def _alike(self, first: l1.Contract, other: l1.Contract) -> bool:
+        """Whether another reduction walks the same windows, without an epilogue."""
+        alone = other.out.name not in self.taken and other.out.name not in self.joined.fused
+        same = loops_of(first) == loops_of(replace(other, fill=first.fill))
+        return alone and same and tiles(other, self.g.tensors) == tiles(first, self.g.tensors)
 
     def _follows(self, first: l1.Contract, other: l1.Contract) -> bool:
         alone = other.out.name not in self.taken and other.out.name not in self.beside
@@ -294,6 +308,6 @@ def names_of(stage: Stage) -> set[str]:
 
 def elements_of(row: Row) -> tuple[Affine, ...]:
     """How the elementwise work of a row is walked."""
-    if row.choice is not None:
-        return row.choice.out_map
+    if row.choice is not None or not row.maps:
+        return row.choice.out_map if row.choice is not None else ()
     return tuple(along(plain_dim(a) or "") for a in whole_operands(row.sums[0])[0][1])

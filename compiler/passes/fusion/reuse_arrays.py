@@ -68,8 +68,8 @@ def _last(g: Readers, name: str, at: int, inside: set[str]) -> bool:
     for number in g.readers.get(name, ()):
         reader = g.nodes[number]
         out: l1.Tensor | None = getattr(reader, "out", None)
-        if isinstance(reader, l1.Reindex):
-            done = _last(g, reader.out.name, at, set())
+        if isinstance(reader, l1.Reindex) or (out is not None and out.windows):
+            done = out is not None and _last(g, out.name, at, set())
         else:
             done = (out is not None and out.name in inside) or (g.place[out.name] if out is not None else number) < at
         if not done:

@@ -41,7 +41,7 @@ from compiler.passes.kernels.lower_weights import (
 )
 from compiler.passes.kernels.nest_builder import Walk
 from compiler.passes.kernels.place_parts import place_parts
-from compiler.passes.kernels.tensor_phase import WORKSPACE, Phase, array_formal, emit_row, meaning
+from compiler.passes.kernels.tensor_phase import PLACES, WORKSPACE, Phase, array_formal, emit_row, meaning
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
@@ -191,6 +191,9 @@ def _sum_by(
     if choice is not None:
         columns.update(dict(choice.columns))
         columns["scratch_bytes"] = choice.scratch_bytes
+        if "chosen" in (literals := dict(choice.literals)):
+            bound[PLACES.name] = p.chosen_in[node.ins[literals["chosen"]]]
+            formals.append(replace(PLACES, dtype=p.builder.precision))
         if choice.workspace:
             bound[WORKSPACE.name] = p.workspace(f"{node.out.name}.workspace", choice.workspace, node.span)
             formals.append(replace(WORKSPACE, dtype=p.builder.precision))
@@ -427,8 +430,10 @@ def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> No
 
 
 def _sum(p: Phase, node: l1.Contract, kernels: _Kernels) -> None:
-    """The kernel that begins with a contraction, if one does."""
-    if node.out.name in kernels.rows:
+    """The kernel that begins with a contraction, if one does. A tensor of windows is its operands."""
+    if node.out.windows:
+        p.arrays[node.out.name], p.chosen_in[node.out.name] = (p.arrays[n] for n in node.ins)
+    elif node.out.name in kernels.rows:
         _row(p, kernels.rows[node.out.name], kernels.there)
     elif node.out.name not in kernels.inside:
         beside = kernels.beside.get(node.out.name, ())

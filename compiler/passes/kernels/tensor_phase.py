@@ -31,6 +31,8 @@ _NUMBER: Final = re.compile(r"_\d+(?=[.:]|$)")
 
 WORKSPACE: Final = l2.ArrayFormal("workspace", DType.F32, l2.Mode.UPDATE, l2.ByName())
 """What the launches of a contraction pass to each other."""
+PLACES: Final = l2.ArrayFormal("places", DType.F32, l2.Mode.READ, l2.ByName())
+"""Which element of each window an operand of windows (l1.Tensor.windows) has."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Phase:
     parts: dict[str, Part] = field(default_factory=dict)  # those whose elements are not side by side there
     joined: set[str] = field(default_factory=set)  # tensors that consist of such parts
     ranks: dict[str, int] = field(default_factory=dict)  # layer -> its position in the model
+    chosen_in: dict[str, str] = field(default_factory=dict)  # tensor of windows -> array that says which element it has
     known: dict[object, Loops] = field(default_factory=dict)  # loops of nests that had the same walks
     values: dict[object, Expr] = field(default_factory=dict)  # of maps, by their bodies and what these read
     chosen: dict[object, tuple[Choice | None, str]] = field(default_factory=dict)  # of equal contractions

@@ -10,6 +10,7 @@ Does not: merge.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -309,6 +310,43 @@ class HoistFactors(GraphPass):
         from compiler.passes.tensors.hoist_factors import hoist_factors
 
         return replace(graph, nodes=hoist_factors(graph.nodes))
+
+
+@dataclass(frozen=True)
+class WindowChoices(GraphPass):
+    """Gradients of maxima over windows stay where the windows are: compiler/passes.fusion.window_choices.py."""
+
+    phases: tuple[str, ...] = ("train",)
+    optional: ClassVar = True
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        target = context.capabilities
+        inside = target.rows and not target.lanes and context.order is not l2.Order.BITWISE
+        return inside and not context.mixed and super().applies(context, ir)
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.fusion.window_choices import window_choices
+
+        if graph.layers is not None and graph.layers.blocks:  # what these keep is computed again
+            return graph
+        costs = partial(self._costs, context, graph)
+        device, real = context.capabilities.device, context.precision.bytes
+        per_element = real / device.bandwidth / 1e3 if device.bandwidth else 0.0
+        nodes, made = window_choices(graph.nodes, graph.outputs, costs, per_element)
+        return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
+
+    @staticmethod
+    def _costs(context: Context, graph: PhaseGraph, node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> float:
+        """window_choices.Costs; one whose strategy a lock file pins stays as it is."""
+        from compiler.strategies import choose
+        from compiler.strategies.pins import path_of
+
+        target, real = context.capabilities, context.precision.bytes
+        whole = {name: replace(t, windows=()) for name, t in tensors.items()}
+        spread, plain = (choose(node, x, 0, real, target.strategies, target.device)[0] for x in (tensors, whole))
+        if spread is None or path_of(graph.phase, node.out) in context.pins:
+            return math.inf
+        return spread.microseconds - (spread if plain is None else plain).microseconds
 
 
 class EarlyFactors(GraphPass):

@@ -5,7 +5,8 @@ step without division: forward convolutions of any stride and dilation, and inpu
 strip of 4 adjacent pixels of a row by `outs` outputs, and reads a row of the image once for all taps of the window
 along it. A block stages some channels of the image (with their border) and of the weights in shared memory.
 
-Assumes: Contracts in gather form, no lanes.
+Assumes: Contracts in gather form, no lanes. The image may be a tensor of windows (l1.Tensor.windows): these are spread
+where they are staged.
 Guarantees: how a block's threads are laid out is data (`s_...`), by estimated time from the extents and the device;
 only the number of taps along a row is structure. Sums run in the order of c, r, s; with `s_deep` > 1 threads share the
 channels, and their sums are added in order.
@@ -20,6 +21,7 @@ from functools import cache
 from math import gcd, prod
 from typing import Final, TypeVar
 
+import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either
@@ -41,6 +43,7 @@ TAPS = range(2, 12)
 ORDERS: Final = (1, 3)
 """Axes that may be that of channels, where rows and columns have strides."""
 T = TypeVar("T")
+Literals = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -258,16 +261,26 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
     best = layout(x.n, x.o, x.c, x.rows, x.cols, p.real_bytes, p.device)
     if best is None:
         return NotApplicable("its window does not fit into shared memory")
-    return choice(x, NAME, best, tiles(best.columns, x.n, x.o, x.i, x.j), p.device)
+    if p.operands[1 - image].windows:
+        return NotApplicable("no window of its image has one element alone")
+    more = literals_of(image, p.operands[image])
+    return choice(x, NAME, best, tiles(best.columns, x.n, x.o, x.i, x.j), p.device, more)
 
 
-def choice(x: Convolution, name: str, best: Layout, blocks: int, device: Target) -> Choice | NotApplicable:
-    """The choice of a layout that has so many blocks."""
+def literals_of(operand: int, tensor: l1.Tensor) -> Literals:
+    """Which operand is of windows that have one element, if it is, and how many rows and columns they have."""
+    return (("chosen", operand), ("down", tensor.windows[2]), ("along", tensor.windows[3])) if tensor.windows else ()
+
+
+def choice(
+    x: Convolution, name: str, best: Layout, blocks: int, device: Target, more: Literals = ()
+) -> Choice | NotApplicable:
+    """The choice of a layout that has so many blocks; `more` literals."""
     if blocks > implicit_gemm.MOST_TILES:
         return NotApplicable("it has more tiles than a launch may have blocks")
-    literals = (("image", x.image), ("taps", x.cols.taps))
+    literals = (("image", x.image), ("taps", x.cols.taps), *more)
     us = best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(device)
     return Choice(name, literals, tuple(best.columns.items()), 0, us)
 
 
-STRATEGY: Final = Strategy(NAME, match)
+STRATEGY: Final = Strategy(NAME, match, windows=True)

@@ -5,7 +5,7 @@ r) with all taps s by some outputs o, and walks strips of 4 adjacent pixels. A b
 operands in shared memory; its threads share the strips, and blocks share the samples. Partial sums are joined by fixed
 trees: threads of a block, then groups of blocks, then the groups.
 
-Assumes: Contracts in gather form, no lanes.
+Assumes: Contracts in gather form, no lanes. The gradient of the output may be a tensor of windows (direct_conv).
 Guarantees: the layout is data (`s_...`), from the extents and the device, so the bits are too; only the number of taps
 along a row is structure.
 Does not: match groups or windows of one tap (implicit_gemm does).
@@ -199,20 +199,30 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
         "s_shares": best.shares,
         "s_splits": best.splits,
     }
-    return choice(p, x, NAME, values, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device))
+    if p.operands[image].windows:
+        return NotApplicable("no window of its gradient has one element alone")
+    more = direct.literals_of(1 - image, p.operands[1 - image])
+    return choice(p, x, NAME, values, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device), more)
 
 
 def choice(
-    p: Problem, x: direct.Convolution, name: str, values: dict[str, int], microseconds: float
+    p: Problem,
+    x: direct.Convolution,
+    name: str,
+    values: dict[str, int],
+    microseconds: float,
+    more: direct.Literals = (),
 ) -> Choice | NotApplicable:
-    """The choice of a layout whose columns are `values`, with the memory in which blocks leave their sums."""
+    """The choice of a layout whose columns are `values`, with the memory in which blocks leave their sums; `more`
+    literals."""
     blocks, channels, splits = (values[q] for q in ("s_blocks", "s_channels", "s_splits"))
     many = tiles(blocks, channels, x.cols.taps, x.o, x.c)
     if many * splits > implicit_gemm.MOST_TILES:
         return NotApplicable("it has more tiles than a launch may have blocks")
     counters, sums = words_of(splits, blocks, channels, x.rows.taps, x.cols.taps)
     scratch = many * (4 * counters + sums * p.real_bytes)
-    return Choice(name, (("image", x.image), ("taps", x.cols.taps)), tuple(values.items()), scratch, microseconds)
+    literals = (("image", x.image), ("taps", x.cols.taps), *more)
+    return Choice(name, literals, tuple(values.items()), scratch, microseconds)
 
 
-STRATEGY: Final = Strategy(NAME, match)
+STRATEGY: Final = Strategy(NAME, match, windows=True)
