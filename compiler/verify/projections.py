@@ -26,7 +26,7 @@ from compiler.core.symbols import symbol
 from compiler.expr.ast import Expr, refs
 from compiler.expr.functions import CONSTANTS
 from compiler.ir.level1.stages import ORDER
-from compiler.ir.level1.synapses import DELAYS, Arrival, AtNeurons, AtSynapses, Keep, SynapseCell
+from compiler.ir.level1.synapses import DELAYS, GONE, AtNeurons, AtSynapses, Keep, NewSynapses, SynapseCell, SynapseSum
 
 
 def projection_violations(p: l1.StoredProjection) -> Iterator[str]:
@@ -80,21 +80,25 @@ def synapse_cell_violations(cell: SynapseCell) -> Iterator[str]:
     for x in cell.operations:
         if x.stage not in ORDER:
             yield f"the stage is `{x.stage}`"
-        if isinstance(x, Arrival | Keep):
-            kept |= {(x.name, x.stage)} if isinstance(x, Keep) else set()
-            continue
-        if x.event is not None and x.event.name not in made:
+        if isinstance(x, Keep):
+            kept.add((x.name, x.stage))
+        if isinstance(x, AtNeurons | AtSynapses) and x.event is not None and x.event.name not in made:
             yield f"`{x.what}` waits for `{x.event.name}`, which nothing makes"
         if isinstance(x, AtNeurons):
             made |= set() if x.condition is None else {x.condition.name}
             yield from _at_neurons(x, known)
-        else:
-            yield from (f"`{x.what}` reads what `{name}` was, which nothing keeps" for name in _unkept(x, kept))
-            yield from _at_synapses(x, known, d.lets)
-
-
-def _unkept(x: AtSynapses, kept: set[tuple[str, str]]) -> list[str]:
-    return [name for name, stage in x.past if (name, stage) not in kept]
+        elif isinstance(x, AtSynapses | SynapseSum):
+            missing = [name for name, stage in x.past if (name, stage) not in kept]
+            yield from (f"`{x.what}` reads what `{name}` was, which nothing keeps" for name in missing)
+            local = known | {s.target for s in d.lets}
+            if isinstance(x, SynapseSum):
+                yield from _reads(x.value, local, x.what)
+                known.add(x.name)
+            else:
+                yield from _at_synapses(x, local)
+                known |= {GONE} & {a.target for a in x.actions if isinstance(a, l0.Set)}
+        elif isinstance(x, NewSynapses) and GONE not in known:
+            yield f"`{x.what}` makes new synapses, and none is marked"
 
 
 def _at_neurons(x: AtNeurons, known: set[str]) -> Iterator[str]:
@@ -104,16 +108,12 @@ def _at_neurons(x: AtNeurons, known: set[str]) -> Iterator[str]:
         own.add(s.target)
 
 
-def _at_synapses(x: AtSynapses, known: set[str], lets: tuple[l0.Set, ...]) -> Iterator[str]:
+def _at_synapses(x: AtSynapses, known: set[str]) -> Iterator[str]:
     if x.walk == "post" and x.event is None:
         yield f"`{x.what}` walks by targets without an event"
-    own = known | {c.name for c in x.derived} | {s.target for s in lets} | ({"age"} if x.each_age else set())
-    for one in x.sums:
-        yield from _reads(one.value, own, x.what)
-        own.add(one.name)
+    own = known | {c.name for c in x.derived} | ({"age"} if x.each_age else set())
     yield from (v for test in x.tests for v in _reads(test, own, x.what))
-    actions = (*x.actions, *((x.rewire,) if x.rewire is not None else ()))
-    for a in (*x.integrated, *x.advance, *actions):
+    for a in (*x.integrated, *x.advance, *x.actions):
         yield from (v for e in l0.values_of((a,)) for v in _reads(e, own, x.what))
         own |= {a.target} if isinstance(a, l0.Set) else set()
 

@@ -451,8 +451,9 @@ SYNAPSE = """SynapseCell(SynapseDef(s, [ParamDecl($a, "1", Const(1))], [StateDec
     condition=Event(high, post, false)),
   AtSynapses(on_pre, on_pre, actions=[$w <- `$w + $a * $pre.x`], event=Event(spike, pre, true),
     tests=[`delays == age`], each_age=true),
+  SynapseSum(events, "event high", total, sum, post, `$w`),
   AtSynapses(events, "event high", actions=[l <- `0.5`, $w <- `l * $w / total`], event=Event(high, post, false),
-    walk=post, sums=[SynapseSum(total, sum, post, `$w`)])])"""
+    walk=post)])"""
 
 
 @pytest.mark.parametrize(
@@ -470,7 +471,16 @@ SYNAPSE = """SynapseCell(SynapseDef(s, [ParamDecl($a, "1", Const(1))], [StateDec
         (", each_age=true", "", "`on_pre` reads `age`, which is not known there"),
         ("`step > 3`", "`$w > v`", "`condition of high` reads `v`, which is not known there"),
         ("event=Event(high, post, false),\n    ", "", "`event high` walks by targets without an event"),
-        ("sums=[SynapseSum(total, sum, post, `$w`)]", "", "`event high` reads `total`, which is not known there"),
+        (
+            'SynapseSum(events, "event high", total, sum, post, `$w`),',
+            "",
+            "`event high` reads `total`, which is not known there",
+        ),
+        (
+            "SynapseSum(events,",
+            'NewSynapses(events, "event high"), SynapseSum(events,',
+            "`event high` makes new synapses, and none is marked",
+        ),
         (
             "External(pre, x)",
             "External(pre, x), $pre.last_spike: External(pre, last_spike)",

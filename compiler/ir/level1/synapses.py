@@ -13,11 +13,17 @@ from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.expr.ast import Expr
+from compiler.expr.ast import Expr, Ref
 from compiler.ir.level1.cells import DerivedScalar, Propagator
 
 DELAYS: Final[Mapping[str, str]] = MappingProxyType({"pre": "delays", "post": "back_delays"})
 """What statements call delays of spikes of an end that differ from synapse to synapse."""
+EXISTS: Final = Ref("exists").ne(0)
+"""Whether a slot holds a synapse."""
+GONE: Final = "gone"
+"""A state of synapses: which ones are to be replaced, and else 0."""
+REPLACED, VACANT, FORMED = 1, 2, 3
+"""It ends, and a new one takes its slot; the slot stays vacant; a new one takes a vacant slot."""
 Due = tuple[str, str]
 """(phase, event): the steps that end at an event of a phase, or for one at its start the first of each trial."""
 
@@ -44,18 +50,6 @@ class Event:
 
 
 @dataclass(frozen=True)
-class SynapseSum:
-    """`name`: its symbol; `op`: "sum" | "max" | "min" of `value` over the synapses of each neuron of `end`, over the
-    instances of each synapse, or over those with one element of a kernel ("first": that of the first of them). The
-    value may read sums before it."""
-
-    name: str
-    op: str
-    end: str
-    value: Expr
-
-
-@dataclass(frozen=True)
 class AtNeurons:
     """`statements` run for every neuron of `end`, or for those with an `event`; `sends` are added to inputs. `what`
     names the operation: its kernel and its random numbers.
@@ -77,18 +71,20 @@ class AtNeurons:
     due: Due | None = None
 
 
+Past = tuple[tuple[str, str], ...]
+"""Traces that are read from the ring buffer that a Keep of a stage fills: (name, stage)."""
+
+
 @dataclass(frozen=True)
 class AtSynapses:
     """`actions` run at every synapse, or at those that an `event` reaches, where all `tests` hold; synapses are found
     by their neurons of `walk` ("pre" | "post").
 
     `dynamics`: as in AtNeurons; `integrated`: the statements that they become, with columns `derived`; `advance`: those
-    that bring states without steps to this one (advance_states). Before the actions run, `sums` are computed in order,
-    and synapses are rewired, or a state of theirs is copied from another projection: all synapses are done with
-    earlier operations of the stage then. `once`: for all instances that share the states that actions assign to.
-    `each_age`: for each delay that a synapse may have, at the synapses of which the local `age` is the delay;
-    `rebuild`: rewiring makes the rows of the other end again; `search`: see AtNeurons, which ran before; `past`: traces
-    that are read from the ring buffer that a Keep of that stage fills."""
+    that bring states without steps to this one (advance_states). `once`: for all instances that share the states that
+    actions assign to; `apart`: all synapses are done with earlier operations of the stage before, and with this one
+    before later ones; `vacant`: at slots that hold no synapse, too. `each_age`: for each delay that a synapse may have,
+    at the synapses of which the local `age` is the delay; `search`: see AtNeurons, which ran before."""
 
     stage: str
     what: str
@@ -100,14 +96,50 @@ class AtSynapses:
     integrated: tuple[l0.Set, ...] = ()
     derived: tuple[Propagator | DerivedScalar, ...] = ()
     advance: tuple[l0.Set, ...] = ()
-    sums: tuple[SynapseSum, ...] = ()
-    rewire: l0.Rewire | None = None
-    transpose: l0.Transpose | None = None
     once: bool = False
+    apart: bool = False
+    vacant: bool = False
     each_age: bool = False
-    rebuild: bool = False
     search: str = ""
-    past: tuple[tuple[str, str], ...] = ()
+    past: Past = ()
+    due: Due | None = None
+
+
+@dataclass(frozen=True)
+class SynapseSum:
+    """`name`, a symbol that later operations read: `op`, "sum" | "max" | "min", of `value` over the synapses of each
+    neuron of `end`, over the instances of each synapse, or over those with one element of a kernel ("first": that of
+    the first of them). All synapses are done with earlier operations of the stage before."""
+
+    stage: str
+    what: str
+    name: str
+    op: str
+    end: str
+    value: Expr
+    past: Past = ()
+    due: Due | None = None
+
+
+@dataclass(frozen=True)
+class NewSynapses:
+    """Synapses that `gone` says are replaced or formed get other ends, drawn anew, and initial values. `rebuild`: the
+    rows of the other end are made again."""
+
+    stage: str
+    what: str
+    rebuild: bool = False
+    due: Due | None = None
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """A state of each synapse becomes that of its reverse in another projection. `once`: as in AtSynapses."""
+
+    stage: str
+    what: str
+    copied: l0.Transpose
+    once: bool = False
     due: Due | None = None
 
 
@@ -132,7 +164,8 @@ class Keep:
     name: str
 
 
-Operation = AtNeurons | AtSynapses | Arrival | Keep
+OverSynapses = AtSynapses | SynapseSum | NewSynapses | Transposed
+Operation = AtNeurons | OverSynapses | Arrival | Keep
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import compiler.ir.level2.program as l2
 from compiler.connect.convolution import planes_of
 from compiler.core.symbols import printed
 from compiler.expr.ast import Call, Expr, Ref
+from compiler.ir.level1.synapses import SynapseSum
 from compiler.ir.space import DType
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses, start_row, work_array
 from compiler.passes.projections.synapse_schedule import Due
@@ -28,23 +29,21 @@ _OF: Final = "kernel"
 _FIRST: Final = "kernel_first"
 
 
-def over_kernel(
-    s: Synapses, stage: str, what: str, name: str, op: str, text: SynapseKernel, start: float, part: int, due: Due
-) -> int:
-    """The rows of the sum `name`, after `part` of the stage; returns the part in which it can be read at every synapse.
+def over_kernel(s: Synapses, one: SynapseSum, text: SynapseKernel, start: float, part: int, due: Due) -> int:
+    """The rows of a sum, after `part` of the stage; returns the part in which it can be read at every synapse.
     `text`: what computes the value of a synapse."""
-    _make_arrays(s, op)
+    _make_arrays(s, one.op)
     elements = planes_of(s).elements
     found = s.found()
-    held = f"{s.name}.{what}.{printed(name)}"
+    held = f"{s.name}.{one.what}.{printed(one.name)}"
     total = f"{held}.total"
     work_array(s, held, found.extent)
     work_array(s, total, elements)
-    s.arrays[name] = BoundArray(held, s.builder.precision, "syn")
-    at_synapses(s, stage, text, found, "pre", None, due=due, part=part + 1)
-    start_row(s, stage, what, name, total, elements, start, part + 2, due)
-    _row(s, stage, what, name, "total", *_gathered(s, op, held, total, elements), part + 3, due)
-    _row(s, stage, what, name, "each", *_spread(s, held, total, found.extent), part + 4, due)
+    s.arrays[one.name] = BoundArray(held, s.builder.precision, "syn")
+    at_synapses(s, one.stage, text, found, "pre", None, due=due, part=part + 1)
+    start_row(s, one, total, elements, start, part + 2, due)
+    _row(s, one, "total", *_gathered(s, one.op, held, total, elements), part + 3, due)
+    _row(s, one, "each", *_spread(s, held, total, found.extent), part + 4, due)
     return part + 5
 
 
@@ -100,9 +99,7 @@ def _spread(s: Synapses, held: str, total: str, size: int | l2.SizeOf) -> _Made:
 
 def _row(
     s: Synapses,
-    stage: str,
-    what: str,
-    name: str,
+    one: SynapseSum,
     step: str,
     kind: l2.Kind,
     formals: tuple[l2.Formal, ...],
@@ -112,7 +109,7 @@ def _row(
     part: int,
     due: Due,
 ) -> None:
-    definition, group = s.cell.definition, (s.cell.number, what, name)
-    k = s.builder.kernel(f"{s.name}: {step} of {printed(name)} ({definition.name})", kind, definition.span, group)
+    definition, group = s.cell.definition, (s.cell.number, one.what, one.name)
+    k = s.builder.kernel(f"{s.name}: {step} of {printed(one.name)} ({definition.name})", kind, definition.span, group)
     k.include(formals, bound, columns)
-    s.stages.add(stage, k.add_row(body, s.name), due=due, part=part)
+    s.stages.add(one.stage, k.add_row(body, s.name), due=due, part=part)

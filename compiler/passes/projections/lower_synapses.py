@@ -11,21 +11,34 @@ Does not: make rows of deliveries that are known at the spike (deliver_known).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
 import compiler.passes.projections.synapse_rows as rows
 from compiler.ir.level1.projections import StoredProjection
-from compiler.ir.level1.synapses import Arrival, AtNeurons, AtSynapses, Event, Keep, SynapseCell
+from compiler.ir.level1.synapses import (
+    GONE,
+    Arrival,
+    AtNeurons,
+    AtSynapses,
+    Event,
+    Keep,
+    NewSynapses,
+    Operation,
+    OverSynapses,
+    SynapseCell,
+    SynapseSum,
+    Transposed,
+)
 from compiler.ir.level2.synapse_values import event_name, member_name
 from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.projections.deliver_known import clear_columns, deliver_known, delivery_of
 from compiler.passes.projections.synapse_arrays import ages
-from compiler.passes.projections.synapse_rewire import rewire
+from compiler.passes.projections.synapse_rewire import renew
 from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
-from compiler.passes.projections.synapse_sums import gather
+from compiler.passes.projections.synapse_sums import gather, sum_text
 from compiler.passes.projections.synapse_text import SynapseKernel, neurons_text, synapses_text
 from compiler.passes.projections.synapse_transpose import transpose
 from compiler.passes.projections.synapse_values import bind_names, condition_arrays, steps_array
@@ -77,17 +90,15 @@ class SynapseLowering:
             match one:
                 case AtNeurons():
                     self._at_neurons(s, one)
-                case AtSynapses():
-                    self._at_synapses(s, one, found)
                 case Keep():
                     rows.keep_trace(s, one)
                 case Arrival():
                     rows.take_delivered(s, one.stage, one.end, one.variable, one.name)
+                case _:
+                    s.parts[one.stage] = self._over_synapses(s, one, found, s.parts.get(one.stage, 0))
 
     def _at_neurons(self, s: rows.Synapses, one: AtNeurons) -> None:
-        if id(one) not in self._texts:
-            self._texts[id(one)] = neurons_text(s.cell, one, s.deliveries.fixed_point)
-        text = self._texts[id(one)]
+        text = self._text(one, lambda: neurons_text(s.cell, one, s.deliveries.fixed_point))
         if one.sends:
             rows.at_every_neuron(s, one.stage, text, one.end)
         elif one.event is not None:
@@ -100,31 +111,43 @@ class SynapseLowering:
             happening = None if condition is None else _source(s, condition)
             rows.at_all_neurons(s, one.stage, text, one.end, happening, self._due(one.due))
 
-    def _at_synapses(self, s: rows.Synapses, one: AtSynapses, found: LoweredRelation) -> None:
-        where, due, part = one.stage, self._due(one.due), s.parts.get(one.stage, 0)
-        if one.past:
-            s = replace(s, arrays={**s.arrays, **{name: s.rings[name, kept] for name, kept in one.past}})
-        for x in one.sums:
-            part = gather(s, where, one.what, x, part, due)
-        if one.rewire is not None:
-            part = rewire(s, where, one.what, one.rewire, one.rebuild, part, due)
-        if one.transpose is not None:
-            other = self.projections[one.transpose.projection]
-            part = transpose(s, other, where, one.transpose, part, due)
-        if (one.actions or one.integrated) and (s.copy == 0 or not one.once):
-            if id(one) not in self._texts:
-                self._texts[id(one)] = synapses_text(s.cell, one, s.deliveries.fixed_point)
-            text = self._texts[id(one)]
-            if one.event is not None:
-                _reach(s, one, text, one.event)
-            elif s.shared and text.written & set(s.cell.states):
-                rows.at_elements(s, where, text, found.extent, due, part)
-            else:
-                after = part + 1 if one.search else part
-                rows.at_synapses(_noting(s, one, "post"), where, text, found, "pre", None, due=due, part=after)
-        for x in one.sums:
-            del s.arrays[x.name]
-        s.parts[where] = part
+    def _over_synapses(self, s: rows.Synapses, one: OverSynapses, found: LoweredRelation, part: int) -> int:
+        """The rows of an operation, after `part` of its stage; returns the first part that sees what it does."""
+        due = self._due(one.due)
+        match one:
+            case SynapseSum():
+                s.arrays.pop(one.name, None)
+                past = _with_past(s, one)
+                part = gather(past, one, self._text(one, lambda: sum_text(s.cell, one)), part, due)
+                s.arrays[one.name] = past.arrays[one.name]
+                return part
+            case NewSynapses():
+                return renew(s, one, part, due)
+            case Transposed(copied=copied):
+                if s.copy == 0 or not one.once:
+                    transpose(s, self.projections[copied.projection], one.stage, copied, part + 1, due)
+                return part + 2
+            case AtSynapses():
+                if s.copy == 0 or not one.once:
+                    self._at_synapses(s, one, found, part, due)
+                return part + 2 if one.apart else part
+
+    def _at_synapses(self, s: rows.Synapses, one: AtSynapses, found: LoweredRelation, part: int, due: Due) -> None:
+        text = self._text(one, lambda: synapses_text(s.cell, one, s.deliveries.fixed_point))
+        if GONE in text.written:
+            s.arrays[GONE] = steps_array(s, f"{s.name}.{GONE}", "syn", found.extent)
+        s = _with_past(s, one)
+        if one.event is not None:
+            _reach(s, one, text, one.event)
+        elif s.shared and text.written & set(s.cell.states):
+            rows.at_elements(s, one.stage, text, found.extent, due, part)
+        else:
+            after = part + 1 if one.search or one.apart else part
+            rows.at_synapses(_noting(s, one, "post"), one.stage, text, found, "pre", None, due=due, part=after)
+
+    def _text(self, one: Operation, make: Callable[[], SynapseKernel]) -> SynapseKernel:
+        """The text of an operation, made once."""
+        return self._texts.get(id(one)) or self._texts.setdefault(id(one), make())
 
     def _due(self, due: tuple[str, str] | None) -> Due:
         if due is None:
@@ -141,6 +164,13 @@ def _source(s: rows.Synapses, event: Event) -> rows.EventSource:
         return rows.spikes_of(s.instance(event.end), late)
     array = event_name(s.projection, s.member, event.name)
     return rows.EventSource(f"{array}.spikes", f"{array}.spike_count", late + rows.SLOTS, late)
+
+
+def _with_past(s: rows.Synapses, one: AtSynapses | SynapseSum) -> rows.Synapses:
+    """With the ring buffers of the traces that an operation reads as they were."""
+    if not one.past:
+        return s
+    return replace(s, arrays={**s.arrays, **{name: s.rings[name, kept] for name, kept in one.past}})
 
 
 def _noting(s: rows.Synapses, one: AtNeurons | AtSynapses, end: str) -> rows.Synapses:

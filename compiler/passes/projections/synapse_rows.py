@@ -24,7 +24,7 @@ from compiler.core.symbols import Way, derived, printed
 from compiler.expr.ast import Call, Expr, Num, Ref
 from compiler.expr.interp import evaluate
 from compiler.ir.level1.stages import ENDS_PAST
-from compiler.ir.level1.synapses import DELAYS, Keep, SynapseCell
+from compiler.ir.level1.synapses import DELAYS, Keep, SynapseCell, SynapseSum
 from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
@@ -414,13 +414,15 @@ def work_array(s: Synapses, name: str, size: int | l2.SizeOf) -> None:
 
 
 def start_row(
-    s: Synapses, stage: str, what: str, name: str, array: str, size: int | l2.SizeOf, start: float, part: int, due: Due
+    s: Synapses, one: SynapseSum, array: str, size: int | l2.SizeOf, start: float, part: int, due: Due
 ) -> None:
-    """The row that gives the elements of the sum `name` their initial value."""
-    definition, group = s.cell.definition, (s.cell.number, what, name)
-    k = s.builder.kernel(f"{s.name}: start of {printed(name)} ({definition.name})", l2.Kind.MAP, definition.span, group)
+    """The row that gives the elements of a sum their initial value."""
+    definition, group = s.cell.definition, (s.cell.number, one.what, one.name)
+    k = s.builder.kernel(
+        f"{s.name}: start of {printed(one.name)} ({definition.name})", l2.Kind.MAP, definition.span, group
+    )
     k.write("out", s.builder.precision, array)
     k.column("n", size)
     k.column("start", start, s.builder.precision)
     nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Ref("start")),))
-    s.stages.add(stage, k.add_row(nest, array), due=due, part=part)
+    s.stages.add(one.stage, k.add_row(nest, array), due=due, part=part)

@@ -18,50 +18,45 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from compiler.core.symbols import printed
 from compiler.expr.ast import Call, Cond, Expr, Ref
-from compiler.ir.level1.synapses import SynapseCell, SynapseSum
+from compiler.ir.level1.synapses import EXISTS, SynapseCell, SynapseSum
 from compiler.ir.level2.synapse_sums import INSTANCES, KERNEL
 from compiler.passes.projections.kernel_sums import over_kernel
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses, start_row, work_array
 from compiler.passes.projections.synapse_schedule import Due
-from compiler.passes.projections.synapse_text import EXISTS, SynapseKernel, statements_of
+from compiler.passes.projections.synapse_text import SynapseKernel, statements_of
 from compiler.passes.synapses.schedule_synapses import used_lets
 
 STARTS: Final = {"sum": 0.0, "max": -math.inf, "min": math.inf}
 
 
-def gather(s: Synapses, stage: str, what: str, one: SynapseSum, part: int, due: Due) -> int:
-    """Makes the array of a sum and the rows that compute it, after `part` of the stage; returns the part in which it
-    can be read."""
-    cached = ("sum", s.cell.number, what, one.name)
-    if cached not in s.cache:
-        s.cache[cached] = _text(s.cell, what, one)
-    text = s.cache[cached]
+def gather(s: Synapses, one: SynapseSum, text: SynapseKernel, part: int, due: Due) -> int:
+    """Makes the array of a sum and the rows that compute it (`text`), after `part` of the stage; returns the part in
+    which it can be read."""
     if one.end == KERNEL:
-        return over_kernel(s, stage, what, one.name, one.op, text, STARTS.get(one.op, 0.0), part, due)
+        return over_kernel(s, one, text, STARTS.get(one.op, 0.0), part, due)
     if one.end == INSTANCES:
         found = s.found()
-        s.arrays[one.name] = _started(s, stage, what, one, found.extent, "syn", part + 1, due)
-        at_synapses(s, stage, text, found, "pre", None, due=due, part=part + 2 + s.copy, join=False)
+        s.arrays[one.name] = _started(s, one, found.extent, "syn", part + 1, due)
+        at_synapses(s, one.stage, text, found, "pre", None, due=due, part=part + 2 + s.copy, join=False)
         return part + 2 + s.copies
-    s.arrays[one.name] = _started(s, stage, what, one, s.instance(one.end).size, one.end, part + 1, due)
-    at_synapses(s, stage, text, s.found(one.end), one.end, None, due=due, part=part + 2, gather=True)
+    s.arrays[one.name] = _started(s, one, s.instance(one.end).size, one.end, part + 1, due)
+    at_synapses(s, one.stage, text, s.found(one.end), one.end, None, due=due, part=part + 2, gather=True)
     return part + 3
 
 
-def _started(
-    s: Synapses, stage: str, what: str, one: SynapseSum, size: int | l2.SizeOf, end: str, part: int, due: Due
-) -> BoundArray:
+def _started(s: Synapses, one: SynapseSum, size: int | l2.SizeOf, end: str, part: int, due: Due) -> BoundArray:
     """The array of a sum, and the row that initialises it: once for all instances that share it."""
-    array = f"{s.stored if end == 'syn' else s.name}.{what}.{printed(one.name)}"
+    array = f"{s.stored if end == 'syn' else s.name}.{one.what}.{printed(one.name)}"
     held = BoundArray(array, s.builder.precision, end)
     if end == "syn" and s.copy > 0:
         return held
     work_array(s, array, size)
-    start_row(s, stage, what, one.name, array, size, STARTS[one.op], part, due)
+    start_row(s, one, array, size, STARTS[one.op], part, due)
     return held
 
 
-def _text(cell: SynapseCell, what: str, one: SynapseSum) -> SynapseKernel:
+def sum_text(cell: SynapseCell, one: SynapseSum) -> SynapseKernel:
+    """What computes a sum, or the value of each synapse, at a synapse."""
     held = Ref(one.name)
     step = l0.Set(one.name, one.value)
     lets = used_lets(cell, (step,))
@@ -73,4 +68,4 @@ def _text(cell: SynapseCell, what: str, one: SynapseSum) -> SynapseKernel:
         value = Call(one.op, (held, Call("float", (one.value,))))
     if cell.definition.vacancies:
         value = Cond(EXISTS, value, held)
-    return SynapseKernel(f"{what}: {printed(one.name)}", statements_of([*lets, l0.Set(one.name, value)], "syn"))
+    return SynapseKernel(f"{one.what}: {printed(one.name)}", statements_of([*lets, l0.Set(one.name, value)], "syn"))

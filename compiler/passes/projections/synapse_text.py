@@ -13,7 +13,6 @@ import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
@@ -22,12 +21,10 @@ from compiler.core.source import Span
 from compiler.core.symbols import Way, symbol
 from compiler.core.symbols import derived as derived_from
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
-from compiler.ir.level1.synapses import AtNeurons, AtSynapses, SynapseCell
+from compiler.ir.level1.synapses import EXISTS, AtNeurons, AtSynapses, SynapseCell
 from compiler.passes.program.clock import STEP_END
 from compiler.passes.synapses.schedule_synapses import used_lets
 
-EXISTS: Final = Ref("exists").ne(0)
-"""Whether a place holds a synapse."""
 RANDOM = {"random": "uniform", "normal": "normal", "exponential": "exponential", "poisson": "poisson"}
 
 
@@ -102,7 +99,8 @@ def neurons_text(cell: SynapseCell, one: AtNeurons, fixed_point: bool) -> Synaps
 
 def synapses_text(cell: SynapseCell, one: AtSynapses, fixed_point: bool) -> SynapseKernel:
     """The statements of an operation at synapses."""
-    return text_of(cell, one.what, one.actions, fixed_point, one.tests, one.integrated, one.derived, one.advance)
+    given = (one.tests, one.integrated, one.derived, one.advance, one.vacant)
+    return text_of(cell, one.what, one.actions, fixed_point, *given)
 
 
 def text_of(

@@ -26,10 +26,8 @@ from compiler.passes.projections.synapse_schedule import Due
 _AT = l2.Strided((l2.Axis((("at", 1),)),))
 
 
-def transpose(s: Synapses, other: l0.Projection, stage: str, one: l0.Transpose, part: int, due: Due) -> int:
-    """The row of one `transpose`, after `part` of the stage; returns the part in which the new values are visible."""
-    if s.copy > 0 and one.target in (s.cell.definition.shared or ()):
-        return part + 2
+def transpose(s: Synapses, other: l0.Projection, stage: str, one: l0.Transpose, part: int, due: Due) -> None:
+    """The row of one `transpose`, in a part of the stage."""
     member = next(m for m in other.members if (m.source, m.target) == (s.member.target, s.member.source))
     bound = {"w": s.arrays[one.target].array, "other": variable_array(other, member, one.variable)}
     made = {Form.ALL: _dense, Form.DIAGONAL: _one_to_one, Form.GIVEN: _pairs}[s.rule.form]
@@ -43,8 +41,7 @@ def transpose(s: Synapses, other: l0.Projection, stage: str, one: l0.Transpose, 
     k.write("w", real, bound["w"], access[0])
     k.read("other", real, bound["other"], access[1])
     k.include(formals, bound, columns)
-    s.stages.add(stage, k.add_row(body, s.name), due=due, part=part + 1)
-    return part + 2
+    s.stages.add(stage, k.add_row(body, s.name), due=due, part=part)
 
 
 Made = tuple[tuple[l2.Formal, ...], l2.Nest, dict[str, l2.ColumnValue]]

@@ -224,9 +224,9 @@ _MADE: Final[Mapping[str, tuple[l2.Formal, ...]]] = MappingProxyType(
 def _prototype(rule: str, stage: str, probability: Expr | None, more: tuple[l2.Formal, ...]) -> Prototype:
     """The kernel of a stage: of every rule ("any"), of a transposition, or of a rule that draws."""
     if rule == "any":
-        formals: tuple[l2.Formal, ...] = (_ROW, _N_PRE)
+        formals: tuple[l2.Formal, ...] = SCAN
     elif rule == "transpose":
-        formals = _COUNT if stage == "count" else _FILL
+        formals = TRANSPOSE[stage]
     else:
         formals = (*_MADE[stage], *_drawn(RULE[rule], more))
     return Prototype(l2.Kind.CONNECT, formals, l2.Connect(rule, stage, probability))
@@ -325,13 +325,21 @@ def _host_rows(link: Link) -> None:
 
 # ------------------------------------------------------------------------------------------ by target
 
-_COUNT: Final[tuple[l2.Formal, ...]] = (*_STORED, _array("to_row", DType.I64, l2.Mode.UPDATE), *_SIZES)
-_FILL: Final[tuple[l2.Formal, ...]] = (
+_WRITTEN: Final[tuple[l2.Formal, ...]] = (
     *_STORED,
     _array("to_row", DType.I64, l2.Mode.READ),
     *(_array(part, DType.I32, l2.Mode.WRITE) for part in ("to_col", "to_index")),
-    *_SIZES,
 )
+SCAN: Final[tuple[l2.Formal, ...]] = (_ROW, _N_PRE)
+"""Formals of the stage that makes row pointers of numbers of synapses."""
+TRANSPOSE: Final[Mapping[str, tuple[l2.Formal, ...]]] = MappingProxyType(
+    {
+        "count": (*_STORED, _array("to_row", DType.I64, l2.Mode.UPDATE), *_SIZES),
+        "fill": (*_WRITTEN, *_SIZES),
+        "refill": (*_WRITTEN, _array("to_filled", DType.I32, l2.Mode.UPDATE), *_SIZES),
+    }
+)
+"""Formals of the stages of a transposition: of the first one ("fill"), and in a step ("refill")."""
 
 
 def _transpose(link: Link, index: str = "to_index") -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import refs
 from compiler.ir.level1.stages import ENDS_PAST, POST_PAST, PRE_PAST, START, START_TRANSPOSED, seen_before
-from compiler.ir.level1.synapses import AtSynapses, Keep, Operation, SynapseCell
+from compiler.ir.level1.synapses import AtSynapses, Keep, Operation, SynapseCell, SynapseSum
 from compiler.passes.synapses.schedule_synapses import used_lets
 
 
@@ -25,7 +25,7 @@ def keep_traces(cell: SynapseCell) -> SynapseCell:
         return cell
     operations: list[Operation] = []
     for x in cell.operations:
-        if isinstance(x, AtSynapses):
+        if isinstance(x, AtSynapses | SynapseSum):
             read = tuple(dict.fromkeys(_late(cell, x)))
             operations += (one for one in read if one not in operations)
             x = replace(x, past=tuple((one.name, one.stage) for one in read))
@@ -33,26 +33,21 @@ def keep_traces(cell: SynapseCell) -> SynapseCell:
     return replace(cell, operations=tuple(operations))
 
 
-def _late(cell: SynapseCell, x: AtSynapses) -> Iterator[Keep]:
+def _late(cell: SynapseCell, x: AtSynapses | SynapseSum) -> Iterator[Keep]:
     """What an operation reads late, in order."""
-    for read in _reads(cell, x):
-        for end, after in (("pre", PRE_PAST), ("post", POST_PAST)):
-            block = cell.end(end)
-            if end not in cell.delays or block is None:
-                continue
-            for name in sorted({s.name for s in block.state} & read):
-                assert x.stage not in (START, START_TRANSPOSED), f"`{name}` has no value yet"
-                yield Keep(ENDS_PAST if seen_before(x.stage, end) else after, end, name)
+    read = _reads(cell, x)
+    for end, after in (("pre", PRE_PAST), ("post", POST_PAST)):
+        block = cell.end(end)
+        if end not in cell.delays or block is None:
+            continue
+        for name in sorted({s.name for s in block.state} & read):
+            assert x.stage not in (START, START_TRANSPOSED), f"`{name}` has no value yet"
+            yield Keep(ENDS_PAST if seen_before(x.stage, end) else after, end, name)
 
 
-def _reads(cell: SynapseCell, x: AtSynapses) -> Iterator[set[str]]:
-    """The names that sums, a condition of rewiring, and statements read."""
-
-    def of(actions: tuple[l0.Action, ...]) -> set[str]:
-        return set().union(*(refs(e) for e in l0.values_of((*actions, *used_lets(cell, actions)))))
-
-    for one in x.sums:
-        yield of((l0.Set(one.name, one.value),))
-    if x.rewire is not None:
-        yield of((x.rewire,))
-    yield of(x.actions).union(*(refs(e) for e in (*l0.values_of((*x.integrated, *x.advance)), *x.tests)))
+def _reads(cell: SynapseCell, x: AtSynapses | SynapseSum) -> set[str]:
+    actions = (l0.Set(x.name, x.value),) if isinstance(x, SynapseSum) else x.actions
+    values = l0.values_of((*actions, *used_lets(cell, actions)))
+    if isinstance(x, AtSynapses):
+        values += (*l0.values_of((*x.integrated, *x.advance)), *x.tests)
+    return set().union(*map(refs, values))

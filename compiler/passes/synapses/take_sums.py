@@ -1,33 +1,46 @@
-"""take_sums: sums over synapses in statements, `sum_post(w)`, `sum_instances(dw)`, become Sums before an operation.
+"""take_sums: sums over synapses in statements, `sum_post(w)`, `sum_instances(dw)`, rewiring and `transpose` become
+operations of their own.
 
 Assumes: schedule_synapses has run; terms of sums are not random.
 Guarantees: an operation at all synapses is cut before each statement that reads sums, rewires or copies a state, and at
 the boundaries of those of states that instances share: a sum sees the values of all synapses after the statements
-before it, and the statement reads a symbol in its place. The first of the operations has no sums.
-Does not: compute sums (passes/projections/synapse_sums.py, passes/projections/kernel_sums.py).
+before it, and the statement reads a symbol in its place. Rewiring marks synapses (`gone`) before new ones are made.
+Does not: compute sums (passes/projections/synapse_sums.py, passes/projections/kernel_sums.py), or make synapses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import compiler.ir.level0.model as l0
 from compiler.core.symbols import Way, derived
-from compiler.expr.ast import Call, Expr, Num, Ref, rewrite
-from compiler.ir.level1.synapses import AtSynapses, Operation, SynapseCell, SynapseSum
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite
+from compiler.ir.level1.synapses import (
+    EXISTS,
+    FORMED,
+    GONE,
+    REPLACED,
+    VACANT,
+    AtSynapses,
+    Due,
+    NewSynapses,
+    Operation,
+    SynapseCell,
+    SynapseSum,
+    Transposed,
+)
 from compiler.ir.level2.synapse_sums import INSTANCES, SUMS, has_sums
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """Statements that run together at each synapse, after all else (AtSynapses)."""
+    """Statements that run together at each synapse, after sums, and after what stands alone."""
 
     sums: tuple[SynapseSum, ...] = ()
-    actions: tuple[l0.Action, ...] = ()
-    rewire: l0.Rewire | None = None
+    alone: l0.Rewire | l0.Transpose | None = None
+    actions: tuple[l0.Set | l0.Send, ...] = ()
     once: bool = False
-    transpose: l0.Transpose | None = None
 
 
 def take_sums(cell: SynapseCell) -> SynapseCell:
@@ -36,16 +49,36 @@ def take_sums(cell: SynapseCell) -> SynapseCell:
     return replace(cell, operations=operations) if operations != cell.operations else cell
 
 
-def _cut(cell: SynapseCell, one: Operation) -> tuple[Operation, ...]:
+def _cut(cell: SynapseCell, one: Operation) -> Iterator[Operation]:
     if not isinstance(one, AtSynapses) or one.event is not None:
-        return (one,)
-    out: list[Operation] = []
+        yield one
+        return
+    stage, due = one.stage, one.due
     for number, x in enumerate(_segments(one.actions, cell.definition.shared or ())):
-        whole = one if number == 0 else AtSynapses(one.stage, f"{one.what} ({number + 1})", due=one.due)
-        if x.sums or x.actions or x.rewire or x.transpose or whole.integrated:
-            whole = replace(whole, sums=x.sums, actions=x.actions, rewire=x.rewire)
-            out.append(replace(whole, transpose=x.transpose, once=x.once))
-    return tuple(out)
+        what = f"{one.what} ({number + 1})" if number else one.what
+        yield from (replace(found, stage=stage, what=what, due=due) for found in x.sums)
+        if isinstance(x.alone, l0.Transpose):
+            yield Transposed(stage, what, x.alone, x.once, due)
+        elif x.alone is not None:
+            yield from _rewired(cell, stage, what, x.alone, due)
+        whole = AtSynapses(stage, what, due=due) if number else one
+        if x.actions or whole.integrated:
+            yield replace(whole, actions=x.actions, once=x.once)
+
+
+def _rewired(cell: SynapseCell, stage: str, what: str, one: l0.Rewire, due: Due | None) -> Iterator[Operation]:
+    """The synapses that are replaced are marked, then the new ones are made; what is removed leaves a vacant slot."""
+    if one.how == "remove":
+        left = l0.Set("exists", Cond(one.value, Num(0), Ref("exists")))
+        yield AtSynapses(stage, f"{what}: removed", (left,), apart=True, due=due)
+        return
+    gone = Cond(one.value, Num(REPLACED), Num(0))
+    if one.how == "form":
+        gone = Cond(EXISTS, Num(0), Cond(one.value, Num(FORMED), Num(VACANT)))
+    elif cell.definition.vacancies:
+        gone = Cond(EXISTS, gone, Num(VACANT))
+    yield AtSynapses(stage, f"{what}: gone", (l0.Set(GONE, gone),), apart=True, vacant=True, due=due)
+    yield NewSynapses(stage, what, due=due)
 
 
 def _segments(actions: Sequence[l0.Action], shared: Sequence[str]) -> list[_Segment]:
@@ -55,22 +88,23 @@ def _segments(actions: Sequence[l0.Action], shared: Sequence[str]) -> list[_Segm
     for action in actions:
         once = isinstance(action, l0.Set | l0.Transpose) and action.target in shared
         if isinstance(action, l0.Transpose):
-            out.append(_Segment(once=once, transpose=action))
+            out.append(_Segment(alone=action, once=once))
             continue
-        if isinstance(action, l0.Rewire) or has_sums(action.value) or once != out[-1].once:
-            found: list[SynapseSum] = []
-            value = _taken_out(action.value, found, kinds)
-            if isinstance(action, l0.Rewire):
-                out.append(_Segment(tuple(found), rewire=replace(action, value=value)))
-            else:
-                out.append(_Segment(tuple(found), (replace(action, value=value),), None, once))
+        found: list[SynapseSum] = []
+        taken = replace(action, value=_taken_out(action.value, found, kinds))
+        if isinstance(taken, l0.Rewire):
+            out.append(_Segment(tuple(found), alone=taken))
+        elif found or once != out[-1].once:
+            out.append(_Segment(tuple(found), actions=(taken,), once=once))
         else:
-            out[-1] = replace(out[-1], actions=(*out[-1].actions, action))
+            out[-1] = replace(out[-1], actions=(*out[-1].actions, taken))
     return out
 
 
 def _taken_out(e: Expr, found: list[SynapseSum], kinds: dict[str, int]) -> Expr:
     """`e` with its sums replaced by names, inner ones first. `kinds`: how many there are of each kind."""
+    if not has_sums(e):
+        return e
 
     def one(op: str, end: str, value: Expr) -> Ref:
         same = [x.name for x in found if (x.op, x.end, x.value) == (op, end, value)]
@@ -78,7 +112,7 @@ def _taken_out(e: Expr, found: list[SynapseSum], kinds: dict[str, int]) -> Expr:
             kind = f"{end}_{op}"
             kinds[kind] = kinds.get(kind, 0) + 1
             name = derived(kind, Way.SUM, str(kinds[kind]) if kinds[kind] > 1 else "")
-            found.append(SynapseSum(name, op, end, value))
+            found.append(SynapseSum("", "", name, op, end, value))
             same = [name]
         return Ref(same[0])
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import Ref
-from compiler.ir.level1.synapses import Arrival, AtNeurons, AtSynapses, Keep, Operation, SynapseCell
+from compiler.ir.level1.synapses import AtNeurons, AtSynapses, NewSynapses, Operation, SynapseCell, SynapseSum
 
 ARRIVED = Ref("arrived").eq(Ref("step"))
 
@@ -30,10 +30,12 @@ def _by_target(x: Operation) -> bool:
     """Whether an operation may walk the synapses of a target."""
     match x:
         case AtSynapses():
-            return (x.event is not None and x.event.end == "post") or any(s.end == "post" for s in x.sums)
+            return x.event is not None and x.event.end == "post"
+        case SynapseSum():
+            return x.end == "post"
         case AtNeurons():
             return x.condition is not None and x.condition.end == "post"
-        case Arrival() | Keep():
+        case _:
             return False
 
 
@@ -42,7 +44,7 @@ def _walks(cell: SynapseCell, x: Operation, rebuild: bool) -> Iterator[Operation
         noted = (l0.Set("arrived", Ref("step")),)
         yield AtNeurons(x.stage, f"{x.event.name} arrives", x.event.end, noted, x.event, search=x.event.name)
         yield replace(x, event=None, walk="pre", tests=(ARRIVED, *x.tests), search=x.event.name)
-    elif isinstance(x, AtSynapses) and x.rewire is not None and x.rewire.how != "remove":
+    elif isinstance(x, NewSynapses):
         yield replace(x, rebuild=rebuild)
     else:
         yield x
