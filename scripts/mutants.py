@@ -562,6 +562,12 @@ MUTANTS = (
         ("tests/unit/test_cuda_waves.py::test_inputs_of_many_events_are_drawn_one_at_a_time",),
     ),
     Mutant(
+        "values that are rounded to bf16 come from coarse functions",
+        ("backends.cuda.emit.emit:COARSE",),
+        lambda _: frozenset(),
+        (f"{TEXTS}::test_values_that_are_rounded_to_bf16_come_from_coarse_functions",),
+    ),
+    Mutant(
         "maps of bf16 are optimised",
         ("backends.cuda.emit.translation_units:_is_narrow",),
         _always(False),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -182,7 +182,8 @@ class Dialect:
     `restrict` the keyword. `add`: the function for atomic addition to an element shared by threads ("": one thread,
     plain `+=`), in which {} is the element's type. `space`: the address space of arrays; `wide`: the suffix of 64-bit
     literals. `cpp`: whether it is C++. `row_real`: the type of real columns of a row ("": their own); `pointer`: what
-    makes one of a column ("": that is an offset in one buffer)."""
+    makes one of a column ("": that is an offset in one buffer). `coarse`: functions that have a form for values that
+    are rounded to bf16 (`nl_coarse_<name>_f32`); `rounded`: whether the expression is such a value."""
 
     precision: DType
     real: str = "real"
@@ -193,6 +194,8 @@ class Dialect:
     cpp: bool = False
     row_real: str = ""
     pointer: str = ""
+    coarse: frozenset[str] = frozenset()
+    rounded: bool = False
 
     def literal(self, value: int | float, t: Scalar) -> Code:
         return literal(value, t, self.wide)
@@ -261,6 +264,10 @@ class Dialect:
                 own = type_of(e, scope, self.precision)
                 shown = self._own(e, scope, own)
                 return shown if own == "bool" else binary(shown, "!=", self.literal(0, own))
+
+    def rounds(self, e: ast.Expr, scope: Scope, t: Scalar) -> Code:
+        """`e` in type `t`, which is rounded to bf16."""
+        return replace(self, rounded=bool(self.coarse))._as(e, scope, t)
 
     def _own(self, e: ast.Expr, scope: Scope, t: Scalar) -> Code:
         """`e` in its own type `t`."""
@@ -341,10 +348,20 @@ class Dialect:
         if func == "heaviside":
             own = type_of(args[0], scope, real)
             return form("({})", self._as(args[0], scope, own) >= self.literal(0, own))
+        return self._elementary(func, args, scope, t)
+
+    def _elementary(self, func: str, args: tuple[ast.Expr, ...], scope: Scope, t: Scalar) -> Code:
+        """A function of the target. What is computed of its value is rounded to bf16, if that is; its arguments are
+        not."""
         if func in FUNCTIONS and FUNCTIONS[func].machine == "whole" and not is_real(t):
             return form("({})", self._as(args[0], scope, t))
         t = DType.I64 if t in (DType.U32, DType.U64) else t
-        return self.call(func, t, *(self._as(a, scope, t) for a in args))
+        if func == ROUNDED:
+            return self.call(func, t, self.rounds(args[0], scope, t))
+        if func in self.coarse and self.rounded and t == DType.F32:
+            func = f"coarse_{func}"
+        exact = replace(self, rounded=False) if self.rounded else self
+        return self.call(func, t, *(exact._as(a, scope, t) for a in args))
 
 
 def _widens(a: Scalar, b: Scalar) -> bool:
@@ -539,8 +556,9 @@ class Body:
             if unnamed := self._unnamed.get(n):
                 span, value = unnamed.span, unnamed.value
                 if e.rounds and isinstance(value, ast.Call) and value.func == ROUNDED:
-                    (value,) = value.args
-                shown = self.dialect.expr(value, self.scope, _held(e.type))
+                    shown = self.dialect.rounds(value.args[0], self.scope, _held(e.type))
+                else:
+                    shown = self.dialect.expr(value, self.scope, _held(e.type))
             else:
                 shown = self.scope[n].code
             if e.type == DType.U8:

@@ -9,13 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from backends.c_family.cprint import Dialect, Symbol
 from backends.cuda.emit.emit import emit
 from backends.cuda.emit.translation_units import parts_of
 from backends.cuda.kernels.launch_geometry import Work, calls_of
+from backends.kernel_ir.expr import code
 from backends.registry import backend
+from compiler.expr.ast import Call, Ref
+from compiler.expr.functions import ROUNDED
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Contract, Dense, Launch, Merged, Nest, OneToOne, Propagate, Toeplitz
-from compiler.ir.space import Role
+from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import write_tables
 from compiler.passes.pipeline.lower import lower
@@ -148,6 +152,17 @@ def test_epilogues_of_stored_products_take_sixteen_bytes() -> None:
     assert any("        nl_words<nl_bfloat, 8> " in store for store in stores)
     assert any("nl_sums_at<8>(" in store for store in stores)
     assert not any(re.search(r"nl_x\.\w+\.x\[nl_n\] = nl_bf16_f32\(", store) for store in stores)
+
+
+def test_values_that_are_rounded_to_bf16_come_from_coarse_functions() -> None:
+    """Those of float32 do not, nor do arguments of other functions."""
+    coarse = re.compile(r"nl_coarse_\w+_f32\(")
+    assert coarse.search(backend("cuda").emit(program("transformer", "cuda", "mixed")))
+    assert not coarse.search(backend("cuda").emit(program("transformer", "cuda")))
+    x = Ref("x")
+    value = Call(ROUNDED, (Call("exp", (x,)) + Call("log", (Call("exp", (x,)),)),)) + Call("exp", (x,))
+    found = Dialect(DType.F32, coarse=frozenset({"exp"})).expr(value, {"x": Symbol(code("x"), DType.F32)})
+    assert found.text == "nl_bf16_f32(nl_coarse_exp_f32(x) + nl_log_f32(nl_exp_f32(x))) + nl_exp_f32(x)"
 
 
 def test_maps_of_bf16_are_optimised() -> None:

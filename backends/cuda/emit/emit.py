@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, compiled, open_kernel, row_struct
@@ -20,7 +21,7 @@ from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Dialect, PrintError
 from backends.c_family.device_library import file_names
 from backends.c_family.skeletons import frame
-from backends.c_family.source_map import heading, no_text, printed
+from backends.c_family.source_map import fixed_order, heading, no_text, printed
 from backends.cuda.emit.translation_units import Share, parts_of, whole_of
 from backends.cuda.kernels.contract import (
     Shared,
@@ -49,6 +50,11 @@ from compiler.core.source import Span
 from compiler.ir.level2.dependence import is_flat
 from compiler.layers.shared.context import HIDDEN
 from compiler.strategies.cuda import fused_attention
+
+
+COARSE: Final = frozenset({"exp", "sigmoid", "tanh", "erf"})
+"""Functions of values that are rounded to bf16 by fewer instructions (backends/device/math.h): an epilogue of products
+that computes gelu takes as long as these otherwise."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,12 @@ class _Pieces:
 def emit(program: l2.Merged) -> Emitted:
     """The CUDA text of a program. Raises BackendError (E0903) for programs without one."""
     dialect = Dialect(
-        program.precision, restrict="__restrict__", add="nl_accumulate", cpp=True, pointer="nl_global({})"
+        program.precision,
+        restrict="__restrict__",
+        add="nl_accumulate",
+        cpp=True,
+        pointer="nl_global({})",
+        coarse=frozenset() if fixed_order(program) else COARSE,
     )
     made: list[list[Function]] = []
     # chains and waves read arrays written by several launches: no `restrict`
