@@ -93,25 +93,43 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
     const nl_i64 nl_end = nl_least(1ll, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_wide = (n_d0_ % 4 == 0) & (n_d0_ >= 4 * nl_group) & nl_is_aligned<4>(mask_p_) & nl_is_aligned<4>(rows_grad_p_) & nl_is_aligned<4>(picked_grad_p_);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
             e += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_d0_;
         real acc = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d0 = r;
-                const real mask_ = mask_p_[d0];
-                acc += mask_;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d0 = r;
+                    const auto nl_mask_p_ = nl_read<4>(&mask_p_[d0], true);
+                    struct {
+                        nl_few<real, 4> mask_p_;
+                    } nl_x = {nl_as<real>(nl_mask_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real mask_ = nl_x.mask_p_.x[nl_n];
+                        acc += mask_;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d0 = r;
+                    const real mask_ = mask_p_[d0];
+                    acc += mask_;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
                     {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -127,7 +145,28 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
             count_p_[0] = count_;
             count_after_p_[0] = count_after_;
         }
-        {
+        if (nl_wide) {
+#pragma unroll 1
+            for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                    r += 4 * nl_group) {
+                const nl_i64 d0 = r;
+                const auto nl_mask_p_ = nl_read<4>(&mask_p_[d0], true);
+                struct {
+                    nl_few<real, 4> mask_p_;
+                    nl_few<real, 4> rows_grad_p_;
+                    nl_few<real, 4> picked_grad_p_;
+                } nl_x = {nl_as<real>(nl_mask_p_), {}, {}};
+                const auto nl_point = [&](int nl_n) {
+                    const real mask_ = nl_x.mask_p_.x[nl_n];
+                    real rows_grad_ = v0_ * mask_;
+                    nl_x.rows_grad_p_.x[nl_n] = rows_grad_;
+                    nl_x.picked_grad_p_.x[nl_n] = rows_grad_ * -1.0f;
+                };
+                nl_each<4>(nl_point);
+                nl_write(&rows_grad_p_[d0], nl_x.rows_grad_p_, true);
+                nl_write(&picked_grad_p_[d0], nl_x.picked_grad_p_, true);
+            }
+        } else {
             struct nl_load_found {
                 nl_i64 d0;
                 real mask_;
@@ -602,6 +641,7 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_wide = (n_d1_ % 4 == 0) & (n_d1_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
             e += blockDim.x >> nl_bits) {
@@ -609,19 +649,36 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d1_;
         real acc = -NL_INF_F32;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d1 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                acc = nl_max_f32(acc, x_);
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d1 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc = nl_max_f32(acc, x_);
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d1 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                    acc = nl_max_f32(acc, x_);
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_max_f32>(
                     {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
@@ -636,21 +693,42 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         real acc1 = 0.0f;
         real acc2 = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d1 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                const nl_i32 label_ = label_p_[d0];
-                acc1 += nl_exp_f32(x_ - largest_);
-                acc2 += d1 == label_ ? x_ : 0.0f;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d1 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const nl_i64 nl_own = d1 + nl_n;
+                        const nl_i64 d1 = nl_own;
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        const nl_i32 label_ = label_p_[d0];
+                        acc1 += nl_exp_f32(x_ - largest_);
+                        acc2 += d1 == label_ ? x_ : 0.0f;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d1 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                    const nl_i32 label_ = label_p_[d0];
+                    acc1 += nl_exp_f32(x_ - largest_);
+                    acc2 += d1 == label_ ? x_ : 0.0f;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 2, nl_sum_of<real>>(
                     {{acc1, acc2}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -669,19 +747,38 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         }
         real acc3 = NL_INF_F32;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d1 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d1 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const nl_i64 nl_own = d1 + nl_n;
+                        const nl_i64 d1 = nl_own;
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d1 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                    acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_min_f32>(
                     {{acc3}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
@@ -693,7 +790,28 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         if (nl_first == 0) {
             first_p_[d0] = first_;
         }
-        {
+        if (nl_wide) {
+#pragma unroll 1
+            for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                    r += 4 * nl_group) {
+                const nl_i64 d1 = r;
+                const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                struct {
+                    nl_few<real, 4> x_p_;
+                    nl_few<real, 4> biased_grad_sum_p_;
+                } nl_x = {nl_as<real>(nl_x_p_), {}};
+                const auto nl_point = [&](int nl_n) {
+                    const nl_i64 nl_own = d1 + nl_n;
+                    const nl_i64 d1 = nl_own;
+                    const real x_ = nl_x.x_p_.x[nl_n];
+                    const nl_i32 label_ = label_p_[d0];
+                    const real picked_grad_ = picked_grad_p_[d0];
+                    nl_x.biased_grad_sum_p_.x[nl_n] = (d1 == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
+                };
+                nl_each<4>(nl_point);
+                nl_write(&biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1], nl_x.biased_grad_sum_p_, true);
+            }
+        } else {
             struct nl_load_found {
                 nl_i64 d1;
                 real x_;
@@ -1501,6 +1619,7 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_wide = (n_d1_ % 4 == 0) & (n_d1_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
             e += blockDim.x >> nl_bits) {
@@ -1508,19 +1627,36 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d1_;
         real acc = -NL_INF_F32;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d1 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                acc = nl_max_f32(acc, x_);
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d1 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc = nl_max_f32(acc, x_);
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d1 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                    acc = nl_max_f32(acc, x_);
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_max_f32>(
                     {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
@@ -1535,21 +1671,42 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
         real acc1 = 0.0f;
         real acc2 = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d1 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                const nl_i32 label_ = label_p_[d0];
-                acc1 += nl_exp_f32(x_ - largest_);
-                acc2 += d1 == label_ ? x_ : 0.0f;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d1 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const nl_i64 nl_own = d1 + nl_n;
+                        const nl_i64 d1 = nl_own;
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        const nl_i32 label_ = label_p_[d0];
+                        acc1 += nl_exp_f32(x_ - largest_);
+                        acc2 += d1 == label_ ? x_ : 0.0f;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d1 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                    const nl_i32 label_ = label_p_[d0];
+                    acc1 += nl_exp_f32(x_ - largest_);
+                    acc2 += d1 == label_ ? x_ : 0.0f;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 2, nl_sum_of<real>>(
                     {{acc1, acc2}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -1566,19 +1723,38 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
         }
         real acc3 = NL_INF_F32;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d1 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d1];
-                acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d1 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const nl_i64 nl_own = d1 + nl_n;
+                        const nl_i64 d1 = nl_own;
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d1 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d1];
+                    acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_min_f32>(
                     {{acc3}}, NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);

@@ -248,6 +248,7 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_wide = (n_d2_ % 4 == 0) & (n_d2_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & nl_is_aligned<4>(scaled_p_) & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(weight_p_) & nl_is_aligned<4>(bias_p_);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
             e += blockDim.x >> nl_bits) {
@@ -255,19 +256,36 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d2_;
         real acc = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d2 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d2];
-                acc += x_ * share_;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d2 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc += x_ * share_;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d2 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                    acc += x_ * share_;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
                     {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -279,19 +297,36 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
         }
         real acc1 = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d2 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d2];
-                acc1 += (x_ - acc) * (x_ - acc) * share_;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d2 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc1 += (x_ - acc) * (x_ - acc) * share_;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d2 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                    acc1 += (x_ - acc) * (x_ - acc) * share_;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
                     {{acc1}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -302,7 +337,30 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
         real v0_ = 1.0f / nl_sqrt_f32(acc1 + epsilon_);
         if (nl_first == 0) {
         }
-        {
+        if (nl_wide) {
+#pragma unroll 1
+            for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                    r += 4 * nl_group) {
+                const nl_i64 d2 = r;
+                const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                const auto nl_weight_p_ = nl_read<4>(&weight_p_[d2], true);
+                const auto nl_bias_p_ = nl_read<4>(&bias_p_[d2], true);
+                struct {
+                    nl_few<real, 4> scaled_p_;
+                    nl_few<real, 4> x_p_;
+                    nl_few<real, 4> weight_p_;
+                    nl_few<real, 4> bias_p_;
+                } nl_x = {{}, nl_as<real>(nl_x_p_), nl_as<real>(nl_weight_p_), nl_as<real>(nl_bias_p_)};
+                const auto nl_point = [&](int nl_n) {
+                    const real x_ = nl_x.x_p_.x[nl_n];
+                    const real weight_ = nl_x.weight_p_.x[nl_n];
+                    const real bias_ = nl_x.bias_p_.x[nl_n];
+                    nl_x.scaled_p_.x[nl_n] = (x_ - acc) * v0_ * weight_ + bias_;
+                };
+                nl_each<4>(nl_point);
+                nl_write(&scaled_p_[d0 * scaled_by_d0_ + d2], nl_x.scaled_p_, true);
+            }
+        } else {
             struct nl_load_found {
                 nl_i64 d2;
                 real x_;
@@ -492,6 +550,7 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_wide = (n_d3_ % 4 == 0) & (n_d3_ >= 4 * nl_group) & nl_is_aligned<4>(scaled_p_) & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_power_p_) & (softmax_power_by_d0_ % 4 == 0);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
             e += blockDim.x >> nl_bits) {
@@ -499,19 +558,36 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d3_;
         real acc = -NL_INF_F32;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d3 = r;
-                const real scaled_ = scaled_p_[d0 * scaled_by_d0_ + d3];
-                acc = nl_max_f32(acc, scaled_);
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d3 = r;
+                    const auto nl_scaled_p_ = nl_read<4>(&scaled_p_[d0 * scaled_by_d0_ + d3], true);
+                    struct {
+                        nl_few<real, 4> scaled_p_;
+                    } nl_x = {nl_as<real>(nl_scaled_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real scaled_ = nl_x.scaled_p_.x[nl_n];
+                        acc = nl_max_f32(acc, scaled_);
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d3 = r;
+                    const real scaled_ = scaled_p_[d0 * scaled_by_d0_ + d3];
+                    acc = nl_max_f32(acc, scaled_);
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_max_f32>(
                     {{acc}}, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, 1);
@@ -521,7 +597,24 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
         }
         if (nl_first == 0) {
         }
-        {
+        if (nl_wide) {
+#pragma unroll 1
+            for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                    r += 4 * nl_group) {
+                const nl_i64 d3 = r;
+                const auto nl_scaled_p_ = nl_read<4>(&scaled_p_[d0 * scaled_by_d0_ + d3], true);
+                struct {
+                    nl_few<real, 4> softmax_power_p_;
+                    nl_few<real, 4> scaled_p_;
+                } nl_x = {{}, nl_as<real>(nl_scaled_p_)};
+                const auto nl_point = [&](int nl_n) {
+                    const real scaled_ = nl_x.scaled_p_.x[nl_n];
+                    nl_x.softmax_power_p_.x[nl_n] = nl_exp_f32(scaled_ - acc);
+                };
+                nl_each<4>(nl_point);
+                nl_write(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], nl_x.softmax_power_p_, true);
+            }
+        } else {
             struct nl_load_found {
                 nl_i64 d3;
                 real scaled_;
@@ -569,6 +662,7 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_wide = (n_d3_ % 4 == 0) & (n_d3_ >= 4 * nl_group) & nl_is_aligned<4>(softmax_power_p_) & (softmax_power_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_y_p_) & (softmax_y_by_d0_ % 4 == 0);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
             e += blockDim.x >> nl_bits) {
@@ -576,19 +670,36 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d3_;
         real acc = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d3 = r;
-                const real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
-                acc += softmax_power_;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d3 = r;
+                    const auto nl_softmax_power_p_ = nl_read<4>(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], true);
+                    struct {
+                        nl_few<real, 4> softmax_power_p_;
+                    } nl_x = {nl_as<real>(nl_softmax_power_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real softmax_power_ = nl_x.softmax_power_p_.x[nl_n];
+                        acc += softmax_power_;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d3 = r;
+                    const real softmax_power_ = softmax_power_p_[d0 * softmax_power_by_d0_ + d3];
+                    acc += softmax_power_;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
                     {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -598,7 +709,24 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
         }
         if (nl_first == 0) {
         }
-        {
+        if (nl_wide) {
+#pragma unroll 1
+            for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                    r += 4 * nl_group) {
+                const nl_i64 d3 = r;
+                const auto nl_softmax_power_p_ = nl_read<4>(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], true);
+                struct {
+                    nl_few<real, 4> softmax_y_p_;
+                    nl_few<real, 4> softmax_power_p_;
+                } nl_x = {{}, nl_as<real>(nl_softmax_power_p_)};
+                const auto nl_point = [&](int nl_n) {
+                    const real softmax_power_ = nl_x.softmax_power_p_.x[nl_n];
+                    nl_x.softmax_y_p_.x[nl_n] = softmax_power_ / acc;
+                };
+                nl_each<4>(nl_point);
+                nl_write(&softmax_y_p_[d0 * softmax_y_by_d0_ + d3], nl_x.softmax_y_p_, true);
+            }
+        } else {
             struct nl_load_found {
                 nl_i64 d3;
                 real softmax_power_;
@@ -850,6 +978,7 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
     const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+    const bool nl_wide = (n_d2_ % 4 == 0) & (n_d2_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0);
 #pragma unroll 1
     for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
             e += blockDim.x >> nl_bits) {
@@ -857,19 +986,36 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
         const nl_i64 nl_terms = n_d2_;
         real acc = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d2 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d2];
-                acc += x_ * share_;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d2 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc += x_ * share_;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d2 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                    acc += x_ * share_;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
                     {{acc}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);
@@ -883,19 +1029,36 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
         }
         real acc1 = 0.0f;
         {
-            nl_i64 r = nl_first;
-            const auto nl_more = [&](int) {
-                const nl_i64 d2 = r;
-                const real x_ = x_p_[d0 * x_by_d0_ + d2];
-                acc1 += (x_ - mean_) * (x_ - mean_) * share_;
-                r += nl_group;
-            };
+            if (nl_wide) {
 #pragma unroll 1
-            while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
+                for (nl_i64 r = 4 * nl_first; r < nl_terms;
+                        r += 4 * nl_group) {
+                    const nl_i64 d2 = r;
+                    const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
+                    struct {
+                        nl_few<real, 4> x_p_;
+                    } nl_x = {nl_as<real>(nl_x_p_)};
+                    const auto nl_point = [&](int nl_n) {
+                        const real x_ = nl_x.x_p_.x[nl_n];
+                        acc1 += (x_ - mean_) * (x_ - mean_) * share_;
+                    };
+                    nl_each<4>(nl_point);
+                }
+            } else {
+                nl_i64 r = nl_first;
+                const auto nl_more = [&](int) {
+                    const nl_i64 d2 = r;
+                    const real x_ = x_p_[d0 * x_by_d0_ + d2];
+                    acc1 += (x_ - mean_) * (x_ - mean_) * share_;
+                    r += nl_group;
+                };
 #pragma unroll 1
-            while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+                while (r + 7ll * nl_group < nl_terms) nl_each<8>(nl_more);
 #pragma unroll 1
-            while (r < nl_terms) nl_more(0);
+                while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+                while (r < nl_terms) nl_more(0);
+            }
             if (nl_are_many(nl_group)) {
                 const auto nl_found = nl_joined<real, 1, nl_sum_of<real>>(
                     {{acc1}}, 0.0f, nl_me, nl_t.memory, nl_bits, 1);

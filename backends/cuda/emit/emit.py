@@ -51,7 +51,6 @@ from compiler.ir.level2.dependence import is_flat
 from compiler.layers.shared.context import HIDDEN
 from compiler.strategies.cuda import fused_attention
 
-
 COARSE: Final = frozenset({"exp", "sigmoid", "tanh", "erf"})
 """Functions of values that are rounded to bf16 by fewer instructions (backends/device/math.h): an epilogue of products
 that computes gelu takes as long as these otherwise."""

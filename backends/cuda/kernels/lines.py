@@ -1,5 +1,5 @@
 """lines: points that are neighbours along the last dim, of which a thread has several at a time, as their elements are
-neighbours in memory: of maps, of sums over windows, and of what follows sums.
+neighbours in memory: of maps, of sums over windows, of rows, and of what follows sums.
 
 Assumes: the statements of one point (cprint.Body) print an element by its `place`; points share no element that one of
 them changes.
@@ -12,12 +12,13 @@ Does not: choose how many points a block has (launch_geometry.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Element
+from backends.c_family.cprint import Element, Scope
 from backends.c_family.point_nest import PointNest, Total, read_in_terms
 from backends.kernel_ir.expr import braces, call, code, every, form, name
 from backends.kernel_ir.stmt import (
@@ -90,17 +91,23 @@ class Beside:
 
 
 def besides(
-    k: Kernel, nest: PointNest, statements: Sequence[l2.Statement], fast: Sequence[str], lines: Sequence[str] = ()
+    k: Kernel,
+    nest: PointNest,
+    statements: Sequence[l2.Statement],
+    fast: Sequence[str],
+    lines: Sequence[str] = (),
+    held: AbstractSet[str] = frozenset(),
 ) -> tuple[list[Beside], bool]:
     """Those of the statements of a point, and whether they use other arrays. `fast`: the dims along which points are
-    neighbours. `lines`: dims of which an array that reads none is `fixed`."""
+    neighbours. `lines`: dims of which an array that reads none is `fixed`. `held`: formals whose values are in
+    locals."""
     found, others = list[Beside](), False
     written, wanted = {s.target for s in statements if not isinstance(s, l2.Emit)}, set[str]()
     for s in statements:
         wanted |= refs(s.when if isinstance(s, l2.Emit) else s.value)
     known = {d.name for d in nest.nest.dims} | {f.name for f in k.template.columns}
     for f, access in k.strided:
-        if f.name not in written | wanted:
+        if f.name not in written | (wanted - held):
             continue
         element, reads = nest.elements[f.name], f.mode is l2.Mode.READ
         few = len(fast) == 1 and access.neighbours(fast[0])
@@ -142,20 +149,23 @@ def even(k: Kernel, arrays: Sequence[Beside], last: str, many: int) -> list[Code
 
 @dataclass(frozen=True)
 class _Lines:
-    """Arrays of points of which a thread has `many` neighbours along the dim `own` at a time."""
+    """Arrays of points of which a thread has `many` neighbours along the dim `own` at a time, where `wide`."""
 
     many: int
     own: Code
     fixed: Sequence[Beside]
     moving: Sequence[Beside]
+    wide: str = "nl_wide"
 
     def read(self, x: Beside) -> Code:
         """As it is in memory."""
-        return form("{}<{}>(&{}, nl_wide)", name("nl_read"), self.many, x.first)
+        return form("{}<{}>(&{}, {})", name("nl_read"), self.many, x.first, self.wide)
 
     def each(self, function: str) -> list[Stmt]:
         """A call for each of its points."""
-        each = [Do(f"nl_each<{self.many}>({function})")]
+        each: list[Stmt] = [Do(f"nl_each<{self.many}>({function})")]
+        if self.wide == "true":
+            return each
         return [If("!nl_wide", [Do(f"{function}(0)")], each, Style.BESIDE)]
 
     def shifted(self, inner: Sequence[Stmt]) -> list[Stmt]:
@@ -178,7 +188,7 @@ class _Lines:
             Struct("struct", fields, name("nl_x"), braces(*values)),
             Closure("nl_point", [_N], self.shifted(inner)),
             *self.each("nl_point"),
-            *(Do(call("nl_write", form("&{}", x.first), f"nl_x.{x.pointer}", "nl_wide")) for x in few if x.written),
+            *(Do(call("nl_write", form("&{}", x.first), f"nl_x.{x.pointer}", self.wide)) for x in few if x.written),
         ]
 
 
@@ -265,6 +275,62 @@ def windows_in_lines(nest: PointNest, e: Code, split: Sequence[Stmt]) -> Lines |
     body = nest.body()
     body.scope |= sums.symbol
     return _looped(nest, e, made, made.point(split, body.finish(nest.nest.epilogue), before), [*found, *few])
+
+
+@dataclass(frozen=True)
+class RowLines:
+    """Rows whose elements a thread takes `many` neighbours at a time, where `wide` says so. `found`: the arrays of each
+    stage's terms, and of what follows the sums, of which it has neighbours."""
+
+    nest: PointNest
+    many: int
+    found: Sequence[Sequence[Beside]]
+
+    @property
+    def wide(self) -> Code:
+        """Whether all are aligned, and every thread of a row has some."""
+        nest, last = self.nest, self.nest.red[-1]
+        arrays = list({x.formal: x for stage in self.found for x in stage}.values())
+        terms = [form("{} % {} == 0", nest.k.extent(last.extent), self.many)]
+        terms.append(form("{} >= {} * nl_group", nest.k.extent(last.extent), self.many))
+        return every([*terms, *even(nest.k, arrays, last.name, self.many)]) or code("true")
+
+    def sums(self, stage: int, r: Code, scope: Scope, totals: Sequence[Total]) -> Stmt:
+        """A thread's walk over the terms of a stage."""
+        places = {x.formal: replace(self.nest.elements[x.formal], place=x.place) for x in self.found[stage]}
+        return self._walk(stage, r, self.nest.summed(scope, totals, {**self.nest.elements, **places}))
+
+    def each(self, r: Code, point: Callable[[], list[Stmt]]) -> Stmt:
+        """So, of what follows the sums; `point`: prints what one element does."""
+        before = self.nest.elements
+        self.nest.elements = dict(before)
+        at_places(self.nest, self.found[-1])
+        made = self._walk(-1, r, point())
+        self.nest.elements = before
+        return made
+
+    def _walk(self, stage: int, r: Code, inner: Sequence[Stmt]) -> Stmt:
+        made = _Lines(self.many, self.nest.vars[self.nest.red[-1].name], (), self.found[stage], "true")
+        points = made.point(self.nest.split(r, self.nest.red), inner)
+        return For(
+            r, f"{self.many} * nl_first", "nl_terms", points, f"{self.many} * nl_group", kind=Kind.ONCE, long=True
+        )
+
+
+def rows_in_lines(nest: PointNest) -> RowLines | None:
+    """The rows of a nest with several stages; None where neighbours are no neighbours in memory."""
+    if len(nest.red) != 1:
+        return None
+    every_one: list[list[l2.Statement]] = [[l2.Assign(s.acc, s.term) for s in x.sums] for x in nest.nest.stages]
+    held = {x.target for stage in nest.nest.stages for x in stage.epilogue if isinstance(x, l2.Assign)}
+    found = []
+    for statements in (*every_one, *([[*nest.nest.each]] if nest.nest.each else [])):
+        arrays, others = besides(nest.k, nest, statements, [nest.red[-1].name], held=held)
+        few = [x for x in arrays if x.few]
+        if others or not few:
+            return None
+        found.append(few)
+    return RowLines(nest, many_of(nest, [x for stage in found for x in stage]), found)
 
 
 def _term(nest: PointNest, made: _Lines, few: Sequence[Beside], sums: Total) -> list[Stmt]:

@@ -24,7 +24,16 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope, Symbol, type_of
 from backends.c_family.point_nest import PointNest, Total, read_in_terms
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
-from backends.cuda.kernels.lines import Beside, at_places, besides, even, in_lines, neighbours, windows_in_lines
+from backends.cuda.kernels.lines import (
+    Beside,
+    at_places,
+    besides,
+    even,
+    in_lines,
+    neighbours,
+    rows_in_lines,
+    windows_in_lines,
+)
 from backends.cuda.kernels.several_points import in_fours, in_pairs
 from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import ONE, address, braces, call, code, every, form, name
@@ -518,14 +527,17 @@ class NestPrinter(PointNest):
 
     def _staged(self) -> Function:
         """nl_t.group threads share a point: 1, a warp or a block. All of them have its sums, and go on with its
-        elements."""
+        elements, several neighbours at a time where they can."""
         body, r, e = self.body(), self.k.namer.fresh("r"), self.k.namer.fresh("e")
+        rows = rows_in_lines(self)
         lines = body.run(self.nest.prologue)
-        for stage in self.nest.stages:
+        for number, stage in enumerate(self.nest.stages):
             totals = self.totals(body.scope, stage)
             joined = self._joining("nl_joined", totals, ["nl_bits", "1"], "nl_found")
             joined += [Let("auto", code("nl_all"), call("nl_first_of_warp", "nl_found")), *_joined(totals)]
             walk = self._walk(r, self.summed(body.scope, totals))
+            if rows is not None:
+                walk = [If("nl_wide", [rows.sums(number, r, body.scope, totals)], walk)]
             lines += [*map(self.start, totals), Block("", [*walk, If("nl_are_many(nl_group)", joined)])]
             for x in totals:
                 body.scope |= x.symbol
@@ -533,7 +545,9 @@ class NestPrinter(PointNest):
             lines.append(If("nl_first == 0", body.stored()))
         if self.nest.each:
             each = [*self.split(r, self.red), *self.at_each(body)]
-            lines.append(Block("", in_fours(each, r, self._pointers(), "nl_first", "nl_terms", "nl_group")))
+            fours = in_fours(each, r, self._pointers(), "nl_first", "nl_terms", "nl_group")
+            wide = [] if rows is None else [rows.each(r, lambda: self.at_each(body))]
+            lines.append(If("nl_wide", wide, fours) if wide else Block("", fours))
         inner = [*self.split(e, self.par), constants("nl_i64", nl_terms=self.extent(self.red)), *lines]
         end = call("nl_least", self.extent(self.par), "(nl_me.part + 1ll) * nl_t.chunk")
         first, by = "nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"
@@ -543,6 +557,7 @@ class NestPrinter(PointNest):
                 constants("nl_u32", nl_group="nl_t.group", nl_bits="nl_bits_of(nl_group)"),
                 constants("nl_u32", nl_first="threadIdx.x & ((1u << nl_bits) - 1)"),
                 constants("nl_i64", nl_end=end),
+                *([] if rows is None else [constants("bool", nl_wide=rows.wide)]),
                 For(e, first, "nl_end", inner, by, kind=Kind.ONCE, long=True),
             ),
             resident=_RESIDENT if all(len(s.sums) == 1 for s in self.nest.stages) else 0,
