@@ -568,6 +568,18 @@ MUTANTS = (
         (f"{TEXTS}::test_values_that_are_rounded_to_bf16_come_from_coarse_functions",),
     ),
     Mutant(
+        "rows are read and written several neighbours at a time",
+        ("backends.cuda.kernels.nest:rows_in_lines",),
+        _always(None),
+        (f"{TEXTS}::test_rows_are_read_and_written_several_neighbours_at_a_time",),
+    ),
+    Mutant(
+        "products of one launch split their sums as it needs",
+        ("compiler.passes.program.resplit_products:resplit",),
+        lambda _: lambda merged, *_: (merged, []),
+        (f"{TEXTS}::test_products_of_one_launch_split_their_sums_as_it_needs",),
+    ),
+    Mutant(
         "maps of bf16 are optimised",
         ("backends.cuda.emit.translation_units:_is_narrow",),
         _always(False),

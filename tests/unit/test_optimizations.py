@@ -174,6 +174,28 @@ def test_maps_of_bf16_are_optimised() -> None:
     assert all(isinstance(b, Nest) and b.combine is None for b in bodies)
 
 
+def test_rows_are_read_and_written_several_neighbours_at_a_time() -> None:
+    """Sums of a row, and what follows them: eight of bf16, four of float32."""
+    for how, many in (("mixed", 8), ("exact", 4)):
+        text = backend("cuda").emit(program("transformer", "cuda", how))
+        rows = [x.split("\n}\n")[0] for x in re.split(r"NL_FN void k\d+_rows_over_\w+_block", text)[1:]]
+        wide = [x for x in rows if f"for (nl_i64 r = {many} * nl_first; r < nl_terms;" in x]
+        assert any(f"nl_each<{many}>(nl_point)" in x and "nl_write(&" in x for x in wide)
+
+
+def test_products_of_one_launch_split_their_sums_as_it_needs() -> None:
+    """The gradients of the weights of query and key; that of the output's, which is alone, splits its sums in more."""
+    model = load_model(Path(__file__).parents[2] / "models" / "transformer.yaml", {"width": "512"})
+    assert model.train is not None
+    train, numerics = replace(model.train, batch=512), replace(model.numerics, precision="mixed")
+    lowered = lower(replace(model, train=train, numerics=numerics), backend("cuda").capabilities)
+    (_, made) = [d for d in lowered.decisions if d.pass_name == "resplit_products"]
+    assert made.reason == "2 products are one launch" and made.verdict == "sums in 2 parts"
+    (rows,) = [t for t in lowered.merged.tables if made.subject in t.paths and "s_splits" in t.scalars]
+    by_path = dict(zip(rows.paths, rows.scalars["s_splits"], strict=True))
+    assert by_path["seen_1.key.weight.grad"] == 2 < by_path["seen_1.out.weight.grad"]
+
+
 def test_blocks_of_large_maps_of_bf16_are_few() -> None:
     """As many points as ResNet-50's first activations have."""
     merged = program("transformer", "cuda", "mixed")

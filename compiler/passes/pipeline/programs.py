@@ -85,7 +85,8 @@ class UnrollLoops(Pass):
 
 
 class BatchLaunches(Pass):
-    """Launches are batched by dependence level: compiler/passes/program/batch_launches.py."""
+    """Launches are batched by dependence level: compiler/passes/program/batch_launches.py; products of one launch split
+    their sums as it needs: compiler/passes/program/resplit_products.py."""
 
     optional: ClassVar = True
 
@@ -94,7 +95,9 @@ class BatchLaunches(Pass):
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.program.batch_launches import gather
+        from compiler.passes.program.resplit_products import resplit
 
         assert ir.merged is not None
         merged, how = gather(ir.merged)
-        return replace(ir, merged=merged).decided(how)
+        merged, more = resplit(merged, context.capabilities.device, context.pins)
+        return replace(ir, merged=merged).decided([*how, *more])

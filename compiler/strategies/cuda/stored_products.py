@@ -68,6 +68,8 @@ CHANNELS: Final = LINE // 2
 """That are gathered of a pixel at once: a line of bf16."""
 LEAST: Final = 16
 """Rows, columns and terms of a product that fills enough of a tile."""
+_REAL: Final = 4
+"""Bytes of a sum."""
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _WAITING: Final = 16
 """Blocks of a tile wait for each other: no more than any device has processors or, on sm_90, places for blocks."""
@@ -99,6 +101,10 @@ class Tiling:
     tile: int
     splits: int
     depth: int
+
+    @property
+    def columns(self) -> tuple[tuple[str, int], ...]:
+        return (("s_tile", self.tile), ("s_splits", self.splits), ("s_depth", self.depth))
 
 
 def number_of(shape: int, rows: bool, columns: bool) -> int:
@@ -276,10 +282,14 @@ def choice_of(
     many = tiles(kind, best.tile, batch, m, n)
     if many * best.splits > MOST_TILES:
         return NotApplicable("it has more tiles than a launch may have blocks")
-    columns = (("s_tile", best.tile), ("s_splits", best.splits), ("s_depth", best.depth))
-    sums = prod((many, best.splits, *size_of(kind, best.tile), p.real_bytes))
-    scratch, wins = sums if best.splits > 1 else 0, kind != CONV
-    return Choice(kind, literals, columns, scratch, best.microseconds, joined=True, wins=wins)
+    scratch, wins = scratch_of(kind, best, product), kind != CONV
+    return Choice(kind, literals, best.columns, scratch, best.microseconds, joined=True, wins=wins)
+
+
+def scratch_of(kind: str, best: Tiling, product: tuple[int, int, int, int]) -> int:
+    """Bytes of the sums that blocks leave for others."""
+    many = tiles(kind, best.tile, *product[:3])
+    return prod((many, best.splits, *size_of(kind, best.tile), _REAL)) if best.splits > 1 else 0
 
 
 # ------------------------------------------------------------------------------------------- convolutions
