@@ -374,22 +374,28 @@ MUTANTS = (
         ("tests/unit/test_spread_chains.py::test_matrices_that_no_block_can_have_are_spread",),
     ),
     Mutant(
-        "what a last step makes for nobody is not launched",
-        ("compiler.passes.program.unroll_loops:_Unrolling.wanted",),
-        lambda _: lambda self, phase, loop: phase.launches[loop.first : loop.last],
-        ("tests/unit/test_scan.py::test_what_a_last_step_makes_for_nobody_is_not_launched",),
+        "what a last step makes for nobody is in no chain",
+        ("backends.cuda.persistent.rnn_links:_wanted",),
+        lambda _: lambda program, phase, loop, each: range(len(each)),
+        ("tests/unit/test_chain_steps.py::test_what_a_last_step_makes_for_nobody_is_in_no_chain",),
+    ),
+    Mutant(
+        "stages of chains repeat",
+        ("backends.cuda.persistent.rnn_links:Links.are_alike",),
+        lambda _: False,
+        ("tests/unit/test_chain_steps.py::test_a_step_is_a_stage",),
+    ),
+    Mutant(
+        "records of chains repeat",
+        ("backends.cuda.persistent.rnn_stages:ReadChain.alignment",),
+        lambda _: lambda self, steps: (steps,),
+        ("tests/unit/test_chain_steps.py::test_records_of_most_steps_are_those_of_others_moved",),
     ),
     Mutant(
         "batch_launches",
         ("compiler.passes.program.batch_launches:gather",),
         lambda _: lambda merged: (merged, []),
         ("tests/unit/test_chains.py::test_what_does_not_wait_is_one_launch",),
-    ),
-    Mutant(
-        "what is not chained stays a loop",
-        ("compiler.passes.pipeline.programs:UnrollLoops.applies",),
-        lambda _: lambda self, context, ir: ir.merged is not None and ir.merged.has_loops,
-        ("tests/unit/test_scan.py::test_what_is_not_chained_stays_a_loop",),
     ),
     Mutant(
         "kernels of one text are one template",

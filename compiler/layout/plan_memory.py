@@ -36,9 +36,9 @@ def padded(size: int) -> int:
 
 
 def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, int]]]:
-    """Per array: (first, last) launch per phase in which it is used, numbered over all phases; those of a chain count
-    as one, since each block runs through them independently. What a loop uses, it uses from its first launch to its
-    last one, unless each of its steps makes it anew."""
+    """Per array: (first, last) launch per phase in which it is used, numbered over all phases. What a loop uses, it
+    uses from its first launch to its last one, unless each of its steps makes it anew: those of a chain do not, through
+    which each block runs independently."""
     lives: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
     if not names:
         return lives
@@ -46,10 +46,8 @@ def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, i
     clock = 0
     for phase in merged.phases:
         spans: dict[str, tuple[int, int]] = {}
-        within = {n for chain in phase.chains if chain.pays for n in range(chain.first, chain.last - 1)}
-        clocks = list[int]()
-        for number, launch in enumerate(phase.launches):
-            clocks.append(clock)
+        begin = clock
+        for launch in phase.launches:
             for formal in merged.templates[launch.template].formals:
                 if isinstance(formal, l2.ArrayFormal):
                     for bound in merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]:
@@ -57,19 +55,21 @@ def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, i
                         if name in names:
                             first = spans.get(name, (clock, clock))[0]
                             spans[name] = (first, clock)
-            clock += number not in within
+            clock += 1
         for loop in phase.loops:
-            for name in _kept(merged, phase.launches[loop.first : loop.last], whole, names):
+            for name in _kept(merged, phase.launches[loop.first : loop.last], whole, names, loop.pays):
                 first, last = spans[name]
-                spans[name] = (min(first, clocks[loop.first]), max(last, clocks[loop.last - 1]))
+                spans[name] = (min(first, begin + loop.first), max(last, begin + loop.last - 1))
         for name, span in spans.items():
             lives[name].append(span)
     return lives
 
 
-def _kept(merged: l2.Merged, launches: Sequence[l2.Launch], whole: Mapping[str, str], names: set[str]) -> Iterable[str]:
+def _kept(
+    merged: l2.Merged, launches: Sequence[l2.Launch], whole: Mapping[str, str], names: set[str], chained: bool
+) -> Iterable[str]:
     """Arrays whose contents a step of a loop finds, or leaves to later ones: which it does not write first, or of which
-    it writes a part."""
+    it writes a part; all, where blocks are in several steps at a time (`chained`)."""
     found: dict[str, bool] = {}
     for launch in launches:
         read, written = set[str](), set[str]()
@@ -78,7 +78,7 @@ def _kept(merged: l2.Merged, launches: Sequence[l2.Launch], whole: Mapping[str, 
                 bound = merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]
                 (written if formal.mode is l2.Mode.WRITE else read).update(bound)
         for name in (*read, *written):
-            found.setdefault(whole.get(name, name), name in read or name in whole)
+            found.setdefault(whole.get(name, name), chained or name in read or name in whole)
     return (name for name, kept in found.items() if kept and name in names)
 
 
@@ -149,15 +149,16 @@ def place(merged: l2.Merged, sizes: Mapping[str, int], apart: int = 0) -> Placem
 
 def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[str]]:
     """WORK arrays that share memory, by name: their lifetimes are disjoint in the order of launches, but may overlap
-    when launches run concurrently. So do arrays and their parts; those that steps of a loop have lie anywhere in
-    theirs."""
+    when launches run concurrently. So do arrays and their parts; of those that steps of a loop have, all."""
     arrays = [a for a in program.arrays if a.role is Role.WORK and a.name in placement.offsets]
-    wholes = {a.name: a for a in arrays}
-    places = ((wholes[a.within] if a.by_step else a, a.name) for a in arrays)
-    spans = sorted(
-        (placement.offsets[a.name], placement.offsets[a.name] + a.physical_size * a.dtype.bytes, name)
-        for a, name in places
-    )
+    steps = _steps(program)
+
+    def span(a: l2.Array) -> tuple[int, int, str]:
+        begin = placement.offsets[a.name] - a.first * a.dtype.bytes
+        first, end = (n * a.dtype.bytes for n in a.over(steps.get(a.name, 1)))
+        return begin + first, begin + end, a.name
+
+    spans = sorted(map(span, arrays))
     found: dict[str, set[str]] = {}
     for number, (_, end, name) in enumerate(spans):
         for start, _, other in spans[number + 1 :]:
@@ -166,3 +167,15 @@ def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[st
             found.setdefault(name, set()).add(other)
             found.setdefault(other, set()).add(name)
     return {name: frozenset(others) for name, others in found.items()}
+
+
+def _steps(program: l2.Merged) -> dict[str, int]:
+    """The steps of the longest loop that uses an array."""
+    found: dict[str, int] = {}
+    for phase in program.phases:
+        for loop in phase.loops:
+            for x in phase.launches[loop.first : loop.last]:
+                for names in program.tables[x.template].arrays.values():
+                    for name in names[x.lo : x.hi]:
+                        found[name] = max(found.get(name, 0), loop.steps)
+    return found

@@ -11,7 +11,7 @@ launches read a row while the next step is under way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,17 +82,18 @@ def _moved(a: l2.Array, steps: int) -> npt.NDArray[np.uint64]:
 
 
 def rows_of_steps(
-    merged: l2.Merged, tables: Sequence[npt.NDArray[np.uint64]]
+    merged: l2.Merged, tables: Sequence[npt.NDArray[np.uint64]], without: Collection[tuple[str, int]] = ()
 ) -> tuple[tuple[npt.NDArray[np.uint64], ...], Mapping[tuple[str, int], int]]:
     """The tables with the rows of launches in loops once for each step, behind all others; by phase and launch, where
-    those of its first step begin, behind which those of the next steps follow."""
+    those of its first step begin, behind which those of the next steps follow. `without`: loops by phase and first
+    launch, whose rows stay as they are."""
     moving = {a.name: a for a in merged.arrays if a.by_step}
     more: list[list[npt.NDArray[np.uint64]]] = [[table] for table in tables]
     counts = [len(table) for table in tables]
     begins: dict[tuple[str, int], int] = {}
     for phase in merged.phases:
         for loop in phase.loops:
-            for n in range(loop.first, loop.last):
+            for n in range(loop.first, loop.last) if (phase.name, loop.first) not in without else ():
                 x = phase.launches[n]
                 begins[phase.name, n] = counts[x.template]
                 made = np.repeat(tables[x.template][None, x.lo : x.hi], loop.steps, axis=0)

@@ -57,6 +57,6 @@ PIPELINE: Final[tuple[Pass, ...]] = (
     programs.JoinHalves(),
     programs.Merge(),
     programs.PersistentRnn(),
-    programs.UnrollLoops(),
+    programs.KeepSteps(),
     programs.BatchLaunches(),
 )

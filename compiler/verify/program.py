@@ -12,7 +12,8 @@ Guarantees: every breach is named: code (verify/kernel.py), and
   hazards    rows of one launch run together: none writes an array that another one touches; an
              array that is added to is only added to (an oracle of its own, row by row: it shares
              no code with the analysis that joins launches, ir/level2/dependence.py)
-  chains     launches of one row and every step, in which no two samples meet (ir/level2/batch_independence.py)
+  chains     loops in whose steps no two samples meet, in one step or in several
+             (ir/level2/batch_independence.py)
   merged     one template per digest, and digests right; phase for phase and row for row, the
              merged program launches what the unmerged one launches: bind(template, row) == the
              unmerged kernel's row, up to names

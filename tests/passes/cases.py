@@ -113,17 +113,20 @@ def _decisions(ir: Lowering) -> list[str]:
 
 
 def merged_text(merged: Merged) -> str:
-    """Templates with the number of their rows, and the launches of each phase."""
+    """Templates with the number of their rows, the launches of each phase, and what lies elsewhere in each step."""
     counted = zip(merged.templates, merged.tables, strict=True)
     lines = [f"{t.index} x {rows.count} {t.kind.value} {t.name}" for t, rows in counted]
     for phase in merged.phases:
         lines.append(f"{phase.name}:")
         lines += [f"  {merged.templates[x.template].name} [{x.lo}, {x.hi})" for x in phase.launches]
         for x in phase.loops:
-            lines.append(
-                f"  {x.steps} steps: {x.first} to {x.last}" + (f", {x.samples} samples apart" * (x.samples > 0))
-            )
-        lines += [f"  one launch: {chain.first} to {chain.last}" for chain in phase.chains]
+            words = [f"{x.steps} steps: {x.first} to {x.last}"]
+            words += [f"{x.samples} samples apart"] if x.samples else []
+            lines.append("  " + ", ".join([*words, *(["one launch"] if x.pays else [])]))
+    for a in merged.arrays:
+        if a.by_step:
+            ring = f", {a.ring} of them" if a.ring else ""
+            lines.append(f"{a.name}: from {a.first} in {a.within}, {a.by_step} on in each step{ring}")
     return "\n".join(lines)
 
 

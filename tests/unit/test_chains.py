@@ -26,7 +26,7 @@ from backends.cuda.persistent.rnn import (
     STAGE,
     chained_templates,
 )
-from backends.cuda.persistent.rnn_plan import row_bytes, shapes_of, stages_of, values_of
+from backends.cuda.persistent.rnn_plan import Schedule, row_bytes, shapes_of, stages_of
 from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.rnn_table import walk as walk_of
 from backends.cuda.run.backend import CudaBackend
@@ -38,11 +38,11 @@ from compiler.ir.level2.program import (
     ELEMENT,
     ArrayFormal,
     Axis,
-    Chain,
     Dim,
     DimKind,
     Formal,
     Kind,
+    Loop,
     Merged,
     MergedPhase,
     Mode,
@@ -60,9 +60,9 @@ from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.batch_launches import gather
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.persistent_rnn import chains
-from compiler.passes.program.unroll_loops import unroll_loops
 from tests.parse_ir import parse_ir
 from tests.recurrent import Network, network
+from tests.unroll_loops import unroll_loops
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
@@ -81,6 +81,11 @@ def program_of(folder: Path, n: Network, chains: bool = True, **numerics: str) -
     return lower(network(folder, n, **numerics), capable(chains), True).merged
 
 
+def unrolled(folder: Path, n: Network, **numerics: str) -> Merged:
+    """All launches of all steps, those of a loop as a chain of one step."""
+    return unroll_loops(program_of(folder, n, **numerics))
+
+
 def phase_of(program: Merged, name: str) -> MergedPhase:
     return next(p for p in program.phases if p.name == name)
 
@@ -94,17 +99,23 @@ def trained(program: Merged, steps: int = 2) -> dict[str, np.ndarray]:
     return {a.name: instance.read(a.name) for a in program.arrays if a.role is Role.WEIGHT}
 
 
+def scheduled(program: Merged, phase: MergedPhase, chain: Loop) -> Schedule:
+    found = stages_of(program, phase, chain)
+    assert found is not None
+    return found
+
+
 # ------------------------------------------------------------------------------------------- the passes
 
 
 @pytest.mark.parametrize("n", SMALL, ids=str)
 def test_moving_launches_changes_no_bit(tmp_path: Path, n: Network) -> None:
     plain, chained = program_of(tmp_path, n, False), program_of(tmp_path, n)
-    before, after = phase_of(unroll_loops(plain), "train"), phase_of(chained, "train")
-    assert len(after.chains) == 2 * n.layers * (1 + n.bidirectional)
+    before, after = (phase_of(x, "train") for x in (plain, chained))
+    assert len(after.chains) == len(after.loops) == 2 * n.layers * (1 + n.bidirectional)
     launched = [sum(x.hi - x.lo for x in p.launches) for p in (before, after)]
     assert launched[0] == launched[1]
-    assert len(after.launches) - sum(c.last - c.first - 1 for c in after.chains) < len(before.launches)
+    assert len(after.launches) <= len(before.launches)
     expected, found = trained(plain), trained(chained)
     for name, values in expected.items():
         assert np.array_equal(values, found[name]), name
@@ -113,12 +124,12 @@ def test_moving_launches_changes_no_bit(tmp_path: Path, n: Network) -> None:
 @pytest.mark.parametrize("n", SMALL, ids=str)
 def test_each_sample_goes_its_own_way(tmp_path: Path, n: Network) -> None:
     """Samples that walk through a chain alone, one after the other, find what they would find side by side."""
-    program = program_of(tmp_path, n)
+    program = unrolled(tmp_path, n)
     phase = phase_of(program, "train")
     parts: list[tuple[tuple[str, ...], int]] = []
     single = []
     done = 0
-    for chain in (*phase.chains, Chain(len(phase.launches), len(phase.launches), 0)):
+    for chain in (*phase.chains, Loop(len(phase.launches), len(phase.launches), 1, "")):
         single.append(MergedPhase(f"to_{chain.first}", phase.launches[done : chain.first]))
         parts.append(((single[-1].name,), 0))
         links = [MergedPhase(f"at_{k}", (phase.launches[k],)) for k in range(chain.first, chain.last)]
@@ -155,7 +166,7 @@ def test_each_sample_goes_its_own_way(tmp_path: Path, n: Network) -> None:
 @pytest.mark.parametrize("n", [*SMALL, Network("gru", 4, 4, batch=3)], ids=str)
 def test_each_point_of_a_stage_goes_its_own_way(tmp_path: Path, n: Network) -> None:
     """Outputs that go through the links of a stage alone, the last one first, find what they would find together."""
-    program = program_of(tmp_path, n)
+    program = unrolled(tmp_path, n)
     phase = phase_of(program, "train")
     links = [MergedPhase(f"at_{k}", (x,)) for k, x in enumerate(phase.launches)]
     instance = ReferenceInstance(replace(program, phases=(*program.phases, *links)), 3)
@@ -165,10 +176,10 @@ def test_each_point_of_a_stage_goes_its_own_way(tmp_path: Path, n: Network) -> N
     for chain in phase.chains:
         for k in range(done, chain.first):
             instance.run(f"at_{k}", 1, 1)
-        for stage in stages_of(program, phase, chain):
+        for stage in scheduled(program, phase, chain):
             most = max(most, stage.last - stage.first)
             for out in reversed(range(n.units)):
-                for k in range(stage.first, stage.last):
+                for k in range(chain.first + stage.first, chain.first + stage.last):
                     rows, x = program.tables[phase.launches[k].template], phase.launches[k]
                     formals = program.templates[x.template].formals
                     written = {
@@ -191,30 +202,22 @@ def test_each_point_of_a_stage_goes_its_own_way(tmp_path: Path, n: Network) -> N
         assert np.array_equal(values, instance.read(name)), name
 
 
-def test_a_step_is_a_stage(tmp_path: Path) -> None:
-    """However long the sequence, its steps have few shapes."""
-    for kind, most in (("rnn", 2), ("gru", 4), ("lstm", 5)):
-        few, many = (program_of(tmp_path, Network(kind, 8, steps)) for steps in (9, 20))
-        assert list(shapes_of(few).number) == list(shapes_of(many).number)
-        phase = phase_of(many, "train")
-        stages = [s for c in phase.chains for s in stages_of(many, phase, c)]
-        assert max(s.last - s.first for s in stages) == most
-        assert len(stages) <= 40
-
-
 def test_what_nothing_reads_is_not_stored(tmp_path: Path) -> None:
+    """Of gradients of the cells' sums all are operands of products of later steps, or of matrices' gradients; sums of
+    gradients of a state are read in the next step's stage."""
     program = program_of(tmp_path, Network("lstm", 8, 9))
     shapes, phase = shapes_of(program), phase_of(program, "train")
-    kept = {name: 0 for a in program.arrays for name in [a.name]}
+    kept: dict[str, set[int]] = {}
     for chain in phase.chains:
-        for s in stages_of(program, phase, chain):
+        schedule = scheduled(program, phase, chain)
+        for s in schedule:
+            written = [(n, f) for n, part in enumerate(s.shape, s.first) for f in part.results]
             for r in shapes.stored[shapes.number[s.shape]]:
-                kept[s.arrays[r]] += 1
-    sums = [n for n in kept if n.startswith("train/lstm_1.at.h.before.grad")]
-    assert len(sums) > 1 and not any(kept[n] for n in sums)
-    assert kept["train/lstm_1.at.h.later.grad.slots[3]"] == 0
-    assert kept["train/lstm_1.at.h.before.slots[4]"] == kept["train/lstm_1.at.memory.before.slots[4]"] == 1
-    assert kept["train/lstm_1.cell.biased.grad[3]"] == 1  # a part of what gives the gradients of matrices
+                step, n = schedule.links.at(written[r][0])
+                kept.setdefault(schedule.links.each[n].arrays[written[r][1]].name, set()).add(step)
+    assert not any(name.startswith("train/lstm_1.at.h.before.grad") for name in kept)
+    assert kept["train/lstm_1.at.h"] == kept["train/lstm_1.at.memory"] == set(range(9))
+    assert kept["train/lstm_1.at.cell.carried.grad"] == set(range(9))  # what gives the gradients of matrices
 
 
 def test_both_ways_are_chains_of_their_own(tmp_path: Path) -> None:
@@ -231,16 +234,15 @@ def test_samples_that_meet_are_named(tmp_path: Path) -> None:
     program = program_of(tmp_path, SMALL[0])
     phase = phase_of(program, "train")
     (first, *_) = phase.chains
-    assert not list(chain_violations(program, phase))
-    other = replace(phase, chains=(replace(first, samples=3),))
-    assert not list(chain_violations(program, other))  # 6 samples are 3 pairs
-    other = replace(phase, chains=(replace(first, samples=4),))
-    assert "samples meet in `train/rnn_1.at.h.before.slots[1]`" in next(chain_violations(program, other))
-    last = replace(first, first=first.last, last=len(phase.launches))
-    assert "has launches of several rows" in next(chain_violations(program, replace(phase, chains=(last,))))
-    nowhere = replace(phase, chains=(replace(first, spread=0),))
-    assert "is spread over 0 blocks" in next(chain_violations(program, nowhere))
-    assert "begins before" in next(chain_violations(program, replace(phase, chains=(first, first))))
+
+    def with_loop(**changes: object) -> list[str]:
+        return list(chain_violations(program, replace(phase, loops=(replace(first, **changes),))))  # type: ignore[arg-type]
+
+    assert not with_loop() and not with_loop(samples=3)  # 6 samples are 3 pairs
+    assert any(v.endswith("has samples that meet in `train/rnn_1.at.state`") for v in with_loop(samples=4))
+    assert "has a kernel that has no samples" in with_loop(first=first.last, last=len(phase.launches))[0]
+    assert "is spread over 0 blocks" in with_loop(spread=0)[0]
+    assert "pays as a chain, but is none" in with_loop(samples=0)[0]
 
 
 ROW = {"n": 6, "o": 4, "w": 5, "by": 4, "flat": 24}
@@ -323,7 +325,7 @@ def test_a_chain_is_a_loop(tmp_path: Path) -> None:
     for before, phase, after in zip(looped.phases, made.phases, unroll_loops(made).phases, strict=True):
         assert [replace(x, samples=0, pays=False, spread=1) for x in phase.loops] == list(before.loops)
         assert all(x.samples == SMALL[1].batch for x in phase.loops)
-        assert len(after.chains) == len(phase.loops)
+        assert [x.name for x in phase.loops] == [x.name for x in after.chains]
     assert not any(p.chains for p in unroll_loops(looped).phases)
 
 
@@ -355,7 +357,7 @@ def test_arrays_of_a_chain_live_at_the_same_time(tmp_path: Path) -> None:
     ends = [whole[program.tables[x.template].arrays["y"][x.lo]] for x in phase.launches[chain.first : chain.last]]
     lives = lifetimes(replace(program, phases=(phase,)), set(ends))
     assert len({lives[name][0][0] for name in ends}) == 1
-    without = lifetimes(replace(program, phases=(replace(phase, chains=()),)), set(ends))
+    without = lifetimes(replace(program, phases=(replace(phase, loops=()),)), set(ends))
     assert len({without[name][0][0] for name in ends}) == len(set(ends))
 
 
@@ -440,7 +442,7 @@ def is_read(f: Formal) -> bool:
 
 
 def walk(
-    program: Merged, phase: MergedPhase, chain: Chain, words: list[Words], processors: int, room: int
+    program: Merged, phase: MergedPhase, chain: Loop, words: list[Words], processors: int, room: int
 ) -> Walk | None:
     return walk_of(program, emit(program).kernels, phase, chain, words, shapes_of(program), processors, room)
 
@@ -468,7 +470,7 @@ def parts_of(found: Walk) -> tuple[np.void, np.ndarray, np.ndarray, np.ndarray]:
 )
 def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision: str) -> None:
     """The sums that a walk makes from its tables are those of the products that its links are rows of."""
-    program = program_of(tmp_path, n, precision=precision)
+    program = unrolled(tmp_path, n, precision=precision)
     words, names = device_words(program)
     shapes, real, kernels = shapes_of(program), program.precision, emit(program).kernels
     unit = 16 // real.bytes
@@ -481,7 +483,7 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
             assert found is not None
             assert (found.blocks - 1) * found.samples < n.batch <= found.blocks * found.samples
             head, matrices, heads, rows = parts_of(found)
-            stages = stages_of(program, phase, chain)
+            stages = [*scheduled(program, phase, chain)]
             assert (head["samples"], head["stages"]) == (n.batch, len(stages))
             assert head["records"] + RECORDS * head["record"] < found.shared <= ROOM
             chip = np.full(head["values"], np.nan, real.numpy)
@@ -495,7 +497,7 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
             slots: dict[int, str] = {}
             layouts: set[object] = set()  # of what threads have in registers
             for s, head_of, row in zip(stages, heads, rows, strict=True):
-                launches = phase.launches[s.first : s.last]
+                launches = phase.launches[chain.first + s.first : chain.first + s.last]
                 at, used, written = 0, set[str](), set[str]()
                 for x, part in zip(launches, s.shape, strict=True):
                     template, table = program.templates[x.template], program.tables[x.template]
@@ -516,7 +518,9 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
                 at += reads.nbytes
                 factors = row[at:][: head_of["products"] * FACTOR.itemsize].view(FACTOR)
                 at += factors.nbytes
-                wanted = values_of(program, phase, s)
+                tables = [(program.templates[x.template], program.tables[x.template].arrays, x.lo) for x in launches]
+                wanted = [bound[p.values][lo] for t, bound, lo in tables if (p := product_of(t))]
+                made = [bound[f][lo] for (_, bound, lo), p in zip(tables, s.shape, strict=True) for f in p.results]
                 assert len(factors) == len(wanted) and head_of["fresh"] == factors["fresh"].sum()
                 for r in reads:
                     assert r["bytes"] == arrays[names[int(r["from"])]].nbytes // n.batch
@@ -559,7 +563,7 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
                         assert int(feed["slot"]) not in {int(f["slot"]) for f in factors}
                         assert feed["slot"] + found.samples * feed["pitch"] <= head["sums"] - head["values"]
                         assert feed["pitch"] == head_of["outs"]
-                        slots[int(feed["slot"])] = s.arrays[r]
+                        slots[int(feed["slot"])] = made[r]
             assert len(layouts) <= 1
             mine += int(heads["mine"].sum())
     assert (fed > 0) == (n.units % unit == 0)
@@ -584,7 +588,7 @@ def test_products_are_summed_side_by_side(tmp_path: Path) -> None:
 
 def launched(program: Merged) -> Merged:
     """Without chains that pay."""
-    phases = [replace(p, chains=tuple(replace(c, pays=False, spread=1) for c in p.chains)) for p in program.phases]
+    phases = [replace(p, loops=tuple(replace(x, pays=False, spread=1) for x in p.loops)) for p in program.phases]
     return replace(program, phases=tuple(phases))
 
 
@@ -594,21 +598,23 @@ def test_what_does_not_pay_or_fit_is_launched_one_by_one(tmp_path: Path) -> None
     for program, room, walks in ((large, ROOM, False), (small, ROOM, True), (small, 10_000, False)):
         device = SimpleNamespace(room=lambda name, room=room: room, processors=132)
         phase = phase_of(program, "train")
-        assert {c.pays for c in phase.chains} == {program is small}
+        assert {x.pays for x in phase.loops} == {program is small}
         kernels = emit(program).kernels
         parts = launched_at_once(device, program, kernels, phase, device_words(program)[0], shapes_of(program))  # type: ignore[arg-type]
         assert [len(x.launches) for x in parts if x.walk is not None] == [
             c.last - c.first for c in phase.chains if walks
         ]
-        assert sum(y.hi - y.lo for x in parts for y in x.launches) == sum(x.hi - x.lo for x in phase.launches)
-        assert len(parts) < len(phase.launches)  # the gates that wait for nothing are one launch again
+        assert [y for x in parts for y in x.launches] == list(phase.launches)
+        assert [x.steps for x in parts if x.loop is not None] == [
+            4 for x in phase.loops for _ in range(x.first, x.last) if not walks
+        ]
 
 
 def test_what_is_not_point_by_point_is_launched_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = program_of(tmp_path, Network("gru", 24, 4))
     monkeypatch.setattr(cuda_stages, "MOST", 0)
     phase = phase_of(program, "train")
-    assert all(stages_of(program, phase, c) == [] for c in phase.chains)
+    assert all(stages_of(program, phase, c) is None for c in phase.chains)
     device = SimpleNamespace(room=lambda name: ROOM, processors=132)
     kernels = emit(program).kernels
     parts = launched_at_once(device, program, kernels, phase, device_words(program)[0], shapes_of(program))  # type: ignore[arg-type]

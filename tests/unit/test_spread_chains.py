@@ -12,14 +12,14 @@ import pytest
 from backends.cuda.emit.emit import emit
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.persistent import rnn, spread
-from backends.cuda.persistent.rnn_plan import shapes_of, stages_of, values_of
+from backends.cuda.persistent.rnn_plan import shapes_of
 from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.spread_table import spread_walk
 from compiler.ir.level2.batch_independence import product_of
 from compiler.ir.level2.program import ArrayFormal, Merged, MergedPhase, Mode
 from compiler.strategies.spread_rnn import EIGHT
 from tests.recurrent import Network
-from tests.unit.test_chains import ROOM, device_words, phase_of, program_of
+from tests.unit.test_chains import ROOM, device_words, phase_of, program_of, scheduled, unrolled
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def test_tables_say_what_the_products_are(
     tmp_path: Path, n: Network, members: int, processors: int, precision: str
 ) -> None:
     """The sums that blocks make from a table are those of the products that its links are rows of."""
-    program = program_of(tmp_path, n, precision=precision)
+    program = unrolled(tmp_path, n, precision=precision)
     words, names = device_words(program)
     real, unit = program.precision.numpy, 16 // program.precision.bytes
     rng = np.random.default_rng(2)
@@ -144,14 +144,17 @@ def test_tables_say_what_the_products_are(
             assert found is not None and found.function == spread.NAME
             groups = -(-n.batch // found.samples)
             assert found.blocks == members * groups <= processors and found.counters >= 32 * (1 + groups)
-            table, stages = Table.of(found), stages_of(program, phase, chain)
+            table, schedule = Table.of(found), scheduled(program, phase, chain)
+            stages = [*schedule]
             assert (table.head["samples"], table.head["members"], len(table.stages)) == (n.batch, members, len(stages))
             assert table.head["records"] + 2 * table.head["record"] < found.shared <= ROOM
             kept = [chip(table, member, flat, real) for member in range(members)]
             for k, (s, stage) in enumerate(zip(stages, table.stages, strict=True)):
-                launches = range(s.first, s.last)
+                launches = range(chain.first + s.first, chain.first + s.last)
                 room(table, stage, found.samples, program.precision.bytes)
-                assert not stage["meets"] and not results(program, phase, launches) & set(values_of(program, phase, s))
+                assert not stage["meets"] and not results(program, phase, launches) & {
+                    x for x, _ in s.values(schedule.links)
+                }
                 products = list(expected(program, phase, launches, arrays))
                 for group in range(groups):
                     mine = slice(group * found.samples, (group + 1) * found.samples)
@@ -169,7 +172,7 @@ def test_tables_say_what_the_products_are(
 
 def test_blocks_meet_before_they_write_what_others_multiply(tmp_path: Path) -> None:
     """A state that is written where the one before it was."""
-    program = program_of(tmp_path, Network("rnn", 40, 4, batch=9))
+    program = unrolled(tmp_path, Network("rnn", 40, 4, batch=9))
     words = device_words(program)[0]
     phase = phase_of(program, "eval")
     (chain,) = phase.chains
@@ -189,13 +192,13 @@ def test_matrices_that_no_block_can_have_are_spread(tmp_path: Path) -> None:
     """Where that is faster than the launches; smaller ones stay in every block."""
     for n, many in ((Network("lstm", 128, 4), 16), (Network("lstm", 512, 4), 32), (Network("lstm", 96, 4), 1)):
         program = program_of(tmp_path, n)
-        chains = [c for p in program.phases for c in p.chains]
-        assert chains and all(c.pays and c.spread == many for c in chains)
+        loops = [x for p in program.phases for x in p.loops]
+        assert loops and all(x.pays and x.spread == many for x in loops)
         text = emit(program).text
         assert (f" {spread.NAME}(" in text) == (many > 1) != (f" {rnn.NAME}(" in text)
     program = program_of(tmp_path, Network("rnn", 400, 4))
-    forwards = [p.chains[0] for p in program.phases if p.chains]
-    assert len(forwards) == 2 and not any(c.pays for c in forwards)  # a launch of each step is fast, too
+    forwards = [p.loops[0] for p in program.phases if p.loops]
+    assert len(forwards) == 2 and not any(x.pays for x in forwards)  # a launch of each step is fast, too
 
 
 def test_a_device_with_fewer_processors_launches(tmp_path: Path) -> None:
@@ -216,7 +219,7 @@ def test_the_text_knows_no_numbers(tmp_path: Path, n: Network) -> None:
 
 
 def spreaded(program: Merged) -> Merged:
-    phases = [replace(p, chains=tuple(replace(c, spread=2) for c in p.chains)) for p in program.phases]
+    phases = [replace(p, loops=tuple(replace(x, spread=2) for x in p.loops)) for p in program.phases]
     return replace(program, phases=tuple(phases))
 
 

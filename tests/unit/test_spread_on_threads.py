@@ -10,19 +10,19 @@ import pytest
 
 from backends.cuda.emit.emit import emit
 from backends.cuda.persistent import spread
-from backends.cuda.persistent.rnn_plan import shapes_of, stages_of
+from backends.cuda.persistent.rnn_plan import shapes_of
 from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.spread_table import spread_walk
 from backends.reference.load import ReferenceInstance
 from compiler.ir.level2.batch_independence import product_of
-from compiler.ir.level2.program import Chain, Merged, MergedPhase
+from compiler.ir.level2.program import Loop, Merged, MergedPhase
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, place
 from compiler.layout.write_tables import device_table, write_tables
 from compiler.strategies import spread_rnn
 from tests.cuda_threads import APART, FIRST, Launched, built, run
 from tests.recurrent import Network
-from tests.unit.test_chains import ROOM, phase_of, program_of
+from tests.unit.test_chains import ROOM, phase_of, program_of, scheduled, unrolled
 from tests.unit.test_spread_chains import Table
 
 BASES = {role: FIRST + k * APART for k, role in enumerate(Role)}
@@ -62,11 +62,14 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
 
 
 class Host:
-    """A program whose chains are spread, with its text compiled, and the reference beside it."""
+    """A program whose chains are spread, with its text compiled, and the reference beside it; `steps`: those of a
+    chain, unless all are one."""
 
-    def __init__(self, folder: Path, case: Case, kernels: Kernels, sanitizers: str, without: str = "") -> None:
-        program = program_of(folder, case.n, precision=case.precision)
-        phases = [replace(p, chains=tuple(replace(c, spread=case.members) for c in p.chains)) for p in program.phases]
+    def __init__(
+        self, folder: Path, case: Case, kernels: Kernels, sanitizers: str, without: str = "", steps: bool = True
+    ) -> None:
+        program = (program_of if steps else unrolled)(folder, case.n, precision=case.precision)
+        phases = [replace(p, loops=tuple(replace(x, spread=case.members) for x in p.loops)) for p in program.phases]
         self.program: Merged = replace(program, phases=tuple(phases))
         self.phase = phase_of(self.program, case.phase)
         self.case, self.emitted, self.shapes = case, emit(self.program), shapes_of(self.program)
@@ -79,13 +82,16 @@ class Host:
         tables = write_tables(self.program, self.placement, 3, {})
         bases = np.array(list(BASES.values()), np.uint64)
         self.words = [device_table(t, x, bases) for t, x in zip(self.program.templates, tables, strict=True)]
-        links = [MergedPhase(f"at_{k}", (x,)) for k, x in enumerate(self.phase.launches)]
-        self.reference = ReferenceInstance(replace(self.program, phases=(*self.program.phases, *links)), 3)
+        single = [MergedPhase(f"at_{k}", (x,)) for k, x in enumerate(self.phase.launches)]
+        for x in self.phase.loops:
+            whole = replace(x, first=0, last=x.last - x.first)
+            single[x.first] = MergedPhase(f"at_{x.first}", self.phase.launches[x.first : x.last], (whole,))
+        self.reference = ReferenceInstance(replace(self.program, phases=(*self.program.phases, *single)), 3)
         for a in self.program.arrays:
             if a.name in ("train.order", "eval.order"):
                 self.reference.write(a.name, np.arange(a.physical_size, dtype=np.int32).reshape(a.shape))
 
-    def walk(self, chain: Chain) -> Walk:
+    def walk(self, chain: Loop) -> Walk:
         made = spread_walk(
             self.program, self.emitted.kernels, self.phase, chain, self.words, self.shapes, self.case.blocks, ROOM
         )
@@ -112,7 +118,7 @@ class Host:
             launch = Launched(walk.blocks, walk.threads, TABLE, walk.samples, COUNTERS, walk.shared)
             after = run(self.kernel, self.image, launch, self.memory(walk), late)
             assert not any(after[COUNTERS])  # ready for the next launch
-            self.steps(chain.first, chain.last)
+            self.steps(chain.first, chain.first + 1)
             done = chain.last
             self.compare(chain, after)
             tables.append(Table.of(walk))
@@ -122,15 +128,18 @@ class Host:
         for k in range(first, last):
             self.reference.run(f"at_{k}", 1, 1)
 
-    def compare(self, chain: Chain, after: dict[int, bytes]) -> None:
+    def compare(self, chain: Loop, after: dict[int, bytes]) -> None:
         roles = {a.name: a.role for a in self.program.arrays}
+        schedule = scheduled(self.program, self.phase, chain)
         real = self.program.precision.numpy
         error = 1e-5 if self.program.precision.bytes == 4 else 1e-12
-        stages = stages_of(self.program, self.phase, chain)
-        for name in {s.arrays[r] for s in stages for r in self.shapes.stored[self.shapes.number[s.shape]]}:
-            wanted = np.asarray(self.reference.read(name)).reshape(-1)
-            found = np.frombuffer(after[BASES[roles[name]]], real, wanted.size, self.placement.offsets[name])
-            np.testing.assert_allclose(found, wanted, rtol=error, atol=error * np.abs(wanted).max(), err_msg=name)
+        for s in schedule:
+            for r in self.shapes.stored[self.shapes.number[s.shape]]:
+                name, first = s.results(schedule.links)[r]
+                wanted = np.asarray(self.reference.read(name)).reshape(-1)[first:][: chain.samples * s.outs]
+                at = self.placement.offsets[name] + first * wanted.itemsize
+                found = np.frombuffer(after[BASES[roles[name]]], real, wanted.size, at)
+                np.testing.assert_allclose(found, wanted, rtol=error, atol=error * np.abs(wanted).max(), err_msg=name)
 
 
 CASES = [
@@ -179,7 +188,7 @@ def test_results_that_take_the_place_of_values_do_not_race(tmp_path: Path, kerne
     """Blocks meet before they write what others multiply."""
     meeting = "        if (l.meets) nl_meet(arrived, met += c.members);\n"
     for without in ("", meeting):
-        host = Host(tmp_path, Case(Network("rnn", 40, 4, batch=9), 2, 2, "eval"), kernels, "thread", without)
+        host = Host(tmp_path, Case(Network("rnn", 40, 4, batch=9), 2, 2, "eval"), kernels, "thread", without, False)
         (chain,) = host.phase.chains
         x = host.phase.launches[chain.first + 1]
         template = host.program.templates[x.template]

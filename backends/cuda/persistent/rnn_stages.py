@@ -1,34 +1,50 @@
 """rnn_stages: the stages of one chain with what the device reads: rows, operands of products, reads of a sample.
 
 Assumes: legal chains (ir/level2/batch_independence.py); tables with device addresses.
-Guarantees: addresses and numbers are those of the tables.
+Guarantees: addresses and numbers are those of the tables, addresses as much further in each step as the parts of arrays
+are.
 Does not: divide work among blocks (rnn_table.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels.launch_geometry import Words
-from backends.cuda.persistent.rnn_plan import Shapes, Stage, row_bytes
+from backends.cuda.persistent.rnn_links import Link
+from backends.cuda.persistent.rnn_plan import Schedule, Shapes, Stage, row_bytes
 from backends.kernel_ir.descriptor import Compiled
-from compiler.ir.level2.batch_independence import Product, apart, nest_of, numbers, product_of
+from compiler.ir.level2.batch_independence import Product, apart, nest_of, product_of
+
+UNIT: Final = 16
+"""Bytes that a thread copies at once, where an address is a multiple of it."""
 
 
 @dataclass(frozen=True)
 class LinkRow:
-    """One link: its template, its row, the columns of it that the kernel reads, and its reads per sample: (formal,
-    address, bytes)."""
+    """One link in a step: its template, its row, the columns of it that the kernel reads, and its reads per sample:
+    (formal, address, bytes). `moves`: bytes from what a formal is in a step to what it is in the next one."""
 
     template: l2.Template
     words: Words
     columns: tuple[int, ...]
     reads: tuple[tuple[str, int, int], ...]
+    moves: Mapping[str, int]
+
+    def at(self, step: int) -> LinkRow:
+        """The same link so many steps later."""
+        if step == 0 or not self.moves:
+            return self
+        by = {name: step * bytes_ for name, bytes_ in self.moves.items()}
+        moved = np.array([by.get(f.name, 0) for f in self.template.formals], np.int64).view(np.uint64)
+        reads = tuple((name, at + by.get(name, 0), bytes_) for name, at, bytes_ in self.reads)
+        return replace(self, words=self.words + moved, reads=reads)
 
     def number(self, name: int | str) -> int:
         if isinstance(name, int):
@@ -49,22 +65,36 @@ class LinkRow:
 
 
 @dataclass(frozen=True)
+class Held:
+    """Values of a product: address, stride of samples, terms; `by_step`: bytes to those of the next step."""
+
+    at: int
+    by_sample: int
+    terms: int
+    by_step: int
+
+    def later(self, steps: int) -> Held:
+        return replace(self, at=self.at + steps * self.by_step)
+
+
+@dataclass(frozen=True)
 class Factors:
     """The operands of a product: outputs and terms; its matrix (address, rows, columns, stride), and whether rows are
-    outputs; its values (address, stride, terms)."""
+    outputs; its values."""
 
     outs: int
     terms: int
     matrix: tuple[int, int, int, int]
     by_out: bool
-    values: tuple[int, int, int]
+    values: Held
 
 
 def _factors(row: LinkRow, p: Product) -> Factors:
     outs, terms = row.extent(p.out), row.extent(p.term)
     sides = (outs, terms) if p.by_out else (terms, outs)
     matrix = (row.address(p.matrix), *sides, row.by(p.matrix, p.out if p.by_out else p.term))
-    return Factors(outs, terms, matrix, p.by_out, (row.address(p.values), row.by(p.values, p.sample), terms))
+    held = Held(row.address(p.values), row.by(p.values, p.sample), terms, row.moves.get(p.values, 0))
+    return Factors(outs, terms, matrix, p.by_out, held)
 
 
 @dataclass(frozen=True)
@@ -103,33 +133,43 @@ class ReadStage:
         return found
 
 
-def stages_read(
-    program: l2.Merged,
-    kernels: Compiled,
-    phase: l2.MergedPhase,
-    chain: l2.Chain,
-    tables: Sequence[Words],
-    shapes: Shapes,
-) -> list[ReadStage]:
-    """The stages of a chain, from the tables with device addresses; none, if it has none."""
-    sizes = {a.name: a.physical_size for a in program.arrays}
+class ReadChain:
+    """The stages of a chain, with what the device reads in any step."""
 
-    def row_of(x: l2.Launch) -> LinkRow:
-        template, words = program.templates[x.template], tables[x.template][x.lo]
-        number = numbers(program.tables[x.template], x.lo)
-        reads = []
-        for n, f in enumerate(template.formals):
-            if isinstance(f, l2.ArrayFormal) and f.mode is not l2.Mode.WRITE:
-                size = sizes[program.tables[x.template].arrays[f.name][x.lo]]
-                bytes_ = size // chain.samples * f.dtype.bytes
-                if apart(template, f, number, chain.samples, size):
-                    reads.append((f.name, int(words[n]), bytes_))
-        return LinkRow(template, words, kernels[x.template].columns, tuple(reads))
+    def __init__(
+        self, program: l2.Merged, kernels: Compiled, schedule: Schedule, tables: Sequence[Words], shapes: Shapes
+    ) -> None:
+        self.schedule, self.shapes = schedule, shapes
+        self.rows = [_row(x, kernels, schedule.links.loop.samples, tables) for x in schedule.links.each]
 
-    links = []
-    for stage in shapes.of[phase.name, chain.first]:
-        rows = [row_of(x) for x in phase.launches[stage.first : stage.last]]
-        products = [(row, p) for row in rows if (p := product_of(row.template)) is not None]
-        at = shapes.number[stage.shape]
-        links.append(ReadStage(stage, rows, [_factors(row, p) for row, p in products], at, sorted(shapes.fed[at])))
-    return links
+    def read(self, stage: Stage) -> ReadStage:
+        links = self.schedule.links
+        rows = []
+        for number in range(stage.first, stage.last):
+            step, n = links.at(number)
+            rows.append(self.rows[n].at(step))
+        factors = [_factors(row, p) for row in rows if (p := product_of(row.template)) is not None]
+        at = self.shapes.number[stage.shape]
+        return ReadStage(stage, rows, factors, at, sorted(self.shapes.fed[at]))
+
+    def alignment(self, steps: int) -> tuple[int, ...]:
+        """Of what links access so many steps later, relative to the first step."""
+        return tuple(steps * by % UNIT for row in self.rows for by in row.moves.values())
+
+    def different(self) -> list[tuple[ReadStage, int]]:
+        """The stages of which all others are a repetition, and how often there is one."""
+        return [(self.read(s), times) for s, times in self.schedule.different()]
+
+
+def _row(link: Link, kernels: Compiled, samples: int, tables: Sequence[Words]) -> LinkRow:
+    """A link in the first step."""
+    template = link.template
+    words = tables[template.index][link.row]
+    reads = []
+    for n, f in enumerate(template.formals):
+        if isinstance(f, l2.ArrayFormal) and f.mode is not l2.Mode.WRITE:
+            size = link.arrays[f.name].physical_size
+            if apart(template, f, link.number, samples, size):
+                reads.append((f.name, int(words[n]), size // samples * f.dtype.bytes))
+    moves = {name: a.by_step * a.dtype.bytes for name, a in link.arrays.items() if a.by_step}
+    return LinkRow(template, words, kernels[template.index].columns, tuple(reads), moves)

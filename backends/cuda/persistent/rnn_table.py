@@ -21,7 +21,8 @@ import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words
 from backends.cuda.persistent.rnn_plan import Shapes
-from backends.cuda.persistent.rnn_stages import Factors, ReadStage, stages_read
+from backends.cuda.persistent.rnn_records import table_of
+from backends.cuda.persistent.rnn_stages import Factors, Held, ReadChain, ReadStage
 from backends.kernel_ir.descriptor import Compiled
 from compiler.ir.level2.batch_independence import padded
 
@@ -43,10 +44,6 @@ class Walk:
 def _lines(samples: int) -> int:
     """Samples of a block as they are summed: one, two, or tiles."""
     return samples if samples <= 2 else -(-samples // rnn.TILE) * rnn.TILE
-
-
-Held = tuple[int, int, int]
-"""Values of products: address, stride of samples, terms."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +72,13 @@ class _Sums:
 class _Packer:
     """Fills in the table of one chain."""
 
-    def __init__(self, real_bytes: int, links: Sequence[ReadStage], samples: int) -> None:
-        self.real_bytes, self.links, self.samples = real_bytes, links, samples
+    def __init__(self, real_bytes: int, chain: ReadChain, samples: int) -> None:
+        self.real_bytes, self.chain, self.samples = real_bytes, chain, samples
         self.unit = 16 // real_bytes
         self.matrices: dict[tuple[int, int, int, int], int] = {}  # their offsets
         self.kept = 0
-        for f in (f for x in links for f in x.factors):
+        self.different = chain.different()
+        for f in (f for x, _ in self.different for f in x.factors):
             if f.matrix not in self.matrices:
                 self.matrices[f.matrix] = self.kept
                 lines, pitch = padded(*f.matrix[1:3], real_bytes)
@@ -105,18 +103,22 @@ class _Packer:
 
     def _mine(self) -> object | None:
         """The most common layout of stages."""
-        found = Counter(layout for x in self.links if (layout := self._layout(x)) is not None)
+        found = Counter[object]()
+        for x, times in self.different:
+            if (layout := self._layout(x)) is not None:
+                found[layout] += times
         return found.most_common(1)[0][0] if found else None
 
-    def _records(self, each: int) -> tuple[list[npt.NDArray[np.uint8]], int, int]:
+    def _records(self, each: int) -> tuple[npt.NDArray[np.uint8], int, int]:
         """Stages with the rows of their links, their reads, their factors and the destinations of their results, in
         whole units of 16 bytes; the maximum number of operand values held at a time, and of partial sums of one sample,
         in reals."""
-        area = _lines(each) * max(self._pitch(f.terms) for x in self.links for f in x.factors)
+        area = _lines(each) * max(self._pitch(f.terms) for x, _ in self.different for f in x.factors)
         held: list[Held | None] = [None] * rnn.SLOTS
-        records: list[npt.NDArray[np.uint8]] = []
-        used, room, mine = 0, 0, self._mine()
-        for x, behind in zip(self.links, [*self.links[1:], None], strict=True):
+        used, mine = 0, self._mine()
+
+        def record(x: ReadStage, behind: ReadStage | None) -> npt.NDArray[np.uint8]:
+            nonlocal used
             head, factors, feeds = (
                 np.zeros(1, rnn.STAGE),
                 np.zeros(len(x.factors), rnn.FACTOR),
@@ -124,7 +126,6 @@ class _Packer:
             )
             head["what"] = x.what
             sums = self._sums(x)
-            room = max(room, sums.room(len(x.factors)))
             head["outs"], head["products"] = x.stage.outs, len(x.factors)
             head["bits"], head["split"], head["ways"] = sums.bits, sums.split, sums.ways
             head["mine"] = mine is not None and self._layout(x) == mine
@@ -132,13 +133,22 @@ class _Packer:
             self._fed(x, behind, feeds, held, area)
             used = max(used, 1 + max((n for n, h in enumerate(held) if h is not None), default=-1))
             rows = x.packed()
-            there = {f.values[0] for f in x.factors} - {int(f["values"]) for f in factors if f["fresh"]}
+            there = {f.values.at for f in x.factors} - {int(f["values"]) for f in factors if f["fresh"]}
             near = [(at, bytes_) for at, bytes_ in x.reads(there).items() if bytes_ <= rnn.EXPECTED]
             reads = np.array(near, rnn.READ)
             head["rows"], head["reads"] = rows.nbytes, len(reads)
             feeds = np.concatenate([feeds, np.zeros(len(feeds) % 2, rnn.FEED)])
-            records.append(np.concatenate([y.view(np.uint8) for y in (head, rows, reads, factors, feeds)]))
-        return records, used * area, room
+            return np.concatenate([y.view(np.uint8) for y in (head, rows, reads, factors, feeds)])
+
+        def moved(steps: int) -> list[Held | None]:
+            return [None if h is None else h.later(steps) for h in held]
+
+        def move(steps: int) -> None:
+            held[:] = moved(steps)
+
+        lines = table_of(self.chain, record, lambda steps: tuple(moved(-steps)), move)
+        room = max(self._sums(x).room(len(x.factors)) for x, _ in self.different)
+        return lines, used * area, room
 
     def _filled(
         self, given: Sequence[Factors], factors: npt.NDArray[np.void], held: list[Held | None], area: int
@@ -151,7 +161,7 @@ class _Packer:
             if f.values not in held:
                 held[next(k for k, x in enumerate(held) if x not in wanted)] = f.values
             pitch = padded(*f.matrix[1:3], self.real_bytes)[1]
-            factor["values"], factor["by_sample"], factor["terms"] = f.values
+            factor["values"], factor["by_sample"], factor["terms"] = f.values.at, f.values.by_sample, f.values.terms
             factor["pitch"] = self._pitch(f.terms)
             factor["at"], factor["slot"] = self.matrices[f.matrix], held.index(f.values) * area
             factor["by_out"], factor["by_term"] = (pitch, 1) if f.by_out else (1, pitch)
@@ -164,14 +174,15 @@ class _Packer:
         results = x.results()
         busy = {n for n, h in enumerate(held) if h is not None and h in {f.values for f in x.factors}}
         for n, h in enumerate(held):
-            if h is not None and h[0] in results:
+            if h is not None and h.at in results:
                 held[n] = None
         wanted = {f.values for f in behind.factors} if behind is not None else set()
         busy |= {n for n, h in enumerate(held) if h in wanted}
         feeds["slot"] = -1
         for feed, r in zip(feeds, x.fed, strict=True):
             outs = x.stage.outs
-            values = next((v for v in wanted if v == (results[r], outs, outs)), None)
+            whole = (results[r], outs, outs)
+            values = next((v for v in wanted if (v.at, v.by_sample, v.terms) == whole), None)
             free = next((n for n in range(rnn.SLOTS) if n not in busy), None)
             if values is not None and free is not None and outs % self.unit == 0:
                 feed["slot"], feed["pitch"] = free * area, outs
@@ -182,7 +193,7 @@ class _Packer:
         each = -(-self.samples // processors)
         while True:
             lines, values, parts = self._records(each)
-            record = max(len(line) for line in lines)
+            record = lines.shape[1]
             turn = parts * min(_lines(each), rnn.TILE)
             sums = self.kept + values
             records = (sums + 2 * turn) * self.real_bytes
@@ -192,28 +203,15 @@ class _Packer:
             if each == 1:
                 return None
             each = -(-each // 2)
-        mine = next((n for n, line in enumerate(lines) if line[: rnn.STAGE.itemsize].view(rnn.STAGE)["mine"][0]), -1)
+        heads = np.ascontiguousarray(lines[:, : rnn.STAGE.itemsize]).view(rnn.STAGE)[:, 0]
+        mine = int(heads["mine"].argmax()) if heads["mine"].any() else -1
+        many = len(self.matrices), len(lines)
         head = np.zeros(1, rnn.CHAIN)
-        head[0] = (
-            self.samples,
-            len(self.matrices),
-            len(self.links),
-            record,
-            self.kept,
-            sums,
-            turn,
-            records,
-            mine,
-            0,
-            0,
-        )
+        head[0] = (self.samples, *many, record, self.kept, sums, turn, records, mine, 0, 0)
         kept = np.zeros(len(self.matrices), rnn.MATRIX)
         for n, ((address, rows, columns, by_row), at) in enumerate(self.matrices.items()):
             kept[n] = (address, by_row, rows, columns, at, padded(rows, columns, self.real_bytes)[1])
-        table = np.zeros((len(lines), record), np.uint8)
-        for n, line in enumerate(lines):
-            table[n, : len(line)] = line
-        whole = np.concatenate([head.view(np.uint8), kept.view(np.uint8), table.reshape(-1)])
+        whole = np.concatenate([head.view(np.uint8), kept.view(np.uint8), lines.reshape(-1)])
         return Walk(-(-self.samples // each), each, whole, shared)
 
 
@@ -221,7 +219,7 @@ def walk(
     program: l2.Merged,
     kernels: Compiled,
     phase: l2.MergedPhase,
-    chain: l2.Chain,
+    chain: l2.Loop,
     tables: Sequence[Words],
     shapes: Shapes,
     processors: int,
@@ -229,5 +227,7 @@ def walk(
 ) -> Walk | None:
     """A chain as one launch, from the tables with device addresses; None where it has no stages, or its matrices do
     not fit into `room` bytes of shared memory. All multiprocessors get samples, if there are enough."""
-    links = stages_read(program, kernels, phase, chain, tables, shapes)
-    return _Packer(program.precision.bytes, links, chain.samples).walk(processors, room) if links else None
+    if (schedule := shapes.of[phase.name, chain.first]) is None:
+        return None
+    read = ReadChain(program, kernels, schedule, tables, shapes)
+    return _Packer(program.precision.bytes, read, chain.samples).walk(processors, room)

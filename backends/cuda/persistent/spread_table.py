@@ -21,7 +21,8 @@ import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words
 from backends.cuda.persistent.rnn_plan import Shapes
-from backends.cuda.persistent.rnn_stages import Factors, ReadStage, stages_read
+from backends.cuda.persistent.rnn_records import table_of
+from backends.cuda.persistent.rnn_stages import Factors, Held, ReadChain, ReadStage
 from backends.cuda.persistent.rnn_table import Walk
 from backends.kernel_ir.descriptor import Compiled
 from compiler.strategies.spread_rnn import Arrangement, Division, Panel, Stage, fitting
@@ -44,7 +45,7 @@ class _Panel:
 
 
 def _panels(x: ReadStage) -> list[_Panel]:
-    found: dict[tuple[int, int, int], list[int]] = {}
+    found: dict[Held, list[int]] = {}
     for n, f in enumerate(x.factors):
         found.setdefault(f.values, []).append(n)
     return [_Panel(tuple(n), tuple(x.factors[k] for k in n)) for n in found.values()]
@@ -59,11 +60,19 @@ def _kind(x: ReadStage) -> tuple[int, frozenset[tuple[object, ...]]]:
     return x.stage.outs, frozenset(p.matrices for p in _panels(x))
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """Stages of equal panels: their number, and one of them."""
+
+    number: int
+    stage: Stage
+
+
 class _Packer:
     """Fills in the table of one chain."""
 
-    def __init__(self, real_bytes: int, links: Sequence[ReadStage], division: Division) -> None:
-        self.real_bytes, self.links, self.division = real_bytes, links, division
+    def __init__(self, real_bytes: int, division: Division) -> None:
+        self.real_bytes, self.division = real_bytes, division
         self.unit = 16 // real_bytes
         self.matrices: dict[object, tuple[int, npt.NDArray[np.void]]] = {}
         self.kept = 0
@@ -87,24 +96,23 @@ class _Packer:
     def _meets(self, x: ReadStage) -> bool:
         """Whether a stage writes what its products multiply."""
         size = self.division.samples * x.stage.outs * self.real_bytes
-        ends = [(f.values[0], self._end(f)) for f in x.factors]
+        ends = [(f.values.at, self._end(f.values)) for f in x.factors]
         return any(begin < at + size and at < end for at in x.results() for begin, end in ends)
 
-    def _end(self, f: Factors) -> int:
-        at, by_sample, terms = f.values
-        return at + ((self.division.samples - 1) * by_sample + terms) * self.real_bytes
+    def _end(self, x: Held) -> int:
+        return x.at + ((self.division.samples - 1) * x.by_sample + x.terms) * self.real_bytes
 
     def _whole(self, panels: Sequence[_Panel]) -> int:
         """The terms of all panels, where their values are read in aligned units of 16 bytes, else 0."""
         terms = {p.terms for p in panels}
         values = [p.factors[0].values for p in panels]
-        apart = any(at % 16 or by_sample % self.unit or terms % self.unit for at, by_sample, terms in values)
+        apart = any(x.at % 16 or x.by_sample % self.unit or x.terms % self.unit for x in values)
         return 0 if apart or len(terms) != 1 else terms.pop()
 
     def _near(self, x: ReadStage) -> npt.NDArray[np.void]:
         """What the links read at their points."""
         whole = x.stage.outs * self.real_bytes
-        values = {f.values[0] for f in x.factors}
+        values = {f.values.at for f in x.factors}
         return np.array([(a, b) for a, b in x.reads(values).items() if b == whole and a not in values], rnn.READ)
 
     def record(self, x: ReadStage, a: Arrangement) -> npt.NDArray[np.uint8]:
@@ -113,9 +121,9 @@ class _Packer:
         products = np.zeros(-(-len(x.factors) // 4) * 4, np.int32)
         first = 0
         for row, p in zip(made, panels, strict=True):
-            values, by_sample, terms = p.factors[0].values
-            pitch = a.pitch(-(-terms // self.unit)) * self.unit
-            row["values"], row["by_sample"], row["terms"] = values, by_sample, terms
+            values = p.factors[0].values
+            pitch = a.pitch(-(-values.terms // self.unit)) * self.unit
+            row["values"], row["by_sample"], row["terms"] = values.at, values.by_sample, values.terms
             row["at"], row["pitch"] = self._keep(x, p, pitch), pitch
             row["rows"], row["first"] = len(p.numbers) << self.division.bits(x.stage.outs), first
             products[first : first + len(p.numbers)] = p.numbers
@@ -134,7 +142,7 @@ def spread_walk(
     program: l2.Merged,
     kernels: Compiled,
     phase: l2.MergedPhase,
-    chain: l2.Chain,
+    chain: l2.Loop,
     tables: Sequence[Words],
     shapes: Shapes,
     processors: int,
@@ -142,34 +150,38 @@ def spread_walk(
 ) -> Walk | None:
     """A chain that is spread over blocks as one launch, from the tables with device addresses; None where it has no
     stages, or what a block needs does not fit into `room` bytes of shared memory."""
-    links = stages_read(program, kernels, phase, chain, tables, shapes)
-    division = Division.of(chain.spread, chain.samples, processors)
-    if not links or division is None:
+    schedule, division = shapes.of[phase.name, chain.first], Division.of(chain.spread, chain.samples, processors)
+    if schedule is None or division is None:
         return None
+    read = ReadChain(program, kernels, schedule, tables, shapes)
     real_bytes = program.precision.bytes
-    kinds: dict[object, int] = {}
-    of = [kinds.setdefault(_kind(x), len(kinds)) for x in links]
-    stages = [next(_stage(x) for x, n in zip(links, of, strict=True) if n == kind) for kind in kinds.values()]
-    packer = _Packer(real_bytes, links, division)
-    most = max(x.nbytes for x in (packer.record(link, Arrangement()) for link in links))
+    different = [x for x, _ in read.different()]
+    kinds: dict[object, _Kind] = {}
+    for x in different:
+        kinds.setdefault(_kind(x), _Kind(len(kinds), _stage(x)))
+    stages = [kind.stage for kind in kinds.values()]
+    packer = _Packer(real_bytes, division)
+    most = max(packer.record(x, Arrangement()).nbytes for x in different)
     beside = 2 * most + spread.SPARE * BLOCK
     places = 8 * division.each * max(len(s.panels) for s in stages)
     found = fitting(stages, division, packer.unit, (room - beside - places) // real_bytes)
     if found is None:
         return None
     ways, area = found
-    packer = _Packer(real_bytes, links, division)
-    records = [packer.record(x, ways[n]) for x, n in zip(links, of, strict=True)]
+    packer = _Packer(real_bytes, division)
+    table = table_of(
+        read,
+        lambda x, _: packer.record(x, ways[kinds[_kind(x)].number]),
+        lambda _: len(packer.matrices),
+        lambda _: None,
+    )
     end = packer.kept + area.end
     head = np.zeros(1, spread.SPREAD)
     kept = [rows for _, rows in packer.matrices.values()]
     head["samples"], head["members"] = chain.samples, division.members
-    head["matrices"], head["stages"], head["record"] = sum(map(len, kept)), len(links), most
+    head["matrices"], head["stages"], head["record"] = sum(map(len, kept)), len(table), most
     head["sums"], head["values"] = packer.kept, packer.kept + area.values
     head["records"] = end * real_bytes
-    table = np.zeros((len(links), most), np.uint8)
-    for line, x in zip(table, records, strict=True):
-        line[: len(x)] = x
     whole = np.concatenate([x.view(np.uint8).reshape(-1) for x in (head, *kept, table)])
     shared = end * real_bytes + beside + 8 * division.each * max(x.side for x in ways)
     counters = spread.COUNTERS * (1 + division.blocks // division.members)

@@ -7,7 +7,7 @@ Does not: run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ from backends.cuda.run.split_launches import split
 from backends.cuda.waves.waves import PER_PROCESSOR, PHASE, PhaseContext, counters, staged, waves
 from backends.kernel_ir.descriptor import Compiled
 from backends.protocol import AnyArray, BackendError
-from compiler.ir.level2.dependence import beside, conflicts, joined, launched, paired, parts_of, touched
+from compiler.ir.level2.dependence import beside, conflicts, launched, paired, touched
 from compiler.layout.plan_memory import Placement, overlaps
 from compiler.layout.write_tables import device_table, rows_of_steps, with_columns
 
@@ -86,12 +86,15 @@ def prepare(
 ) -> Prepared:
     """All phases, for the compiled kernels and the host's tables; `bases`: addresses of the arenas by role number."""
     out = Prepared(device)
-    tables, begins = rows_of_steps(program, tables)
+    shapes = shapes_of(program)
+    words = [device_table(t, table, bases) for t, table in zip(program.templates, tables, strict=True)]
+    at_once = {p.name: launched_at_once(device, program, kernels, p, words, shapes) for p in program.phases}
+    walks = {(name, x.number) for name, units in at_once.items() for x in units if x.walk is not None}
+    tables, begins = rows_of_steps(program, tables, walks)
     words = [device_table(t, table, bases) for t, table in zip(program.templates, tables, strict=True)]
     rows = [out.keep(with_columns(x, k.columns), "tables") for x, k in zip(words, kernels, strict=True)]
     elements = array_elements(sizes, {a.name: a.physical_size for a in program.arrays})
     shared = overlaps(program, placement)
-    shapes = shapes_of(program)
     sized = all(a.size_from is None or a.name in sizes for a in program.arrays)
 
     def work(launch: l2.Launch) -> Work:
@@ -99,7 +102,7 @@ def prepare(
         return Work(program.templates[t], kernels[t], program.tables[t], tables[t], launch, elements, device.blocks)
 
     for phase in program.phases:
-        units = launched_at_once(device, program, kernels, phase, words, shapes)
+        units = at_once[phase.name]
         if phase.name in l2.LAYERS:
             units = _apart(program, units, shared)
         steps = sized and phase.name == PHASE and not shared and not phase.chains
@@ -128,7 +131,7 @@ def prepare(
 @dataclass(frozen=True)
 class Unit:
     """What is launched at once: a launch (number `number` of the phase, or a part of it), or those of a chain, as a
-    walk. `loop`: the one that it is in."""
+    walk (from launch `number` on). `loop`: the one that it is in."""
 
     launches: tuple[l2.Launch, ...]
     walk: Walk | None = None
@@ -148,31 +151,22 @@ def launched_at_once(
     words: Sequence[Words],
     shapes: Shapes,
 ) -> list[Unit]:
-    """The units of launching, in order: single launches, and the chains that pay and fit on this device. The launches
-    of other chains are batched again where they are independent."""
+    """The units of launching, in order: single launches, those of loops, and the chains that pay and fit on this
+    device."""
     found: list[Unit] = []
-    done, parts = 0, parts_of(program.arrays)
-
-    def loose(last: int) -> Iterator[Unit]:
-        """Launches up to number `last`."""
-        first = done
-        for loop in (*(x for x in phase.loops if done <= x.first < last), None):
-            between = phase.launches[first : last if loop is None else loop.first]
-            batched = joined(program.templates, program.tables, between, parts) if phase.chains else between
-            yield from (Unit((x,)) for x in batched)
-            if loop is not None:
-                yield from (Unit((phase.launches[n],), None, n, loop) for n in range(loop.first, loop.last))
-                first = loop.last
-
-    for chain in phase.chains:
-        if not chain.pays:
-            continue
-        make, function = (spread_walk, spread.NAME) if chain.spread > 1 else (chain_walk, rnn.NAME)
-        walk = make(program, kernels, phase, chain, words, shapes, device.processors, device.room(function))
+    done = 0
+    for loop in phase.loops:
+        found += [Unit((x,)) for x in phase.launches[done : loop.first]]
+        done = loop.last
+        walk = None
+        if loop.pays:
+            make, function = (spread_walk, spread.NAME) if loop.spread > 1 else (chain_walk, rnn.NAME)
+            walk = make(program, kernels, phase, loop, words, shapes, device.processors, device.room(function))
         if walk is not None:
-            found += [*loose(chain.first), Unit(phase.launches[chain.first : chain.last], walk)]
-            done = chain.last
-    return [*found, *loose(len(phase.launches))]
+            found.append(Unit(phase.launches[loop.first : loop.last], walk, loop.first))
+        else:
+            found += [Unit((phase.launches[n],), None, n, loop) for n in range(loop.first, loop.last)]
+    return [*found, *(Unit((x,)) for x in phase.launches[done:])]
 
 
 def _apart(program: l2.Merged, units: Sequence[Unit], shared: Mapping[str, frozenset[str]]) -> list[Unit]:

@@ -9,13 +9,12 @@ Does not: analyse more than index maps: an access through data is never separate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd, prod
 
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Binary, Ref
-from compiler.ir.level2.dependence import parts_of
 from compiler.ir.space import DType
 
 MOST_TERMS = 31
@@ -154,48 +153,69 @@ def apart(template: l2.Template, formal: l2.ArrayFormal, number: Number, samples
 # ------------------------------------------------------------------------------------------ legality
 
 
+def links_of(body: Iterable[l2.Launch]) -> tuple[l2.Launch, ...]:
+    """The links of a chain: the rows of a step of its loop, each as a launch."""
+    return tuple(replace(x, lo=row, hi=row + 1) for x in body for row in range(x.lo, x.hi))
+
+
 def chain_violations(merged: l2.Merged, phase: l2.MergedPhase) -> Iterator[str]:
-    """Breaches of the spec by the chains of a phase."""
-    end = 0
-    for chain in phase.chains:
-        where = f"phase `{phase.name}`: the chain of launches {chain.first} to {chain.last}"
-        if not end <= chain.first < chain.last <= len(phase.launches):
-            yield f"{where} begins before {end} or ends behind {len(phase.launches)}"
-            continue
-        end = chain.last
-        launches = phase.launches[chain.first : chain.last]
-        if chain.spread < 1:
-            yield f"{where} is spread over {chain.spread} blocks"
-        elif any(x.hi - x.lo != 1 or x.every != 1 for x in launches):
-            yield f"{where} has launches of several rows, or not of every step"
-        elif not all(may_be_chained(merged.templates[t]) for t in {x.template for x in launches}):
-            yield f"{where} has a kernel that has no samples"
-        else:
-            for name in sorted(_meetings(merged, launches, chain)):
-                yield f"{where}: samples meet in `{name}`"
+    """Breaches of the spec by loops that keep samples apart."""
+    for loop in phase.loops:
+        if loop.pays and not loop.samples:
+            yield f"phase `{phase.name}`: the loop `{loop.name}` pays as a chain, but is none"
+        if loop.samples:
+            where = f"phase `{phase.name}`: the chain `{loop.name}`"
+            yield from (f"{where} {v}" for v in _loop_violations(merged, phase, loop))
 
 
-def _meetings(merged: l2.Merged, launches: tuple[l2.Launch, ...], chain: l2.Chain) -> set[str]:
-    """Arrays that a chain writes and accesses outside the part of a sample."""
-    sizes = {a.name: a.physical_size for a in merged.arrays}
+def _loop_violations(merged: l2.Merged, phase: l2.MergedPhase, loop: l2.Loop) -> Iterator[str]:
+    links = links_of(phase.launches[loop.first : loop.last])
+    if loop.spread < 1:
+        yield f"is spread over {loop.spread} blocks"
+    elif not all(may_be_chained(merged.templates[t]) for t in {x.template for x in links}):
+        yield "has a kernel that has no samples"
+    else:
+        yield from (f"has samples that meet in `{name}`" for name in sorted(meetings(merged, links, loop)))
+
+
+def meetings(merged: l2.Merged, links: Sequence[l2.Launch], loop: l2.Loop) -> set[str]:
+    """Arrays of which a step of a loop accesses, beside the part of a sample, what it or another step writes."""
+    names = {n for x in links for n in bound(merged, x).values()}
+    arrays = {a.name: a for a in merged.arrays if a.name in names}
     touched = [
-        (x, f, merged.tables[x.template].arrays[f.name][x.lo])
-        for x in launches
+        (x, f, arrays[merged.tables[x.template].arrays[f.name][x.lo]])
+        for x in links
         for f in merged.templates[x.template].arrays
     ]
-    written = {name for _, f, name in touched if f.mode is not l2.Mode.READ}
-    wholes = {name for name, parts in parts_of(merged.arrays).items() if not written.isdisjoint(parts)}
-    return {
-        name
-        for x, f, name in touched
-        if name in wholes
-        or (
-            name in written
-            and not apart(
-                merged.templates[x.template], f, numbers(merged.tables[x.template], x.lo), chain.samples, sizes[name]
-            )
-        )
-    }
+    written: dict[str, set[l2.Array]] = {}
+    for _, f, a in touched:
+        if f.mode is not l2.Mode.READ:
+            written.setdefault(a.within or a.name, set()).add(a)
+    found = set[str]()
+    for x, f, a in touched:
+        number = numbers(merged.tables[x.template], x.lo)
+        others = [b for b in written.get(a.within or a.name, ()) if not _beside(a, b, loop.steps)]
+        alone = all(_in_step(a, b) for b in others)
+        if others and not (alone and apart(merged.templates[x.template], f, number, loop.samples, a.physical_size)):
+            found.add(a.name)
+    return found
+
+
+def bound(merged: l2.Merged, link: l2.Launch) -> dict[str, str]:
+    """The arrays of a link, by formal."""
+    return {formal: names[link.lo] for formal, names in merged.tables[link.template].arrays.items()}
+
+
+def _beside(a: l2.Array, b: l2.Array, steps: int) -> bool:
+    """Whether two arrays of one whole have no common element in any steps."""
+    (first, last), (begin, end) = a.over(steps), b.over(steps)
+    return last <= begin or end <= first
+
+
+def _in_step(a: l2.Array, b: l2.Array) -> bool:
+    """Whether the parts of any two steps are the same elements, or others."""
+    apart = gcd(a.first - b.first, a.by_step, b.by_step)
+    return a.physical_size == b.physical_size and (apart == 0 or apart >= a.physical_size)
 
 
 def padded(rows: int, columns: int, real_bytes: int) -> tuple[int, int]:

@@ -99,13 +99,26 @@ def touched(
     return Touched(found[l2.Mode.READ] | found[l2.Mode.UPDATE], written, found[l2.Mode.ACCUMULATE])
 
 
-def over_steps(touches: Touched, arrays: Iterable[l2.Array], parts: Parts) -> Touched:
-    """What the launches of a loop touch in all of its steps: of an array that has a part for each step, all of it."""
-    wholes = {a.name: a.within for a in arrays if a.by_step}
+def over_steps(touches: Touched, arrays: Iterable[l2.Array], steps: int) -> Touched:
+    """What the launches of a loop touch in all of its steps: of an array that has a part for each step, the whole, in
+    which other loops have parts, and what lies where these parts are."""
+    inside: dict[str, list[l2.Array]] = {}
+    moving: dict[str, l2.Array] = {}
+    for a in arrays:
+        if a.by_step:
+            moving[a.name] = a
+        elif a.within:
+            inside.setdefault(a.within, []).append(a)
+
+    def met(a: l2.Array) -> Iterator[str]:
+        yield a.within
+        first, end = a.over(steps)
+        for b in inside.get(a.within, ()):
+            if b.first < end and first < b.first + b.physical_size:
+                yield b.name
 
     def wide(names: set[str]) -> set[str]:
-        more = {wholes[name] for name in names if name in wholes}
-        return names.union(more, *(parts.get(name, ()) for name in more))
+        return names.union(*(met(moving[name]) for name in names if name in moving))
 
     return Touched(wide(touches.read), wide(touches.written), wide(touches.added))
 

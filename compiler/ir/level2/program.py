@@ -77,6 +77,11 @@ class Array:
         """The first element in a step of a loop, from 0."""
         return self.first + self.by_step * (step % self.ring if self.ring else step)
 
+    def over(self, steps: int) -> tuple[int, int]:
+        """The elements, from the first one to behind the last one, in which the parts of so many steps lie."""
+        ends = self.first, self.first_at((self.ring or steps) - 1)
+        return min(ends), max(ends) + self.physical_size
+
     @property
     def physical_size(self) -> int:
         """Number of stored elements (padding of lanes included); -1 when not yet known. Of a part with gaps the
@@ -449,9 +454,10 @@ class KernelLaunch:
 class Loop:
     """Launches [first, last) of a phase, in order, once for each of `steps` steps: the time of a Scan (`name`: its
     first result). What they access of an array that has a part for each step (Array.by_step) is the part of the step.
-    `samples`: they keep so many samples of a batch apart (ir/level2/batch_independence.py), so that a block may run all
-    steps for a few of them, concurrently with others, as one launch (0: not known); `pays` and `spread`: as of a
-    Chain."""
+    `samples`: they keep so many samples of a batch apart (ir/level2/batch_independence.py), so that the loop may run as
+    one launch, a chain, in which a block runs all steps for a few samples, concurrently with others (0: not known).
+    `pays`: whether that is faster, by estimate; steps then share no part of an array that they make. `spread`: blocks
+    that do so together, each with a part of the outputs of each launch."""
 
     first: int
     last: int
@@ -525,30 +531,17 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Chain:
-    """Launches [first, last) of a phase, of one row each, in which the samples of a batch are independent: each array
-    that one of them writes is `samples` equal parts, and for a sample they access its part alone. So they may run as
-    one launch in which a block runs all of them, in sequence, for a few samples, concurrently with other samples.
-    `pays`: whether that is faster, by estimate. `spread`: blocks that do so together, each with a part of the outputs
-    of each of them."""
-
-    first: int
-    last: int
-    samples: int
-    pays: bool = True
-    spread: int = 1
-
-
-@dataclass(frozen=True)
 class MergedPhase:
-    """Launches run in order, or equivalently. `loops`, and `chains`, are disjoint and ascending. A program in which a
-    chain pays has the launches of all steps, and chains for the loops that keep samples apart
-    (passes/program/unroll_loops.py)."""
+    """Launches run in order, or equivalently. `loops` are disjoint and ascending."""
 
     name: str
     launches: tuple[Launch, ...]
-    chains: tuple[Chain, ...] = ()
     loops: tuple[Loop, ...] = ()
+
+    @property
+    def chains(self) -> tuple[Loop, ...]:
+        """The loops that run as one launch, where a device can."""
+        return tuple(x for x in self.loops if x.pays)
 
 
 def in_order(launches: int, loops: Sequence[Loop]) -> Iterator[tuple[int, int]]:

@@ -70,18 +70,17 @@ class PersistentRnn(Pass):
         return replace(ir, merged=found.merged, forks=(*ir.forks, *found.forks)).decided(found.decisions)
 
 
-class UnrollLoops(Pass):
-    """The launches of all steps of loops, one after the other, where one of them pays as a chain:
-    compiler/passes/program/unroll_loops.py."""
+class KeepSteps(Pass):
+    """What a step of a chain makes has a place of its own: compiler/passes/program/keep_steps.py."""
 
     def applies(self, context: Context, ir: Lowering) -> bool:
-        return ir.merged is not None and any(loop.pays for p in ir.merged.phases for loop in p.loops)
+        return ir.merged is not None and any(p.chains for p in ir.merged.phases)
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
-        from compiler.passes.program.unroll_loops import unroll_loops
+        from compiler.passes.program.keep_steps import keep_steps
 
         assert ir.merged is not None
-        return replace(ir, merged=unroll_loops(ir.merged))
+        return replace(ir, merged=keep_steps(ir.merged))
 
 
 class BatchLaunches(Pass):

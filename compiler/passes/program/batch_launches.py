@@ -4,10 +4,10 @@ Similar launches of a recurrent layer's directions and gates are far apart: sums
 are the gradients of the weights of query, key and value. Independent ones may run at once.
 
 Assumes: a merged program.
-Guarantees: in phases of layers launches, and chains and loops as wholes, are sorted by dependence level, and launches
-of one kernel on one level are one launch (in phases with chains, rows, which launches had joined before). Loops on one
-level with as many steps are one loop (named after the first), and launches of a step are batched as those around it.
-Tables are permuted so that rows of a launch are adjacent.
+Guarantees: in phases of layers launches, and loops as wholes, are sorted by dependence level, and launches of one
+kernel on one level are one launch (in phases with chains, rows, which launches had joined before). Loops on one level
+with as many steps are one loop (named after the first), and launches of a step are batched as those around it; a loop
+that pays as a chain stays as it is. Tables are permuted so that rows of a launch are adjacent.
 Does not: change other phases, or programs that launch a row twice; batch launches of different steps.
 """
 
@@ -28,23 +28,22 @@ Group = list[l2.Launch]
 
 @dataclass(frozen=True)
 class _Unit:
-    """Launches that stay together: one, or those of a chain or a loop."""
+    """Launches that stay together: one, or those of a loop."""
 
     launches: tuple[l2.Launch, ...]
-    span: l2.Chain | l2.Loop | None = None
+    loop: l2.Loop | None = None
 
 
 def _units(phase: l2.MergedPhase, apart: bool) -> list[_Unit]:
     """`apart`: the rows of a launch may part."""
     found: list[_Unit] = []
     done = 0
-    spans: list[l2.Chain | l2.Loop] = [*phase.chains, *phase.loops]
-    for span in (*sorted(spans, key=lambda x: x.first), None):
-        loose = phase.launches[done : None if span is None else span.first]
+    for loop in (*phase.loops, None):
+        loose = phase.launches[done : None if loop is None else loop.first]
         found += [_Unit((one,)) for x in loose for one in (_rows(x) if apart else [x])]
-        if span is not None:
-            found.append(_Unit(phase.launches[span.first : span.last], span))
-            done = span.last
+        if loop is not None:
+            found.append(_Unit(phase.launches[loop.first : loop.last], loop))
+            done = loop.last
     return found
 
 
@@ -54,7 +53,7 @@ def _levels(merged: l2.Merged, units: Sequence[_Unit]) -> list[int]:
 
     def one(x: _Unit) -> Touched:
         found = touched(merged.templates, merged.tables, x.launches, parts)
-        return over_steps(found, merged.arrays, parts) if isinstance(x.span, l2.Loop) else found
+        return found if x.loop is None else over_steps(found, merged.arrays, x.loop.steps)
 
     return levels(map(one, units))
 
@@ -63,53 +62,46 @@ def _rows(x: l2.Launch) -> list[l2.Launch]:
     return [replace(x, lo=row, hi=row + 1) for row in range(x.lo, x.hi)]
 
 
-def _batched(merged: l2.Merged, units: Sequence[_Unit]) -> list[tuple[list[Group], l2.Chain | l2.Loop | None]]:
+def _batched(merged: l2.Merged, units: Sequence[_Unit]) -> list[tuple[list[Group], l2.Loop | None]]:
     """The units by level, those of one kernel as one launch, loops of as many steps as one loop."""
     alike: dict[tuple[int, ...], list[_Unit]] = {}
     for n, (level, unit) in enumerate(zip(_levels(merged, units), units, strict=True)):
-        match unit.span:
-            case None:
-                (x,) = unit.launches
-                key: tuple[int, ...] = (level, x.template, x.every, x.offset)
-            case l2.Chain():
-                key = (level, n)
-            case l2.Loop(steps=steps):
-                key = (level, -steps)
+        if unit.loop is None:
+            (x,) = unit.launches
+            key: tuple[int, ...] = (level, x.template, x.every, x.offset)
+        else:
+            key = (level, n) if unit.loop.pays else (level, -unit.loop.steps)
         alike.setdefault(key, []).append(unit)
-    found: list[tuple[list[Group], l2.Chain | l2.Loop | None]] = []
+    found: list[tuple[list[Group], l2.Loop | None]] = []
     for key in sorted(alike, key=lambda k: k[0]):
         together = alike[key]
-        match together[0].span:
-            case None:
-                groups = [[row for unit in together for x in unit.launches for row in _rows(x)]]
-            case l2.Chain():
-                groups = [[x] for x in together[0].launches]
-            case l2.Loop():
-                body = _batched(merged, [_Unit((x,)) for unit in together for x in unit.launches])
-                groups = [group for inner, _ in body for group in inner]
-        found.append((groups, together[0].span))
+        loop = together[0].loop
+        if loop is None:
+            groups = [[row for unit in together for x in unit.launches for row in _rows(x)]]
+        elif loop.pays:
+            groups = [_rows(x) for x in together[0].launches]
+        else:
+            body = _batched(merged, [_Unit((x,)) for unit in together for x in unit.launches])
+            groups = [group for inner, _ in body for group in inner]
+        found.append((groups, loop))
     return found
 
 
 def _gathered(merged: l2.Merged, phase: l2.MergedPhase) -> tuple[list[Group], l2.MergedPhase]:
-    """The launches of a phase as lists of rows, and the phase with the new places of its chains and loops: unchanged,
-    where sorting does not reduce the launches."""
+    """The launches of a phase as lists of rows, and the phase with the new places of its loops: unchanged, where
+    sorting does not reduce the launches."""
     before = [_rows(x) for x in phase.launches]
     if phase.name not in l2.LAYERS:
         return before, phase
     found: list[Group] = []
-    chains: list[l2.Chain] = []
     loops: list[l2.Loop] = []
-    for groups, span in _batched(merged, _units(phase, bool(phase.chains))):
-        first, last = len(found), len(found) + len(groups)
-        if isinstance(span, l2.Chain):
-            chains.append(replace(span, first=first, last=last))
-        elif span is not None:
-            loops.append(replace(span, first=first, last=last))
+    for groups, loop in _batched(merged, _units(phase, bool(phase.chains))):
+        if loop is not None:
+            loops.append(replace(loop, first=len(found), last=len(found) + len(groups)))
         found += groups
     if len(found) >= len(before):
         return before, phase
-    return found, replace(phase, chains=tuple(chains), loops=tuple(loops))
+    return found, replace(phase, loops=tuple(loops))
 
 
 def _again(merged: l2.Merged) -> bool:

@@ -19,7 +19,15 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from compiler.ir.level2.batch_independence import Product, chain_violations, extent_of, padded, product_of
+from compiler.ir.level2.batch_independence import (
+    Product,
+    extent_of,
+    links_of,
+    may_be_chained,
+    meetings,
+    padded,
+    product_of,
+)
 from compiler.ir.level2.target import Target
 from compiler.passes.program.decisions import Decision
 from compiler.strategies import spread_rnn
@@ -57,8 +65,8 @@ def _chained(
     merged: l2.Merged, phase: l2.MergedPhase, loop: l2.Loop, device: Target, pins: Pins, made: Chained
 ) -> l2.Loop:
     body = phase.launches[loop.first : loop.last]
-    links = [replace(x, lo=row, hi=row + 1) for x in body for row in range(x.lo, x.hi)]
-    if len(links) * loop.steps < LEAST or (samples := _samples(merged, phase, links)) == 0:
+    links = links_of(body)
+    if len(links) * loop.steps < LEAST or (samples := _samples(merged, loop, links)) == 0:
         return loop
     sums = _sums(merged, links, loop.steps)
     over = spread_rnn.best(sums.stages, samples, merged.precision.bytes, device)
@@ -78,16 +86,17 @@ def _products(merged: l2.Merged, links: Sequence[l2.Launch]) -> dict[int, Produc
     return {t: product_of(merged.templates[t]) for t in {x.template for x in links}}
 
 
-def _samples(merged: l2.Merged, phase: l2.MergedPhase, links: Sequence[l2.Launch]) -> int:
+def _samples(merged: l2.Merged, loop: l2.Loop, links: Sequence[l2.Launch]) -> int:
     """The samples of a chain of these links; 0, if they are none."""
+    if not all(may_be_chained(merged.templates[t]) for t in {x.template for x in links}):
+        return 0
     products = _products(merged, links)
     first, product = next(((x, p) for x in links if (p := products[x.template]) is not None), (None, None))
     if first is None or product is None:
         return 0
     template = merged.templates[first.template]
     samples = extent_of(template, merged.tables[first.template], first.lo, product.sample)
-    alone = l2.MergedPhase(phase.name, tuple(links), (l2.Chain(0, len(links), samples),))
-    return 0 if any(chain_violations(merged, alone)) else samples
+    return 0 if meetings(merged, links, replace(loop, samples=samples)) else samples
 
 
 @dataclass(frozen=True)

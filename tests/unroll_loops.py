@@ -1,10 +1,10 @@
-"""unroll_loops: the launches of all steps of loops, one after the other, where chains run them.
+"""The launches of all steps of loops, one after the other: what loops, and chains made from them, are compared with.
 
 Assumes: a merged program.
-Guarantees: no loop is left, and no array with a part for each step: a row of a step binds arrays that are the parts of
-that step, one array for each place, and has its own in place of those that every step makes anew, so that dependences
-between steps are those of arrays, and no address is written twice. A loop that keeps samples
-apart is a chain of launches of one row. What a last step makes for a next one that there is not has no launch.
+Guarantees: no loop is left but chains of one step, and no array with a part for each step: a row of a step binds arrays
+that are the parts of that step, one array for each place, and has its own in place of those that every step makes anew,
+so that dependences between steps are those of arrays, and no address is written twice. A loop that keeps samples apart
+is one of one step, of launches of one row. What a last step makes for a next one that there is not has no launch.
 Tables have their rows in the order of launches.
 Does not: reorder launches.
 """
@@ -25,7 +25,7 @@ _Entry = tuple[int, int]
 
 
 def unroll_loops(merged: l2.Merged) -> l2.Merged:
-    """The program without loops: itself, if it has none."""
+    """The program without loops but chains of one step: itself, if it has none."""
     return _Unrolling(merged).run() if merged.has_loops else merged
 
 
@@ -107,7 +107,7 @@ class _Unrolling:
 
     def phase(self, phase: l2.MergedPhase) -> l2.MergedPhase:
         launches: list[l2.Launch] = []
-        chains: list[l2.Chain] = []
+        chains: list[l2.Loop] = []
         done = 0
         for loop in phase.loops:
             launches += self.outside(phase.launches[done : loop.first])
@@ -118,7 +118,7 @@ class _Unrolling:
                 for x in self.wanted(phase, loop) if last else body:
                     launches += self.inside(x, step, loop.samples > 0)
             if loop.samples:
-                chains.append(l2.Chain(first, len(launches), loop.samples, loop.pays, loop.spread))
+                chains.append(replace(loop, first=first, last=len(launches), steps=1))
             done = loop.last
         launches += self.outside(phase.launches[done:])
         return l2.MergedPhase(phase.name, tuple(launches), tuple(chains))
