@@ -33,7 +33,11 @@ STEPS = {
     "resnet20_32": 100,
     "resnet20_256": 30,
     "lstm_64": 400,
+    "gru_128": 300,
     "gru_128_batch_256": 150,
+    "lstm_512": 40,
+    "gru_512": 40,
+    "lstm_1024": 20,
 }
 """Of a round: about 0.1 s."""
 

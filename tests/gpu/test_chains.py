@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from backends.cpu.backend import CpuBackend
+from backends.cuda.device.device import Device
 from backends.cuda.run.backend import CudaBackend
 from backends.protocol import Instance
 from compiler.frontend.load import load_model
@@ -107,3 +108,10 @@ def test_spread_matrices_in_float64(tmp_path: Path) -> None:
 def test_chains_in_float64(tmp_path: Path) -> None:
     n = Network("gru", 40, 6)
     compared(tmp_path, network(tmp_path, n, "float64"), n.batch)
+
+
+def test_a_chain_that_has_no_room_is_a_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its launches run step by step, with what each step makes in its place."""
+    n = Network("gru", 64, 6, layers=2)
+    monkeypatch.setattr(Device, "room", lambda self, function: 10_000)
+    compared(tmp_path, network(tmp_path, n), n.batch)
