@@ -167,6 +167,7 @@ typedef float real; typedef int nl_i32; typedef unsigned nl_u32; typedef long lo
 #define NL_UNROLL
 struct place { unsigned x; } threadIdx;
 template <class T> T __ldg(const T *x) { return *x; }
+template <class T> T *nl_global(T *x) { return x; }
 """
 MAIN = """
 int main() {{
@@ -178,9 +179,9 @@ int main() {{
     if (fread(x.data(), 4, few, stdin) + fread(places.data(), 4, few, stdin) != 2 * few) return 1;
     nl_image image{{x.data(), all_c * {high} * {wide}, {high} * {wide}, {wide}, 1, all_n, all_c, {high}, {wide}}};
     image.places = places.data();
-    const int lines = g[10] * samples * rows;
     for (threadIdx.x = 0; threadIdx.x < 256; threadIdx.x++)
-        nl_stage_windows<{down}, {along}>(tile.data(), image, n, c, valid, samples, row, rows, col, pitch, lines);
+        nl_stage_windows<{down}, {along}>(tile.data(), image, n, c, valid, samples, row, rows, col, pitch, g[10],
+                                        nl_lines_of(nl_windows_along<{along}>(col, pitch)));
     fwrite(tile.data(), 4, tile.size(), stdout);
 }}
 """
