@@ -160,7 +160,8 @@ _EVENTS = "backends.cpu.kernels.propagate"
 _TENSORS = "compiler.passes.kernels.lower_tensors"
 STRATEGIES = (
     "rows_conv", "winograd_rows", "rows_dense", "rows_product", "lanes_dense", "dense_weight_gradient", "lanes_pairs",
-    "lanes_product", "lanes_conv", "winograd_conv", "lanes_conv_weight_gradient", "winograd_weight_gradient",
+    "lanes_product", "lanes_conv", "winograd_conv", "winograd4_conv", "lanes_conv_weight_gradient",
+    "winograd_weight_gradient",
     "fourier_conv", "fourier_weight_gradient", "matmul", "direct_conv", "direct_conv_weights", "implicit_gemm",
     "fft_conv", "tensor_conv_float32", "tensor_conv_weights_float32", "tensor_conv_tf32", "tensor_conv_weights_tf32",
     "tensor_conv_bf16", "tensor_conv_weights_bf16", "tensor_conv_stored", "tensor_conv_weights_stored",

@@ -30,6 +30,7 @@ from compiler.strategies.cpu import (
     rows_conv,
     rows_dense,
     rows_product,
+    winograd4_conv,
     winograd_conv,
     winograd_rows,
     winograd_weight_gradient,
@@ -63,6 +64,7 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
     (
         lanes_conv.STRATEGY,
         winograd_conv.STRATEGY,
+        winograd4_conv.STRATEGY,
         fourier_conv.STRATEGY,
         lanes_conv_weight_gradient.STRATEGY,
         winograd_weight_gradient.STRATEGY,

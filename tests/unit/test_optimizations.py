@@ -36,6 +36,7 @@ STRATEGIES = {
     "lanes_pairs": ("transformer", "cpu", "exact"),
     "lanes_conv": ("lenet5", "cpu", "exact"),
     "winograd_conv": ("lenet_digits", "cpu", "exact"),
+    "winograd4_conv": ("convnet_l5", "cpu", "float32"),
     "lanes_conv_weight_gradient": ("lenet5", "cpu", "exact"),
     "winograd_weight_gradient": ("resnet20", "cpu", "exact"),
     "fourier_conv": ("convnet_l2", "cpu", "float32"),

@@ -55,6 +55,13 @@ WINOGRAD_IMAGE, WINOGRAD_BACK = 75.0, 45.0
 WINOGRAD_WEIGHTS, WINOGRAD_FAR, WINOGRAD_FAR_READ = 15.0, 10.0, 2.0
 """And the weights of a channel for an output; more where they do not stay in the second cache, and for each byte that
 is read from there for each strip."""
+WINOGRAD4_STRIP_BYTES: Final = 32_000_000
+"""Of the transformed image and its sums in larger tiles that are worked on at a time."""
+WINOGRAD4_SUM: Final = 1.3
+"""How much longer their sums take, whose weights come from farther than the second cache."""
+WINOGRAD4_IMAGE, WINOGRAD4_BACK, WINOGRAD4_WEIGHTS, WINOGRAD4_FAR = 300.0, 250.0, 30.0, 15.0
+"""What it costs to transform a channel of a tile of 6 x 6 pixels, an output of it back, and the weights of a channel
+for an output; and to read these for each strip."""
 WINOGRAD_ROWS_LINE, WINOGRAD_ROWS_IMAGE, WINOGRAD_ROWS_BACK = 35.0, 45.0, 60.0
 """What it costs to copy and transform a vector of tiles of a line, to transform a vector of tiles along the rows, and
 to transform one of an output back."""

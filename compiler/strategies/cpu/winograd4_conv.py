@@ -1,0 +1,99 @@
+"""winograd4_conv: 3 x 3 convolutions of stride 1 by Winograd's algorithm in larger tiles, the batch in the lanes.
+
+F(4 x 4, 3 x 3) of A. Lavin and S. Gray (arXiv:1509.09308, 2015): tiles of 6 x 6 pixels, 4 apart, and the weights are
+transformed to 36 places each; 36 products in place of 144 for 16 pixels of the output, where winograd_conv takes 64.
+The polynomials are evaluated at 0, 5/8, -5/8, 3/2, -3/2 and infinity, which round half as much as the points 0, 1, -1,
+2, -2 do. What is left grows with the sums over the channels: they are made of chunks, each summed in order, so that
+the whole rounds less than a direct sum in order from `LEAST` channels on (tests/cpu/test_winograd4.py). Places are
+taken one after the other, those of a strip of many tiles, as the weights of all of them are many. Input gradients are
+such convolutions that walk the window backwards.
+
+Assumes: Contracts in gather form, the batch in the lanes.
+Guarantees: taken where fewer products outweigh the transforms, by estimate.
+Does not: match other windows, fewer channels, float64, or confine infinities and NaN to the pixels that depend on
+them: they spread within a tile.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
+from compiler.strategies.convolution import Convolution, convolution, extents
+from compiler.strategies.cost import cpu as constants
+from compiler.strategies.cost.tiles import TILES, Shape, cost
+from compiler.strategies.cpu.winograd_conv import TAP_BYTES, three
+from compiler.strategies.strategy import Strategy, found_by
+
+NAME = "winograd4_conv"
+PLACES = 36
+LEAST: Final = 192
+"""Channels from which on the error is no larger than that of a float32 sum in order."""
+_TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4 and t.vectors >= 2)
+
+
+def match(p: Problem) -> Choice | NotApplicable:
+    found = variants(p)
+    return found if isinstance(found, NotApplicable) else found[0]
+
+
+def variants(p: Problem) -> list[Choice] | NotApplicable:
+    """The choice for each register tile, the fastest by estimate first."""
+    conv = convolution(p)
+    if isinstance(conv, NotApplicable):
+        return conv
+    if not (three(conv.rows) and three(conv.cols)):
+        return NotApplicable("the window is not 3 x 3 with steps of 1")
+    if conv.ins < LEAST or p.real_bytes != 4:
+        return NotApplicable(f"direct sums over fewer than {LEAST} channels, or of float64, are more exact")
+    if conv.ins * p.lanes * max(_strip(p, conv, TILES[n]) for n in _TILES) >= LIMIT:
+        return NotApplicable("it is larger than 32-bit offsets reach")
+    return sorted((_choice(p, conv, n) for n in _TILES), key=lambda choice: choice.microseconds)
+
+
+def _chunk(conv: Convolution) -> int:
+    """Channels that are summed in order."""
+    return 128 if conv.ins >= 512 else 64 if conv.ins >= 256 else 32
+
+
+def _tiles(p: Problem, conv: Convolution) -> int:
+    return p.blocks(p.out[0]) * -(-conv.rows.out // 4) * -(-conv.cols.out // 4)
+
+
+def _strip(p: Problem, conv: Convolution, shape: Shape) -> int:
+    """Tiles of the image that are transformed at a time: whole register tiles."""
+    each = PLACES * (conv.ins + conv.outs) * p.lanes * p.real_bytes * shape.vectors
+    most = max(1, constants.WINOGRAD4_STRIP_BYTES // each)
+    return min(most, -(-_tiles(p, conv) // shape.vectors)) * shape.vectors
+
+
+def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
+    rows, cols, shape = conv.rows, conv.cols, TILES[tile]
+    strip, tiles, chunk = _strip(p, conv, shape), _tiles(p, conv), _chunk(conv)
+    values = {
+        "s_blocks": p.blocks(p.out[0]),
+        **extents(conv),
+        "s_from_r": rows.low,
+        "s_from_c": cols.low,
+        "s_w_first": (conv.w_r if rows.tap < 0 else 0) * 2 + (conv.w_c if cols.tap < 0 else 0) * 2,
+        "s_w_group": conv.w_group,
+        "s_w_out": conv.w_out,
+        "s_w_in": conv.w_in,
+        "s_w_r": conv.w_r * rows.tap,
+        "s_w_c": conv.w_c * cols.tap,
+        "s_strip": strip,
+        "s_tile": tile,
+        "s_chunk": chunk,
+    }
+    vectors = (conv.ins + conv.outs) * strip + 2 + -(-conv.outs // p.lanes) * (conv.ins + 1)
+    scratch = PLACES * p.lanes * vectors * p.real_bytes + conv.ins * TAP_BYTES
+    pairs = conv.ins * rounded(conv.outs, p.lanes)
+    sums = -(-conv.ins // chunk) * cost(shape, conv.outs, [(tiles, min(chunk, conv.ins))])
+    operations = PLACES * constants.WINOGRAD4_SUM * sums
+    operations += tiles * (conv.ins * constants.WINOGRAD4_IMAGE + conv.outs * constants.WINOGRAD4_BACK)
+    operations += pairs * (constants.WINOGRAD4_WEIGHTS + constants.WINOGRAD4_FAR * -(-tiles // strip))
+    microseconds = conv.groups * operations / constants.OPERATIONS_PER_US
+    return Choice(NAME, (("vector", conv.vector),), tuple(values.items()), scratch, microseconds)
+
+
+STRATEGY: Final = Strategy(NAME, match, found_by(variants), products="float32")
