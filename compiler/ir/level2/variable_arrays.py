@@ -1,10 +1,10 @@
-"""The arrays of variables that the user named, apart from what the compiler calls its own arrays beside them.
+"""The names of arrays of populations and projections: of variables that the user named, and of the compiler's own.
 
 Assumes: a variable of neurons or synapses is an identifier; those of pools and of `pre:` and `post:` blocks have dots,
 and no array of the compiler's own begins as they do.
 Guarantees: `<owner>.<variable>` is the array of a variable, or `<owner>.<variable>.value` where the compiler may have
-an array of the first name. Lowering and runner agree.
-Does not: name the compiler's own arrays.
+an array of the first name: it has none of its own that does not stand here. Lowering and runner agree.
+Does not: name arrays that belong to a variable (`<owner>.<variable>.delivered`) or to no owner.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ OF_SYNAPSES: Final = frozenset(
     | {"transposed", "exists", "gone", "updated", "n_in", "n_out", "delay", "back_delay"}
 )
 """What the compiler stores of the synapses of a projection beside theirs."""
+
+
+def own_array(owner: str, part: str) -> str:
+    """The compiler's array of a population, of an event, or of the synapses of a projection."""
+    assert part in OF_POPULATIONS or part in OF_SYNAPSES, f"`{part}` of `{owner}` may be the name of a variable"
+    return f"{owner}.{part}"
 
 
 def population_array(population: str, variable: str) -> str:

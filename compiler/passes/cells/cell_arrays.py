@@ -14,8 +14,9 @@ from functools import cached_property
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
+from compiler.core.source import Span
 from compiler.expr.ast import Ref
-from compiler.ir.level2.variable_arrays import population_array
+from compiler.ir.level2.variable_arrays import own_array, population_array
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
 
@@ -113,15 +114,11 @@ def room_of(builder: ProgramBuilder, spikes: str) -> int:
 def add_ring(builder: ProgramBuilder, instance: l1.Instance, room: int | None = None) -> dict[str, str]:
     """The arrays of a population's event ring, by formal name. `room`: the largest number of events per step; by
     default one per neuron."""
-    name = instance.name
-    spikes = builder.array(
-        l2.Array(
-            f"{name}.spikes",
-            DType.I32,
-            (instance.slots, instance.size if room is None else room),
-            Role.EVENT,
-            span=instance.span,
-        )
-    )
-    count = builder.array(l2.Array(f"{name}.spike_count", DType.I32, (instance.slots,), Role.EVENT, span=instance.span))
-    return {"spikes": spikes, "spike_count": count}
+    return event_lists(builder, instance.name, instance.slots, instance.size if room is None else room, instance.span)
+
+
+def event_lists(builder: ProgramBuilder, owner: str, slots: int, room: int, span: Span) -> dict[str, str]:
+    """Makes the lists of events of the last steps, and their lengths, of a population or a condition."""
+    shapes = {"spikes": (slots, room), "spike_count": (slots,)}
+    made = (l2.Array(own_array(owner, x), DType.I32, shape, Role.EVENT, span=span) for x, shape in shapes.items())
+    return dict(zip(shapes, map(builder.array, made), strict=True))

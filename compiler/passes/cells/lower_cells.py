@@ -22,6 +22,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived, is_derived, model_name, symbol
 from compiler.expr.ast import Call, Expr, Num, Ref, refs
 from compiler.ir.level1.spiking import SpikingGraph
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import (
     FLAT,
@@ -196,7 +197,7 @@ def _arrays(
         dtype = DType.I32 if counts else real
         bound[name] = builder.array(
             l2.Array(
-                f"{instance.name}.{name}" if counts else array_name(instance.name, user),
+                own_array(instance.name, name) if counts else array_name(instance.name, user),
                 dtype,
                 (instance.size,),
                 Role.STATE,

@@ -20,8 +20,9 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level2.synapse_values import recorded_events
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import FLAT, Deliveries, array_name, delivered_name, ring_formals
+from compiler.passes.cells.cell_arrays import FLAT, Deliveries, array_name, delivered_name, event_lists, ring_formals
 from compiler.passes.program.build_program import Draft, ProgramBuilder
 
 LIST_SLOTS = 3  # of the lists of an event: one is read and one filled while another is emptied
@@ -55,10 +56,7 @@ def record_events(builder: ProgramBuilder, model: l0.Model, instances: Mapping[s
 
 def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> None:
     """The lists `<name>.spikes` of the neurons whose flag `name` is set."""
-    bound = {}
-    for array in ("spikes", "spike_count"):
-        shape = (LIST_SLOTS, instance.size) if array == "spikes" else (LIST_SLOTS,)
-        bound[array] = builder.array(l2.Array(f"{name}.{array}", DType.I32, shape, Role.EVENT, span=instance.span))
+    bound = event_lists(builder, name, LIST_SLOTS, instance.size, instance.span)
     k = builder.kernel(f"{name}: list", l2.Kind.MAP, instance.span)
     k.read("flag", builder.precision, array_name(instance.name, name.removeprefix(f"{instance.name}.")))
     k.include(ring_formals(), bound, {"slots": LIST_SLOTS})
@@ -69,15 +67,16 @@ def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> N
 
 def _record_events(builder: ProgramBuilder, name: str, size: int, span: Span, steps: int = SPIKE_STEPS) -> None:
     """The row and the buffer of the lists `<name>.spikes`, of a population of `size` or of an event of its neurons."""
-    slots, room = builder.arrays[f"{name}.spikes"].shape
+    spikes = own_array(name, "spikes")
+    slots, room = builder.arrays[spikes].shape
     steps = max(SPIKE_STEPS, min(steps, SPIKE_BYTES // (2 * DType.I32.bytes * max(size, 1))))
     capacity = max(steps * size, 4 * room, 4096)
-    buffer, used = f"{name}.spikes.record", f"{name}.spikes.record.used"
+    buffer, used = f"{spikes}.record", f"{spikes}.record.used"
     builder.array(l2.Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=span))
     builder.array(l2.Array(used, DType.I64, (1,), Role.RECORD, span=span))
     k = builder.kernel(f"{name}: record spikes", l2.Kind.RECORD, span)
-    k.read("list", DType.I32, f"{name}.spikes", l2.ByName())
-    k.read("count", DType.I32, f"{name}.spike_count", l2.ByName())
+    k.read("list", DType.I32, spikes, l2.ByName())
+    k.read("count", DType.I32, own_array(name, "spike_count"), l2.ByName())
     k.update("buffer", DType.I32, buffer, l2.ByName())
     k.update("used", DType.I64, used, l2.ByName())
     k.column("slots", slots)
@@ -95,14 +94,14 @@ def record_rates(builder: ProgramBuilder, model: l0.Model, instances: Mapping[st
     real = builder.precision
     for record in model.rates:
         instance = instances[record.population]
-        name = f"{record.population}.spike_count.record"
-        members = f"{record.population}.spike_count.members"
+        counts = own_array(record.population, "spike_count")
+        name, members = f"{counts}.record", f"{counts}.members"
         builder.array(l2.Array(members, DType.I32, (1,), Role.CONST, span=record.span), np.zeros(1, np.int32))
         builder.array(l2.Array(name, real, (RATE_STEPS, 1), Role.RECORD, span=record.span))
         builder.array(l2.Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
         k = builder.kernel(f"{record.population}: record rate", l2.Kind.RECORD, record.span)
         slot = l2.Strided((l2.Axis((("slot", 1),)),))
-        k.read("count", DType.I32, f"{record.population}.spike_count", slot)
+        k.read("count", DType.I32, counts, slot)
         _buffers(k, real, members, name, 1, RATE_STEPS)
         k.column("ring_slots", instance.slots)
         k.add_row(l2.RecordTrace(Call("float", (Ref("count"),))), record.population).launch("step")

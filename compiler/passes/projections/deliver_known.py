@@ -25,7 +25,7 @@ from compiler.passes.model.insert_delays import REMAINS
 from compiler.passes.model.known_deliveries import input_of, send_of
 from compiler.passes.program.build_program import Prototype
 from compiler.passes.projections.synapse_arrays import Given, ages, delays_of, given
-from compiler.passes.projections.synapse_rows import EVENT_FORMALS
+from compiler.passes.projections.synapse_rows import EVENT_FORMALS, events_of
 from compiler.passes.projections.synapse_schedule import Stages
 from compiler.passes.relations.relations import LoweredRelation, relation_of
 from compiler.passes.relations.stored_rows import Link
@@ -107,8 +107,9 @@ def _row(
     serves; `early`: it delivers at the spike, into a ring buffer."""
     projection, pre, post, builder, goes = link.projection, link.pre, link.post, link.builder, delivery.into
     ring = (post.name, goes) in deliveries.rings
-    columns: dict[str, l2.ColumnValue] = {"room": room_of(builder, f"{pre.name}.spikes"), "slots": pre.slots}
-    columns["delay"] = 0 if early else delay
+    events = events_of(pre.name, pre.slots, 0 if early else delay)
+    columns: dict[str, l2.ColumnValue] = {"room": room_of(builder, events.spikes), "slots": events.slots}
+    columns["delay"] = events.delay
     if ring:
         # A ring takes what has one delay for all its synapses too: the delay is then a column.
         columns |= {"ring_slots": deliveries.ring_slots[post.name], "n_post": post.size}
@@ -131,7 +132,7 @@ def _row(
     title = f"{link.stored}: propagation into {goes}"
     kernel = builder.rows_of(_prototype, title, delivery.span, 0, text)
     to = delivered_name if ring or deliveries.fixed_point else array_name
-    arrays = {"spikes": f"{pre.name}.spikes", "spike_count": f"{pre.name}.spike_count", **found.arrays}
+    arrays = {"spikes": events.spikes, "spike_count": events.count, **found.arrays}
     into = next(f.name for f in kernel.prototype.formals if _is_added_to(f))
     arrays |= {**weight.arrays, into: to(post.name, goes)} | ({} if delays is None else {"delays": delays})
     row = kernel.add_row(arrays, {**found.columns, **weight.columns, **columns}, link.stored)

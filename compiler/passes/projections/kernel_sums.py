@@ -80,7 +80,7 @@ def _gathered(s: Synapses, op: str, held: str, total: str, elements: int) -> _Ma
     )
     joined: Expr = Ref("total") + Ref("value") if op in ("sum", "first") else Call(op, (Ref("total"), Ref("value")))
     body = l2.Propagate(l2.Every("n_pre"), l2.Csr("row", "col"), (l2.Assign("total", joined),), "pre", True)
-    bound = {"row": f"{s.stored}.{name}_row", "col": f"{s.stored}.{name}_col", "value": held, "total": total}
+    bound = {"row": s.array(f"{name}_row"), "col": s.array(f"{name}_col"), "value": held, "total": total}
     return l2.Kind.PROPAGATE, formals, body, bound, {"n_pre": elements}
 
 
@@ -93,7 +93,7 @@ def _spread(s: Synapses, held: str, total: str, size: int | l2.SizeOf) -> _Made:
         l2.ScalarFormal("n", DType.I64),
     )
     nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("which", Ref("element")), l2.Assign("out", Ref("total"))))
-    bound = {"element": f"{s.stored}.{ELEMENT}", "total": total, "out": held}
+    bound = {"element": s.array(ELEMENT), "total": total, "out": held}
     return l2.Kind.MAP, formals, nest, bound, {"n": size}
 
 

@@ -32,7 +32,8 @@ from compiler.ir.level1.synapses import (
     Transposed,
 )
 from compiler.ir.level2.synapse_values import event_name, member_name
-from compiler.passes.cells.cell_arrays import Deliveries
+from compiler.ir.level2.variable_arrays import own_array
+from compiler.passes.cells.cell_arrays import Deliveries, event_lists
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.projections.deliver_known import clear_columns, deliver_known, delivery_of
 from compiler.passes.projections.synapse_arrays import ages
@@ -41,7 +42,7 @@ from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
 from compiler.passes.projections.synapse_sums import gather, sum_text
 from compiler.passes.projections.synapse_text import SynapseKernel, neurons_text, synapses_text
 from compiler.passes.projections.synapse_transpose import transpose
-from compiler.passes.projections.synapse_values import bind_names, condition_arrays, steps_array
+from compiler.passes.projections.synapse_values import bind_names, steps_array
 from compiler.passes.relations.relations import LoweredRelation
 from compiler.passes.relations.stored_rows import Link
 
@@ -85,7 +86,7 @@ class SynapseLowering:
         bind_names(s, found, dict(self.model_numbers), self.dt)
         if cell.updated_at is not None:
             size = found.extent if cell.updated_at == "syn" else s.instance(cell.updated_at).size
-            s.arrays["updated"] = steps_array(s, f"{s.name}.updated", cell.updated_at, size)
+            s.arrays["updated"] = steps_array(s, own_array(s.name, "updated"), cell.updated_at, size)
         for one in cell.operations:
             match one:
                 case AtNeurons():
@@ -106,8 +107,9 @@ class SynapseLowering:
         else:
             condition = one.condition
             if condition is not None:
-                slots = _source(s, condition).slots
-                condition_arrays(s, event_name(s.projection, s.member, condition.name), one.end, slots)
+                slots, size = _source(s, condition).slots, s.instance(one.end).size
+                owner = event_name(s.projection, s.member, condition.name)
+                event_lists(self.builder, owner, slots, size, s.projection.span)
             happening = None if condition is None else _source(s, condition)
             rows.at_all_neurons(s, one.stage, text, one.end, happening, self._due(one.due))
 
@@ -135,7 +137,7 @@ class SynapseLowering:
     def _at_synapses(self, s: rows.Synapses, one: AtSynapses, found: LoweredRelation, part: int, due: Due) -> None:
         text = self._text(one, lambda: synapses_text(s.cell, one, s.deliveries.fixed_point))
         if GONE in text.written:
-            s.arrays[GONE] = steps_array(s, f"{s.name}.{GONE}", "syn", found.extent)
+            s.arrays[GONE] = steps_array(s, own_array(s.name, GONE), "syn", found.extent)
         s = _with_past(s, one)
         if one.event is not None:
             _reach(s, one, text, one.event)
@@ -161,9 +163,9 @@ def _source(s: rows.Synapses, event: Event) -> rows.EventSource:
     """The lists of an event, and how old the events are that arrive now."""
     late = s.member.delay_of(event.end) if event.delayed else 0
     if event.name == l0.SPIKE:
-        return rows.spikes_of(s.instance(event.end), late)
-    array = event_name(s.projection, s.member, event.name)
-    return rows.EventSource(f"{array}.spikes", f"{array}.spike_count", late + rows.SLOTS, late)
+        instance = s.instance(event.end)
+        return rows.events_of(instance.name, instance.slots, late)
+    return rows.events_of(event_name(s.projection, s.member, event.name), late + rows.SLOTS, late)
 
 
 def _with_past(s: rows.Synapses, one: AtSynapses | SynapseSum) -> rows.Synapses:

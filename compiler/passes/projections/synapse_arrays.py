@@ -96,7 +96,7 @@ def per_synapse(
 ) -> str:
     """The array `<stored>.<variable>` with one element per synapse; returns its name."""
     array = f"{link.stored}.{variable}"
-    if link.member.like is not None and link.has(variable):
+    if link.member.like is not None and array in link.builder.arrays:
         return array
     if isinstance(value, l0.Placed):
         return _fill_placed(link, array, value, found, unit, whole)
@@ -166,7 +166,7 @@ def placed(value: l0.Placed, of: str) -> tuple[Expr, dict[str, float | int], dic
 
 def count_of(link: Link, found: LoweredRelation, name: str) -> str:
     """The array of how many synapses each neuron of an end has, counted in the init phase; returns its name."""
-    array = f"{link.stored}.{name}"
+    array = link.array(name)
     if link.has(name):
         return array
     end = COUNTED[name]

@@ -19,6 +19,7 @@ from compiler.core.symbols import Way, derived, model_name
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite, substitute
 from compiler.ir.level1.synapses import GONE, REPLACED, NewSynapses
 from compiler.ir.level2.synapse_values import stored_by_target
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.program.init_values import drawn
 from compiler.passes.projections.synapse_arrays import placed
@@ -58,13 +59,10 @@ class _Rows:
     n: int
 
 
-def _named(begin: str, n: int) -> _Rows:
-    return _Rows(f"{begin}row", f"{begin}col", f"{begin}index", f"{begin}filled", n)
-
-
 def _rows(s: Synapses) -> tuple[_Rows, _Rows]:
     """The rows whose order numbers the synapses, and those of the other end."""
-    pre, post = _named(f"{s.stored}.", s.pre.size), _named(f"{s.stored}.to_", s.post.size)
+    pre = _Rows(s.array("row"), s.array("col"), s.array("index"), s.array("filled"), s.pre.size)
+    post = _Rows(s.array("to_row"), s.array("to_col"), s.array("to_index"), s.array("to_filled"), s.post.size)
     return (post, pre) if stored_by_target(s.projection) else (pre, post)
 
 
@@ -102,7 +100,7 @@ def _drawn_ends(s: Synapses, one: NewSynapses, part: int, due: Due) -> None:
         l2.ArrayFormal("gone", DType.I32, l2.Mode.UPDATE, _WHOLE),
         *(l2.ScalarFormal(n, DType.U64 if n == "key" else DType.I64) for n in columns),
     )
-    bound = {"row": kept.row, "col": kept.col, "gone": f"{s.name}.{GONE}"}
+    bound = {"row": kept.row, "col": kept.col, "gone": own_array(s.name, GONE)}
     body = l2.Connect("rewire", "rewire")
     _row(s, one, "new ends", l2.Kind.CONNECT, formals, body, bound, columns, part, due)
 

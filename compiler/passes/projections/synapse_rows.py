@@ -26,6 +26,7 @@ from compiler.expr.interp import evaluate
 from compiler.ir.level1.stages import ENDS_PAST
 from compiler.ir.level1.synapses import DELAYS, Keep, SynapseCell, SynapseSum
 from compiler.ir.level2.synapse_values import own_name
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
 from compiler.passes.cells.state_history import Past, past_row
@@ -97,8 +98,9 @@ class EventSource:
     delay: int
 
 
-def spikes_of(instance: l1.Instance, delay: int) -> EventSource:
-    return EventSource(f"{instance.name}.spikes", f"{instance.name}.spike_count", instance.slots, delay)
+def events_of(owner: str, slots: int, delay: int) -> EventSource:
+    """Those of a population or a condition, `delay` steps old."""
+    return EventSource(own_array(owner, "spikes"), own_array(owner, "spike_count"), slots, delay)
 
 
 EVENT_FORMALS: tuple[l2.Formal, ...] = (

@@ -73,7 +73,7 @@ def _dense(s: Synapses, bound: dict[str, str]) -> Made:
 
 
 def _pairs(s: Synapses, bound: dict[str, str]) -> Made:
-    array = f"{s.stored}.transposed"
+    array = s.array("transposed")
     pairs = pairs_of(s.projection, s.member)
     if array not in s.builder.arrays:
         stored = pairs[pair_order(pairs)]

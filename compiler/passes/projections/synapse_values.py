@@ -17,7 +17,7 @@ from compiler.core.symbols import model_name
 from compiler.expr.ast import Call, Cond, Num, Ref
 from compiler.ir.level1.synapses import DELAYS, External
 from compiler.ir.level2.synapse_values import COUNTED
-from compiler.ir.level2.variable_arrays import synapse_part
+from compiler.ir.level2.variable_arrays import own_array, synapse_part
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.lower_pools import per_neuron
@@ -96,14 +96,14 @@ def _per_synapse(
     if not isinstance(value, l0.Formula):
         return per_synapse(link, part, value, found, unit)
     name = f"{link.stored}.{part}"
-    if link.member.like is not None and link.has(part):
+    if link.member.like is not None and name in link.builder.arrays:
         return name
     return from_formula(link.builder, name, value, known, arrays, found.extent, Role.SYNAPSE, unit)
 
 
 def _occupied(s: Synapses, extent: int | l2.SizeOf) -> BoundArray:
     """Which slots hold a synapse initially, drawn by counter."""
-    held = steps_array(s, f"{s.name}.exists", "syn", extent)
+    held = steps_array(s, own_array(s.name, "exists"), "syn", extent)
     chance = Call("uniform", (Ref("key"), Ref("i"), Num(0)))
     value = Cond(chance < Ref("occupied"), Num(1), Num(0))
     k = s.builder.kernel(f"{s.name}: occupied places", l2.Kind.MAP, s.projection.span)
@@ -173,11 +173,3 @@ def _shared(s: Synapses, population: str, external: External) -> BoundArray:
     if array.shape[0] == 1:
         return BoundArray(array.name, array.dtype, "one")
     return BoundArray(per_neuron(s.builder, s.instance(external.end), external.variable), array.dtype, external.end)
-
-
-def condition_arrays(s: Synapses, name: str, end: str, slots: int) -> None:
-    """The lists of the neurons for which the condition of an event holds, of the last steps."""
-    n = s.instance(end).size
-    span = s.projection.span
-    s.builder.array(l2.Array(f"{name}.spikes", DType.I32, (slots, n), Role.EVENT, span=span))
-    s.builder.array(l2.Array(f"{name}.spike_count", DType.I32, (slots,), Role.EVENT, span=span))

@@ -16,6 +16,7 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from compiler.connect.convolution import Extents, planes_of
 from compiler.connect.storage import STORAGES
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType
 from compiler.passes.relations.stored_rows import CSR, PART, Drawing, Link, make_arrays
 
@@ -68,30 +69,30 @@ def _column(name: str) -> l2.ScalarFormal:
 
 
 def _sparse(link: Link, by: str, planes: Extents | None) -> LoweredRelation:
-    extent: int | l2.SizeOf = l2.SizeOf(f"{link.stored}{PART if link.in_part else ''}.row")
+    extent: int | l2.SizeOf = l2.SizeOf(own_array(f"{link.stored}{PART if link.in_part else ''}", "row"))
     if link.shared and planes is not None:
         extent = planes.elements
     elif link.rule.rows is not None:
-        extent = int(link.builder.arrays[f"{link.stored}.col"].shape[0])
+        extent = int(link.builder.arrays[link.array("col")].shape[0])
     if by == "post":
         names = ("to_row", "to_col") if link.by_target else ("to_row", "to_col", "to_index")
     elif link.by_target:
         names = ("row", "col", "index")
     else:
         names = ("row", "col", "element") if link.shared else ("row", "col")
-    arrays = {formal.name: f"{link.stored}.{array}" for formal, array in zip(CSR, names, strict=False)}
+    arrays = {formal.name: link.array(array) for formal, array in zip(CSR, names, strict=False)}
     rows = l2.Csr("row", "col", "index" if len(names) == 3 else None, names[-1] == "element")
     return LoweredRelation(rows, CSR[: len(names)], arrays, {}, extent)
 
 
 def _bitmask(link: Link) -> LoweredRelation:
     words = l2.ArrayFormal("words", DType.U32, l2.Mode.READ, l2.ByName())
-    bound, columns = {"words": f"{link.stored}.words"}, {"n_post": link.post.size}
+    bound, columns = {"words": link.array("words")}, {"n_post": link.post.size}
     return LoweredRelation(l2.Bitmask("words", "n_post"), (words, _column("n_post")), bound, columns, 0)
 
 
 def _procedural(link: Link, drawing: Drawing) -> LoweredRelation:
-    pointers = f"{link.stored}.row"
+    pointers = link.array("row")
     new = {"key": "connect_key"}  # the statements have a key of their own
     formals = tuple(replace(f, name=new.get(f.name, f.name)) for f in drawing.formals)
     columns = {new.get(n, n): value for n, value in drawing.columns.items()}

@@ -25,6 +25,7 @@ from compiler.connect import RULE, ConnectRule, Ends, Form, rule_of
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.level2.synapse_values import member_name, stored_by_target
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 
@@ -63,9 +64,13 @@ class Link(Ends):
     def rule(self) -> ConnectRule:
         return rule_of(self.projection)
 
+    def array(self, part: str) -> str:
+        """The array `<stored>.<part>`."""
+        return own_array(self.stored, part)
+
     def has(self, part: str) -> bool:
         """Whether the array `<stored>.<part>` has been made."""
-        return f"{self.stored}.{part}" in self.builder.arrays
+        return self.array(part) in self.builder.arrays
 
     def given(self, part: str, dtype: DType, contents: npt.NDArray[np.generic]) -> None:
         """Makes `<stored>.<part>` from the host: of one element at least."""
@@ -77,7 +82,7 @@ class Link(Ends):
         self.builder.array(self._constant(part, dtype, shape))
 
     def _constant(self, part: str, dtype: DType, shape: tuple[int, ...]) -> l2.Array:
-        return l2.Array(f"{self.stored}.{part}", dtype, shape, Role.CONST, span=self.projection.span)
+        return l2.Array(self.array(part), dtype, shape, Role.CONST, span=self.projection.span)
 
     def kernel(
         self,
@@ -96,7 +101,7 @@ class Link(Ends):
         says; `more`: those that `probability` reads."""
         name, span = f"{self.stored}: {stage} synapses{what}", self.projection.span
         kernel = self.builder.rows_of(_prototype, name, span, 0, rule, stage, probability, more)
-        bound = {f: arrays.get(f) or f"{self.stored}.{f}" for f in kernel.arrays}
+        bound = {f: arrays.get(f) or self.array(f) for f in kernel.arrays}
         kernel.add_row(bound, columns, self.stored).launch(phase, join=join)
 
 
@@ -258,9 +263,9 @@ def _drawing_of(link: Link) -> Drawing:
 
 def _draw_rows(link: Link) -> None:
     """Count, scan, fill."""
-    row, span = f"{link.stored}.row", link.projection.span
+    row, span = link.array("row"), link.projection.span
     link.filled("row", DType.I64, (link.pre.size + 1,))
-    link.builder.array(l2.Array(f"{link.stored}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=row, span=span))
+    link.builder.array(l2.Array(link.array("col"), DType.I32, (-1,), Role.SYNAPSE, size_from=row, span=span))
     drawing = _drawing_of(link)
     drawing.count(link)
     drawing.stage(link, "fill")
@@ -281,7 +286,7 @@ def _draw_part(link: Link) -> None:
     span = link.projection.span
     link.filled("row", DType.I64, (link.pre.size + 1,))
     link.builder.array(
-        l2.Array(f"{link.stored}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=f"{part.stored}.row", span=span)
+        l2.Array(link.array("col"), DType.I32, (-1,), Role.SYNAPSE, size_from=part.array("row"), span=span)
     )
     sources, targets = (
         np.arange(whole.size) if runs is None else np.concatenate([np.arange(a, b + 1) for a, b in runs.runs])
@@ -291,9 +296,9 @@ def _draw_part(link: Link) -> None:
     link.given("rank", DType.I32, np.searchsorted(sources, np.arange(link.pre.size + 1)))
     link.given("each", DType.I64, np.arange(link.pre.size + 2))
     link.given("targets", DType.I32, targets)
-    pointers = {"row": f"{link.stored}.each", "col": f"{link.stored}.rank", "whole": f"{part.stored}.row"}
+    pointers = {"row": link.array("each"), "col": link.array("rank"), "whole": part.array("row")}
     _gathered(link, "row", DType.I64, pointers, link.pre.size + 1)
-    ends = {"row": f"{part.stored}.row", "col": f"{part.stored}.col", "whole": f"{link.stored}.targets"}
+    ends = {"row": part.array("row"), "col": part.array("col"), "whole": link.array("targets")}
     _gathered(link, "col", DType.I32, ends, pre.size)
 
 
@@ -302,7 +307,7 @@ def _gathered(link: Link, made: str, dtype: DType, arrays: Mapping[str, str], n:
     k = link.builder.kernel(f"{link.stored}: {made} of all neurons", l2.Kind.PROPAGATE, link.projection.span)
     k.include(CSR[:2], {f.name: arrays[f.name] for f in CSR[:2]}, {})
     k.read("whole", dtype, arrays["whole"], l2.At("post"))
-    k.write("made", dtype, f"{link.stored}.{made}", l2.At("syn"))
+    k.write("made", dtype, link.array(made), l2.At("syn"))
     k.column("n", n)
     body = l2.Propagate(l2.Every("n"), l2.Csr("row", "col"), (l2.Assign("made", Ref("whole")),))
     k.add_row(body, link.stored).launch("init")
@@ -348,11 +353,11 @@ def _transpose(link: Link, index: str = "to_index") -> None:
     if link.has("to_row"):
         return
     link.filled("to_row", DType.I64, (link.post.size + 1,))
-    stored = link.builder.arrays[f"{link.stored}.col"]
+    stored = link.builder.arrays[link.array("col")]
     for part in ("to_col", index):
-        link.builder.array(replace(stored, name=f"{link.stored}.{part}", role=Role.SYNAPSE))
+        link.builder.array(replace(stored, name=link.array(part), role=Role.SYNAPSE))
     sizes: Columns = {"n_pre": link.pre.size, "n_post": link.post.size}
-    scanned, filled = {"row": f"{link.stored}.to_row"}, {"to_index": f"{link.stored}.{index}"}
+    scanned, filled = {"row": link.array("to_row")}, {"to_index": link.array(index)}
     by = " by target"
     link.kernel("init", "transpose", "count", sizes, what=by)
     link.kernel("init", "any", "scan", {"n_pre": link.post.size}, what=by, arrays=scanned)
@@ -366,6 +371,6 @@ def _number_by_target(link: Link) -> None:
         return
     _transpose(link, "index")
     arrays = {"row": "to_row", "col": "to_col", "to_row": "row", "to_col": "col", "to_index": "index"}
-    bound = {formal: f"{link.stored}.{array}" for formal, array in arrays.items()}
+    bound = {formal: link.array(array) for formal, array in arrays.items()}
     columns: Columns = {"n_pre": link.post.size, "n_post": link.pre.size}
     link.kernel("init", "transpose", "fill", columns, what=" by source", arrays=bound, join=False)

@@ -20,7 +20,7 @@ from backends.protocol import Instance
 from compiler.expr.ast import refs
 from compiler.expr.interp import ExprError, evaluate
 from compiler.ir.level2.synapse_values import own_name, variable_array
-from compiler.ir.level2.variable_arrays import population_array
+from compiler.ir.level2.variable_arrays import own_array, population_array
 from compiler.runtime.common.arrays import read_logical
 
 _REDUCE: Final[Mapping[str, Callable[[npt.NDArray[Any]], Any]]] = {
@@ -75,7 +75,7 @@ class Reader:
             env[name] = np.array([float(value.value)])
         count = max(len(v) for v in env.values())
         values = np.broadcast_to(np.asarray(evaluate(measure.value, env), np.float64), (count,))
-        exists = f"{own_name(projection, member)}.exists"
+        exists = own_array(own_name(projection, member), "exists")
         if exists in self._arrays:
             values = values[self._read(exists, instance).reshape(-1)[:count] != 0]
         return values

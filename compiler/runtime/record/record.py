@@ -25,6 +25,7 @@ import compiler.ir.level2.program as l2
 from backends.protocol import Instance
 from compiler.core.errors import RunError
 from compiler.ir.level2.synapse_values import recorded_events
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.runtime.record.growing import Growing, RecordFile, growing, label_sorting, publish, require
 
 SONATA_MAGIC: Final = np.uint32(0x0A7A)
@@ -131,7 +132,7 @@ class SpikeWriter(RecordFile):
     def drain(self, instance: Instance, keep: bool = True) -> None:
         """Take the contents of the buffers and empty them; with keep=False they are dropped (the warm-up)."""
         for name, held in self._held.items():
-            buffer = f"{name}.spikes.record"
+            buffer = f"{own_array(name, 'spikes')}.record"
             used = int(instance.read(f"{buffer}.used")[0])
             if used == 0:
                 continue

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 from backends.protocol import Instance
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.runtime.common.rates import rate_of
 from compiler.runtime.record.growing import Growing, RecordFile, growing, publish
 from compiler.runtime.record.record import ZERO
@@ -76,7 +77,7 @@ class RateWriter(RecordFile):
     def drain(self, instance: Instance, keep: bool = True) -> None:
         """Append the bins that are full; with keep=False the contents of the buffers are dropped (the warm-up)."""
         for b in self._bins:
-            buffer = f"{b.population}.spike_count.record"
+            buffer = f"{own_array(b.population, 'spike_count')}.record"
             used = int(instance.read(f"{buffer}.used")[0])
             if used == 0:
                 continue

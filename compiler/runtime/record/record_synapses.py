@@ -28,6 +28,7 @@ from backends.protocol import Instance
 from compiler.connect import Form, rule_of
 from compiler.connect.pairs import pair_order, pairs_of
 from compiler.ir.level2.synapse_values import member_name, own_name, stored_by_target, synapse_unit, variable_array
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.runtime.record.growing import Growing, RecordFile, growing, publish
 
 Order = npt.NDArray[np.int64] | None
@@ -47,15 +48,15 @@ def synapse_ends(
     """(source, target) of every synapse in storage order; None where synapses are shared by positions."""
     name = member_name(projection, member)
     if stored_by_target(projection):
-        row = instance.read(f"{name}.to_row").astype(np.int64)
+        row = instance.read(own_array(name, "to_row")).astype(np.int64)
         target = np.repeat(np.arange(n_post, dtype=np.int64), np.diff(row))
-        return instance.read(f"{name}.to_col")[: len(target)].astype(np.int64), target
-    if f"{name}.element" in arrays:  # a convolution in stored rows, whose weights are the kernel's elements
+        return instance.read(own_array(name, "to_col"))[: len(target)].astype(np.int64), target
+    if own_array(name, "element") in arrays:  # a convolution in stored rows, whose weights are the kernel's elements
         return None
-    if f"{name}.col" in arrays:
-        row = instance.read(f"{name}.row").astype(np.int64)
+    if own_array(name, "col") in arrays:
+        row = instance.read(own_array(name, "row")).astype(np.int64)
         source = np.repeat(np.arange(n_pre, dtype=np.int64), np.diff(row))
-        return source, instance.read(f"{name}.col")[: len(source)].astype(np.int64)
+        return source, instance.read(own_array(name, "col"))[: len(source)].astype(np.int64)
     form = rule_of(projection).form
     if form is Form.DIAGONAL:
         each = np.arange(n_pre, dtype=np.int64)
@@ -129,7 +130,7 @@ class SynapseWriter(RecordFile):
                 end = moving(projection)
                 known = any(x.group == group for x in self._sampled if x.variable == f"{end}s")
                 if end is not None and not known:
-                    ends = f"{member_name(projection, member)}.{'col' if end == 'target' else 'to_col'}"
+                    ends = own_array(member_name(projection, member), "col" if end == "target" else "to_col")
                     made = _Sampled(ends, 1.0, record.every, None, times, group, f"{end}s", "1", None)
                     made.exists = self._exists(projection, member)
                     made.shift = l0.shift_of(record.every, record.at)
@@ -166,7 +167,7 @@ class SynapseWriter(RecordFile):
             yield member, group
 
     def _exists(self, projection: l0.Projection, member: l0.Member) -> str | None:
-        array = f"{own_name(projection, member)}.exists"
+        array = own_array(own_name(projection, member), "exists")
         return array if array in self._arrays else None
 
     def _one(

@@ -25,7 +25,7 @@ from compiler.ir.level2.synapse_values import (
     synapse_variables,
     variable_array,
 )
-from compiler.ir.level2.variable_arrays import population_array
+from compiler.ir.level2.variable_arrays import own_array, population_array
 from compiler.runtime.common.arrays import to_logical, to_physical
 from compiler.runtime.record.record_synapses import moving, synapse_ends, user_order
 
@@ -117,7 +117,7 @@ def synapses_of(
 
         def read_ends(instance: Instance, member: l0.Member = member, order: Order = order) -> Ends | None:
             ends = synapse_ends(instance, names, projection, member, sizes[member.source], sizes[member.target])
-            if ends is not None and (exists := f"{own_name(projection, member)}.exists") in names:
+            if ends is not None and (exists := own_array(own_name(projection, member), "exists")) in names:
                 held, by_target = instance.read(exists)[: len(ends[0])] != 0, moving(projection) == "source"
                 return np.where(held | (not by_target), ends[0], -1), np.where(held | by_target, ends[1], -1)
             return ends if ends is None or order is None else (ends[0][order], ends[1][order])
