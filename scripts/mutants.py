@@ -62,10 +62,14 @@ def _copied(result: Callable[..., None]) -> Callable[..., None]:
     return copied
 
 
-def _pass(name: str, cls: str, case: str) -> Mutant:
-    """A pass from graph to graph that leaves every graph as it is."""
-    place = f"compiler.passes.pipeline.tensors:{cls}.rewrite"
-    return Mutant(name, (place,), _argument(3), (f"{PASSES}::test_case[{name}.{case}]",))
+def _pass(name: str, case: str, decides: bool = True) -> Mutant:
+    """A pass from graph to graph that leaves every graph as it is. `decides`: it says what it has decided."""
+
+    def left(nodes: Any, *_: Any) -> Any:
+        return (nodes, ()) if decides else nodes
+
+    place = f"compiler.passes.pipeline.tensors:{name}"
+    return Mutant(name, (place,), lambda _: left, (f"{PASSES}::test_case[{name}.{case}]",))
 
 
 def _strategy(name: str) -> Mutant:
@@ -89,6 +93,12 @@ def _plain_division(_: Any) -> Any:
     from backends.c_family.point_nest import PointNest
 
     return PointNest.taken
+
+
+def _no_chains(_: Any) -> Any:
+    from compiler.passes.program.persistent_rnn import Chained
+
+    return lambda merged, *_more: Chained(merged)
 
 
 def _each_alone(_: Any) -> Any:
@@ -170,27 +180,27 @@ STRATEGIES = (
 )  # fmt: skip
 MUTANTS = (
     # passes
-    _pass("pick_in_rows", "PickInRows", "row"),
-    _pass("compose_moves", "ComposeMoves", "slices"),
-    _pass("fuse_maps", "FuseMaps", "chain"),
-    _pass("hoist_factors", "HoistFactors", "scale"),
-    _pass("window_choices", "WindowChoices", "pooled"),
-    _pass("early_factors", "EarlyFactors", "late"),
-    _pass("recompute", "Recompute", "checkpoint"),
-    _pass("channels_last", "ChannelsLast", "moved"),
-    _pass("pack_windows", "PackWindows", "packed"),
+    _pass("pick_in_rows", "row"),
+    _pass("compose_moves", "slices", decides=False),
+    _pass("fuse_maps", "chain"),
+    _pass("hoist_factors", "scale", decides=False),
+    _pass("window_choices", "pooled"),
+    _pass("early_factors", "late", decides=False),
+    _pass("recompute", "checkpoint"),
+    _pass("channels_last", "moved"),
+    _pass("pack_windows", "packed"),
     Mutant(
         "prepare_weights",
-        ("compiler.passes.pipeline.tensors:PrepareWeights.run",),
-        _argument(2),
+        ("compiler.passes.pipeline.tensors:prepare_weights",),
+        lambda _: lambda nodes, outputs: ((), nodes, ()),
         (f"{PASSES}::test_case[prepare_weights.norm]",),
     ),
-    _pass("shift_variances", "ShiftVariances", "large"),
-    _pass("simplify_graph", "SimplifyGraph", "equal"),
+    _pass("shift_variances", "large"),
+    _pass("simplify_graph", "equal", decides=False),
     Mutant(
         "persistent_rnn",
-        ("compiler.passes.pipeline.programs:PersistentRnn.run",),
-        _argument(2),
+        ("compiler.passes.program.persistent_rnn:chains",),
+        _no_chains,
         (f"{PASSES}::test_case[persistent_rnn.gru]",),
     ),
     # within passes

@@ -27,7 +27,7 @@ from compiler.layout.plan_memory import written
 from compiler.passes.cells.lower_drives import timed_name
 from compiler.passes.layers.load_data import trial_data
 from compiler.passes.pipeline.lower import Lowered
-from compiler.passes.pipeline.tensors import DRIVE
+from compiler.passes.pipeline.manager import DRIVE
 from compiler.runtime.common.arrays import read_logical
 
 KEPT = (Role.STATE, Role.EVENT, Role.SYNAPSE)

@@ -10,7 +10,7 @@ import pytest
 from backends.cuda.run.backend import CudaBackend
 from backends.cuda.run.load import CudaInstance
 from compiler.frontend.load import load_model
-from compiler.passes import PIPELINE
+from compiler.passes import passes_for
 from compiler.passes.pipeline.lower import lower
 
 pytestmark = pytest.mark.gpu
@@ -52,7 +52,7 @@ def trained(
     np.savez(folder / "data.npz", x=x, label=np.arange(len(x), dtype=np.int32) % 10)
     (folder / "large.yaml").write_text(text, encoding="utf-8")
     backend = CudaBackend()
-    only = frozenset(p.name for p in PIPELINE) - without
+    only = frozenset(p.name for p in passes_for()) - without
     lowered = lower(load_model(folder / "large.yaml", {}), backend.capabilities, True, only=only)
     instance = backend.load(backend.build(lowered.merged, folder / "build", {}), lowered.merged, 3)
     shape = next(a.shape for a in lowered.merged.arrays if a.name == "train.order")

@@ -28,7 +28,7 @@ from compiler.ir.level1.graph import TensorGraph
 from compiler.ir.level2.program import Merged, Order, Program
 from compiler.ir.space import DType
 from compiler.ir.text import print_ir
-from compiler.passes import PIPELINE
+from compiler.passes import passes_for
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.pipeline.manager import Context, Lowering, PhaseGraph, Ran, run_passes
 from compiler.passes.pipeline.predict import lower_predict
@@ -95,7 +95,7 @@ def _of_text(case: Case) -> tuple[bool, str]:
     else:
         context = Context(target, DType.F32, Order.FAST)
         before = Lowering(cast(Model, None), "case", programs=tuple(given))
-    one = next(p for p in PIPELINE if p.name == case.name)
+    one = next(p for p in passes_for() if p.name == case.name)
     after = run_passes((one,), context, before)
     for g in after.graphs:
         verify_graph(g.graph)

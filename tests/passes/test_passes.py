@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.passes import PIPELINE
+from compiler.passes import passes_for
 from tests.passes.cases import CUT, Case, cases, result
 
 ALWAYS = {
@@ -34,4 +34,4 @@ def test_case(case: Case, tmp_path: Path, request: pytest.FixtureRequest) -> Non
 
 def test_every_pass_has_a_case_that_it_acts_on_and_one_that_it_leaves() -> None:
     found = {(c.name, c.acts) for c in cases()}
-    assert {(p.name, acts) for p in PIPELINE for acts in (True, False)} == found
+    assert {(p.name, acts) for p in passes_for() for acts in (True, False)} == found

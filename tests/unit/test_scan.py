@@ -27,7 +27,7 @@ from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import rows_of_steps, write_tables
 from compiler.passes.pipeline.lower import Lowered, lower
 from compiler.passes.pipeline.manager import Context, Lowering
-from compiler.passes.pipeline.programs import JoinHalves
+from compiler.passes.pipeline.programs import JOIN_HALVES
 from compiler.verify.program import merged_violations
 from compiler.verify.verify import verify_merged
 from tests.recurrent import Network, network, trained
@@ -95,7 +95,7 @@ def test_halves_keep_their_loops(tmp_path: Path) -> None:
     one = lowered(tmp_path, Network("gru", 3, 4))
     model = network(tmp_path, Network("gru", 3, 4))
     context = Context(one.program.precision, one.program.order, CpuBackend().capabilities)
-    both = JoinHalves().run(context, Lowering(model, model.name, programs=(one.program, one.program))).programs[0]
+    both = JOIN_HALVES.run(context, Lowering(model, model.name, programs=(one.program, one.program))).programs[0]
     for phase, twice in zip(one.program.phases, both.phases, strict=True):
         moved = [
             replace(x, first=x.first + len(phase.launches), last=x.last + len(phase.launches)) for x in phase.loops

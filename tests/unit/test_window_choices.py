@@ -16,7 +16,7 @@ from backends.cuda.run.backend import CudaBackend
 from compiler.expr.ast import Ref
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
-from compiler.passes import PIPELINE
+from compiler.passes import passes_for
 from compiler.passes.fusion import window_choices
 from compiler.passes.fusion.fuse_epilogues import Epilogue
 from compiler.passes.fusion.reuse_arrays import reused
@@ -24,7 +24,7 @@ from compiler.passes.pipeline.lower import Lowered, lower
 from compiler.strategies.pins import Pin, problem_digest
 from tests.evaluate_graph import Values, evaluate_graph
 
-OTHERS = frozenset(p.name for p in PIPELINE if p.optional and p.name != "window_choices")
+OTHERS = frozenset(p.name for p in passes_for() if p.optional and p.name != "window_choices")
 MODEL = """
 language: 1
 name: pooled

@@ -216,13 +216,13 @@ def _show_after(path: Path, options: Options, name: str, passes: str | None) -> 
     for names of no pass."""
     from backends.registry import backend
     from compiler.ir.text import print_ir
-    from compiler.passes import PIPELINE
+    from compiler.passes import passes_for
     from compiler.passes.pipeline.lower import lower
     from compiler.passes.pipeline.manager import Ran
 
     only = None if passes is None else frozenset(passes.split(",")) - {""}
-    _known_passes(frozenset({name}), {p.name for p in PIPELINE})
-    _known_passes(only or frozenset(), {p.name for p in PIPELINE if p.optional})
+    _known_passes(frozenset({name}), {p.name for p in passes_for()})
+    _known_passes(only or frozenset(), {p.name for p in passes_for() if p.optional})
     last: list[Ran] = []
 
     def observe(ran: Ran) -> None:

@@ -1,4 +1,4 @@
-"""Lowers a model (level 0) to a merged program (level 2): runs the passes of PIPELINE for one model and one target.
+"""Lowers a model (level 0) to a merged program (level 2): runs all passes for one model and one target.
 
 Assumes: a legal model, and the capabilities of the target.
 Guarantees: see compiler/passes/pipeline/manager.py.
@@ -18,9 +18,8 @@ from compiler.core.gc_pause import no_garbage_collection
 from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
-from compiler.passes import PIPELINE
-from compiler.passes.pipeline.manager import Context, Lowering, Ran, run_passes
-from compiler.passes.pipeline.tensors import DRIVE
+from compiler.passes import passes_for
+from compiler.passes.pipeline.manager import DRIVE, Context, Lowering, Ran, run_passes
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.permissions import permitted
 from compiler.strategies.pins import Pins
@@ -82,7 +81,8 @@ def lower(
     """All levels of `model` for a target. `pins`: prescribed strategies of contractions; `observe`: called after each
     pass; `only`: the optional passes that run (None: all)."""
     context = replace(context_of(model, capabilities, verify, pins), only=only)
-    return lowered(run_passes(PIPELINE, context, Lowering(model, model.name, model.network, model.train), observe))
+    ir = Lowering(model, model.name, model.network, model.train)
+    return lowered(run_passes(passes_for(bool(model.populations), model.network is not None), context, ir, observe))
 
 
 def lower_evaluation(
@@ -93,4 +93,4 @@ def lower_evaluation(
     phases = tuple(p for p in context.phases if p != "train")
     context = replace(context, phases=phases, populations=model.in_trials)
     ir = Lowering(model, f"{model.name}_evaluate", model.network, model.train, data=data)
-    return lowered(run_passes(PIPELINE, context, ir))
+    return lowered(run_passes(passes_for(context.populations), context, ir))

@@ -1,6 +1,6 @@
 """The interface of passes, their context, and the loop that runs them.
 
-Assumes: passes in an order that satisfies the assumptions of each (compiler/passes/__init__.py).
+Assumes: passes in an order that satisfies the assumptions of each (compiler/passes/pipeline).
 Guarantees: passes run in sequence, and only here. With `Context.verify` every level that a pass made or changed is
 checked against its legality spec before the next pass runs. `observe` sees the levels after each pass.
 Does not: select passes; a pass itself declares to which models and phases it applies.
@@ -8,11 +8,10 @@ Does not: select passes; a pass itself declares to which models and phases it ap
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.graph as l1
@@ -28,6 +27,12 @@ if TYPE_CHECKING:  # most models have one half: imports of the other one are def
     from compiler.passes.layers.lower_loss import Lost
     from compiler.strategies.forks import Fork
     from compiler.strategies.pins import Pins
+
+TRAINING: Final = ("train", "eval")
+DRIVE: Final = "drive"
+"""The phase of the layers that drive populations, on one batch."""
+GIVING: Final = ("predict", DRIVE)
+"""Phases that give the values of layers."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,10 @@ class PhaseGraph:
     def graph(self) -> l1.TensorGraph:
         return l1.TensorGraph(self.phase, self.nodes, self.outputs)
 
+    def rewritten(self, nodes: tuple[l1.Node, ...], made: Iterable[Decision] = ()) -> PhaseGraph:
+        """With other nodes, and what was decided."""
+        return replace(self, nodes=nodes, decisions=(*self.decisions, *made))
+
 
 @dataclass(frozen=True)
 class Lowering:
@@ -107,23 +116,13 @@ class Lowering:
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass; its fields are its options. Its module's header says what it assumes, guarantees and does not do.
-    `optional`: whether a program without the pass computes the same, only slower."""
+    """One pass. `run`: the levels after it; raises ModelError for what the target cannot do. `applies`: whether it does
+    to this model and these phases; `optional`: whether a program without it computes the same, only slower."""
 
-    optional: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        """That of its class: `FuseMaps` -> "fuse_maps"."""
-        return re.sub(r"\B(?=[A-Z])", "_", type(self).__name__).lower()
-
-    def applies(self, context: Context, ir: Lowering) -> bool:
-        """Whether the pass applies to this model and these phases."""
-        return True
-
-    def run(self, context: Context, ir: Lowering) -> Lowering:
-        """The levels after the pass. Raises ModelError for what the target cannot do."""
-        raise NotImplementedError
+    name: str
+    run: Callable[[Context, Lowering], Lowering]
+    applies: Callable[[Context, Lowering], bool]
+    optional: bool = False
 
 
 @dataclass(frozen=True)

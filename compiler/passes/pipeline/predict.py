@@ -20,12 +20,11 @@ from compiler.core.errors import ModelError
 from compiler.core.source import NOWHERE
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
-from compiler.passes import PIPELINE
+from compiler.passes import passes_for
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.layers.lower_network import lower_network
 from compiler.passes.pipeline.lower import Lowered, driving_layers, lowered
-from compiler.passes.pipeline.manager import Context, Lowering, Ran, run_passes
-from compiler.passes.pipeline.tensors import DRIVE
+from compiler.passes.pipeline.manager import DRIVE, Context, Lowering, Ran, run_passes
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.fold_norms import Fold, fold_norms
 from compiler.strategies.layout import row_major
@@ -189,7 +188,7 @@ def lower_predict(
     data = DataSet({}, {PHASE: batch}, NOWHERE)
     fed = _fed(simple, scales, batch)
     ir = Lowering(model, f"{model.name}_predict", simple, fed, data=data, decisions=tuple(decisions))
-    ir = run_passes(PIPELINE, context, ir, observe)
+    ir = run_passes(passes_for(trials), context, ir, observe)
     layers: dict[str, l0.Layer] = {layer.name: layer for layer in whole.layers}
     kept = next(g.kept for g in ir.graphs if g.phase == PHASE)
     results = tuple(Output(n, f"{PHASE}/{t}", layers[n].shape) for n, t in zip(names, kept, strict=True))

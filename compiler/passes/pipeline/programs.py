@@ -8,23 +8,12 @@ Does not: emit code.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from functools import reduce
+from typing import Final
 
 import compiler.ir.level2.program as l2
 from compiler.passes.pipeline.manager import Context, Lowering, Pass
-
-
-class JoinHalves(Pass):
-    """The programs of both halves as one: phases of the same name run one after the other."""
-
-    def applies(self, context: Context, ir: Lowering) -> bool:
-        return len(ir.programs) > 1
-
-    def run(self, context: Context, ir: Lowering) -> Lowering:
-        whole = ir.programs[0]
-        for other in ir.programs[1:]:
-            whole = _join(whole, other)
-        return replace(ir, programs=(whole,))
+from compiler.passes.program.merge import merge
 
 
 def _join(a: l2.Program, b: l2.Program) -> l2.Program:
@@ -45,58 +34,48 @@ def _join(a: l2.Program, b: l2.Program) -> l2.Program:
     )
 
 
-class Merge(Pass):
-    """Kernels with equal text become a template and its table: compiler/passes/program/merge.py."""
+def _persistent_rnn(context: Context, ir: Lowering) -> Lowering:
+    """Whether all steps of a recurrent layer are one launch."""
+    from compiler.passes.program.persistent_rnn import chains
 
-    def run(self, context: Context, ir: Lowering) -> Lowering:
-        from compiler.passes.program.merge import merge
-
-        return replace(ir, merged=merge(ir.programs[0]))
-
-
-class PersistentRnn(Pass):
-    """Whether all steps of a recurrent layer are one launch: compiler/passes/program/persistent_rnn.py."""
-
-    optional: ClassVar = True
-
-    def applies(self, context: Context, ir: Lowering) -> bool:
-        return context.capabilities.chains
-
-    def run(self, context: Context, ir: Lowering) -> Lowering:
-        from compiler.passes.program.persistent_rnn import chains
-
-        assert ir.merged is not None
-        found = chains(ir.merged, context.capabilities.device, context.pins)
-        return replace(ir, merged=found.merged, forks=(*ir.forks, *found.forks)).decided(found.decisions)
+    assert ir.merged is not None
+    found = chains(ir.merged, context.capabilities.device, context.pins)
+    return replace(ir, merged=found.merged, forks=(*ir.forks, *found.forks)).decided(found.decisions)
 
 
-class KeepSteps(Pass):
-    """What a step of a chain makes has a place of its own: compiler/passes/program/keep_steps.py."""
+def _keep_steps(context: Context, ir: Lowering) -> Lowering:
+    """What a step of a chain makes has a place of its own."""
+    from compiler.passes.program.keep_steps import keep_steps
 
-    def applies(self, context: Context, ir: Lowering) -> bool:
-        return ir.merged is not None and any(p.chains for p in ir.merged.phases)
-
-    def run(self, context: Context, ir: Lowering) -> Lowering:
-        from compiler.passes.program.keep_steps import keep_steps
-
-        assert ir.merged is not None
-        return replace(ir, merged=keep_steps(ir.merged))
+    assert ir.merged is not None
+    return replace(ir, merged=keep_steps(ir.merged))
 
 
-class BatchLaunches(Pass):
-    """Launches are batched by dependence level: compiler/passes/program/batch_launches.py; products of one launch split
-    their sums as it needs: compiler/passes/program/resplit_products.py."""
+def _batch_launches(context: Context, ir: Lowering) -> Lowering:
+    """Launches are batched by dependence level; products of one launch split their sums as it needs."""
+    from compiler.passes.program.batch_launches import gather
+    from compiler.passes.program.resplit_products import resplit
 
-    optional: ClassVar = True
+    assert ir.merged is not None
+    merged, how = gather(ir.merged)
+    merged, more = resplit(merged, context.capabilities.device, context.pins)
+    return replace(ir, merged=merged).decided([*how, *more])
 
-    def applies(self, context: Context, ir: Lowering) -> bool:
-        return context.capabilities.chains
 
-    def run(self, context: Context, ir: Lowering) -> Lowering:
-        from compiler.passes.program.batch_launches import gather
-        from compiler.passes.program.resplit_products import resplit
+def _chains(context: Context, ir: Lowering) -> bool:
+    return context.capabilities.chains
 
-        assert ir.merged is not None
-        merged, how = gather(ir.merged)
-        merged, more = resplit(merged, context.capabilities.device, context.pins)
-        return replace(ir, merged=merged).decided([*how, *more])
+
+JOIN_HALVES: Final = Pass(
+    "join_halves",
+    lambda context, ir: replace(ir, programs=(reduce(_join, ir.programs),)),
+    lambda context, ir: len(ir.programs) > 1,
+)
+"""The programs of both halves as one: phases of the same name run one after the other."""
+PROGRAMS: Final[tuple[Pass, ...]] = (
+    JOIN_HALVES,
+    Pass("merge", lambda context, ir: replace(ir, merged=merge(ir.programs[0])), lambda context, ir: True),
+    Pass("persistent_rnn", _persistent_rnn, _chains, optional=True),
+    Pass("keep_steps", _keep_steps, lambda _, ir: ir.merged is not None and any(p.chains for p in ir.merged.phases)),
+    Pass("batch_launches", _batch_launches, _chains, optional=True),
+)
