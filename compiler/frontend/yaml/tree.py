@@ -176,6 +176,20 @@ def append_origin(chain: Origin | None, outer: Origin) -> Origin:
     return replace(chain, parent=append_origin(chain.parent, outer))
 
 
+def texts(node: Node | None, but: str = "") -> Iterator[Scalar]:
+    """The texts at and below `node`, in order; `but`: not those under a key of this name."""
+    match node:
+        case Scalar(value=str()):
+            yield node
+        case Mapping(entries=entries):
+            for e in entries:
+                if e.key.text != but:
+                    yield from texts(e.value, but)
+        case Sequence(items=items):
+            for item in items:
+                yield from texts(item, but)
+
+
 def within(scalar: Scalar, start: int, end: int) -> Span:
     """The span of characters [start, end) of `scalar.text`, where the source shows them one to one.
 

@@ -20,13 +20,13 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import Expr, Ref, refs, rewrite, substitute
 from compiler.expr.functions import CONSTANTS, Interval
-from compiler.expr.interp import ExprError, evaluate
+from compiler.expr.interp import evaluate
 from compiler.expr.intervals import ANY, interval
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
 from compiler.frontend.build.places.names import COUNTS, EXTENTS, NAMES, Space, check_grids, extents, pool_extents
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_expression
-from compiler.frontend.build.shared.values import Context, Names
+from compiler.frontend.build.shared.values import Context, Names, valued
 from compiler.frontend.build.spiking.family import ENDS, WORD, Family
 from compiler.frontend.yaml.tree import Node, Scalar
 
@@ -176,10 +176,10 @@ class Settling:
         low, high, seen = math.inf, -math.inf, False
         for pairs in _chunks(value, a, b, self._masked(a, b), self.space):
             i, j = pairs["i"], pairs["j"]
-            numbers = self._worked_out(value.value, {**dict(value.numbers), **pairs}, value, what, c)
-            if numbers is None:
+            found = valued(value.value, {**dict(value.numbers), **pairs}, what, value.span, c.sink)
+            if found is None:
                 return None
-            numbers = np.broadcast_to(numbers, np.broadcast_shapes(i.shape, j.shape))
+            numbers = np.broadcast_to(np.asarray(found, np.float64), np.broadcast_shapes(i.shape, j.shape))
             counted = np.broadcast_to((i != j if hole else np.bool_(True)) & self._inside(i, j, a, b), numbers.shape)
             if probability is not None:
                 with np.errstate(all="ignore"):
@@ -194,8 +194,8 @@ class Settling:
                 c.sink.error("E0308", message, value.span, help)
                 return None
             if counted.any():
-                seen, found = True, numbers[counted]
-                low, high = min(low, float(found.min())), max(high, float(found.max()))
+                seen, real = True, numbers[counted]
+                low, high = min(low, float(real.min())), max(high, float(real.max()))
         return replace(value, low=low, high=high) if seen else value
 
     def _inside(
@@ -207,15 +207,6 @@ class Settling:
             if part is not None:
                 inside = inside & np.any([(first <= k) & (k <= last) for first, last in part.runs], axis=0)
         return inside
-
-    def _worked_out(
-        self, e: Expr, env: Mapping[str, Any], value: l0.Placed, what: str, c: Context
-    ) -> npt.NDArray[np.float64] | None:
-        try:
-            return np.asarray(evaluate(e, env), np.float64)
-        except ExprError as error:
-            c.sink.error("E0308", f"{what} has no value: {error.message}", value.span)
-            return None
 
 
 def _chunks(

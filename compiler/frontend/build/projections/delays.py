@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import compiler.ir.level0.model as l0
 from compiler.expr.ast import Call, Ref
 from compiler.expr.units import TIME
-from compiler.files.array_files import read_array
 from compiler.frontend.build.places.names import COUNTS, Space
 from compiler.frontend.build.places.values import placed_value, reads_places
+from compiler.frontend.build.shared.data_files import numbers_of
 from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context, Names, Step, mapping, number_of, steps_of, text_of
@@ -58,18 +56,12 @@ def _drawn_delay(node: tree.Mapping, family: Family, step: Step, what: str) -> D
         message = "delays that are drawn are not whole steps"
         c.sink.error("E0601", message, kind.key.span, "add `round: nearest` to the distribution")
         return lambda env: None
-    used = family.mentions(node)
-    known: dict[tuple[Any, ...], l0.Distribution | None] = {}
 
-    def drawn(env: dict[str, Any]) -> l0.Distribution | None:
-        key = tuple(env[n] for n in used)
-        if key not in known:
-            names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
-            value = None if None in key else initial_value(node, c, what, TIME, names)[0]
-            known[key] = _in_steps(value, step, block, what, c) if isinstance(value, l0.Distribution) else None
-        return known[key]
+    def drawn(names: Names) -> l0.Distribution | None:
+        value = initial_value(node, c, what, TIME, names)[0]
+        return _in_steps(value, step, block, what, c) if isinstance(value, l0.Distribution) else None
 
-    return drawn
+    return family.once(node, drawn)
 
 
 def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, what: str, c: Context) -> l0.Distribution | None:
@@ -111,15 +103,13 @@ def _listed_delays(node: Node, family: Family, step: Step, given: OneByOne, what
         c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`, or `all_to_all`")
         return lambda env: None
     value = initial_value(node, c, what, TIME, family.names, count, "connection")[0]
-    times: npt.NDArray[np.float64]
     if isinstance(value, l0.Listed):
         times = np.array(value.values)
     elif isinstance(value, l0.FromFile):
-        try:
-            times = np.asarray(read_array(Path(value.path), value.array), np.float64).ravel()
-        except (OSError, ValueError, TypeError) as error:
-            c.sink.error("E0703", f"the array cannot be read: {error}", node.span)
+        found_times = numbers_of(value, node.span, c)
+        if found_times is None:
             return lambda env: None
+        times = found_times.ravel()
         if count is not None and len(times) != count:
             message = f"{what} needs {count:,} numbers, one for each connection; the array has {len(times):,}"
             c.sink.error("E0703", message, node.span)

@@ -51,7 +51,7 @@ from compiler.frontend.build.shared.scope import TOTAL
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, text_of
 from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.build.spiking.member_values import member_values
-from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.spiking.populations import SPIKE, Populations
 from compiler.frontend.build.spiking.select import select_parts
 from compiler.frontend.build.synapses.fits import (
     check_clear,
@@ -248,7 +248,7 @@ def _whole(d: _Draft, before: int, populations: Populations, totals: Totals) -> 
     c, r, at, name = d.r.c, d.r, d.at, d.family.name
     fits = d.fits
     if d.synapse is None:
-        _check_sources(d.block.get("from"), d.sources, populations, c)
+        populations.never_spikes(d.sources or (), at if (ends := d.block.get("from")) is None else ends.span, SPIKE)
     elif d.sure:
         fits = _check_synapse(d, d.synapse) and fits
     connect = mapping(d.block.get("connect"))
@@ -515,16 +515,6 @@ def _pairs(d: _Draft) -> Iterator[Ends]:
     for pre in ends[0].values():
         for post in ends[1].values():
             yield Ends(pre, post, d.dimension)
-
-
-def _check_sources(node: Node | None, sources: tuple[str, ...] | None, populations: Populations, c: Context) -> None:
-    for source in sources or ():
-        neuron = populations.neuron_of.get(source)
-        if neuron is not None and not neuron.spikes and node is not None:
-            message = f"`{source}` never spikes: its neuron `{neuron.name}` has no `spike`"
-            related = (Related("the neuron is declared here", neuron.span),)
-            c.sink.error("E0604", message, node.span, "add `spike: {when: ...}` to the neuron", related)
-            return
 
 
 def _input(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,28 +23,15 @@ from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.spiking.member_values import MemberValue
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.yaml import tree
-from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.yaml.tree import Node
 
 _OF_AN_END: Final = re.compile(r"\b(from|to)\.([A-Za-z]\w*)", re.ASCII)
 _SUMMED: Final = re.compile(rf"\b{TOTAL}\s*\(\s*([A-Za-z]\w*)\s*\)", re.ASCII)
 
 
-def _texts(node: Node | None) -> Iterator[Scalar]:
-    """The texts below `node`, but for descriptions."""
-    stack: list[Node | None] = [node]
-    while stack:
-        match stack.pop():
-            case Scalar(value=str()) as text:
-                yield text
-            case tree.Mapping(entries=entries):
-                stack.extend(e.value for e in reversed(entries) if e.name != "description")
-            case tree.Sequence(items=items):
-                stack.extend(reversed(items))
-
-
 def summed_names(*nodes: Node | None) -> set[str]:
     """What the texts below `nodes` add up over projections."""
-    return {name for node in nodes for text in _texts(node) for name in _SUMMED.findall(text.text)}
+    return {name for node in nodes for text in tree.texts(node, "description") for name in _SUMMED.findall(text.text)}
 
 
 def end_values(
@@ -56,7 +43,7 @@ def end_values(
 ) -> dict[str, MemberValue]:
     """The parameters of both ends that the texts of a projection read, by dotted name."""
     out: dict[str, MemberValue] = {}
-    for text in _texts(block):
+    for text in tree.texts(block, "description"):
         for found in _OF_AN_END.finditer(text.text):
             end, name = found.groups()
             if found[0] not in out:

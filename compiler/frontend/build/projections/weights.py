@@ -59,21 +59,13 @@ def weight_of(
             return const
 
         return one
-    used = family.mentions(node)
-    known: dict[tuple[Any, ...], l0.Value | None] = {}
 
-    def several(env: Env) -> l0.Value | None:
-        key = tuple(env[n] for n in used)
-        if key not in known:
-            names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
-            value = (
-                None if None in key else initial_value(node, c, "`weight`", dimension, names, count, "connection")[0]
-            )
-            if isinstance(value, l0.FromFile | l0.Listed) and rule is not None:
-                message = f"weights from a list or a file need connections that are given one by one, not `{rule}`"
-                c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`, or `all_to_all`")
-                value = None
-            known[key] = value
-        return known[key]
+    def several(names: Names) -> l0.Value | None:
+        value = initial_value(node, c, "`weight`", dimension, names, count, "connection")[0]
+        if isinstance(value, l0.FromFile | l0.Listed) and rule is not None:
+            message = f"weights from a list or a file need connections that are given one by one, not `{rule}`"
+            c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`, or `all_to_all`")
+            return None
+        return value
 
-    return several
+    return family.once(node, several)

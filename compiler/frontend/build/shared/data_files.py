@@ -12,9 +12,13 @@ import hashlib
 import os
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.source import Span
-from compiler.files.array_files import HDF5, Header, headers
+from compiler.files.array_files import HDF5, Header, headers, read_array
 from compiler.files.guard import special
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.yaml.tree import Node, Scalar
@@ -51,6 +55,15 @@ def arrays_of(path: Path, file: Scalar, c: Context) -> dict[str, Header] | None:
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         c.sink.error("E0703", f"`{file.text}` cannot be read: {reason[:120]}", file.span)
+        return None
+
+
+def numbers_of(value: l0.FromFile, at: Span, c: Context) -> npt.NDArray[np.float64] | None:
+    """The numbers of an array as they stand in the file; None with an error (E0703) at `at`."""
+    try:
+        return np.asarray(read_array(Path(value.path), value.array), np.float64)
+    except (OSError, ValueError, TypeError) as error:
+        c.sink.error("E0703", f"the array cannot be read: {error}", at)
         return None
 
 

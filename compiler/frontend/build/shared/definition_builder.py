@@ -10,7 +10,7 @@ Does not: depend on the kind of definition.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -18,7 +18,6 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Binary, Expr, Ref, refs
-from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.parse import Assign, parse_derivative
 from compiler.expr.types import Kind
 from compiler.expr.unit_names import unit_meant
@@ -39,7 +38,7 @@ from compiler.frontend.build.shared.scope import (
     with_value,
 )
 from compiler.frontend.build.shared.self_names import HIDDEN, SELF
-from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
+from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of, valued
 from compiler.frontend.resolve.values import exact_span
 from compiler.frontend.schema.wording import allowed, count
 from compiler.frontend.yaml import tree
@@ -155,11 +154,8 @@ def constant_or_formula(e: Expr, node: Node, d: Draft) -> l0.Value | None:
     used = refs(e)
     if used & (d.params.keys() | d.states.keys() | HIDDEN | d.late.keys()) or any("." in name for name in used):
         return l0.Formula(e, node.span)
-    try:
-        return l0.Const(evaluate(e, d.c.names.numbers), node.span)
-    except ExprError as error:
-        d.c.sink.error("E0308", f"this has no value: {error.message}", node.span)
-        return None
+    found = valued(e, d.c.names.numbers, "this", node.span, d.c.sink)
+    return None if found is None else l0.Const(found, node.span)
 
 
 Drawn = Callable[[Node, str], "tuple[l0.Value | None, Dimension | None]"]
@@ -314,6 +310,20 @@ def build_update(
         if found is not None:
             out.append(l0.Set(target, found.expr, statement.span))
     return tuple(out), scope
+
+
+def without_equations(d: Draft, source: str, refused: Iterable[str], needed: Mapping[str, str]) -> None:
+    """Reports keys of equations beside a `source` that has none (E0108), and parameters that it lacks (E0103), with an
+    example of each that is `needed`."""
+    for key in refused:
+        entry = d.node.entry(key)
+        if entry is not None:
+            message = f"a {d.noun} with `source: {source}` has no equations, so no `{key}`"
+            d.c.sink.error("E0108", message, entry.key.span)
+    for name, example in needed.items():
+        if name not in d.params:
+            message = f"a {d.noun} with `source: {source}` needs the parameter `{name}`"
+            d.c.sink.error("E0103", message, d.node.span, f"write `params: {{{name}: {example}}}`")
 
 
 def note_unread(d: Draft, params: tuple[l0.ParamDecl, ...], noun: str) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from compiler.core.diagnostics import Diagnostic
 from compiler.expr.units import Dimension, canonical_name
 from compiler.frontend.yaml import tree
-from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.yaml.tree import Node
 
 _NUMBERS: Final = {
     **dict.fromkeys(("uniform", "rand", "random"), ("uniform", "low", "high")),
@@ -93,11 +93,4 @@ WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 def words_of(node: Node) -> set[str]:
     """Every word in the texts of `node`."""
-    match node:
-        case Scalar(value=str(text)):
-            return set(WORD.findall(text))
-        case tree.Mapping(entries=entries):
-            return set[str]().union(*(words_of(e.value) for e in entries))
-        case tree.Sequence(items=items):
-            return set[str]().union(*(words_of(i) for i in items))
-    return set()
+    return {word for x in tree.texts(node) for word in WORD.findall(x.text)}

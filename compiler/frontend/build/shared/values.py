@@ -121,11 +121,8 @@ def number_and_dimension(
     checked = check_expression(node, names.scope, Wanted(what, dimension), c.sink)
     if checked is None:
         return None
-    try:
-        value = evaluate(checked.expr, names.numbers)
-    except ExprError as error:
-        at = error.span if error.span is not NOWHERE else node.span
-        c.sink.error("E0308", f"{what} has no value: {error.message}", at)
+    value = valued(checked.expr, names.numbers, what, node.span, c.sink, inside=True)
+    if value is None:
         return None
     if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:  # a model parameter may have that value
         c.sink.error("E0308", f"{what} has no value: the number is too large", node.span)
@@ -136,6 +133,24 @@ def number_and_dimension(
     if names is c.names and len(c.sink.items) == before:
         c.known[id(node)] = node, (value, checked.dimension)
     return value, checked.dimension
+
+
+def valued(
+    e: Expr,
+    numbers: Mapping[str, Any],
+    what: str,
+    at: Span,
+    sink: Sink,
+    related: tuple[Related, ...] = (),
+    inside: bool = False,
+) -> Any | None:
+    """The value of an expression; None with an error (E0308) at `at`, or at the part of it (`inside`) that has none."""
+    try:
+        return evaluate(e, numbers)
+    except ExprError as error:
+        at = error.span if inside and error.span is not NOWHERE else at
+        sink.error("E0308", f"{what} has no value: {error.message}", at, None, related)
+        return None
 
 
 def whole(

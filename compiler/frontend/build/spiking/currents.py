@@ -130,7 +130,8 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
     method = noise_method(d, dynamics, lets, noise, l0.Method(Reader(CURRENT, node, c).word("method")))
     array = text_of(node.get("source")) == "array"
     if array:
-        _only_array(d)
+        equations = ("state", "let", "dynamics", "update", "on", "method")
+        parts.without_equations(d, "array", equations, {"values": "{unit: into}", "every": "{unit: ms}"})
     built = BuiltCurrent(name, None, array, None, d.params, at)
     if any(i.severity == "error" for i in c.sink.items[before:]) or (value is None and not array):
         return built
@@ -147,18 +148,6 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
         body = substitute(taken.value, names)
         built.source = l0.SourceDef(replace(neuron, lets=neuron.lets[:-1]), body, timed_reads(d), noise, at)
     return built
-
-
-def _only_array(d: parts.Draft) -> None:
-    for key in ("state", "let", "dynamics", "update", "on", "method"):
-        entry = d.node.entry(key)
-        if entry is not None:
-            message = f"a current with `source: array` has no equations, so no `{key}`"
-            d.c.sink.error("E0108", message, entry.key.span)
-    for name, example in (("values", "{unit: into}"), ("every", "{unit: ms}")):
-        if name not in d.params:
-            message = f"a current with `source: array` needs the parameter `{name}`"
-            d.c.sink.error("E0103", message, d.node.span, f"write `params: {{{name}: {example}}}`")
 
 
 # -------------------------------------------------------------------------------------------- drives

@@ -12,24 +12,23 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import compiler.ir.level0.model as l0
-from compiler.core.source import NOWHERE
 from compiler.expr.ast import refs
-from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.keys.kinds import Kind
 from compiler.expr.types import Kind as Type
 from compiler.expr.units import Dimension
 from compiler.frontend.build.shared.initial_values import explain_draws
 from compiler.frontend.build.shared.readers import value_of
 from compiler.frontend.build.shared.scope import TOTAL, Wanted, check_expression, total_name
-from compiler.frontend.build.shared.values import Context, Names, number, out_of_bounds
+from compiler.frontend.build.shared.values import Context, Names, number, out_of_bounds, valued
 from compiler.frontend.build.spiking.member_values import MemberValue
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
+V = TypeVar("V")
 SIZES = {"n_from": Type.INT, "n_to": Type.INT}
 ENDS = "from to"
 """The names of source and target among a member's values; no name of a user has a space."""
@@ -101,12 +100,7 @@ class Family:
         def compute(key: tuple[Any, ...], env: dict[str, Any]) -> float | None:
             if None in key:
                 return None
-            try:
-                found: float = evaluate(expr, {**numbers, **env})
-            except ExprError as error:
-                at = error.span if error.span is not NOWHERE else node.span
-                self.c.sink.error("E0308", f"{what} has no value: {error.message}", at)
-                return None
+            found: float | None = valued(expr, {**numbers, **env}, what, node.span, self.c.sink, inside=True)
             return found
 
         if not used:
@@ -121,6 +115,20 @@ class Family:
             return known[key]
 
         return value
+
+    def once(self, node: Node, compute: Callable[[Names], V | None]) -> Callable[[dict[str, Any]], V | None]:
+        """What `compute` makes of the names of a member, once for all that differ in nothing that `node` reads; None
+        where one of its names has no value."""
+        used, known = self.mentions(node), dict[tuple[Any, ...], V | None]()
+
+        def of(env: dict[str, Any]) -> V | None:
+            key = tuple(env[n] for n in used)
+            if key not in known:
+                names = Names(self.names.scope, {**self.names.numbers, **dict(zip(used, key, strict=True))})
+                known[key] = None if None in key else compute(names)
+            return known[key]
+
+        return of
 
     def real(self, kind: Kind, node: Node, what: str) -> Callable[[dict[str, Any]], float | None]:
         """A number of `kind` for each member, within its bounds."""
@@ -144,15 +152,6 @@ class Family:
 
     def mentions(self, node: Node) -> tuple[str, ...]:
         """The per-member names in the texts of `node`."""
-        words: set[str] = set()
-        stack: list[Node] = [node]
-        while stack:
-            match stack.pop():
-                case Scalar(value=str(text)):
-                    words.update(WORD.findall(text))
-                case tree.Mapping(entries=entries):
-                    stack.extend(e.value for e in entries)
-                case tree.Sequence(items=items):
-                    stack.extend(items)
+        words: set[str] = {word for x in tree.texts(node) for word in WORD.findall(x.text)}
         words |= {total_name(n) for n in words} if TOTAL in words else set()
         return tuple(sorted(n for n in words if n in self.values or n in SIZES))

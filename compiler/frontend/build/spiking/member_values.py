@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
-from compiler.files.array_files import read_array
+from compiler.frontend.build.shared.data_files import numbers_of
 from compiler.frontend.build.shared.initial_values import from_file
 from compiler.frontend.build.shared.values import Context, mapping, number_and_dimension
 from compiler.frontend.build.spiking.populations import Populations
@@ -212,10 +209,8 @@ class _Reader:
         self.wrong = self.wrong or found is None
         if found is None:
             return None
-        try:
-            data = np.asarray(read_array(Path(found.path), found.array), np.float64)
-        except (OSError, ValueError, TypeError) as error:
-            self.c.sink.error("E0703", f"the array cannot be read: {error}", node.span)
+        data = numbers_of(found, node.span, self.c)
+        if data is None:
             return None
         if data.shape != shape:
             message = f"`{self.name}` needs an array of shape {list(shape)}; this has {list(data.shape)}"

@@ -55,6 +55,9 @@ class BuiltNeuron:
     histories: dict[str, int] = field(default_factory=dict)  # how many values each has
 
 
+_EQUATIONS: Final = "state inputs let dynamics update spike method pool population others events history on shared"
+
+
 def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNeuron:
     """The neuron definition `node`, declared at `at`; with `definition` None when it has errors (reported)."""
     before = len(c.sink.items)
@@ -91,7 +94,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     explain_absent(d, before)
     explain_undeclared(d, before)
     if source != "equations":
-        _only_source(d, source)
+        parts.without_equations(d, source, _EQUATIONS.split(), {"times": "{unit: ms}", "indices": '{unit: "1"}'})
     definition: l0.NeuronDef | None = None
     if not any(i.severity == "error" for i in c.sink.items[before:]):
         states, updates = (*state, *flags, *(s for h in histories for s in h.states)), (*update, *held)
@@ -289,35 +292,6 @@ def _states_in(when: Expr, d: parts.Draft, definitions: tuple[l0.Set, ...]) -> t
 
 
 # ---------------------------------------------------------------------------------------- finish
-
-
-def _only_source(d: parts.Draft, source: str) -> None:
-    own = (
-        "state",
-        "inputs",
-        "let",
-        "dynamics",
-        "update",
-        "spike",
-        "method",
-        "pool",
-        "population",
-        "others",
-        "events",
-        "history",
-        "on",
-        "shared",
-    )
-    for key in own:
-        entry = d.node.entry(key)
-        if entry is not None:
-            message = f"a neuron with `source: {source}` has no equations, so no `{key}`"
-            d.c.sink.error("E0108", message, entry.key.span)
-    for name in ("times", "indices"):
-        if name not in d.params:
-            example = "{unit: ms}" if name == "times" else '{unit: "1"}'
-            message = f"a neuron with `source: {source}` needs the parameter `{name}`"
-            d.c.sink.error("E0103", message, d.node.span, f"write `params: {{{name}: {example}}}`")
 
 
 def finished(d: parts.Draft, n: l0.NeuronDef) -> l0.NeuronDef:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,13 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, refs
-from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.intervals import interval
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
-from compiler.files.array_files import read_array
+from compiler.frontend.build.shared.data_files import numbers_of
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.self_names import HIDDEN, INSTANCE, PARAMS, SELF, place_values
-from compiler.frontend.build.shared.values import Context, Names, Step, number_of, steps_of
+from compiler.frontend.build.shared.values import Context, Names, Step, number_of, steps_of, valued
 from compiler.frontend.yaml.tree import Node, Scalar
 
 
@@ -70,10 +68,8 @@ def worked_out(
         message = f"{what} reads the place of the neuron and `{unknown}`, which is drawn, or read from a file"
         c.sink.error("E0802", message, at, "write it without one of them")
         return None
-    try:
-        found = evaluate(e, {**env, **place_values(size, shape)})
-    except ExprError as error:
-        c.sink.error("E0308", f"{what} has no value: {error.message}", at)
+    found = valued(e, {**env, **place_values(size, shape)}, what, at, c.sink)
+    if found is None:
         return None
     if np.ndim(found) == 0:
         return l0.Const(float(found), at)
@@ -106,21 +102,16 @@ def check_each(e: Expr, params: Mapping[str, l0.Value], to: Rounded, what: str, 
         elif isinstance(value, l0.Listed):
             env[name] = np.array(value.values)
         elif isinstance(value, l0.FromFile):
-            try:
-                env[name] = np.asarray(read_array(Path(value.path), value.array), np.float64).ravel() * value.scale
-            except (OSError, ValueError, TypeError) as error:
-                c.sink.error("E0703", f"the array cannot be read: {error}", value.span)
+            found = numbers_of(value, value.span, c)
+            if found is None:
                 return
+            env[name] = found.ravel() * value.scale
     drawn = {n: v for n in read if isinstance(v := params.get(n), l0.Distribution)}
     if drawn:
         _check_drawn(e, drawn, env, to, what, c)
         return
-    try:
-        times = np.unique(evaluate(e, env))
-    except ExprError as error:
-        c.sink.error("E0308", f"{what} has no value: {error.message}", to.at, None, to.related)
-        return
-    for time in times.tolist():  # one error is reported, not one per neuron
+    times = valued(e, env, what, to.at, c.sink, to.related)
+    for time in () if times is None else np.unique(times).tolist():  # one error is reported, not one per neuron
         each, high = f"each value of {what}", l0.MOST_STEPS
         if steps_of(time, to.at, c.sink, each, to.step, high=high, nearest=to.nearest, related=to.related) is None:
             return

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,7 +20,6 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs
-from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.types import Kind
 from compiler.files.array_files import HDF5
 from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
@@ -32,7 +31,17 @@ from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.readers import Reader, members
 from compiler.frontend.build.shared.scope import Scope
 from compiler.frontend.build.shared.self_names import HIDDEN, param_values
-from compiler.frontend.build.shared.values import Context, Names, Step, listed, mapping, plain_number, steps_of, text_of
+from compiler.frontend.build.shared.values import (
+    Context,
+    Names,
+    Step,
+    listed,
+    mapping,
+    plain_number,
+    steps_of,
+    text_of,
+    valued,
+)
 from compiler.frontend.build.spiking.drives import reads_time, source_of
 from compiler.frontend.build.spiking.given_spikes import ROUND, Repeated, check_spike_times, in_ms
 from compiler.frontend.build.spiking.neurons import BuiltNeuron, build_neuron
@@ -44,6 +53,7 @@ from compiler.frontend.yaml.tree import Node, Scalar
 
 MAX_SIZE = (1 << 31) - 1
 """Neuron indices are 32-bit integers."""
+SPIKE: Final = "add `spike: {when: ...}` to the neuron"
 
 
 @dataclass
@@ -71,6 +81,19 @@ class Populations:
             known = (block, build_neuron(name, block, at or place_of(name, block), self.c))
             self._blocks[id(block)] = known
         return known[1]
+
+    def never_spikes(
+        self, names: Iterable[str], at: Span, help: str | None = None, more: tuple[Related, ...] = ()
+    ) -> bool:
+        """Whether one of the populations never spikes; reports the first one (E0604)."""
+        for name in names:
+            neuron = self.neuron_of.get(name)
+            if neuron is not None and not neuron.spikes:
+                message = f"`{name}` never spikes: its neuron `{neuron.name}` has no `spike`"
+                related = (Related("the neuron is declared here", neuron.span), *more)
+                self.c.sink.error("E0604", message, at, help, related)
+                return True
+        return False
 
     def scope(self, neuron: BuiltNeuron, init: tree.Mapping) -> Scope:
         """What the initial values of a block may read, memoized per block, which copies share."""
@@ -119,6 +142,25 @@ def _bind(entries: Iterable[tuple[str, Reader, Span]], out: Populations) -> None
             check_numbers(out.built[name], out.built, at, c)
 
 
+@dataclass(frozen=True)
+class _Draft:
+    """A population while it is built. `size`: None after an error."""
+
+    name: str
+    neuron: BuiltNeuron
+    size: int | None
+    shape: tuple[int, ...]
+    at: Span
+    out: Populations
+
+    @property
+    def c(self) -> Context:
+        return self.out.c
+
+    def evaluated(self, formula: l0.Formula, values: Mapping[str, l0.Value], what: str) -> l0.Value | None:
+        return evaluated(formula, values, what, self.at, self.c, self.size, self.shape)
+
+
 def _population(name: str, r: Reader, classes: tuple[str, ...], at: Span, out: Populations) -> None:
     c = out.c
     size = r.integer("size", what=f"`size` of `{name}`")
@@ -133,12 +175,12 @@ def _population(name: str, r: Reader, classes: tuple[str, ...], at: Span, out: P
         return
     neuron = out.neuron(out.neurons.name_of(reference), definition)
     out.neuron_of[name] = neuron
-    before = len(c.sink.items)
+    d, before = _Draft(name, neuron, size, shape, at, out), len(c.sink.items)
     own_params, own_init = mapping(r.get("params")), mapping(r.get("init"))
-    params = _params(name, own_params, neuron, size, shape, at, out)
+    params = _params(d, own_params)
     if neuron.definition is None:
         return
-    init = _init(name, own_init, neuron, params, size, shape, at, out)
+    init = _init(d, own_init, params)
     if len(c.sink.items) > before or size is None:
         return
     if neuron.source == "spike_times":
@@ -147,9 +189,9 @@ def _population(name: str, r: Reader, classes: tuple[str, ...], at: Span, out: P
         if found is not None:
             out.repeated[name] = found
     else:
-        _check_times(name, own_params, neuron, params, out)
+        _check_times(d, own_params, params)
     pools = count_pools(name, r, size, shape, neuron.definition)
-    pool_init = _pool_init(name, neuron, params, at, out)
+    pool_init = _pool_init(d, params)
     if len(c.sink.items) > before:
         return
     out.built[name] = l0.Population(
@@ -178,32 +220,22 @@ def _shape(name: str, r: Reader) -> tuple[int, ...]:
     return extents
 
 
-def _pool_init(
-    name: str, neuron: BuiltNeuron, params: Mapping[str, l0.Value], at: Span, out: Populations
-) -> tuple[tuple[str, l0.Const], ...]:
+def _pool_init(d: _Draft, params: Mapping[str, l0.Value]) -> tuple[tuple[str, l0.Const], ...]:
     """The initial values of the states of pools."""
-    assert neuron.definition is not None
+    assert d.neuron.definition is not None
     values: dict[str, l0.Const] = {}
-    for pool in neuron.definition.pools:
+    for pool in d.neuron.definition.pools:
         for decl in pool.state:
-            what = f"the initial value of `{pool.scope}.{decl.name}` of `{name}`"
-            value = evaluated(decl.init, params, what, at, out.c) if isinstance(decl.init, l0.Formula) else decl.init
+            what = f"the initial value of `{pool.scope}.{decl.name}` of `{d.name}`"
+            value = evaluated(decl.init, params, what, d.at, d.c) if isinstance(decl.init, l0.Formula) else decl.init
             if isinstance(value, l0.Const):
                 values[f"{pool.scope}.{decl.name}"] = value
     return tuple(values.items())
 
 
-def _params(
-    name: str,
-    given: tree.Mapping | None,
-    neuron: BuiltNeuron,
-    size: int | None,
-    shape: tuple[int, ...],
-    at: Span,
-    out: Populations,
-) -> dict[str, l0.Value]:
+def _params(d: _Draft, given: tree.Mapping | None) -> dict[str, l0.Value]:
     """A value for every parameter declared by the neuron."""
-    c = out.c
+    name, neuron, c = d.name, d.neuron, d.c
     values: dict[str, l0.Value] = {}
     before = len(c.sink.items)
     if given is not None:
@@ -222,13 +254,13 @@ def _params(
         entry = None if given is None else given.entry(decl.name)
         value: l0.Value | None = values.get(decl.name, decl.default)
         if decl.name in HIDDEN:
-            value = None if size is None else param_values(frozenset({decl.name}), size, shape)[decl.name]
+            value = None if d.size is None else param_values(frozenset({decl.name}), d.size, d.shape)[decl.name]
         elif entry is not None:
-            value = _given(decl.name, entry.value, name, neuron, size, shape, out)
+            value = _given(d, decl.name, entry.value)
         elif value is None:
             missing.append(decl.name)
         elif isinstance(value, l0.Formula):
-            value = evaluated(value, values, f"parameter `{decl.name}` of `{name}`", at, c, size, shape)
+            value = d.evaluated(value, values, f"parameter `{decl.name}` of `{name}`")
         if value is not None:
             values[decl.name] = value
     if missing:
@@ -236,22 +268,14 @@ def _params(
         plural = "s" if len(missing) > 1 else ""
         related = tuple(Related("declared here", neuron.places[m]) for m in missing[:2])
         message = f"`{name}` gives no value for the parameter{plural} {names} of `{neuron.name}`"
-        c.sink.error("E0103", message, at, f"write `params: {{{missing[0]}: ...}}`", related)
+        c.sink.error("E0103", message, d.at, f"write `params: {{{missing[0]}: ...}}`", related)
     return values
 
 
-def _given(
-    parameter: str,
-    node: Node,
-    name: str,
-    neuron: BuiltNeuron,
-    size: int | None,
-    shape: tuple[int, ...],
-    out: Populations,
-) -> l0.Value | None:
-    """The value that the population `name` gives to a parameter; an expression of the time becomes a drive."""
-    c, dimension, what = out.c, neuron.params[parameter], f"parameter `{parameter}` of `{name}`"
-    equations = neuron.source == "equations"
+def _given(d: _Draft, parameter: str, node: Node) -> l0.Value | None:
+    """The value that a population gives to a parameter; an expression of the time becomes a drive."""
+    c, dimension, what = d.c, d.neuron.params[parameter], f"parameter `{parameter}` of `{d.name}`"
+    equations, size, shape = d.neuron.source == "equations", d.size, d.shape
     if not equations and parameter == ROUND:
         return _rounding(node, c)
     literal = plain_number(node) is not None
@@ -264,7 +288,7 @@ def _given(
     made = None if size is None else source_of(parameter, node, what, dimension, c, c.names, size, shape)
     if made is None:
         return None
-    out.drives.append(l0.Drive(f"{name}.{parameter}", name, parameter, made[0], made[1], (), node.span))
+    d.out.drives.append(l0.Drive(f"{d.name}.{parameter}", d.name, parameter, made[0], made[1], (), node.span))
     return l0.Driven(node.span)
 
 
@@ -320,9 +344,9 @@ def evaluated(
         arrays = {n: np.array(v.values) for n, v in values.items() if isinstance(v, l0.Listed)}
         return worked_out(expr, {**_numbers(values, c), **arrays}, what, formula.span, size, shape, c)
     if isinstance(expr, Ref) and isinstance(values.get(expr.name), l0.Const):
-        found = values[expr.name]
-        assert isinstance(found, l0.Const)
-        return l0.Const(found.value, formula.span)
+        known = values[expr.name]
+        assert isinstance(known, l0.Const)
+        return l0.Const(known.value, formula.span)
     several = [n for n in sorted(refs(expr)) if n in values and not isinstance(values[n], l0.Const)]
     if several:
         why = "changes in time" if isinstance(values[several[0]], l0.Driven) else "differs from neuron to neuron"
@@ -332,51 +356,38 @@ def evaluated(
         return None
     if any(n not in values and n not in c.names.numbers for n in refs(expr) - {"pi", "e", "inf"}):
         return None  # that parameter has its own error
-    try:
-        return l0.Const(evaluate(expr, _numbers(values, c)), formula.span)
-    except ExprError as error:
-        related = (Related("by this formula", formula.span),)
-        c.sink.error("E0308", f"{what} has no value: {error.message}", at, None, related)
-        return None
+    found = valued(expr, _numbers(values, c), what, at, c.sink, (Related("by this formula", formula.span),))
+    return None if found is None else l0.Const(found, formula.span)
 
 
-def _init(
-    name: str,
-    given: tree.Mapping | None,
-    neuron: BuiltNeuron,
-    params: Mapping[str, l0.Value],
-    size: int | None,
-    shape: tuple[int, ...],
-    at: Span,
-    out: Populations,
-) -> dict[str, l0.Value]:
+def _init(d: _Draft, given: tree.Mapping | None, params: Mapping[str, l0.Value]) -> dict[str, l0.Value]:
     """An initial value for every state."""
-    c = out.c
+    neuron, size, c = d.neuron, d.size, d.c
     values: dict[str, l0.Value] = {}
     assert neuron.definition is not None
     names: Names | None = None
     if given is not None:
         _refuse_unknown(given, neuron.states, "state variable", neuron, c)
         # Per-neuron values have no single number here.
-        names = Names(out.scope(neuron, given), _numbers(params, c))
+        names = Names(d.out.scope(neuron, given), _numbers(params, c))
     for decl in neuron.definition.state:
         entry = None if given is None else given.entry(decl.name)
         what = f"the initial value of `{decl.name}`"
         value: l0.Value | None
         if entry is not None and names is not None and reads_place(entry.value):
             known = {**params, **values}
-            value = placed_value(entry.value, what, neuron.states[decl.name], names, known, size, shape, c)
+            value = placed_value(entry.value, what, neuron.states[decl.name], names, known, size, d.shape, c)
         elif entry is not None:
             value, _ = initial_value(entry.value, c, what, neuron.states[decl.name], names, size)
             if names is not None and isinstance(value, l0.Const):
                 names = Names(names.scope, {**names.numbers, decl.name: value.value})
         elif isinstance(decl.init, l0.Formula):
-            value = evaluated(decl.init, {**params, **values}, f"{what} of `{name}`", at, c, size, shape)
+            value = d.evaluated(decl.init, {**params, **values}, f"{what} of `{d.name}`")
         else:
             value = decl.init
             if isinstance(value, l0.Listed) and size is not None and len(value.values) != size:
                 given_count = f"the list has {len(value.values):,}"
-                message = f"{what} of `{name}` needs {size:,} numbers, one for each neuron; {given_count}"
+                message = f"{what} of `{d.name}` needs {size:,} numbers, one for each neuron; {given_count}"
                 c.sink.error("E0703", message, decl.span)
         if value is not None:
             values[decl.name] = value
@@ -386,15 +397,9 @@ def _init(
 # ------------------------------------------------------------------------------ checks of values
 
 
-def _check_times(
-    name: str,
-    given: tree.Mapping | None,
-    neuron: BuiltNeuron,
-    params: Mapping[str, l0.Value],
-    out: Populations,
-) -> None:
+def _check_times(d: _Draft, given: tree.Mapping | None, params: Mapping[str, l0.Value]) -> None:
     """Decays must be positive and refractory periods integer steps, with this population's values."""
-    definition = neuron.definition
+    neuron, out, definition = d.neuron, d.out, d.neuron.definition
     assert definition is not None
     expressions: list[tuple[str, Expr, Span | None]] = [
         (f"`decay` of the input `{i.name}`", i.decay, neuron.origins.get(f"{i.name}.decay"))
@@ -421,13 +426,13 @@ def _check_times(
         if several:
             several = moving or several
             why = "changes in time" if isinstance(params[several[0]], l0.Driven) else "differs from neuron to neuron"
-            message = f"{what} of `{name}` follows from `{several[0]}`, which {why}"
+            message = f"{what} of `{d.name}` follows from `{several[0]}`, which {why}"
             out.c.sink.error("E0802", message, blame, "give one number per population", related)
             continue
-        try:
-            time = value.value if isinstance(value, l0.Const) else evaluate(expr, _numbers(params, out.c))
-        except ExprError as error:
-            out.c.sink.error("E0308", f"{what} has no value: {error.message}", blame, None, related)
+        time: float | int | None = value.value if isinstance(value, l0.Const) else None
+        if time is None:
+            time = valued(expr, _numbers(params, out.c), what, blame, out.c.sink, related)
+        if time is None:
             continue
         if what.startswith("`decay`"):
             good = 0 < time < float("inf")

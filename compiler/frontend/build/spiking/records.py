@@ -152,21 +152,9 @@ def _synapses_made(kind: str, r: Reader, out: Recorded) -> bool:
     return all((r.word("from"), text_of(item)) in out.weighed for item in items_of(r.get("variables")))
 
 
-def _never(names: tuple[str, ...], node: Node, populations: Populations, c: Context) -> bool:
-    """Reports the first population that never spikes."""
-    for name in names:
-        neuron = populations.neuron_of.get(name)
-        if neuron is not None and not neuron.spikes:
-            message = f"`{name}` never spikes: its neuron `{neuron.name}` has no `spike`"
-            related = (Related("the neuron is declared here", neuron.span),)
-            c.sink.error("E0604", message, node.span, None, related)
-            return True
-    return False
-
-
 def _spikes(names: tuple[str, ...], e: _Entry, node: Node) -> None:
     r, at, populations, out = e.r, e.at, e.populations, e.out
-    if _never(names, node, populations, e.c):
+    if populations.never_spikes(names, node.span):
         return
     for name in names:
         if name in out.spiking:
@@ -225,7 +213,7 @@ def _event_names(
 
 
 def _rates(names: tuple[str, ...], e: _Entry, node: Node) -> None:
-    if _never(names, node, e.populations, e.c):
+    if e.populations.never_spikes(names, node.span):
         return
     interval = interval_of(e.r, e.populations, 0)
     if interval is None or interval[0] == 0:

@@ -21,12 +21,11 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.expr.ast import refs
 from compiler.expr.functions import CONSTANTS
-from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.self_names import PARAMS, place_values
-from compiler.frontend.build.shared.values import Context, Names, items_of
+from compiler.frontend.build.shared.values import Context, Names, items_of, valued
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.resolve.values import exact_span
 from compiler.frontend.schema.wording import allowed
@@ -162,11 +161,8 @@ def _condition(
     if missing is not None:
         c.sink.error("E0802", f"the part of `{population.name}` cannot read `{missing}`", at)
         return None
-    try:
-        return np.broadcast_to(np.asarray(evaluate(checked.expr, env), np.bool_), (population.size,))
-    except ExprError as error:
-        c.sink.error("E0308", f"the part has no value: {error.message}", at)
-        return None
+    found = valued(checked.expr, env, "the part", at, c.sink)
+    return None if found is None else np.broadcast_to(np.asarray(found, np.bool_), (population.size,))
 
 
 def _runs(inside: npt.NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:

@@ -10,7 +10,7 @@ accepted).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -28,7 +28,7 @@ from compiler.frontend.build.shared.values import entries_of, listed, mapping
 from compiler.frontend.build.spiking.neurons import BuiltNeuron, build_inputs
 from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft, build_own, input_of, what_time
 from compiler.frontend.yaml import tree
-from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.yaml.tree import Node
 
 NO_RANDOM: Final = "random numbers can be drawn in `on_pre`, `on_post`, `update` and `events` only"
 _OF_AN_END = re.compile(r"\b(pre|post)\.((?:(?:pool|population)\.)?[A-Za-z]\w*)", re.ASCII)
@@ -96,7 +96,7 @@ def build_deliver(d: SynapseDraft, end: str, block: l0.EndDef | None, scope: Sco
 
 def connected(d: SynapseDraft, names: Iterable[str]) -> dict[str, Dimension | None]:
     """Which of l0.CONNECTED statements may read: a name that the user gives to something else keeps that meaning."""
-    texts = "\n".join(_texts(d.node))
+    texts = "\n".join(x.text for x in tree.texts(d.node, "description"))
     return {
         name: DIMENSIONLESS
         for name in names
@@ -121,7 +121,7 @@ def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dime
 
 def multiplies_histories(node: Node) -> bool:
     """Whether the texts below `node` may hold products of histories."""
-    return any(f"{DOT}(" in text.replace(" ", "") for text in _texts(node))
+    return any(f"{DOT}(" in x.text.replace(" ", "") for x in tree.texts(node, "description"))
 
 
 def histories_of(d: SynapseDraft) -> dict[str, int]:
@@ -172,17 +172,4 @@ def _clashes(d: SynapseDraft, end: str, neuron: BuiltNeuron) -> None:
 
 def mentions(node: Node) -> set[tuple[str, str]]:
     """Every (end, name) that the texts below `node` read as `pre.x` or `post.x`."""
-    return {(m[1], m[2]) for text in _texts(node) for m in _OF_AN_END.finditer(text)}
-
-
-def _texts(node: Node) -> Iterator[str]:
-    """The texts below `node`, but for descriptions."""
-    stack: list[Node] = [node]
-    while stack:
-        match stack.pop():
-            case Scalar(value=str(text)):
-                yield text
-            case tree.Mapping(entries=entries):
-                stack.extend(e.value for e in entries if e.name != "description")
-            case tree.Sequence(items=items):
-                stack.extend(items)
+    return {(m[1], m[2]) for x in tree.texts(node, "description") for m in _OF_AN_END.finditer(x.text)}

@@ -22,6 +22,7 @@ from compiler.expr.ast import calls, refs
 from compiler.expr.inline import reads_through
 from compiler.frontend.build.shared.values import Context, mapping
 from compiler.frontend.build.spiking.family import Family
+from compiler.frontend.build.spiking.populations import SPIKE
 from compiler.frontend.build.synapses.statements import ENDS
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.schema.wording import allowed
@@ -74,18 +75,9 @@ def check_spikes(
 ) -> None:
     """E0604 where the synapse uses spikes of neurons that never spike."""
     for end, names, key in (("pre", sources, "from"), ("post", targets, "to")):
-        if not checks.takes_spikes(s, end):
-            continue
-        for name in names:
-            neuron, node = family.populations.neuron_of.get(name), block.get(key)
-            if neuron is not None and not neuron.spikes and node is not None:
-                message = f"`{name}` never spikes: its neuron `{neuron.name}` has no `spike`"
-                related = (
-                    Related("the neuron is declared here", neuron.span),
-                    Related(f"the synapse waits for `{end}` spikes", s.span),
-                )
-                family.c.sink.error("E0604", message, node.span, "add `spike: {when: ...}` to the neuron", related)
-                break
+        if checks.takes_spikes(s, end) and (node := block.get(key)) is not None:
+            more = (Related(f"the synapse waits for `{end}` spikes", s.span),)
+            family.populations.never_spikes(names, node.span, SPIKE, more)
 
 
 def check_delays(block: tree.Mapping, s: l0.SynapseDef, members: list[l0.Member], family: Family) -> None:

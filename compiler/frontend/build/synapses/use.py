@@ -19,7 +19,6 @@ from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Ref, refs
-from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
 from compiler.frontend.build.places.names import Space
@@ -28,7 +27,7 @@ from compiler.frontend.build.shared.definition_builder import unknown_setting
 from compiler.frontend.build.shared.initial_values import OneByOne, initial_value
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.scope import TOTAL, Wanted, check_expression, total_name
-from compiler.frontend.build.shared.values import Names, entries_of, with_numbers
+from compiler.frontend.build.shared.values import Names, entries_of, valued, with_numbers
 from compiler.frontend.build.spiking.family import ENDS, SIZES, Family
 from compiler.frontend.build.synapses.checks import end_reads, without_a_dot
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
@@ -112,10 +111,8 @@ class _Reader:
         blocks = [b for b in (self.definition.pre, self.definition.post) if b is not None]
         for i in (i for block in blocks for i in block.inputs if i.decay is not None):
             assert i.decay is not None
-            try:
-                time = float(evaluate(i.decay, numbers))
-            except ExprError as error:
-                c.sink.error("E0308", f"`decay` of the input `{i.name}` has no value: {error.message}", i.span)
+            time = valued(i.decay, numbers, f"`decay` of the input `{i.name}`", i.span, c.sink)
+            if time is None:
                 return False
             if not 0 < time < math.inf:
                 message = f"`decay` of the input `{i.name}` must be a positive time; it is {time:g} ms"
@@ -212,12 +209,9 @@ class _Reader:
             return l0.Formula(with_numbers(formula.expr, numbers), formula.span)
         if isinstance(formula.expr, Ref) and formula.expr.name in known:
             return l0.Const(known[formula.expr.name], formula.span)
-        try:
-            return l0.Const(evaluate(formula.expr, numbers), formula.span)
-        except ExprError as error:
-            related = (Related("by this formula", formula.span),)
-            c.sink.error("E0308", f"{what} has no value: {error.message}", self.at, None, related)
-            return None
+        related = (Related("by this formula", formula.span),)
+        found = valued(formula.expr, numbers, what, self.at, c.sink, related)
+        return None if found is None else l0.Const(found, formula.span)
 
 
 def read_settings(

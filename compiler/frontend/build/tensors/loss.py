@@ -13,21 +13,18 @@ from dataclasses import replace
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
-from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.keys.kinds import OneKey
-from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.files.array_files import Header
 from compiler.files.data_source import sample_parts
 from compiler.frontend.build.shared.readers import Reader, blocks, chosen, integer, part
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context
-from compiler.frontend.build.tensors.network import Built
+from compiler.frontend.build.tensors.network import Built, with_numbers
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.layers import KIND
-from compiler.layers.elementwise import broadcast
 from compiler.layers.shared.kind import shown
 from compiler.losses import LOSS, LOSS_KIND, METRIC, Answers, LossKind, metric_of
 
@@ -150,34 +147,20 @@ def _expression(r: Reader, built: Built, at: Span) -> l0.Loss | None:
     c, node = r.c, r.get("value")
     if node is None:
         return None
-    readable = {n: s for n, s in built.shapes.items() if n in built.places}
-    scope = c.names.scope.extended(
-        dict.fromkeys(readable, Kind.REAL), dict.fromkeys(readable, DIMENSIONLESS), built.places
-    )
-    checked = check_expression(node, scope, Wanted("the loss", DIMENSIONLESS), c.sink)
+    checked = check_expression(node, built.scope(c), Wanted("the loss", DIMENSIONLESS), c.sink)
     if checked is None:
         return None
-    sources = [n for n in readable if n in refs(checked.expr)]
+    sources, before = built.read_by(checked.expr), len(c.sink.items)
     layers = [n for n in sources if n not in built.inputs]
     if not layers:
         c.sink.error("E0802", "the loss reads no layer: nothing would be trained", node.span)
         return None
-    shapes = [s for n in sources if (s := readable[n]) is not None]
-    together = broadcast(shapes) if len(shapes) == len(sources) else None
-    if len(shapes) == len(sources) and together is None:
-        listed = ", ".join(f"`{n}` {shown(s)}" for n, s in zip(sources, shapes, strict=True))
-        c.sink.error("E0501", f"the shapes in the loss do not go together: {listed}", node.span)
+    together = built.together(sources, "the loss", node.span, c)
+    if len(c.sink.items) > before:
         return None
-    bindings: dict[str, Expr] = {n: Ref(f"x{i}") for i, n in enumerate(sources)}
-    attrs: list[tuple[str, float]] = []
-    for parameter in sorted(refs(checked.expr) & c.names.numbers.keys() - bindings.keys()):
-        value = c.names.numbers[parameter]
-        column = Ref(f"p_{parameter}")
-        attrs.append((column.name, float(value)))
-        bindings[parameter] = column.ne(0.0) if isinstance(value, bool) else column
-    args = tuple(f"x{i}" for i in range(len(sources)))
-    function = l0.FunctionDef("loss", (*args, *(n for n, _ in attrs)), substitute(checked.expr, bindings), node.span)
-    loss = l0.Loss("expression", layers[-1], "", tuple(attrs), inputs=tuple(sources), function=function, span=at)
+    values, function = with_numbers("loss", checked.expr, sources, node.span, c)
+    attrs = tuple((n, float(v)) for n, v in values.items() if isinstance(v, int | float))
+    loss = l0.Loss("expression", layers[-1], "", attrs, inputs=tuple(sources), function=function, span=at)
     return loss if together is None else _with_mask(loss, r, together, built)
 
 

@@ -21,7 +21,7 @@ from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.build.functions import Functions
 from compiler.frontend.build.shared.readers import Reader, integer
-from compiler.frontend.build.shared.scope import Wanted, check_expression
+from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, items_of, mapping, text_of
 from compiler.frontend.build.tensors.init import init_of
 from compiler.frontend.build.tensors.layers import settings_of, shaped
@@ -45,6 +45,24 @@ class Built:
     layers: list[l0.Layer] = field(default_factory=list)
     computed: set[str] = field(default_factory=set)  # inputs that populations give, also after an error
     network: l0.Network | None = None
+
+    def scope(self, c: Context) -> Scope:
+        """That of formulas over layers and inputs."""
+        names = [n for n in self.shapes if n in self.places]
+        return c.names.scope.extended(dict.fromkeys(names, Kind.REAL), dict.fromkeys(names, DIMENSIONLESS), self.places)
+
+    def read_by(self, e: Expr) -> list[str]:
+        """The layers and inputs that a formula reads."""
+        return [n for n in self.shapes if n in self.places and n in refs(e)]
+
+    def together(self, sources: list[str], what: str, at: Span, c: Context) -> Shape | None:
+        """The shape of a formula over `sources`; None where that of one is not known, and after an error (E0501)."""
+        shapes = [s for n in sources if (s := self.shapes[n]) is not None]
+        shape = broadcast(shapes) if len(shapes) == len(sources) else None
+        if shape is None and len(shapes) == len(sources):
+            listed = ", ".join(f"`{n}` {shown(s)}" for n, s in zip(sources, shapes, strict=True))
+            c.sink.error("E0501", f"the shapes in {what} do not go together: {listed}", at)
+        return shape
 
 
 @dataclass(frozen=True)
@@ -297,37 +315,26 @@ def _split(r: _Reader, settings: tree.Mapping, at: Span) -> None:
 def _formula(r: _Reader, entry: tree.Entry) -> None:
     """`y: a * sigmoid(b)`: a layer defined by an expression over layers, inputs and model parameters."""
     name, c = entry.name, r.c
-    readable = {n: s for n, s in r.out.shapes.items() if n in r.out.places}
-    scope = c.names.scope.extended(
-        dict.fromkeys(readable, Kind.REAL), dict.fromkeys(readable, DIMENSIONLESS), r.out.places
-    )
     before = len(c.sink.items)
     wanted = Wanted(f"`{name}`", DIMENSIONLESS, random="random numbers are drawn in `augment` layers only")
-    checked = check_expression(entry.value, scope, wanted, c.sink)
+    checked = check_expression(entry.value, r.out.scope(c), wanted, c.sink)
+    sources = [] if checked is None else r.out.read_by(checked.expr)
     declared = _declare(r, name, entry.key.span)
     if not declared:
         return
-    sources = [n for n in readable if checked is not None and n in refs(checked.expr)]
-    shape: Shape | None = None
-    known = [readable[n] for n in sources]
     if checked is not None and not sources:
         help = "for example `{y: a * sigmoid(b)}`, where `a` and `b` are layers"
         c.sink.error("E0802", f"`{name}` reads no layer and no input", entry.value.span, help)
-    shapes = [s for s in known if s is not None]
-    if sources and len(shapes) == len(known):
-        shape = broadcast(shapes)
-        if shape is None:
-            listed = ", ".join(f"`{n}` {shown(s)}" for n, s in zip(sources, shapes, strict=True))
-            c.sink.error("E0501", f"the shapes in `{name}` do not go together: {listed}", entry.value.span)
+    shape = r.out.together(sources, f"`{name}`", entry.value.span, c) if sources else None
     attrs: dict[str, l0.Attr] = {}
     function: l0.FunctionDef | None = None
     if checked is not None:
-        attrs, function = _with_numbers(name, checked.expr, sources, entry.value.span, c)
+        attrs, function = with_numbers(name, checked.expr, sources, entry.value.span, c)
     right = len(c.sink.items) == before
     _append(r, MAP.name, name, [*sources], attrs, None, function, shape, entry.key.span, right)
 
 
-def _with_numbers(
+def with_numbers(
     name: str, body: Expr, sources: list[str], at: Span, c: Context
 ) -> tuple[dict[str, l0.Attr], l0.FunctionDef]:
     """A formula over x0, x1, ... (its sources) and attributes, which hold the values of model parameters."""
@@ -338,7 +345,7 @@ def _with_numbers(
         value = c.names.numbers[parameter]
         attrs[f"p_{parameter}"] = value if isinstance(value, bool) else float(value)
         column = Ref(f"p_{parameter}")
-        bindings[parameter] = column if not isinstance(value, bool) else _truth(column)
+        bindings[parameter] = column.ne(0.0) if isinstance(value, bool) else column
     return attrs, l0.FunctionDef(name, (*args.values(), *attrs), substitute(body, bindings), at)
 
 
@@ -353,11 +360,7 @@ def _augment(r: _Reader, name: str, node: Node | None) -> tuple[dict[str, l0.Att
         return {}, None
     if "poisson" in calls(checked.expr):
         c.sink.error("E0802", "`poisson` is not drawn in layers", node.span, "`random`, `normal`, `exponential` are")
-    return _with_numbers(name, checked.expr, ["x"], node.span, c)
-
-
-def _truth(column: Expr) -> Expr:
-    return column.ne(0.0)
+    return with_numbers(name, checked.expr, ["x"], node.span, c)
 
 
 def _automatic(r: _Reader, kind: str) -> str:
@@ -397,8 +400,8 @@ def _inputs(r: _Reader, kind: LayerKind, settings: tree.Mapping, at: Span) -> li
     out = [_reference(r, item, kind) if isinstance(item, Scalar) else None for item in items_of(node)]
     if kind.sources == 1 and len(out) != 1:
         help = "add layers with `- add: {inputs: [a, b]}`"
-        article = "an" if kind.name[0] in "aeiou" else "a"
-        c.sink.error("E0106", f"{article} {kind.name} layer reads one input; here are {len(out)}", node.span, help)
+        message = f"{article(kind.name)} {kind.name} layer reads one input; here are {len(out)}"
+        c.sink.error("E0106", message, node.span, help)
         return [None]
     return out
 

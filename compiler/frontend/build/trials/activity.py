@@ -15,7 +15,7 @@ from compiler.core.diagnostics import Related, did_you_mean
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.spiking.neurons import BuiltNeuron
-from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.spiking.populations import SPIKE, Populations
 from compiler.frontend.build.spiking.select import select_one
 from compiler.frontend.language.network import NETWORK_INPUT
 from compiler.frontend.schema.wording import allowed
@@ -82,10 +82,7 @@ class Activities:
             if neuron.source != "equations":
                 sink.error("E0802", f"the spikes of `{population}` are given", variable.span, None, related)
                 return False
-            if not neuron.spikes:
-                message = f"`{population}` never spikes: its neuron `{neuron.name}` has no `spike`"
-                sink.error("E0604", message, variable.span, "add `spike: {when: ...}` to the neuron", related)
-            return neuron.spikes
+            return not self.populations.never_spikes((population,), variable.span, SPIKE)
         if text in own or neuron.definition is None:
             return neuron.definition is not None
         help = did_you_mean(text, (*own, *COUNTED)) or allowed("there are", (*COUNTED, *own))
