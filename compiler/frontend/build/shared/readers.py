@@ -15,7 +15,7 @@ from typing import TypeVar
 import compiler.frontend.build.shared.values as values
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, MapOf, OneKey, OneOf, Value
-from compiler.expr.units import Dimension
+from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
@@ -25,10 +25,23 @@ K = TypeVar("K")
 def integer(
     kind: Kind, node: Node, c: values.Context, what: str, names: values.Names | None = None, high: int | None = None
 ) -> int | None:
-    """An integer of `kind`; `high`: a tighter bound that depends on other keys."""
-    v = value_of(kind)
-    low = -v.largest if v.low is None else int(v.low)
-    return values.whole(node, c, what, low, v.largest if high is None else high, names)
+    """An integer of `kind`; an expression may evaluate to 4.0. `high`: a tighter bound that depends on other keys."""
+    v, value = value_of(kind), values.number(node, c, what, DIMENSIONLESS, names)
+    if value is None:
+        return None
+    if isinstance(value, float):
+        if not value.is_integer():
+            shown = "" if isinstance(node, Scalar) and node.text == f"{value:g}" else f"; it is {value:g}"
+            help = "use `round(...)`" if shown else None
+            c.sink.error("E0102", f"{what} must be a whole number{shown}", node.span, help)
+            return None
+        value = int(value)
+    low, high = -v.largest if v.low is None else int(v.low), v.largest if high is None else high
+    if not low <= value <= high:
+        bound = f"at least {low:,}" if value < low else f"at most {high:,}"
+        c.sink.error("E0106", f"{what} must be {bound}; it is {values.number_of(value)}", node.span)
+        return None
+    return value
 
 
 def real(
@@ -42,7 +55,13 @@ def real(
     """A finite real of `kind` in canonical units; `dimension`: where the model determines it, not the kind."""
     v = value_of(kind)
     of = v.dimension or dimension
-    return values.bounded(node, c, what, of, v.low, v.high, above=v.above, below=v.below, names=names)
+    value = values.number(node, c, what, of, names)
+    problem = None if value is None else values.out_of_bounds(value, v.low, v.high, above=v.above, below=v.below)
+    if value is None or problem is None:
+        return None if value is None else float(value)
+    it = values.shown(value, of or DIMENSIONLESS)
+    c.sink.error("E0106", f"{what} must be {problem}; it is {it}", node.span)
+    return None
 
 
 def in_steps(
@@ -56,10 +75,10 @@ def in_steps(
 ) -> int | None:
     """A time of `kind` as a number of steps, at most `high`; None without a step (the time itself is still checked)."""
     v = value_of(kind)
-    if step is None:
-        values.number(node, c, what, v.dimension, names)
+    time = values.number(node, c, what, v.dimension if step is None else TIME, names)
+    if step is None or time is None:
         return None
-    return values.steps(node, c, what, step, low=int(v.above), high=high, names=names)
+    return values.steps_of(time, node.span, c.sink, what, step, low=int(v.above), high=high)
 
 
 def value_of(kind: Kind) -> Value:

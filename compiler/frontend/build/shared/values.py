@@ -23,7 +23,7 @@ from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Bool, Expr, Num, refs, substitute
 from compiler.expr.interp import ExprError, evaluate
-from compiler.expr.units import DIMENSIONLESS, FREQUENCY, TIME, Dimension, canonical_name, parse_unit, to_canonical
+from compiler.expr.units import DIMENSIONLESS, FREQUENCY, Dimension, canonical_name, parse_unit, to_canonical
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
 from compiler.frontend.build.shared.unused import Unread
 from compiler.frontend.schema.wording import found
@@ -153,55 +153,6 @@ def valued(
         return None
 
 
-def whole(
-    node: Node,
-    c: Context,
-    what: str,
-    low: int = 0,
-    high: int | None = None,
-    names: Names | None = None,
-) -> int | None:
-    """An integer from `low` to `high`; an expression may evaluate to 4.0."""
-    value = number(node, c, what, DIMENSIONLESS, names)
-    if value is None:
-        return None
-    if isinstance(value, float):
-        if not value.is_integer():
-            shown = "" if isinstance(node, Scalar) and node.text == f"{value:g}" else f"; it is {value:g}"
-            help = "use `round(...)`" if shown else None
-            c.sink.error("E0102", f"{what} must be a whole number{shown}", node.span, help)
-            return None
-        value = int(value)
-    if value < low or (high is not None and value > high):
-        bound = f"at least {low:,}" if value < low else f"at most {high:,}"
-        c.sink.error("E0106", f"{what} must be {bound}; it is {number_of(value)}", node.span)
-        return None
-    return value
-
-
-def bounded(
-    node: Node,
-    c: Context,
-    what: str,
-    dimension: Dimension | None,
-    low: float | None = None,
-    high: float | None = None,
-    *,
-    above: bool = False,
-    below: bool = False,
-    names: Names | None = None,
-) -> float | None:
-    """A finite number from `low` to `high` (exclusive with `above`, `below`)."""
-    value = number(node, c, what, dimension, names)
-    if value is None:
-        return None
-    problem = out_of_bounds(value, low, high, above=above, below=below)
-    if problem is None:
-        return float(value)
-    c.sink.error("E0106", f"{what} must be {problem}; it is {shown(value, dimension or DIMENSIONLESS)}", node.span)
-    return None
-
-
 def shown(value: float, dimension: Dimension) -> str:
     """A canonical value with its unit, in source syntax."""
     if dimension.dimensionless:
@@ -249,28 +200,6 @@ def whole_steps(time: float, dt: float) -> int | None:
     return nearest if abs(ratio - nearest) <= 1e-9 * max(1.0, abs(nearest)) else None
 
 
-def steps(
-    node: Node,
-    c: Context,
-    what: str,
-    step: Step,
-    *,
-    low: int = 0,
-    high: int = EXACT,
-    nearest: bool = False,
-    roundable: bool = False,
-    names: Names | None = None,
-) -> int | None:
-    """A time as a number of steps; E0601 when it is not an integer multiple of the step.
-
-    `nearest`: round instead; `roundable`: the help may mention `round: nearest`.
-    """
-    time = number(node, c, what, TIME, names)
-    if time is None:
-        return None
-    return steps_of(time, node.span, c.sink, what, step, low=low, high=high, nearest=nearest, roundable=roundable)
-
-
 def steps_of(
     time: float,
     span: Span,
@@ -284,7 +213,8 @@ def steps_of(
     roundable: bool = False,
     related: tuple[Related, ...] = (),
 ) -> int | None:
-    """The number of steps of a time in ms; see `steps`."""
+    """A time in ms as a number of steps; E0601 where it is no integer multiple of the step. `nearest`: round instead;
+    `roundable`: the help may mention `round: nearest`."""
     if not math.isfinite(time):
         sink.error("E0106", f"{what} must be finite", span)
         return None
