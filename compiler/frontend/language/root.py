@@ -7,6 +7,8 @@ Does not: describe nested blocks.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compiler.expr.keys.kinds import (
     Block,
     Choice,
@@ -21,20 +23,42 @@ from compiler.expr.keys.kinds import (
     Text,
     instead,
 )
-from compiler.expr.keys.values import QUANTITY
+from compiler.expr.keys.values import DESCRIPTION, FOR, QUANTITY, TEMPLATE_KEY, USE
 from compiler.frontend.language.control import PHASES
 from compiler.frontend.language.network import NETWORK
 from compiler.frontend.language.plots import PLOTS
 from compiler.frontend.language.recording import RECORD
 from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE
-from compiler.frontend.language.spiking.classes import CLASSES
-from compiler.frontend.language.spiking.connections import INPUTS_MAP, PROJECTIONS_MAP
+from compiler.frontend.language.spiking.connections import INPUTS_MAP, PROJECTION_VALUES, PROJECTIONS_MAP
 from compiler.frontend.language.spiking.currents import CURRENTS, TABLES, TIMED
 from compiler.frontend.language.spiking.neurons import NEURONS
-from compiler.frontend.language.spiking.populations import POPULATIONS_MAP
+from compiler.frontend.language.spiking.populations import POPULATION_ELSEWHERE, POPULATION_VALUES, POPULATIONS_MAP
 from compiler.frontend.language.spiking.synapses import SYNAPSES
 from compiler.frontend.language.sweep import SWEEP
 from compiler.frontend.language.training.training import FUNCTIONS, OPTIMIZERS, TRAIN
+
+
+def _values() -> tuple[Field, ...]:
+    """The keys of both, each once: `params` and `init` are of one kind in both."""
+    found = {f.name: replace(f, required=False) for f in (*PROJECTION_VALUES, *POPULATION_VALUES)}
+    for name, of in (("params", "neuron or synapse model"), ("init", "state variables, in place of the model's")):
+        first = "Values for parameters of the " if name == "params" else "Initial values of "
+        found[name] = replace(found[name], doc=f"{first}{of}, as populations and projections give them.")
+    return tuple(found.values())
+
+
+CLASS = Block(
+    "class",
+    (USE, FOR, DESCRIPTION, *_values()),
+    doc="Settings for all populations, or all projections, that name this class.",
+    title="class",
+    elsewhere=POPULATION_ELSEWHERE,
+    open_with=("use",),
+    example="{neuron: library/neurons/lif, params: {tau_m: 10 ms}}",
+)
+
+CLASSES = MapOf("class", CLASS, TEMPLATE_KEY, "cortical")
+
 
 PARAMETER = Block(
     "parameter",

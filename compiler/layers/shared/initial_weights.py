@@ -1,6 +1,6 @@
 """Initial weights of a layer with the key `init`.
 
-Assumes: attributes `init` and `init_value` of a layer (frontend/build/tensors/init.py); weights have the shape (out,
+Assumes: attributes `init` and `init_value` of a layer (frontend/build/tensors/layers.py); weights have the shape (out,
 in, ...), those of a transposed convolution (in, out / groups, ...).
 Guarantees: uniform and normal ones are drawn by the program like all others; those that need a whole array or a
 quantile are computed here from Philox's raw output, keyed by seed and name: data of the program, equal for every

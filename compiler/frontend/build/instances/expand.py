@@ -5,7 +5,8 @@ Guarantees: population `exc` becomes `exc_0`, `exc_1`, ... (the rows of the same
 same), and so does every reference to it: projections within each copy, inputs, records, plots, expectations. Random
 streams are named by population, so that each copy has its own. With shared weights every copy's projections use the
 synapses of the first: static projections share everything, others connections, parameters and the states listed in the
-synapse's `shared`. Sums over instances in neurons read the copies as other populations, in their order; states that
+synapse's `shared`. Sums over instances in neurons read the copies as other populations, and are added in pairs of
+neighbours, then pairs of these sums, and so on, so that they have the same bits in all copies; states that
 neurons share begin with the draws of the first copy, and what is assigned to them is equal in all.
 Does not: let copies differ in what they share.
 """
@@ -14,16 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
+from compiler.expr.ast import Call, Expr, Num, Ref, refs, rewrite, substitute
+from compiler.expr.inline import too_large
 from compiler.expr.show import shorten
 from compiler.frontend.build.instances.neurons import check_drawn
-from compiler.frontend.build.instances.summed import check_size, instance_of, summed_over
 from compiler.frontend.build.shared.self_names import INSTANCE, PARAMS
-from compiler.ir.level2.synapse_sums import over_instances
+from compiler.ir.level0.controls import rewritten_handler
+from compiler.ir.level2.synapse_sums import OVER_INSTANCES, SUMS, over_instances
 
 Names = tuple[str, ...]
 
@@ -197,3 +201,56 @@ def _expectation(e: l0.Expectation, names: set[str], copies: range) -> tuple[l0.
     return tuple(
         replace(e, args=tuple((k, copy_name(of, copy) if k == "of" else v) for k, v in e.args)) for copy in copies
     )
+
+
+_COPY: Final = l0.hidden("instance_")
+"""What the names begin with under which a neuron reads the copies: no user's name does."""
+
+
+def instance_of(name: str, copy: int) -> int:
+    """The instance that a neuron of instance `copy` reads under this name of another population."""
+    return int(name.removeprefix(_COPY)) if name.startswith(_COPY) else copy
+
+
+def _in_pairs(terms: list[Expr], both: Callable[[Expr, Expr], Expr]) -> Expr:
+    """All terms together, with few levels."""
+    while len(terms) > 1:
+        pairs = [both(a, b) for a, b in zip(terms[::2], terms[1::2], strict=False)]
+        terms = pairs + terms[len(terms) // 2 * 2 :]
+    return terms[0]
+
+
+def check_size(n: l0.NeuronDef, copies: int, sink: Sink) -> None:
+    """E0307 where sums over so many instances become too large."""
+    for s in (s for handler in n.on for s in handler.actions):
+        call = over_instances(s.value)
+        if call is not None and (how := too_large(_in_pairs([call.args[0]] * copies, lambda a, b: a + b))) is not None:
+            message = f"`{shorten(call)}` over {copies:,} instances {how}"
+            sink.error(
+                "E0307", message, s.span, "make the summand a state, which `update` or a statement before computes"
+            )
+
+
+def summed_over(n: l0.NeuronDef, copies: int) -> l0.NeuronDef:
+    """The definition with its sums over that many instances, and the copies among its `others`."""
+    values = [s.value for handler in n.on for s in handler.actions]
+    if all(over_instances(e) is None for e in values):
+        return n
+    units, read = n.units, set[str]()
+
+    def one(e: Expr) -> Expr:
+        if not isinstance(e, Call) or e.func not in OVER_INSTANCES:
+            return e
+        names = refs(e) & units.keys()
+        read.update(names)
+        terms = [substitute(e.args[0], {x: Ref(f"{_COPY}{k}.{x}") for x in names}) for k in range(copies)]
+        op = SUMS[e.func][0]
+        if op in ("max", "min"):
+            return _in_pairs(terms, lambda a, b: Call(op, (a, b)))
+        whole = _in_pairs(terms, lambda a, b: a + b)
+        return whole / Num(float(copies)) if op == "mean" else whole
+
+    on = tuple(rewritten_handler(h, lambda e: rewrite(e, one)) for h in n.on)
+    reads = tuple((x, units[x]) for x in units if x in read)
+    decls = tuple(l0.OtherDecl(f"{_COPY}{k}", reads, n.span) for k in range(copies))
+    return replace(n, on=on, others=(*n.others, *decls))

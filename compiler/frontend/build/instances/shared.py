@@ -2,7 +2,7 @@
 
 Assumes: states have been declared.
 Guarantees: each name is a state of the definition.
-Does not: check what is assigned to them (frontend/build/synapses/shared.py, frontend/build/instances/neurons.py).
+Does not: check what is assigned to them (frontend/build/synapses/checks.py, frontend/build/instances/neurons.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Assumes: the values of the parameters are known (resolve has run).
 Guarantees: numbers are in canonical units and have the required dimension; each error is one diagnostic at its span,
-and gives None.
+and gives None. A parameter of a definition that nothing reads is a warning (W0002), unless there are errors.
 Does not: read arrays (files are checked by data_files.py).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -18,17 +18,38 @@ from pathlib import Path
 from typing import Any, Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related
+from compiler.core.diagnostics import Related, Severity
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Bool, Expr, Num, refs, substitute
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import DIMENSIONLESS, FREQUENCY, Dimension, canonical_name, parse_unit, to_canonical
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
-from compiler.frontend.build.shared.unused import Unread
 from compiler.frontend.schema.wording import found
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Entry, Node, Scalar, Sequence
+
+_Place = tuple[str, int]
+
+
+@dataclass
+class Unread:
+    """Parameters that their own definition does not read, and spans of those that are read elsewhere."""
+
+    candidates: list[tuple[str, Span]] = field(default_factory=list)
+    _read: set[_Place] = field(default_factory=set)
+
+    def read(self, places: Iterable[Span]) -> None:
+        """The parameters declared at `places` are read."""
+        self._read.update((p.file.path, p.start) for p in places)
+
+    def warn(self, sink: Sink) -> None:
+        if any(d.severity is Severity.ERROR for d in sink.items):
+            return
+        for what, at in self.candidates:
+            if (at.file.path, at.start) not in self._read:
+                sink.warning("W0002", f"nothing reads parameter {what}", at)
+
 
 _QUANTITY: Final = re.compile(
     r"\s*(-?(?:\d{1,18}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]\w*)\s*", re.ASCII

@@ -1,8 +1,11 @@
-"""Checks of synapse definitions beyond types and dimensions: event-driven equations, event conditions.
+"""Checks of synapse definitions beyond types and dimensions: event-driven equations, conditions of events and of
+`form`, states that instances share.
 
 Assumes: expressions are checked.
 Guarantees: equations of an event-driven synapse have an exact solution for any elapsed time, and nothing reads their
-variables between events; the condition of an event is testable once per neuron.
+variables between events; the condition of an event is testable once per neuron, that of `form` at a vacant place.
+Shared states have no equations, and are assigned to in `update` and `on` only, with values that are equal in all
+instances.
 Does not: check names or dimensions.
 """
 
@@ -11,16 +14,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import compiler.ir.level0.model as l0
+from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Expr, children, refs, substitute
+from compiler.expr.ast import Call, Expr, children, refs, substitute
 from compiler.expr.ast import Ref as Name
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.inline import named, reads_through, too_large
+from compiler.frontend.build.instances.shared import read_alone
 from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft
 from compiler.frontend.yaml import tree
 from compiler.ir.level2.delayed import read_delayed
+from compiler.ir.level2.synapse_sums import INSTANCES, SUMS
 from compiler.ir.level2.synapse_values import COUNTED
 
 
@@ -187,3 +193,80 @@ def check_timed(s: l0.SynapseDef, d: SynapseDraft) -> None:
             help = "read it in an equation of the neuron, and that variable here"
             d.c.sink.error("E0801", message, ref.span, help)
             return
+
+
+def check_formed(s: l0.SynapseDef, d: SynapseDraft) -> None:
+    """E0302 for a condition of `form` that reads variables of an existing synapse."""
+    for action in s.actions:
+        if isinstance(action, l0.Rewire) and action.how == "form":
+            end = "post" if action.keep == "indegree" else "pre"
+            whole = with_lets(action.value, s.lets, "the condition of `form`", d.c.sink)
+            wrong = sorted(_of_a_synapse(whole, end, d)) if whole is not None else ()
+            if wrong:
+                message = f"`form` tests vacant places, which have no `{wrong[0]}`"
+                side = "source" if end == "pre" else "target"
+                help = f"it may read the {side} (`{end}.v`), sums over its synapses (`sum_{end}(1)`), and draw"
+                related = (Related("declared here", d.places[wrong[0]]),) if wrong[0] in d.places else ()
+                d.c.sink.error("E0302", message, action.span, help, related)
+
+
+def _of_a_synapse(e: Expr, end: str, d: SynapseDraft) -> set[str]:
+    """The names of variables of a synapse or its other end."""
+    if isinstance(e, Call) and e.func in SUMS:
+        return set() if SUMS[e.func][1] == end else {e.func}
+    kids = children(e)
+    if kids:
+        return set().union(*(_of_a_synapse(k, end, d) for k in kids))
+    return {n for n in refs(e) if n in d.states or (n.partition(".")[0] in ENDS and n.partition(".")[0] != end)}
+
+
+def check_shared(s: l0.SynapseDef, d: SynapseDraft) -> None:
+    """E0310 where the spikes or the equations of one instance would change a shared state, E0802 for a value that
+    differs between instances."""
+    shared = set(s.shared or ())
+    node = d.node.get("shared")
+    if not shared or node is None:
+        return
+    related = (Related("shared here", node.span),)
+    for ode in s.dynamics:
+        if ode.state in shared:
+            message = f"`{ode.state}` is shared by all instances, and follows no equation"
+            help = f"change it in `update`: `{ode.state} = ...`"
+            d.c.sink.error("E0310", message, _key_of(d.node, ode.state, ode.span), help, related)
+    for x in s.state:
+        if x.name in shared and isinstance(x.init, l0.Formula):
+            others = sorted((refs(x.init.expr) & d.states.keys()) - shared)
+            if others:
+                message = f"`{x.name}` is shared by all instances, but `{others[0]}` differs between them"
+                d.c.sink.error("E0802", message, x.init.span, None, related)
+    of_one: list[tuple[l0.Action, ...]] = [s.on_pre, s.on_post, *(e.actions for e in s.events)]
+    for action in (a for actions in of_one for a in actions):
+        if isinstance(action, l0.Set) and action.target in shared:
+            message = f"`{action.target}` is shared by all instances: a spike of one of them cannot change it"
+            help = "add up the changes in another state, `dw = dw + ...`, and apply `mean_instances(dw)` in `on`"
+            d.c.sink.error("E0310", message, action.span, help, related)
+    of_all = [s.update, *(h.actions for h in s.on)]
+    for action in (a for actions in of_all for a in actions):
+        if not isinstance(action, l0.Set) or action.target not in shared:
+            continue
+        whole = with_lets(action.value, s.lets, f"`{action.target}`", d.c.sink)
+        alone = read_alone(whole) if whole is not None else ()
+        differs = sorted(n for n in alone if n not in shared and _of_one(n, d))
+        if differs:
+            name = differs[0]
+            message = f"`{action.target}` is shared by all instances, but `{name}` differs between them"
+            what = f"`mean_{INSTANCES}({name})` or `sum_{INSTANCES}({name})`"
+            d.c.sink.error("E0802", message, action.span, f"write {what}: that is one value for all", related)
+
+
+def _key_of(node: tree.Mapping, state: str, otherwise: Span) -> Span:
+    """The span of `dw/dt`."""
+    block = node.get("dynamics")
+    entries = block.entries if isinstance(block, tree.Mapping) else ()
+    return next((e.key.span for e in entries if e.key.text == f"d{state}/dt"), otherwise)
+
+
+def _of_one(name: str, d: SynapseDraft) -> bool:
+    """Whether `name` is a state of the synapse, of one of its neurons, or of another population."""
+    end, dot, _ = name.partition(".")
+    return name in d.states or (dot != "" and end in ENDS) or name in d.others

@@ -3,7 +3,7 @@
 Assumes: the block has been validated; `use` has been expanded.
 Guarantees: every expression is typed in the scope defined by the language, and dimension-checked: on its own as far as
 possible, and for each pair of neurons in a projection, where variables of the neurons (`pre.v`) and the dimensions of
-inputs are known. An error is reported once.
+inputs are known. An error is reported once. Random initial values over parameters are computed with the defaults.
 Does not: choose integrators, or compute the values of parameters (use.py).
 """
 
@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, Severity
 from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, substitute
+from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.build.instances.shared import shared_states
 from compiler.frontend.build.shared.definition_builder import (
@@ -28,13 +30,21 @@ from compiler.frontend.build.shared.definition_builder import (
     note_unread,
 )
 from compiler.frontend.build.shared.definitions import Definitions, place_of
+from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.others import build_others, explain_undeclared
 from compiler.frontend.build.shared.phases import counters, find_handlers
+from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.scope import Scope, Wanted
-from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
-from compiler.frontend.build.synapses.checks import check_event, check_event_driven, check_timed, with_lets
-from compiler.frontend.build.synapses.drawn import drawn_value
+from compiler.frontend.build.shared.scope import TOTAL, Scope, Wanted, total_name
+from compiler.frontend.build.shared.values import Context, Names, entries_of, listed, mapping, text_of
+from compiler.frontend.build.synapses.checks import (
+    check_event,
+    check_event_driven,
+    check_formed,
+    check_shared,
+    check_timed,
+    with_lets,
+)
 from compiler.frontend.build.synapses.ends import (
     NO_RANDOM,
     build_deliver,
@@ -45,10 +55,8 @@ from compiler.frontend.build.synapses.ends import (
     multiplies_histories,
     names_of,
 )
-from compiler.frontend.build.synapses.formed import check_formed
 from compiler.frontend.build.synapses.help import explain
 from compiler.frontend.build.synapses.rewritten import rewritten_synapse
-from compiler.frontend.build.synapses.shared import check_shared
 from compiler.frontend.build.synapses.statements import ENDS, Ends, SynapseDraft, build_actions
 from compiler.frontend.language.spiking.synapses import SYNAPSE, SYNAPSE_EVENT
 from compiler.frontend.yaml import tree
@@ -294,3 +302,38 @@ def _finished(d: SynapseDraft, s: l0.SynapseDef) -> l0.SynapseDef:
         return replace(s, model_params=model_params)
 
     return replace(rewritten_synapse(s, lambda e: substitute(e, flags)), model_params=model_params)
+
+
+def drawn_value(
+    d: SynapseDraft, params: tuple[l0.ParamDecl, ...], node: Node, what: str
+) -> tuple[l0.Value | None, Dimension | None]:
+    """A distribution of initial values over the parameters, with their defaults; each projection evaluates it with its
+    own. A parameter without a default counts as 1 while the dimensions are checked."""
+    words = words_of(node)
+    d.read |= words & d.params.keys()
+    numbers, complete = default_numbers(params, d.c.names.numbers)
+    later = {*d.states, *d.late, *(total_name(name) for name in d.params)}
+    names = Names(d.scope(d.params, d.states), {**dict.fromkeys(later, 1.0), **numbers})
+    if complete and not words & {*d.states, *d.late, TOTAL}:
+        return initial_value(node, d.c, what, None, names)
+    own = Sink()
+    _, dimension = initial_value(node, replace(d.c, sink=own), what, None, names)
+    d.c.sink.items += [i for i in own.items if i.code not in ("E0106", "E0308")]  # those concern the values
+    return l0.Const(0.0, node.span), dimension
+
+
+def default_numbers(params: tuple[l0.ParamDecl, ...], numbers: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The defaults of parameters as numbers, evaluated with those of the model, and whether each has one (else 1)."""
+    out, complete = dict(numbers), True
+    for p in params:
+        value: Any = None
+        if isinstance(p.default, l0.Const):
+            value = p.default.value
+        elif isinstance(p.default, l0.Formula):
+            try:
+                value = evaluate(p.default.expr, out)
+            except ExprError:
+                value = None
+        complete = complete and value is not None
+        out[p.name] = 1.0 if value is None else value
+    return out, complete

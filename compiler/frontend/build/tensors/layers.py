@@ -1,8 +1,10 @@
-"""Settings of a layer, typed by the keys of its kind, for its shape rule.
+"""Settings of a layer, typed by the keys of its kind, for its shape rule; where its weights begin.
 
 Assumes: validated settings.
-Guarantees: type, default and bounds are those of the language; an error is one diagnostic at its span.
-Does not: name layers or resolve references (network.py), or depend on a kind.
+Guarantees: type, default and bounds are those of the language; an error is one diagnostic at its span. `init` becomes
+the attributes `init` (the initialiser's name) and `init_value` (its number, where it has one) or `init_file` (of
+`values`). The file of a network's `weights` exists; its path is absolute.
+Does not: name layers or resolve references (network.py), depend on a kind, or read weights.
 """
 
 from __future__ import annotations
@@ -10,13 +12,48 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import Choice, Field, Flag, Kind, ListOf, Name, OneKey, OneOf, Reference, Value
-from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.values import items_of
-from compiler.frontend.build.tensors.init import init_name
-from compiler.frontend.yaml.tree import Scalar, Sequence
+from compiler.frontend.build.shared.data_files import locate
+from compiler.frontend.build.shared.initial_values import from_file
+from compiler.frontend.build.shared.readers import Reader, chosen
+from compiler.frontend.build.shared.values import Context, items_of
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+from compiler.layers import KIND
+from compiler.layers.shared.initial import INITIALISER
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Setting, Shape
+
+
+def init_name(node: Node | None) -> str:
+    """The requested initialiser; "" without."""
+    if isinstance(node, Scalar):
+        return node.text
+    return node.entries[0].name if isinstance(node, tree.Mapping) and node.entries else ""
+
+
+def init_of(node: Node | None, kind: str, c: Context) -> dict[str, l0.Attr]:
+    """The attributes; {} without `init`, after an error, or where the weights are loaded."""
+    if node is None or "init" in c.unread:
+        return {}
+    found = chosen(INITIALISER, node, c)
+    if found is None:
+        return {}
+    name, settings, _ = found
+    if name == "values":
+        if KIND[kind].matrices:
+            message = f"`{kind}` has several weights, which one array cannot give"
+            c.sink.error("E0802", message, node.span, "give all weights of the network: `network: {weights: ...}`")
+            return {}
+        place = None if settings.node is None else from_file(settings.node, c, "`init`")
+        return {} if place is None else {"init": name, "init_file": place}
+    if not settings.kind.fields:
+        return {"init": name}
+    (key,) = settings.kind.by_name
+    size = settings.real(key)
+    return {} if size is None else {"init": name, "init_value": size}
+
 
 _WORD: Final = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
@@ -70,3 +107,13 @@ def shaped(kind: LayerKind, r: Reader, source: str, shapes: list[Shape], at: Spa
         node = None if wrong.key is None else r.get(wrong.key)
         r.c.sink.error(wrong.code, wrong.message, at if node is None else node.span, wrong.help)
         return None
+
+
+def read_weights(block: tree.Mapping, c: Context) -> l0.FromFile | None:
+    """The file of a network's `weights`; None without the key, where others replace it, or (E0701) where it does not
+    exist."""
+    node = block.get("weights")
+    if not isinstance(node, Scalar) or "weights" in c.unread:
+        return None
+    path = locate(node, c)
+    return None if path is None else l0.FromFile(str(path), None, span=node.span)

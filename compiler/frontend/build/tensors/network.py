@@ -23,9 +23,7 @@ from compiler.frontend.build.functions import Functions
 from compiler.frontend.build.shared.readers import Reader, integer
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, items_of, mapping, text_of
-from compiler.frontend.build.tensors.init import init_of
-from compiler.frontend.build.tensors.layers import settings_of, shaped
-from compiler.frontend.build.tensors.weights import read_weights
+from compiler.frontend.build.tensors.layers import init_of, read_weights, settings_of, shaped
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence

@@ -1,8 +1,10 @@
-"""Optimizers: statements over `param`, `gradient` and `step`, with the effective parameter values.
+"""Optimizers: statements over `param`, `gradient` and `step`, with the effective parameter values or schedules.
 
 Assumes: `train: {optimizer: {adam: {learning_rate: ...}}}`, and definitions of the file and the
 library.
-Guarantees: every parameter has a value; statements assign to `param`, state or locals and read only assigned names.
+Guarantees: every parameter has a value; statements assign to `param`, state or locals and read only assigned names. A
+schedule is typed, dimensionless, and reads `step` and `epoch` (from 1), `steps` and `epochs` (of the whole training)
+and model parameters only.
 Does not: instantiate the optimizer on weights.
 """
 
@@ -10,24 +12,26 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.errors import Sink
-from compiler.core.source import Span
-from compiler.expr.ast import Binary, Call, Expr, Ref, children, refs, substitute
-from compiler.expr.parse import Assign
+from compiler.core.source import NOWHERE, Span
+from compiler.expr.ast import Binary, Call, Expr, Ref, calls, children, refs, substitute
+from compiler.expr.inline import Definition
+from compiler.expr.parse import Assign, own_expr, parse_signature
 from compiler.expr.show import show
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.build.shared.definitions import Definitions
 from compiler.frontend.build.shared.readers import real
-from compiler.frontend.build.shared.schedules import TIMES, is_schedule, read_schedule
 from compiler.frontend.build.shared.scope import (
     Scope,
     Wanted,
+    check_expression,
     check_tree,
     no_value_yet,
     read_statement,
@@ -36,9 +40,69 @@ from compiler.frontend.build.shared.scope import (
 )
 from compiler.frontend.build.shared.values import Context, entries_of, mapping
 from compiler.frontend.language.training.training import OPTIMIZER
+from compiler.frontend.resolve.values import expression_of
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
-from compiler.frontend.yaml.tree import Scalar, Sequence
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+
+TIMES: Final = ("step", "epoch", "steps", "epochs")
+"""The time variables of an optimizer."""
+
+_TEXTS: Final = {
+    "warmup(t, length)": "min(1, t / length)",
+    "step_decay(t, every, factor)": "factor ** ((t - 1) // every)",
+    # Loshchilov & Hutter 2017, eq. 5, without restarts
+    "cosine_decay(t, length)": "0.5 * (1 + cos(pi * min(1, (t - 1) / length)))",
+    "warmup_cosine(t, warmup, length)": (
+        "t / warmup if t < warmup else 0.5 * (1 + cos(pi * min(1, (t - warmup) / max(1, length - warmup))))"
+    ),
+    # Smith & Topin 2018, in the form of PyTorch's OneCycleLR with its defaults: from 1/25 to 1 in 30 % of the steps,
+    # then down to 1/250,000
+    "one_cycle(t, length)": (
+        "0.52 - 0.48 * cos(pi * (t - 1) / max(1, 0.3 * length - 1)) if t - 1 <= 0.3 * length - 1 else "
+        "4e-6 + 0.499998 * (1 + cos(pi * min(1, (t - 0.3 * length) / (0.7 * length))))"
+    ),
+}
+
+
+def _definitions() -> dict[str, Definition]:
+    found: dict[str, Definition] = {}
+    for signature, text in _TEXTS.items():
+        sink = Sink()
+        name, args = parse_signature(signature, NOWHERE, sink, exact=False) or ("", ())
+        sink.check()
+        found[name] = Definition(name, args, own_expr(text))
+    return found
+
+
+SCHEDULES: Final = MappingProxyType(_definitions())
+"""Functions of time: factors between 0 and 1."""
+
+
+def is_schedule(node: Node, c: Context) -> bool:
+    """Whether a value reads the time or calls a schedule; the model's own names take precedence."""
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return False
+    tree = expression_of(node, Sink(), (*c.names.scope.kinds, *TIMES))
+    if tree is None:
+        return False
+    own = c.names.scope
+    return bool(refs(tree) & (set(TIMES) - own.kinds.keys()) or calls(tree) & (SCHEDULES.keys() - own.arities.keys()))
+
+
+def read_schedule(node: Node, c: Context, name: str) -> l0.Set | None:
+    """`name = expression`, checked; None after an error."""
+    own = c.names.scope
+    times = [t for t in TIMES if t not in own.kinds]
+    scope = own.extended(dict.fromkeys(times, Kind.REAL), dict.fromkeys(times, DIMENSIONLESS))
+    scope = replace(
+        scope,
+        functions={**SCHEDULES, **scope.functions},
+        arities={**{n: len(d.parameters) for n, d in SCHEDULES.items()}, **scope.arities},
+    )
+    checked = check_expression(node, scope, Wanted(f"`{name}`", DIMENSIONLESS), c.sink)
+    return None if checked is None else l0.Set(name, checked.expr, node.span)
+
 
 GIVEN = ("param", "gradient", "step", "epoch", "steps", "epochs")
 _NO_RANDOM = "random numbers in an optimizer are not supported yet"

@@ -3,7 +3,7 @@ learning rate reduction, early stopping and best weights.
 
 Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
-Does not: check the metrics of a training (frontend/build/watch.py does).
+Does not: check the metrics of a training (frontend/build/tensors/train.py does).
 """
 
 from __future__ import annotations
