@@ -15,10 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import compiler.ir.level0.model as l0
-from compiler.expr.ast import refs
-from compiler.expr.functions import CONSTANTS
 from compiler.ir.level0.pool_sums import OPERATIONS, POOL_SUMS, SCOPES, pool_sums, read_by_sums, without_sums
-from compiler.verify.violations import distinct
+from compiler.verify.violations import distinct, reads, statements, unknown
 
 
 def counter_names(phases: Iterable[l0.PhaseDef]) -> set[str]:
@@ -73,11 +71,11 @@ def _pool(pool: l0.PoolDef, fixed: set[str], own: set[str], before: set[str]) ->
     for r in pool.reductions:
         if r.op not in OPERATIONS:
             yield f"`{pool.scope}.{r.name}` is a `{r.op}`"
-        yield from _reads(refs(r.value), known, f"`{pool.scope}.{r.name}`")
+        yield from reads(r.value, known, f"`{pool.scope}.{r.name}`")
         known.add(f"{pool.scope}.{r.name}")
     results = {f"{pool.scope}.{r.name}" for r in pool.reductions}
     shared = {*fixed, *before, *states, *results}
-    yield from _statements(pool.update, set(shared), shared - states)
+    yield from statements(pool.update, set(shared), shared - states)
 
 
 def _handler(
@@ -92,25 +90,12 @@ def _handler(
     if (h.phase, h.event) not in events:
         yield f"there is no event `{h.phase}.{h.event}`"
     for s in h.actions:
-        yield from _reads(set(read_by_sums(s.value)), summed, f"`{s.target} = ...`")
+        yield from unknown(read_by_sums(s.value), summed, f"`{s.target} = ...`")
         for scope in (POOL_SUMS[call.func][1] for call in pool_sums(s.value)):
             if scope not in scopes:
                 yield f"`{s.target} = ...` reduces over a {scope}, which does not exist"
     alone = tuple(l0.Set(s.target, without_sums(s.value), s.span) for s in h.actions)
-    yield from _statements(alone, set(known), fixed)
-
-
-def _statements(statements: tuple[l0.Set, ...], known: set[str], fixed: set[str]) -> Iterator[str]:
-    for s in statements:
-        yield from _reads(refs(s.value), known, f"`{s.target} = ...`")
-        if s.target in fixed:
-            yield f"`{s.target}` cannot be assigned to"
-        known.add(s.target)
-
-
-def _reads(used: set[str], known: set[str], where: str) -> Iterator[str]:
-    for name in sorted(used - known - CONSTANTS.keys()):
-        yield f"{where} reads `{name}`, which is not known there"
+    yield from statements(alone, set(known), fixed)
 
 
 def population_violations(p: l0.Population, populations: Mapping[str, l0.Population]) -> Iterator[str]:

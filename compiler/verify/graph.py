@@ -28,10 +28,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.expr.ast import Expr, refs
-from compiler.expr.functions import CONSTANTS
+from compiler.expr.ast import refs
 from compiler.ir.space import Affine, plain_dim
-from compiler.verify.violations import repeated, statements
+from compiler.verify.violations import repeated, statements, unknown
 
 COMBINES: Final = frozenset({"add", "max", "min"})
 
@@ -159,11 +158,6 @@ def _shown(known: Mapping[str, l1.Tensor], name: str) -> str:
     return f"`{name}` {known[name].shape}"
 
 
-def _reads(body: Expr, allowed: Iterable[str], where: str) -> Iterator[str]:
-    for name in sorted(refs(body) - set(allowed) - CONSTANTS.keys() - {"step"}):
-        yield f"{where} reads `{name}`, which is not known there"
-
-
 def _scalars(scalars: tuple[tuple[str, float], ...], taken: Iterable[str]) -> Iterator[str]:
     names = [name for name, _ in scalars]
     for name in sorted({*repeated(names), *(set(names) & set(taken))}):
@@ -187,7 +181,7 @@ def _map(node: l1.Map, known: Mapping[str, l1.Tensor]) -> Iterator[str]:
                 yield f"axis {a} of {_shown(known, name)} follows axis {axis} of {node.out.shape}"
     operands = [f"x{k}" for k in range(len(node.ins))]
     yield from _scalars(node.scalars, operands)
-    yield from _reads(node.body, (*operands, *dict(node.scalars)), "the body")
+    yield from unknown(refs(node.body), (*operands, *dict(node.scalars), "step"), "the body")
 
 
 def _contract(node: l1.Contract, known: Mapping[str, l1.Tensor], gather_only: bool) -> Iterator[str]:
@@ -204,7 +198,7 @@ def _contract(node: l1.Contract, known: Mapping[str, l1.Tensor], gather_only: bo
         yield from _affine_maps(name, known[name].shape, axes, dims)
     operands = [f"x{k}" for k in range(len(node.ins))]
     yield from _scalars(node.scalars, (*operands, *dims))
-    yield from _reads(node.body, (*operands, *dims, *dict(node.scalars)), "the body")
+    yield from unknown(refs(node.body), (*operands, *dims, *dict(node.scalars), "step"), "the body")
     if gather_only:
         used = [plain_dim(m) for m in node.out_map]
         if None in used or len(set(used)) != len(used):

@@ -22,7 +22,7 @@ Does not: repeat what the frontend tells users; a breach found here is a fault o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
@@ -38,7 +38,7 @@ from compiler.verify.control import (
     shared_names,
 )
 from compiler.verify.synapses import use_violations
-from compiler.verify.violations import distinct, reads
+from compiler.verify.violations import distinct, reads, statements
 
 STORAGE: Final = frozenset({"auto", *(s.name for s in STORAGES.values() if s.written)})
 PLACES: Final = frozenset(f"{axis}_{end}" for axis in "xyc" for end in "ij") | frozenset(
@@ -83,14 +83,6 @@ def model_violations(model: l0.Model) -> list[str]:
     return found
 
 
-def _statements(statements: Iterable[l0.Set], known: set[str], fixed: set[str]) -> Iterator[str]:
-    for s in statements:
-        yield from reads(s.value, known, f"`{s.target} = ...`")
-        if s.target in fixed:
-            yield f"`{s.target}` cannot be assigned to"
-        known.add(s.target)
-
-
 def _neuron(neuron: l0.NeuronDef, model_params: set[str], shared: AbstractSet[str] = frozenset()) -> Iterator[str]:
     params = [p.name for p in neuron.params]
     states, inputs = [s.name for s in neuron.state], [i.name for i in neuron.inputs]
@@ -103,22 +95,22 @@ def _neuron(neuron: l0.NeuronDef, model_params: set[str], shared: AbstractSet[st
     for i in neuron.inputs:
         if i.decay is not None:
             yield from reads(i.decay, fixed, f"the decay of `{i.name}`")
-    yield from _statements(neuron.lets, known, fixed)
+    yield from statements(neuron.lets, known, fixed)
     yield from distinct("the derivative of", [o.state for o in neuron.dynamics])
     for ode in neuron.dynamics:
         if ode.state not in states:
             yield f"`{ode.state}` has a derivative, but is not a state"
         yield from reads(ode.rhs, known, f"d{ode.state}/dt")
-    yield from _statements(neuron.update, known, fixed)
+    yield from statements(neuron.update, known, fixed)
     if neuron.spike is not None:
         yield from reads(neuron.spike.when, known, "the spike condition")
-        yield from _statements(neuron.spike.reset, known, fixed)
+        yield from statements(neuron.spike.reset, known, fixed)
         if neuron.spike.refractory is not None:
             yield from reads(neuron.spike.refractory, fixed, "the refractory period")
         for name in neuron.spike.hold:
             if name not in (*states, *inputs):
                 yield f"`{name}` is held, but is not a state"
-    yield from _statements(neuron.after, known, fixed)
+    yield from statements(neuron.after, known, fixed)
     yield from (f"the event `{name}` has no state" for name in neuron.events if name not in states)
 
 
@@ -289,6 +281,6 @@ def _optimizer(optimizer: l0.OptimizerDef) -> Iterator[str]:
     given = ("gradient", "step", "epoch", "steps", "epochs")
     yield from distinct("name", [*params, *state, "param", "gradient", "step", "epoch"])
     fixed = {*params, *given}
-    yield from _statements(optimizer.update, {*fixed, *state, "param"}, fixed)
+    yield from statements(optimizer.update, {*fixed, *state, "param"}, fixed)
     if "param" not in {s.target for s in optimizer.update}:
         yield "`param` is never changed"

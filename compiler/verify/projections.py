@@ -23,10 +23,10 @@ import compiler.ir.level1.projections as l1
 from compiler.connect import Form, rule_of
 from compiler.connect.storage import STORAGES, asked_by, refused
 from compiler.core.symbols import symbol
-from compiler.expr.ast import Expr, refs
-from compiler.expr.functions import CONSTANTS
+from compiler.expr.ast import refs
 from compiler.ir.level1.stages import ORDER
 from compiler.ir.level1.synapses import DELAYS, GONE, AtNeurons, AtSynapses, Keep, NewSynapses, SynapseCell, SynapseSum
+from compiler.verify.violations import reads
 
 
 def projection_violations(p: l1.StoredProjection) -> Iterator[str]:
@@ -92,7 +92,7 @@ def synapse_cell_violations(cell: SynapseCell) -> Iterator[str]:
             yield from (f"`{x.what}` reads what `{name}` was, which nothing keeps" for name in missing)
             local = known | {s.target for s in d.lets}
             if isinstance(x, SynapseSum):
-                yield from _reads(x.value, local, x.what)
+                yield from reads(x.value, local, f"`{x.what}`")
                 known.add(x.name)
             else:
                 yield from _at_synapses(x, local)
@@ -104,7 +104,7 @@ def synapse_cell_violations(cell: SynapseCell) -> Iterator[str]:
 def _at_neurons(x: AtNeurons, known: set[str]) -> Iterator[str]:
     own = known | {c.name for c in x.derived}
     for s in x.statements:
-        yield from _reads(s.value, own, x.what)
+        yield from reads(s.value, own, f"`{x.what}`")
         own.add(s.target)
 
 
@@ -112,12 +112,7 @@ def _at_synapses(x: AtSynapses, known: set[str]) -> Iterator[str]:
     if x.walk == "post" and x.event is None:
         yield f"`{x.what}` walks by targets without an event"
     own = known | {c.name for c in x.derived} | ({"age"} if x.each_age else set())
-    yield from (v for test in x.tests for v in _reads(test, own, x.what))
+    yield from (v for test in x.tests for v in reads(test, own, f"`{x.what}`"))
     for a in (*x.integrated, *x.advance, *x.actions):
-        yield from (v for e in l0.values_of((a,)) for v in _reads(e, own, x.what))
+        yield from (v for e in l0.values_of((a,)) for v in reads(e, own, f"`{x.what}`"))
         own |= {a.target} if isinstance(a, l0.Set) else set()
-
-
-def _reads(e: Expr, known: set[str], what: str) -> Iterator[str]:
-    for name in sorted(refs(e) - known - CONSTANTS.keys()):
-        yield f"`{what}` reads `{name}`, which is not known there"

@@ -43,10 +43,15 @@ def distinct(what: str, names: Iterable[str]) -> Iterator[str]:
         yield f"{what} `{name}` is declared twice"
 
 
+def unknown(used: Iterable[str], known: Iterable[str], where: str) -> Iterator[str]:
+    """Violations by names that are read where they are not known."""
+    for name in sorted(set(used) - set(known) - CONSTANTS.keys()):
+        yield f"{where} reads `{name}`, which is not known there"
+
+
 def reads(e: Expr, allowed: Iterable[str], where: str) -> Iterator[str]:
     """Violations by the names of an expression, and by quantities, which level 0 has no more."""
-    for name in sorted(refs(e) - set(allowed) - CONSTANTS.keys()):
-        yield f"{where} reads `{name}`, which is not known there"
+    yield from unknown(refs(e), allowed, where)
     stack = [e]
     while stack:
         x = stack.pop()

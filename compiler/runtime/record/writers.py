@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +19,13 @@ import numpy.typing as npt
 import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Instance
+from compiler.runtime.record.growing import RecordFile
 from compiler.runtime.record.record import SpikeWriter, TraceWriter, events_with_conditions, recorded_spikes
 from compiler.runtime.record.record_rates import RateWriter
 from compiler.runtime.record.record_synapses import SynapseWriter
 from compiler.runtime.record.tables import TableWriter
+
+W = TypeVar("W", bound=RecordFile | TableWriter)
 
 
 @dataclass(frozen=True)
@@ -57,23 +61,17 @@ def open_writers(
 ) -> Writers:
     """The writers of the model's records after step `start`; `begun`: the counts of incomplete bins (RateWriter);
     `opened` closes each of them. Raises RunError (E0930)."""
-    spikes, events, traces, rates, synapses = None, None, None, None, None
-    if model.spikes:
-        spikes = SpikeWriter(folder / "spikes.h5", model, recorded_spikes(model))
-        opened.callback(spikes.close)
-    if model.events:
-        events = SpikeWriter(folder / "events.h5", model, events_with_conditions(model))
-        opened.callback(events.close)
-    if model.traces:
-        traces = TraceWriter(folder / "traces.h5", model, program, start=start)
-        opened.callback(traces.close)
-    if model.rates:
-        rates = RateWriter(folder / "rates.h5", model, start, begun)
-        opened.callback(rates.close)
-    if model.synapses or model.histograms:
-        synapses = SynapseWriter(folder / "synapses.h5", model, program, instance, start)
-        opened.callback(synapses.close)
-    tables = TableWriter(folder, model, program, start) if model.tables else None
-    if tables is not None:
-        opened.callback(tables.close)
-    return Writers(spikes, traces, rates, synapses, tables, events)
+
+    def kept(writer: W) -> W:
+        opened.callback(writer.close)
+        return writer
+
+    of_synapses = model.synapses or model.histograms
+    return Writers(
+        spikes=kept(SpikeWriter(folder / "spikes.h5", model, recorded_spikes(model))) if model.spikes else None,
+        events=kept(SpikeWriter(folder / "events.h5", model, events_with_conditions(model))) if model.events else None,
+        traces=kept(TraceWriter(folder / "traces.h5", model, program, start)) if model.traces else None,
+        rates=kept(RateWriter(folder / "rates.h5", model, start, begun)) if model.rates else None,
+        synapses=kept(SynapseWriter(folder / "synapses.h5", model, program, instance, start)) if of_synapses else None,
+        tables=kept(TableWriter(folder, model, program, start)) if model.tables else None,
+    )
