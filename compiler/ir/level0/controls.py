@@ -1,4 +1,4 @@
-"""Rewriting of pools and events of level 0: every expression and every name.
+"""Rewriting of definitions of level 0, of neurons, synapses and their parts: every expression, and names.
 
 Assumes: definitions of model.py.
 Guarantees: the structure is preserved; only the results of the two functions differ.
@@ -7,12 +7,15 @@ Does not: resolve names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
 
 import compiler.ir.level0.model as l0
-from compiler.expr.ast import Expr, refs
+from compiler.core.source import Span
+from compiler.expr.ast import Expr, Node, refs
 
+P = TypeVar("P")
 Rewrite = Callable[[Expr], Expr]
 Rename = Callable[[str], str]
 
@@ -21,32 +24,36 @@ def same(name: str) -> str:
     return name
 
 
-def rewritten_sets(sets: tuple[l0.Set, ...], expr: Rewrite, name: Rename = same) -> tuple[l0.Set, ...]:
-    return tuple(l0.Set(name(s.target), expr(s.value), s.span) for s in sets)
+def rewritten(part: P, expr: Rewrite, name: Rename = same) -> P:
+    """A definition, or a part of one, with `expr` of every expression but defaults and initial values, and `name` of
+    what statements and equations are about; declared names stay."""
+    return cast(P, _rewritten(part, expr, name))
 
 
-def rewritten_handler(handler: l0.Handler, expr: Rewrite, name: Rename = same) -> l0.Handler:
-    return replace(handler, actions=rewritten_sets(handler.actions, expr, name))
+def _rewritten(x: Any, expr: Rewrite, name: Rename) -> Any:
+    match x:
+        case Node():
+            return expr(cast(Expr, x))
+        case tuple():
+            return tuple(_rewritten(i, expr, name) for i in x)
+        case l0.Set(target, value, span):
+            return l0.Set(name(target), expr(value), span)
+        case l0.Ode(state, rhs, span):
+            return l0.Ode(name(state), expr(rhs), span)
+        case l0.ParamDecl() | l0.StateDecl() | Span():
+            return x
+    if not is_dataclass(x) or isinstance(x, type):
+        return x
+    return replace(x, **{f.name: _rewritten(getattr(x, f.name), expr, name) for f in fields(x)})
 
 
-def rewritten_pool(pool: l0.PoolDef, expr: Rewrite, name: Rename = same) -> l0.PoolDef:
-    """`name` is asked about whole names (`pool.gi`) of targets only; declared names stay."""
-    return replace(
-        pool,
-        reductions=tuple(replace(r, value=expr(r.value)) for r in pool.reductions),
-        update=rewritten_sets(pool.update, expr, name),
-        on=tuple(rewritten_handler(h, expr, name) for h in pool.on),
-    )
+def names_read(part: Any) -> set[str]:
+    """The names in every expression of a definition, or of a part of one, but defaults and initial values."""
+    found = set[str]()
 
+    def note(e: Expr) -> Expr:
+        found.update(refs(e))
+        return e
 
-def expressions(pools: tuple[l0.PoolDef, ...], on: tuple[l0.Handler, ...]) -> Iterator[Expr]:
-    """Every expression of pools and handlers."""
-    for pool in pools:
-        yield from (r.value for r in pool.reductions)
-        yield from (s.value for s in pool.update)
-        yield from (s.value for h in pool.on for s in h.actions)
-    yield from (s.value for h in on for s in h.actions)
-
-
-def names_read(pools: tuple[l0.PoolDef, ...], on: tuple[l0.Handler, ...]) -> set[str]:
-    return set().union(*(refs(e) for e in expressions(pools, on)))
+    rewritten(part, note)
+    return found

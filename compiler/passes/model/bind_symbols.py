@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 from compiler.core.symbols import Sym, Way, derived, symbol
-from compiler.expr.ast import Call, Expr, Ref, refs, rewrite, substitute
-from compiler.ir.level0.controls import names_read, rewritten_handler, rewritten_pool, rewritten_sets
+from compiler.expr.ast import Call, Expr, Ref, rewrite, substitute
+from compiler.ir.level0.controls import names_read, rewritten
 from compiler.ir.level0.pool_sums import POOL_SUMS, groups
 
 
@@ -49,47 +49,15 @@ def bind_symbols(neuron: l0.NeuronDef, phases: tuple[l0.PhaseDef, ...] = ()) -> 
     """The definition with symbols in place of names; pools declare theirs without their scope, as before."""
     bindings: dict[str, Expr] = {name: Ref(symbol(name)) for name in _names(neuron, phases)}
 
-    def expr(e: Expr) -> Expr:
-        return substitute(e, bindings)
-
-    def sets(items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
-        return rewritten_sets(items, expr, symbol)
-
-    spike = neuron.spike
-    if spike is not None:
-        spike = replace(
-            spike,
-            when=expr(spike.when),
-            reset=sets(spike.reset),
-            refractory=None if spike.refractory is None else expr(spike.refractory),
-            hold=tuple(map(symbol, spike.hold)),
-        )
+    bound = rewritten(neuron, lambda e: substitute(e, bindings), symbol)
     return replace(
-        neuron,
-        params=tuple(replace(p, name=symbol(p.name)) for p in neuron.params),
-        state=tuple(replace(s, name=symbol(s.name)) for s in neuron.state),
-        inputs=tuple(
-            replace(x, name=symbol(x.name), decay=None if x.decay is None else expr(x.decay)) for x in neuron.inputs
-        ),
-        lets=sets(neuron.lets),
-        dynamics=tuple(l0.Ode(symbol(o.state), expr(o.rhs), o.span) for o in neuron.dynamics),
-        update=sets(neuron.update),
-        spike=spike,
-        model_params=tuple(map(symbol, neuron.model_params)),
-        pools=tuple(rewritten_pool(p, expr, symbol) for p in neuron.pools),
-        on=tuple(rewritten_handler(h, expr, symbol) for h in neuron.on),
-        after=sets(neuron.after),
+        bound,
+        params=tuple(replace(p, name=symbol(p.name)) for p in bound.params),
+        state=tuple(replace(s, name=symbol(s.name)) for s in bound.state),
+        inputs=tuple(replace(x, name=symbol(x.name)) for x in bound.inputs),
+        spike=None if bound.spike is None else replace(bound.spike, hold=tuple(map(symbol, bound.spike.hold))),
+        model_params=tuple(map(symbol, bound.model_params)),
     )
-
-
-def _read(neuron: l0.NeuronDef) -> set[str]:
-    """Names that expressions read."""
-    found = names_read(neuron.pools, neuron.on)
-    found |= set().union(*(refs(s.value) for s in (*neuron.lets, *neuron.update, *neuron.after)))
-    found |= set().union(*(refs(o.rhs) for o in neuron.dynamics))
-    if neuron.spike is not None:
-        found |= refs(neuron.spike.when).union(*(refs(s.value) for s in neuron.spike.reset))
-    return found
 
 
 @dataclass
@@ -119,7 +87,11 @@ class _Sums:
 def control_of(neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ...], how: Mapping[str, str]) -> Control:
     """The pools and events of a definition with symbols. `several`: it has several pools; `how`: variables of other
     populations are read (l1.OtherRead)."""
-    used, first, sums = _read(neuron), {(p.name, event): at == 0 for p in phases for event, at in p.events}, _Sums()
+    used, first, sums = (
+        names_read(neuron),
+        {(p.name, event): at == 0 for p in phases for event, at in p.events},
+        _Sums(),
+    )
 
     def at_events(handlers: tuple[l0.Handler, ...]) -> tuple[l1.AtEvent, ...]:
         return tuple(

@@ -26,7 +26,7 @@ from compiler.expr.inline import too_large
 from compiler.expr.show import shorten
 from compiler.frontend.build.instances.neurons import check_drawn
 from compiler.frontend.build.shared.self_names import INSTANCE, PARAMS
-from compiler.ir.level0.controls import rewritten_handler
+from compiler.ir.level0.controls import rewritten
 from compiler.ir.level2.synapse_sums import OVER_INSTANCES, SUMS, over_instances
 
 Names = tuple[str, ...]
@@ -250,7 +250,7 @@ def summed_over(n: l0.NeuronDef, copies: int) -> l0.NeuronDef:
         whole = _in_pairs(terms, lambda a, b: a + b)
         return whole / Num(float(copies)) if op == "mean" else whole
 
-    on = tuple(rewritten_handler(h, lambda e: rewrite(e, one)) for h in n.on)
+    on = rewritten(n.on, lambda e: rewrite(e, one))
     reads = tuple((x, units[x]) for x in units if x in read)
     decls = tuple(l0.OtherDecl(f"{_COPY}{k}", reads, n.span) for k in range(copies))
     return replace(n, on=on, others=(*n.others, *decls))

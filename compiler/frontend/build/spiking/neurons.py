@@ -32,7 +32,7 @@ from compiler.frontend.build.spiking.pools import Pools, explain_absent
 from compiler.frontend.language.spiking.neurons import NEURON
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Scalar
-from compiler.ir.level0.controls import rewritten_handler, rewritten_pool
+from compiler.ir.level0.controls import rewritten
 
 
 @dataclass
@@ -303,34 +303,5 @@ def finished(d: parts.Draft, n: l0.NeuronDef) -> l0.NeuronDef:
     numbers = d.c.names.numbers
     model_params = tuple(p for p in numbers if p in d.read and p not in own)
     flags: dict[str, Expr] = {p: Ref(p).ne(0.0) for p in model_params if isinstance(numbers[p], bool)}
-
-    def put(e: Expr) -> Expr:
-        return substitute(e, flags) if flags else e
-
-    def sets(items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
-        return tuple(l0.Set(s.target, put(s.value), s.span) for s in items)
-
-    spike = n.spike
-    if spike is not None:
-        refractory = None if spike.refractory is None else put(spike.refractory)
-        spike = l0.Spike(put(spike.when), sets(spike.reset), refractory, spike.hold, spike.round_refractory, spike.span)
-    return l0.NeuronDef(
-        n.name,
-        n.params,
-        n.state,
-        tuple(l0.InputDecl(i.name, i.unit, None if i.decay is None else put(i.decay), i.span) for i in n.inputs),
-        sets(n.lets),
-        tuple(l0.Ode(o.state, put(o.rhs), o.span) for o in n.dynamics),
-        sets(n.update),
-        spike,
-        n.method,
-        n.source,
-        model_params,
-        tuple(rewritten_pool(p, put) for p in n.pools),
-        tuple(rewritten_handler(h, put) for h in n.on),
-        n.others,
-        n.shared,
-        n.span,
-        n.events,
-        sets(n.after),
-    )
+    whole = rewritten(n, lambda e: substitute(e, flags)) if flags else n
+    return replace(whole, model_params=model_params)

@@ -22,10 +22,10 @@ from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, entries_of
 from compiler.frontend.build.spiking.drives import reads_time
 from compiler.frontend.build.synapses.checks import pairs_of
-from compiler.frontend.build.synapses.rewritten import rewritten_synapse
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
+from compiler.ir.level0.controls import rewritten
 
 
 def moving_params(block: tree.Mapping, synapse: BuiltSynapse, c: Context) -> dict[str, Node]:
@@ -57,7 +57,7 @@ def with_moving(
         read = set[str]().union(*(refs(e) for e in values.values()))
         flags: dict[str, Expr] = {p: Ref(p).ne(0.0) for p in read if isinstance(numbers.get(p), bool)}
         put = {p: substitute(e, flags) for p, e in values.items()}
-        made = rewritten_synapse(s, lambda e: substitute(e, put))
+        made = rewritten(s, lambda e: substitute(e, put))
         model_params = tuple(p for p in numbers if p in s.model_params or p in read)
         made = replace(made, params=tuple(p for p in s.params if p.name not in values), model_params=model_params)
         kept = {p: dimension for p, dimension in synapse.params.items() if p not in values}

@@ -56,11 +56,11 @@ from compiler.frontend.build.synapses.ends import (
     names_of,
 )
 from compiler.frontend.build.synapses.help import explain
-from compiler.frontend.build.synapses.rewritten import rewritten_synapse
 from compiler.frontend.build.synapses.statements import ENDS, Ends, SynapseDraft, build_actions
 from compiler.frontend.language.spiking.synapses import SYNAPSE, SYNAPSE_EVENT
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.ir.level0.controls import rewritten
 
 _NOTHING: Mapping[str, Dimension] = MappingProxyType({})
 
@@ -301,7 +301,7 @@ def _finished(d: SynapseDraft, s: l0.SynapseDef) -> l0.SynapseDef:
     if not flags:
         return replace(s, model_params=model_params)
 
-    return replace(rewritten_synapse(s, lambda e: substitute(e, flags)), model_params=model_params)
+    return replace(rewritten(s, lambda e: substitute(e, flags)), model_params=model_params)
 
 
 def drawn_value(
