@@ -1,28 +1,26 @@
-"""Names and addresses of one template: the row structure, the columns, and the offsets of elements.
+"""Names of one template: the row structure, the columns, and the elements of arrays.
 
 Assumes: a legal template (verify/verify.py); the names in its affine accesses are dims, columns or integer locals.
-Guarantees: every formal that a kernel reads has one field, every name one identifier; index texts are 64-bit integer
-arithmetic.
+Guarantees: every formal that a kernel reads has one field, every name one identifier.
 Does not: print loops, loads of columns or files (the backends do).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.cprint import STEP, Dialect, Symbol
+from backends.c_family.addresses import Addresses
+from backends.c_family.cprint import STEP, Dialect, Element, Scope, Symbol
 from backends.c_family.names import Namer, operation
 from backends.kernel_ir.descriptor import CompiledKernel
-from backends.kernel_ir.expr import ZERO, binary, cast, code, every, form, name, total
+from backends.kernel_ir.expr import cast, code, form, name
 from backends.kernel_ir.stmt import Let, Stmt, Struct, names_of
-from backends.kernel_ir.tree import ATOM, Code, Member
+from backends.kernel_ir.tree import Code, Member
 from compiler.core.symbols import Sym
 from compiler.ir.space import DType
-
-NameText = Callable[[str], Code]
 
 
 @dataclass
@@ -58,6 +56,17 @@ class Kernel:
     def extent(self, extent: int | str) -> Code:
         """A literal, or the column of a name."""
         return code(extent) if isinstance(extent, int) else self.scope[extent].code
+
+    def addresses(self, scope: Scope) -> Addresses:
+        """How accesses are printed where names, but for locals, have these meanings."""
+        return Addresses(lambda n: scope[n].code if n in scope else self.namer(n), self.dialect.short)
+
+    def elements(self, at: Addresses, fill: float = 0.0) -> dict[str, Element]:
+        """The elements that the dims of a nest tell; `fill`: the value of those out of bounds."""
+        return {
+            f.name: Element(self.pointers[f.name][at.offset(access)], f.dtype.computed, f.mode, at.inside(access), fill)
+            for f, access in self.strided
+        }
 
 
 def open_kernel(template: l2.Template, dialect: Dialect) -> Kernel:
@@ -103,53 +112,6 @@ def _shown(template: l2.Template) -> dict[str, str]:
     return shown
 
 
-# ------------------------------------------------------------------------------------------ addresses
-
-
-def axis_numerator(axis: l2.Axis, name: NameText) -> Code:
-    """const + sum(coefficient * dim) of an axis."""
-    parts = list[Code | int]()
-    for dim, coefficient in axis.terms:
-        x = name(dim)
-        parts.append(-x if coefficient == -1 else x if coefficient == 1 else coefficient * x.inside(ATOM))
-    return total([*parts, name(axis.const) if isinstance(axis.const, str) else axis.const])
-
-
-def axis_index(axis: l2.Axis, name: NameText) -> Code:
-    numerator = axis_numerator(axis, name)
-    return numerator if axis.div == 1 else numerator.inside(ATOM) / axis.div
-
-
-def axis_inside(axis: l2.Axis, name: NameText) -> Code | None:
-    """A truth value: the index is inside the extent and the division is exact; None: always."""
-    tests = list[Code]()
-    if axis.div != 1:
-        tests.append(form("({})", binary(axis_numerator(axis, name).inside(ATOM) % axis.div, "==", 0)))
-    if axis.extent is not None:
-        extent = code(axis.extent) if isinstance(axis.extent, int) else name(axis.extent)
-        index = cast("nl_u64", axis_index(axis, name).inside(ATOM))
-        tests.append(form("({})", index < cast("nl_u64", extent.inside(ATOM))))
-    return every(tests)
-
-
-def scaled(index: Code, axis: l2.Axis, name: NameText) -> Code:
-    """index * stride."""
-    if axis.stride == 1 or index == ZERO:
-        return index
-    stride = code(axis.stride) if isinstance(axis.stride, int) else name(axis.stride)
-    return index.inside(ATOM) * stride.inside(ATOM)
-
-
-def offset(access: l2.Strided, name: NameText) -> Code:
-    """The element offset of an access, inline."""
-    return total(scaled(axis_index(a, name), a, name) for a in access.axes)
-
-
-def inside(access: l2.Strided, name: NameText) -> Code | None:
-    """The guard of an access, inline."""
-    return every(axis_inside(a, name) for a in access.axes)
-
-
 # ------------------------------------------------------------------------------------------- function
 
 
@@ -167,7 +129,8 @@ def describe(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> str:
     match f.access:
         case l2.Strided() as s:
             inner_last = sorted(s.axes, key=lambda a: a.stride == 1)
-            where = "".join(f"[{axis_index(a, lambda n: code(k.namer.shown(n)))}]" for a in inner_last) or "[0]"
+            shown = Addresses(lambda n: code(k.namer.shown(n)))
+            where = "".join(f"[{shown.index(a)}]" for a in inner_last) or "[0]"
         case l2.At(end):
             where = f"[{end}]"
         case l2.ByName():

@@ -181,9 +181,10 @@ class Dialect:
     """A target's language, and expressions in it. `precision`: what REAL is (F32 or F64); `real` its name in the text;
     `restrict` the keyword. `add`: the function for atomic addition to an element shared by threads ("": one thread,
     plain `+=`), in which {} is the element's type. `space`: the address space of arrays; `wide`: the suffix of 64-bit
-    literals. `cpp`: whether it is C++. `row_real`: the type of real columns of a row ("": their own); `pointer`: what
-    makes one of a column ("": that is an offset in one buffer). `coarse`: functions that have a form for values that
-    are rounded to bf16 (`nl_coarse_<name>_f32`); `rounded`: whether the expression is such a value."""
+    literals. `short`: whether indices of guarded axes have 32 bits. `cpp`: whether it is C++. `row_real`: the type of
+    real columns of a row ("": their own); `pointer`: what makes one of a column ("": that is an offset in one buffer).
+    `coarse`: functions that have a form for values that are rounded to bf16 (`nl_coarse_<name>_f32`); `rounded`:
+    whether the expression is such a value."""
 
     precision: DType
     real: str = "real"
@@ -191,6 +192,7 @@ class Dialect:
     add: str = ""
     space: str = ""
     wide: str = "LL"
+    short: bool = False
     cpp: bool = False
     row_real: str = ""
     pointer: str = ""

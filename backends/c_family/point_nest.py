@@ -11,13 +11,13 @@ Does not: give points to threads, or share one among several (the backends do).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, axis_index, axis_numerator, scaled
+from backends.c_family.access import Kernel
+from backends.c_family.addresses import quotient
 from backends.c_family.cprint import (
     Body,
     Element,
@@ -32,7 +32,7 @@ from backends.c_family.cprint import (
     symbols,
     type_of,
 )
-from backends.kernel_ir.expr import call, cast, code, every, form, total
+from backends.kernel_ir.expr import call, cast, code, form
 from backends.kernel_ir.stmt import For, Let, Set, Stmt
 from backends.kernel_ir.tree import Code, Number
 from compiler.core.source import NOWHERE, Span
@@ -43,22 +43,14 @@ from compiler.ir.space import DType
 IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 
 
-_Numerator = tuple[tuple[tuple[str, int], ...], int | str, int]
-
-
-def _numerator(axis: l2.Axis) -> _Numerator:
-    """What tells whether the index of an axis is divisible."""
-    return axis.terms, axis.const, axis.div
-
-
 @dataclass(frozen=True)
 class _Sparse:
-    """The terms of a dim that are not 0: from `first` on, every `step`th; an index with this numerator is divisible in
+    """The terms of a dim that are not 0: from `first` on, every `step`th; an index with this quotient is divisible in
     all of them. With as many terms as the step, there is one."""
 
     first: Code
     step: int
-    numerator: _Numerator
+    quotient: l2.Axis
 
 
 @dataclass(frozen=True)
@@ -196,31 +188,8 @@ class PointNest(NestBuilder):
     def __init__(self, k: Kernel, nest: l2.Nest) -> None:
         super().__init__(k, nest)
         self.par = nest.par
-        self.elements = {f.name: self._element(f, access) for f, access in k.strided}
-
-    def _name(self, name: str) -> Code:
-        """A dim, a column or a local of the prologue inside an index."""
-        return self.scope[name].code if name in self.scope else self.k.namer(name)
-
-    def _short(self, name: str) -> Code:
-        """The same in 32 bits, for indices of guarded axes; a target that takes them must make sure that they fit."""
-        return cast("nl_i32", self._name(name))
-
-    def _element(self, f: l2.ArrayFormal, access: l2.Strided, exact: AbstractSet[_Numerator] = frozenset()) -> Element:
-        """Addresses are 64-bit. `exact`: numerators that are known to be divisible."""
-        parts, tests = list[Code](), list[Code]()
-        for axis in access.axes:
-            if not axis.guarded:
-                parts.append(scaled(axis_index(axis, self._name), axis, self._name))
-                continue
-            index = axis_index(axis, self._short)
-            parts.append(scaled(form("(nl_i64)({})", index), axis, self._name))
-            if axis.div != 1 and _numerator(axis) not in exact:
-                tests.append(form("(({}) % {} == 0)", axis_numerator(axis, self._short), axis.div))
-            if axis.extent is not None:
-                extent = axis.extent if isinstance(axis.extent, int) else self._name(axis.extent)
-                tests.append(form("((nl_u32)({}) < (nl_u32){})", index, extent))
-        return Element(self.k.pointers[f.name][total(parts)], f.dtype.computed, f.mode, every(tests), self.nest.fill)
+        self.addresses = k.addresses(self.scope)
+        self.elements = k.elements(self.addresses, nest.fill)
 
     def _check_order(self) -> None:
         """Concurrent additions of reals have no order."""
@@ -259,8 +228,8 @@ class PointNest(NestBuilder):
 
     def term_elements(self) -> dict[str, Element]:
         """How the terms of `in_window` access arrays."""
-        exact = {x.numerator for x in self._sparse().values()}
-        return {f.name: self._element(f, access, exact) for f, access in self.k.strided} if exact else self.elements
+        exact = {x.quotient for x in self._sparse().values()}
+        return self.k.elements(replace(self.addresses, exact=exact), self.nest.fill) if exact else self.elements
 
     def in_window(self, loop: list[Stmt]) -> list[Stmt]:
         """A loop over the terms that are not 0, in order."""
@@ -301,8 +270,8 @@ class PointNest(NestBuilder):
                 if axis.div == 1 or len(summed) != 1 or abs(summed[0][1]) != 1:
                     continue
                 (dim, sign), rest = summed[0], tuple(t for t in axis.terms if t[0] not in red)
-                index = axis_numerator(replace(axis, terms=rest), self._short)
+                index = self.addresses.numerator(replace(axis, terms=rest))
                 rest_of = form("-({})" if sign > 0 else "({})", index)
                 first = call("nl_rest", rest_of, axis.div)
-                found.setdefault(dim, _Sparse(first, axis.div, _numerator(axis)))
+                found.setdefault(dim, _Sparse(first, axis.div, quotient(axis)))
         return found

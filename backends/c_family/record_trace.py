@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, offset
+from backends.c_family.access import Kernel
 from backends.c_family.connect_template_args import formal_names
-from backends.c_family.cprint import STEP, Body, Element, Symbol
+from backends.c_family.cprint import STEP, Body, Symbol
 from backends.kernel_ir.expr import call
 from backends.kernel_ir.stmt import Let, Set, Stmt
 from backends.kernel_ir.tree import Code
@@ -44,11 +44,7 @@ def sample_of(k: Kernel, r: l2.RecordTrace) -> Sample:
         slot = k.namer.fresh("slot")
         first.append(Let("nl_i64", slot, call("nl_slot", STEP, scope["ring_slots"].code)))
         scope["slot"] = Symbol(slot, DType.I64)
-    elements = {
-        f.name: Element(k.pointers[f.name][offset(access, lambda n: scope[n].code)], f.dtype, f.mode)
-        for f, access in k.strided
-    }
-    body = Body(k.dialect, scope, elements, k.namer)
+    body = Body(k.dialect, scope, k.elements(k.addresses(scope)), k.namer)
     loads = body.load(refs(r.value))
     value = k.dialect.expr(r.value, body.scope, k.formal("buffer").dtype)
     j, sample = k.namer.fresh("j"), k.namer.fresh("sample")

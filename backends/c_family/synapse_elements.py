@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, offset
+from backends.c_family.access import Kernel
 from backends.c_family.cprint import STEP, Element, PrintError, Symbol, is_real
 from backends.kernel_ir.expr import Operand, call
 from backends.kernel_ir.stmt import Leave, Let, Stmt, when
@@ -50,7 +50,7 @@ def elements(
     found: dict[str, Element] = {}
     for f in k.template.arrays:
         if isinstance(f.access, l2.Strided):
-            place = offset(f.access, lambda n: scope[n].code)
+            place = k.addresses(scope).offset(f.access)
         elif isinstance(f.access, l2.At):
             place = at[f.access.end]
             if f.access.ring is not None:

@@ -14,15 +14,10 @@ from backends.c_family.cprint import STEP, Scope
 from backends.c_family.point_nest import PointNest
 from backends.kernel_ir.expr import binary, call, code, form
 from backends.kernel_ir.stmt import Leave, Let, Set, Stmt, when
-from backends.kernel_ir.tree import Code
 
 
 class NestPrinter(PointNest):
     """Prints one nest of one kernel."""
-
-    def _short(self, name: str) -> Code:
-        """Indices of guarded axes are 64-bit."""
-        return self._name(name)
 
     def lines(self) -> list[Stmt]:
         self._check_order()

@@ -39,9 +39,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, compiled, inside, mentioned, offset, open_kernel, row_struct
+from backends.c_family.access import Kernel, compiled, mentioned, open_kernel, row_struct
 from backends.c_family.connect_template_args import formal_names
-from backends.c_family.cprint import Body, Dialect, Element, PrintError, Symbol
+from backends.c_family.cprint import Body, Dialect, PrintError, Symbol
 from backends.c_family.device_library import file_names
 from backends.c_family.point_nest import NestBuilder
 from backends.c_family.rule_rows import connect, skeleton
@@ -157,32 +157,26 @@ class ContractNames(NestBuilder):
         self.k, self.nest = k, contract.nest
         self.dim_names = [d.name for d in contract.nest.dims]
 
-    def _name(self, dims: Mapping[str, Operand]) -> dict[str, Code]:
+    def _scope(self, dims: Mapping[str, Operand]) -> dict[str, Symbol]:
+        """Where dims have these meanings."""
         unknown = set(dims) - set(self.dim_names)
         if unknown:
             raise PrintError(f"the strategy names unknown dims {sorted(unknown)}", self.k.template.span)
-        return {n: _given(dims.get(n, n)) for n in self.dim_names}
+        return self.k.scope | {n: Symbol(_given(dims.get(n, n)), DType.I64) for n in self.dim_names}
 
-    def _lookup(self, name: str, dims: Mapping[str, Code]) -> Code:
-        if name in dims:
-            return dims[name]
-        return self.k.scope[name].code if name in self.k.scope else self.k.namer(name)
+    def _access(self, formal: str) -> l2.Strided:
+        if formal not in self.k.template.strided:
+            raise PrintError(f"`{formal}` has no element access", self.k.template.span)
+        return self.k.template.strided[formal]
 
     def address(self, formal: str, **dims: Operand) -> Code:
-        bound = self._name(dims)
-        access = self.k.formal(formal).access
-        if not isinstance(access, l2.Strided):
-            raise PrintError(f"`{formal}` has no element access", self.k.template.span)
-        return offset(access, lambda n: self._lookup(n, bound))
+        return self.k.addresses(self._scope(dims)).offset(self._access(formal))
 
     def at(self, formal: str, **dims: Operand) -> Code:
         return self.k.pointers[formal][self.address(formal, **dims)]
 
     def inside(self, formal: str, **dims: Operand) -> Code | None:
-        bound = self._name(dims)
-        access = self.k.formal(formal).access
-        assert isinstance(access, l2.Strided)
-        return inside(access, lambda n: self._lookup(n, bound))
+        return self.k.addresses(self._scope(dims)).inside(self._access(formal))
 
     def joined(self, a: str, b: str) -> bool:
         """Whether every formal of the epilogue walks dims `a` and `b`, which are adjacent in storage, or neither."""
@@ -201,11 +195,8 @@ class ContractNames(NestBuilder):
         return [f.name for f, access in self.k.strided if f.name in used and dim in access.dims]
 
     def _body(self, dims: Mapping[str, Operand]) -> Body:
-        elements = {
-            f.name: Element(self.at(f.name, **dims), f.dtype, f.mode, self.inside(f.name, **dims), self.nest.fill)
-            for f, _ in self.k.strided
-        }
-        scope = self.k.scope | {n: Symbol(x, DType.I64) for n, x in self._name(dims).items()}
+        scope = self._scope(dims)
+        elements = self.k.elements(self.k.addresses(scope), self.nest.fill)
         return Body(self.k.dialect, scope, elements, self.k.namer)
 
     def prologue(self, depth: int = 0, **dims: Operand) -> Code:

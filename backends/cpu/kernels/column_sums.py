@@ -17,13 +17,13 @@ from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, axis_index, axis_inside, scaled
+from backends.c_family.access import Kernel
 from backends.c_family.cprint import Element, is_real
 from backends.c_family.point_nest import Total, read_in_terms
 from backends.cpu.kernels.batched_rng import has_draws
 from backends.cpu.kernels.lanes import in_lanes
 from backends.cpu.kernels.nest import NestPrinter
-from backends.kernel_ir.expr import call, code, cond, every, form, total
+from backends.kernel_ir.expr import call, cond, every, form, total
 from backends.kernel_ir.stmt import For, If, Kind, Let, Set, Stmt, Style
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import Ref
@@ -81,19 +81,19 @@ def _terms(p: NestPrinter, totals: Sequence[Total], first: Code, end: Code) -> l
         return [For(column, first, end, p.hoisted(level, p.summed(dict(p.scope), totals)), kind=Kind.POINTS)]
     ((f, access),) = guarded
     at = p.k.namer.beside(f.name, "from")
-    parts, tests = list[Code](), list[Code | None]()
+    addresses, parts, tests = p.addresses, list[Code](), list[Code | None]()
     before, low, high = list[Stmt](), first, end
     for axis in access.axes:
         by = dict(axis.terms).get(dim, 0)
         if by == 0:
-            parts.append(scaled(axis_index(axis, p.name), axis, p.name))
-            tests.append(axis_inside(axis, p.name))
+            parts.append(addresses.part(axis))
+            tests += [addresses.divides(axis), addresses.within(axis)]
             continue
         rest = replace(axis, terms=tuple(t for t in axis.terms if t[0] != dim))
-        before = [Let("nl_i64", at, axis_index(rest, p.name))]
+        before = [Let("nl_i64", at, addresses.index(rest))]
         parts += [at, form("{} * {}", by, column) if by != 1 else column]
         if axis.extent is not None:
-            extent = code(axis.extent) if isinstance(axis.extent, int) else p.name(axis.extent)
+            extent = addresses.number(axis.extent)
             low, high = p.k.namer.fresh("low"), p.k.namer.fresh("high")
             before.append(Let("nl_i64", low, call("nl_column_from", -at, by, first, end)))
             before.append(Let("nl_i64", high, call("nl_column_from", extent - at, by, first, end)))

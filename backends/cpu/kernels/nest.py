@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, axis_index, axis_inside, scaled
+from backends.c_family.access import Kernel
+from backends.c_family.addresses import Addresses
 from backends.c_family.cprint import (
     STEP,
     Body,
@@ -62,6 +63,7 @@ class NestPrinter(NestBuilder):
         self.bases: dict[str, Code] = {}
         """Of formals whose lanes are neighbours in memory: where the first one is."""
         self.nest = self._without_constants(nest)
+        self.addresses = Addresses(self.name)
         self.elements = self._elements()
 
     # ------------------------------------------------------------------------------- constants of a row
@@ -138,30 +140,24 @@ class NestPrinter(NestBuilder):
 
     def _element(self, f: l2.ArrayFormal, access: l2.Strided) -> Element:
         """The element of `f`; guard tests that need no local are hoisted to the outermost possible loops."""
-        parts, late = list[Code](), list[Code]()
-        known: list[tuple[int, Let | None, Code | None]] = []
+        at, parts, late = self.addresses, list[Code](), list[Code | None]()
+        known: list[tuple[int, Let, Code | None]] = []
         for number, axis in enumerate(access.axes):
-            index = axis_index(axis, self.name)
-            test = axis_inside(axis, self.name)
             level = self._axis_level(axis.terms)
-            if test is None or level is None:
-                late += [test] if test else []
-                parts.append(scaled(index, axis, self.name))
+            if not axis.guarded or level is None:
+                late += [at.divides(axis), at.within(axis)]
+                parts.append(at.part(axis))
                 continue
             local = self.k.namer.beside(f.name, f"at{number}")
-            known.append((level, Let("nl_i64", local, index), None))
-            once = replace(axis, terms=(("#", 1),), const=0, div=1)
-            bound = axis_inside(once, lambda n, at=local: at if n == "#" else self.name(n))  # type: ignore[misc]
-            exact = axis_inside(replace(axis, extent=None), self.name)
-            known.append((level, None, every([exact, bound])))
-            parts.append(scaled(local, axis, self.name))
+            test = every([at.divides(axis), at.within(axis, local)])
+            known.append((level, Let("nl_i64", local, at.index(axis)), test))
+            parts.append(at.scaled(local, axis))
         before: Code | None = None
         for level in sorted({x[0] for x in known}):
-            indices = [let for at, let, _ in known if at == level and let]
+            here = [(let, test) for found, let, test in known if found == level]
             flag = self.k.namer.beside(f.name, "in")
-            test = every([before, *(test for at, _, test in known if at == level)])
-            lines = (*indices, Let("int", flag, test))
-            self.guards.append((level, lines))
+            test = every([before, *(test for _, test in here)])
+            self.guards.append((level, (*(let for let, _ in here), Let("int", flag, test))))
             before = flag
         if self.lane and access.axes[1:] and access.axes[-1] == l2.Axis(((self.lane.name, 1),)):
             self.bases[f.name] = total(parts[:-1])

@@ -106,6 +106,7 @@ def emit(program: l2.Merged) -> Emitted:
         program.precision,
         restrict="__restrict__",
         add="nl_accumulate",
+        short=True,
         cpp=True,
         pointer="nl_global({})",
         coarse=frozenset() if fixed_order(program) else COARSE,

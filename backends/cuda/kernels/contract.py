@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, scaled
+from backends.c_family.access import Kernel
+from backends.c_family.addresses import Addresses
 from backends.c_family.cprint import PrintError, Symbol
 from backends.c_family.skeletons import frame
 from backends.cuda.kernels import direct, transforms
@@ -423,7 +424,7 @@ class _Printer:
 
     def _scaled(self, factor: int | str, axis: l2.Axis) -> Code:
         x = self.k.extent(factor)
-        return self.k.extent(axis.stride) if x == ONE else scaled(x, axis, self.k.extent)
+        return self.k.extent(axis.stride) if x == ONE else Addresses(self.k.extent).scaled(x, axis)
 
     def _step(self, access: l2.Strided, dim: str) -> Step:
         by = total(self._scaled(c, a) for a, c in access.along(dim) if a.div == 1)
