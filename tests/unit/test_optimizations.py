@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,11 @@ def program(name: str, target: str, how: str = "exact", width: str = "") -> Merg
     return lower(replace(model, numerics=replace(model.numerics, **numerics)), capabilities).merged
 
 
+@cache
+def text_of(name: str, target: str, how: str = "exact") -> str:
+    return backend(target).emit(program(name, target, how))
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_model_takes_the_strategy(strategy: str) -> None:
     found = program(*STRATEGIES[strategy])
@@ -143,12 +149,12 @@ def test_tensors_share_memory() -> None:
     ],
 )
 def test_the_text_has_it(name: str, target: str, what: str) -> None:
-    assert what in backend(target).emit(program(name, target))
+    assert what in text_of(name, target)
 
 
 def test_epilogues_of_stored_products_take_sixteen_bytes() -> None:
     """Eight neighbours of bf16 are read and written at once; what is rounded when it is written is not before."""
-    text = backend("cuda").emit(program("transformer", "cuda", "mixed"))
+    text = text_of("transformer", "cuda", "mixed")
     stores = [part.split("\n}\n")[0] for part in text.split("_stored_products_store(const ")[1:]]
     assert any("        nl_words<nl_bfloat, 8> " in store for store in stores)
     assert any("nl_sums_at<8>(" in store for store in stores)
@@ -158,8 +164,8 @@ def test_epilogues_of_stored_products_take_sixteen_bytes() -> None:
 def test_values_that_are_rounded_to_bf16_come_from_coarse_functions() -> None:
     """Those of float32 do not, nor do arguments of other functions."""
     coarse = re.compile(r"nl_coarse_\w+_f32\(")
-    assert coarse.search(backend("cuda").emit(program("transformer", "cuda", "mixed")))
-    assert not coarse.search(backend("cuda").emit(program("transformer", "cuda")))
+    assert coarse.search(text_of("transformer", "cuda", "mixed"))
+    assert not coarse.search(text_of("transformer", "cuda"))
     x = Ref("x")
     value = Call(ROUNDED, (Call("exp", (x,)) + Call("log", (Call("exp", (x,)),)),)) + Call("exp", (x,))
     found = Dialect(DType.F32, coarse=frozenset({"exp"})).expr(value, {"x": Symbol(code("x"), DType.F32)})
@@ -178,7 +184,7 @@ def test_maps_of_bf16_are_optimised() -> None:
 def test_rows_are_read_and_written_several_neighbours_at_a_time() -> None:
     """Sums of a row, and what follows them: eight of bf16, four of float32."""
     for how, many in (("mixed", 8), ("exact", 4)):
-        text = backend("cuda").emit(program("transformer", "cuda", how))
+        text = text_of("transformer", "cuda", how)
         rows = [x.split("\n}\n")[0] for x in re.split(r"NL_FN void k\d+_rows_over_\w+_block", text)[1:]]
         wide = [x for x in rows if f"for (nl_i64 r = {many} * nl_first; r < nl_terms;" in x]
         assert any(f"nl_each<{many}>(nl_point)" in x and "nl_write(&" in x for x in wide)
@@ -227,7 +233,7 @@ def test_gradients_of_windows_that_overlap_skip_terms_that_are_0(tmp_path: Path)
 
 
 def test_products_of_several_templates_are_one_kernel() -> None:
-    text = backend("cuda").emit(program("lenet5", "cuda"))
+    text = text_of("lenet5", "cuda")
     groups = re.findall(r"switch \(nl_group\) \{([^}]*)\}", text)
     assert max(g.count("case ") for g in groups) > 1
 
