@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
@@ -39,6 +40,14 @@ class SpikingGraph:
         """What is shown."""
         populations: tuple[Node, ...] = (*self.cells, *self.instances, *self.past, *self.before, *self.turns)
         return (*populations, *self.synapses, *self.projections)
+
+    @cached_property
+    def members(self) -> tuple[tuple[int, ...], ...]:
+        """Per cell: the numbers of its instances."""
+        found: list[list[int]] = [[] for _ in self.cells]
+        for number, instance in enumerate(self.instances):
+            found[instance.cell].append(number)
+        return tuple(map(tuple, found))
 
     @property
     def rings(self) -> dict[tuple[str, str], int]:

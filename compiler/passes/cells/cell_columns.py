@@ -55,17 +55,19 @@ def column_values(
                 )
             env[column.name] = np.broadcast_to(np.asarray(evaluate(column.value, env), np.float64), (len(group),))
         else:
-            env[column.name] = _propagator(column, env, len(group), dt, systems)
+            env[column.name] = propagator(column, env, len(group), dt, systems)
     return env
 
 
-def _propagator(
+def propagator(
     column: l1.Propagator,
     env: Mapping[str, Any],
     rows: int,
     dt: float,
     systems: dict[int, npt.NDArray[np.float64]],
 ) -> npt.NDArray[np.float64]:
+    """One number per row: an entry of expm(dt A) with the constant part as one more column (Rotter & Diesmann 1999).
+    `systems`: exponentials so far, by matrix."""
     key = id(column.matrix)
     if key not in systems:
         from scipy.linalg import expm

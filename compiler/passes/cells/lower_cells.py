@@ -126,35 +126,32 @@ def lower_cells(
     deliveries: Deliveries,
 ) -> None:
     """Arrays, initial values and neuron kernels of all populations. `units`: (population, variable) -> unit."""
-    members: list[list[int]] = [[] for _ in graph.cells]
-    for number, instance in enumerate(graph.instances):
-        members[instance.cell].append(number)
     lowering, rows = list[CellLowering](), dict[int, CellRow]()
-    for number, cell in enumerate(graph.cells):
-        group = [graph.instances[i] for i in members[number]]
+    for number, (cell, arrays) in enumerate(zip(graph.cells, graph.array_params, strict=True)):
+        group = [graph.instances[i] for i in graph.members[number]]
         ways = {name: deliveries.of(group[0].name, model_name(name)) for name, _ in cell.inputs}
         folds = {name: slots for name, (through, slots) in ways.items() if through}
-        arrays = graph.array_params[number]
         at = CellLowering(builder, number, cell, arrays, folds, deliveries.fixed_point, graph.phases)
         lowering.append(at)
         if cell.source == "equations":
             values = column_values(cell, group, dt, arrays)
-            for row, (i, instance) in enumerate(zip(members[number], group, strict=True)):
+            for row, (i, instance) in enumerate(zip(graph.members[number], group, strict=True)):
                 bound = _arrays(at, instance, units, deliveries)
                 rows[i] = instance, bound, _columns(at, instance, values, row, deliveries)
     copy_before(builder, graph)
     for turn in graph.turns:
-        at, operation = lowering[turn.cell], graph.cells[turn.cell].operations[turn.operation]
-        match operation:
+        at, x = lowering[turn.cell], graph.cells[turn.cell].operations[turn.operation]
+        of_turn = [_reading(at, x, rows[i]) for i in turn.instances if i in rows]
+        match x:
             case l1.GivenSpikes():
                 for i in turn.instances:
                     lower_spike_times(builder, graph.instances[i], dt)
             case l1.EachNeuron():
-                _each_neuron(at, operation, [_reading(at, operation, rows[i]) for i in turn.instances])
+                _each_neuron(at, x, of_turn)
             case l1.EachPool():
-                each_pool(at, operation, [_reading(at, operation, rows[i]) for i in turn.instances])
+                each_pool(at, x, of_turn)
             case l1.Reduce():
-                reduce_pools(at, operation, [_reading(at, operation, rows[i]) for i in turn.instances])
+                reduce_pools(at, x, of_turn)
 
 
 def _reading(at: CellLowering, operation: l1.Operation, row: CellRow) -> CellRow:

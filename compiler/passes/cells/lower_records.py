@@ -22,7 +22,15 @@ from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level2.synapse_values import recorded_events
 from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import FLAT, Deliveries, array_name, delivered_name, event_lists, ring_formals
+from compiler.passes.cells.cell_arrays import (
+    FLAT,
+    Deliveries,
+    array_name,
+    delivered_access,
+    delivered_name,
+    event_lists,
+    ring_formals,
+)
 from compiler.passes.program.build_program import Draft, ProgramBuilder
 
 LIST_SLOTS = 3  # of the lists of an event: one is read and one filled while another is emptied
@@ -165,10 +173,7 @@ def _record_trace(
             held = DType.I64
             part = Call("float", (part,)) * Ref("quantum")
         value = value + part
-        access = l2.ELEMENT
-        if slots:
-            access = l2.Strided((l2.Axis((("slot", 1),), stride="n"), l2.Axis((("i", 1),))))
-        k.read("delivered", held, delivered_name(record.population, variable), access)
+        k.read("delivered", held, delivered_name(record.population, variable), delivered_access(slots))
     _buffers(k, real, f"{record.population}.members.{number}", name, m, capacity)
     if through and deliveries.fixed_point:
         k.column("quantum", deliveries.quanta.get((record.population, variable), 1.0), real)

@@ -27,10 +27,8 @@ Key = tuple[int, int, int]
 
 def order_populations(graph: SpikingGraph) -> tuple[SpikingGraph, list[Decision]]:
     """The graph with its turns, and which populations read the pools of others of the step before."""
-    members: list[list[int]] = [[] for _ in graph.cells]
-    for number, instance in enumerate(graph.instances):
-        members[instance.cell].append(number)
-    keys = [(c, k, i) for c, cell in enumerate(graph.cells) for k in range(len(cell.operations)) for i in members[c]]
+    each = zip(graph.cells, graph.members, strict=True)
+    keys = [(c, k, i) for c, (cell, of) in enumerate(each) for k in range(len(cell.operations)) for i in of]
     decisions: list[Decision] = []
     if any(cell.others for cell in graph.cells):
         order = _Order(graph, keys)

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
@@ -26,12 +28,10 @@ from compiler.expr.types import Kind, check_types
 from compiler.passes.model.integrate_odes import counter_locals
 from compiler.passes.program.clock import WARMUP
 
-RANDOM = {
-    "random": "uniform",
-    "normal": "normal",
-    "exponential": "exponential",
-    "poisson": "poisson",
-}
+RANDOM: Final[Mapping[str, str]] = MappingProxyType(
+    {"random": "uniform", "normal": "normal", "exponential": "exponential", "poisson": "poisson"}
+)
+"""Random calls, and the draws that they become."""
 
 
 def number_draws(e: Expr, count: list[int]) -> Expr:

@@ -57,10 +57,5 @@ def lower_populations(
 
 def units_of(model: l0.Model) -> dict[tuple[str, str], str]:
     """The unit of every state, input and pool variable, by (population, name)."""
-    units = {(p.name, s.name): s.unit for p in model.populations for s in p.neuron.state}
-    units |= {(p.name, i.name): i.unit for p in model.populations for i in p.neuron.inputs}
-    for p in model.populations:
-        for pool in p.neuron.pools:
-            units |= {(p.name, f"{pool.scope}.{r.name}"): r.unit for r in pool.reductions}
-            units |= {(p.name, f"{pool.scope}.{s.name}"): s.unit for s in pool.state}
-    return units
+    known = {id(p.neuron): p.neuron.units for p in model.populations}
+    return {(p.name, name): unit for p in model.populations for name, unit in known[id(p.neuron)].items()}

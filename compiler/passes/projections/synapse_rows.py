@@ -15,8 +15,6 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
-import numpy as np
-
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
@@ -29,6 +27,7 @@ from compiler.ir.level2.synapse_values import own_name
 from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
+from compiler.passes.cells.cell_columns import propagator
 from compiler.passes.cells.state_history import Past, past_row
 from compiler.passes.program.build_program import Prototype
 from compiler.passes.projections.synapse_arrays import counted_formals, placed
@@ -120,26 +119,11 @@ def derived_columns(s: Synapses, text: SynapseKernel) -> dict[str, float]:
         for column in text.derived:
             if isinstance(column, l1.DerivedScalar):
                 env[column.name] = float(evaluate(column.value, env))
-                continue
-            if id(column.matrix) not in systems:
-                systems[id(column.matrix)] = _exponential(column, env)
-            env[column.name] = float(systems[id(column.matrix)][column.row, column.column])
+            else:
+                env[column.name] = float(propagator(column, env, 1, env["dt"], systems)[0])
         s.cache[key] = {c.name: env[c.name] for c in text.derived}
     found: dict[str, float] = s.cache[key]
     return found
-
-
-def _exponential(column: l1.Propagator, env: Mapping[str, Any]) -> Any:
-    """expm(dt A) with the constant part as one more column (Rotter & Diesmann 1999)."""
-    from scipy.linalg import expm
-
-    n = len(column.matrix)
-    augmented = np.zeros((n + 1, n + 1))
-    for i in range(n):
-        for j in range(n):
-            augmented[i, j] = evaluate(column.matrix[i][j], dict(env))
-        augmented[i, n] = evaluate(column.offset[i], dict(env))
-    return expm(augmented * env["dt"])
 
 
 @dataclass

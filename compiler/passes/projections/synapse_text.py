@@ -22,10 +22,9 @@ from compiler.core.symbols import Way, symbol
 from compiler.core.symbols import derived as derived_from
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.ir.level1.synapses import EXISTS, AtNeurons, AtSynapses, SynapseCell
+from compiler.passes.model.split_cells import RANDOM
 from compiler.passes.program.clock import STEP_END
 from compiler.passes.synapses.schedule_synapses import used_lets
-
-RANDOM = {"random": "uniform", "normal": "normal", "exponential": "exponential", "poisson": "poisson"}
 
 
 @dataclass(frozen=True)
