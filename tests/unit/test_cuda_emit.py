@@ -125,7 +125,7 @@ def test_what_launches_call_is_compiled(name: str) -> None:
         if isinstance(t.body, Contract) and t.body.strategy == matmul.NAME
         for n in np.array(program.tables[t.index].scalars["s_tile"]).astype(int).tolist()
     }
-    products = "".join(p.text for p in emitted.parts if p.name == "products")
+    products = "".join(p.text for p in emitted.parts if p.name == "matmul")
     assert set(re.findall(r"nl_multiply<\d+>(?=\(p, tile)", products)) == used
 
 
@@ -140,11 +140,11 @@ def test_rows_have_the_columns_that_kernels_read() -> None:
         assert {*fields} == {*re.findall(r"self->(\w+)", text)}
 
 
-@pytest.mark.parametrize("name", ["lstm", "resnet20", "mlp", "cuba"])
+@pytest.mark.parametrize("name", ["lstm", "resnet20", "mlp", "cuba", "reservoir"])
 def test_every_kernel_is_in_one_part(name: str) -> None:
     program = program_of(name, "reproducible")
     emitted = emit(program)
-    assert len(emitted.parts) == {"lstm": 4, "resnet20": 10, "mlp": 3, "cuba": 2}[name]
+    assert len(emitted.parts) == {"lstm": 5, "resnet20": 16, "mlp": 4, "cuba": 2, "reservoir": 6}[name]
     assert all(len(kernels_of(p)) <= MOST + 3 for p in emitted.parts if p.quick), "three are common to all programs"
     assert len({p.name for p in emitted.parts}) == len(emitted.parts)
     apart = kernels_of(*emitted.parts)
@@ -154,7 +154,8 @@ def test_every_kernel_is_in_one_part(name: str) -> None:
     shapes |= {f"tensor_conv_float32_{x}" for x in ("3_1_by_2", "3_2_by_4", "1_2_by_4")}
     assert missing == (shapes if name == "resnet20" else set()), "shapes that no row has"
     assert not missing & called_by(program, emitted.kernels)
-    assert [p.name for p in emitted.parts if p.quick] == ([] if name == "cuba" else ["rest", "rest_2"])
+    quick = {"cuba": [], "reservoir": ["layers", "layers_2"]}.get(name, ["rest", "rest_2", "rest_3"])
+    assert [p.name for p in emitted.parts if p.quick] == quick
 
 
 def test_kernels_on_matrix_units_are_compiled_side_by_side() -> None:

@@ -4,10 +4,10 @@ Assumes: a legal Merged.
 Guarantees: every kernel is in one part. Products, those on matrix units (which have instructions of one architecture),
 convolutions, attention, Fourier transforms and the products of their spectra, gradients of filters and chains, which
 take longest to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come from
-the cache; each kernel for products of what is stored and for convolutions on matrix units is a part. The rest, if it
-consists of nests alone, is divided into maps and sums over one dim, which lose nothing with little optimisation, in
-parts of at most MOST, and sums over several dims and maps of bf16, which do. Of a simulation the single kernels and the
-waves are parts: both have the functions of all templates of a step.
+the cache; each kernel for products and for convolutions on matrix units is a part. Nests of layers are divided into
+maps and sums over one dim, which lose nothing with little optimisation, in parts of at most MOST, and sums over several
+dims and maps of bf16, which do. Of a simulation the single kernels and the waves are parts: both have the functions of
+all templates of a step.
 Does not: depend on sizes or rows: parts follow from the templates alone.
 """
 
@@ -19,7 +19,7 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.cuda.kernels import direct, transforms
-from backends.cuda.kernels.contract import PRODUCTS, UNITS, compiled_functions
+from backends.cuda.kernels.contract import PRODUCTS, UNITS, compiled_functions, shared_name
 from backends.cuda.persistent.rnn import chained_templates
 from backends.cuda.waves.waves import wave_templates
 from compiler.ir.space import DType
@@ -34,9 +34,9 @@ from compiler.strategies.cuda import (
 )
 
 _REST: Final = "rest"
+_LAYERS: Final = "layers"
 _SUMS: Final = "sums"
 _MAPS: Final = "maps"
-_PRODUCTS: Final = "products"
 _TENSORS: Final = "tensors"
 _CONVOLUTIONS: Final = "convolutions"
 _FILTERS: Final = "filters"
@@ -45,8 +45,12 @@ _TRANSFORMS: Final = "transforms"
 _ATTENTION: Final = "attention"
 _CHAINS: Final = "chains"
 _WAVES: Final = "waves"
-MOST: Final = 16
+MOST: Final = 10
 """Maps and sums over one dim of a part."""
+_FEW: Final = 4
+"""Nests beside a simulation that are not worth a part."""
+_MOST_SUMS: Final = 2
+"""Sums over several dims of a part: each compiles for as long as several maps."""
 
 
 @dataclass(frozen=True)
@@ -74,26 +78,25 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     """The non-empty parts of a program; the first one has the kernels common to all programs."""
     bodies = {t.index: t.body for t in program.templates if isinstance(t.body, l2.Contract)}
     contracts = {t: body.strategy for t, body in bodies.items()}
-    nests = {t.index: t.body for t in program.templates if isinstance(t.body, l2.Nest)}
-    attention = {t.index for t in program.templates if isinstance(t.body, l2.Attention)}
-    rest = {t.index for t in program.templates} - set(contracts) - attention
     waves = wave_templates(program)
-    quick = not waves and rest == set(nests)
-    sums = {t for t in rest if _is_long(nests[t])} if quick else set()
-    maps = {t.index for t in program.templates if t.index in rest and _is_narrow(t)} if quick else set()
+    nests, together = _of_layers(program, set(waves))
+    sums = {t for t, nest in nests.items() if len(nest.red) > 1}
+    maps = {t.index for t in program.templates if t.index in nests and _is_narrow(t)}
+    products = {t.index: name for t in program.templates if (name := _product(t)) is not None}
     found = {
-        _SUMS: sums,
+        **_numbered(_SUMS, sums, _MOST_SUMS),
         _MAPS: maps,
-        _PRODUCTS: {t for t, strategy in contracts.items() if strategy in PRODUCTS - UNITS},
+        **{name: {t for t, own in products.items() if own == name} for name in sorted({*products.values()})},
         _TENSORS: {t for t, strategy in contracts.items() if strategy in tensor_products.KINDS},
         _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy == direct_conv.NAME},
         _FILTERS: {t for t, strategy in contracts.items() if strategy == direct_conv_weights.NAME},
         _UNIT_FILTERS: {t for t, strategy in contracts.items() if direct.family(strategy) == tensor_conv_weights.NAME},
-        _ATTENTION: attention,
+        _ATTENTION: {t.index for t in program.templates if isinstance(t.body, l2.Attention)},
     }
-    first, *others = _divided(rest - sums - maps) if quick else (rest,)
-    parts = [Share(_REST, first, helpers=True, quick=quick)]
-    parts += [Share(f"{_REST}_{n}", x, quick=True) for n, x in enumerate(others, 2)]
+    quick = _numbered(_LAYERS if together else _REST, nests.keys() - sums - maps, MOST)
+    first = together or quick.pop(_REST)
+    parts = [Share(_REST, first, helpers=True, quick=not together)]
+    parts += [Share(name, kernels, quick=True) for name, kernels in quick.items() if kernels]
     parts += [Share(name, kernels) for name, kernels in found.items() if kernels]
     parts += [Share(name, users, part=name) for name, users in _alone(program).items()]
     if transformed := {t: transforms.parts(b) for t, b in bodies.items() if b.strategy == fft_conv.NAME}:
@@ -118,16 +121,30 @@ def _alone(program: l2.Merged) -> dict[str, set[int]]:
     return found
 
 
-def _divided(templates: Set[int]) -> tuple[Set[int], ...]:
-    """As many each, in their order, and no more than MOST."""
+def _of_layers(program: l2.Merged, waves: Set[int]) -> tuple[dict[int, l2.Nest], Set[int]]:
+    """The nests that are compiled apart, and what stays together: all of a simulation, but for the nests of layers
+    beside it."""
+    rest = {t.index: t.body for t in program.templates if not isinstance(t.body, l2.Contract | l2.Attention)}
+    nests = {t: body for t, body in rest.items() if isinstance(body, l2.Nest) and t not in waves}
+    if len(nests) < len(rest) and len(nests) < _FEW:
+        nests = {}
+    return nests, rest.keys() - nests.keys()
+
+
+def _product(template: l2.Template) -> str | None:
+    """The kernel of a product that is not on matrix units, which is a part."""
+    body = template.body
+    if not isinstance(body, l2.Contract) or body.strategy not in PRODUCTS - UNITS:
+        return None
+    return shared_name(template, body)
+
+
+def _numbered(name: str, templates: Set[int], most: int) -> dict[str, Set[int]]:
+    """As many in each part, in their order, and no more than `most`."""
     order = sorted(templates)
-    many = -(-len(order) // MOST) or 1
-    return tuple(frozenset(order[len(order) * n // many : len(order) * (n + 1) // many]) for n in range(many))
-
-
-def _is_long(nest: l2.Nest) -> bool:
-    """Whether it sums over several dims."""
-    return len(nest.red) > 1
+    many = -(-len(order) // most) or 1
+    parts = (order[len(order) * n // many : len(order) * (n + 1) // many] for n in range(many))
+    return {f"{name}_{n}" if n > 1 else name: frozenset(part) for n, part in enumerate(parts, 1)}
 
 
 def _is_narrow(template: l2.Template) -> bool:
