@@ -150,7 +150,7 @@ def test_every_kernel_is_in_one_part(name: str) -> None:
     apart = kernels_of(*emitted.parts)
     assert len(set(apart)) == len(apart) and set(apart) <= set(kernels_of(emitted))
     missing = set(kernels_of(emitted)) - set(apart)
-    shapes = {"direct_conv_3_step_1_tap_1_narrow", "direct_conv_3_step_2_tap_1_narrow"}
+    shapes = {f"direct_conv_3_step_{step}_tap_1_{kind}" for step in (1, 2) for kind in ("narrow", "six")}
     shapes |= {f"tensor_conv_float32_{x}" for x in ("3_1_by_2", "3_2_by_4", "1_2_by_4")}
     assert missing == (shapes if name == "resnet20" else set()), "shapes that no row has"
     assert not missing & called_by(program, emitted.kernels)
