@@ -16,7 +16,8 @@ from compiler.layers.shared.onnx.graph import Writer
 def _shape(p: Place, x: Shape) -> Result:
     if len(x) not in (1, 2):
         message = f"a dense layer reads a list of numbers; `{p.source}` has the shape {shown(x)}"
-        raise Misfit(message, "put `- flatten: {}` before it" if len(x) > 1 else None)
+        each = "; the same weights at every place are `- conv2d: {filters: ..., kernel: 1}`" if len(x) == 3 else ""
+        raise Misfit(message, f"put `- flatten: {{}}` before it{each}" if len(x) > 1 else None)
     return (*x[:-1], p.integer("units")), p.attrs("units", "bias")
 
 

@@ -243,7 +243,7 @@ def _params(d: _Draft, given: tree.Mapping | None) -> dict[str, l0.Value]:
             values = _spikes_of_file(given, neuron, c)
             given = None
         else:
-            own = (*neuron.params, "file") if neuron.source == "spike_times" else neuron.params
+            own = (*neuron.params, *_GIVEN) if neuron.source == "spike_times" else neuron.params
             _refuse_unknown(given, own, "parameter", neuron, c)
             _refuse_names(given, neuron, c)
         if neuron.source == "spike_times" and len(c.sink.items) > before:
@@ -462,6 +462,10 @@ def _blame(
     return place or neuron.span, ()
 
 
+_GIVEN = ("file", "times", "indices")
+"""What a population of neurons with given spikes says."""
+
+
 def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dict[str, l0.Value]:
     """`{file: spikes.npz, times: t, indices: i}`: the two arrays of one file."""
     out: dict[str, l0.Value] = {}
@@ -470,7 +474,7 @@ def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dic
         if entry.name == ROUND and ROUND in neuron.params:
             rounding = _rounding(entry.value, c)
             out |= {} if rounding is None else {ROUND: rounding}
-        elif entry.name not in ("file", "times", "indices"):
+        elif entry.name not in _GIVEN:
             help = "with `file`, the other keys are `times` and `indices`, names of its arrays, and `round`"
             message = f"neuron `{neuron.name}` has no parameter `{entry.name}`"
             c.sink.error("E0201", message, entry.key.span, help)

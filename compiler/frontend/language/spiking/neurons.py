@@ -282,8 +282,8 @@ NEURON = k.Block(
                 (
                     k.Option(
                         "spike_times",
-                        "Spikes at given times; the parameters are `times`, `indices` and, for `round: nearest`, "
-                        "`round`.",
+                        "Spikes at given times, as `library/neurons/spike_times` has them. The neuron declares the "
+                        "parameters `times`, `indices` and, for `round: nearest`, `round`.",
                     ),
                 ),
             ),
