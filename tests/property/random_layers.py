@@ -12,6 +12,20 @@ OPTIMIZERS = (
     *("lamb", "lion"),
 )  # fmt: skip
 SAMPLES, BATCH = 22, 8
+PENALTIES = (
+    *(
+        "{l2: 1e-2}",
+        "{l1: 1e-3}",
+        "{l1: 1e-3, l2: 1e-2, of: all}",
+        "[{l2: 0.1, of: out}, {l1: 0.01, of: [biases, norms]}]",
+    ),
+)
+RULES = (
+    "{params: {rate: 0.02}, update: [param = param - rate * gradient]}",
+    "{params: {rate: 0.02}, state: {m: 0}, update: [m = 0.9 * m + gradient, 'param = param - rate * tanh(m)']}",
+    "{params: {rate: 0.01}, state: {s: 0, n: 1}, update: [s = s + gradient ** 2, n = n + 1, "
+    "param = param - rate * gradient / (sqrt(s / n) + 1e-3)]}",
+)
 
 
 def data(seed: int) -> dict[str, np.ndarray]:
@@ -20,6 +34,7 @@ def data(seed: int) -> dict[str, np.ndarray]:
     return {
         "images": rng.normal(size=(SAMPLES, 2, 6, 6)).astype(np.float32),
         "lines": rng.normal(size=(SAMPLES, 5, 6)).astype(np.float32),
+        "there": (np.arange(5) <= rng.integers(0, 5, (SAMPLES, 1))).astype(np.float32),
         "numbers": rng.normal(size=(SAMPLES, 7)).astype(np.float32),
         "classes": rng.integers(0, 3, SAMPLES),
         "values": rng.normal(size=(SAMPLES, 3)).astype(np.float32),
@@ -28,7 +43,7 @@ def data(seed: int) -> dict[str, np.ndarray]:
     }
 
 
-def layer_model(seed: int) -> str:
+def layer_model(seed: int, order: str = "bitwise") -> str:
     """The text of a model, which reads `data.npz` beside it."""
     rng = random.Random(f"layers {seed}")
     kind = rng.choice(("images", "images", "lines", "lines", "numbers"))
@@ -37,12 +52,17 @@ def layer_model(seed: int) -> str:
     first = layers[0].replace("{", "{inputs: x, ", 1).replace(", }", "}") if "inputs:" not in layers[0] else layers[0]
     layers = [first, *layers[1:], "dense: {name: out, units: 3}"]
     loss, target, like = _loss(rng)
-    optimizer = rng.choice(OPTIMIZERS)
+    optimizer, own = rng.choice(OPTIMIZERS), rng.random() < 0.15
     rate = rng.choice(("0.01", "1e-3", "'0.01 * cosine_decay(step, steps)'"))
     settings = "" if optimizer == "adadelta" else f"learning_rate: {rate}"
     batch = rng.choice((BATCH, 5, 16))
     extra = [f"  clip: {{norm: {rng.choice((1, 5))}}}"] if rng.random() < 0.3 else []
     extra += [f"  accumulate: {2}"] if batch < 10 and rng.random() < 0.3 else []
+    extra += [f"  penalty: {rng.choice(PENALTIES)}"] if rng.random() < 0.4 else []
+    extra += [f"  average: {rng.choice((0.5, 0.9))}"] if rng.random() < 0.3 else []
+    extra += [f"  groups: [{rng.choice(_groups(settings, own))}]"] if rng.random() < 0.3 else []
+    masked = any("mask: there" in x for x in layers)
+    there = ("there: {shape: [5]}", ", there: there") if masked else ("", "")
     return "\n".join(
         [
             "language: 1",
@@ -51,23 +71,32 @@ def layer_model(seed: int) -> str:
             "  inputs:",
             f"    x: {{shape: {shape}}}",
             f"    y: {{{like}}}",
+            *([f"    {there[0]}"] if masked else []),
             "  layers:",
             *(f"    - {x}" for x in layers),
             "train:",
             "  data:",
             "    file: data.npz",
-            f"    inputs: {{x: {kind}, y: {target}}}",
+            f"    inputs: {{x: {kind}, y: {target}{there[1]}}}",
             *(["    split: {validation: 0.3}"] if rng.random() < 0.6 else []),
             f"  loss: {loss}",
-            f"  optimizer: {{{optimizer}: {{{settings}}}}}",
+            f"  optimizer: {{{'own' if own else optimizer}: {{{'' if own else settings}}}}}",
             *extra,
             f"  batch: {batch}",
             "  epochs: 2",
             f"  seed: {rng.randrange(1000)}",
-            f"numerics: {{precision: {rng.choice(('float32', 'float64'))}, order: bitwise}}",
+            f"numerics: {{precision: {rng.choice(('float32', 'float64'))}, order: {order}}}",
+            *([f"optimizers: {{own: {rng.choice(RULES)}}}"] if own else []),
             "",
         ]
     )
+
+
+def _groups(settings: str, own: bool) -> tuple[str, ...]:
+    """Groups of weights that are trained in another way."""
+    fixed = not own and settings.startswith("learning_rate: ") and "'" not in settings
+    rates = ("{of: out, set: {learning_rate: 1e-3}}", "{of: biases, set: {learning_rate: 0.1}}") if fixed else ()
+    return ("{of: biases, frozen: true}", "{of: out, frozen: true}", *rates)
 
 
 def _loss(rng: random.Random) -> tuple[str, str, str]:
@@ -126,18 +155,27 @@ def _of_images(rng: random.Random) -> list[str]:
 
 
 def _of_lines(rng: random.Random) -> list[str]:
-    layers = [rng.choice(("dense: {units: 4}", "positions: {encoding: trained}", "layer_norm: {}"))]
-    both = rng.choice(("", ", bidirectional: true"))
+    conv = f"conv1d: {{filters: 4, kernel: {rng.choice((1, 3))}, padding: same}}"
+    swap = "permute: {axes: [1, 0]}"
+    first = (["dense: {units: 4}"], ["positions: {encoding: trained}"], ["layer_norm: {}"], [swap, conv, swap])
+    layers = list(rng.choice(first))
+    for _ in range(rng.choice((0, 0, 1))):
+        layers.append(_recurrent(rng, ", sequence: true"))
     last = rng.choice(("", ", sequence: true"))
-    layer = rng.choice(
-        (
-            *(f"lstm: {{units: 4{both}{last}}}", f"gru: {{units: 3{both}{last}}}"),
-            *(f"rnn: {{units: 4{last}}}", "attention: {heads: 2}"),
-        )
-    )
+    mask = rng.choice(("", ", mask: there"))
+    layer = _recurrent(rng, last) if rng.random() < 0.75 else f"attention: {{heads: 2, size: 4{mask}}}"
     layers += [layer, *_between(rng, ("layer_norm",))]
     flat = "sequence" in layer or layer.startswith("attention")
     return [*layers, *(["flatten: {}"] if flat else [])]
+
+
+def _recurrent(rng: random.Random, last: str) -> str:
+    both = rng.choice(("", "", ", bidirectional: true"))
+    mask = rng.choice(("", "", ", mask: there"))
+    bias = rng.choice(("", "", ", bias: false"))
+    kind = rng.choice(("lstm", "gru", "gru", "rnn"))
+    own = {"lstm": ("",), "gru": ("", ", reset: before"), "rnn": ("", ", function: relu")}[kind]
+    return f"{kind}: {{units: {rng.randint(1, 5)}{both}{last}{mask}{bias}{rng.choice(own)}}}"
 
 
 def _of_numbers(rng: random.Random) -> list[str]:

@@ -23,20 +23,50 @@ DELAYS = (
 FINE = {"hodgkin_huxley", "traub_miles", "wang_buzsaki", "lif_cond_alpha", "eif", "rulkov"}
 """Neurons that need smaller steps, or whose variables are called as those of traces."""
 PLASTIC = ("stdp_additive", "stdp_multiplicative", "stdp_nearest", "tsodyks_markram", "stochastic_release")
+STORED = {
+    "all_to_all": ("sparse", "dense", "bitmask"),
+    "one_to_one": ("sparse", "bitmask", "procedural"),
+    "fixed_probability": ("sparse", "bitmask", "procedural"),
+    "fixed_outdegree": ("sparse", "procedural"),
+    "rule": ("sparse", "bitmask", "procedural"),
+    "conv2d": ("sparse", "toeplitz"),
+}
+"""Storages of a rule that hold any static projection of one weight."""
+LEARNED = (
+    "'w = clip(w + 0.1 * post.y - 0.02, 0, 1)'",
+    "'w = 0.95 * w + 0.02 * post.y'",
+    "'n = n + 1'",
+    "'w = clip(w + 0.05 * (delayed(pre.v) - w), 0, 1)'",
+    "'w = w / (1 + 0.01 * n_in)'",
+)
+EVERY = (
+    "[w = 0.99 * w]",
+    "[n = 0.9 * n + 0.1 * tanh(post.v)]",
+    "['w = w + 0.01 * (1 - sum_post(w)) / n_in']",
+    "[deliver(0.02 * w * (pre.v - post.v))]",
+)
+POOLED = ("mean(v)", "sum(g)", "max(w)", "min(v)", "mean(v * v)")
+POOL = "    pool: {{reduce: {{m: {}}}, state: {{s: 0}}, update: [s = 0.9 * s + 0.1 * m]}}"
+AT_EVENTS = ("[w = 0.9 * w]", "['w = w * 0.6 / max(sum_post(w), 0.1)']", "[w = w + 0.01 * random()]", "[n = 0]")
+SHAPE = (2, 4, 5)
+"""Channels, height, width of populations that a convolution connects."""
 TERMS = (
     *("-v", "0.5 * w", "g", "tanh(w)", "exp(-abs(v))", "v * (1 - v)", "sin(3 * v)", "1 / (1 + v ** 2)"),
     *("sigmoid(v - w)", "max(v, w)", "(v if v > w else w)", "clip(v, -1, 1)", "abs(w) ** 0.5", "log1p(abs(g))", "k"),
 )  # fmt: skip
 
 
-def spiking_model(seed: int, parts: int) -> str:
+def spiking_model(seed: int, parts: int, order: str = "bitwise") -> str:
     """The text of a model of `parts` parts (`a0`, `a1`, ... of part a)."""
     rng = random.Random(f"spiking {seed}")
     made = [_Part(rng, chr(ord("a") + n)) for n in range(parts)]
     populations = [p for m in made for p in m.populations]
     drawn = [f"  {p}" for m in made for p in m.inputs]
     traced = ", ".join(n for m in made for n in m.traced)
-    numerics = f"{{precision: {rng.choice(('float32', 'float64'))}, order: bitwise}}"
+    numerics = f"{{precision: {rng.choice(('float32', 'float64'))}, order: {order}}}"
+    copies = rng.choice(("", "", "", ", instances: 2", ", instances: 3, weights: shared"))
+    if "shared" in copies and any(m.learns for m in made):
+        copies = ", instances: 2"
     return "\n".join(
         [
             "language: 1",
@@ -47,11 +77,12 @@ def spiking_model(seed: int, parts: int) -> str:
             *(m.synapse for m in made),
             "populations:",
             *(f"  {p}" for p in populations),
+            "phases: {trial: {every: 6 ms, events: {start: 0 ms, middle: 2.5 ms}}}",
             "projections:",
             *(f"  {p}" for m in made for p in m.projections),
             *(["inputs:", *drawn] if drawn else []),
             f"simulate: {{dt: 0.5 ms, duration: {rng.choice((15, 20, 25))} ms, warmup: {rng.choice((0, 2))} ms, "
-            f"seed: {rng.randrange(1000)}}}",
+            f"seed: {rng.randrange(1000)}{copies}}}",
             "record:",
             "  - spikes: {from: all}",
             f"  - trace: {{from: [{traced}], variables: [v, w], members: all, every: {rng.choice(('0.5', '1.5'))} ms}}",
@@ -65,13 +96,17 @@ class _Part:
     """A neuron, a synapse, populations and what is between them; names begin with `letter`."""
 
     def __init__(self, rng: random.Random, letter: str) -> None:
-        self.rng, self.letter = rng, letter
+        self.rng, self.letter, self.learns, self.pooled = rng, letter, False, False
         self.neuron = self._neuron()
         self.synapse = self._synapse()
         sizes = [rng.randint(1, 40) for _ in range(rng.randint(1, 3))]
         own = [f"{letter}{n}" for n in range(len(sizes))]
         self.traced = own
-        self.populations = [f"{n}: {{neuron: {letter}, size: {s}}}" for n, s in zip(own, sizes, strict=True)]
+        grid = rng.random() < 0.3
+        sizes = [SHAPE[0] * SHAPE[1] * SHAPE[2]] * len(sizes) if grid else sizes
+        extent = {s: f"shape: {list(SHAPE)}" if grid else f"size: {s}{self._pools(s)}" for s in sizes}
+        self.grid = grid
+        self.populations = [f"{n}: {{neuron: {letter}, {extent[s]}}}" for n, s in zip(own, sizes, strict=True)]
         sources = list(zip(own, sizes, strict=True))
         if rng.random() < 0.6:
             kind = rng.choice(sorted(set(DRIVES) - FINE))
@@ -85,6 +120,10 @@ class _Part:
             self.inputs.append(
                 f"{letter}_rain: {{to: [{', '.join(own)}], poisson: {{rate: {rate} Hz, into: {into}, weight: 0.3}}}}"
             )
+
+    def _pools(self, size: int) -> str:
+        pools = [k for k in range(1, size + 1) if size % k == 0]
+        return f", pools: {self.rng.choice(pools)}" if self.pooled else ""
 
     def _formula(self) -> str:
         rng = self.rng
@@ -111,8 +150,11 @@ class _Part:
             ]
         else:
             noise = rng.choice(("", " + 0.3 * random()", " + 0.2 * normal()"))
+            self.pooled = rng.random() < 0.4
+            noise += " - 0.3 * pool.s" if self.pooled else ""
             lines += [
                 f"    let: {{drive: '{self._formula()}'}}",
+                *([POOL.format(rng.choice(POOLED))] if self.pooled else []),
                 "    update:",
                 f"      - v = clip(0.8 * v + 0.2 * drive + jump + g{noise}, -5, 5)",
                 "      - w = 0.9 * w + 0.1 * tanh(drive)",
@@ -120,11 +162,23 @@ class _Part:
         when = rng.choice(("v > 0.8", "v > 0.5 and w < 3", "v > 0.9 or random() < 0.05", "not (v <= 0.7)"))
         refractory = rng.choice(("", ", refractory: 1.5 ms", ", refractory: {time: 2 ms, hold: [v]}"))
         reset = rng.choice(("v = 0", "v = v - 0.8, w = w + 0.1", "v = -k"))
+        if rng.random() < 0.4:
+            event, what = (
+                rng.choice(("trial.start", "trial.middle")),
+                rng.choice(("v = 0.5 * v", "w = 0", "v = v + 0.1 * random()")),
+            )
+            lines.append(f"    on: {{{event}: [{what}]}}")
         return "\n".join([*lines, f"    spike: {{when: {when}, reset: [{reset}]{refractory}}}"])
 
     def _synapse(self) -> str:
         rng = self.rng
-        change = rng.choice(("w = clip(w + 0.1 * post.y - 0.02, 0, 1)", "w = 0.95 * w + 0.02 * post.y", "n = n + 1"))
+        change = rng.choice(LEARNED)
+        lines = [f"    update: {rng.choice(EVERY)}"] if rng.random() < 0.25 else []
+        if rng.random() < 0.3 and not lines:
+            lines = ["    dynamics: {dn/dt: -n / (12 ms)}", *(["    event_driven: true"] if rng.random() < 0.6 else [])]
+        if rng.random() < 0.25:
+            events = AT_EVENTS[:-1] if "    event_driven: true" in lines else AT_EVENTS
+            lines.append(f"    on: {{{rng.choice(('trial.start', 'trial.middle'))}: {rng.choice(events)}}}")
         back = rng.choice(("w = min(w + 0.1 * pre.x, 1)", "w = w * 0.97", "n = max(n - 1, 0)"))
         return "\n".join(
             [
@@ -135,8 +189,9 @@ class _Part:
                 f"      dynamics: {{dx/dt: -x / ({rng.choice((5, 20))} ms)}}",
                 "      on_spike: [x = x + 1]",
                 "    post: {state: {y: 0}, dynamics: {dy/dt: -y / (15 ms)}, on_spike: [y = 1]}",
-                f"    on_pre: [deliver(w * {rng.choice(('1', '0.5', '(1 + 0.01 * n)'))}), '{change}']",
+                f"    on_pre: [deliver(w * {rng.choice(('1', '0.5', '(1 + 0.01 * n)'))}), {change}]",
                 f"    on_post: ['{back}']",
+                *lines,
             ]
         )
 
@@ -156,16 +211,30 @@ class _Part:
         ]
         if source[1] == target[1] == once:
             rules += ["one_to_one: {}"] * 4
+        if self.grid and source[1] == target[1]:
+            rules += [f"conv2d: {{kernel: 3, padding: 1{rng.choice(('', ', depthwise: true'))}}}"] * 4
         rule = rng.choice(rules)
         value, delay, into = rng.choice((0.05, 0.2, 0.6)), rng.choice(DELAYS), rng.choice(("g", "jump"))
         parts = [f"from: {source[0]}", f"to: {target[0]}", f"connect: {{{rule}}}", f"delay: {delay}"]
         kind = rng.random()
         if kind < 0.4:
-            parts.append(f"deliver: {{into: {into}, weight: {rng.choice(DRAWN).format(value=value)}}}")
+            weight = rng.choice(DRAWN).format(value=value)
+            if rng.random() < 0.2 and not rule.startswith("conv2d"):
+                weight = rng.choice((f"{value} * exp(-abs(i - j) / 5)", f"{value} / n_in"))
+            parts.append(f"deliver: {{into: {into}, weight: {weight}}}")
+            name = rule.split(":")[0]
+            if weight == str(value) and name in STORED and "uniform" not in delay and "normal" not in delay:
+                kept = f"storage: {rng.choice(STORED[name])}}}"
+                rule = rule[:-1] + (kept if rule.endswith("{}") else f", {kept}")
+                parts[2] = f"connect: {{{rule}}}"
+            if rng.random() < 0.15:
+                parts.append("clear: trial.start")
         else:
             parts[-1] = f"delay: {rng.choice(DELAYS[:4])}"  # traces of a neuron are kept once
-            synapse = f"{self.letter}_own" if kind < 0.75 else rng.choice(PLASTIC)
+            self.learns = True
+            synapse = f"{self.letter}_own" if kind < 0.75 and "lib" not in source[0] else rng.choice(PLASTIC)
             given = {"tsodyks_markram": "w: 0.4", "stochastic_release": "w: 0.4"}.get(synapse, "w_max: 0.6")
             parts += [f"synapse: {synapse}", f"deliver: {{into: {into}}}"]
+            parts += ["back_delay: 1 ms"] if synapse.endswith("_own") and rng.random() < 0.2 else []
             parts += [] if synapse.endswith("_own") else [f"params: {{{given}}}"]
         return f"{self.letter}_p{number}: {{{', '.join(parts)}}}"

@@ -18,6 +18,7 @@ from compiler.runtime.plots import plots
 from netloom import run
 from tests.construct_runs import results
 from tests.property.random_layers import data, layer_model
+from tests.property.random_mixed import mixed_data, mixed_model
 from tests.property.random_spiking import spiking_model
 
 pytestmark = pytest.mark.usefixtures("cc")
@@ -40,12 +41,12 @@ def spiking(seed: int, folder: Path, parts: int = PARTS) -> int:
     return sum(len(v) for n, v in ours.items() if n.endswith(".spikes.record"))
 
 
-def layers(seed: int, folder: Path) -> float:
-    """Compare one training on both targets; returns its loss."""
+def layers(seed: int, folder: Path, mixed: bool = False) -> float:
+    """Compare one training (`mixed`: on what populations do) on both targets; returns its loss."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "model.yaml"
-    path.write_text(layer_model(seed))
-    np.savez(folder / "data.npz", **data(seed))
+    path.write_text(mixed_model(seed) if mixed else layer_model(seed))
+    np.savez(folder / "data.npz", **(mixed_data(seed) if mixed else data(seed)))
     found, losses = [], []
     for target in ("cpu", "reference"):
         result = run(path, target, out=folder / target, build_dir=folder / "build")
@@ -70,10 +71,15 @@ def test_spiking(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("not_optimized")
-@pytest.mark.parametrize("first", range(0, 12, 4))
+@pytest.mark.parametrize("first", range(0, 9, 3))
 def test_layers(first: int, tmp_path: Path) -> None:
-    for seed in range(first, first + 4):
+    for seed in range(first, first + 3):
         assert np.isfinite(layers(seed, tmp_path / str(seed)))
+
+
+@pytest.mark.usefixtures("not_optimized")
+def test_mixed(tmp_path: Path) -> None:
+    assert np.isfinite(layers(0, tmp_path, mixed=True))
 
 
 @pytest.mark.slow
@@ -86,5 +92,12 @@ def test_many_spiking(chunk: int, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_many_layers(chunk: int, tmp_path: Path) -> None:
-    for seed in range(12 + chunk, 100 + MANY, CHUNKS):
+    for seed in range(9 + chunk, 100 + MANY, CHUNKS):
         layers(seed, tmp_path / str(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_many_mixed(chunk: int, tmp_path: Path) -> None:
+    for seed in range(1 + chunk, 50 + MANY // 4, CHUNKS):
+        layers(seed, tmp_path / str(seed), mixed=True)
