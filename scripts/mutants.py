@@ -392,8 +392,8 @@ MUTANTS = (
     ),
     Mutant(
         "stages of chains repeat",
-        ("backends.cuda.persistent.rnn_links:Links.are_alike",),
-        lambda _: False,
+        ("backends.cuda.persistent.rnn_plan:_times",),
+        _always(0),
         ("tests/unit/test_chain_steps.py::test_a_step_is_a_stage",),
     ),
     Mutant(

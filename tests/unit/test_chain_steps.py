@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from backends.cuda.emit.emit import emit
-from backends.cuda.persistent.rnn_plan import Stage, shapes_of
+from backends.cuda.persistent.rnn_plan import Stage, shapes_of, stages_of
 from backends.cuda.persistent.rnn_stages import ReadChain, ReadStage
 from backends.cuda.persistent.rnn_table import walk
 from backends.cuda.persistent.spread_table import spread_walk
 from compiler.ir.level2.batch_independence import links_of, meetings
+from compiler.ir.level2.program import Merged
 from compiler.ir.space import Role
 from compiler.passes.program.keep_steps import keep_steps
 from tests.recurrent import Network
@@ -118,14 +119,18 @@ def test_samples_of_different_steps_do_not_meet(tmp_path: Path) -> None:
     (chain, *_) = phase.chains
     (state,) = (a for a in program.arrays if a.name == "train/rnn_1.at.state")
 
-    def met(**changes: int) -> set[str]:
+    def changed(**changes: int) -> Merged:
         arrays = tuple(replace(a, **changes) if a is state else a for a in program.arrays)  # type: ignore[arg-type]
-        return meetings(replace(program, arrays=arrays), links_of(phase.launches[chain.first : chain.last]), chain)
+        return replace(program, arrays=arrays)
+
+    def met(**changes: int) -> set[str]:
+        return meetings(changed(**changes), links_of(phase.launches[chain.first : chain.last]), chain)
 
     rows = state.physical_size // 6
     assert not met() and not met(first=2 * state.first)  # it is read two steps later
     assert met(first=state.first + rows) == met(by_step=state.by_step + rows) == {"train/rnn_1.at.h.before"}
     assert not met(first=state.first * 9)  # it is read in no step
+    assert stages_of(changed(by_step=2 * state.by_step), phase, chain) is None  # steps are not alike
 
 
 def test_no_step_takes_the_place_of_another(tmp_path: Path) -> None:

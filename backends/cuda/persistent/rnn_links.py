@@ -98,7 +98,7 @@ class Links:
     @cached_property
     def are_alike(self) -> bool:
         """Whether what holds for some steps holds for all: accesses move through an array together, and no matrix
-        moves."""
+        moves (recurrent layers are so)."""
         moves: dict[str, set[int]] = {}
         for x in self.each:
             for a in x.arrays.values():

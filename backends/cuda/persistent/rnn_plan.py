@@ -220,31 +220,37 @@ def _stage(precision: DType, links: Links, first: int) -> Stage | None:
 
 
 def stages_of(program: l2.Merged, phase: l2.MergedPhase, chain: l2.Loop) -> Schedule | None:
-    """The stages of a chain, in order; None, if one of its links is not pointwise."""
+    """The stages of a chain, in order; None, if one of its links is not pointwise, or steps differ."""
     links = chain_links(program, phase, chain)
+    if chain.steps > 1 and not links.are_alike:
+        return None
     each = len(links.each)
     end = each * (chain.steps - 1)  # a stage behind which links up to here follow does not know of the last step
     found: list[Stage] = []
-    began: dict[int, int] = {}  # the stages that begin with a link of a step, if they repeat
+    began: dict[int, int] = {}  # the first stage that begins with a link of a step
     made = Schedule(links, (), (), 0, each, found)
     first = 0
     while first < len(links):
-        begins = began.get(first % each)
-        if begins is not None and not made.times:
-            by = first - found[begins].first
-            times = (end - 1 - found[begins].first) // by - 1
-            if times > 1:
+        begin = began.get(first % each)
+        if begin is not None and not made.times:
+            at, by = found[begin].first, first - found[begin].first
+            if (times := _times(at, by, end)) > 1:
                 tail: list[Stage] = []
-                made = Schedule(links, found[:begins], found[begins:], times, by, tail)
-                first, found = found[begins].first + times * by, tail
+                made = Schedule(links, found[:begin], found[begin:], times, by, tail)
+                first, found = at + times * by, tail
         stage = _stage(program.precision, links, first)
         if stage is None:
             return None
-        if links.are_alike and stage.last < end:
+        if stage.last < end:
             began.setdefault(first % each, len(found))
         found.append(stage)
         first = stage.last
     return made
+
+
+def _times(first: int, by: int, end: int) -> int:
+    """How often stages repeat, `by` links later each time, which another time is followed by links before `end`."""
+    return (end - 1 - first) // by - 1
 
 
 # --------------------------------------------------------------------------------------------- results
