@@ -18,7 +18,7 @@ from backends.c_family.names import Namer, operation
 from backends.kernel_ir.descriptor import CompiledKernel
 from backends.kernel_ir.expr import cast, code, form, name
 from backends.kernel_ir.stmt import Let, Stmt, Struct, names_of
-from backends.kernel_ir.tree import Code, Member
+from backends.kernel_ir.tree import Code, Member, Place
 from compiler.core.symbols import Sym
 from compiler.ir.space import DType
 
@@ -64,7 +64,13 @@ class Kernel:
     def elements(self, at: Addresses, fill: float = 0.0) -> dict[str, Element]:
         """The elements that the dims of a nest tell; `fill`: the value of those out of bounds."""
         return {
-            f.name: Element(self.pointers[f.name][at.offset(access)], f.dtype.computed, f.mode, at.inside(access), fill)
+            f.name: Element(
+                Place(self.pointers[f.name], at.offset(access), f.name),
+                f.dtype.computed,
+                f.mode,
+                at.inside(access),
+                fill,
+            )
             for f, access in self.strided
         }
 

@@ -380,8 +380,7 @@ class Element:
     """How straight-line code accesses the element of an array formal at the current point.
 
     `place`: the C lvalue (`v_[i]`). `inside`: a C truth value when the access is guarded; `fill` is the value of reads
-    out of bounds. `rounds`: what is stored is rounded to bf16 later. `direct`: additions go to memory immediately
-    (several points share the element).
+    out of bounds. `direct`: additions go to memory immediately (several points share the element).
     """
 
     place: Code
@@ -389,7 +388,6 @@ class Element:
     mode: l2.Mode
     inside: Code | None = None
     fill: float = 0.0
-    rounds: bool = False
 
     @property
     def value(self) -> Code:
@@ -557,10 +555,7 @@ class Body:
             span = NOWHERE
             if unnamed := self._unnamed.get(n):
                 span, value = unnamed.span, unnamed.value
-                if e.rounds and isinstance(value, ast.Call) and value.func == ROUNDED:
-                    shown = self.dialect.rounds(value.args[0], self.scope, _held(e.type))
-                else:
-                    shown = self.dialect.expr(value, self.scope, _held(e.type))
+                shown = self.dialect.expr(value, self.scope, _held(e.type))
             else:
                 shown = self.scope[n].code
             if e.type == DType.U8:

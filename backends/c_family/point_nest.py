@@ -101,13 +101,18 @@ class NestBuilder:
         return self.body(emit).finish((*self.nest.prologue, *self.nest.epilogue))
 
     def point(self) -> list[Stmt]:
+        """A point by one thread."""
+        sums, end = self.parts()
+        return [*sums, *end]
+
+    def parts(self) -> tuple[list[Stmt], list[Stmt]]:
         """The sums of a point by one thread, in order, and what follows them."""
         body = self.body()
         start = body.run(self.nest.prologue)
         totals, terms = self.terms(body.scope, self.totals(self.scope))
         for x in totals:
             body.scope |= x.symbol
-        return [*start, *terms, *self.goes_on(body)]
+        return [*start, *terms], self.goes_on(body)
 
     def terms(self, scope: Scope, totals: Sequence[Total]) -> tuple[Sequence[Total], list[Stmt]]:
         """Where the first sums of a point are, and their statements."""

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
 from backends.kernel_ir.expr import ONE, Operand, code
-from backends.kernel_ir.tree import NONE, Call, Code, Index, Printed, Select
+from backends.kernel_ir.tree import NONE, Call, Code, Index, Place, Printed, Select, rebuilt
 from backends.kernel_ir.types import Type, Typed, typed
 from compiler.core.source import NOWHERE, Span
 
@@ -434,6 +434,23 @@ def changed(statements: Iterable[Stmt], change: Callable[[Stmt], Stmt]) -> list[
         same = all(a is b for x, body in inside.items() for a, b in zip(getattr(s, x), body, strict=True))
         found.append(change(s if same else replace(s, **inside)))
     return found
+
+
+def trees(statements: Iterable[Stmt]) -> Iterator[Code]:
+    """All expressions of statements, and of those inside them."""
+    return (tree for s in walk(statements) for x in s.TREES if (tree := getattr(s, x)) is not None)
+
+
+def moved(statements: Iterable[Stmt], places: Mapping[str, Code]) -> list[Stmt]:
+    """Statements whose elements of these formals are at other places."""
+
+    def other(x: Code) -> Code | None:
+        return places.get(x.formal) if isinstance(x, Place) else None
+
+    def one(s: Stmt) -> Stmt:
+        return replace(s, **{x: rebuilt(tree, other) for x in s.TREES if (tree := getattr(s, x)) is not None})
+
+    return changed(statements, one)
 
 
 def names_of(statements: Iterable[Stmt]) -> frozenset[str]:

@@ -201,6 +201,17 @@ class Index(Node):
 
 
 @dataclass(slots=True, unsafe_hash=True)
+class Place(Index):
+    """The element of an array formal at a point: passes find it by the formal's name."""
+
+    formal: Final[str]
+
+    def of_parts(self, parts: Sequence[Code]) -> Code:
+        array, at = parts
+        return Place(array, at, self.formal)
+
+
+@dataclass(slots=True, unsafe_hash=True)
 class Member(Node):
     """A field of a structure (`mark`: `.`), or of one that a pointer points to (`->`)."""
 

@@ -29,6 +29,7 @@ from backends.kernel_ir.tree import (
     Index,
     Member,
     Number,
+    Place,
     Select,
     Unary,
     Variable,
@@ -69,6 +70,7 @@ class _Verifier:
         self.how: dict[type, Callable[[Any], Type]] = {
             Number: lambda x: Type(x.type),
             Index: self.element,
+            Place: self.element,
             Member: self.field,
             Binary: self.binary,
             Unary: self.unary,

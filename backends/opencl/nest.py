@@ -24,10 +24,9 @@ class NestPrinter(PointNest):
         self.emits()
         is_map = self.nest.combine is None
         flat = is_map and len(self.par) == 1
-        point = [] if is_map else self.point()
         e = self.vars[self.par[0].name] if flat else self.k.namer.fresh("e")
         split = [] if flat else self.split(e, self.par)
-        inner = [*split, *(self.mapped(self._emit) if is_map else point)]
+        inner = [*split, *(self.mapped(self._emit) if is_map else self.point())]
         beyond = e >= self.extent(self.par)
         return [Let("nl_i64", e, code("get_global_id(0)")), when(beyond, Leave("return")), *inner]
 

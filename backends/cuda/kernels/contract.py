@@ -21,7 +21,7 @@ from backends.c_family.cprint import PrintError, Symbol
 from backends.c_family.skeletons import frame
 from backends.cuda.kernels import direct, transforms
 from backends.cuda.kernels.kernel import BLOCK, Function
-from backends.cuda.kernels.lines import at_places, besides, even, many_of
+from backends.cuda.kernels.lines import besides, even, held, many_of
 from backends.cuda.kernels.nest import NEIGHBOURS, NestPrinter
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.descriptor import CompiledFunction
@@ -487,26 +487,24 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
         return []
     if contract.strategy == fft_conv.NAME:
         product, store, nest = transforms.transform_texts(k, contract)
-        value = "nl_sum"
+        end = _epilogue(k, nest, "nl_sum")
     elif contract.strategy in direct.STRATEGIES:
         product, store, nest = direct.direct_texts(k, contract, _loads)
         forward = "nl_x[nl_p].sum" if contract.strategy == direct_conv.NAME else "*nl_at"
         value = forward if contract.strategy in direct.FORWARD else "nl_own.at[nl_e]"
+        end = _epilogue(k, nest, value, _loads(nest) if contract.strategy in direct.FORWARD else ())
     else:
-        product, store, nest = _product_texts(k, contract)
-        value = "nl_sum.x[nl_n]" if contract.strategy in UNITS else "nl_s.at[nl_e]"
+        product, store, end = _product_texts(k, contract)
     kind = next(x for x in _kinds(k.template, contract) if x.sums)
-    ahead = contract.strategy in direct.FORWARD
-    end = _epilogue(k, nest, value, _loads(nest) if ahead else ())
     return [
         Function(PRODUCT, (product,), given=(Let(f"{kind.operands} &", name("nl_p")),)),
         Function(STORE, (replace(store, holes={"@end": end}),), given=(Let(f"const {kind.sums} &", name("nl_s")),)),
     ]
 
 
-def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, NestPrinter]:
+def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, list[Stmt]]:
     """The code that fills in the operands, the code that runs the epilogue of all sums (with `@end` for that of one),
-    and the nest."""
+    and that one."""
     p = _Printer(k, contract)
     operands = {
         "operands": (p.operand(0), p.operand(1)),
@@ -528,13 +526,13 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, Nest
         "block": BLOCK,
     }
     if contract.strategy not in UNITS:
-        return product, frame(statements(), "store.cu.j2", parts), p.nest
-    found, others = besides(k, p.nest, contract.nest.epilogue, fast, slow)
+        return product, frame(statements(), "store.cu.j2", parts), _epilogue(k, p.nest, "nl_s.at[nl_e]")
+    end = _epilogue(k, p.nest, "nl_sum.x[nl_n]")
+    found, others = besides(p.nest, end, fast, slow)
     fixed, arrays = ([x for x in found if x.fixed == same] for same in (True, False))
     parts["divided"] = [p.extent([d]) for d in slow[1:]] if div > 1 else []
     parts |= {"own": p.split("nl_own", fast), "fixed": fixed, "arrays": arrays, "guarded": others}
     many = many_of(p.nest, found)
     parts |= {"ahead": _AHEAD * NEIGHBOURS // many, "many": many}
     parts["even"] = every(even(k, [x for x in found if x.few], fast[0], many)) if fast else None
-    at_places(p.nest, found)
-    return product, frame(statements(), "store_tensor.cu.j2", parts), p.nest
+    return product, frame(statements(), "store_tensor.cu.j2", parts), held(end, found)

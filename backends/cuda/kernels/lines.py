@@ -1,8 +1,7 @@
 """lines: points that are neighbours along the last dim, of which a thread has several at a time, as their elements are
 neighbours in memory: of maps, of sums over windows, of rows, and of what follows sums.
 
-Assumes: the statements of one point (cprint.Body) print an element by its `place`; points share no element that one of
-them changes.
+Assumes: the statements of one point, whose elements are Places; points share no element that one of them changes.
 Guarantees: the same operations in the same order for each point. An index is divided once for all of them. Elements are
 read and written by one instruction each where they are aligned; whether all are is asked once. They are read as words:
 whoever takes a word apart waits for it, so that all is read first.
@@ -11,14 +10,13 @@ Does not: choose how many points a block has (launch_geometry.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import Element, Scope
+from backends.c_family.cprint import C_TYPES, Element
 from backends.c_family.point_nest import PointNest, Total, read_in_terms
 from backends.kernel_ir.expr import braces, call, code, every, form, name
 from backends.kernel_ir.stmt import (
@@ -34,12 +32,16 @@ from backends.kernel_ir.stmt import (
     Stmt,
     Struct,
     Style,
+    changed,
     constants,
+    moved,
     names_of,
+    trees,
+    walk,
     when,
 )
-from backends.kernel_ir.tree import Code
-from compiler.expr.ast import refs
+from backends.kernel_ir.tree import Call, Code, Place, Variable, nodes
+from compiler.expr.functions import ROUNDED
 from compiler.ir.space import DType
 
 _N: Final = Let("int", code("nl_n"))
@@ -67,6 +69,11 @@ class Beside:
         """Of a point's element."""
         return code(f"{'nl_same' if self.fixed else 'nl_x'}.{self.pointer}" + (".x[nl_n]" if self.few else ""))
 
+    @property
+    def narrow(self) -> bool:
+        """Whether neighbours are bf16 in memory."""
+        return self.few and self.stored == C_TYPES[DType.BF16]
+
     def member(self, many: int = 4) -> Let:
         """Of a structure that has the elements of so many points."""
         return Let(f"nl_few<{self.type}, {many}>" if self.few else self.type, self.pointer)
@@ -91,23 +98,17 @@ class Beside:
 
 
 def besides(
-    k: Kernel,
-    nest: PointNest,
-    statements: Sequence[l2.Statement],
-    fast: Sequence[str],
-    lines: Sequence[str] = (),
-    held: AbstractSet[str] = frozenset(),
+    nest: PointNest, statements: Sequence[Stmt], fast: Sequence[str], lines: Sequence[str] = ()
 ) -> tuple[list[Beside], bool]:
     """Those of the statements of a point, and whether they use other arrays. `fast`: the dims along which points are
-    neighbours. `lines`: dims of which an array that reads none is `fixed`. `held`: formals whose values are in
-    locals."""
-    found, others = list[Beside](), False
-    written, wanted = {s.target for s in statements if not isinstance(s, l2.Emit)}, set[str]()
-    for s in statements:
-        wanted |= refs(s.when if isinstance(s, l2.Emit) else s.value)
+    neighbours. `lines`: dims of which an array that reads none is `fixed`."""
+    k, found, others = nest.k, list[Beside](), False
+    used = {x.formal for tree in trees(statements) for x in nodes(tree) if isinstance(x, Place)}
+    stores = (s.target for s in walk(statements) if isinstance(s, Set))
+    written = {x.formal for x in stores if isinstance(x, Place)}
     known = {d.name for d in nest.nest.dims} | {f.name for f in k.template.columns}
     for f, access in k.strided:
-        if f.name not in written | (wanted - held):
+        if f.name not in used:
             continue
         element, reads = nest.elements[f.name], f.mode is l2.Mode.READ
         few = len(fast) == 1 and access.neighbours(fast[0])
@@ -123,12 +124,18 @@ def besides(
     return found, others
 
 
-def at_places(nest: PointNest, found: Sequence[Beside]) -> None:
-    """Points take elements from structures from now on; what these have for bf16 is rounded when it is written."""
-    narrow = nest.k.dialect.type_name(DType.BF16)
-    for x in found:
-        rounds = x.few and x.stored == narrow
-        nest.elements[x.formal] = replace(nest.elements[x.formal], place=x.place, rounds=rounds)
+def held(statements: Sequence[Stmt], found: Sequence[Beside]) -> list[Stmt]:
+    """Statements of a point that take elements from structures; what these have for bf16 is rounded when it is
+    written."""
+    places, narrow = {x.formal: x.place for x in found}, {x.formal for x in found if x.narrow}
+
+    def rounded_later(s: Stmt) -> Stmt:
+        match s:
+            case Set(Place(formal=formal), Call(Variable(function), (value,))) if formal in narrow:
+                return replace(s, value=value) if function.startswith(f"nl_{ROUNDED}_") else s
+        return s
+
+    return moved(changed(statements, rounded_later), places)
 
 
 def even(k: Kernel, arrays: Sequence[Beside], last: str, many: int) -> list[Code]:
@@ -204,11 +211,10 @@ class Lines:
 
 def many_of(nest: PointNest, found: Sequence[Beside]) -> int:
     """Neighbours that have 16 bytes of the narrowest array."""
-    narrow = nest.k.dialect.type_name(DType.BF16)
-    return 8 if nest.k.dialect.precision is DType.F32 and any(x.few and x.stored == narrow for x in found) else 4
+    return 8 if nest.k.dialect.precision is DType.F32 and any(x.narrow for x in found) else 4
 
 
-def in_lines(nest: PointNest, e: Code, split: Sequence[Stmt], statements: Sequence[l2.Statement]) -> Lines | None:
+def in_lines(nest: PointNest, e: Code, split: Sequence[Stmt], statements: Sequence[Stmt]) -> Lines | None:
     """The loop over the points of a map of a block, from `nl_me.part * nl_t.chunk` to `nl_end`, four neighbours at a
     time or, where an array is bf16, eight: 16 bytes of the narrowest one. None where elements of neighbours are no
     neighbours. `split`: the dims of the point e; `statements`: those of a point. Whether all is aligned is asked once.
@@ -217,15 +223,16 @@ def in_lines(nest: PointNest, e: Code, split: Sequence[Stmt], statements: Sequen
     if not nest.par:
         return None
     *lines, last = [d.name for d in nest.par]
-    found, others = besides(nest.k, nest, statements, [last])
+    found, others = besides(nest, statements, [last])
     if others or not any(x.few for x in found):
         return None
-    dims = {f.name: access.dims for f, access in nest.k.strided}
-    found = [replace(x, fixed=bool(lines) and x.few and not x.written and dims[x.formal] == {last}) for x in found]
-    at_places(nest, found)
+    access = nest.k.template.strided
+    found = [
+        replace(x, fixed=bool(lines) and x.few and not x.written and access[x.formal].dims == {last}) for x in found
+    ]
     fixed, moving = ([x for x in found if x.fixed == same] for same in (True, False))
     made = _Lines(many_of(nest, found), nest.vars[last], fixed, moving)
-    return _looped(nest, e, made, made.point(split, nest.body().finish(statements)), found)
+    return _looped(nest, e, made, made.point(split, held(statements, found)), found)
 
 
 def _looped(nest: PointNest, e: Code, made: _Lines, points: Sequence[Stmt], found: Sequence[Beside]) -> Lines:
@@ -256,81 +263,56 @@ def windows_in_lines(nest: PointNest, e: Code, split: Sequence[Stmt]) -> Lines |
     points."""
     last = nest.par[-1].name
     read = _in_terms(nest, last)
-    found, others = besides(nest.k, nest, nest.nest.epilogue, [last])
-    if read is None or others or nest.nest.prologue or nest.nest.staged or nest.nest.beside:
+    few = [x for x in read or () if x.few]
+    if not few or nest.nest.prologue or nest.nest.staged or nest.nest.beside:
         return None
-    few = [x for x in read if x.few]
-    if not few or not any(x.few for x in found):
+    (total,), body = nest.totals(nest.scope), nest.body()
+    sums = replace(total, at=form("{}.x[nl_n]", total.at))
+    body.scope |= sums.symbol
+    end = body.finish(nest.nest.epilogue)
+    found, others = besides(nest, end, [last])
+    if others or not any(x.few for x in found):
         return None
     made = _Lines(many_of(nest, [*found, *few]), nest.vars[last], (), found)
-    (total,) = nest.totals(nest.scope)
-    sums = replace(total, at=form("{}.x[nl_n]", total.at))
     kind = f"nl_few<{nest.k.dialect.type_name(total.type)}, {made.many}>"
     before = [
         Let(kind, total.at),
         Each(name("nl_n"), made.many, [Set(sums.at, nest.identity(total.type))], Style.BESIDE),
         *nest.in_window(_term(nest, made, few, sums)),
     ]
-    at_places(nest, found)
-    body = nest.body()
-    body.scope |= sums.symbol
-    return _looped(nest, e, made, made.point(split, body.finish(nest.nest.epilogue), before), [*found, *few])
+    return _looped(nest, e, made, made.point(split, held(end, found), before), [*found, *few])
 
 
 @dataclass(frozen=True)
 class RowLines:
-    """Rows whose elements a thread takes `many` neighbours at a time, where `wide` says so. `found`: the arrays of each
-    stage's terms, and of what follows the sums, of which it has neighbours."""
+    """Rows whose elements a thread takes several neighbours at a time, where `wide`: its loops over them, one for the
+    terms of each stage and one for what follows the sums."""
 
-    nest: PointNest
-    many: int
-    found: Sequence[Sequence[Beside]]
-
-    @property
-    def wide(self) -> Code:
-        """Whether all are aligned, and every thread of a row has some."""
-        nest, last = self.nest, self.nest.red[-1]
-        arrays = list({x.formal: x for stage in self.found for x in stage}.values())
-        terms = [form("{} % {} == 0", nest.k.extent(last.extent), self.many)]
-        terms.append(form("{} >= {} * nl_group", nest.k.extent(last.extent), self.many))
-        return every([*terms, *even(nest.k, arrays, last.name, self.many)]) or code("true")
-
-    def sums(self, stage: int, r: Code, scope: Scope, totals: Sequence[Total]) -> Stmt:
-        """A thread's walk over the terms of a stage."""
-        places = {x.formal: replace(self.nest.elements[x.formal], place=x.place) for x in self.found[stage]}
-        return self._walk(stage, r, self.nest.summed(scope, totals, {**self.nest.elements, **places}))
-
-    def each(self, r: Code, point: Callable[[], list[Stmt]]) -> Stmt:
-        """So, of what follows the sums; `point`: prints what one element does."""
-        before = self.nest.elements
-        self.nest.elements = dict(before)
-        at_places(self.nest, self.found[-1])
-        made = self._walk(-1, r, point())
-        self.nest.elements = before
-        return made
-
-    def _walk(self, stage: int, r: Code, inner: Sequence[Stmt]) -> Stmt:
-        made = _Lines(self.many, self.nest.vars[self.nest.red[-1].name], (), self.found[stage], "true")
-        points = made.point(self.nest.split(r, self.nest.red), inner)
-        return For(
-            r, f"{self.many} * nl_first", "nl_terms", points, f"{self.many} * nl_group", kind=Kind.ONCE, long=True
-        )
+    loops: Sequence[Stmt]
+    wide: Code
 
 
-def rows_in_lines(nest: PointNest) -> RowLines | None:
-    """The rows of a nest with several stages; None where neighbours are no neighbours in memory."""
+def rows_in_lines(nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]) -> RowLines | None:
+    """The rows of a nest with several stages, of which `points` are what each loop does with element r; None where
+    neighbours are no neighbours in memory. Where it is wide, all is aligned, and every thread of a row has some."""
     if len(nest.red) != 1:
         return None
-    every_one: list[list[l2.Statement]] = [[l2.Assign(s.acc, s.term) for s in x.sums] for x in nest.nest.stages]
-    held = {x.target for stage in nest.nest.stages for x in stage.epilogue if isinstance(x, l2.Assign)}
-    found = []
-    for statements in (*every_one, *([[*nest.nest.each]] if nest.nest.each else [])):
-        arrays, others = besides(nest.k, nest, statements, [nest.red[-1].name], held=held)
-        few = [x for x in arrays if x.few]
-        if others or not few:
+    last, found = nest.red[-1].name, list[list[Beside]]()
+    for point in points:
+        arrays, others = besides(nest, point, [last])
+        found.append([x for x in arrays if x.few])
+        if others or not found[-1]:
             return None
-        found.append(few)
-    return RowLines(nest, many_of(nest, [x for stage in found for x in stage]), found)
+    several = [x for few in found for x in few]
+    many, extent, split = many_of(nest, several), nest.k.extent(nest.red[-1].extent), nest.split(r, nest.red)
+    loops = list[Stmt]()
+    for point, few in zip(points, found, strict=True):
+        inner = _Lines(many, nest.vars[last], (), few, "true").point(split, held(point, few))
+        first, by = f"{many} * nl_first", f"{many} * nl_group"
+        loops.append(For(r, first, "nl_terms", inner, by, kind=Kind.ONCE, long=True))
+    arrays = list({x.formal: x for x in several}.values())
+    terms = [form("{} % {} == 0", extent, many), form("{} >= {} * nl_group", extent, many)]
+    return RowLines(loops, every([*terms, *even(nest.k, arrays, last, many)]) or code("true"))
 
 
 def _term(nest: PointNest, made: _Lines, few: Sequence[Beside], sums: Total) -> list[Stmt]:
@@ -372,22 +354,15 @@ def _in_terms(nest: PointNest, last: str) -> list[Beside] | None:
     return found
 
 
-def neighbours(
-    nest: PointNest,
-    e: Code,
-    split: Sequence[Stmt],
-    statements: Sequence[l2.Statement],
-    point: Callable[[], list[Stmt]],
-) -> list[Stmt] | None:
+def neighbours(nest: PointNest, e: Code, split: Sequence[Stmt]) -> list[Stmt] | None:
     """The loop over the points of a block, from `nl_me.part * nl_t.chunk` to `nl_end`, four neighbours at a time, or
     two where a line is no multiple of four; None where elements of neighbours are no neighbours. `split`: the dims of
-    the point e; `statements`: those whose arrays are read and written for all at once; `point`: prints what one of them
-    does."""
-    found, others = besides(nest.k, nest, statements, [d.name for d in nest.par[-1:]])
+    the point e. The arrays of what follows sums are read and written for all at once."""
+    sums, end = nest.parts()
+    found, others = besides(nest, end, [d.name for d in nest.par[-1:]])
     if others or not any(x.few for x in found):
         return None
-    at_places(nest, found)
-    inner, last = point(), nest.vars[nest.par[-1].name]
+    inner, last = held([*sums, *end], found), nest.vars[nest.par[-1].name]
     own = [Let("nl_i64", code("nl_own"), last + code("nl_n")), Let("nl_i64", last, code("nl_own"))]
     extent = nest.k.extent(nest.par[-1].extent)
     aligned = every(even(nest.k, [x for x in found if x.few], nest.par[-1].name, 4)) or code("true")

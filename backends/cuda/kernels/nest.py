@@ -26,9 +26,9 @@ from backends.c_family.point_nest import PointNest, Total, read_in_terms
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
 from backends.cuda.kernels.lines import (
     Beside,
-    at_places,
     besides,
     even,
+    held,
     in_lines,
     neighbours,
     rows_in_lines,
@@ -54,6 +54,7 @@ from backends.kernel_ir.stmt import (
     While,
     constants,
     lines_of,
+    moved,
     names_of,
     when,
 )
@@ -231,7 +232,7 @@ class NestPrinter(PointNest):
         if self.waves and len(self.par) == 1 and not any(n.startswith(_LONG) for n in names_of(inner)):
             loop = [loop[0], *in_pairs(inner, e, WAIT, self._pointers())]
         elif not self.waves and not emits and drawn == 0 and _is_light(inner):
-            lines = in_lines(self, e, split, statements)
+            lines = in_lines(self, e, split, inner[len(split) :])
             if lines is not None:
                 division = Division.EIGHT if lines.many == 8 else Division.FEW
                 resident = _LINES_RESIDENT if lines.held <= _MOST_HELD else _WIDE_RESIDENT
@@ -286,8 +287,8 @@ class NestPrinter(PointNest):
             return together
         e = self.k.namer.fresh("e")
         split = self.split(e, self.par)
-        loads, stores = self._windows() if self.nest.staged and is_short(self.nest) else ([], [])
-        inner = [*split, *loads, *self.point(), *stores]
+        point = self.point()
+        inner = [*split, *(self._windows(point) if self.nest.staged and is_short(self.nest) else point)]
         lines = each_element(e, self.extent(self.par), inner)
         return Function("", tuple(lines), resident=_RESIDENT, division=Division.POINTS)
 
@@ -299,13 +300,13 @@ class NestPrinter(PointNest):
         assert isinstance(d.extent, int)
         return [Each(self.vars[d.name], d.extent, loop)]
 
-    def _windows(self) -> tuple[list[Stmt], list[Stmt]]:
-        """The elements of a point's window, whose lines are read, and written, at once: statements before and after
-        those of the point, which take them from registers from now on."""
+    def _windows(self, point: list[Stmt]) -> list[Stmt]:
+        """The point, which takes the elements of its window from registers: their lines are read, and written, at
+        once, before and after it."""
         *others, last = self.red
-        loads, stores = list[Stmt](), list[Stmt]()
+        loads, stores, places = list[Stmt](), list[Stmt](), dict[str, Code]()
         if len(others) > 1 or not isinstance(last.extent, int) or last.extent > NEIGHBOURS:
-            return loads, stores
+            return point
         line, lines = (self.vars[others[0].name], others[0].extent) if others else (code(0), 1)
         assert isinstance(lines, int)
         width, column = code(last.extent), self.vars[last.name]
@@ -326,26 +327,22 @@ class NestPrinter(PointNest):
                 loads.append(each(Set(own, Call(Given(name("nl_get_line"), (width, name(kind))), (at,)))))
             if f.mode is not l2.Mode.READ:
                 stores.append(each(Do(Call(Given(name("nl_put_line"), (width,)), (at, own)))))
-            self.elements[f.name] = replace(element, place=form("{}.x[{}]", own, column))
-        return loads, stores
+            places[f.name] = form("{}.x[{}]", own, column)
+        return [*loads, *moved(point, places), *stores]
 
     def _short_sums(self) -> Function | None:
         """Sums over few terms (windows) of several neighbouring points at a time, or, where windows of neighbours are
         no neighbours, with epilogues that read and write for four at once; None where these are none, either."""
         if len(self.par) == 1:
             return None
-        elements, e = dict(self.elements), self.k.namer.fresh("e")
+        e = self.k.namer.fresh("e")
         split = self.split(e, self.par)
         end, *_ = each_element(e, self.extent(self.par), [])
         if (lines := windows_in_lines(self, e, split)) is not None:
             division = Division.EIGHT if lines.many == 8 else Division.FEW
             return Function("", (end, *lines.loop), resident=_LINES_RESIDENT, division=division)
-        self.elements = elements
-        found = neighbours(self, e, split, self.nest.epilogue, self.point)
-        if found is None:
-            self.elements = elements
-            return None
-        return Function("", (end, *found), resident=_RESIDENT, division=Division.FEW)
+        found = neighbours(self, e, split)
+        return None if found is None else Function("", (end, *found), resident=_RESIDENT, division=Division.FEW)
 
     def _walk(self, r: Code, term: list[Stmt], apart: list[Stmt] | None = None) -> list[Stmt]:
         """Terms nl_first, nl_first + group, ..., four at a time, so that their loads overlap; several dims are counted
@@ -438,19 +435,16 @@ class NestPrinter(PointNest):
     def _wide_columns(self) -> Function | None:
         """As _columns, of NEIGHBOURS points to a thread, whose elements it reads together; one where the last dim has
         no multiple of them. None where neighbours are no neighbours in memory."""
-        last, before = self.par[-1], self.elements
-        terms = [l2.Assign(s.acc, s.term) for s in self.nest.sums]
-        found, others = besides(self.k, self, terms, [last.name])
+        last, totals = self.par[-1], self.totals(self.scope)
+        term = self.summed(self.scope, [replace(x, at=form("{}[nl_n]", x.at)) for x in totals])
+        found, others = besides(self, term, [last.name])
         if self.nest.prologue or others or not any(x.few for x in found):
             return None
         accesses, red = self.k.template.strided, {d.name for d in self.red}
         found = [replace(x, fixed=red.isdisjoint(accesses[x.formal].dims)) for x in found]
-        at_places(self, found)
-        totals, r, e = self.totals(self.scope), self.k.namer.fresh("r"), self.k.namer.fresh("e")
+        r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
         fixed, moving = ([x for x in found if x.fixed == same] for same in (True, False))
-        each = [replace(x, at=form("{}[nl_n]", x.at)) for x in totals]
-        terms_of = Each(_N, NEIGHBOURS, self.summed(self.scope, each))
-        self.elements = before
+        terms_of = Each(_N, NEIGHBOURS, held(term, found))
         parts = [replace(x, at=form("{}[{}]", x.at, n)) for x in totals for n in range(NEIGHBOURS)]
         kinds = [self.k.dialect.type_name(x.type) for x in totals]
         nothing = [braces(*[self.identity(x.type)] * NEIGHBOURS) for x in totals]
@@ -529,25 +523,25 @@ class NestPrinter(PointNest):
         """nl_t.group threads share a point: 1, a warp or a block. All of them have its sums, and go on with its
         elements, several neighbours at a time where they can."""
         body, r, e = self.body(), self.k.namer.fresh("r"), self.k.namer.fresh("e")
-        rows = rows_in_lines(self)
-        lines = body.run(self.nest.prologue)
-        for number, stage in enumerate(self.nest.stages):
+        lines, stages = body.run(self.nest.prologue), []
+        for stage in self.nest.stages:
             totals = self.totals(body.scope, stage)
-            joined = self._joining("nl_joined", totals, ["nl_bits", "1"], "nl_found")
-            joined += [Let("auto", code("nl_all"), call("nl_first_of_warp", "nl_found")), *_joined(totals)]
-            walk = self._walk(r, self.summed(body.scope, totals))
-            if rows is not None:
-                walk = [If("nl_wide", [rows.sums(number, r, body.scope, totals)], walk)]
-            lines += [*map(self.start, totals), Block("", [*walk, If("nl_are_many(nl_group)", joined)])]
+            term = self.summed(body.scope, totals)
             for x in totals:
                 body.scope |= x.symbol
-            lines += body.run(stage.epilogue)
-            lines.append(If("nl_first == 0", body.stored()))
-        if self.nest.each:
-            each = [*self.split(r, self.red), *self.at_each(body)]
-            fours = in_fours(each, r, self._pointers(), "nl_first", "nl_terms", "nl_group")
-            wide = [] if rows is None else [rows.each(r, lambda: self.at_each(body))]
-            lines.append(If("nl_wide", wide, fours) if wide else Block("", fours))
+            stages.append((totals, term, [*body.run(stage.epilogue), If("nl_first == 0", body.stored())]))
+        each = self.at_each(body)
+        rows = rows_in_lines(self, r, [*(term for _, term, _ in stages), *([each] if each else [])])
+        for number, (totals, term, after) in enumerate(stages):
+            joined = self._joining("nl_joined", totals, ["nl_bits", "1"], "nl_found")
+            joined += [Let("auto", code("nl_all"), call("nl_first_of_warp", "nl_found")), *_joined(totals)]
+            walk = self._walk(r, term)
+            walk = walk if rows is None else [If("nl_wide", [rows.loops[number]], walk)]
+            lines += [*map(self.start, totals), Block("", [*walk, If("nl_are_many(nl_group)", joined)]), *after]
+        if each:
+            points = [*self.split(r, self.red), *each]
+            fours = in_fours(points, r, self._pointers(), "nl_first", "nl_terms", "nl_group")
+            lines.append(Block("", fours) if rows is None else If("nl_wide", [rows.loops[-1]], fours))
         inner = [*self.split(e, self.par), constants("nl_i64", nl_terms=self.extent(self.red)), *lines]
         end = call("nl_least", self.extent(self.par), "(nl_me.part + 1ll) * nl_t.chunk")
         first, by = "nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"
