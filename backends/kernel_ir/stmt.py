@@ -441,11 +441,18 @@ def trees(statements: Iterable[Stmt]) -> Iterator[Code]:
     return (tree for s in walk(statements) for x in s.TREES if (tree := getattr(s, x)) is not None)
 
 
-def moved(statements: Iterable[Stmt], places: Mapping[str, Code]) -> list[Stmt]:
-    """Statements whose elements of these formals are at other places."""
+def moved(
+    statements: Iterable[Stmt], places: Mapping[str, Code], guards: Mapping[str, Code] = MappingProxyType({})
+) -> list[Stmt]:
+    """Statements whose elements of these formals are at other places; `guards`: what reads test instead."""
 
     def other(x: Code) -> Code | None:
-        return places.get(x.formal) if isinstance(x, Place) else None
+        match x:
+            case Place(formal=formal):
+                return places.get(formal)
+            case Select(then=Place(formal=formal) as place, orelse=fill) if formal in guards:
+                return Select(guards[formal], places.get(formal, place), fill)
+        return None
 
     def one(s: Stmt) -> Stmt:
         return replace(s, **{x: rebuilt(tree, other) for x in s.TREES if (tree := getattr(s, x)) is not None})

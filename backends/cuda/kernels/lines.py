@@ -16,8 +16,8 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import C_TYPES, Element
-from backends.c_family.point_nest import PointNest, Total, read_in_terms
+from backends.c_family.cprint import C_TYPES
+from backends.c_family.point_nest import PointNest
 from backends.kernel_ir.expr import braces, call, code, every, form, name
 from backends.kernel_ir.stmt import (
     Closure,
@@ -98,10 +98,11 @@ class Beside:
 
 
 def besides(
-    nest: PointNest, statements: Sequence[Stmt], fast: Sequence[str], lines: Sequence[str] = ()
+    nest: PointNest, statements: Sequence[Stmt], fast: Sequence[str], lines: Sequence[str] = (), terms: bool = False
 ) -> tuple[list[Beside], bool]:
     """Those of the statements of a point, and whether they use other arrays. `fast`: the dims along which points are
-    neighbours. `lines`: dims of which an array that reads none is `fixed`."""
+    neighbours. `lines`: dims of which an array that reads none is `fixed`. `terms`: the statements only read, and may
+    be guarded where neighbours share the guard."""
     k, found, others = nest.k, list[Beside](), False
     used = {x.formal for tree in trees(statements) for x in nodes(tree) if isinstance(x, Place)}
     stores = (s.target for s in walk(statements) if isinstance(s, Set))
@@ -111,9 +112,9 @@ def besides(
         if f.name not in used:
             continue
         element, reads = nest.elements[f.name], f.mode is l2.Mode.READ
-        few = len(fast) == 1 and access.neighbours(fast[0])
+        few = len(fast) == 1 and access.neighbours(fast[0]) and not access.along(fast[0])[0][0].guarded
         names = access.dims | {a.const for a in access.axes if isinstance(a.const, str)}
-        plain = names <= known and element.inside is None and f.mode is not l2.Mode.ACCUMULATE
+        plain = names <= known and (reads if terms else element.inside is None and not element.direct)
         if not plain or not (few or (reads and access.dims.isdisjoint(fast))):
             others = True
             continue
@@ -261,40 +262,32 @@ def _looped(nest: PointNest, e: Code, made: _Lines, points: Sequence[Stmt], foun
 def windows_in_lines(nest: PointNest, e: Code, split: Sequence[Stmt]) -> Lines | None:
     """As in_lines, of sums over few terms, whose guards neighbours share: a thread walks the window once for all of its
     points."""
-    last = nest.par[-1].name
-    read = _in_terms(nest, last)
-    few = [x for x in read or () if x.few]
-    if not few or nest.nest.prologue or nest.nest.staged or nest.nest.beside:
+    if nest.nest.prologue or nest.nest.staged or nest.nest.beside:
         return None
-    (total,), body = nest.totals(nest.scope), nest.body()
+    last, (total,), body = nest.par[-1].name, nest.totals(nest.scope), nest.body()
     sums = replace(total, at=form("{}.x[nl_n]", total.at))
     body.scope |= sums.symbol
-    end = body.finish(nest.nest.epilogue)
-    found, others = besides(nest, end, [last])
-    if others or not any(x.few for x in found):
+    term, end = nest.summed(nest.scope, [sums], nest.term_elements()), body.finish(nest.nest.epilogue)
+    (read, apart), (found, others) = besides(nest, term, [last], terms=True), besides(nest, end, [last])
+    few = [x for x in read if x.few]
+    if apart or others or not few or not any(x.few for x in found):
         return None
     made = _Lines(many_of(nest, [*found, *few]), nest.vars[last], (), found)
     kind = f"nl_few<{nest.k.dialect.type_name(total.type)}, {made.many}>"
     before = [
         Let(kind, total.at),
         Each(name("nl_n"), made.many, [Set(sums.at, nest.identity(total.type))], Style.BESIDE),
-        *nest.in_window(_term(nest, made, few, sums)),
+        *nest.in_window(_term(nest, made, few, term)),
     ]
     return _looped(nest, e, made, made.point(split, held(end, found), before), [*found, *few])
 
 
-@dataclass(frozen=True)
-class RowLines:
-    """Rows whose elements a thread takes several neighbours at a time, where `wide`: its loops over them, one for the
-    terms of each stage and one for what follows the sums."""
-
-    loops: Sequence[Stmt]
-    wide: Code
-
-
-def rows_in_lines(nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]) -> RowLines | None:
-    """The rows of a nest with several stages, of which `points` are what each loop does with element r; None where
-    neighbours are no neighbours in memory. Where it is wide, all is aligned, and every thread of a row has some."""
+def rows_in_lines(
+    nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]
+) -> tuple[Code | None, list[Stmt]] | None:
+    """The loops over rows, of which `points` are what each does with element r, by threads that take several neighbours
+    at a time, where all is aligned and every thread of a row has some; None where neighbours are no neighbours in
+    memory."""
     if len(nest.red) != 1:
         return None
     last, found = nest.red[-1].name, list[list[Beside]]()
@@ -312,46 +305,26 @@ def rows_in_lines(nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]) ->
         loops.append(For(r, first, "nl_terms", inner, by, kind=Kind.ONCE, long=True))
     arrays = list({x.formal: x for x in several}.values())
     terms = [form("{} % {} == 0", extent, many), form("{} >= {} * nl_group", extent, many)]
-    return RowLines(loops, every([*terms, *even(nest.k, arrays, last, many)]) or code("true"))
+    return every([*terms, *even(nest.k, arrays, last, many)]), loops
 
 
-def _term(nest: PointNest, made: _Lines, few: Sequence[Beside], sums: Total) -> list[Stmt]:
+def _term(nest: PointNest, made: _Lines, few: Sequence[Beside], term: Sequence[Stmt]) -> list[Stmt]:
     """One term of all points of a thread; `few`: the arrays that it reads of which they have neighbours."""
-    elements, places = nest.term_elements(), dict[str, Element]()
+    elements, places, guards = nest.term_elements(), dict[str, Code](), dict[str, Code]()
     ahead, computed = list[Stmt](), list[Stmt]()
     for x in few:
         element = elements[x.formal]
         own, words, inside = (code(f"nl_{x.pointer}_{what}") for what in ("of", "words", "inside"))
-        got: Stmt = Set(words, made.read(replace(x, first=element.place)))
+        got: Stmt = Set(words, made.read(x))
         ahead.append(Let(f"nl_words<{x.stored}, {made.many}>", words))
         if element.inside is not None:
             ahead.append(Let("bool", inside, element.inside))
-            got = If(inside, [got])
+            got, guards[x.formal] = If(inside, [got]), inside
         ahead.append(got)
         computed.append(Let("auto", own, x.computed(words)))
-        there = None if element.inside is None else inside
-        places[x.formal] = replace(element, place=form("{}.x[nl_n]", own), inside=there)
-    summed = made.shifted(nest.summed(nest.scope, [sums], {**elements, **places}))
-    return [*ahead, *computed, Closure("nl_term", [_N], summed), *made.each("nl_term")]
-
-
-def _in_terms(nest: PointNest, last: str) -> list[Beside] | None:
-    """The arrays that terms read; None where neighbours along the dim `last` are no neighbours in memory, or some of
-    them are there alone."""
-    wanted, elements = read_in_terms(nest.nest), nest.term_elements()
-    found = []
-    for f, access in nest.k.strided:
-        if f.name not in wanted:
-            continue
-        own = access.along(last)
-        few = access.neighbours(last) and not own[0][0].guarded
-        if f.mode is not l2.Mode.READ or (own and not few):
-            return None
-        element = elements[f.name]
-        kind, stored = (nest.k.dialect.type_name(t) for t in (element.type, f.dtype))
-        pointer = nest.k.pointers[f.name]
-        found.append(Beside(f.name, pointer, element.place, kind, stored, few, True, False, False))
-    return found
+        places[x.formal] = form("{}.x[nl_n]", own)
+    own_term = made.shifted(moved(term, places, guards))
+    return [*ahead, *computed, Closure("nl_term", [_N], own_term), *made.each("nl_term")]
 
 
 def neighbours(nest: PointNest, e: Code, split: Sequence[Stmt]) -> list[Stmt] | None:

@@ -531,17 +531,17 @@ class NestPrinter(PointNest):
                 body.scope |= x.symbol
             stages.append((totals, term, [*body.run(stage.epilogue), If("nl_first == 0", body.stored())]))
         each = self.at_each(body)
-        rows = rows_in_lines(self, r, [*(term for _, term, _ in stages), *([each] if each else [])])
+        wide, rows = rows_in_lines(self, r, [*(term for _, term, _ in stages), *([each] if each else [])]) or (None, [])
         for number, (totals, term, after) in enumerate(stages):
             joined = self._joining("nl_joined", totals, ["nl_bits", "1"], "nl_found")
             joined += [Let("auto", code("nl_all"), call("nl_first_of_warp", "nl_found")), *_joined(totals)]
             walk = self._walk(r, term)
-            walk = walk if rows is None else [If("nl_wide", [rows.loops[number]], walk)]
+            walk = [If("nl_wide", [rows[number]], walk)] if rows else walk
             lines += [*map(self.start, totals), Block("", [*walk, If("nl_are_many(nl_group)", joined)]), *after]
         if each:
             points = [*self.split(r, self.red), *each]
             fours = in_fours(points, r, self._pointers(), "nl_first", "nl_terms", "nl_group")
-            lines.append(Block("", fours) if rows is None else If("nl_wide", [rows.loops[-1]], fours))
+            lines.append(If("nl_wide", [rows[-1]], fours) if rows else Block("", fours))
         inner = [*self.split(e, self.par), constants("nl_i64", nl_terms=self.extent(self.red)), *lines]
         end = call("nl_least", self.extent(self.par), "(nl_me.part + 1ll) * nl_t.chunk")
         first, by = "nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"
@@ -551,7 +551,7 @@ class NestPrinter(PointNest):
                 constants("nl_u32", nl_group="nl_t.group", nl_bits="nl_bits_of(nl_group)"),
                 constants("nl_u32", nl_first="threadIdx.x & ((1u << nl_bits) - 1)"),
                 constants("nl_i64", nl_end=end),
-                *([] if rows is None else [constants("bool", nl_wide=rows.wide)]),
+                *([] if wide is None else [constants("bool", nl_wide=wide)]),
                 For(e, first, "nl_end", inner, by, kind=Kind.ONCE, long=True),
             ),
             resident=_RESIDENT if all(len(s.sums) == 1 for s in self.nest.stages) else 0,
