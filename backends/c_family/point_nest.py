@@ -10,8 +10,9 @@ Does not: give points to threads, or share one among several (the backends do).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -36,7 +37,7 @@ from backends.kernel_ir.expr import call, cast, code, form
 from backends.kernel_ir.stmt import For, Let, Set, Stmt
 from backends.kernel_ir.tree import Code, Number
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Expr, Num, refs, substitute
+from compiler.expr.ast import Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.simplify import simplify
 from compiler.ir.space import DType
 
@@ -66,6 +67,43 @@ class Total:
     @property
     def symbol(self) -> dict[str, Symbol]:
         return {self.name: Symbol(self.at, self.type)}
+
+
+@dataclass
+class Constants:
+    """Rewrites expressions: those of names that are known once in a row become locals. `word`: what the local of an
+    expression is called ("": the expression stays); `lines`: their declarations."""
+
+    k: Kernel
+    scope: dict[str, Symbol]
+    known: AbstractSet[str]
+    word: Callable[[Expr], str]
+    lines: list[Stmt] = field(default_factory=list)
+    names: dict[Expr, str] = field(default_factory=dict)
+
+    def __call__(self, e: Expr) -> Expr:
+        if e not in self.names:
+            if not (refs(e) <= self.known and (word := self.word(e))):
+                return e
+            self.names[e] = f"#{(local := self.k.namer.fresh(word))}"
+            self.declare(self.names[e], local, e)
+        return Ref(self.names[e])
+
+    def declare(self, name: str, local: Code, value: Expr, span: Span = NOWHERE) -> None:
+        dialect, kind = self.k.dialect, type_of(value, self.scope, self.k.dialect.precision)
+        self.lines.append(Let(dialect.type_name(kind), local, dialect.expr(value, self.scope), span=span))
+        self.scope[name] = Symbol(local, kind)
+
+
+def rewritten(statements: Sequence[l2.Statement], fn: Callable[[Expr], Expr]) -> tuple[l2.Statement, ...]:
+    """The statements with their expressions rewritten, the outermost first."""
+
+    def one(s: l2.Statement) -> l2.Statement:
+        if isinstance(s, l2.Emit):
+            return replace(s, when=rewrite(s.when, fn, top_down=True))
+        return replace(s, value=rewrite(s.value, fn, top_down=True))
+
+    return tuple(one(s) for s in statements)
 
 
 def read_in_terms(nest: l2.Nest | l2.Stage) -> set[str]:

@@ -16,10 +16,11 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import STEP, Symbol
+from backends.c_family.point_nest import rewritten
 from backends.kernel_ir.expr import call, cast, code, form, name
 from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt, Style
 from backends.kernel_ir.tree import Code
-from compiler.expr.ast import Call, Expr, Num, Ref, calls, rewrite
+from compiler.expr.ast import Call, Expr, Num, Ref, calls
 from compiler.ir.space import DType
 
 _WORDS: Mapping[str, tuple[int, int]] = {"uniform": (1, 2), "normal": (2, 4), "exponential": (1, 2)}
@@ -112,14 +113,3 @@ def drawn_in_rows(
         return held, held[t]
 
     return rewritten(statements, _put(k, draws, "syn", 4, buffer)), draws
-
-
-def rewritten(statements: Sequence[l2.Statement], fn: Callable[[Expr], Expr]) -> tuple[l2.Statement, ...]:
-    """The statements with their expressions rewritten, the outermost first."""
-
-    def one(s: l2.Statement) -> l2.Statement:
-        if isinstance(s, l2.Emit):
-            return replace(s, when=rewrite(s.when, fn, top_down=True))
-        return replace(s, value=rewrite(s.value, fn, top_down=True))
-
-    return tuple(one(s) for s in statements)

@@ -31,12 +31,12 @@ from backends.c_family.cprint import (
     symbols,
     type_of,
 )
-from backends.c_family.point_nest import NestBuilder, Total, read_in_terms
-from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, VECTOR, drawn_in_chunks, has_draws, rewritten
+from backends.c_family.point_nest import Constants, NestBuilder, Total, read_in_terms, rewritten
+from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, VECTOR, drawn_in_chunks, has_draws
 from backends.kernel_ir.expr import Operand, braces, call, code, cond, every, form, total
 from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style, names_of
 from backends.kernel_ir.tree import ATOM, Code, Index, Number, nodes
-from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
+from compiler.expr.ast import Binary, Call, Expr, refs, rewrite
 from compiler.ir.space import DType
 
 PARTS = 32  # partial accumulators of a contiguous sum: two 64-byte vectors of float
@@ -71,39 +71,26 @@ class NestPrinter(NestBuilder):
     def _without_constants(self, nest: l2.Nest) -> l2.Nest:
         """The nest with integer locals, calls and powers that depend only on columns and `step` hoisted to once per
         row: compilers do not hoist them out of loops that they vectorise. Values do not change."""
-        known = set(self.k.scope)
-        found: dict[Expr, str] = {}
-        statements = nest.statements
-        targets = [s.target for s in statements if not isinstance(s, l2.Emit)]
+        known, real = set(self.k.scope), self.k.dialect.precision
+        targets = [s.target for s in nest.statements if not isinstance(s, l2.Emit)]
+
+        def costly(e: Expr) -> str:
+            found = (isinstance(e, Call) and e.func not in DRAWS) or (isinstance(e, Binary) and e.op == "**")
+            return "constant" if found and not has_draws(e) else ""
+
+        moved = Constants(self.k, self.scope, known, costly, self.constants)
 
         def index(s: l2.Statement) -> bool:
             """Whether a statement sets an integer local that is invariant over the elements of a row."""
             if not isinstance(s, l2.Assign) or s.target in self.k.pointers or targets.count(s.target) > 1:
                 return False
             same = refs(s.value) <= known and not has_draws(s.value)
-            return same and type_of(s.value, self.scope, self.k.dialect.precision) in (DType.I32, DType.I64)
-
-        def moved(e: Expr) -> Expr:
-            costly = (isinstance(e, Call) and e.func not in DRAWS) or (isinstance(e, Binary) and e.op == "**")
-            if costly and refs(e) <= known and not has_draws(e):
-                if e not in found:
-                    t = type_of(e, self.k.scope, self.k.dialect.precision)
-                    local = self.k.namer.fresh("constant")
-                    value = self.k.dialect.expr(e, self.k.scope)
-                    self.constants.append(Let(self.k.dialect.type_name(t), local, value))
-                    found[e] = f"#{local}"
-                    self.scope[found[e]] = Symbol(local, t)
-                return Ref(found[e])
-            return e
+            return same and type_of(s.value, self.scope, real) in (DType.I32, DType.I64)
 
         kept: list[l2.Statement] = []
         for s in nest.prologue:
             if isinstance(s, l2.Assign) and index(s):
-                t = type_of(s.value, self.scope, self.k.dialect.precision)
-                local = self.k.namer(s.target)
-                value = self.k.dialect.expr(s.value, self.scope)
-                self.constants.append(Let(self.k.dialect.type_name(t), local, value, span=s.span))
-                self.scope[s.target] = Symbol(local, t)
+                moved.declare(s.target, self.k.namer(s.target), s.value, s.span)
                 known.add(s.target)
             else:
                 kept += rewritten([s], moved)

@@ -282,9 +282,7 @@ def windows_in_lines(nest: PointNest, e: Code, split: Sequence[Stmt]) -> Lines |
     return _looped(nest, e, made, made.point(split, held(end, found), before), [*found, *few])
 
 
-def rows_in_lines(
-    nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]
-) -> tuple[Code | None, list[Stmt]] | None:
+def rows_in_lines(nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]) -> tuple[Code | None, list[Stmt]] | None:
     """The loops over rows, of which `points` are what each does with element r, by threads that take several neighbours
     at a time, where all is aligned and every thread of a row has some; None where neighbours are no neighbours in
     memory."""

@@ -21,8 +21,8 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
-from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope, Symbol, type_of
-from backends.c_family.point_nest import PointNest, Total, read_in_terms
+from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope
+from backends.c_family.point_nest import Constants, PointNest, Total, read_in_terms, rewritten
 from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
 from backends.cuda.kernels.lines import (
     Beside,
@@ -59,7 +59,7 @@ from backends.kernel_ir.stmt import (
     when,
 )
 from backends.kernel_ir.tree import Call, Code, Given
-from compiler.expr.ast import Binary, Expr, Ref, refs, rewrite
+from compiler.expr.ast import Binary, refs
 
 SHARED: Final = "_together"
 """Suffix of the function in which several threads share a point, where a thread alone has another one."""
@@ -74,6 +74,8 @@ NEIGHBOURS: Final = 4
 COLUMN_ROWS: Final = BLOCK // COLUMNS
 """Rows that it reads at once."""
 _N: Final = name("nl_n")
+_ONCE: Final = {"**": "power", "%": "of_step"}
+"""Operators whose values are computed once, and what these are called."""
 _LIGHT: Final = frozenset({"bf16", "max", "min", "abs", "sqrt", "sign", "clip"})
 """Functions of a few instructions."""
 _UNROLLED: Final = 4
@@ -205,16 +207,16 @@ class NestPrinter(PointNest):
     def _map(self, emits: Sequence[l2.Emit]) -> Function:
         n, namer = self.nest, self.k.namer
         ahead, before = list[Stmt](), list[Stmt]()
-        slots = {id(s): namer.fresh("slot") for s in emits}
+        slots = {s.list: namer.fresh("slot") for s in emits}
         for s in emits:
             number, count = self.k.scope[s.slots].code, self.k.pointers[s.count]
-            ahead.append(Let("nl_i64", slots[id(s)], call("nl_slot", STEP, number)))
-            later = call("nl_later", slots[id(s)], 1, number)
+            ahead.append(Let("nl_i64", slots[s.list], call("nl_slot", STEP, number)))
+            later = call("nl_later", slots[s.list], 1, number)
             before.append(when("nl_me.part == 0 && threadIdx.x == 0", Set(count[later], 0)))
 
         def emit(s: l2.Emit, scope: Scope) -> list[Stmt]:
-            place = self.k.pointers[s.list] + slots[id(s)] * self.k.extent(self.par[0].extent)
-            counter = self.k.pointers[s.count] + slots[id(s)]
+            place = self.k.pointers[s.list] + slots[s.list] * self.k.extent(self.par[0].extent)
+            counter = self.k.pointers[s.count] + slots[s.list]
             index = form("(nl_i32){}", self.vars[self.par[0].name])
             return [Do(call("nl_append", place, counter, self.k.dialect.test(s.when, scope), index), s.span)]
 
@@ -244,31 +246,14 @@ class NestPrinter(PointNest):
             return Function("", tuple([*before, *loop]), ahead=tuple(ahead), division=division)
         return Function("", tuple([*loop, WAIT]), ahead=tuple(ahead), waits=True, division=division)
 
-    def _powers(self, statements: Sequence[l2.Statement]) -> tuple[tuple[l2.Statement, ...], list[Stmt]]:
+    def _powers(self, statements: Sequence[l2.Statement]) -> tuple[list[l2.Statement], list[Stmt]]:
         """The statements with a local in place of each power and remainder of the step and scalars, which is computed
         once (Adam's corrections of its means, the batch of a step); and the lines of these."""
         known = {f.name for f in self.k.template.columns} | {"step"}
-        names: dict[Expr, str] = {}
-        real = self.k.dialect.precision
-
-        def hoisted(e: Expr) -> Expr:
-            if not (isinstance(e, Binary) and e.op in ("**", "%") and refs(e) and refs(e) <= known):
-                return e
-            return Ref(names.setdefault(e, f"power {len(names)}"))
-
-        found = tuple(
-            s if isinstance(s, l2.Emit) else replace(s, value=rewrite(s.value, hoisted, top_down=True))
-            for s in statements
+        once = Constants(
+            self.k, self.scope, known, lambda e: _ONCE.get(e.op, "") if isinstance(e, Binary) and refs(e) else ""
         )
-        lines = list[Stmt]()
-        for e, local in names.items():
-            t = type_of(e, self.scope, real)
-            value = self.k.dialect.expr(e, self.scope, t)
-            self.scope[local] = Symbol(
-                self.k.namer.fresh("power" if isinstance(e, Binary) and e.op == "**" else "of_step"), t
-            )
-            lines.append(Let(self.k.dialect.type_name(t), self.scope[local].code, value))
-        return found, lines
+        return list(rewritten(statements, once)), once.lines
 
     def _pointers(self) -> frozenset[str]:
         return frozenset(x.text for x in self.k.pointers.values())
