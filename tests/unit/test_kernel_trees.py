@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from backends.c_family.cprint import literal
 from backends.kernel_ir.expr import braces, call, cast, code, every, form, member, name, total
 from backends.kernel_ir.quote import quoted
+from backends.kernel_ir.stmt import Let, lines_of, moved, when
+from backends.kernel_ir.stmt import Set as Store
 from backends.kernel_ir.tree import (
     LEVELS,
     Binary,
@@ -19,6 +21,7 @@ from backends.kernel_ir.tree import (
     Index,
     Member,
     Number,
+    Place,
     Select,
     Unary,
     nodes,
@@ -116,3 +119,14 @@ def test_the_suffix_of_a_number_is_that_of_its_type() -> None:
 def test_a_text_that_is_no_expression_as_it_is_printed_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no expression|has no|has 1 holes"):
         quoted(text)
+
+
+def test_elements_are_moved_by_their_formal_and_reads_test_another_guard() -> None:
+    here, there = Place(x_, i + 1, "x"), Place(x_, i + 1, "y")
+    statements = [Let("real", a, Select(c, here, b)), when(c, Store(here, there * a)), Store(x_[i + 1], a)]
+    found = moved(statements, {"x": name("nl_x")[i]}, {"x": name("inside")})
+    assert [x.text for x in lines_of(found)] == [
+        "const real a = inside ? nl_x[i] : b;",
+        "if (c) nl_x[i] = x_[i + 1] * a;",
+        "x_[i + 1] = a;",
+    ]
