@@ -15,7 +15,8 @@ columns are loaded) and may use:
   par, lane                    the names of its PAR dims (the axes of the output, in order) and of its LANE dim or ""
   plain                        whether the epilogue only stores the accumulator in `y`
   joined(a, b)                 whether the epilogue's formals walk two adjacent dims as one: a = 0 and b continues
-  walked(dim)                  the formals that the epilogue reads or writes and that continue along `dim`
+  walked(dim, written)         the formals that the epilogue reads (or, with `written`, writes), and that continue
+                               along `dim`
   id                           `k3`: a prefix for names at file scope
   at(formal, **dims)           the C lvalue of a formal's element, dims given as C texts (default: the dim's own name)
   address(formal, **dims)      the element offset alone
@@ -180,19 +181,21 @@ class ContractNames(NestBuilder):
 
     def joined(self, a: str, b: str) -> bool:
         """Whether every formal of the epilogue walks dims `a` and `b`, which are adjacent in storage, or neither."""
-        used = self._consumed()
+        used = self._read() | self._written()
         walked = [access.dims for f, access in self.k.strided if f.name in used]
         return all((a in dims) == (b in dims) for dims in walked) and not used & {a, b}
 
-    def _consumed(self) -> set[str]:
-        """What the epilogue reads or writes."""
-        statements = [s for s in self.nest.epilogue if not isinstance(s, l2.Emit)]
-        return {s.target for s in statements} | {n for s in statements for n in refs(s.value)}
+    def _written(self) -> set[str]:
+        return {s.target for s in self.nest.epilogue if not isinstance(s, l2.Emit)}
 
-    def walked(self, dim: str) -> list[str]:
-        """The formals that the epilogue reads or writes and that continue along `dim`."""
-        used = self._consumed()
-        return [f.name for f, access in self.k.strided if f.name in used and dim in access.dims]
+    def _read(self) -> set[str]:
+        return {n for s in self.nest.epilogue if not isinstance(s, l2.Emit) for n in refs(s.value)}
+
+    def walked(self, dim: str, written: bool = True) -> list[str]:
+        """The formals that the epilogue reads, or with `written` reads or writes, and that continue along `dim`."""
+        used = self._read() | self._written() if written else self._read() - self._written()
+        along = [f.name for f, access in self.k.strided if any(d == dim for x in access.axes for d, _ in x.terms)]
+        return [name for name in along if name in used]
 
     def _body(self, dims: Mapping[str, Operand]) -> Body:
         scope = self._scope(dims)
