@@ -127,6 +127,15 @@ def _no_draws(_: Any) -> Any:
     return lambda k, nest, *_: (nest, Draws())
 
 
+def _each_exponential(_: Any) -> Any:
+    def each(matrices: Any) -> Any:
+        from scipy.linalg import expm
+
+        return expm(matrices)
+
+    return each
+
+
 def _no_draws_of_synapses(_: Any) -> Any:
     from backends.cpu.kernels.batched_rng import Draws
 
@@ -419,6 +428,12 @@ MUTANTS = (
         ("compiler.passes.pipeline.predict:fold_norms",),
         _exact,
         ("tests/numeric/test_fold_norms.py",),
+    ),
+    Mutant(
+        "equal systems have one exponential",
+        ("compiler.passes.cells.cell_columns:exponentials",),
+        _each_exponential,
+        (f"{TEXTS}::test_equal_systems_have_one_exponential",),
     ),
     Mutant(
         "frozen synapses have no statements",

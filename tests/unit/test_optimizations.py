@@ -238,6 +238,16 @@ def test_products_of_several_templates_are_one_kernel() -> None:
     assert max(g.count("case ") for g in groups) > 1
 
 
+def test_equal_systems_have_one_exponential(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both populations have the same time constants."""
+    import scipy.linalg
+
+    computed, expm = list[int](), scipy.linalg.expm
+    monkeypatch.setattr(scipy.linalg, "expm", lambda a: computed.append(len(a)) or expm(a))
+    lower(load_model(Path(__file__).parents[2] / "models" / "cuba.yaml"), backend("cpu").capabilities)
+    assert computed == [1]
+
+
 @pytest.mark.parametrize("what", ["each_0_ = ", "nl_words(words, weight_key_"])
 def test_synapses_share_what_is_one_for_a_spike_and_draw_many_at_once(tmp_path: Path, what: str) -> None:
     (tmp_path / "model.yaml").write_text(SYNAPSES, encoding="utf-8")

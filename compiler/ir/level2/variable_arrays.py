@@ -9,6 +9,7 @@ Does not: name arrays that belong to a variable (`<owner>.<variable>.delivered`)
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Final
 
 OF_POPULATIONS: Final = frozenset({"spikes", "spike_count", "refractory_left"})
@@ -21,10 +22,14 @@ OF_SYNAPSES: Final = frozenset(
 """What the compiler stores of the synapses of a projection beside theirs."""
 
 
+OWN: Final = MappingProxyType({part: part for part in (*sorted(OF_POPULATIONS), *sorted(OF_SYNAPSES))})
+"""The names of the compiler's own arrays after their owners."""
+
+
 def own_array(owner: str, part: str) -> str:
-    """The compiler's array of a population, of an event, or of the synapses of a projection."""
-    assert part in OF_POPULATIONS or part in OF_SYNAPSES, f"`{part}` of `{owner}` may be the name of a variable"
-    return f"{owner}.{part}"
+    """The compiler's array of a population, of an event, or of the synapses of a projection. Raises KeyError for names
+    that are not in the tables: they may be those of variables."""
+    return f"{owner}.{OWN[part]}"
 
 
 def population_array(population: str, variable: str) -> str:

@@ -119,6 +119,6 @@ def add_ring(builder: ProgramBuilder, instance: l1.Instance, room: int | None = 
 
 def event_lists(builder: ProgramBuilder, owner: str, slots: int, room: int, span: Span) -> dict[str, str]:
     """Makes the lists of events of the last steps, and their lengths, of a population or a condition."""
-    shapes = {"spikes": (slots, room), "spike_count": (slots,)}
-    made = (l2.Array(own_array(owner, x), DType.I32, shape, Role.EVENT, span=span) for x, shape in shapes.items())
-    return dict(zip(shapes, map(builder.array, made), strict=True))
+    spikes = l2.Array(own_array(owner, "spikes"), DType.I32, (slots, room), Role.EVENT, span=span)
+    count = l2.Array(own_array(owner, "spike_count"), DType.I32, (slots,), Role.EVENT, span=span)
+    return {"spikes": builder.array(spikes), "spike_count": builder.array(count)}

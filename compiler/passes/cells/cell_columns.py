@@ -1,7 +1,7 @@
 """cell_columns: the scalar columns of a cell's rows: scalar params, dt, and columns derived from them.
 
 Assumes: integrate_odes has run; dt in ms.
-Guarantees: one number per row; propagators by scipy.linalg.expm, one matrix exponential per distinct system.
+Guarantees: one number per row; propagators by scipy.linalg.expm, one matrix exponential per system and its numbers.
 Does not: handle arrays (per-neuron params).
 """
 
@@ -70,13 +70,22 @@ def propagator(
     `systems`: exponentials so far, by matrix."""
     key = id(column.matrix)
     if key not in systems:
-        from scipy.linalg import expm
-
         n = len(column.matrix)
         augmented = np.zeros((rows, n + 1, n + 1))
         for i in range(n):
             for j in range(n):
                 augmented[:, i, j] = evaluate(column.matrix[i][j], dict(env))
             augmented[:, i, n] = evaluate(column.offset[i], dict(env))
-        systems[key] = expm(augmented * dt)
+        systems[key] = exponentials(augmented * dt)
     return systems[key][:, column.row, column.column]
+
+
+def exponentials(matrices: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The exponential of each matrix, computed once for equal ones: populations often share their time constants."""
+    from scipy.linalg import expm
+
+    keys = [m.tobytes() for m in matrices]
+    distinct = dict(zip(keys, matrices, strict=True))
+    number = {key: i for i, key in enumerate(distinct)}
+    found: npt.NDArray[np.float64] = expm(np.stack(list(distinct.values())))
+    return found[[number[key] for key in keys]]

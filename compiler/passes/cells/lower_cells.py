@@ -141,7 +141,9 @@ def lower_cells(
     copy_before(builder, graph)
     for turn in graph.turns:
         at, x = lowering[turn.cell], graph.cells[turn.cell].operations[turn.operation]
-        of_turn = [_reading(at, x, rows[i]) for i in turn.instances if i in rows]
+        of_turn = [rows[i] for i in turn.instances if i in rows]
+        if at.cell.others:
+            of_turn = [_reading(at, x, row) for row in of_turn]
         match x:
             case l1.GivenSpikes():
                 for i in turn.instances:
@@ -156,8 +158,6 @@ def lower_cells(
 
 def _reading(at: CellLowering, operation: l1.Operation, row: CellRow) -> CellRow:
     """A row with the variables of other populations that the operation reads."""
-    if not at.cell.others:
-        return row
     instance, bound, columns = row
     chosen = dict(instance.others)
     read = {

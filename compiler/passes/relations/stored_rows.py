@@ -25,7 +25,7 @@ from compiler.connect import RULE, ConnectRule, Ends, Form, rule_of
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.level2.synapse_values import member_name, stored_by_target
-from compiler.ir.level2.variable_arrays import own_array
+from compiler.ir.level2.variable_arrays import OWN
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 
@@ -66,7 +66,7 @@ class Link(Ends):
 
     def array(self, part: str) -> str:
         """The array `<stored>.<part>`."""
-        return own_array(self.stored, part)
+        return f"{self.stored}.{OWN[part]}"
 
     def has(self, part: str) -> bool:
         """Whether the array `<stored>.<part>` has been made."""
