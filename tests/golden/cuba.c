@@ -576,6 +576,12 @@ static void nl_restore_denormals(nl_u64 saved) {
 #endif
 }
 
+NL_FN void nl_run_launches(nl_ctx *ctx, const nl_launch *begin, const nl_launch *end, nl_i64 step) {
+    for (const nl_launch *l = begin; l < end; l++)
+        if (l->every == 1 || step % l->every == l->offset)
+            nl_kernels[l->kernel](ctx, ctx->table[l->kernel], l->lo, l->hi, step);
+}
+
 int64_t nl_run(nl_ctx *ctx, int phase, int64_t first, int64_t steps) {
     if (phase < 0 || phase >= 16) return 0;
     const nl_u64 saved = nl_flush_denormals();
@@ -584,9 +590,7 @@ int64_t nl_run(nl_ctx *ctx, int phase, int64_t first, int64_t steps) {
     ctx->full = 0;
     while (done < steps && !ctx->full) {
         const nl_i64 step = first + done;
-        for (const nl_launch *l = begin; l < end; l++)
-            if (l->every == 1 || step % l->every == l->offset)
-                nl_kernels[l->kernel](ctx, ctx->table[l->kernel], l->lo, l->hi, step);
+        nl_run_launches(ctx, begin, end, step);
         done++;
     }
     nl_restore_denormals(saved);
