@@ -118,7 +118,7 @@ def _apart(place: Any) -> Any:
 
 
 def _one_point(_: Any) -> Any:
-    return lambda inner, *_: list(inner)
+    return lambda points, *_: [points]
 
 
 def _no_draws(_: Any) -> Any:

@@ -48,6 +48,10 @@ class Kind(Enum):
     UNROLLED = auto()
     FOUR = auto()
     """Four at a time."""
+    THREADS = auto()
+    """By the threads of all blocks of a row: neighbours by neighbours."""
+    BLOCKS = auto()
+    """By the blocks of a row: some neighbours by each, one by one."""
 
 
 _BEFORE: Final = {

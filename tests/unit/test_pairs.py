@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backends.cuda.kernels.several_points import in_pairs
 from backends.kernel_ir.expr import call, name
-from backends.kernel_ir.stmt import Do, Let, Set, Stmt, lines_of
+from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt, lines_of
 from backends.kernel_ir.tree import Code
 
 WAIT = Do(call("wait"))
@@ -16,7 +16,8 @@ def let(local: Code, value: Code, kind: str = "real") -> Let:
 
 
 def texts(*inner: Stmt) -> list[str]:
-    return [x.text for x in lines_of(in_pairs(inner, i, WAIT, frozenset({"v_", "w_"})))]
+    points = For(i, 0, name("n"), inner, kind=Kind.THREADS)
+    return [x.text for x in lines_of(in_pairs(points, WAIT, frozenset({"v_", "w_"})))]
 
 
 def body(lines: list[str], name: str) -> list[str]:

@@ -15,10 +15,10 @@ from backends.c_family import rule_rows
 from backends.c_family.access import Kernel
 from backends.c_family.record_trace import sample_of
 from backends.c_family.rule_rows import skeleton
-from backends.cuda.kernels.kernel import SYNC, Function, each_element
+from backends.cuda.kernels.kernel import SYNC, Function
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.expr import call, code, form
-from backends.kernel_ir.stmt import If, Leave, Set, when
+from backends.kernel_ir.stmt import For, If, Kind, Leave, Set, when
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Numbered
 
@@ -47,7 +47,7 @@ def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Function]:
     lines = (
         *x.first,
         If(x.sample >= x.capacity, [when("threadIdx.x == 0", Set(code("*nl_run.status"), 1)), Leave("return")]),
-        *each_element(x.j, x.m, x.each),
+        For(x.j, 0, x.m, x.each, kind=Kind.THREADS),
         SYNC,
         when(last, Set(x.used[0], x.sample + 1)),
     )

@@ -10,16 +10,15 @@ Does not: print bodies (nest.py, events.py) or files (backends/cuda/emit/emit.py
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from backends.c_family.access import Kernel, columns, mentioned
 from backends.c_family.cprint import STEP
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import call, cast, code, name
+from backends.kernel_ir.expr import Operand, call, cast, code, name
 from backends.kernel_ir.stmt import Definition, Do, For, Kind, Let, Stmt, Text, names_of
-from backends.kernel_ir.tree import Code
 
 BLOCK: Final = 256
 """Threads of a block; a warp is 32 of them."""
@@ -69,7 +68,7 @@ def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
     if made.given:
         given = [Let(row, name("self")), Let("nl_i64", STEP), *made.given]
         kind = "NL_FN" if made.inlined else "NL_PART"
-        return [Definition(f"{kind} void {called}", given, [*columns(k, rest), *made.body])]
+        return [Definition(f"{kind} void {called}", given, [*columns(k, rest), *of_block(made.body)])]
     late = rest if made.early else set[str]()
     own = [Let(f"{row}const", name("self"), cast(row, "nl_t.self"), const=False)]
     inner = [
@@ -79,7 +78,7 @@ def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
         *columns(k, (first | rest) - late),
         *made.ahead,
         *([] if made.waits else [WAIT]),
-        *(*made.early, *columns(k, late), *made.body),
+        *(*made.early, *columns(k, late), *of_block(made.body)),
     ]
     bounds = f"__launch_bounds__({BLOCK}, {made.resident})" if made.resident else "NL_BLOCK"
     kernel = f'extern "C" __global__ void {bounds} {called}(NL_ARGUMENTS) {{ {called}{WORK}(NL_TASK({k.row_type})); }}'
@@ -94,11 +93,26 @@ WAIT: Final = Do(call("nl_wait"))
 SYNC: Final = Do(call("__syncthreads"))
 
 
-def each_element(index: Code, count: Code, inner: Sequence[Stmt]) -> list[Stmt]:
-    """A loop over this block's part of `count` elements: neighbouring threads take neighbouring elements. Most such
-    loops run once in a thread: unrolled, they take twice as long to compile and run no faster."""
-    end, first = code("nl_end"), "nl_me.part * nl_t.chunk + threadIdx.x"
-    return [
-        Let("nl_i64", end, call("nl_least", count, "(nl_me.part + 1ll) * nl_t.chunk")),
-        For(index, first, end, inner, "blockDim.x", kind=Kind.ONCE),
-    ]
+_SHARED: Final = {
+    Kind.THREADS: ("nl_me.part * nl_t.chunk + threadIdx.x", "blockDim.x"),
+    Kind.BLOCKS: ("nl_me.part * nl_t.chunk", "1"),
+}
+"""Loops of which a block has a part: where it begins, and its steps."""
+
+
+def until(count: Operand) -> Let:
+    """The end of the part of `count` elements that this block has."""
+    return Let("nl_i64", code("nl_end"), call("nl_least", count, "(nl_me.part + 1ll) * nl_t.chunk"))
+
+
+def of_block(statements: Iterable[Stmt]) -> list[Stmt]:
+    """Statements whose loops by threads and blocks are over this block's part. Most of them run once in a thread:
+    unrolled, they take twice as long to compile and run no faster."""
+    found = list[Stmt]()
+    for s in statements:
+        if isinstance(s, For) and s.kind in _SHARED and s.end is not None:
+            first, by = _SHARED[s.kind]
+            found += [until(s.end), replace(s, first=first, end="nl_end", by=by, kind=Kind.ONCE)]
+        else:
+            found.append(s)
+    return found

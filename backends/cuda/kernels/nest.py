@@ -23,7 +23,7 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope
 from backends.c_family.point_nest import Constants, PointNest, Total, read_in_terms, rewritten
-from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, each_element
+from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, until
 from backends.cuda.kernels.lines import (
     Beside,
     besides,
@@ -230,17 +230,18 @@ class NestPrinter(PointNest):
         drawn = 0 if before else drawn
         if drawn:
             inner.insert(drawn, WAIT)
-        loop = each_element(e, self.extent(self.par), inner)
+        points = For(e, 0, self.extent(self.par), inner, kind=Kind.THREADS)
+        loop: list[Stmt] = [points]
         if self.waves and len(self.par) == 1 and not any(n.startswith(_LONG) for n in names_of(inner)):
-            loop = [loop[0], *in_pairs(inner, e, WAIT, self._pointers())]
+            loop = in_pairs(points, WAIT, self._pointers())
         elif not self.waves and not emits and drawn == 0 and _is_light(inner):
             lines = in_lines(self, e, split, inner[len(split) :])
             if lines is not None:
                 division = Division.EIGHT if lines.many == 8 else Division.FEW
                 resident = _LINES_RESIDENT if lines.held <= _MOST_HELD else _WIDE_RESIDENT
-                loop = [*before, loop[0], *lines.loop]
+                loop = [*before, until(self.extent(self.par)), *lines.loop]
                 return Function("", tuple(loop), ahead=tuple(ahead), resident=resident, division=division)
-            loop = [loop[0], *in_fours(inner, e, self._pointers())]
+            loop = in_fours(points, self._pointers())
         division = Division.POINTS if self.waves else Division.FEW
         if drawn == 0:
             return Function("", tuple([*before, *loop]), ahead=tuple(ahead), division=division)
@@ -274,8 +275,8 @@ class NestPrinter(PointNest):
         split = self.split(e, self.par)
         point = self.point()
         inner = [*split, *(self._windows(point) if self.nest.staged and is_short(self.nest) else point)]
-        lines = each_element(e, self.extent(self.par), inner)
-        return Function("", tuple(lines), resident=_RESIDENT, division=Division.POINTS)
+        loop = For(e, 0, self.extent(self.par), inner, kind=Kind.THREADS)
+        return Function("", (loop,), resident=_RESIDENT, division=Division.POINTS)
 
     def over(self, d: l2.Dim, loop: list[Stmt]) -> list[Stmt]:
         """Small windows, and those whose elements are read and written again, are unrolled, so that loads overlap."""
@@ -322,7 +323,7 @@ class NestPrinter(PointNest):
             return None
         e = self.k.namer.fresh("e")
         split = self.split(e, self.par)
-        end, *_ = each_element(e, self.extent(self.par), [])
+        end = until(self.extent(self.par))
         if (lines := windows_in_lines(self, e, split)) is not None:
             division = Division.EIGHT if lines.many == 8 else Division.FEW
             return Function("", (end, *lines.loop), resident=_LINES_RESIDENT, division=division)
@@ -524,18 +525,17 @@ class NestPrinter(PointNest):
             walk = [If("nl_wide", [rows[number]], walk)] if rows else walk
             lines += [*map(self.start, totals), Block("", [*walk, If("nl_are_many(nl_group)", joined)]), *after]
         if each:
-            points = [*self.split(r, self.red), *each]
-            fours = in_fours(points, r, self._pointers(), "nl_first", "nl_terms", "nl_group")
+            points = For(r, "nl_first", "nl_terms", [*self.split(r, self.red), *each], "nl_group")
+            fours = in_fours(points, self._pointers())
             lines.append(If("nl_wide", [rows[-1]], fours) if rows else Block("", fours))
         inner = [*self.split(e, self.par), constants("nl_i64", nl_terms=self.extent(self.red)), *lines]
-        end = call("nl_least", self.extent(self.par), "(nl_me.part + 1ll) * nl_t.chunk")
         first, by = "nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"
         return Function(
             "",
             (
                 constants("nl_u32", nl_group="nl_t.group", nl_bits="nl_bits_of(nl_group)"),
                 constants("nl_u32", nl_first="threadIdx.x & ((1u << nl_bits) - 1)"),
-                constants("nl_i64", nl_end=end),
+                until(self.extent(self.par)),
                 *([] if wide is None else [constants("bool", nl_wide=wide)]),
                 For(e, first, "nl_end", inner, by, kind=Kind.ONCE, long=True),
             ),

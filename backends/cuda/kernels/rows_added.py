@@ -18,7 +18,7 @@ from backends.c_family.cprint import Body, Symbol
 from backends.cuda.kernels.kernel import BLOCK, SYNC, Function
 from backends.cuda.kernels.nest import NestPrinter
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import braces, call, code
+from backends.kernel_ir.expr import braces, code
 from backends.kernel_ir.stmt import Closure, Do, Each, For, Kind, Leave, Let, Set, Stmt, constants, when
 from compiler.expr.ast import Binary, Cond, Num, Ref, refs
 
@@ -79,8 +79,7 @@ def rows_added(k: Kernel, nest: l2.Nest, asked: int) -> list[Function]:
             Let("__shared__ nl_i64", code(f"nl_found[{BLOCK}]")),
             Let("__shared__ nl_u32", code(f"nl_counts[{BLOCK // 32}]")),
             constants("nl_i64", nl_positions=p.extent(positions), nl_width=p.extent(kept)),
-            constants("nl_i64", nl_end=call("nl_least", "nl_positions", "(nl_me.part + 1ll) * nl_t.chunk")),
-            For(position, "nl_me.part * nl_t.chunk", "nl_end", row, kind=Kind.ONCE),
+            For(position, 0, "nl_positions", row, kind=Kind.BLOCKS),
         ),
         division=Division.POSITIONS,
     )

@@ -12,8 +12,9 @@ Does not: change the statements, or choose how many points a block has (launch_g
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from backends.cuda.kernels.kernel import of_block
 from backends.kernel_ir import stmt
 from backends.kernel_ir.expr import braces, code, form
 from backends.kernel_ir.stmt import (
@@ -50,9 +51,9 @@ class _Stage:
         return [Let(x.type, x.name, code(f"nl_{self.name}_of.{x.name}"), const=False) for x in self.declared]
 
 
-def in_pairs(inner: Sequence[Stmt], index: Code, wait: Do, pointers: Set[str]) -> list[Stmt]:
-    """The loop over the points of a block, from `nl_me.part * nl_t.chunk` to `nl_end`; `index`: the name of the point
-    in `inner`."""
+def in_pairs(points: For, wait: Do, pointers: Set[str]) -> list[Stmt]:
+    """A loop over points by threads, of which each takes two at a time."""
+    inner, index = points.body, points.var
     drawn = list(inner).index(wait) if wait in inner else 0
     rest = inner[drawn + 1 if drawn else 0 :]
     first = _loaded(rest, pointers)
@@ -74,22 +75,18 @@ def in_pairs(inner: Sequence[Stmt], index: Code, wait: Do, pointers: Set[str]) -
         ]
     a, b = ("".join(f", nl_{x.name}_{p}" for x in stages) for p in "ab")
     loop += [Do(f"nl_work(nl_a{a})"), when("nl_two", Do(f"nl_work(nl_b{b})"))]
-    points = For(
-        code("nl_a"), "nl_me.part * nl_t.chunk + threadIdx.x", "nl_end", loop, "2 * blockDim.x", kind=Kind.ONCE
-    )
-    return [*made, _work(stages, rest, index), points]
+    *end, one = of_block([replace(points, var=code("nl_a"), body=loop)])
+    assert isinstance(one, For)
+    return [*end, *made, _work(stages, rest, index), replace(one, by=form("2 * {}", code(one.by or 1)))]
 
 
-def in_fours(
-    inner: Sequence[Stmt],
-    index: Code,
-    pointers: Set[str],
-    begin: str = "nl_me.part * nl_t.chunk + threadIdx.x",
-    end: str = "nl_end",
-    by: str = "blockDim.x",
-) -> list[Stmt]:
-    """As in_pairs, four points at a time, which lie a block of threads apart (in general, every `by`-th one from
-    `begin` to `end`); those that are left one at a time."""
+def in_fours(points: For, pointers: Set[str]) -> list[Stmt]:
+    """As in_pairs, four points at a time, which lie a block of threads (a step of the loop) apart; those that are left
+    one at a time."""
+    inner, index = points.body, points.var
+    *until, loop = of_block([points])
+    assert isinstance(loop, For)
+    begin, end, by = loop.first, loop.end, loop.by
     first = _loaded(inner, pointers)
     stages = [_Stage("load", first)] if first else []
     given, one = (", nl_load_of[nl_n]", ", nl_load(nl_a)") if stages else ("", "")
@@ -99,8 +96,9 @@ def in_fours(
         Each(n, 4, [stmt.Set(code("nl_load_of[nl_n]"), f"nl_load(nl_a + nl_n * {by})")], Style.BESIDE),
     ]
     work = Each(n, 4, [Do(f"nl_work(nl_a + nl_n * {by}{given})")], Style.BESIDE)
-    four, fours = f"nl_a + 3ll * {by} < {end}", form("4 * {}", code(by))
+    four, fours = f"nl_a + 3ll * {by} < {end}", f"4 * {by}"
     return [
+        *until,
         *(_stage(stages, index) if stages else []),
         _work(stages, inner, index),
         Let("nl_i64", a, begin, const=False),
