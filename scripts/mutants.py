@@ -571,8 +571,8 @@ MUTANTS = (
     ),
     Mutant(
         "maps are compiled in several parts",
-        ("backends.cuda.emit.translation_units:_divided",),
-        lambda _: lambda templates: (templates,),
+        ("backends.cuda.emit.translation_units:_numbered",),
+        lambda _: lambda name, templates, most: {name: templates},
         ("tests/unit/test_cuda_emit.py::test_every_kernel_is_in_one_part",),
     ),
     Mutant(
