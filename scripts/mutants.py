@@ -519,7 +519,7 @@ MUTANTS = (
         _large_tiles,
         ("tests/unit/test_direct_conv.py::test_small_products_have_small_tiles_and_no_splits",),
     ),
-    _text("neighbours", "backends.cuda.kernels.nest:neighbours", _always(None), "autoencoder-cuda-nl_width"),
+    _text("neighbours", "backends.cuda.kernels.nest:in_lines", _always(None), "autoencoder-cuda-nl_width"),
     _text(
         "neighbours of sums",
         "backends.cuda.kernels.nest:NestPrinter._short_sums",
