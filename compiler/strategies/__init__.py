@@ -30,11 +30,8 @@ from compiler.strategies.cpu import (
     rows_conv,
     rows_dense,
     rows_product,
-    winograd4_conv,
-    winograd_conv,
-    winograd_rows,
-    winograd_weight_gradient,
 )
+from compiler.strategies.cpu.winograd import winograd4_conv, winograd_conv, winograd_rows, winograd_weight_gradient
 from compiler.strategies.cuda import (
     cublaslt,
     cudnn,

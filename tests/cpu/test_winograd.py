@@ -12,7 +12,7 @@ from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
 from compiler.strategies import ROWS, choose
 from compiler.strategies.choice import NotApplicable, product
-from compiler.strategies.cpu import winograd_conv, winograd_rows, winograd_weight_gradient
+from compiler.strategies.cpu.winograd import winograd_conv, winograd_rows, winograd_weight_gradient
 from tests.cpu.contractions import Case, Conv, conv, gradient, program
 from tests.cpu.test_strategies import BACKEND, REALS, Problem, check, with_epilogue
 

@@ -12,7 +12,7 @@ from compiler.ir.level1.graph import Map
 from compiler.ir.space import DType
 from compiler.strategies import choose
 from compiler.strategies.choice import NotApplicable, Problem, product
-from compiler.strategies.cpu import winograd4_conv
+from compiler.strategies.cpu.winograd import winograd4_conv
 from tests.cpu.contractions import Case, Conv, conv, gradient
 from tests.cpu.test_fourier import no_worse_than_in_order
 from tests.cpu.test_strategies import BACKEND, check, with_epilogue

@@ -22,7 +22,7 @@ from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, ro
 from compiler.strategies.convolution import Convolution, convolution, extents
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, Shape, cost
-from compiler.strategies.cpu.winograd_conv import TAP_BYTES, three
+from compiler.strategies.cpu.winograd.winograd_conv import TAP_BYTES, three
 from compiler.strategies.strategy import Strategy, found_by
 
 NAME = "winograd4_conv"

@@ -18,7 +18,7 @@ from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, ro
 from compiler.strategies.convolution import WeightGradient, extents, weight_gradient
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import DOTS, cost
-from compiler.strategies.cpu.winograd_conv import PLACES, three
+from compiler.strategies.cpu.winograd.winograd_conv import PLACES, three
 from compiler.strategies.strategy import Strategy, found_by
 
 NAME = "winograd_weight_gradient"

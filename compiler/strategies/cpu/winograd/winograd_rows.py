@@ -18,7 +18,7 @@ from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, NotApplicabl
 from compiler.strategies.convolution import Convolution, extents, row_major
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, cost
-from compiler.strategies.cpu.winograd_conv import PLACES, TAP_BYTES, three, weights_cost
+from compiler.strategies.cpu.winograd.winograd_conv import PLACES, TAP_BYTES, three, weights_cost
 from compiler.strategies.strategy import Strategy, found_by
 
 NAME = "winograd_rows"
