@@ -209,3 +209,16 @@ def test_zeros_that_compress_well_are_data(tmp_path: Path) -> None:
     """Below half a GB nothing is suspected."""
     path = zipped(tmp_path / "d.npz", (1 << 24,), 1 << 24)
     assert read_array(path, "a").shape == (1 << 24,)
+
+
+def test_arrays_without_samples(tmp_path: Path) -> None:
+    np.savez(tmp_path / "none.npz", x=np.zeros((0, 4)), y=np.zeros((0, 2)))
+    model = tmp_path / "model.yaml"
+    model.write_text(
+        "language: 1\n"
+        "network: {inputs: {x: {shape: [4]}, y: {shape: [2]}}, layers: [{dense: {name: o, inputs: x, units: 2}}]}\n"
+        "train: {data: {file: none.npz, inputs: {x: x, y: y}}, loss: {mean_squared_error: {prediction: o, target: y}}, "
+        "optimizer: {sgd: {learning_rate: 0.1}}, epochs: 1}\n"
+    )
+    with pytest.raises(ModelError, match="`x` holds no samples"):
+        load_model(model)

@@ -64,6 +64,10 @@ def build_data(r: Reader, built: Built, at: Span) -> tuple[l0.Data | None, dict[
     files, columns = tuple(reader.files), tuple(reader.columns)
     data = l0.Data(path, ordered, 0.0, r.flag("shuffle"), files, columns, _memory(r.word("memory")), r.span)
     samples = min((h.shape[0] for _, h, _ in arrays.values()), default=0)
+    if arrays and not samples:
+        array, _, at = next(found for found in arrays.values() if not found[1].shape[0])
+        c.sink.error("E0703", f"`{array}` holds no samples", at)
+        return None, {}
     return replace(data, validation=_split(r.block("split"), built, data, samples)), arrays
 
 
