@@ -154,7 +154,7 @@ def test_every_kernel_is_in_one_part(name: str) -> None:
     shapes |= {f"tensor_conv_float32_{x}" for x in ("3_1_by_2", "3_2_by_4", "1_2_by_4")}
     assert missing == (shapes if name == "resnet20" else set()), "shapes that no row has"
     assert not missing & called_by(program, emitted.kernels)
-    quick = {"cuba": [], "reservoir": ["layers", "layers_2"]}.get(name, ["rest", "rest_2", "rest_3"])
+    quick = {"cuba": [], "reservoir": ["nests", "nests_2"]}.get(name, ["rest", "rest_2", "rest_3"])
     assert [p.name for p in emitted.parts if p.quick] == quick
 
 

@@ -4,10 +4,10 @@ Assumes: a legal Merged.
 Guarantees: every kernel is in one part. Products, those on matrix units (which have instructions of one architecture),
 convolutions, attention, Fourier transforms and the products of their spectra, gradients of filters and chains, which
 take longest to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come from
-the cache; each kernel for products and for convolutions on matrix units is a part. Nests of layers are divided into
-maps and sums over one dim, which lose nothing with little optimisation, in parts of at most MOST, and sums over several
-dims and maps of bf16, which do. Of a simulation the single kernels and the waves are parts: both have the functions of
-all templates of a step.
+the cache; each kernel for products and for convolutions on matrix units is a part. Nests of layers, and those before a
+simulation, are divided into maps and sums over one dim, which lose nothing with little optimisation, in parts of at
+most MOST, and sums over several dims and maps of bf16, which do. Of a simulation the single kernels and the waves are
+parts: both have the functions of all templates of a step.
 Does not: depend on sizes or rows: parts follow from the templates alone.
 """
 
@@ -34,7 +34,7 @@ from compiler.strategies.cuda import (
 )
 
 _REST: Final = "rest"
-_LAYERS: Final = "layers"
+_NESTS: Final = "nests"
 _SUMS: Final = "sums"
 _MAPS: Final = "maps"
 _TENSORS: Final = "tensors"
@@ -48,7 +48,7 @@ _WAVES: Final = "waves"
 MOST: Final = 10
 """Maps and sums over one dim of a part."""
 _FEW: Final = 4
-"""Nests beside a simulation that are not worth a part."""
+"""Nests beside the steps of a simulation that are not worth a part."""
 _MOST_SUMS: Final = 2
 """Sums over several dims of a part: each compiles for as long as several maps."""
 
@@ -79,7 +79,7 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     bodies = {t.index: t.body for t in program.templates if isinstance(t.body, l2.Contract)}
     contracts = {t: body.strategy for t, body in bodies.items()}
     waves = wave_templates(program)
-    nests, together = _of_layers(program, set(waves))
+    nests, together = _apart(program, set(waves))
     sums = {t for t, nest in nests.items() if len(nest.red) > 1}
     maps = {t.index for t in program.templates if t.index in nests and _is_narrow(t)}
     products = {t.index: name for t in program.templates if (name := _product(t)) is not None}
@@ -93,7 +93,7 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
         _UNIT_FILTERS: {t for t, strategy in contracts.items() if direct.family(strategy) == tensor_conv_weights.NAME},
         _ATTENTION: {t.index for t in program.templates if isinstance(t.body, l2.Attention)},
     }
-    quick = _numbered(_LAYERS if together else _REST, nests.keys() - sums - maps, MOST)
+    quick = _numbered(_NESTS if together else _REST, nests.keys() - sums - maps, MOST)
     first = together or quick.pop(_REST)
     parts = [Share(_REST, first, helpers=True, quick=not together)]
     parts += [Share(name, kernels, quick=True) for name, kernels in quick.items() if kernels]
@@ -121,9 +121,9 @@ def _alone(program: l2.Merged) -> dict[str, set[int]]:
     return found
 
 
-def _of_layers(program: l2.Merged, waves: Set[int]) -> tuple[dict[int, l2.Nest], Set[int]]:
-    """The nests that are compiled apart, and what stays together: all of a simulation, but for the nests of layers
-    beside it."""
+def _apart(program: l2.Merged, waves: Set[int]) -> tuple[dict[int, l2.Nest], Set[int]]:
+    """The nests that are compiled apart, and what stays together: all of a simulation, but for the nests that run
+    beside it or before it."""
     rest = {t.index: t.body for t in program.templates if not isinstance(t.body, l2.Contract | l2.Attention)}
     nests = {t: body for t, body in rest.items() if isinstance(body, l2.Nest) and t not in waves}
     if len(nests) < len(rest) and len(nests) < _FEW:
