@@ -485,10 +485,10 @@ MUTANTS = (
     _text("csr_prefetch", f"{_EVENTS}:Due", _always(None), "cuba-cpu-nl_prefetch("),
     _text("toeplitz_simd", f"{_EVENTS}:parts_of", _always(None), "spiking_conv-cpu-channels side by side"),
     Mutant(
-        "panels of convolutions ask for what follows",
+        "panels of convolutions prefetch what follows",
         ("backends.cpu.emit.emit:ContractNames.walked",),
         _always([]),
-        ("tests/unit/test_rows_conv.py::test_asks",),
+        ("tests/unit/test_rows_conv.py::test_prefetches",),
     ),
     Mutant("copies are built at once", (f"{_PROJECTIONS}.projections:copies_of",), _always(None), (_COPIES,)),
     Mutant("batched_rng of synapses", (f"{_EVENTS}:drawn_in_rows",), _no_draws_of_synapses, (SYNAPSES,)),

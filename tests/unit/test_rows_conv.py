@@ -109,13 +109,13 @@ def test_strips(tmp_path: Path, batch: int, strategy: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("batch, ask, many", [(1, "nl_rows_ask(&", 3), (16, "__builtin_prefetch(&", 1)])
-def test_asks(tmp_path: Path, batch: int, ask: str, many: int) -> None:
-    """Packed panels ask for what their epilogues read and write along the pixels: the other summand, not the bias; with
-    the batch in the lanes, for what they read."""
+@pytest.mark.parametrize("batch, call, many", [(1, "nl_rows_prefetch(&", 3), (16, "__builtin_prefetch(&", 1)])
+def test_prefetches(tmp_path: Path, batch: int, call: str, many: int) -> None:
+    """Packed panels prefetch what their epilogues read and write along the pixels: the other summand, not the bias;
+    with the batch in the lanes, what they read."""
     layers = "conv2d: {name: a, filters: 64, kernel: 1}\nconv2d: {name: b, inputs: x, filters: 64, kernel: 1}"
     path = write_network(tmp_path, "{x: {shape: [64, 45, 44]}}", f"{layers}\nadd: {{name: c, inputs: [a, b]}}")
     lowered = lower_predict(load_model(path), backend("cpu").capabilities, batch).lowered
     text = emit(lowered.merged).text
-    asks = [line.partition("[")[0].strip() for line in text.splitlines() if line.strip().startswith(ask)]
-    assert len(asks) == len(set(asks)) == many
+    found = [line.partition("[")[0].strip() for line in text.splitlines() if line.strip().startswith(call)]
+    assert len(found) == len(set(found)) == many

@@ -7,9 +7,10 @@ Where an output row fills whole vectors, so are the columns: a copy for each res
 one for each column s of the window, aligned to the output's columns: output pixels are then one run of memory for
 every tap. Where there are many output channels, what the window sees of three vectors of pixels is packed as a panel,
 once for all of them, so that register tiles read it in order; a window of one pixel is packed from the image itself.
-All weights are read again for each panel: a tile asks for those of the next one, for what its epilogue reads and
-writes, and packing for the pixels of the next panel. The sum runs in order of (channel, row, column), but for the few
-pixels that would leave a vector almost empty: they are computed one by one, taps in the lanes, which a tree adds.
+All weights are read again for each panel: a tile prefetches those of the next one and what its epilogue reads and
+writes, and packing prefetches the pixels of the next panel. The sum runs in order of (channel, row, column), but for
+the few pixels that would leave a vector almost empty: they are computed one by one, taps in the lanes, which a tree
+adds.
 """
 
 from __future__ import annotations
