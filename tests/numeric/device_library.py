@@ -38,8 +38,9 @@ class Signature:
 
 
 def signatures(text: str) -> list[Signature]:
-    """The public functions of a device text whose arguments are all passed by value."""
+    """The public functions of a device text whose arguments are all passed by value, without those of CUDA alone."""
     found = []
+    text = re.sub(r"(?s)#if defined\(__CUDACC__\)\n.*?#else\n", "", text)
     for result, name, rest in re.findall(r"^NL_FN (\w+) nl_([a-z]\w*)\(([^)]*)\)", text, re.MULTILINE):
         arguments = tuple(a.split()[0] for a in rest.split(","))
         if "[" not in rest and Signature(name, result, arguments) not in found:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -27,19 +28,19 @@ from compiler.frontend.yaml.tree import Node, Scalar
 def locate(file: Scalar, c: Context, folder: bool = False) -> Path | None:
     """The file (or folder) `file`, relative to the model's folder; None (E0701) when it does not exist."""
     path = c.folder / file.text
-    try:
+    near, other, leads = None, False, None
+    with suppress(OSError, ValueError):  # a name may be too long, or hold a zero byte
         if path.is_dir() if folder else path.is_file():
             return path.resolve()
         other = path.is_file() if folder else path.is_dir()
         near = None if other else did_you_mean(path.name, [n for n in _names_in(path.parent) if n != path.name])
-    except (OSError, ValueError):
-        other, near = False, None
+        leads = os.readlink(path) if path.is_symlink() and not path.exists() else None
     is_other = "is a file, not a folder" if folder else "is a directory, not a file"
     kind = special(path)
     what = is_other if other else f"is {kind}, not a file" if kind else "does not exist"
     help = near or "paths count from the folder of the model file"
-    if path.is_symlink() and not path.exists():
-        what, help = "is a link that leads nowhere", f"it names `{os.readlink(path)}`"
+    if leads is not None:
+        what, help = "is a link that leads nowhere", f"it names `{leads}`"
     c.sink.error("E0701", f"the {'folder' if folder else 'file'} `{file.text}` {what}", file.span, help)
     return None
 
