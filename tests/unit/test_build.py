@@ -588,7 +588,7 @@ def test_training(everything: Model) -> None:
         ("x8", "x7", "E0703 samples of the input `image` are of shape [1, 8, 8], those of the array `x7` of [1, 7, 7]"),
         ("d.npz", "e.npz", "E0701 the file `e.npz` does not exist"),
         ("d.npz", "link.npz", "E0701 the file `link.npz` is a link that leads nowhere"),
-        ("d.npz", "d" * 300, f"E0701 the file `{'d' * 300}` does not exist"),
+        ("d.npz", "d" * 300 + ".npz", f"E0701 the file `{'d' * 300}.npz` does not exist"),
         ("{sgd: {}}", "{sgd: {rate: 1}}", "E0201 optimizer `sgd` has no parameter `rate`"),
         ("{sgd: {}}", "{sgd: {learning_rate: 1 mV}}", "E0401 `learning_rate` is a number without a unit, but `1 mV`"),
         ("logits: out", "logits: image", "E0201 `image` is an input of the network; a layer is needed here"),
