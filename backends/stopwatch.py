@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from backends.processor import processor
-from backends.protocol import Backend, Instance
+if TYPE_CHECKING:
+    from backends.protocol import Backend, Instance
 
 
 def seconds(instance: Instance, phase: str, steps: int) -> float:
@@ -28,15 +28,22 @@ def seconds(instance: Instance, phase: str, steps: int) -> float:
 
 def machine(backend: Backend) -> str:
     """The processor, the GPU or the OpenCL device that a backend runs on."""
-    if backend.capabilities.name == "opencl":
+    return machine_of(backend.capabilities.name, getattr(backend, "device", 0))
+
+
+def machine_of(target: str, device: int = 0) -> str:
+    """What `machine` says of a target, without its backend. Raises BackendError where there is no such device."""
+    if target == "opencl":
         from backends.opencl.device import device_of
         from backends.opencl.library import name_of
 
-        return name_of(device_of(getattr(backend, "device", 0)))
-    if backend.capabilities.name == "cuda":
+        return name_of(device_of(device))
+    if target == "cuda":
         from backends.cuda.device.library import Library
 
-        return Library().describe()[getattr(backend, "device", 0)]
+        return Library().description(device)
+    from backends.processor import processor
+
     return processor().name
 
 

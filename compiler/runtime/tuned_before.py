@@ -16,24 +16,23 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from backends.stopwatch import machine_of
 from compiler.core.cache import cache_folder, find_value, keep_value, state_of
 from compiler.core.errors import CodedError
 from compiler.core.version import VERSION
 from compiler.runtime.common.options import Options
 from compiler.tune.result import TuneResult, from_value
-from compiler.tune.wishes import Wishes
+from compiler.tune.wishes import Watch, Wishes
 
 if TYPE_CHECKING:
     from compiler.core.errors import Sink
     from compiler.core.source import SourceFile
-
-Watch = Callable[[int, int, str], None]
 
 _VARIABLES: Final = ("CC", "CFLAGS", "PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES")
 """By which compilers, libraries and devices are found."""
@@ -56,19 +55,16 @@ def tune(path: Path, options: Options, wishes: Wishes, watch: Watch | None = Non
 
 
 def _entry(path: Path, options: Options, wishes: Wishes) -> Path | None:
-    """Where the result is kept; None where a device cannot be told from another one like it, or there is none."""
-    device = ""
-    if options.target == "cuda":
-        from backends.cuda.device.library import Library
+    """Where the result is kept; None for targets whose devices say too little of themselves, or where there is none."""
+    if options.target not in ("cpu", "cuda"):
+        return None
+    try:
+        device = machine_of(options.target, options.device or 0)
+        if options.target == "cuda":
+            from backends.cuda.device.library import Library
 
-        with suppress(CodedError):
-            driver = Library()
-            device = f"{driver.version()} {driver.describe()[options.device or 0 :][:1]}"
-    elif options.target == "cpu":
-        from backends.processor import processor
-
-        device = processor().name
-    if not device:
+            device += f", driver {Library().version()}"
+    except CodedError:  # what measures says so
         return None
     variables = (f"{name}={os.environ.get(name, '')}" for name in _VARIABLES)
     parts = (str(path.absolute()), repr(options), repr(wishes), device, VERSION, *variables, *_packages(), *_own())

@@ -48,12 +48,11 @@ from compiler.tune.report import contraction_ways, fork_rows, layer_ways, one_wa
 from compiler.tune.result import Step, TuneResult
 from compiler.tune.sites import Site, sites
 from compiler.tune.whole import in_turn, known, settled
-from compiler.tune.wishes import EVERYTHING, Wishes
+from compiler.tune.wishes import EVERYTHING, Watch, Wishes
 
 AHEAD: Final = 4
 """Programs that are compiled at a time, each of several parts."""
 Clock = Callable[[], float]
-Watch = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,20 @@ def extents(c: Convolution | WeightGradient) -> dict[str, int]:
     }
 
 
+def weights_of(c: Convolution) -> dict[str, int]:
+    """The columns with the strides of the weights along the walk of the window, and the first weight: that of the last
+    row or column where it is walked backwards, as in the gradient of an image."""
+    back = (stride * (axis.taps - 1) for axis, stride in ((c.rows, c.w_r), (c.cols, c.w_c)) if axis.tap < 0)
+    return {
+        "s_w_first": sum(back),
+        "s_w_group": c.w_group,
+        "s_w_out": c.w_out,
+        "s_w_in": c.w_in,
+        "s_w_r": c.w_r * c.rows.tap,
+        "s_w_c": c.w_c * c.cols.tap,
+    }
+
+
 def convolution(p: Problem) -> Convolution | NotApplicable:
     """y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, rows(i, r), cols(j, s)] w(g, o, c, r, s), with or without g,
     the axes of w in any order: forwards, or the gradient of the image."""

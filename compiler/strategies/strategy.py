@@ -17,6 +17,8 @@ from compiler.strategies.choice import Choice, NotApplicable, Problem
 
 Match = Callable[[Problem], Choice | NotApplicable]
 Variants = Callable[[Problem, Choice], Sequence[Choice]]
+Found = Callable[[Problem], list[Choice] | NotApplicable]
+"""Variants of a problem, the fastest by estimate first."""
 
 ROUNDING: Final = MappingProxyType(
     {"exact": 0.0, "float32": 0.0, "tf32x3": 2.0**-20, "tf32": 2.0**-10, "bf16": 2.0**-8}
@@ -68,7 +70,17 @@ def by_tile(tiles: Sequence[object]) -> Variants:
     return lambda p, choice: [with_columns(choice, s_tile=t) for t in range(len(tiles))]
 
 
-def found_by(variants: Callable[[Problem], list[Choice] | NotApplicable]) -> Variants:
+def first_of(variants: Found) -> Match:
+    """The choice that is the first of the variants."""
+
+    def match(p: Problem) -> Choice | NotApplicable:
+        found = variants(p)
+        return found if isinstance(found, NotApplicable) else found[0]
+
+    return match
+
+
+def found_by(variants: Found) -> Variants:
     """Variants from a function of the problem alone."""
 
     def of(p: Problem, choice: Choice) -> Sequence[Choice]:

@@ -8,6 +8,7 @@ Does not: know which contractions there are (compiler/tune/only.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +24,8 @@ class Only:
 
 
 EVERYTHING: Final = Only()
+Watch = Callable[[int, int, str], None]
+"""Is told of each contraction before it is measured: its number, how many there are, its path."""
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,10 @@ class Library:
         self._call("cuDeviceTotalMem_v2", ctypes.byref(size), self._device(ordinal))
         return size.value
 
+    def description(self, ordinal: int) -> str:
+        """`NVIDIA H100 80GB HBM3, sm_90, 79 GiB`."""
+        return f"{self.name(ordinal)}, {self.architecture(ordinal)}, {self.memory(ordinal) / 2**30:.0f} GiB"
+
     def describe(self) -> tuple[str, ...]:
         """One line per device."""
-        return tuple(
-            f"{self.name(n)}, {self.architecture(n)}, {self.memory(n) / 2**30:.0f} GiB" for n in range(self.count())
-        )
+        return tuple(map(self.description, range(self.count())))

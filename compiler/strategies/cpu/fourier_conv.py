@@ -15,12 +15,11 @@ a tile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
-from compiler.strategies.convolution import Convolution, convolution, extents
+from compiler.strategies.convolution import Convolution, convolution, extents, weights_of
 from compiler.strategies.cost.cpu import (
     FOURIER_BACK,
     FOURIER_IMAGE,
@@ -29,7 +28,7 @@ from compiler.strategies.cost.cpu import (
     OPERATIONS_PER_US,
 )
 from compiler.strategies.cost.tiles import TILES, Shape, cost
-from compiler.strategies.strategy import Strategy, found_by
+from compiler.strategies.strategy import Found, Strategy, first_of, found_by
 from compiler.strategies.window import WindowAxis
 
 NAME = "fourier_conv"
@@ -47,12 +46,11 @@ def match(p: Problem) -> Choice | NotApplicable:
     return match_by(p, variants)
 
 
-def match_by(p: Problem, of: Callable[[Problem], list[Choice] | NotApplicable]) -> Choice | NotApplicable:
+def match_by(p: Problem, of: Found) -> Choice | NotApplicable:
     """The fastest of the variants by estimate, where sums are long enough to be as exact as direct ones."""
     if prod(e for d, e in p.extents.items() if d not in p.out) < TERMS:
         return NotApplicable(f"direct sums of fewer than {TERMS} terms are more exact")
-    found = of(p)
-    return found if isinstance(found, NotApplicable) else found[0]
+    return first_of(of)(p)
 
 
 def variants(p: Problem) -> list[Choice] | NotApplicable:
@@ -89,7 +87,6 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     rows, cols, shape = conv.rows, conv.cols, TILES[tile]
     tiles = p.blocks(p.out[0]) * tiles_of(rows) * tiles_of(cols)
     strip = _strip(p, conv, shape, tiles)
-    back_r, back_c = (conv.w_r if rows.tap < 0 else 0), (conv.w_c if cols.tap < 0 else 0)
     values = {
         "s_blocks": p.blocks(p.out[0]),
         **extents(conv),
@@ -97,12 +94,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
         "s_taps_c": cols.taps,
         "s_from_r": rows.low,
         "s_from_c": cols.low,
-        "s_w_first": back_r * (rows.taps - 1) + back_c * (cols.taps - 1),
-        "s_w_group": conv.w_group,
-        "s_w_out": conv.w_out,
-        "s_w_in": conv.w_in,
-        "s_w_r": conv.w_r * rows.tap,
-        "s_w_c": conv.w_c * cols.tap,
+        **weights_of(conv),
         "s_strip": strip,
         "s_tile": tile,
     }

@@ -19,22 +19,16 @@ from __future__ import annotations
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
-from compiler.strategies.convolution import Convolution, convolution, extents
+from compiler.strategies.convolution import Convolution, convolution, extents, weights_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, Shape, cost
-from compiler.strategies.cpu.winograd.winograd_conv import TAP_BYTES, three
-from compiler.strategies.strategy import Strategy, found_by
+from compiler.strategies.cpu.winograd.winograd_conv import REUSING, TAP_BYTES, three
+from compiler.strategies.strategy import Strategy, first_of, found_by
 
 NAME = "winograd4_conv"
 PLACES = 36
 LEAST: Final = 192
 """Channels from which on the error is no larger than that of a float32 sum in order."""
-_TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4 and t.vectors >= 2)
-
-
-def match(p: Problem) -> Choice | NotApplicable:
-    found = variants(p)
-    return found if isinstance(found, NotApplicable) else found[0]
 
 
 def variants(p: Problem) -> list[Choice] | NotApplicable:
@@ -46,9 +40,9 @@ def variants(p: Problem) -> list[Choice] | NotApplicable:
         return NotApplicable("the window is not 3 x 3 with steps of 1")
     if conv.ins < LEAST or p.real_bytes != 4:
         return NotApplicable(f"direct sums over fewer than {LEAST} channels, or of float64, are more exact")
-    if conv.ins * p.lanes * max(_strip(p, conv, TILES[n]) for n in _TILES) >= LIMIT:
+    if conv.ins * p.lanes * max(_strip(p, conv, TILES[n]) for n in REUSING) >= LIMIT:
         return NotApplicable("it is larger than 32-bit offsets reach")
-    return sorted((_choice(p, conv, n) for n in _TILES), key=lambda choice: choice.microseconds)
+    return sorted((_choice(p, conv, n) for n in REUSING), key=lambda choice: choice.microseconds)
 
 
 def _chunk(conv: Convolution) -> int:
@@ -75,12 +69,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
         **extents(conv),
         "s_from_r": rows.low,
         "s_from_c": cols.low,
-        "s_w_first": (conv.w_r if rows.tap < 0 else 0) * 2 + (conv.w_c if cols.tap < 0 else 0) * 2,
-        "s_w_group": conv.w_group,
-        "s_w_out": conv.w_out,
-        "s_w_in": conv.w_in,
-        "s_w_r": conv.w_r * rows.tap,
-        "s_w_c": conv.w_c * cols.tap,
+        **weights_of(conv),
         "s_strip": strip,
         "s_tile": tile,
         "s_chunk": chunk,
@@ -96,4 +85,5 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     return Choice(NAME, (("vector", conv.vector),), tuple(values.items()), scratch, microseconds)
 
 
+match: Final = first_of(variants)
 STRATEGY: Final = Strategy(NAME, match, found_by(variants), products="float32")

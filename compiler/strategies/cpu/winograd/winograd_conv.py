@@ -17,22 +17,17 @@ from __future__ import annotations
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
-from compiler.strategies.convolution import Convolution, convolution, extents
+from compiler.strategies.convolution import Convolution, convolution, extents, weights_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, Shape, cost
-from compiler.strategies.strategy import Strategy, found_by
+from compiler.strategies.strategy import Strategy, first_of, found_by
 from compiler.strategies.window import WindowAxis
 
 NAME = "winograd_conv"
 PLACES = 16
 TAP_BYTES = 8
-_TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4 and t.vectors >= 2)
+REUSING = tuple(n for n, t in enumerate(TILES) if t.outs >= 4 and t.vectors >= 2)
 """Register tiles that use each vector and each weight several times: both come from the second cache."""
-
-
-def match(p: Problem) -> Choice | NotApplicable:
-    found = variants(p)
-    return found if isinstance(found, NotApplicable) else found[0]
 
 
 def variants(p: Problem) -> list[Choice] | NotApplicable:
@@ -42,9 +37,9 @@ def variants(p: Problem) -> list[Choice] | NotApplicable:
         return conv
     if not (three(conv.rows) and three(conv.cols)):
         return NotApplicable("the window is not 3 x 3 with steps of 1")
-    if PLACES * (conv.ins + 1) * p.lanes * max(_strip(p, conv, TILES[n]) for n in _TILES) >= LIMIT:
+    if PLACES * (conv.ins + 1) * p.lanes * max(_strip(p, conv, TILES[n]) for n in REUSING) >= LIMIT:
         return NotApplicable("it is larger than 32-bit offsets reach")
-    return sorted((_choice(p, conv, n) for n in _TILES), key=lambda choice: choice.microseconds)
+    return sorted((_choice(p, conv, n) for n in REUSING), key=lambda choice: choice.microseconds)
 
 
 def weights_cost(p: Problem, conv: Convolution, strips: int) -> float:
@@ -80,12 +75,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
         **extents(conv),
         "s_from_r": rows.low,
         "s_from_c": cols.low,
-        "s_w_first": (conv.w_r if rows.tap < 0 else 0) * 2 + (conv.w_c if cols.tap < 0 else 0) * 2,
-        "s_w_group": conv.w_group,
-        "s_w_out": conv.w_out,
-        "s_w_in": conv.w_in,
-        "s_w_r": conv.w_r * rows.tap,
-        "s_w_c": conv.w_c * cols.tap,
+        **weights_of(conv),
         "s_strip": strip,
         "s_tile": tile,
     }
@@ -105,4 +95,5 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     )
 
 
+match: Final = first_of(variants)
 STRATEGY: Final = Strategy(NAME, match, found_by(variants))

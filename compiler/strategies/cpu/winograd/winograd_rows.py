@@ -19,17 +19,12 @@ from compiler.strategies.convolution import Convolution, extents, row_major
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, cost
 from compiler.strategies.cpu.winograd.winograd_conv import PLACES, TAP_BYTES, three, weights_cost
-from compiler.strategies.strategy import Strategy, found_by
+from compiler.strategies.strategy import Strategy, first_of, found_by
 
 NAME = "winograd_rows"
 
 
 _TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4)
-
-
-def match(p: Problem) -> Choice | NotApplicable:
-    found = variants(p)
-    return found if isinstance(found, NotApplicable) else found[0]
 
 
 def variants(p: Problem) -> list[Choice] | NotApplicable:
@@ -87,4 +82,5 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     return Choice(NAME, (), tuple(values.items()), scratch, conv.groups * total / constants.OPERATIONS_PER_US)
 
 
+match: Final = first_of(variants)
 STRATEGY: Final = Strategy(NAME, match, found_by(variants))

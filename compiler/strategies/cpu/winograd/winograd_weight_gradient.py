@@ -19,7 +19,7 @@ from compiler.strategies.convolution import WeightGradient, extents, weight_grad
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import DOTS, cost
 from compiler.strategies.cpu.winograd.winograd_conv import PLACES, three
-from compiler.strategies.strategy import Strategy, found_by
+from compiler.strategies.strategy import Strategy, first_of, found_by
 
 NAME = "winograd_weight_gradient"
 STRIP = 65
@@ -27,11 +27,6 @@ STRIP = 65
 compete for the same lines of the cache."""
 _TILES = tuple(n for n, t in enumerate(DOTS) if t.outs >= 3)
 _MORE = max(t.outs for t in DOTS) - 1
-
-
-def match(p: Problem) -> Choice | NotApplicable:
-    found = variants(p)
-    return found if isinstance(found, NotApplicable) else found[0]
 
 
 def variants(p: Problem) -> list[Choice] | NotApplicable:
@@ -84,4 +79,5 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     )
 
 
+match: Final = first_of(variants)
 STRATEGY: Final = Strategy(NAME, match, found_by(variants))
