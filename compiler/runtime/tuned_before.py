@@ -6,8 +6,9 @@ choose compilers are the same, measuring again would find each measurement in th
 neither the compiler nor the model is loaded.
 
 Assumes: compiler/runtime/tuning.py; measurements that are kept do not change.
-Guarantees: any doubt (a folder of images, a budget that was spent, a warning, a file that is newer) means measuring,
-which itself takes from the cache what it knows.
+Guarantees: any doubt (a folder of images, data outside of the model's folder, a compiler whose file is not known, a
+budget that was spent, a warning, a file that is newer) means measuring, which itself takes from the cache what it
+knows.
 Does not: keep measurements (compiler/tune/measure.py does).
 """
 
@@ -48,7 +49,7 @@ def tune(path: Path, options: Options, wishes: Wishes, watch: Watch | None = Non
 
     result = tune_model(path, options, watch=watch, wishes=wishes)
     if entry is not None and not result.left and not result.warnings:
-        files = _states([*_files_of(path, options), result.file])
+        files = _states([*_files_of(path, options), _compiler(options.target), result.file])
         if None not in files.values():
             keep_value(entry, {"files": files, "result": result.as_value()})
     return result
@@ -70,6 +71,18 @@ def _entry(path: Path, options: Options, wishes: Wishes) -> Path | None:
     parts = (str(path.absolute()), repr(options), repr(wishes), device, VERSION, *variables, *_packages(), *_own())
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return cache_folder() / "tuned" / "models" / f"{digest}.json"
+
+
+def _compiler(target: str) -> Path:
+    """The file of the compiler, as far as it is known: an upgrade replaces it."""
+    if target == "cuda":
+        from backends.cuda.emit.compile import find_compiler
+
+        found = find_compiler()
+        return Path(found.library or found.command or "")
+    from backends.cpu.emit.build import find_compiler as find_c_compiler
+
+    return Path(find_c_compiler().command[0])
 
 
 def _packages() -> Iterator[str]:
@@ -118,7 +131,11 @@ def _files_of(path: Path, options: Options) -> Iterator[Path]:
 
     model = load_steps(path, Sink(), LibraryFinder(read=note), options.set, folder=options.folder).model
     yield from read
-    yield from (Path(text) for text in _texts(model) if text[:1] == os.sep != text and os.path.exists(text))
+    folder = path.resolve().parent
+    for text in _texts(model):
+        if text[:1] == os.sep != text and os.path.exists(text):
+            # what lies elsewhere may have been reached by a link, which may lead to another file next time
+            yield Path(text) if folder in Path(text).parents else folder
     yield from (file for file in (options.data, options.weights) if file is not None)
 
 

@@ -81,7 +81,7 @@ def test_what_else_it_depends_on(model: Path, measured: list[Path], monkeypatch:
     tune(model, Options(), Wishes())
     tune(model, Options(order="reproducible"), Wishes())
     tune(model, Options(), Wishes(rounds=3))
-    monkeypatch.setenv("CC", "another")
+    monkeypatch.setenv("CC", "gcc")
     tune(model, Options(), Wishes())
     assert len(measured) == 4
 
@@ -89,4 +89,29 @@ def test_what_else_it_depends_on(model: Path, measured: list[Path], monkeypatch:
 def test_what_was_not_finished_goes_on(model: Path, measured: list[Path]) -> None:
     for _ in range(2):
         tune(model, Options(), Wishes(budget=1.0))
+    assert len(measured) == 2
+
+
+def test_a_compiler_that_was_replaced(model: Path, measured: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    own = model.parent / "own_cc"
+    own.write_text('#!/bin/sh\nexec cc "$@"\n')
+    own.chmod(0o755)
+    monkeypatch.setenv("CC", str(own))
+    for _ in range(2):
+        tune(model, Options(), Wishes())
+    assert len(measured) == 1
+    appended(own)
+    tune(model, Options(), Wishes())
+    assert len(measured) == 2
+
+
+def test_data_behind_a_link_are_looked_at(
+    model: Path, measured: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The link may lead to another file next time."""
+    data, elsewhere = model.parent / "data" / "digits.npz", tmp_path_factory.mktemp("elsewhere") / "digits.npz"
+    shutil.move(data, elsewhere)
+    data.symlink_to(elsewhere)
+    for _ in range(2):
+        tune(model, Options(), Wishes())
     assert len(measured) == 2
