@@ -1,4 +1,4 @@
-"""stopwatch: timing of the steps of a loaded program, the name of the machine, and of what compiles on it.
+"""stopwatch: timing of the steps of a loaded program, the name and limits of the machine, and of what compiles on it.
 
 Assumes: nothing.
 Guarantees: CPU seconds for code that runs on the host, seconds between events for an instance with its own clock
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from backends.protocol import Backend, Instance
+    from compiler.ir.level2.target import Target
 
 
 def seconds(instance: Instance, phase: str, steps: int) -> float:
@@ -45,6 +46,16 @@ def machine_of(target: str, device: int = 0) -> str:
     from backends.processor import processor
 
     return processor().name
+
+
+def limits(backend: Backend) -> Target:
+    """The device with what its arithmetic and its memory reach at most: of a core as measured, of others as stated."""
+    device = backend.capabilities.device
+    if backend.capabilities.name != "cpu":
+        return device
+    from backends.cpu.run.limits import limits as measured
+
+    return measured(device, made_with(backend))
 
 
 def made_with(backend: Backend) -> str:

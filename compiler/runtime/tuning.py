@@ -21,7 +21,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level2.program as l2
 from backends.protocol import Backend, Instance
 from backends.registry import backend as backend_of
-from backends.stopwatch import made_with, seconds
+from backends.stopwatch import limits, made_with, seconds
 from compiler.core.cache import find_value, keep_value
 from compiler.core.diagnostics import Diagnostic, Severity
 from compiler.core.errors import RunError
@@ -171,7 +171,7 @@ def tune_model(
     others = _others(model, {e.path for e in entries}, bool(left) or wishes.only != EVERYTHING) if section.own else ()
     write_lock(file, model.name, model.backend, made_with(model.backend), entries, factors(measured), others)
     device = model.capabilities.device
-    every = (*rows(tuned, device, model.precision.bytes), *fork_rows(forked))
+    every = (*rows(tuned, limits(model.backend), model.precision.bytes), *fork_rows(forked))
     ways = contraction_ways(tuned), layer_ways(forked)
     return TuneResult(file, *ways, every, model.warnings, left, tuple(steps), model.single, device.name)
 

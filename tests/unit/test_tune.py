@@ -446,8 +446,12 @@ def test_a_report_has_every_candidate_by_time() -> None:
     assert "elementwise" in html
     assert "&lt;m&gt;" in html
     assert html.count("lanes_dense vector=0") == len(here.ways) - 1
-    moving = list(rows([Tuned("train/a", times, None)], replace(device, bandwidth=0.1), 4))
+    moving = list(rows([Tuned("train/a", times, None)], replace(device, bandwidth=0.1, caches=()), 4))
     assert moving[0].share == pytest.approx(4 * (64 * 1000 + 10 * 1000 + 64 * 10) / 100 / 10.0)
+    cached = list(rows([Tuned("train/a", times, None)], replace(device, bandwidth=0.1, caches=(1 << 20,)), 4))
+    assert cached[0].share == found[0].share, "what a core has in its caches is not read from memory"
+    near = replace(device, bandwidth=0.1, caches=(1 << 20,), warp=32)
+    assert next(rows([Tuned("train/a", times, None)], near, 4)).share == moving[0].share
 
 
 @pytest.mark.parametrize(
