@@ -33,7 +33,7 @@ from backends.cuda.run.backend import CudaBackend
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.space import DType, along
 from compiler.strategies import GROUPS
-from compiler.strategies.choice import Choice, NotApplicable, product
+from compiler.strategies.choice import Choice, product
 from compiler.strategies.pins import problem_digest
 from compiler.strategies.variants import identity
 from compiler.tune.measure import Site, alone, phase_of
@@ -87,9 +87,8 @@ def heads(b: int, h: int, i: int, j: int, k: int, turned: bool, kind: str) -> tu
 def candidates(node: l1.Contract, tensors: dict[str, l1.Tensor], every: bool) -> list[Choice]:
     """The best by estimate of each strategy on matrix units (`every`: each of their tilings), or all that there are."""
     found = product(node, tensors, 0, 4)
-    assert not isinstance(found, NotApplicable)
-    ways = [(s, s.match(found)) for s in GROUPS[-1] if s.reads(found)]
-    matched = [(s, w) for s, w in ways if isinstance(w, Choice)]
+    ways = [(s, s.choice(found)) for s in GROUPS[-1] if s.reads(found)]
+    matched = [(s, w) for s, w in ways if w is not None]
     fast = [(s, w) for s, w in matched if s.name in FAST] or matched
     chosen = [v for s, w in fast for v in (w, *(s.variants(found, w) if every else ()))]
     return list({identity(w): w for w in chosen}.values())

@@ -107,9 +107,10 @@ def choose(
     device: Target = H200,
 ) -> tuple[Choice | None, str]:
     """The strategy for a contraction on a device, or None (the generic nest), and why."""
-    problem = product(node, tensors, lanes, real_bytes, device)
-    if isinstance(problem, NotApplicable):
-        return None, problem.reason
+    try:
+        problem = product(node, tensors, lanes, real_bytes, device)
+    except NotApplicable as why:
+        return None, str(why)
     others: list[str] = []
     for group in GROUPS:
         reasons: list[str] = []
@@ -118,12 +119,14 @@ def choose(
             name = strategy.name
             if name not in available or (lanes and name in ROWS) or not strategy.reads(problem):
                 continue
-            found = fitting(strategy.match(problem), device)
-            if isinstance(found, NotApplicable):
-                reasons.append(f"{name}: {found.reason}")
-            elif found.wins or not found.microseconds:
+            try:
+                found = fitting(strategy.match(problem), device)
+            except NotApplicable as why:
+                reasons.append(f"{name}: {why}")
+                continue
+            if found.wins or not found.microseconds:
                 return found, "its index maps match"
-            elif best is None or found.microseconds < best.microseconds:
+            if best is None or found.microseconds < best.microseconds:
                 if best is not None:
                     reasons.append(_slower(best))
                 best = found
@@ -148,8 +151,8 @@ def _equivalent(problem: Problem, available: frozenset[str], device: Target, mos
     if problem.lanes or not available & ROWS:
         return None
     known = [s for s in chain.from_iterable(GROUPS) if s.name in available]
-    found = (fitting(c, device) for c in exchanged(problem, known, most / HOPELESS))
-    return next((c for c in found if isinstance(c, Choice) and c.microseconds < most), None)
+    found = (fitting(c, device) for c in exchanged(problem, known, most / HOPELESS) if fits(c, device))
+    return next((c for c in found if c.microseconds < most), None)
 
 
 def problem_key(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> object:
@@ -159,14 +162,18 @@ def problem_key(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> object:
     return walks, node.body, node.combine, node.fill, bool(node.scalars)
 
 
-def fitting(found: Choice | NotApplicable, device: Target) -> Choice | NotApplicable:
-    """A choice with its estimate as corrected for a device; refused where it takes more memory than it may."""
-    if isinstance(found, NotApplicable):
-        return found
-    if device.workspace is not None and found.scratch_bytes > device.workspace:
-        return NotApplicable(f"it takes {found.scratch_bytes:,} bytes beside the arrays")
+def fitting(found: Choice, device: Target) -> Choice:
+    """A choice with its estimate as corrected for a device. Raises NotApplicable where it takes more memory than it
+    may."""
+    if not fits(found, device):
+        raise NotApplicable(f"it takes {found.scratch_bytes:,} bytes beside the arrays")
     factor = dict(device.estimates).get(found.strategy, 1.0)
     return found if factor == 1.0 else replace(found, microseconds=factor * found.microseconds)
+
+
+def fits(choice: Choice, device: Target) -> bool:
+    """Whether it takes no more memory than it may."""
+    return device.workspace is None or choice.scratch_bytes <= device.workspace
 
 
 def _slower(choice: Choice) -> str:

@@ -8,7 +8,9 @@ Does not: depend on templates.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Ref
@@ -16,6 +18,7 @@ from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, plain_dim
 from compiler.strategies.cost.devices import H200
 
+T = TypeVar("T")
 VECTOR_BYTES = 64
 LIMIT = 2**31
 """Offsets inside one block of the batch and inside the weights are 32-bit."""
@@ -86,52 +89,54 @@ class Problem:
         return -(-self.extents[dim] // self.lanes)
 
 
-@dataclass(frozen=True)
-class NotApplicable:
+class NotApplicable(Exception):
     """Why a strategy does not apply."""
 
-    reason: str
+
+def refuse_if(refused: object, reason: str) -> None:
+    """Raises NotApplicable."""
+    if refused:
+        raise NotApplicable(reason)
 
 
-def either(
-    p: Problem, order: tuple[int, int], match: Callable[[Problem, int], Choice | NotApplicable]
-) -> Choice | NotApplicable:
-    """The match with one operand as the image, or with the other; else the refusal for the first of `order`."""
-    found = match(p, order[0])
-    if isinstance(found, Choice):
-        return found
-    other = match(p, order[1])
-    return other if isinstance(other, Choice) else found
+def refuse_beyond(elements: int) -> None:
+    """Raises NotApplicable where offsets have more than 32 bits."""
+    refuse_if(elements >= LIMIT, "it is larger than 32-bit offsets reach")
+
+
+def either(first: int, match: Callable[[int], T]) -> T:
+    """The match with the operand `first` as the image, or with the other one. Raises NotApplicable: that of `first`."""
+    try:
+        return match(first)
+    except NotApplicable:
+        with suppress(NotApplicable):
+            return match(1 - first)
+        raise
 
 
 def product(
     node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, device: Target = H200
-) -> Problem | NotApplicable:
-    """The contraction as a product of two real operands, in batch-in-lanes layout or without lanes (0), or why it is
-    none."""
-    if lanes and lanes * real_bytes != VECTOR_BYTES:
-        return NotApplicable("the target's tensors have no lanes of 64 bytes")
-    if node.combine != "add" or node.scalars:
-        return NotApplicable("it is not a sum of products")
+) -> Problem:
+    """The contraction as a product of two real operands, in batch-in-lanes layout or without lanes (0). Raises
+    NotApplicable."""
+    refuse_if(lanes and lanes * real_bytes != VECTOR_BYTES, "the target's tensors have no lanes of 64 bytes")
+    refuse_if(node.combine != "add" or node.scalars, "it is not a sum of products")
     body = node.body
     if not (isinstance(body, Binary) and body.op == "*"):
-        return NotApplicable("it is not a sum of products")
+        raise NotApplicable("it is not a sum of products")
     if not (isinstance(body.left, Ref) and isinstance(body.right, Ref)):
-        return NotApplicable("it is not a product of two operands")
+        raise NotApplicable("it is not a product of two operands")
     if {body.left.name, body.right.name} != {"x0", "x1"} or len(node.ins) != 2:
-        return NotApplicable("it is not a product of two operands")
-    if node.fill != 0:
-        return NotApplicable("what lies outside an operand does not count as 0")
+        raise NotApplicable("it is not a product of two operands")
+    refuse_if(node.fill != 0, "what lies outside an operand does not count as 0")
     operands = (tensors[node.ins[0]], tensors[node.ins[1]])
-    if any(t.dtype == "int" for t in operands):
-        return NotApplicable("an operand is not real")
+    refuse_if(any(t.dtype == "int" for t in operands), "an operand is not real")
     out = tuple(plain_dim(a) for a in node.out_map)
     named = tuple(d for d in out if d is not None)
-    if len(named) != len(out) or len(set(named)) != len(named):
-        return NotApplicable("the output is not in gather form")
+    refuse_if(len(named) != len(out) or len(set(named)) != len(named), "the output is not in gather form")
     extents = dict(node.dims)
     if any(extents[d] != e for d, e in zip(named, node.out.shape, strict=True)):
-        return NotApplicable("the output is only partly written")
+        raise NotApplicable("the output is only partly written")
     return Problem(node, extents, named, operands, lanes, real_bytes, device)
 
 

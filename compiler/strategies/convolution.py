@@ -7,10 +7,13 @@ Does not: choose a strategy.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
-from compiler.strategies.choice import NotApplicable, Problem, strides
+from compiler.strategies.choice import Choice, NotApplicable, Problem, either, refuse_if, strides
+from compiler.strategies.cost.cpu import OPERATIONS_PER_US
 from compiler.strategies.window import WindowAxis, window_axis
 
 
@@ -61,11 +64,13 @@ def extents(c: Convolution | WeightGradient) -> dict[str, int]:
     }
 
 
-def weights_of(c: Convolution) -> dict[str, int]:
-    """The columns with the strides of the weights along the walk of the window, and the first weight: that of the last
-    row or column where it is walked backwards, as in the gradient of an image."""
+def walk_of(c: Convolution) -> dict[str, int]:
+    """The columns with the window's first place, the strides of the weights along its walk, and the first weight: that
+    of the last row or column where it is walked backwards, as in the gradient of an image."""
     back = (stride * (axis.taps - 1) for axis, stride in ((c.rows, c.w_r), (c.cols, c.w_c)) if axis.tap < 0)
     return {
+        "s_from_r": c.rows.low,
+        "s_from_c": c.cols.low,
         "s_w_first": sum(back),
         "s_w_group": c.w_group,
         "s_w_out": c.w_out,
@@ -75,55 +80,59 @@ def weights_of(c: Convolution) -> dict[str, int]:
     }
 
 
-def convolution(p: Problem) -> Convolution | NotApplicable:
+def by_vectors(
+    name: str, c: Convolution | WeightGradient, values: Mapping[str, int], scratch: int, operations: float
+) -> Choice:
+    """The choice of a strategy that takes so many vector operations for a group."""
+    us = c.groups * operations / OPERATIONS_PER_US
+    return Choice(name, (("vector", c.vector),), tuple(values.items()), scratch, us)
+
+
+def fastest_first(choices: Iterable[Choice]) -> list[Choice]:
+    return sorted(choices, key=lambda choice: choice.microseconds)
+
+
+def convolution(p: Problem) -> Convolution:
     """y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, rows(i, r), cols(j, s)] w(g, o, c, r, s), with or without g,
     the axes of w in any order: forwards, or the gradient of the image."""
-    if not p.node.out.batched or len(p.out) not in (4, 5):
-        return NotApplicable("the output is not (batch, channels, rows, columns)")
+    refuse_if(not p.node.out.batched or len(p.out) not in (4, 5), "the output is not (batch, channels, rows, columns)")
     for vector in (0, 1):
         if p.operands[vector].batched and not p.operands[1 - vector].batched:
             return _of(p, vector)
-    return NotApplicable("it is not images times weights")
+    raise NotApplicable("it is not images times weights")
 
 
-def row_major(p: Problem) -> Convolution | NotApplicable:
+def row_major(p: Problem) -> Convolution:
     """`convolution` for tensors without lanes whose first operand is the image."""
-    if p.lanes:
-        return NotApplicable("its tensors are not row-major")
+    refuse_if(p.lanes, "its tensors are not row-major")
     found = convolution(p)
-    if isinstance(found, Convolution) and found.vector != 0:
-        return NotApplicable("the image is not its first operand")
+    refuse_if(found.vector != 0, "the image is not its first operand")
     return found
 
 
-def weight_gradient(p: Problem) -> WeightGradient | NotApplicable:
+def weight_gradient(p: Problem) -> WeightGradient:
     """y[g, o, c, r, s] = sum over n, i, j of d[n, g, o, i, j] x[n, g, c, rows(i, r), cols(j, s)], with or without g."""
-    if p.node.out.batched or len(p.out) not in (4, 5):
-        return NotApplicable("the output is not (filters, channels, rows, columns)")
-    if not all(t.batched for t in p.operands):
-        return NotApplicable("an operand has no batch")
-    found = _gradient_of(p, 1)
-    other = _gradient_of(p, 0) if isinstance(found, NotApplicable) else found
-    return found if isinstance(other, NotApplicable) else other
+    refuse_if(p.node.out.batched or len(p.out) not in (4, 5), "the output is not (filters, channels, rows, columns)")
+    refuse_if(not all(t.batched for t in p.operands), "an operand has no batch")
+    return either(1, partial(_gradient_of, p))
 
 
-def _of(p: Problem, vector: int) -> Convolution | NotApplicable:
+def _of(p: Problem, vector: int) -> Convolution:
     x, w = p.operands[vector], p.operands[1 - vector]
     grouped = len(p.out) == 5
     group, o, i, j = (p.out[1] if grouped else ""), *p.out[-3:]
     walked, weights = p.plain(vector), p.plain(1 - vector)
     if len(walked) != len(p.out) or walked[: 1 + grouped] != p.out[: 1 + grouped]:
-        return NotApplicable("the image's axes are not (batch, channels, rows, columns)")
+        raise NotApplicable("the image's axes are not (batch, channels, rows, columns)")
     c = walked[-3]
     rest = [d for d in p.extents if d not in {*p.out, c}]
     named = {d for d in weights if d is not None}
     wanted = {o, c, *rest} | ({group} if grouped else set())
     if c is None or len(rest) != 2 or named != wanted or len(weights) != len(wanted):
-        return NotApplicable("the weights' axes are not plain dims, two of them a window")
-    if tuple(p.extents[d] for d in (*p.out[: 1 + grouped], c)) != x.shape[:-2]:
-        return NotApplicable("an operand is only partly read")
+        raise NotApplicable("the weights' axes are not plain dims, two of them a window")
+    refuse_if(tuple(p.extents[d] for d in (*p.out[: 1 + grouped], c)) != x.shape[:-2], "an operand is only partly read")
     if any(p.extents[d] != e for d, e in zip(weights, w.shape, strict=True) if d is not None):
-        return NotApplicable("an operand is only partly read")
+        raise NotApplicable("an operand is only partly read")
     extents = dict(p.extents)
     by = dict(zip(weights, strides(w), strict=True))
     for r, s in (rest, rest[::-1]):
@@ -134,29 +143,27 @@ def _of(p: Problem, vector: int) -> Convolution | NotApplicable:
             steps = w_group, by[o], by[c], by[r], by[s]
             many = extents[p.out[0]], groups, extents[o], extents[c]
             return Convolution(vector, *many, rows, cols, prod(w.shape), *steps, (c, r, s))
-    return NotApplicable("rows and columns are not walked by one window dim each")
+    raise NotApplicable("rows and columns are not walked by one window dim each")
 
 
-def _gradient_of(p: Problem, vector: int) -> WeightGradient | NotApplicable:
+def _gradient_of(p: Problem, vector: int) -> WeightGradient:
     x, d = p.operands[vector], p.operands[1 - vector]
     grouped = len(p.out) == 5
     group, o, c, r, s = p.out if grouped else ("", *p.out)
     walked, other = p.plain(vector), p.plain(1 - vector)
     groups = (group,) if grouped else ()
     if len(walked) != 4 + grouped or len(other) != 4 + grouped:
-        return NotApplicable("the operands' axes are not (batch, channels, rows, columns)")
+        raise NotApplicable("the operands' axes are not (batch, channels, rows, columns)")
     n, i, j = other[0], other[-2], other[-1]
     if n is None or i is None or j is None or other != (n, *groups, o, i, j):
-        return NotApplicable("the gradient's axes are not (batch, channels, rows, columns)")
+        raise NotApplicable("the gradient's axes are not (batch, channels, rows, columns)")
     if walked[: 2 + grouped] != (n, *groups, c) or set(p.extents) != {*p.out, n, i, j}:
-        return NotApplicable("the image's axes are not (batch, channels, rows, columns)")
-    if x.shape[:-2] != tuple(p.extents[q] for q in (n, *groups, c)):
-        return NotApplicable("an operand is only partly read")
-    if d.shape != tuple(p.extents[q] for q in (n, *groups, o, i, j)):
-        return NotApplicable("an operand is only partly read")
+        raise NotApplicable("the image's axes are not (batch, channels, rows, columns)")
+    refuse_if(x.shape[:-2] != tuple(p.extents[q] for q in (n, *groups, c)), "an operand is only partly read")
+    refuse_if(d.shape != tuple(p.extents[q] for q in (n, *groups, o, i, j)), "an operand is only partly read")
     extents = dict(p.extents)
     rows = window_axis(p.axes(vector)[-2], i, r, extents, x.shape[-2])
     cols = window_axis(p.axes(vector)[-1], j, s, extents, x.shape[-1])
     if rows is None or cols is None or rows.div != 1 or cols.div != 1:
-        return NotApplicable("rows and columns are not walked by one window dim each")
+        raise NotApplicable("rows and columns are not walked by one window dim each")
     return WeightGradient(vector, extents[n], extents[group] if grouped else 1, extents[o], extents[c], rows, cols)

@@ -18,13 +18,14 @@ Does not: lower (compiler/passes/kernels/lower_exchanged.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.space import Affine, along
-from compiler.strategies.choice import Choice, Exchange, NotApplicable, Problem, product
+from compiler.strategies.choice import Choice, Exchange, NotApplicable, Problem, product, refuse_if
 from compiler.strategies.convolution import convolution, weight_gradient
 from compiler.strategies.strategy import Strategy
 from compiler.strategies.window import WindowAxis
@@ -55,7 +56,7 @@ class _Equivalent:
 def exchanged(p: Problem, strategies: Iterable[Strategy], best: float) -> list[Choice]:
     """The candidates for a contraction by equivalents of it, libraries last. `best`: the estimate for the choice of the
     rules, 0 where there is none."""
-    strategies = [s for s in strategies if s.reads(p) and not isinstance(s.match(p), Choice)]
+    strategies = [s for s in strategies if s.reads(p) and s.choice(p) is None]
     found = [_outer(p, e, inner) for e in _equivalents(p) for inner in _inner(p, e, strategies)]
     worth = sorted((c for c in found if not best or c.microseconds <= HOPELESS * best), key=lambda c: c.microseconds)
     own = [c for c in worth if c.exchange is not None and c.exchange.inner.microseconds]
@@ -69,16 +70,16 @@ def basis(choice: Choice) -> str:
 
 
 def _equivalents(p: Problem) -> Iterator[_Equivalent]:
-    for found in (_as_weight_gradient(p), _as_convolution(p), _turned(p)):
-        if found is not None:
-            yield found
+    for equivalent in (_as_weight_gradient, _as_convolution, _turned):
+        with suppress(NotApplicable):
+            yield equivalent(p)
 
 
 def _inner(p: Problem, e: _Equivalent, strategies: Iterable[Strategy]) -> Iterator[Choice]:
     tensors = dict(zip(e.node.ins, e.operands, strict=True))
-    problem = product(e.node, tensors, p.lanes, p.real_bytes, p.device)
-    if isinstance(problem, Problem):
-        yield from (c for s in strategies if isinstance(c := s.match(problem), Choice))
+    with suppress(NotApplicable):
+        problem = product(e.node, tensors, p.lanes, p.real_bytes, p.device)
+        yield from (c for s in strategies if (c := s.choice(problem)))
 
 
 def _outer(p: Problem, e: _Equivalent, inner: Choice) -> Choice:
@@ -97,10 +98,10 @@ def _outer(p: Problem, e: _Equivalent, inner: Choice) -> Choice:
     )
 
 
-def _as_weight_gradient(p: Problem) -> _Equivalent | None:
+def _as_weight_gradient(p: Problem) -> _Equivalent:
     conv = convolution(p)
-    if isinstance(conv, NotApplicable) or max(conv.rows.div, conv.cols.div) > 1 or not _full(p, conv.batch, conv.ins):
-        return None
+    refuse_if(max(conv.rows.div, conv.cols.div) > 1, "rows or columns are divided")
+    refuse_if(not _full(p, conv.batch, conv.ins), "some lanes have no sample")
     (n, *group, o, i, j), (c, r, s) = p.out, conv.summed
     flip = _turning(p, (conv.rows, r), (conv.cols, s), False)
     x, w = p.operands[conv.vector], p.operands[1 - conv.vector]
@@ -113,12 +114,10 @@ def _as_weight_gradient(p: Problem) -> _Equivalent | None:
     return _equivalent(p, EXCHANGED, conv.vector, out, False, copies, (maps, tuple(map(along, weights))), reads)
 
 
-def _as_convolution(p: Problem) -> _Equivalent | None:
+def _as_convolution(p: Problem) -> _Equivalent:
     found = weight_gradient(p)
-    if isinstance(found, NotApplicable) or not _full(p, found.samples, found.ins):
-        return None
-    if min(found.rows.tap, found.cols.tap) < 1:
-        return None
+    refuse_if(not _full(p, found.samples, found.ins), "some lanes have no sample")
+    refuse_if(min(found.rows.tap, found.cols.tap) < 1, "the window is walked backwards")
     x, d = p.operands[found.vector], p.operands[1 - found.vector]
     *group, o, c, r, s = p.out
     n = p.plain(found.vector)[0]
@@ -133,11 +132,10 @@ def _as_convolution(p: Problem) -> _Equivalent | None:
     return _equivalent(p, EXCHANGED, found.vector, (c, *group, o, r, s), True, copies, both, reads)
 
 
-def _turned(p: Problem) -> _Equivalent | None:
+def _turned(p: Problem) -> _Equivalent:
     """Forwards, without division; or backwards where it is that already."""
     conv = convolution(p)
-    if isinstance(conv, NotApplicable) or conv.rows.taps * conv.cols.taps == 1:
-        return None
+    refuse_if(conv.rows.taps * conv.cols.taps == 1, "the window has one pixel")
     plain = all(a.div == 1 and a.tap >= 1 for a in (conv.rows, conv.cols))
     _, r, s = conv.summed
     flip = _turning(p, (conv.rows, r), (conv.cols, s), plain)

@@ -9,16 +9,18 @@ Does not: choose or print.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from compiler.strategies.choice import Choice, NotApplicable, Problem
 
-Match = Callable[[Problem], Choice | NotApplicable]
+Match = Callable[[Problem], Choice]
+"""Raises NotApplicable."""
 Variants = Callable[[Problem, Choice], Sequence[Choice]]
-Found = Callable[[Problem], list[Choice] | NotApplicable]
-"""Variants of a problem, the fastest by estimate first."""
+Found = Callable[[Problem], Sequence[Choice]]
+"""Variants of a problem, the fastest by estimate first. Raises NotApplicable."""
 
 ROUNDING: Final = MappingProxyType(
     {"exact": 0.0, "float32": 0.0, "tf32x3": 2.0**-20, "tf32": 2.0**-10, "bf16": 2.0**-8}
@@ -35,7 +37,7 @@ def alone(p: Problem, choice: Choice) -> Sequence[Choice]:
 
 @dataclass(frozen=True)
 class Strategy:
-    """An algorithm. `match`: its choice for a problem, or why it has none; `variants`: others that are worth measuring,
+    """An algorithm. `match`: its choice for a problem; `variants`: others that are worth measuring,
     of the same text: they differ in the columns that variants.TUNED names; `products`: what `numerics: {products: ...}`
     has to permit at least; `bf16`: whether it reads operands that are bf16 in memory; `windows`: whether it reads
     those of which windows have one element (l1.Tensor.windows). Those of other packages have a
@@ -53,6 +55,12 @@ class Strategy:
     def reads(self, p: Problem) -> bool:
         """Whether it can read the operands of a problem."""
         return (self.bf16 or not any(p.stored)) and (self.windows or not any(t.windows for t in p.operands))
+
+    def choice(self, p: Problem) -> Choice | None:
+        """Its choice for a problem, or None."""
+        with suppress(NotApplicable):
+            return self.match(p)
+        return None
 
     @property
     def rounding(self) -> float:
@@ -73,18 +81,9 @@ def by_tile(tiles: Sequence[object]) -> Variants:
 def first_of(variants: Found) -> Match:
     """The choice that is the first of the variants."""
 
-    def match(p: Problem) -> Choice | NotApplicable:
-        found = variants(p)
-        return found if isinstance(found, NotApplicable) else found[0]
-
-    return match
+    return lambda p: variants(p)[0]
 
 
 def found_by(variants: Found) -> Variants:
     """Variants from a function of the problem alone."""
-
-    def of(p: Problem, choice: Choice) -> Sequence[Choice]:
-        found = variants(p)
-        return () if isinstance(found, NotApplicable) else found
-
-    return of
+    return lambda p, choice: variants(p)

@@ -14,7 +14,7 @@ from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
-from compiler.strategies import GROUPS, ROWS, choose, every, fitting, measured
+from compiler.strategies import GROUPS, ROWS, choose, every, fits, measured
 from compiler.strategies.choice import Choice, NotApplicable, Problem, product
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.exchange import exchanged
@@ -37,14 +37,15 @@ def ways(
 ) -> tuple[Choice | None, ...]:
     """The choice of the rules, then all other candidates; None is the generic nest, which suits every contraction."""
     first, _ = choose(node, tensors, lanes, real_bytes, available, device)
-    problem = product(node, tensors, lanes, real_bytes, device)
-    if isinstance(problem, NotApplicable):
+    try:
+        problem = product(node, tensors, lanes, real_bytes, device)
+    except NotApplicable:
         return (None,)
     own = _candidates(problem, chain.from_iterable(GROUPS), available) if first is not None else []
     others = _candidates(problem, measured(), available)
     usable = [s for s in every() if s.name in available and not (lanes and s.name in ROWS)]
     found = exchanged(problem, usable, first.microseconds if first is not None else 0.0)
-    others += [c for c in found if not isinstance(fitting(c, device), NotApplicable) and c != first]
+    others += [c for c in found if fits(c, device) and c != first]
     if first is None:
         return (None, *others)
     distinct = {identity(w): w for w in (first, *own)}
@@ -55,10 +56,8 @@ def _candidates(p: Problem, strategies: Iterable[Strategy], available: frozenset
     """What the strategies have for a problem, with all their variants."""
     found: list[Choice] = []
     for strategy in strategies:
-        choice = strategy.match(p) if strategy.name in available and strategy.reads(p) else NotApplicable("")
-        if isinstance(choice, Choice):
-            variants = (choice, *strategy.variants(p, choice))
-            found += [v for v in variants if not isinstance(fitting(v, p.device), NotApplicable)]
+        if strategy.name in available and strategy.reads(p) and (choice := strategy.choice(p)):
+            found += [v for v in (choice, *strategy.variants(p, choice)) if fits(v, p.device)]
     return found
 
 

@@ -14,7 +14,7 @@ from backends.cpu.backend import CpuBackend
 from compiler.core.errors import RunError
 from compiler.ir.level0.model import Numerics
 from compiler.strategies import choose
-from compiler.strategies.choice import Choice, NotApplicable, Problem
+from compiler.strategies.choice import Choice, Problem
 from compiler.strategies.cpu import lanes_dense
 from compiler.strategies.permissions import permitted
 from compiler.strategies.plugins import installed
@@ -32,9 +32,8 @@ HALF = TEMPLATE.replace("k < {{ f.s_ins }}", "k < {{ f.s_ins }} / 2").replace(
 )
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    found = lanes_dense.match(p)
-    return found if isinstance(found, NotApplicable) else replace(found, strategy="borrowed")
+def match(p: Problem) -> Choice:
+    return replace(lanes_dense.match(p), strategy="borrowed")
 
 
 OWN = Strategy("borrowed", match, target="cpu", template=TEMPLATE)

@@ -4,6 +4,7 @@ borders, odd sizes and batches, for all three directions."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from compiler.ir.level1.graph import Map
 from compiler.strategies.choice import NotApplicable, product
@@ -27,10 +28,8 @@ SHAPES = (
 def by_force(problem: Problem, after: Map | None = None) -> Iterator[Case]:
     """The problem in every way that there is, whatever the rules say; none where sums are too short."""
     found = product(*problem, 0, 4)
-    assert not isinstance(found, NotApplicable)
-    choices = fft_conv.choices(found)
-    if not isinstance(choices, NotApplicable):
-        yield from (Case(*problem, c, after) for c in choices)
+    with suppress(NotApplicable):
+        yield from (Case(*problem, c, after) for c in fft_conv.choices(found))
 
 
 def directions(shape: Conv) -> tuple[Problem, Problem, Problem]:

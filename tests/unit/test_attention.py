@@ -142,7 +142,8 @@ def test_small_heads_are_contracted() -> None:
     )
     assert (large.pays, small.pays) == (True, False)
     little = replace(attending, device=replace(SM_90.device, shared_block=shared_bytes(64, 1, True) - 1))
-    assert isinstance(little.fitting(Extents(32, 8, 128, 128, 64, 64, True)), NotApplicable)
+    with pytest.raises(NotApplicable, match="shared memory"):
+        little.fitting(Extents(32, 8, 128, 128, 64, 64, True))
 
 
 @pytest.mark.nvrtc

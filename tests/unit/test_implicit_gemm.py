@@ -85,15 +85,15 @@ def test_sides_of_a_convolution() -> None:
 @pytest.mark.parametrize("n", [1, 16, 150, 4096])
 @pytest.mark.parametrize("k", [1, 25, 400, 50_176])
 def test_splits_cover_k(m: int, n: int, k: int) -> None:
-    _, number, splits, depth = tiling(1, m, n, k)
-    assert depth % TILES[number].k == 0
-    assert (splits - 1) * depth < k <= splits * depth
+    t = tiling(1, m, n, k)
+    assert t.depth % TILES[t.tile].k == 0
+    assert (t.splits - 1) * t.depth < k <= t.splits * t.depth
 
 
 def test_gradients_of_weights_are_split() -> None:
     """16 x 150 sums over 6400 pixels keep most of a GPU busy."""
-    _, number, splits, _ = tiling(1, 150, 16, 6400)
-    assert splits * -(-150 // TILES[number].m) * -(-16 // TILES[number].n) > H200.processors // 2
+    t = tiling(1, 150, 16, 6400)
+    assert t.splits * -(-150 // TILES[t.tile].m) * -(-16 // TILES[t.tile].n) > H200.processors // 2
 
 
 def work(merged: Merged) -> list[Work]:

@@ -45,6 +45,7 @@ from compiler.passes.tensors.require_fusion import require_fusion
 from compiler.passes.tensors.shift_variances import shift_variances
 from compiler.passes.tensors.simplify_graph import simplify_graph
 from compiler.strategies import choose
+from compiler.strategies.choice import NotApplicable
 from compiler.strategies.cuda.fused_attention import Attending, Extents
 from compiler.strategies.forks import Fork, problem_of, taken
 from compiler.strategies.layout import laid_out
@@ -141,10 +142,9 @@ def _attend(
     node: l1.Attention,
 ) -> int:
     """The parts of factors of attention that is computed at once, else 0; the decision, and where there is one."""
-    found = attending.match(node, graph)
-    if found is None:
-        return 0
-    if isinstance(found, tuple):
+    try:
+        if not (found := attending.match(node, graph)):
+            return 0
         ways = [f.way.name for f in found]
         ways.insert(len(ways) if found[0].pays else 0, APART)
         problem = problem_of(Extents.of(node, graph), node.beside, attending.mixed)
@@ -152,8 +152,8 @@ def _attend(
         way, reason = taken(fork, pins)
         forks.append(fork)
         parts = next((f.way.parts for f in found if f.way.name == way), 0)
-    else:
-        parts, reason = 0, found.reason
+    except NotApplicable as why:
+        parts, reason = 0, str(why)
     made.append(Decision("choose_strategies", name, "at once" if parts else "by contractions", reason))
     return parts
 

@@ -23,6 +23,7 @@ from compiler.passes.program.decisions import Decision
 from compiler.strategies.cuda import stored_products
 from compiler.strategies.cuda.implicit_gemm import sides
 from compiler.strategies.pins import Pins
+from compiler.strategies.tilings import Tiling
 
 NAME: Final = "resplit_products"
 Extents = tuple[int, int, int, int]
@@ -38,7 +39,7 @@ class _Products:
     scratch: str
 
 
-def _tiling(x: _Products, count: int, device: Target) -> stored_products.Tiling:
+def _tiling(x: _Products, count: int, device: Target) -> Tiling:
     """Of so many products as one."""
     _, *across = stored_products.shape_of(x.tile)
     batch, m, n, k = x.extents

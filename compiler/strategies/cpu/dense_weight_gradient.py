@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_beyond, refuse_if, rounded
 from compiler.strategies.cost.cpu import CHUNK_BYTES, OPERATIONS_PER_US, TRANSPOSE
 from compiler.strategies.cost.tiles import TILES, best
 from compiler.strategies.strategy import Strategy, by_tile
@@ -19,9 +19,8 @@ from compiler.strategies.strategy import Strategy, by_tile
 NAME = "dense_weight_gradient"
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    if p.node.out.batched or len(p.out) != 2:
-        return NotApplicable("the output is not (units, features)")
+def match(p: Problem) -> Choice:
+    refuse_if(p.node.out.batched or len(p.out) != 2, "the output is not (units, features)")
     o, k = p.out
     for vector in (0, 1):
         x, d = p.operands[vector], p.operands[1 - vector]
@@ -36,13 +35,11 @@ def match(p: Problem) -> Choice | NotApplicable:
         n, *steps = places
         outs, ins, samples = p.extents[o], p.extents[k], p.extents[n]
         extents = tuple(p.extents[q] for q in places)
-        if x.shape != (*extents, ins) or d.shape != (*extents, outs):
-            return NotApplicable("an operand is only partly read")
+        refuse_if(x.shape != (*extents, ins) or d.shape != (*extents, outs), "an operand is only partly read")
         each = prod(p.extents[q] for q in steps)
         padded, blocks = rounded(ins, p.lanes), p.blocks(n) * each
         rows = blocks * p.lanes
-        if rows * padded >= LIMIT or rows * outs >= LIMIT:
-            return NotApplicable("it is larger than 32-bit offsets reach")
+        refuse_beyond(rows * padded >= LIMIT or rows * outs)
         tile, operations = best(TILES, outs, [(padded // p.lanes, samples * each)])
         chunk = min(blocks, max(1, CHUNK_BYTES // ((padded + outs) * p.real_bytes * p.lanes)))
         deep, wide = TILES[tile].outs, TILES[tile].vectors
@@ -61,7 +58,7 @@ def match(p: Problem) -> Choice | NotApplicable:
         operations += TRANSPOSE * rows * padded / p.lanes
         microseconds = operations / OPERATIONS_PER_US
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), scratch, microseconds, joined=True)
-    return NotApplicable("it is not a sum over the batch of two products of features")
+    raise NotApplicable("it is not a sum over the batch of two products of features")
 
 
 STRATEGY: Final = Strategy(NAME, match, by_tile(TILES))

@@ -15,17 +15,17 @@ a tile.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
-from compiler.strategies.convolution import Convolution, convolution, extents, weights_of
+from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond, refuse_if, rounded
+from compiler.strategies.convolution import Convolution, by_vectors, convolution, extents, fastest_first, walk_of
 from compiler.strategies.cost.cpu import (
     FOURIER_BACK,
     FOURIER_IMAGE,
     FOURIER_STRIP_BYTES,
     FOURIER_WEIGHTS,
-    OPERATIONS_PER_US,
 )
 from compiler.strategies.cost.tiles import TILES, Shape, cost
 from compiler.strategies.strategy import Found, Strategy, first_of, found_by
@@ -42,29 +42,21 @@ TAP_BYTES = 8
 _TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4)
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    return match_by(p, variants)
-
-
-def match_by(p: Problem, of: Found) -> Choice | NotApplicable:
+def match_by(p: Problem, of: Found) -> Choice:
     """The fastest of the variants by estimate, where sums are long enough to be as exact as direct ones."""
     if prod(e for d, e in p.extents.items() if d not in p.out) < TERMS:
-        return NotApplicable(f"direct sums of fewer than {TERMS} terms are more exact")
+        raise NotApplicable(f"direct sums of fewer than {TERMS} terms are more exact")
     return first_of(of)(p)
 
 
-def variants(p: Problem) -> list[Choice] | NotApplicable:
+def variants(p: Problem) -> list[Choice]:
     """The choice for each register tile, the fastest by estimate first."""
-    if not p.lanes:
-        return NotApplicable("its tensors have no lanes")
+    refuse_if(not p.lanes, "its tensors have no lanes")
     conv = convolution(p)
-    if isinstance(conv, NotApplicable):
-        return conv
     if not (steady(conv.rows) and steady(conv.cols)):
-        return NotApplicable(f"the window is not of {LEAST} to {MOST} neighbours with steps of 1")
-    if max(conv.ins, conv.outs) * SIDE * p.lanes * 32 >= LIMIT:
-        return NotApplicable("it is larger than 32-bit offsets reach")
-    return sorted((_choice(p, conv, n) for n in _TILES), key=lambda choice: choice.microseconds)
+        raise NotApplicable(f"the window is not of {LEAST} to {MOST} neighbours with steps of 1")
+    refuse_beyond(max(conv.ins, conv.outs) * SIDE * p.lanes * 32)
+    return fastest_first(_choice(p, conv, n) for n in _TILES)
 
 
 def steady(axis: WindowAxis) -> bool:
@@ -92,9 +84,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
         **extents(conv),
         "s_taps_r": rows.taps,
         "s_taps_c": cols.taps,
-        "s_from_r": rows.low,
-        "s_from_c": cols.low,
-        **weights_of(conv),
+        **walk_of(conv),
         "s_strip": strip,
         "s_tile": tile,
     }
@@ -103,8 +93,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     pairs = conv.ins * rounded(conv.outs, p.lanes) / p.lanes
     operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)], True)
     operations += tiles * (conv.ins * FOURIER_IMAGE + conv.outs * FOURIER_BACK) + pairs * FOURIER_WEIGHTS
-    microseconds = conv.groups * operations / OPERATIONS_PER_US
-    return Choice(NAME, (("vector", conv.vector),), tuple(values.items()), scratch, microseconds)
+    return by_vectors(NAME, conv, values, scratch, operations)
 
 
-STRATEGY: Final = Strategy(NAME, match, found_by(variants), products="float32")
+STRATEGY: Final = Strategy(NAME, partial(match_by, of=variants), found_by(variants), products="float32")

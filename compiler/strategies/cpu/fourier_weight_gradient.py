@@ -12,16 +12,16 @@ Does not: match strides or dilation, or confine infinities and NaN to the weight
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
-from compiler.strategies.convolution import WeightGradient, extents, weight_gradient
+from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond, refuse_if
+from compiler.strategies.convolution import WeightGradient, by_vectors, extents, fastest_first, weight_gradient
 from compiler.strategies.cost.cpu import (
     FOURIER_BACK,
     FOURIER_GRADIENT_SUM,
     FOURIER_IMAGE,
     FOURIER_STRIP_BYTES,
-    OPERATIONS_PER_US,
 )
 from compiler.strategies.cost.tiles import TILES, cost
 from compiler.strategies.cpu.fourier_conv import PLACES, SIDE, TAP_BYTES, match_by, steady, tiles_of
@@ -31,22 +31,14 @@ NAME = "fourier_weight_gradient"
 _TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4)
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    return match_by(p, variants)
-
-
-def variants(p: Problem) -> list[Choice] | NotApplicable:
+def variants(p: Problem) -> list[Choice]:
     """The choice for each register tile, the fastest by estimate first."""
-    if not p.lanes:
-        return NotApplicable("its tensors have no lanes")
+    refuse_if(not p.lanes, "its tensors have no lanes")
     found = weight_gradient(p)
-    if isinstance(found, NotApplicable):
-        return found
     if not (steady(found.rows) and steady(found.cols)) or min(found.rows.tap, found.cols.tap) < 0:
-        return NotApplicable("the window is not one of a few neighbours with steps of 1")
-    if SIDE * 16 * p.lanes * max(found.ins, found.outs) >= LIMIT:
-        return NotApplicable("it is larger than 32-bit offsets reach")
-    return sorted((_choice(p, found, n) for n in _TILES), key=lambda choice: choice.microseconds)
+        raise NotApplicable("the window is not one of a few neighbours with steps of 1")
+    refuse_beyond(SIDE * 16 * p.lanes * max(found.ins, found.outs))
+    return fastest_first(_choice(p, found, n) for n in _TILES)
 
 
 def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
@@ -72,8 +64,7 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     operations = PLACES * strips * cost(shape, found.outs, [(parts, strip * samples)])
     operations += PLACES * strips * found.outs * parts * FOURIER_GRADIENT_SUM
     operations += tiles * (samples * parts + found.outs) * FOURIER_IMAGE + found.outs * parts * FOURIER_BACK
-    microseconds = found.groups * operations / OPERATIONS_PER_US
-    return Choice(NAME, (("vector", found.vector),), tuple(values.items()), scratch, microseconds)
+    return by_vectors(NAME, found, values, scratch, operations)
 
 
-STRATEGY: Final = Strategy(NAME, match, found_by(variants), products="float32")
+STRATEGY: Final = Strategy(NAME, partial(match_by, of=variants), found_by(variants), products="float32")

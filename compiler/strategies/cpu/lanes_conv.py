@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, NotApplicable, Problem
+from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, Problem, refuse_beyond
 from compiler.strategies.convolution import Convolution, convolution
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, best
@@ -24,10 +24,8 @@ NAME = "lanes_conv"
 PIXEL_BYTES, TAP_BYTES, CLASS_BYTES = 16, 8, 24
 
 
-def match(p: Problem) -> Choice | NotApplicable:
+def match(p: Problem) -> Choice:
     conv = convolution(p)
-    if isinstance(conv, NotApplicable):
-        return conv
     rows, cols = conv.rows, conv.cols
     tile, split, operations = _tile(conv.outs, conv.ins, rows, cols)
     copy = rows.leaves or (cols.leaves and not split)
@@ -35,8 +33,7 @@ def match(p: Problem) -> Choice | NotApplicable:
     channels = conv.groups * conv.ins
     pixels = channels * walk["s_all_rows"] * walk["s_all_cols"]
     image = pixels * p.lanes
-    if image >= LIMIT or conv.weights >= LIMIT:
-        return NotApplicable("it is larger than 32-bit offsets reach")
+    refuse_beyond(image >= LIMIT or conv.weights)
     row_classes, col_classes = rows.classes(False), cols.classes(split)
     classes, places = len(row_classes) * len(col_classes), rows.out * cols.out
     terms = conv.ins * sum(r_taps * c_taps for _, r_taps in row_classes for _, c_taps in col_classes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
+from compiler.strategies.choice import Choice, Problem, refuse_beyond, rounded
 from compiler.strategies.convolution import weight_gradient
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import DOTS, best
@@ -23,17 +23,14 @@ PART = 512
 """What it costs to copy a vector of the image, and to sum the lanes of one, in vector operations."""
 
 
-def match(p: Problem) -> Choice | NotApplicable:
+def match(p: Problem) -> Choice:
     found = weight_gradient(p)
-    if isinstance(found, NotApplicable):
-        return found
     rows, cols = found.rows, found.cols
     blocks = -(-found.samples // p.lanes)
     copy = rows.leaves or cols.leaves or found.samples % p.lanes != 0
     walk = columns(rows, cols, copy)
     image = found.groups * found.ins * walk["s_all_rows"] * walk["s_all_cols"] * p.lanes
-    if image >= LIMIT:
-        return NotApplicable("it is larger than 32-bit offsets reach")
+    refuse_beyond(image)
     taps, pixels = found.ins * rows.taps * cols.taps, rows.out * cols.out
     tile, operations = best(DOTS, found.outs, [(taps, pixels)])
     pitch = rounded(rounded(taps, DOTS[tile].vectors), p.lanes)

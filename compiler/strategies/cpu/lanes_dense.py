@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, strides
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_beyond, refuse_if, strides
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US, TILE_CACHE_BYTES, TILE_FAR, TILE_FAR_BLOCKS
 from compiler.strategies.cost.tiles import TILES, best
 from compiler.strategies.strategy import Strategy, by_tile
@@ -19,9 +19,8 @@ from compiler.strategies.strategy import Strategy, by_tile
 NAME = "lanes_dense"
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    if not p.node.out.batched or len(p.out) < 2:
-        return NotApplicable("the output is not (batch, units)")
+def match(p: Problem) -> Choice:
+    refuse_if(not p.node.out.batched or len(p.out) < 2, "the output is not (batch, units)")
     *places, o = p.out
     for vector in (0, 1):
         x, w = p.operands[vector], p.operands[1 - vector]
@@ -31,12 +30,10 @@ def match(p: Problem) -> Choice | NotApplicable:
         k = walked[-1]
         if k is None or k in p.out or len(weights) != 2 or set(weights) != {o, k} or set(p.extents) != {*p.out, k}:
             continue
-        if x.shape != tuple(p.extents[d] for d in (*places, k)):
-            return NotApplicable("an operand is only partly read")
+        refuse_if(x.shape != tuple(p.extents[d] for d in (*places, k)), "an operand is only partly read")
         steps = dict(zip(weights, strides(w), strict=True))
         outs, ins, blocks = p.extents[o], p.extents[k], p.blocks(places[0]) * prod(p.extents[d] for d in places[1:])
-        if ins * p.lanes >= LIMIT or outs * ins >= LIMIT:
-            return NotApplicable("it is larger than 32-bit offsets reach")
+        refuse_beyond(ins * p.lanes >= LIMIT or outs * ins)
         tile, operations = best(TILES, outs, [(blocks, ins)])
         columns = {
             "s_blocks": blocks,
@@ -49,7 +46,7 @@ def match(p: Problem) -> Choice | NotApplicable:
         near = blocks < TILE_FAR_BLOCKS or outs * ins * p.real_bytes <= TILE_CACHE_BYTES
         microseconds = operations * (1.0 if near else TILE_FAR) / OPERATIONS_PER_US
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), 8 * ins, microseconds, joined=True)
-    return NotApplicable("it is not (batch, features) times weights")
+    raise NotApplicable("it is not (batch, features) times weights")
 
 
 STRATEGY: Final = Strategy(NAME, match, by_tile(TILES))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, strides
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_beyond, refuse_if, strides
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US
 from compiler.strategies.cost.tiles import DOTS, best
 from compiler.strategies.strategy import Strategy, by_tile
@@ -18,30 +18,28 @@ from compiler.strategies.strategy import Strategy, by_tile
 NAME = "lanes_pairs"
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    if not p.node.out.batched or not all(t.batched for t in p.operands):
-        return NotApplicable("not all of its arrays have a batch")
+def match(p: Problem) -> Choice:
+    refuse_if(not p.node.out.batched or not all(t.batched for t in p.operands), "not all of its arrays have a batch")
     plain = (p.plain(0), p.plain(1))
     if any(None in walked or len(set(walked)) != len(walked) or walked[0] != p.out[0] for walked in plain):
-        return NotApplicable("the operands' axes are not the batch and plain dims")
+        raise NotApplicable("the operands' axes are not the batch and plain dims")
     for tensor, walked in zip(p.operands, plain, strict=True):
         if tensor.shape != tuple(p.extents[d] for d in walked if d is not None):
-            return NotApplicable("an operand is only partly read")
+            raise NotApplicable("an operand is only partly read")
     used = (set(plain[0]), set(plain[1]))
     n, *rest = p.out
     alone = tuple([d for d in rest if d in used[side] and d not in used[1 - side]] for side in (0, 1))
     both = [d for d in rest if d in used[0] and d in used[1]]
     summed = [d for d in p.extents if d not in p.out]
     if len(alone[0]) != 1 or len(alone[1]) != 1 or len(both) > 1 or len(summed) != 1:
-        return NotApplicable("it is not a product of matrices for each example")
+        raise NotApplicable("it is not a product of matrices for each example")
     if len(both) + 2 != len(rest) or not all(summed[0] in u for u in used):
-        return NotApplicable("it is not a product of matrices for each example")
+        raise NotApplicable("it is not a product of matrices for each example")
     # Adjacent vectors of a tile are adjacent in the output, where its last axis is not the heads.
     vector = 0 if rest[-1] == alone[0][0] else 1
     outer, inner, k = alone[1 - vector][0], alone[vector][0], summed[0]
     x, d = (_strides(p.operands[side], plain[side], p.lanes) for side in (vector, 1 - vector))
-    if x[n] >= LIMIT or d[n] >= LIMIT:
-        return NotApplicable("it is larger than 32-bit offsets reach")
+    refuse_beyond(x[n] >= LIMIT or d[n])
     outs, vectors, terms, blocks = p.extents[outer], p.extents[inner], p.extents[k], p.blocks(n)
     group = both[0] if both else ""
     groups = p.extents[group] if both else 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_if, rounded
 from compiler.strategies.convolution import Convolution, convolution, extents
 from compiler.strategies.strategy import Strategy
 from compiler.strategies.window import WindowAxis
@@ -25,22 +25,18 @@ CHANNELS: Final = 16
 ALIGNED: Final = 64
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    if p.real_bytes != 4:
-        return NotApplicable("its reals are not float32")
+def match(p: Problem) -> Choice:
+    refuse_if(p.real_bytes != 4, "its reals are not float32")
     conv = convolution(p)
-    if isinstance(conv, NotApplicable):
-        return conv
     pad_rows, pad_cols = _pads(conv.rows), _pads(conv.cols)
     if pad_rows is None or pad_cols is None:
-        return NotApplicable("the library has no such window")
+        raise NotApplicable("the library has no such window")
     rows, cols = conv.rows, conv.cols
     batch = rounded(conv.batch, p.lanes) if p.lanes else conv.batch
     first = conv.w_r * (rows.taps - 1) * (rows.tap < 0) + conv.w_c * (cols.taps - 1) * (cols.tap < 0)
     plain = conv.groups * conv.outs * conv.ins * rows.taps * cols.taps
     room = _room(conv, batch) * p.real_bytes + 6 * ALIGNED
-    if room >= LIMIT * p.real_bytes:
-        return NotApplicable("it is larger than 32-bit offsets reach")
+    refuse_if(room >= LIMIT * p.real_bytes, "it is larger than 32-bit offsets reach")
     values = {
         "s_batch": batch,
         **extents(conv),

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
+from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond, rounded
 from compiler.strategies.convolution import Convolution, extents, row_major
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import Shape, cost
@@ -37,13 +37,11 @@ DOTS: Final = 4
 """Pixels behind the last whole vector, at most, that are computed one by one with neighbouring taps in the lanes."""
 
 
-def match(p: Problem) -> Choice | NotApplicable:
+def match(p: Problem) -> Choice:
     conv = row_major(p)
-    if isinstance(conv, NotApplicable):
-        return conv
     rows, cols = conv.rows, conv.cols
     if rows.div != 1 or cols.div != 1 or min(rows.tap, cols.tap, rows.step, cols.step) < 1:
-        return NotApplicable("it is the gradient of a convolution")
+        raise NotApplicable("it is the gradient of a convolution")
     vector = 64 // p.real_bytes
     high = (rows.step * (rows.out - 1) + rows.tap * (rows.taps - 1)) // rows.step + 1
     beyond = cols.tap * (cols.taps - 1) // cols.step
@@ -53,8 +51,7 @@ def match(p: Problem) -> Choice | NotApplicable:
     plane = high * wide
     width = rounded(rows.out * cols.out, VECTORS * vector)
     planes = rounded(conv.ins * copies * phases * plane, vector) + VECTORS * vector
-    if planes >= LIMIT:
-        return NotApplicable("it is larger than 32-bit offsets reach")
+    refuse_beyond(planes)
     taps, masks = conv.ins * rows.taps * cols.taps, rounded(copies * plane, vector)
     strips = _strips(conv, taps, vector, planes * p.real_bytes > NEAR_BYTES)
     if strips.packed:

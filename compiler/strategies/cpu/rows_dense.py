@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import VECTOR_BYTES, Choice, NotApplicable, Problem
+from compiler.strategies.choice import VECTOR_BYTES, Choice, NotApplicable, Problem, refuse_if
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US, ROW_SUM, ROW_TERM
 from compiler.strategies.strategy import Strategy
 
 NAME = "rows_dense"
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    if p.lanes or not p.node.out.batched or len(p.out) != 2:
-        return NotApplicable("the output is not row-major (batch, units)")
+def match(p: Problem) -> Choice:
+    refuse_if(p.lanes or not p.node.out.batched or len(p.out) != 2, "the output is not row-major (batch, units)")
     x, w = p.operands
     n, o = p.out
     walked, weights = p.plain(0), p.plain(1)
     if not x.batched or w.batched or len(walked) != 2 or walked[0] != n or weights != (o, walked[1]):
-        return NotApplicable("it is not (batch, features) times (units, features)")
+        raise NotApplicable("it is not (batch, features) times (units, features)")
     k = walked[1]
     if (
         k is None
@@ -30,9 +29,8 @@ def match(p: Problem) -> Choice | NotApplicable:
         or x.shape[1] != p.extents[k]
         or w.shape != (p.extents[o], p.extents[k])
     ):
-        return NotApplicable("an operand is only partly read")
-    if x.shape[0] != p.extents[n]:
-        return NotApplicable("an operand is only partly read")
+        raise NotApplicable("an operand is only partly read")
+    refuse_if(x.shape[0] != p.extents[n], "an operand is only partly read")
     columns = (("s_batch", p.extents[n]), ("s_outs", p.extents[o]), ("s_ins", p.extents[k]))
     terms = ROW_TERM * p.extents[k] * p.real_bytes / VECTOR_BYTES
     return Choice(NAME, (), columns, 0, p.extents[n] * p.extents[o] * (terms + ROW_SUM) / OPERATIONS_PER_US)

@@ -24,7 +24,16 @@ from math import gcd, prod
 from typing import Final
 
 import compiler.strategies.cost.cpu as cost
-from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, NotApplicable, Problem, rounded, strides
+from compiler.strategies.choice import (
+    VECTOR_BYTES,
+    Choice,
+    NotApplicable,
+    Problem,
+    refuse_beyond,
+    refuse_if,
+    rounded,
+    strides,
+)
 from compiler.strategies.strategy import Strategy, with_columns
 
 NAME, LANES_NAME = "rows_product", "lanes_product"
@@ -46,47 +55,39 @@ class _Dim:
     b: int
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    return NotApplicable("its tensors are not row-major") if p.lanes else _of_matrices(p, NAME)
+def match(p: Problem) -> Choice:
+    refuse_if(p.lanes, "its tensors are not row-major")
+    return _of_matrices(p, NAME)
 
 
-def match_lanes(p: Problem) -> Choice | NotApplicable:
-    if not p.lanes or len(p.out) < 4:
-        return NotApplicable("it is no convolution with the batch in the lanes")
+def match_lanes(p: Problem) -> Choice:
+    refuse_if(not p.lanes or len(p.out) < 4, "it is no convolution with the batch in the lanes")
     return _of_matrices(p, LANES_NAME)
 
 
-def _of_matrices(p: Problem, name: str) -> Choice | NotApplicable:
+def _of_matrices(p: Problem, name: str) -> Choice:
     """The choice, with tensors of either layout: lanes are one more dim of batched tensors."""
-    if not p.out:
-        return NotApplicable("the output is one number")
+    refuse_if(not p.out, "the output is one number")
     first, second = _strides(p, 0), _strides(p, 1)
-    if isinstance(first, NotApplicable):
-        return first
-    if isinstance(second, NotApplicable):
-        return second
     walked = first, second
     extents, out = dict(p.extents), p.out
     if p.lanes:
         batch = next(p.plain(side)[0] for side in (0, 1) if p.operands[side].batched)
         assert batch is not None
-        if not p.node.out.batched and extents[batch] % p.lanes:
-            return NotApplicable("some lanes have no sample")
+        refuse_if(not p.node.out.batched and extents[batch] % p.lanes, "some lanes have no sample")
         extents[batch] = p.blocks(batch)
         extents[LANE] = p.lanes
         out = (*p.out, LANE) if p.node.out.batched else p.out
     last = next((d for d in reversed(out) if d in walked[0] or d in walked[1]), out[-1])
-    if last in walked[0] and last in walked[1]:
-        return NotApplicable("both operands have the last axis of the output")
+    refuse_if(last in walked[0] and last in walked[1], "both operands have the last axis of the output")
     vector = 0 if last in walked[0] else 1
     a, b = walked[1 - vector], walked[vector]
     summed = [d for d in extents if d not in out and (d in a or d in b)]
     if any((d in a) == (d not in b) for d in summed) or any(
         d not in a and d not in b for d in extents if extents[d] > 1
     ):
-        return NotApplicable("a sum runs over one operand alone")
-    if not summed:
-        return NotApplicable("it has no sum")
+        raise NotApplicable("a sum runs over one operand alone")
+    refuse_if(not summed, "it has no sum")
     rows = [d for d in out if d in a and d not in b]
     cols = [d for d in out if d not in a]
     sized = {d: _Dim(extents[d], a.get(d, 0), b.get(d, 0)) for d in extents}
@@ -97,27 +98,24 @@ def _of_matrices(p: Problem, name: str) -> Choice | NotApplicable:
         role: _merged([sized[d] for d in dims])
         for role, dims in (("g", groups), ("m", rows), ("n", cols), ("k", summed))
     }
-    if any(len(r) > LEVELS for r in roles.values()):
-        return NotApplicable("its matrices have more than three dims on a side")
-    if max(sum((extents[d] - 1) * step for d, step in w.items()) for w in walked) >= LIMIT:
-        return NotApplicable("it is larger than 32-bit offsets reach")
+    refuse_if(any(len(r) > LEVELS for r in roles.values()), "its matrices have more than three dims on a side")
+    refuse_beyond(max(sum((extents[d] - 1) * step for d, step in w.items()) for w in walked))
     literals = (("vector", vector), ("rows", _places(out, rows)), ("cols", _places(out, cols)))
     return _choice(p, name, roles, literals)
 
 
-def _strides(p: Problem, operand: int) -> dict[str, int] | NotApplicable:
+def _strides(p: Problem, operand: int) -> dict[str, int]:
     """Elements per step along each dim that indexes an operand, which no index may leave."""
     tensor, axes = p.operands[operand], p.axes(operand)
     lanes = p.lanes if tensor.batched else 0
     if lanes and (p.plain(operand)[0] is None or p.plain(operand)[0] in p.plain(operand)[1:]):
-        return NotApplicable("the batch is not an axis of its own")
+        raise NotApplicable("the batch is not an axis of its own")
     found: dict[str, int] = {}
     for axis, stride, extent in zip(axes, strides(tensor), tensor.shape, strict=True):
         high = axis.const + sum(c * (p.extents[d] - 1) for d, c in axis.terms)
         if axis.div != 1 or axis.const or any(c < 1 for d, c in axis.terms if p.extents[d] > 1) or high >= extent:
-            return NotApplicable("an operand is not walked by multiples of dims, or beyond its ends")
-        if not axis.terms and extent > 1:
-            return NotApplicable("an operand is only partly read")
+            raise NotApplicable("an operand is not walked by multiples of dims, or beyond its ends")
+        refuse_if(not axis.terms and extent > 1, "an operand is only partly read")
         for d, c in axis.terms:
             found[d] = found.get(d, 0) + c * stride * (lanes or 1)
     return found | {LANE: 1} if lanes else found

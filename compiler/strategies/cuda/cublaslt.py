@@ -19,7 +19,7 @@ from functools import partial
 from math import prod
 from typing import Final
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem, strides
+from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if, strides
 from compiler.strategies.cuda import implicit_gemm
 from compiler.strategies.cuda.implicit_gemm import sides
 from compiler.strategies.cuda.libraries import proposals, room_of
@@ -85,37 +85,34 @@ def _walks(p: Problem) -> tuple[Sequence[Side], Sequence[Side], Sequence[Side], 
     return a, b, y, found.rows
 
 
-def _match(p: Problem, kind: str) -> Choice | NotApplicable:
+def _match(p: Problem, kind: str) -> Choice:
     stored = kind == STORED
-    if p.real_bytes != 4 or p.stored != (stored, stored):
-        return NotApplicable("its operands are of another type")
-    extents = implicit_gemm.extents(p)
-    if isinstance(extents, NotApplicable):
-        return extents
+    refuse_if(p.real_bytes != 4 or p.stored != (stored, stored), "its operands are of another type")
+    implicit_gemm.extents(p)  # else it is no product
     if any(d is None for x in (0, 1) for d in p.plain(x)):
-        return NotApplicable("an operand is read through a window")
+        raise NotApplicable("an operand is read through a window")
     found = _walks(p)
     if found is None:
-        return NotApplicable("the dims of a side do not lie in memory as one")
+        raise NotApplicable("the dims of a side do not lie in memory as one")
     a, b, y, rows = found
     if y[2][1] == 1:  # columns are neighbours: the transposed result, by columns
         first, second, operand, height, width = b, a, 1 - rows, y[2], y[1]
     elif y[1][1] == 1:
         first, second, operand, height, width = a, b, rows, y[1], y[2]
     else:
-        return NotApplicable("no side of the result has neighbours in memory")
+        raise NotApplicable("no side of the result has neighbours in memory")
     many = y[0][0]
     by = [x[0][1] if many > 1 else 0 for x in (first, second, y)]
     one, two = (_stored(x[1], x[2], n, x is first) for x, n in zip((first, second), by, strict=False))
     ld = max(width[1], height[0]) if width[0] == 1 else width[1]
     if one is None or two is None or ld < height[0]:
-        return NotApplicable("the sides of an operand have no neighbours in memory")
+        raise NotApplicable("the sides of an operand have no neighbours in memory")
     if stored and any(x % _ALIGNED for x in (one.ld, two.ld, ld, *by)):
-        return NotApplicable("an operand has lines of other than multiples of 16 bytes")
+        raise NotApplicable("an operand has lines of other than multiples of 16 bytes")
     return _choice(p, kind, (operand, height[0], width[0], first[2][0], many), (one, two, Stored(False, ld, by[2])))
 
 
-def _choice(p: Problem, kind: str, extents: tuple[int, ...], matrices: tuple[Stored, ...]) -> Choice | NotApplicable:
+def _choice(p: Problem, kind: str, extents: tuple[int, ...], matrices: tuple[Stored, ...]) -> Choice:
     room, bytes_ = room_of(p, ROOM[prod(extents[1:]) >= LARGE])
     columns = dict(zip(("s_first", "s_rows", "s_cols", "s_terms", "s_batch"), extents, strict=True))
     for name, x in zip("abd", matrices, strict=True):

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
+from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond
 from compiler.strategies.convolution import Convolution, convolution, weight_gradient
 from compiler.strategies.cuda.libraries import proposals, room_of
 from compiler.strategies.strategy import Strategy
@@ -58,26 +58,23 @@ def _packed(c: Convolution, outer: str) -> bool:
     return near and second == window and first == many * window and group
 
 
-def _match(p: Problem, name: str) -> Choice | NotApplicable:
+def _match(p: Problem, name: str) -> Choice:
     direction, _ = KINDS[name]
     if p.lanes or p.real_bytes != 4 or any(p.stored) or p.node.out.dtype == "bf16":
-        return NotApplicable("its arrays are no rows of float32")
+        raise NotApplicable("its arrays are no rows of float32")
     step: Callable[[WindowAxis], Walk | None] = _back if direction == IMAGE else _onwards
     found = weight_gradient(p) if direction == WEIGHTS else convolution(p)
-    if isinstance(found, NotApplicable):
-        return found
     if isinstance(found, Convolution):
         if not _packed(found, "outs" if direction == FORWARD else "ins"):
-            return NotApplicable("its weights are in another order than the library's")
+            raise NotApplicable("its weights are in another order than the library's")
         ends = (found.outs, found.ins) if direction == FORWARD else (found.ins, found.outs)
         sizes = found.batch, found.groups, *ends
     else:
         sizes = found.samples, found.groups, found.outs, found.ins
     rows, cols = step(found.rows), step(found.cols)
     if rows is None or cols is None:
-        return NotApplicable("the library has no such window")
-    if max(sizes[0] * sizes[1] * max(sizes[2:]) * w * h for w, h in zip(rows[:2], cols[:2], strict=True)) >= LIMIT:
-        return NotApplicable("it is larger than 32-bit offsets reach")
+        raise NotApplicable("the library has no such window")
+    refuse_beyond(max(sizes[0] * sizes[1] * max(sizes[2:]) * w * h for w, h in zip(rows[:2], cols[:2], strict=True)))
     columns = {"s_first": found.vector, **dict(zip(("s_batch", "s_groups", "s_outs", "s_ins"), sizes, strict=True))}
     for suffix, walk in (("r", rows), ("c", cols)):
         names = (f"s_{x}_{suffix}" for x in ("image", "out", "taps", "step", "tap", "pad"))

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import gcd, prod
 from typing import Final, TypeVar
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either, refuse_if
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
-from compiler.strategies.cuda import implicit_gemm
 from compiler.strategies.strategy import Strategy
+from compiler.strategies.tilings import MOST_TILES
 
 NAME = "direct_conv"
 STRIP = 4
@@ -206,63 +206,54 @@ def channels_first(axes: Sequence[T], channels: int) -> tuple[T, T, T, T]:
     return rest[0], axes[channels], rest[1], rest[2]
 
 
-def convolution(
-    p: Problem, image: int, taps: range = TAPS, most: int = 1, orders: Sequence[int] = (1,)
-) -> Convolution | NotApplicable:
+def convolution(p: Problem, image: int, taps: range = TAPS, most: int = 1, orders: Sequence[int] = (1,)) -> Convolution:
     """A contraction as a convolution of the operand `image`; its rows and columns are divided by at most `most`;
     `taps`: of a row of its window; `orders`: which axis may be that of channels."""
-    if p.lanes:
-        return NotApplicable("the batch is in the lanes")
+    refuse_if(p.lanes, "the batch is in the lanes")
     weights = p.plain(1 - image)
     own = next((a for a in orders if len(p.out) == 4 and p.out[a] in weights), None)
     if own is None:
-        return NotApplicable("the output is not (batch, channels, rows, columns)")
+        raise NotApplicable("the output is not (batch, channels, rows, columns)")
     n, o, i, j = channels_first(p.out, own)
     x, w = p.operands[image], p.operands[1 - image]
     walked = p.plain(image)
     at = next((a for a in orders if len(walked) == 4 and walked[a] is not None and walked[a] not in p.out), None)
     if at is None or walked[0] != n:
-        return NotApplicable("the image's axes are not (batch, channels, rows, columns)")
+        raise NotApplicable("the image's axes are not (batch, channels, rows, columns)")
     c = walked[at]
     _, _, by_row, by_col = channels_first(p.axes(image), at)
     rest = [d for d in p.extents if d not in {*p.out, c}]
     if len(rest) != 2 or None in weights or set(weights) != {o, c, *rest} or len(weights) != 4:
-        return NotApplicable("the weights' axes are not plain dims of (outputs, channels, window)")
+        raise NotApplicable("the weights' axes are not plain dims of (outputs, channels, window)")
     extents = dict(p.extents)
     assert c is not None
-    if (x.shape[0], x.shape[at]) != (extents[n], extents[c]):
-        return NotApplicable("an operand is only partly read")
+    refuse_if((x.shape[0], x.shape[at]) != (extents[n], extents[c]), "an operand is only partly read")
     _, _, high, wide = channels_first(x.shape, at)
     walks = [
         (window_of(by_row, high, i, r, extents), window_of(by_col, wide, j, s, extents)) for r, s in (rest, rest[::-1])
     ]
     rows, cols = next((x for x in walks if None not in x), (None, None))
     if rows is None or cols is None:
-        return NotApplicable("rows and columns are not walked by one window dim each")
-    if not (rows.div == cols.div <= most):
-        return NotApplicable("rows or columns are divided")
+        raise NotApplicable("rows and columns are not walked by one window dim each")
+    refuse_if(not (rows.div == cols.div <= most), "rows or columns are divided")
     if cols.taps not in taps or abs(cols.tap) > 2:
-        return NotApplicable("the window is too narrow or too wide to be held in registers")
+        raise NotApplicable("the window is too narrow or too wide to be held in registers")
     if prod(w.shape) >= LIMIT or prod(x.shape[1:]) >= LIMIT or extents[n] >= LIMIT or extents[i] * extents[j] >= LIMIT:
-        return NotApplicable("it is larger than 32-bit indices reach")
-    if min(extents.values()) == 0:
-        return NotApplicable("it is empty")
+        raise NotApplicable("it is larger than 32-bit indices reach")
+    refuse_if(min(extents.values()) == 0, "it is empty")
     return Convolution(image, extents[n], extents[o], extents[i], extents[j], extents[c], rows, cols)
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    return either(p, (0, 1), _match)
+def match(p: Problem) -> Choice:
+    return either(0, partial(_match, p))
 
 
-def _match(p: Problem, image: int) -> Choice | NotApplicable:
+def _match(p: Problem, image: int) -> Choice:
     x = convolution(p, image)
-    if isinstance(x, NotApplicable):
-        return x
     best = layout(x.n, x.o, x.c, x.rows, x.cols, p.real_bytes, p.device)
     if best is None:
-        return NotApplicable("its window does not fit into shared memory")
-    if p.operands[1 - image].windows:
-        return NotApplicable("no window of its image has one element alone")
+        raise NotApplicable("its window does not fit into shared memory")
+    refuse_if(p.operands[1 - image].windows, "no window of its image has one element alone")
     more = literals_of(image, p.operands[image])
     return choice(x, NAME, best, tiles(best.columns, x.n, x.o, x.i, x.j), p.device, more)
 
@@ -272,12 +263,9 @@ def literals_of(operand: int, tensor: l1.Tensor) -> Literals:
     return (("chosen", operand), ("down", tensor.windows[2]), ("along", tensor.windows[3])) if tensor.windows else ()
 
 
-def choice(
-    x: Convolution, name: str, best: Layout, blocks: int, device: Target, more: Literals = ()
-) -> Choice | NotApplicable:
+def choice(x: Convolution, name: str, best: Layout, blocks: int, device: Target, more: Literals = ()) -> Choice:
     """The choice of a layout that has so many blocks; `more` literals."""
-    if blocks > implicit_gemm.MOST_TILES:
-        return NotApplicable("it has more tiles than a launch may have blocks")
+    refuse_if(blocks > MOST_TILES, "it has more tiles than a launch may have blocks")
     literals = (("image", x.image), ("taps", x.cols.taps), *more)
     us = best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(device)
     return Choice(name, literals, tuple(best.columns.items()), 0, us)

@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import isqrt, prod
 from typing import Final
 
 import compiler.strategies.cuda.direct_conv as direct
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either, refuse_if
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
-from compiler.strategies.cuda import implicit_gemm
 from compiler.strategies.strategy import Strategy
+from compiler.strategies.tilings import MOST_TILES
 
 NAME = "direct_conv_weights"
 
@@ -144,54 +144,47 @@ def words_of(splits: int, blocks: int, channels: int, row_taps: int, taps: int) 
     return groups + 1, (splits + groups) * blocks * outs_of(taps) * channels * row_taps * taps
 
 
-def convolution(
-    p: Problem, image: int, taps: range = direct.TAPS, orders: Sequence[int] = (1,)
-) -> direct.Convolution | NotApplicable:
+def convolution(p: Problem, image: int, taps: range = direct.TAPS, orders: Sequence[int] = (1,)) -> direct.Convolution:
     """A contraction as the gradient of the weights of a convolution of the operand `image`; `taps`: of a row of its
     window; `orders`: which axis may be that of channels."""
-    if p.lanes:
-        return NotApplicable("the batch is in the lanes")
-    if len(p.out) != 4:
-        return NotApplicable("the output is not (filters, channels, rows, columns)")
+    refuse_if(p.lanes, "the batch is in the lanes")
+    refuse_if(len(p.out) != 4, "the output is not (filters, channels, rows, columns)")
     o, c, r, s = p.out
     x, d = p.operands[image], p.operands[1 - image]
     walked, other = p.plain(image), p.plain(1 - image)
     at, own = (next((a for a in orders if len(x) == 4 and x[a] == d), None) for x, d in ((walked, c), (other, o)))
     if at is None or own is None or None in other:
-        return NotApplicable("the operands' axes are not (batch, channels, rows, columns)")
+        raise NotApplicable("the operands' axes are not (batch, channels, rows, columns)")
     n, _, i, j = direct.channels_first(other, own)
     assert n is not None and i is not None and j is not None
     if walked[0] != n or set(p.extents) != {*p.out, n, i, j} or len({*p.out, n, i, j}) != 7:
-        return NotApplicable("the image's axes are not (batch, channels, rows, columns)")
+        raise NotApplicable("the image's axes are not (batch, channels, rows, columns)")
     extents = dict(p.extents)
     whole = direct.channels_first(d.shape, own) == tuple(extents[q] for q in (n, o, i, j))
-    if (x.shape[0], x.shape[at]) != (extents[n], extents[c]) or not whole:
-        return NotApplicable("an operand is only partly read")
+    refuse_if((x.shape[0], x.shape[at]) != (extents[n], extents[c]) or not whole, "an operand is only partly read")
     _, _, by_row, by_col = direct.channels_first(p.axes(image), at)
     _, _, high, wide = direct.channels_first(x.shape, at)
     rows, cols = direct.window_of(by_row, high, i, r, extents), direct.window_of(by_col, wide, j, s, extents)
     if rows is None or cols is None or rows.div != 1 or cols.div != 1:
-        return NotApplicable("rows and columns are not walked by one window dim each")
+        raise NotApplicable("rows and columns are not walked by one window dim each")
     if cols.taps not in taps or abs(cols.tap) > 2:
-        return NotApplicable("the window is too narrow or too wide to be held in registers")
+        raise NotApplicable("the window is too narrow or too wide to be held in registers")
     if prod(x.shape[1:]) >= LIMIT or prod(d.shape[1:]) >= LIMIT or extents[n] * extents[i] >= LIMIT:
-        return NotApplicable("it is larger than 32-bit indices reach")
+        raise NotApplicable("it is larger than 32-bit indices reach")
     if prod(p.node.out.shape) >= LIMIT or min(extents.values()) == 0:
-        return NotApplicable("it is empty, or larger than 32-bit indices reach")
+        raise NotApplicable("it is empty, or larger than 32-bit indices reach")
     return direct.Convolution(image, extents[n], extents[o], extents[i], extents[j], extents[c], rows, cols)
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    return either(p, (1, 0), _match)
+def match(p: Problem) -> Choice:
+    return either(1, partial(_match, p))
 
 
-def _match(p: Problem, image: int) -> Choice | NotApplicable:
+def _match(p: Problem, image: int) -> Choice:
     x = convolution(p, image)
-    if isinstance(x, NotApplicable):
-        return x
     best = layout(x.n, x.o, x.c, x.rows, x.cols, p.real_bytes, p.device)
     if best is None:
-        return NotApplicable("its rows do not fit into shared memory")
+        raise NotApplicable("its rows do not fit into shared memory")
     values = {
         "s_blocks": best.blocks,
         "s_channels": best.channels,
@@ -199,8 +192,7 @@ def _match(p: Problem, image: int) -> Choice | NotApplicable:
         "s_shares": best.shares,
         "s_splits": best.splits,
     }
-    if p.operands[image].windows:
-        return NotApplicable("no window of its gradient has one element alone")
+    refuse_if(p.operands[image].windows, "no window of its gradient has one element alone")
     more = direct.literals_of(1 - image, p.operands[1 - image])
     return choice(p, x, NAME, values, best.cycles / cost.DIRECT_CYCLES_PER_US * cost.waits(p.device), more)
 
@@ -212,13 +204,12 @@ def choice(
     values: dict[str, int],
     microseconds: float,
     more: direct.Literals = (),
-) -> Choice | NotApplicable:
+) -> Choice:
     """The choice of a layout whose columns are `values`, with the memory in which blocks leave their sums; `more`
     literals."""
     blocks, channels, splits = (values[q] for q in ("s_blocks", "s_channels", "s_splits"))
     many = tiles(blocks, channels, x.cols.taps, x.o, x.c)
-    if many * splits > implicit_gemm.MOST_TILES:
-        return NotApplicable("it has more tiles than a launch may have blocks")
+    refuse_if(many * splits > MOST_TILES, "it has more tiles than a launch may have blocks")
     counters, sums = words_of(splits, blocks, channels, x.rows.taps, x.cols.taps)
     scratch = many * (4 * counters + sums * p.real_bytes)
     literals = (("image", x.image), ("taps", x.cols.taps), *more)

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_if
 from compiler.strategies.convolution import Convolution, WeightGradient, convolution, weight_gradient
 from compiler.strategies.cost import cuda as cost
-from compiler.strategies.strategy import Strategy, found_by
+from compiler.strategies.strategy import Strategy, first_of, found_by
 from compiler.strategies.window import WindowAxis
 
 NAME: Final = "fft_conv"
@@ -153,16 +153,9 @@ def shared_bytes(way: Way) -> tuple[int, ...]:
     return tiles, products, tiles
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    found = choices(p)
-    return found if isinstance(found, NotApplicable) else min(found, key=lambda c: c.microseconds)
-
-
-def choices(p: Problem) -> list[Choice] | NotApplicable:
-    """By every size of tiles, and with sums of few where they are."""
+def choices(p: Problem) -> list[Choice]:
+    """By every size of tiles, and with sums of few where they are; the fastest by estimate first."""
     found = _convolution(p)
-    if isinstance(found, NotApplicable):
-        return found
     weights = isinstance(found, WeightGradient)
     many, outs = (found.outs, found.ins) if weights else (found.ins, found.outs)
     terms = prod(e for d, e in p.extents.items() if d not in p.out)
@@ -170,27 +163,21 @@ def choices(p: Problem) -> list[Choice] | NotApplicable:
     if terms >= LEAST_FEW_TERMS:
         ways += [Way(FEW_POINTS, weights, many)] if not weights and many <= MOST_FEW else []
         ways += [Way(FEW_POINTS, weights, outs, True)] if outs <= MOST_FEW else []
-    if not ways:
-        return NotApplicable("a sum in order of so few terms is more exact")
+    refuse_if(not ways, "a sum in order of so few terms is more exact")
     made = [c for way in ways if (c := _choice(p, found, way)) is not None]
-    return made or NotApplicable("its window is larger than a tile, or its spectra would take too much memory")
+    refuse_if(not made, "its window is larger than a tile, or its spectra would take too much memory")
+    return sorted(made, key=lambda c: c.microseconds)
 
 
-def _convolution(p: Problem) -> Convolution | WeightGradient | NotApplicable:
-    if p.lanes or p.real_bytes != 4:
-        return NotApplicable("its tensors are not row-major float32")
+def _convolution(p: Problem) -> Convolution | WeightGradient:
+    refuse_if(p.lanes or p.real_bytes != 4, "its tensors are not row-major float32")
     found = convolution(p) if p.node.out.batched else weight_gradient(p)
-    if isinstance(found, NotApplicable):
-        return found
-    if found.groups > 1 or len(p.out) != 4:
-        return NotApplicable("its channels are in groups")
+    refuse_if(found.groups > 1 or len(p.out) != 4, "its channels are in groups")
     for x in (found.rows, found.cols):
         if x.step != 1 or x.div != 1 or abs(x.tap) != 1 or (isinstance(found, WeightGradient) and x.tap < 0):
-            return NotApplicable("the window moves by steps of more than one, or has gaps")
-        if min(x.out, x.taps) < 2:
-            return NotApplicable("its window or its output is one element wide")
-    if max(prod(t.shape) for t in (*p.operands, p.node.out)) >= LIMIT:
-        return NotApplicable("it is larger than 32-bit indices reach")
+            raise NotApplicable("the window moves by steps of more than one, or has gaps")
+        refuse_if(min(x.out, x.taps) < 2, "its window or its output is one element wide")
+    refuse_if(max(prod(t.shape) for t in (*p.operands, p.node.out)) >= LIMIT, "it is larger than 32-bit indices reach")
     return found
 
 
@@ -266,4 +253,4 @@ def _microseconds(p: Problem, way: Way, parts: Spectra) -> float:
     return moved + max(working, 4 * parts.elements(way) / cost.FFT_BANDWIDTH * cost.moves(p.device)) + launches
 
 
-STRATEGY: Final = Strategy(NAME, match, found_by(choices), "float32")
+STRATEGY: Final = Strategy(NAME, first_of(choices), found_by(choices), "float32")

@@ -23,10 +23,10 @@ import compiler.ir.level2.program as l2
 from compiler.ir.level1.builder import GraphBuilder
 from compiler.ir.level2.target import Capabilities, Target
 from compiler.ir.space import DType
-from compiler.strategies.choice import NotApplicable
+from compiler.strategies.choice import NotApplicable, refuse_if
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
-from compiler.strategies.cuda.implicit_gemm import MOST_TILES
+from compiler.strategies.tilings import MOST_TILES
 
 ROWS: Final = 64
 """That a block owns."""
@@ -128,24 +128,22 @@ class Attending:
             here = ()
         return Attending(WAYS[:1] if here and mixed else here, mixed, capabilities.device)
 
-    def match(self, node: l1.Attention, graph: GraphBuilder) -> tuple[Found, ...] | NotApplicable | None:
-        """How attention may be computed at once, or why it is not; None where that is no question."""
+    def match(self, node: l1.Attention, graph: GraphBuilder) -> tuple[Found, ...]:
+        """How attention may be computed at once; none where that is no question. Raises NotApplicable."""
         if not self.ways:
-            return None
-        if "offset" in node.beside and graph.is_trained(node.ins[3]):
-            return NotApplicable("its offset is trained")
+            return ()
+        refuse_if("offset" in node.beside and graph.is_trained(node.ins[3]), "its offset is trained")
         return self.fitting(Extents.of(node, graph))
 
-    def fitting(self, x: Extents) -> tuple[Found, ...] | NotApplicable:
+    def fitting(self, x: Extents) -> tuple[Found, ...]:
         """The same for these extents."""
         wide = wide_of(x.d, x.e)
         if wide is None or x.d % _ALIGNED or x.e % _ALIGNED:
-            return NotApplicable(f"heads of {x.d} and {x.e} features have no tile")
+            raise NotApplicable(f"heads of {x.d} and {x.e} features have no tile")
         fit = [w for w in self.ways if shared_bytes(wide, w.parts, True) <= self.device.shared_block]
-        if not fit:
-            return NotApplicable("its tiles do not fit into shared memory")
-        if x.batch * x.heads * -(-max(x.steps, x.keys) // ROWS) > MOST_TILES:
-            return NotApplicable("it has more tiles than a launch may have blocks")
+        refuse_if(not fit, "its tiles do not fit into shared memory")
+        blocks = x.batch * x.heads * -(-max(x.steps, x.keys) // ROWS)
+        refuse_if(blocks > MOST_TILES, "it has more tiles than a launch may have blocks")
         return tuple(Found(w, self._fused(w, x, wide), self._apart(x)) for w in fit)
 
     def _fused(self, way: Way, x: Extents, wide: int) -> float:

@@ -15,19 +15,18 @@ Does not: depend on the device but by the estimate, which affects speed and the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, prod
 from typing import Final
 
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_if
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
-from compiler.strategies.strategy import Strategy, found_by
+from compiler.strategies.strategy import Strategy, first_of, found_by
+from compiler.strategies.tilings import Tiling, choices, parts, tiled
 
 NAME = "implicit_gemm"
-MOST_TILES = 1 << 24
-MOST_VARIANTS = 6
-"""Tilings that are worth measuring, by estimate."""
 
 
 @dataclass(frozen=True)
@@ -76,84 +75,53 @@ def _microseconds(tile: Tile, batch: int, m: int, n: int, k: int, splits: int, d
     return max(waiting, working * cost.works(device)) + join
 
 
-def tiling(batch: int, m: int, n: int, k: int, device: Target = H200) -> tuple[float, int, int, int]:
-    """(microseconds, number of the tile shape, splits of K, terms of a split), the fastest by estimate."""
+def tiling(batch: int, m: int, n: int, k: int, device: Target = H200) -> Tiling:
+    """The fastest one by estimate."""
     return tilings(batch, m, n, k, device)[0]
 
 
-def tilings(batch: int, m: int, n: int, k: int, device: Target = H200) -> list[tuple[float, int, int, int]]:
+def tilings(batch: int, m: int, n: int, k: int, device: Target = H200) -> list[Tiling]:
     """All of them, the fastest by estimate first."""
-    found = set()
-    for number, tile in enumerate(TILES):
-        for splits in _SPLITS:
-            depth = rounded(ceil(k / splits), tile.k)
-            real = -(-k // depth)
-            if splits == 1 or depth >= 2 * tile.k:
-                found.add((_microseconds(tile, batch, m, n, k, real, device), number, real, depth))
-    return sorted(found)
+    return sorted(
+        Tiling(_microseconds(tile, batch, m, n, k, splits, device), number, splits, depth)
+        for number, tile in enumerate(TILES)
+        for splits, depth in parts(k, tile.k, _SPLITS, 2 * tile.k)
+    )
 
 
-def tiles(number: int, batch: int, m: int, n: int) -> int:
-    """Tiles of the output."""
-    return batch * -(-m // TILES[number].m) * -(-n // TILES[number].n)
-
-
-def match(p: Problem) -> Choice | NotApplicable:
-    found = extents(p)
-    return found if isinstance(found, NotApplicable) else _choice(p, found, tiling(*found, p.device))
-
-
-def with_tile(p: Problem, number: int, least: int) -> Choice | NotApplicable:
+def with_tile(p: Problem, number: int, least: int) -> Choice:
     """The fastest tiling, by estimate, with that tile shape; only for `least` rows, columns and terms, or more."""
     found = extents(p)
-    if isinstance(found, NotApplicable):
-        return found
-    if min(found[1:]) < least:
-        return NotApplicable("it would leave most of a tile empty")
-    return _choice(p, found, next(t for t in tilings(*found, p.device) if t[1] == number))
+    refuse_if(min(found[1:]) < least, "it would leave most of a tile empty")
+    return _choice(p, found, next(t for t in tilings(*found, p.device) if t.tile == number))
 
 
 def variants(p: Problem) -> list[Choice]:
-    """Tilings of a problem that matches, the fastest by estimate first; those with too many tiles left out."""
+    """The tilings, the fastest by estimate first."""
     found = extents(p)
-    if isinstance(found, NotApplicable):
-        return []
-    choices = (_choice(p, found, t) for t in tilings(*found, p.device)[:MOST_VARIANTS])
-    return [c for c in choices if isinstance(c, Choice)]
+    return choices(partial(_choice, p, found), tilings(*found, p.device))
 
 
-def extents(p: Problem) -> tuple[int, int, int, int] | NotApplicable:
+def extents(p: Problem) -> tuple[int, int, int, int]:
     """(batch, m, n, k) of the product."""
-    if p.lanes:
-        return NotApplicable("the batch is in the lanes")
+    refuse_if(p.lanes, "the batch is in the lanes")
     used = tuple(frozenset(d for a in p.axes(x) for d, _ in a.terms) for x in (0, 1))
     if not all(d in used[0] or d in used[1] or p.extents[d] == 1 for d in p.out):
-        return NotApplicable("an axis of the output indexes no operand")
+        raise NotApplicable("an axis of the output indexes no operand")
     found = sides(p.out, tuple(d for d in p.extents if d not in p.out), (used[0], used[1]))
-    if not found.k:
-        return NotApplicable("nothing is summed over")
-    if not {*found.n} & used[1 - found.rows]:
-        return NotApplicable("each element of an operand is used once: it is a weighted sum")
+    refuse_if(not found.k, "nothing is summed over")
+    refuse_if(not {*found.n} & used[1 - found.rows], "each element of an operand is used once: it is a weighted sum")
     for x in (0, 1):
-        if any(extent >= LIMIT for extent in p.operands[x].shape):
-            return NotApplicable("an axis is longer than 32-bit indices reach")
+        refuse_if(any(extent >= LIMIT for extent in p.operands[x].shape), "an axis is longer than 32-bit indices reach")
     batch, m, n, k = (prod(p.extents[d] for d in dims) for dims in (found.batch, found.m, found.n, found.k))
-    if min(batch, m, n, k) == 0:
-        return NotApplicable("it is empty")
+    refuse_if(min(batch, m, n, k) == 0, "it is empty")
     return batch, m, n, k
 
 
-def _choice(
-    p: Problem, product: tuple[int, int, int, int], tiling: tuple[float, int, int, int]
-) -> Choice | NotApplicable:
+def _choice(p: Problem, product: tuple[int, int, int, int], t: Tiling) -> Choice:
     batch, m, n, _ = product
-    microseconds, number, splits, depth = tiling
-    many = tiles(number, batch, m, n)
-    if many * splits > MOST_TILES:
-        return NotApplicable("it has more tiles than a launch may have blocks")
-    scratch = many * splits * TILES[number].m * TILES[number].n * p.real_bytes if splits > 1 else 0
-    columns = (("s_tile", number), ("s_splits", splits), ("s_depth", depth))
-    return Choice(NAME, (), columns, scratch, cost.GEMM_MEASURED * microseconds + cost.GEMM_TEXT_US)
+    tile, us = TILES[t.tile], cost.GEMM_MEASURED * t.microseconds + cost.GEMM_TEXT_US
+    return tiled(p, NAME, t, batch * -(-m // tile.m) * -(-n // tile.n), tile.m * tile.n, microseconds=us)
 
 
-STRATEGY: Final = Strategy(NAME, match, found_by(variants), bf16=True)
+STRATEGY: Final = Strategy(NAME, first_of(variants), found_by(variants), bf16=True)

@@ -13,16 +13,14 @@ Does not: compete: where it matches, it is chosen. Match batches of products or 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil
 from typing import Final
 
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_if
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
-from compiler.strategies.cuda.implicit_gemm import MOST_TILES
-from compiler.strategies.strategy import Strategy, found_by
+from compiler.strategies.strategy import Strategy, first_of, found_by
+from compiler.strategies.tilings import Tiling, choices, parts, tiled
 
 NAME = "matmul"
 TILES = (32, 64, 16)
@@ -31,18 +29,7 @@ STAGE = 1024
 """Elements of one operand that a block reads at a time."""
 STAGES_BYTES: Final = 40960
 """Of what it has under way and works on: 4 such stages of both operands in float32, 2 in float64, with padding."""
-MOST_VARIANTS = 6
-"""Tilings that are worth measuring, by estimate."""
 _SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """`tile` by number; K is split in `splits` parts of `depth` terms."""
-
-    tile: int
-    splits: int
-    depth: int
 
 
 def step_of(tile: int) -> int:
@@ -61,16 +48,11 @@ def tiling(m: int, n: int, k: int, device: Target = H200) -> Tiling:
 
 def tilings(m: int, n: int, k: int, device: Target = H200) -> list[Tiling]:
     """All tilings, the fastest by estimate first."""
-    found = set()
-    for number in range(len(TILES)):
-        step = step_of(number)
-        for wanted in _SPLITS:
-            depth = rounded(ceil(k / wanted), step)
-            splits = -(-k // depth)
-            found.add(
-                (_microseconds(number, tiles(number, m, n), splits, depth // step, device), number, splits, depth)
-            )
-    return [Tiling(*item[1:]) for item in sorted(found)]
+    return sorted(
+        Tiling(_microseconds(t, tiles(t, m, n), splits, depth // step_of(t), device), t, splits, depth)
+        for t in range(len(TILES))
+        for splits, depth in parts(k, step_of(t), _SPLITS)
+    )
 
 
 def _microseconds(number: int, many: int, splits: int, stages: int, device: Target) -> float:
@@ -84,37 +66,19 @@ def _microseconds(number: int, many: int, splits: int, stages: int, device: Targ
     return waiting + working + (cost.MATMUL_JOIN_US + joining if splits > 1 else 0.0)
 
 
-def match(p: Problem) -> Choice | NotApplicable:
-    if p.lanes:
-        return NotApplicable("the batch is in the lanes")
-    if len(p.out) != 2 or len(p.extents) != 3:
-        return NotApplicable("it is not a product of two matrices")
+def variants(p: Problem) -> list[Choice]:
+    """The tilings, the fastest by estimate first."""
+    refuse_if(p.lanes, "the batch is in the lanes")
+    refuse_if(len(p.out) != 2 or len(p.extents) != 3, "it is not a product of two matrices")
     k = next(d for d in p.extents if d not in p.out)
     plain = {frozenset(p.plain(x)) for x in (0, 1)}
     if any(len(p.plain(x)) != 2 for x in (0, 1)) or plain != {frozenset((d, k)) for d in p.out}:
-        return NotApplicable("the operands are not matrices of one dim of the output and the one that is summed over")
+        raise NotApplicable("the operands are not matrices of one dim of the output and the one that is summed over")
     m, n = p.extents[p.out[0]], p.extents[p.out[1]]
     if min(m, n, p.extents[k]) == 0 or max(m, n, p.extents[k]) >= LIMIT:
-        return NotApplicable("it is empty, or an axis is longer than 32-bit indices reach")
-    return _choice(p, tiling(m, n, p.extents[k], p.device))
+        raise NotApplicable("it is empty, or an axis is longer than 32-bit indices reach")
+    fastest = tilings(m, n, p.extents[k], p.device)
+    return choices(lambda t: tiled(p, NAME, t, tiles(t.tile, m, n), TILES[t.tile] ** 2), fastest)
 
 
-def variants(p: Problem) -> list[Choice]:
-    """The tilings of a problem that matches, the fastest by estimate first; those with too many tiles left out."""
-    m, n = (p.extents[d] for d in p.out)
-    k = next(e for d, e in p.extents.items() if d not in p.out)
-    choices = (_choice(p, t) for t in tilings(m, n, k, p.device)[:MOST_VARIANTS])
-    return [c for c in choices if isinstance(c, Choice)]
-
-
-def _choice(p: Problem, best: Tiling) -> Choice | NotApplicable:
-    m, n = (p.extents[d] for d in p.out)
-    many = tiles(best.tile, m, n)
-    if many * best.splits > MOST_TILES:
-        return NotApplicable("it has more tiles than a launch may have blocks")
-    columns = (("s_tile", best.tile), ("s_splits", best.splits), ("s_depth", best.depth))
-    scratch = many * best.splits * TILES[best.tile] ** 2 * p.real_bytes if best.splits > 1 else 0
-    return Choice(NAME, (), columns, scratch)
-
-
-STRATEGY: Final = Strategy(NAME, match, found_by(variants))
+STRATEGY: Final = Strategy(NAME, first_of(variants), found_by(variants))

@@ -28,19 +28,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, prod
+from math import prod
 from typing import Final
 
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, plain_dim
-from compiler.strategies.choice import Choice, NotApplicable, Problem, either, rounded, strides
+from compiler.strategies.choice import Choice, NotApplicable, Problem, either, refuse_if, strides
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, implicit_gemm
 from compiler.strategies.cuda.direct_conv import Window
-from compiler.strategies.cuda.implicit_gemm import MOST_TILES, sides
+from compiler.strategies.cuda.implicit_gemm import sides
 from compiler.strategies.cuda.tensor_conv import DIVISOR
 from compiler.strategies.strategy import Strategy, found_by
+from compiler.strategies.tilings import MOST_VARIANTS, Tiling, choices, parts, tiled
 
 NAME: Final = "stored_products"
 TF32: Final = "stored_products_tf32"
@@ -73,8 +74,6 @@ _REAL: Final = 4
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _WAITING: Final = 16
 """Blocks of a tile wait for each other: no more than any device has processors or, on sm_90, places for blocks."""
-MOST_VARIANTS: Final = 6
-"""Tilings that are worth measuring, by estimate."""
 _AHEAD: Final = 2048
 """Bytes before the ring: its barriers, and up to the next multiple of 1024."""
 
@@ -91,20 +90,6 @@ class Matrix:
     @property
     def across(self) -> bool:
         return self.side[1] == 1 and self.deep[1] != 1
-
-
-@dataclass(frozen=True, order=True)
-class Tiling:
-    """`tile` by number; K is split in `splits` parts of `depth` terms."""
-
-    microseconds: float
-    tile: int
-    splits: int
-    depth: int
-
-    @property
-    def columns(self) -> tuple[tuple[str, int], ...]:
-        return (("s_tile", self.tile), ("s_splits", self.splits), ("s_depth", self.depth))
 
 
 def number_of(shape: int, rows: bool, columns: bool) -> int:
@@ -207,22 +192,20 @@ def tilings(
     batch: int, m: int, n: int, k: int, device: Target = H200, kind: str = NAME, across: tuple[bool, bool] = _PLAIN
 ) -> list[Tiling]:
     """All tilings, the fastest by estimate first. `across`: of the row operand and the column operand."""
-    found, deep = set(), deep_of(kind)
+    found, deep = list[Tiling](), deep_of(kind)
     for shape in range(len(COLUMNS)):
         number = number_of(shape, *across)
         step = (cost.STORED_TURNED_US if is_held(kind, number) and all(across) else cost.STORED_STEP_US)[shape]
         many = tiles(kind, number, batch, m, n)
-        for wanted in _SPLITS:
-            depth = rounded(ceil(k / wanted), deep)
-            splits = -(-k // depth)
-            places = resident_of(kind, number) if device.architecture == "sm_90" else 1
-            if splits > 1 and (depth < 4 * deep or splits > _WAITING * places):
+        most = _WAITING * (resident_of(kind, number) if device.architecture == "sm_90" else 1)
+        for splits, depth in parts(k, deep, _SPLITS, 4 * deep):
+            if splits > most:
                 continue
             turns = -(-many * splits // device.processors)
             started = -(-turns // resident_of(kind, number))
             working = turns * depth // deep * step + started * cost.STORED_START_US[shape]
             join = cost.STORED_JOIN_US[shape] if splits > 1 else 0.0
-            found.add(Tiling((working + join) * cost.waits(device), number, splits, depth))
+            found.append(Tiling((working + join) * cost.waits(device), number, splits, depth))
     return sorted(found)
 
 
@@ -231,59 +214,50 @@ def deep_of(kind: str) -> int:
     return LINE // BYTES[kind]
 
 
-def _match(p: Problem, kind: str) -> Choice | NotApplicable:
-    found = _product(p, kind)
-    if isinstance(found, NotApplicable):
-        return found
-    best = tilings(*found[0], p.device, kind, found[1])[0]
-    if best.microseconds > implicit_gemm.tiling(*found[0], p.device)[0]:
-        return NotApplicable("it is too small to gain")
-    return choice_of(p, kind, found[0], best)
+def _match(p: Problem, kind: str) -> Choice:
+    found, gemm = variants(p, kind)[0], implicit_gemm.tiling(*_product(p, kind).extents, p.device)
+    refuse_if(found.microseconds > gemm.microseconds, "it is too small to gain")
+    return found
 
 
 def variants(p: Problem, kind: str, most: int = MOST_VARIANTS) -> list[Choice]:
-    """The tilings of a problem that matches, the fastest by estimate first, `most` of them."""
-    found = _product(p, kind)
-    if isinstance(found, NotApplicable):
-        return []
-    choices = (choice_of(p, kind, found[0], t) for t in tilings(*found[0], p.device, kind, found[1])[:most])
-    return [c for c in choices if isinstance(c, Choice)]
+    """The tilings, the fastest by estimate first, `most` of them."""
+    x = _product(p, kind)
+    (rests, m, n, k), more = x.extents, {"joined": True, "wins": kind != CONV}
+    found = tilings(rests, m, n, k // rests if kind == CONV else k, p.device, kind, x.across)
+    if kind == CONV and rests > 1:  # each sees a part of the taps, and no sum is split
+        found = [replace(t, depth=k) for t in found if t.splits == 1]
+
+    def made(t: Tiling) -> Choice:
+        many, elements = tiles(kind, t.tile, rests, m, n), prod(size_of(kind, t.tile))
+        return tiled(p, kind, t, many, elements, x.literals, microseconds=t.microseconds, **more)
+
+    return choices(made, found, most)
 
 
-def _product(p: Problem, kind: str) -> tuple[tuple[int, int, int, int], tuple[bool, bool]] | NotApplicable:
-    """Its extents, and whether its operands are contiguous across."""
+@dataclass(frozen=True)
+class Product:
+    """Batch, rows, columns and terms; whether each operand is contiguous across; literals of its template."""
+
+    extents: tuple[int, int, int, int]
+    across: tuple[bool, bool]
+    literals: tuple[tuple[str, int], ...] = ()
+
+
+def _product(p: Problem, kind: str) -> Product:
+    if kind == CONV:
+        return either(0, partial(_convolution, p))
     stored = kind == NAME
-    if p.stored != (stored, stored):
-        return NotApplicable("its operands are not both bf16" if stored else "an operand is bf16")
-    if p.real_bytes != 4:
-        return NotApplicable("its reals are not float32")
+    refuse_if(p.stored != (stored, stored), "its operands are not both bf16" if stored else "an operand is bf16")
+    refuse_if(p.real_bytes != 4, "its reals are not float32")
     found = implicit_gemm.extents(p)
-    if isinstance(found, NotApplicable):
-        return found
     if any(plain_dim(a) is None and a != Affine() for x in (0, 1) for a in p.axes(x)):
-        return NotApplicable("an operand is read through a window")
-    if min(found[1:]) < LEAST:
-        return NotApplicable("it would leave most of a tile empty")
+        raise NotApplicable("an operand is read through a window")
+    refuse_if(min(found[1:]) < LEAST, "it would leave most of a tile empty")
     made = _matrices(p, BYTES[kind])
     if made is None:
-        return NotApplicable("an operand has strides that the copy engine does not know")
-    return found, (made[0].across, made[1].across)
-
-
-def choice_of(
-    p: Problem,
-    kind: str,
-    product: tuple[int, int, int, int],
-    best: Tiling,
-    literals: tuple[tuple[str, int], ...] = (),
-) -> Choice | NotApplicable:
-    """The choice of a tiling."""
-    batch, m, n, _ = product
-    many = tiles(kind, best.tile, batch, m, n)
-    if many * best.splits > MOST_TILES:
-        return NotApplicable("it has more tiles than a launch may have blocks")
-    scratch, wins = scratch_of(kind, best, product), kind != CONV
-    return Choice(kind, literals, best.columns, scratch, best.microseconds, joined=True, wins=wins)
+        raise NotApplicable("an operand has strides that the copy engine does not know")
+    return Product(found, (made[0].across, made[1].across))
 
 
 def scratch_of(kind: str, best: Tiling, product: tuple[int, int, int, int]) -> int:
@@ -299,8 +273,6 @@ _LAST: Final = (3,)
 _TAPS: Final = range(1, 12)
 """Of a row of the window."""
 _CORNERS: Final = range(-128, 128)
-Product = tuple[tuple[int, int, int, int], tuple[bool, bool]]
-"""Batch, rows, columns and terms, and whether each operand is contiguous across."""
 
 
 def corners(first: int, window: Window, extent: int) -> tuple[int, int]:
@@ -310,42 +282,37 @@ def corners(first: int, window: Window, extent: int) -> tuple[int, int]:
     return low, low + window.step * (window.out // window.div - 1) - (extent - 1)
 
 
-def _convolution(p: Problem, image: int) -> Product | NotApplicable:
+def _convolution(p: Problem, image: int) -> Product:
     """The convolution of the operand `image` as a product."""
-    if p.stored != (True, True) or p.real_bytes != 4:
-        return NotApplicable("its operands are not both bf16")
-    if p.device.architecture != "sm_90":
-        return NotApplicable("the device has no copy engine that gathers pixels")
+    refuse_if(p.stored != (True, True) or p.real_bytes != 4, "its operands are not both bf16")
+    refuse_if(p.device.architecture != "sm_90", "the device has no copy engine that gathers pixels")
     forward = p.node.out.batched
     if forward:
         x = direct_conv.convolution(p, image, _TAPS, DIVISOR, _LAST)
     else:
         x = direct_conv_weights.convolution(p, image, _TAPS, _LAST)
-    if isinstance(x, NotApplicable):
-        return x
     if x.rows.div > 1 and (x.i % x.rows.div or x.j % x.cols.div or abs(x.rows.tap) != 1 or abs(x.cols.tap) != 1):
-        return NotApplicable("its pixels with the same rests see different numbers of others")
-    if x.c % CHANNELS:
-        return NotApplicable(f"its channels are no multiple of {CHANNELS}")
+        raise NotApplicable("its pixels with the same rests see different numbers of others")
+    refuse_if(x.c % CHANNELS, f"its channels are no multiple of {CHANNELS}")
     _, rows, cols, channels = p.axes(image)
     extents = p.operands[image].shape[1:3]
     edges = (corners(a.const, w, e) for a, w, e in zip((rows, cols), (x.rows, x.cols), extents, strict=True))
     if not all(corner in _CORNERS for edge in edges for corner in edge):
-        return NotApplicable("its window begins or ends where the copy engine cannot")
+        raise NotApplicable("its window begins or ends where the copy engine cannot")
     pixels, window = x.n * x.i * x.j, x.rows.taps * x.cols.taps * x.c
     (c,) = (d for d, _ in channels.terms)
     weights = {d for d in p.extents if (d in p.out) != forward}
     taps = [next(d for d, _ in a.terms if d in weights) for a in (rows, cols)]
     if [d for d in p.extents if d in {*taps, c}] != [*taps, c]:
-        return NotApplicable("its channels are not counted before the taps of its window")
+        raise NotApplicable("its channels are not counted before the taps of its window")
     across = _is_across(p, 1 - image, c, taps if forward else [])
     if across is None:
-        return NotApplicable("its other operand is no matrix that the copy engine reads")
+        raise NotApplicable("its other operand is no matrix that the copy engine reads")
     rests = x.rows.div * x.cols.div
     m, k = (pixels // rests, window) if forward else (window, pixels)
-    if min(m, x.o, k) < LEAST:
-        return NotApplicable("it would leave most of a tile empty")
-    return (rests, m, x.o, k), (not forward, across)
+    refuse_if(min(m, x.o, k) < LEAST, "it would leave most of a tile empty")
+    literals = ("image", image), ("weights", int(not forward))  # which operand is walked; what the sums are
+    return Product((rests, m, x.o, k), (not forward, across), literals)
 
 
 def _is_across(p: Problem, operand: int, c: str, window: Sequence[str]) -> bool | None:
@@ -367,47 +334,7 @@ def _is_across(p: Problem, operand: int, c: str, window: Sequence[str]) -> bool 
     return True if by[o] == 1 and lies(window) is not None else None
 
 
-def _tilings(p: Problem, found: Product) -> list[Tiling]:
-    """The fastest by estimate first. Where pixels have rests, they see a part of the taps each, and no sum is split."""
-    (rests, m, n, k), across = found
-    if rests == 1:
-        return tilings(1, m, n, k, p.device, CONV, across)
-    every = tilings(rests, m, n, k // rests, p.device, CONV, across)
-    return [replace(t, depth=k) for t in every if t.splits == 1]
-
-
-def _match_image(p: Problem, image: int) -> Choice | NotApplicable:
-    found = _convolution(p, image)
-    if isinstance(found, NotApplicable):
-        return found
-    best = _tilings(p, found)[0]
-    if best.microseconds > implicit_gemm.tiling(*found[0], p.device)[0]:
-        return NotApplicable("it is too small to gain")
-    return choice_of(p, CONV, found[0], best, _literals(p, image))
-
-
-def _literals(p: Problem, image: int) -> tuple[tuple[str, int], ...]:
-    """Of its template: which operand is walked, and whether the sums are weights."""
-    return ("image", image), ("weights", int(not p.node.out.batched))
-
-
-def _match_convolution(p: Problem) -> Choice | NotApplicable:
-    return either(p, (0, 1), _match_image)
-
-
-def convolutions(p: Problem, most: int = MOST_VARIANTS) -> list[Choice]:
-    """The tilings of a problem that matches, the fastest by estimate first, `most` of them."""
-    for image in (0, 1):
-        found = _convolution(p, image)
-        if not isinstance(found, NotApplicable):
-            best = _tilings(p, found)[:most]
-            choices = (choice_of(p, CONV, found[0], t, _literals(p, image)) for t in best)
-            return [c for c in choices if isinstance(c, Choice)]
-    return []
-
-
-STRATEGIES: Final = (
-    Strategy(NAME, partial(_match, kind=NAME), found_by(partial(variants, kind=NAME)), bf16=True),
-    Strategy(TF32, partial(_match, kind=TF32), found_by(partial(variants, kind=TF32)), "tf32"),
-    Strategy(CONV, _match_convolution, found_by(convolutions), bf16=True),
+STRATEGIES: Final = tuple(
+    Strategy(kind, partial(_match, kind=kind), found_by(partial(variants, kind=kind)), products, bf16=kind != TF32)
+    for kind, products in ((NAME, "exact"), (TF32, "tf32"), (CONV, "exact"))
 )

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Final
 
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import Choice, NotApplicable, Problem, either, rounded
+from compiler.strategies.choice import Choice, NotApplicable, Problem, either, refuse_if, rounded
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda.direct_conv import ORDERS, Convolution, Layout, Window, choice, convolution
@@ -160,25 +160,22 @@ def taken(p: Problem, kind: str, x: Convolution) -> str:
     return ""
 
 
-def _match(p: Problem, image: int, kind: str) -> Choice | NotApplicable:
+def _match(p: Problem, image: int, kind: str) -> Choice:
     x = convolution(p, image, TAPS, DIVISOR, ORDERS)
-    if isinstance(x, NotApplicable):
-        return x
-    if reason := taken(p, kind, x):
-        return NotApplicable(reason)
+    refuse_if(reason := taken(p, kind, x), reason)
     if kind == "float32" and x.c * x.rows.taps * x.cols.taps < LEAST_TERMS:
-        return NotApplicable("its sums are too short to be as exact as those in order")
+        raise NotApplicable("its sums are too short to be as exact as those in order")
     best = layout(x, KINDS[kind], p.device)
     if best is None:
-        return NotApplicable("its window does not fit into shared memory")
+        raise NotApplicable("its window does not fit into shared memory")
     return choice(x, f"{NAME}_{kind}", best, tiles(best.columns, x.n, x.o, x.i, x.j), p.device)
 
 
-def match(p: Problem, *, kind: str) -> Choice | NotApplicable:
-    return either(p, (0, 1), partial(_match, kind=kind))
+def match(p: Problem, *, kind: str) -> Choice:
+    return either(0, partial(_match, p, kind=kind))
 
 
-def strategies(name: str, match: Callable[..., Choice | NotApplicable]) -> tuple[Strategy, ...]:
+def strategies(name: str, match: Callable[..., Choice]) -> tuple[Strategy, ...]:
     """A strategy for each kind. Products of factors that are bf16 in memory are exact."""
     return tuple(
         Strategy(

@@ -22,7 +22,7 @@ from typing import Final
 
 import compiler.strategies.cuda.direct_conv_weights as direct
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import Choice, NotApplicable, Problem, either, rounded
+from compiler.strategies.choice import Choice, NotApplicable, Problem, either, refuse_if, rounded
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import tensor_conv
@@ -109,19 +109,15 @@ def layout(x: Convolution, parts: int, device: Target = H200) -> Layout | None:
     return min(_layouts(x, parts, device), default=None)
 
 
-def _match(p: Problem, image: int, kind: str) -> Choice | NotApplicable:
+def _match(p: Problem, image: int, kind: str) -> Choice:
     x = direct.convolution(p, image, TAPS, ORDERS)
-    if isinstance(x, NotApplicable):
-        return x
-    if reason := tensor_conv.taken(p, kind, x):
-        return NotApplicable(reason)
-    if x.rows.taps > WARPS:
-        return NotApplicable("the window has more rows than a block has warps")
+    refuse_if(reason := tensor_conv.taken(p, kind, x), reason)
+    refuse_if(x.rows.taps > WARPS, "the window has more rows than a block has warps")
     if kind == "float32" and x.n * x.i * x.j < tensor_conv.LEAST_TERMS:
-        return NotApplicable("its sums are too short to be as exact as those in order")
+        raise NotApplicable("its sums are too short to be as exact as those in order")
     best = layout(x, KINDS[kind], p.device)
     if best is None:
-        return NotApplicable("its rows do not fit into shared memory")
+        raise NotApplicable("its rows do not fit into shared memory")
     values = {
         "s_blocks": best.outs // direct.outs_of(x.cols.taps),
         "s_channels": best.channels,
@@ -133,8 +129,8 @@ def _match(p: Problem, image: int, kind: str) -> Choice | NotApplicable:
     return direct.choice(p, x, f"{NAME}_{kind}", values, us)
 
 
-def match(p: Problem, kind: str) -> Choice | NotApplicable:
-    return either(p, (1, 0), partial(_match, kind=kind))
+def match(p: Problem, kind: str) -> Choice:
+    return either(1, partial(_match, p, kind=kind))
 
 
 STRATEGIES: Final = tensor_conv.strategies(NAME, match)

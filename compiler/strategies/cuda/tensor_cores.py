@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem
+from compiler.strategies.choice import Choice, Problem, refuse_if
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cuda import implicit_gemm
 from compiler.strategies.strategy import Strategy
@@ -35,17 +35,11 @@ LEAST: Final = 32
 """Rows, columns and terms of a product that fills enough of a tile."""
 
 
-def _match(p: Problem, name: str) -> Choice | NotApplicable:
-    if p.real_bytes != 4:
-        return NotApplicable("its reals are not float32")
-    if name == STORED and p.stored != (True, True):
-        return NotApplicable("its operands are not both bf16")
+def _match(p: Problem, name: str) -> Choice:
+    refuse_if(p.real_bytes != 4, "its reals are not float32")
+    refuse_if(name == STORED and p.stored != (True, True), "its operands are not both bf16")
     found = implicit_gemm.with_tile(p, SQUARE, LEAST)
-    return (
-        found
-        if isinstance(found, NotApplicable)
-        else replace(found, strategy=name, microseconds=cost.UNITS_TIME[name] * found.microseconds)
-    )
+    return replace(found, strategy=name, microseconds=cost.UNITS_TIME[name] * found.microseconds)
 
 
 STRATEGIES: Final = (

@@ -19,18 +19,17 @@ Does not: read windows (implicit_gemm does), or apply to float64.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
-from math import ceil, prod
+from math import prod
 from typing import Final
 
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_if
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import implicit_gemm
-from compiler.strategies.cuda.implicit_gemm import MOST_TILES
 from compiler.strategies.strategy import Strategy, found_by
+from compiler.strategies.tilings import Tiling, choices, parts, tiled
 
 FLOAT32: Final = "tensor_products_float32"
 TF32: Final = "tensor_products_tf32"
@@ -53,18 +52,6 @@ _LEAST_TERMS: Final = 64
 """Terms of it: a float32 sum of fewer in order is more exact."""
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 """The blocks of a tile wait for each other: no more than any device has processors."""
-MOST_VARIANTS: Final = 6
-"""Tilings that are worth measuring, by estimate."""
-
-
-@dataclass(frozen=True, order=True)
-class Tiling:
-    """`tile` by number; K is split in `splits` parts of `depth` terms."""
-
-    microseconds: float
-    tile: int
-    splits: int
-    depth: int
 
 
 def tiles(tile: int, batch: int, m: int, n: int) -> int:
@@ -74,18 +61,14 @@ def tiles(tile: int, batch: int, m: int, n: int) -> int:
 
 def tilings(kind: str, batch: int, m: int, n: int, k: int, device: Target = H200) -> list[Tiling]:
     """All tilings, the fastest by estimate first."""
-    found = set()
+    found = []
     for tile, step in enumerate(cost.PRODUCTS_STEP_US[kind]):
         many, size = tiles(tile, batch, m, n), COLUMNS[tile] / COLUMNS[0]
-        for wanted in _SPLITS:
-            depth = rounded(ceil(k / wanted), DEEP)
-            splits = -(-k // depth)
-            if splits > 1 and depth < 4 * DEEP:
-                continue
+        for splits, depth in parts(k, DEEP, _SPLITS, 4 * DEEP):
             waves = -(-many * splits // device.processors)
             working = waves * (depth // DEEP * step + cost.PRODUCTS_START_US * size)
             join = cost.PRODUCTS_JOIN_US * size if splits > 1 else 0.0
-            found.add(Tiling((working + join) * cost.waits(device), tile, splits, depth))
+            found.append(Tiling((working + join) * cost.waits(device), tile, splits, depth))
     return sorted(found)
 
 
@@ -98,41 +81,27 @@ def shared_bytes(strategy: str, numbers: Iterable[int]) -> int:
     return max(3 * columns * DEEP * _BYTES[strategy], 4 * ROWS * columns) + _ALIGNED
 
 
-def _match(p: Problem, name: str) -> Choice | NotApplicable:
-    if p.real_bytes != 4:
-        return NotApplicable("its reals are not float32")
+def _match(p: Problem, name: str) -> Choice:
+    refuse_if(p.real_bytes != 4, "its reals are not float32")
     found = implicit_gemm.extents(p)
-    if isinstance(found, NotApplicable):
-        return found
     if any(d is None for x in (0, 1) for d in p.plain(x)):
-        return NotApplicable("an operand is read through a window")
+        raise NotApplicable("an operand is read through a window")
     if any(prod(p.operands[x].shape) >= LIMIT for x in (0, 1)):
-        return NotApplicable("an operand has more elements than 32-bit offsets reach")
-    if min(found[1:3]) < _LEAST or found[3] < _LEAST_TERMS:
-        return NotApplicable("it would leave most of a tile empty")
-    best = tilings(name, *found, p.device)[0]
-    if best.microseconds > cost.PRODUCTS_GAIN * implicit_gemm.tiling(*found, p.device)[0]:
-        return NotApplicable("it is too small to gain")
-    return _choice(p, name, found, best)
+        raise NotApplicable("an operand has more elements than 32-bit offsets reach")
+    refuse_if(min(found[1:3]) < _LEAST or found[3] < _LEAST_TERMS, "it would leave most of a tile empty")
+    gemm = cost.PRODUCTS_GAIN * implicit_gemm.tiling(*found, p.device).microseconds
+    refuse_if(tilings(name, *found, p.device)[0].microseconds > gemm, "it is too small to gain")
+    return variants(p, name)[0]
 
 
 def variants(p: Problem, name: str) -> list[Choice]:
     """The tilings of a problem that matches, the fastest by estimate first."""
-    found = implicit_gemm.extents(p)
-    if isinstance(found, NotApplicable):
-        return []
-    choices = (_choice(p, name, found, t) for t in tilings(name, *found, p.device)[:MOST_VARIANTS])
-    return [c for c in choices if isinstance(c, Choice)]
+    batch, m, n, k = implicit_gemm.extents(p)
 
+    def made(t: Tiling) -> Choice:
+        return tiled(p, name, t, tiles(t.tile, batch, m, n), ROWS * COLUMNS[t.tile], joined=True)
 
-def _choice(p: Problem, name: str, product: tuple[int, int, int, int], best: Tiling) -> Choice | NotApplicable:
-    batch, m, n, _ = product
-    many = tiles(best.tile, batch, m, n)
-    if many * best.splits > MOST_TILES:
-        return NotApplicable("it has more tiles than a launch may have blocks")
-    columns = (("s_tile", best.tile), ("s_splits", best.splits), ("s_depth", best.depth))
-    scratch = many * best.splits * ROWS * COLUMNS[best.tile] * p.real_bytes if best.splits > 1 else 0
-    return Choice(name, (), columns, scratch, joined=True)
+    return choices(made, tilings(name, batch, m, n, k, p.device))
 
 
 STRATEGIES: Final = tuple(

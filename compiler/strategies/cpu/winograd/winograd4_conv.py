@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
-from compiler.strategies.convolution import Convolution, convolution, extents, weights_of
+from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond, refuse_if, rounded
+from compiler.strategies.convolution import Convolution, by_vectors, convolution, extents, fastest_first, walk_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, Shape, cost
 from compiler.strategies.cpu.winograd.winograd_conv import REUSING, TAP_BYTES, three
@@ -31,18 +31,14 @@ LEAST: Final = 192
 """Channels from which on the error is no larger than that of a float32 sum in order."""
 
 
-def variants(p: Problem) -> list[Choice] | NotApplicable:
+def variants(p: Problem) -> list[Choice]:
     """The choice for each register tile, the fastest by estimate first."""
     conv = convolution(p)
-    if isinstance(conv, NotApplicable):
-        return conv
-    if not (three(conv.rows) and three(conv.cols)):
-        return NotApplicable("the window is not 3 x 3 with steps of 1")
+    refuse_if(not (three(conv.rows) and three(conv.cols)), "the window is not 3 x 3 with steps of 1")
     if conv.ins < LEAST or p.real_bytes != 4:
-        return NotApplicable(f"direct sums over fewer than {LEAST} channels, or of float64, are more exact")
-    if conv.ins * p.lanes * max(_strip(p, conv, TILES[n]) for n in REUSING) >= LIMIT:
-        return NotApplicable("it is larger than 32-bit offsets reach")
-    return sorted((_choice(p, conv, n) for n in REUSING), key=lambda choice: choice.microseconds)
+        raise NotApplicable(f"direct sums over fewer than {LEAST} channels, or of float64, are more exact")
+    refuse_beyond(conv.ins * p.lanes * max(_strip(p, conv, TILES[n]) for n in REUSING))
+    return fastest_first(_choice(p, conv, n) for n in REUSING)
 
 
 def _chunk(conv: Convolution) -> int:
@@ -62,14 +58,12 @@ def _strip(p: Problem, conv: Convolution, shape: Shape) -> int:
 
 
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
-    rows, cols, shape = conv.rows, conv.cols, TILES[tile]
+    shape = TILES[tile]
     strip, tiles, chunk = _strip(p, conv, shape), _tiles(p, conv), _chunk(conv)
     values = {
         "s_blocks": p.blocks(p.out[0]),
         **extents(conv),
-        "s_from_r": rows.low,
-        "s_from_c": cols.low,
-        **weights_of(conv),
+        **walk_of(conv),
         "s_strip": strip,
         "s_tile": tile,
         "s_chunk": chunk,
@@ -81,9 +75,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     operations = PLACES * constants.WINOGRAD4_SUM * sums
     operations += tiles * (conv.ins * constants.WINOGRAD4_IMAGE + conv.outs * constants.WINOGRAD4_BACK)
     operations += pairs * (constants.WINOGRAD4_WEIGHTS + constants.WINOGRAD4_FAR * -(-tiles // strip))
-    microseconds = conv.groups * operations / constants.OPERATIONS_PER_US
-    return Choice(NAME, (("vector", conv.vector),), tuple(values.items()), scratch, microseconds)
+    return by_vectors(NAME, conv, values, scratch, operations)
 
 
-match: Final = first_of(variants)
-STRATEGY: Final = Strategy(NAME, match, found_by(variants), products="float32")
+STRATEGY: Final = Strategy(NAME, first_of(variants), found_by(variants), products="float32")

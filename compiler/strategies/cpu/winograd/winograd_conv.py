@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
-from compiler.strategies.convolution import Convolution, convolution, extents, weights_of
+from compiler.strategies.choice import Choice, Problem, refuse_beyond, refuse_if
+from compiler.strategies.convolution import Convolution, by_vectors, convolution, extents, fastest_first, walk_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, Shape, cost
 from compiler.strategies.strategy import Strategy, first_of, found_by
@@ -30,16 +30,12 @@ REUSING = tuple(n for n, t in enumerate(TILES) if t.outs >= 4 and t.vectors >= 2
 """Register tiles that use each vector and each weight several times: both come from the second cache."""
 
 
-def variants(p: Problem) -> list[Choice] | NotApplicable:
+def variants(p: Problem) -> list[Choice]:
     """The choice for each register tile, the fastest by estimate first."""
     conv = convolution(p)
-    if isinstance(conv, NotApplicable):
-        return conv
-    if not (three(conv.rows) and three(conv.cols)):
-        return NotApplicable("the window is not 3 x 3 with steps of 1")
-    if PLACES * (conv.ins + 1) * p.lanes * max(_strip(p, conv, TILES[n]) for n in REUSING) >= LIMIT:
-        return NotApplicable("it is larger than 32-bit offsets reach")
-    return sorted((_choice(p, conv, n) for n in REUSING), key=lambda choice: choice.microseconds)
+    refuse_if(not (three(conv.rows) and three(conv.cols)), "the window is not 3 x 3 with steps of 1")
+    refuse_beyond(PLACES * (conv.ins + 1) * p.lanes * max(_strip(p, conv, TILES[n]) for n in REUSING))
+    return fastest_first(_choice(p, conv, n) for n in REUSING)
 
 
 def weights_cost(p: Problem, conv: Convolution, strips: int) -> float:
@@ -68,14 +64,12 @@ def _strip(p: Problem, conv: Convolution, shape: Shape) -> int:
 
 
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
-    rows, cols, shape = conv.rows, conv.cols, TILES[tile]
+    shape = TILES[tile]
     strip, tiles = _strip(p, conv, shape), _tiles(p, conv)
     values = {
         "s_blocks": p.blocks(p.out[0]),
         **extents(conv),
-        "s_from_r": rows.low,
-        "s_from_c": cols.low,
-        **weights_of(conv),
+        **walk_of(conv),
         "s_strip": strip,
         "s_tile": tile,
     }
@@ -86,14 +80,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     operations += tiles * (conv.ins * constants.WINOGRAD_IMAGE + conv.outs * constants.WINOGRAD_BACK) + weights_cost(
         p, conv, -(-tiles // strip)
     )
-    return Choice(
-        NAME,
-        (("vector", conv.vector),),
-        tuple(values.items()),
-        scratch,
-        conv.groups * operations / constants.OPERATIONS_PER_US,
-    )
+    return by_vectors(NAME, conv, values, scratch, operations)
 
 
-match: Final = first_of(variants)
-STRATEGY: Final = Strategy(NAME, match, found_by(variants))
+STRATEGY: Final = Strategy(NAME, first_of(variants), found_by(variants))

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, NotApplicable, Problem, rounded
-from compiler.strategies.convolution import Convolution, extents, row_major
+from compiler.strategies.choice import VECTOR_BYTES, Choice, NotApplicable, Problem, refuse_beyond, rounded
+from compiler.strategies.convolution import Convolution, extents, fastest_first, row_major
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, cost
 from compiler.strategies.cpu.winograd.winograd_conv import PLACES, TAP_BYTES, three, weights_cost
@@ -27,16 +27,13 @@ NAME = "winograd_rows"
 _TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4)
 
 
-def variants(p: Problem) -> list[Choice] | NotApplicable:
+def variants(p: Problem) -> list[Choice]:
     """The choice for each register tile, the fastest by estimate first."""
     conv = row_major(p)
-    if isinstance(conv, NotApplicable):
-        return conv
     if not (three(conv.rows) and three(conv.cols)) or min(conv.rows.tap, conv.cols.tap) < 0:
-        return NotApplicable("the window is not 3 x 3 with steps of 1")
-    if PLACES * (conv.ins + 1) * (constants.WINOGRAD_STRIP_BYTES + conv.cols.out * VECTOR_BYTES) >= LIMIT:
-        return NotApplicable("it is larger than 32-bit offsets reach")
-    return sorted((_choice(p, conv, n) for n in _TILES), key=lambda choice: choice.microseconds)
+        raise NotApplicable("the window is not 3 x 3 with steps of 1")
+    refuse_beyond(PLACES * (conv.ins + 1) * (constants.WINOGRAD_STRIP_BYTES + conv.cols.out * VECTOR_BYTES))
+    return fastest_first(_choice(p, conv, n) for n in _TILES)
 
 
 def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
@@ -82,5 +79,4 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     return Choice(NAME, (), tuple(values.items()), scratch, conv.groups * total / constants.OPERATIONS_PER_US)
 
 
-match: Final = first_of(variants)
-STRATEGY: Final = Strategy(NAME, match, found_by(variants))
+STRATEGY: Final = Strategy(NAME, first_of(variants), found_by(variants))

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
-from compiler.strategies.convolution import WeightGradient, extents, weight_gradient
+from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond, rounded
+from compiler.strategies.convolution import WeightGradient, by_vectors, extents, fastest_first, weight_gradient
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import DOTS, cost
 from compiler.strategies.cpu.winograd.winograd_conv import PLACES, three
@@ -29,16 +29,13 @@ _TILES = tuple(n for n, t in enumerate(DOTS) if t.outs >= 3)
 _MORE = max(t.outs for t in DOTS) - 1
 
 
-def variants(p: Problem) -> list[Choice] | NotApplicable:
+def variants(p: Problem) -> list[Choice]:
     """The choice for each register tile, the fastest by estimate first."""
     found = weight_gradient(p)
-    if isinstance(found, NotApplicable):
-        return found
     if not (three(found.rows) and three(found.cols)) or min(found.rows.tap, found.cols.tap) < 0:
-        return NotApplicable("the window is not 3 x 3 with steps of 1")
-    if PLACES * max(found.ins, found.outs) * STRIP * p.lanes >= LIMIT:
-        return NotApplicable("it is larger than 32-bit offsets reach")
-    return sorted((_choice(p, found, n) for n in _TILES), key=lambda choice: choice.microseconds)
+        raise NotApplicable("the window is not 3 x 3 with steps of 1")
+    refuse_beyond(PLACES * max(found.ins, found.outs) * STRIP * p.lanes)
+    return fastest_first(_choice(p, found, n) for n in _TILES)
 
 
 def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
@@ -70,14 +67,7 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
         * (parts * found.ins * constants.WINOGRAD_GRADIENT_IMAGE + found.outs * constants.WINOGRAD_GRADIENT_GRADIENT)
         + found.outs * found.ins * constants.WINOGRAD_GRADIENT_SUM
     )
-    return Choice(
-        NAME,
-        (("vector", found.vector),),
-        tuple(values.items()),
-        vectors * each + 4 * strip,
-        found.groups * operations / constants.OPERATIONS_PER_US,
-    )
+    return by_vectors(NAME, found, values, vectors * each + 4 * strip, operations)
 
 
-match: Final = first_of(variants)
-STRATEGY: Final = Strategy(NAME, match, found_by(variants))
+STRATEGY: Final = Strategy(NAME, first_of(variants), found_by(variants))
