@@ -164,7 +164,7 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Let]:
 
 
 def _column(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> tuple[Let, bool]:
-    source = Member("->", k.fields[f.name].text, name("self"))
+    source = _field_of(k, f)
     if isinstance(f, l2.ArrayFormal):
         return _pointer(k, f, source), True
     t = k.dialect.type_name(f.dtype)
@@ -215,6 +215,22 @@ def _field(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> tuple[Let, bool]:
     if k.dialect.cpp:
         return Let(f"alignas(8) {kind}" if narrow else kind, k.fields[f.name], note=f.unit), False
     return Let(kind, k.fields[f.name], note=f.unit, aligned=8 if narrow else 0), False
+
+
+def of_row(k: Kernel) -> dict[str, Code]:
+    """The columns of integers as fields of the row, for what reads each of them once."""
+    return {f.name: _field_of(k, f) for f in k.template.formals if isinstance(f, l2.ScalarFormal)}
+
+
+def _field_of(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> Code:
+    return Member("->", k.fields[f.name].text, name("self"))
+
+
+def read(k: Kernel, statements: Iterable[Stmt]) -> set[str]:
+    """The formals whose fields statements read, by themselves or through constants."""
+    statements = list(statements)
+    fields = names_of(statements)
+    return mentioned(k, statements) | {f.name for f in k.template.formals if _field_of(k, f).text in fields}
 
 
 def mentioned(k: Kernel, statements: Iterable[Stmt]) -> set[str]:

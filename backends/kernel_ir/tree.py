@@ -221,6 +221,11 @@ class Member(Node):
     OWN: ClassVar = 2
 
     @property
+    def own_names(self) -> Iterable[str]:
+        """A field of a row stands for a column (backends/c_family/access.py)."""
+        return (self.text,) if self.mark == "->" else ()
+
+    @property
     def text(self) -> str:
         return f"{self.of.at_least(ATOM)}{self.mark}{self.field}"
 

@@ -40,7 +40,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import compiler.ir.level2.program as l2
-from backends.c_family.access import Kernel, compiled, mentioned, open_kernel, row_struct
+from backends.c_family.access import Kernel, compiled, of_row, open_kernel, read, row_struct
 from backends.c_family.connect_template_args import formal_names
 from backends.c_family.cprint import Body, Dialect, PrintError, Symbol
 from backends.c_family.device_library import file_names
@@ -144,8 +144,8 @@ def kernel_lines(k: Kernel) -> tuple[list[Stmt], set[str]]:
 
 
 def _kernel(k: Kernel, statements: Sequence[Stmt]) -> tuple[list[Stmt], set[str]]:
-    read = mentioned(k, statements)
-    return [row_struct(k, read), *statements], read
+    used = read(k, statements)
+    return [row_struct(k, used), *statements], used
 
 
 # ----------------------------------------------------------------------------------------- strategies
@@ -255,6 +255,7 @@ def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Stmt], list[St
                 "form": form,
                 "lit": dict(contract.literals),
                 "f": formal_names(k),
+                "column": of_row(k),
                 "real": k.dialect.real,
                 "bytes": precision.bytes,
                 "lanes": lanes[0] if lanes else 0,
