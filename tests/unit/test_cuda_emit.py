@@ -159,7 +159,8 @@ def test_every_kernel_is_in_one_part(name: str) -> None:
 
 
 def test_kernels_on_matrix_units_are_compiled_side_by_side() -> None:
-    """Each is a part, with the contractions alone that have rows for it; parts without kernels are left out."""
+    """Each is a part, with the contractions alone that have rows for it, and of stored products with those alone whose
+    operands lie alike; parts without kernels are left out."""
     program = program_of("resnet20", "reproducible", "mixed")
     parts = {p.name: p.text for p in emit(program).parts}
     found = [n for n in parts if n.startswith(("stored_", f"{tensor_conv.NAME}_stored"))]
@@ -168,12 +169,13 @@ def test_kernels_on_matrix_units_are_compiled_side_by_side() -> None:
     numbers = numbers_of(program)
     for name in found:
         users = {int(n) for n in re.findall(r"_store\(\(const k(\d+)_row \*\)", parts[name])}
-        assert users
+        assert users and users == {int(n) for n in re.findall(r"^struct k(\d+)_row", parts[name], re.MULTILINE)}
         for t in users:
             body = templates[t].body
             assert isinstance(body, Contract)
             (own,) = (f for f in compiled_functions(templates[t], body) if f.name == name)
             assert numbers[t] & set(own.tiles)
+            assert not name.startswith("stored_") or len({number % 4 for number in own.tiles}) == 1
 
 
 @pytest.mark.usefixtures("nvrtc")

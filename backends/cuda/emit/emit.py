@@ -151,12 +151,16 @@ def emit(program: l2.Merged) -> Emitted:
     whole, shares = replace(_text(pieces, whole_of(program)), kernels=descriptors), parts_of(program)
     if len(shares) == 1:
         return replace(whole, quick=shares[0].quick)
-    return replace(whole, parts=tuple(_text(pieces, s) for s in shares if _has_kernels(pieces, s)))
+    found = (s for share in shares if (s := _with_rows(pieces, share)) is not None)
+    return replace(whole, parts=tuple(_text(pieces, s) for s in found))
 
 
-def _has_kernels(x: _Pieces, share: Share) -> bool:
-    """False for the part of a kernel of which no row has a shape of tiles."""
-    return share.part is None or any(s.part == share.part and s.has_rows(x.numbers) for s in x.shared)
+def _with_rows(x: _Pieces, share: Share) -> Share | None:
+    """A part of kernels of contractions without the templates of which no row has a shape of their tiles, or None."""
+    if share.part is None:
+        return share
+    users = {k.template.index for s in x.shared if s.part == share.part for k in s.with_rows(x.numbers).users}
+    return replace(share, kernels=users) if users else None
 
 
 def _text(x: _Pieces, share: Share) -> Emitted:

@@ -4,7 +4,8 @@ Assumes: a legal Merged.
 Guarantees: every kernel is in one part. Products, those on matrix units (which have instructions of one architecture),
 convolutions, attention, Fourier transforms and the products of their spectra, gradients of filters and chains, which
 take longest to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come from
-the cache; each kernel for products and for convolutions on matrix units is a part. Nests of layers, and those before a
+the cache; each kernel for products and for convolutions on matrix units is a part, with the templates alone of which a
+row needs it (backends/cuda/emit/emit.py). Nests of layers, and those before a
 simulation, are divided into maps and sums over one dim, which lose nothing with little optimisation, in parts of at
 most MOST, and sums over several dims and maps of bf16, which do. Of a simulation the single kernels and the waves are
 parts: both have the functions of all templates of a step.

@@ -10,7 +10,7 @@ Does not: choose tiles or splits: they are columns, from which launch_geometry.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -63,6 +63,9 @@ TENSOR_BLOCK: Final = BLOCK + _LOADERS
 WIDE, HELD = "_wide", "_held"
 """Suffixes of kernels of stored_products: for tiles of which a processor holds one, and for those an operand of which
 comes from registers."""
+_ACROSS: Final = ("", "_columns", "_rows", "_both")
+"""Suffixes of kernels of stored_products by the operands that are contiguous across: as a contraction has the same ones
+in all of its rows, kernels for each share no code that takes long to compile, and no contraction has several."""
 _FACTORS: Final = {
     stored_products.NAME: "nl_factors_bf16",
     stored_products.TF32: "nl_factors_tf32",
@@ -139,11 +142,12 @@ class Shared:
     early: str = ""
     waits: bool = False
 
-    def has_rows(self, numbers: Mapping[int, frozenset[int]]) -> bool:
-        """Whether a row, of those with these numbers, by template, needs it."""
-        return self.numbers is None or any(
-            numbers.get(k.template.index, frozenset()) & self.numbers for k in self.users
-        )
+    def with_rows(self, numbers: Mapping[int, frozenset[int]] | None) -> Shared:
+        """For those contractions alone of which a row, with these numbers by template (None: all), needs it."""
+        if self.numbers is None or numbers is None:
+            return self
+        users = (k for k in self.users if numbers.get(k.template.index, frozenset()) & self.numbers)
+        return replace(self, users=tuple(users))
 
 
 def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
@@ -155,7 +159,8 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
         call = f"nl_tensor_product<{tensor_products.KINDS[strategy]}>"
         return [Shared(name, call, "nl_product", "nl_sums", 1, (), block=TENSOR_BLOCK)]
     if strategy in stored_products.BYTES:
-        return [_stored_kind(name, suffix) for suffix in (WIDE, "", *([HELD] if name == stored_products.TF32 else []))]
+        numbers = range(stored_products.NUMBERS)
+        return [_stored_kind(name, suffix) for suffix in dict.fromkeys(stored_suffix(name, n) for n in numbers)]
     if strategy in PRODUCTS:
         call = "nl_matmul"
         if strategy != matmul.NAME:
@@ -227,15 +232,16 @@ def _stored_kind(name: str, suffix: str) -> Shared:
 
 def stored_suffix(kind: str, number: int) -> str:
     """Of the kernel of a tile of stored_products."""
+    across = _ACROSS[number % len(_ACROSS)]
     if stored_products.is_held(kind, number):
-        return HELD
-    return WIDE if stored_products.resident_of(kind, number) == 1 else ""
+        return across + HELD
+    return across + (WIDE if stored_products.resident_of(kind, number) == 1 else "")
 
 
 def stored_block(suffix: str) -> int:
     """Threads of a block of it: one of those that do not multiply fetches, or four warps, which leave registers to the
     others and may turn an operand."""
-    return BLOCK + (_LOADERS if suffix == HELD else 32)
+    return BLOCK + (_LOADERS if suffix.endswith(HELD) else 32)
 
 
 def compiled_functions(template: l2.Template, contract: l2.Contract) -> tuple[CompiledFunction, ...]:
@@ -278,9 +284,10 @@ def shared_names(
     def has(number: int, templates: Iterable[int]) -> bool:
         return numbers is None or any(number in numbers.get(t, ()) for t in templates)
 
-    shared = [s for s in every if s.users[0].template.index in kernels and part in (None, s.part)]
+    users = {s.name: {k.template.index for k in s.users} for s in every}
+    shared = [s for s in every if users[s.name] & kernels and part in (None, s.part)]
     used = {s.name: [n for n in s.numbers or () if has(n, [k.template.index for k in s.users])] for s in shared}
-    shared = [_of_rows(s, has) for s in shared if s.numbers is None or used[s.name]]
+    shared = [s.with_rows(numbers) for s in shared if s.numbers is None or used[s.name]]
     templates = {k.template.index: k.template for s in every for k in s.users}
     here = {t: x for t, x in templates.items() if t in kernels or t in called}
     contracts = [(t, t.body) for t in here.values() if isinstance(t.body, l2.Contract)]
@@ -322,12 +329,6 @@ def shared_names(
     }
 
 
-def _of_rows(s: Shared, has: Callable[[int, Iterable[int]], bool]) -> Shared:
-    """A kernel for those contractions alone that have rows with its shapes of tiles."""
-    users = tuple(k for k in s.users if any(has(n, [k.template.index]) for n in s.numbers or ()))
-    return replace(s, users=users) if s.numbers is not None else s
-
-
 def _convolution_names(contracts: Sequence[l2.Contract]) -> Mapping[str, Any]:
     """Arguments of the skeletons of convolutions."""
     families = {direct.family(c.strategy) for c in contracts}
@@ -341,7 +342,9 @@ def _stored_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -
     kernels = []
     for s in shared:
         if s.early:
-            kind, held = s.name.removesuffix(WIDE).removesuffix(HELD), s.name.endswith(HELD)
+            body = s.users[0].template.body
+            assert isinstance(body, l2.Contract)
+            kind, held = body.strategy, s.name.endswith(HELD)
             tiles = []
             for number in sorted(used[s.name]):
                 shape, rows, columns = stored_products.shape_of(number)
