@@ -381,12 +381,12 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
 
 
 def _stores_plainly(p: Phase, starts: Mapping[str, l1.Contract], name: str) -> bool:
-    """Whether the kernel of a tensor stores it element by element: those of a generic nest do, and the epilogues of
-    strategies where the batch is in lanes."""
+    """Whether the kernel of a tensor stores it by its strides: those of a generic nest do, and epilogues of
+    strategies."""
     if name not in starts:
         return True
     choice, _ = _strategy(p, starts[name])
-    return choice is None or (p.lanes > 0 and not choice.bare and choice.exchange is None)
+    return choice is None or (not choice.bare and choice.exchange is None)
 
 
 def _scan(p: Phase, steps: Steps, data: DataSet) -> None:

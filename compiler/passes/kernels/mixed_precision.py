@@ -5,9 +5,9 @@ losses need no scaling (Kalamkar et al. 2019, "A Study of BFLOAT16 for Deep Lear
 
 Assumes: gather form; maps are fused; after this pass only axes of tensors are moved (channels_last).
 Guarantees: what is bf16 is rounded where it is made (`bf16(x)`), on every target to the same bits; a target that can
-store it so does (`stored`). Weights, state of the optimizer, gradients of weights, statistics, sums and losses stay
-float32; a weight that is a factor of products is rounded once a step. A sum of products that only one map reads,
-element by element, is not rounded before that map.
+store it so does (`stored`). What slices, pads or joins bf16 is not rounded again. Weights, state of the optimizer,
+gradients of weights, statistics, sums and losses stay float32; a weight that is a factor of products is rounded once a
+step. A sum of products that only one map reads, element by element, is not rounded before that map.
 Does not: change recurrent layers, whose steps run in one kernel that keeps them in registers (persistent_rnn); scale
 losses.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Final
 
 import compiler.ir.level1.graph as l1
@@ -97,6 +98,9 @@ class _Rewriting:
                 self.active.add(out.name)
                 if source in self.narrow:
                     self.narrow.add(out.name)
+            case l1.Move() if free and self.narrow.issuperset(node.ins) and self._is_copy(node):
+                self.active.add(out.name)
+                self.narrow.add(out.name)
             case l1.Map() if self._is_elementwise(node):
                 self.active.add(out.name)
                 if free:
@@ -123,6 +127,14 @@ class _Rewriting:
         if isinstance(node, l1.Move) or l1.is_sum_of_products(node):
             return False
         return all(not a.terms or plain_dim(a) is not None for axes in node.in_maps for a in axes)
+
+    def _is_copy(self, node: l1.Move) -> bool:
+        """Whether no element is the sum of several: what is bf16 stays so without rounding."""
+        parts = [(self.tensors[n].shape, at) for n, at in zip(node.ins, node.offsets, strict=True)]
+        return all(
+            any(-p >= n - q or -q >= m - p for m, p, n, q in zip(first, a, second, b, strict=True))
+            for (first, a), (second, b) in combinations(parts, 2)
+        )
 
     def _is_read_once(self, out: l1.Tensor) -> bool:
         readers = self.readers.get(out.name, [])
@@ -180,8 +192,11 @@ class _Rewriting:
                 node = replace(node, ins=tuple(given.get(n, n) for n in node.ins))
                 if out.name in self.narrow:
                     node = replace(node, out=self._as_stored(out), body=Call(ROUNDED, (node.body,)))
-            case l1.Contract() | l1.Move():
+            case l1.Contract():
                 node = replace(node, ins=tuple(given.get(n, n) for n in node.ins))
+            case l1.Move(out=out):
+                stored = self._as_stored(out) if out.name in self.narrow - self.copies.keys() else out
+                node = replace(node, out=stored, ins=tuple(given.get(n, n) for n in node.ins))
             case l1.Attention(out=out):
                 stored = self._as_stored(out) if out.name in self.narrow else out
                 node = replace(node, out=stored, ins=tuple(given.get(n, n) for n in node.ins))

@@ -3,7 +3,7 @@
 Assumes: nodes in topological order, and the kernels that the passes of compiler/passes/fusion chose.
 Guarantees: all operands of a concatenation lie in the result (l2.Array.within), where their kernels write through
 strides, and only maps and moves read them; then it has no kernel. Results are the same bits: no sum runs over a part.
-Does not: place slices, or what a strategy stores in a way of its own (on targets without lanes any may).
+Does not: place slices, or what a library stores, or a strategy that computes another contraction instead.
 """
 
 from __future__ import annotations
@@ -70,5 +70,7 @@ def _fits(g: Readers, node: l1.Move, name: str, strides: Callable[[str], bool]) 
     """Whether an operand may lie in the result."""
     tensor = g.tensors[name]
     if (tensor.dtype, tensor.batched) != (node.out.dtype, node.out.batched) or not strides(name):
+        return False
+    if tensor.windows or node.out.windows:
         return False
     return all(isinstance(g.nodes[at], l1.Map | l1.Move) for at in g.readers[name])
