@@ -241,7 +241,7 @@ MUTANTS = (
         "parts of concatenations lie in their places",
         ("compiler.passes.kernels.lower_tensors:place_parts",),
         _always(None),
-        ("tests/cpu/test_place_parts.py::test_concatenations_have_no_kernel[cpu-reproducible-0]",),
+        ("tests/cpu/test_place_parts.py::test_concatenations_have_no_kernel[cpu-reproducible-float32]",),
     ),
     Mutant(
         "what a step makes lies in its place",

@@ -95,25 +95,24 @@ class _Rewriting:
             case l1.Feed():
                 self.active.add(out.name)
             case l1.Reindex(_, source) if source in self.active:
-                self.active.add(out.name)
-                if source in self.narrow:
-                    self.narrow.add(out.name)
+                self._add(out, source in self.narrow)
             case l1.Move() if free and self.narrow.issuperset(node.ins) and self._is_copy(node):
-                self.active.add(out.name)
-                self.narrow.add(out.name)
+                self._add(out, True)
             case l1.Map() if self._is_elementwise(node):
-                self.active.add(out.name)
-                if free:
-                    self.narrow.add(out.name)
+                self._add(out, free)
             case l1.Attention() if node.of != "norms":
-                self.active.add(out.name)
-                if free:
-                    self.narrow.add(out.name)
+                self._add(out, free)
             case l1.Contract() | l1.Gather() | l1.Move() if not self._is_statistic(node):
-                self.active.add(out.name)
-                if free and not self._is_read_once(out):
+                copied = free and not self._is_read_once(out)
+                self._add(out, copied)
+                if copied:
                     self.copies[out.name] = f"{out.name}.{BF16}"
-                    self.narrow.add(out.name)
+
+    def _add(self, out: l1.Tensor, narrow: bool) -> None:
+        """An activation, which is bf16 if `narrow`."""
+        self.active.add(out.name)
+        if narrow:
+            self.narrow.add(out.name)
 
     def _is_elementwise(self, node: l1.Map) -> bool:
         """Whether each of its elements reads one of an activation, in any order of the axes."""
