@@ -490,6 +490,12 @@ MUTANTS = (
         _always([]),
         ("tests/unit/test_rows_conv.py::test_prefetches",),
     ),
+    Mutant(
+        "sums of long products stay near",
+        ("compiler.strategies.cost.cpu:PANEL_SUMS_BYTES",),
+        lambda _: 0,
+        ("tests/cpu/test_products.py::test_long_sums_pack_one_block_at_a_time",),
+    ),
     Mutant("copies are built at once", (f"{_PROJECTIONS}.projections:copies_of",), _always(None), (_COPIES,)),
     Mutant("batched_rng of synapses", (f"{_EVENTS}:drawn_in_rows",), _no_draws_of_synapses, (SYNAPSES,)),
     Mutant("values of an event are computed once", (f"{_EVENTS}:once_per_event",), _each_time, (SYNAPSES,)),

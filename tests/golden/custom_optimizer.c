@@ -359,18 +359,34 @@ static const struct {
     {nl_tile_2x10, 2, 10}, {nl_tile_1x12, 1, 12}, {nl_tile_8x2, 8, 2}, {nl_tile_16x1, 16, 1},
 };
 
-/* A square of NL_LANES vectors: element (i, j) becomes (j, i). */
-NL_ONCE void nl_transpose(nl_vec *v) {
+/* A square of NL_LANES vectors: element (i, j) becomes (j, i), first inside of quarters of vectors, then quarters. */
+NL_FN void nl_turned(nl_vec *v) {
     nl_vec w[NL_LANES];
-    for (int half = 1; half < NL_LANES; half *= 2) {
-        NL_UNROLL(16) for (int i = 0; i < NL_LANES / 2; i++) {
-            const nl_vec a = v[i], b = v[i + NL_LANES / 2];
-            w[2 * i] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            w[2 * i + 1] = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-        }
-        NL_UNROLL(16) for (int i = 0; i < NL_LANES; i++) v[i] = w[i];
+    NL_UNROLL(8) for (int i = 0; i < NL_LANES; i += 2) {
+        w[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+        w[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
     }
+    NL_UNROLL(4) for (int i = 0; i < NL_LANES; i += 4)
+        NL_UNROLL(2) for (int j = 0; j < 2; j++) {
+            const nl_vec a = w[i + j], b = w[i + j + 2];
+            v[i + 2 * j] = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+            v[i + 2 * j + 1] = __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+        }
+    NL_UNROLL(4) for (int j = 0; j < 4; j++) {
+        const nl_vec a = v[j], b = v[j + 4], c = v[j + 8], d = v[j + 12];
+        const nl_vec ab = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+        const nl_vec cd = __builtin_shufflevector(c, d, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+        const nl_vec ba = __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+        const nl_vec dc = __builtin_shufflevector(c, d, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+        w[j] = __builtin_shufflevector(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+        w[j + 4] = __builtin_shufflevector(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+        w[j + 8] = __builtin_shufflevector(ba, dc, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+        w[j + 12] = __builtin_shufflevector(ba, dc, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+    }
+    NL_UNROLL(16) for (int i = 0; i < NL_LANES; i++) v[i] = w[i];
 }
+
+NL_ONCE void nl_transpose(nl_vec *v) { nl_turned(v); }
 
 /* x[block][k][lane] as to[sample][k], whose rows are `pitch` apart. */
 NL_ONCE void nl_transposed(const real *x, nl_i64 blocks, nl_i64 features, real *to, nl_i64 pitch) {

@@ -38,8 +38,8 @@ PANEL_SUM, PANEL_END, PANEL_START = 1.08, 6.0, 300.0
 """Packed panels: a vector of a sum, the epilogue of a vector, and the tables and ends of a group."""
 PANEL_PACK, PANEL_TURN, PANEL_GATHER = 6.0, 12.0, 40.0
 """Packing a vector of neighbours, of neighbouring terms, or of neither."""
-PANEL_STRIP_BYTES: Final = 8_000_000
-"""Of packed columns."""
+PANEL_STRIP_BYTES, PANEL_SUMS_BYTES = 8_000_000, 1_200_000
+"""Of packed columns that blocks of rows read one after the other; of sums that stay near for all terms."""
 MAP, DRAW, NEST, ROW_NEST, ROW_WINDOW = 6.0, 100.0, 3.0, 1.0, 4.0
 """A vector of an elementwise result, of random numbers, of products of a nest with the batch in the lanes, a single
 product of a row-major nest, and a single term of one that walks windows."""

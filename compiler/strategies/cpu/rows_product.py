@@ -6,7 +6,9 @@ and taps index the same axes. The scheme is that of
 K. Goto and R. van de Geijn, Anatomy of high-performance matrix multiplication (ACM TOMS 34(3), 2008) and of BLIS
 (F. Van Zee and R. van de Geijn, ACM TOMS 41(3), 2015): columns of b are packed once for a strip of y, rows of a block
 by block, so that a register tile reads both in order; a panel of b stays in a core's first cache, a block of a in its
-second. Whichever operand has the last axis of y is b. Terms are added in order of k, whatever the blocks.
+second. Where sums are long, those of all rows stay near, and columns are packed for a block of terms at a time; while
+it is multiplied, what is packed next is prefetched. Whichever operand has the last axis of y is b. Terms are added in
+order of k, whatever the blocks.
 
 With the batch in the lanes only convolutions are so computed: windows of one pixel, whose terms lie far apart, and
 large ones.
@@ -39,8 +41,8 @@ from compiler.strategies.strategy import Strategy, with_columns
 NAME, LANES_NAME = "rows_product", "lanes_product"
 ROWS, COLS = 12, 32
 """Multiples of every register tile that the template may have."""
-HIGH, DEEP, WIDE = 120, 240, 2048
-"""Rows and terms of a block of a, columns of a strip of y at most."""
+HIGH, DEEP, SHALLOW, WIDE, NEAR = 132, 240, 128, 2048, 512
+"""Rows and terms (or fewer) of a block of a; columns of a strip of y at most, and where packed ones are not kept."""
 LEVELS = 3
 LANE = "lane"
 """The dim of the lanes."""
@@ -89,7 +91,7 @@ def _of_matrices(p: Problem, name: str) -> Choice:
         raise NotApplicable("a sum runs over one operand alone")
     refuse_if(not summed, "it has no sum")
     rows = [d for d in out if d in a and d not in b]
-    cols = [d for d in out if d not in a]
+    cols = [d for d in out if d not in a and extents[d] > 1] or [last]  # others are no loops
     sized = {d: _Dim(extents[d], a.get(d, 0), b.get(d, 0)) for d in extents}
     if len(_merged([sized[d] for d in cols])) > LEVELS:  # such as pixels with a step: a product for each block of them
         cols = cols[1:]
@@ -100,7 +102,8 @@ def _of_matrices(p: Problem, name: str) -> Choice:
     }
     refuse_if(any(len(r) > LEVELS for r in roles.values()), "its matrices have more than three dims on a side")
     refuse_beyond(max(sum((extents[d] - 1) * step for d, step in w.items()) for w in walked))
-    literals = (("vector", vector), ("rows", _places(out, rows)), ("cols", _places(out, cols)))
+    lines = int(next((sized[d].a for d in reversed(summed) if extents[d] > 1), 1) == 1)  # of terms that are neighbours
+    literals = (("vector", vector), ("rows", _places(out, rows)), ("cols", _places(out, cols)), ("lines", lines))
     return _choice(p, name, roles, literals)
 
 
@@ -140,9 +143,14 @@ def _merged(dims: Sequence[_Dim]) -> list[_Dim]:
 
 def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple[tuple[str, int], ...]) -> Choice:
     groups, rows, cols, terms = (prod(d.extent for d in roles[r]) for r in "gmnk")
-    width = min(
-        rounded(cols, COLS), max(COLS, min(WIDE, cost.PANEL_STRIP_BYTES // (terms * p.real_bytes)) // COLS * COLS)
-    )
+    high = rounded(-(-rows // -(-rows // HIGH)), ROWS)
+    whole, width = rounded(rows, ROWS), min(rounded(cols, COLS), NEAR)
+    if rows <= high or (terms > DEEP and whole * width * p.real_bytes <= cost.PANEL_SUMS_BYTES):
+        tall, kept = whole, DEEP
+    else:
+        tall, kept = high, terms
+        strip = cost.PANEL_STRIP_BYTES // (terms * p.real_bytes) // COLS * COLS
+        width = min(rounded(cols, COLS), max(COLS, min(WIDE, strip)))
     values: dict[str, int] = {}
     for role, dims in roles.items():
         filled = [_Dim(1, 0, 0)] * (LEVELS - len(dims)) + dims
@@ -150,13 +158,12 @@ def _choice(p: Problem, name: str, roles: dict[str, list[_Dim]], literals: tuple
             values[f"s_{role}{level}"] = d.extent
             for operand in {"g": "ab", "m": "a", "n": "b", "k": "ab"}[role]:
                 values[f"s_{operand}_{role}{level}"] = d.a if operand == "a" else d.b
-    values |= {"s_high": HIGH, "s_depth": DEEP, "s_wide": width}
-    high = min(rounded(rows, ROWS), HIGH)
-    reals = terms * width + high * DEEP + high * width + 2 * COLS
+    values |= {"s_high": high, "s_tall": tall, "s_depth": DEEP, "s_wide": width}
+    reals = kept * width + high * DEEP + tall * width + 2 * COLS
     lanes = VECTOR_BYTES // p.real_bytes
     strips, vectors = -(-cols // width), -(-cols // lanes)
     operations = (
-        rounded(rows, ROWS // 2) * vectors * terms * cost.PANEL_SUM + rows * vectors * cost.PANEL_END + cost.PANEL_START
+        rounded(rows, ROWS // 3) * vectors * terms * cost.PANEL_SUM + rows * vectors * cost.PANEL_END + cost.PANEL_START
     )
     operations += terms * rounded(rows, ROWS) * strips * _packing(roles["m"], roles["k"], "a", ROWS, lanes) / lanes
     operations += terms * rounded(cols, COLS) * _packing(roles["n"], roles["k"], "b", COLS, lanes) / lanes
@@ -187,8 +194,8 @@ def _whole(dims: Sequence[_Dim], operand: str, width: int) -> float:
 
 
 def _depths(p: Problem, choice: Choice) -> list[Choice]:
-    """Blocks of half as many terms."""
-    return [with_columns(choice, s_depth=DEEP // 2)]
+    """Blocks of fewer terms."""
+    return [with_columns(choice, s_depth=SHALLOW)]
 
 
 STRATEGY: Final = Strategy(NAME, match, _depths)
