@@ -530,7 +530,7 @@ MUTANTS = (
         "neighbours of sums",
         "backends.cuda.kernels.nest:NestPrinter._short_sums",
         _always(None),
-        "lenet5-cuda-else if (nl_many == 2) nl_each<2>(nl_point)",
+        "lenet5-cuda-else nl_each<2>(nl_point)",
     ),
     _text(
         "inverses of extents",

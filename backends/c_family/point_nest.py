@@ -34,7 +34,7 @@ from backends.c_family.cprint import (
     type_of,
 )
 from backends.kernel_ir.expr import call, cast, code, form
-from backends.kernel_ir.stmt import For, Let, Set, Stmt
+from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt
 from backends.kernel_ir.tree import Code, Number
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Num, Ref, refs, rewrite, substitute
@@ -241,6 +241,13 @@ class PointNest(NestBuilder):
                 continue
             if is_real(self.elements[s.target].type) and self.k.template.order is not l2.Order.FAST:
                 raise PrintError(f"sums into `{s.target}` from many threads have no fixed order here", s.span)
+
+    def points(self, inner: Sequence[Stmt] = ()) -> For:
+        """The loop over all points: the dims of one, and `inner`."""
+        flat = self.nest.combine is None and len(self.par) == 1
+        e = self.vars[self.par[0].name] if flat else self.k.namer.fresh("e")
+        split = [] if flat else self.split(e, self.par)
+        return For(e, 0, self.extent(self.par), [*split, *inner], kind=Kind.THREADS)
 
     def extent(self, dims: Sequence[l2.Dim]) -> Code:
         """The product of extents, as a 64-bit expression."""

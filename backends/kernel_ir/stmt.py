@@ -49,9 +49,19 @@ class Kind(Enum):
     FOUR = auto()
     """Four at a time."""
     THREADS = auto()
-    """By the threads of all blocks of a row: neighbours by neighbours."""
+    """By the threads of all blocks of a row, `by` neighbours by each: neighbours by neighbours."""
     BLOCKS = auto()
     """By the blocks of a row: some neighbours by each, one by one."""
+    GROUPS = auto()
+    """By groups of threads of these blocks."""
+    SHARED = auto()
+    """By such groups, or each by several blocks."""
+    TOGETHER = auto()
+    """By the threads of a block, `by` neighbours by each."""
+    TURNS = auto()
+    """By the threads of all blocks of a row in turn."""
+    WARPS = auto()
+    """By their warps in turn."""
 
 
 _BEFORE: Final = {
@@ -64,6 +74,10 @@ _BEFORE: Final = {
     Kind.FOUR: "#pragma unroll 4",
 }
 """What stands before a loop."""
+
+
+_WIDTH: Final = 112
+"""Characters of the head of a loop, from which on its step stands in a line of its own."""
 
 
 class Style(Enum):
@@ -221,7 +235,7 @@ class Text(Stmt):
 @dataclass(frozen=True)
 class For(Stmt):
     """A loop over `var` from `first` (None: from what it is) by `by` (None: the body changes it) to `end`, or while
-    `test`. `then`: what is done with each step. `long`: its step stands in a line of its own."""
+    `test`. `then`: what is done with each step."""
 
     var: Code
     first: Operand | None
@@ -231,7 +245,6 @@ class For(Stmt):
     type: Typed = "nl_i64"
     kind: Kind = Kind.SERIAL
     style: Style = Style.BRACES
-    long: bool = False
     note: str = ""
     test: Operand | None = None
     op: str = "+="
@@ -248,10 +261,10 @@ class For(Stmt):
         test = f"{self.var} < {self.end}" if self.test is None else self.test
         own = () if self.by is None else (Set(self.var, self.by, self.op),)
         head = f"{_before(out, self.kind, depth)}for ({start}; {test};"
-        if self.long:
+        steps = ", ".join([str(x) for x in (*own, *self.then)])
+        if 4 * depth + len(head) + len(steps) > _WIDTH:
             out.append(Line(head, depth))
             head = "       "
-        steps = ", ".join([str(x) for x in (*own, *self.then)])
         head += f" {steps})" if steps else ")"
         _headed(out, head, self.body, self.style, self.note, depth)
 
@@ -457,6 +470,12 @@ def moved(
             case Select(then=Place(formal=formal) as place, orelse=fill) if formal in guards:
                 return Select(guards[formal], places.get(formal, place), fill)
         return None
+
+    return rewritten(statements, other)
+
+
+def rewritten(statements: Iterable[Stmt], other: Callable[[Code], Code | None]) -> list[Stmt]:
+    """Statements with what `other` gives for an expression in its place; None: it stays."""
 
     def one(s: Stmt) -> Stmt:
         return replace(s, **{x: rebuilt(tree, other) for x in s.TREES if (tree := getattr(s, x)) is not None})

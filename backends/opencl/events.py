@@ -16,7 +16,7 @@ from backends.c_family.access import Kernel
 from backends.c_family.record_trace import sample_of
 from backends.c_family.skeletons import skeletons
 from backends.kernel_ir.expr import call, code, form
-from backends.kernel_ir.stmt import Do, For, If, Set, Stmt, Style
+from backends.kernel_ir.stmt import Do, For, If, Kind, Set, Stmt, Style
 
 
 def render(file: str, **names: Any) -> str:
@@ -35,7 +35,7 @@ def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Stmt]:
     here = form("{} && {}", fits, x.j < x.m)
     return [
         *x.first,
-        For(x.j, "get_local_id(0)", None, x.each, "get_local_size(0)", test=here),
+        For(x.j, 0, None, x.each, test=here, kind=Kind.TOGETHER),
         Do(call("barrier", "CLK_GLOBAL_MEM_FENCE")),
         If("get_local_id(0) == 0", [counted]),
     ]

@@ -10,7 +10,8 @@ Does not: print bodies (nest.py, propagate.py, events.py) or files (emit.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -19,8 +20,8 @@ import numpy.typing as npt
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, columns, mentioned
 from backends.c_family.cprint import STEP
-from backends.kernel_ir.expr import name
-from backends.kernel_ir.stmt import Definition, Let, Stmt
+from backends.kernel_ir.expr import code, name
+from backends.kernel_ir.stmt import Definition, For, Kind, Leave, Let, Stmt, when
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Numbered
 
@@ -44,9 +45,26 @@ def function(k: Kernel, body: Sequence[Stmt], early: Sequence[Stmt] = ()) -> lis
     inner = [
         Let(f"__global const {k.row_type} *const", name("self"), "nl_rows + nl_first + get_global_id(1)", const=False),
         Let("nl_i64", STEP, "nl_state[0]"),
-        *(*columns(k, first), *early, *columns(k, rest), *body),
+        *(*columns(k, first), *early, *columns(k, rest), *of_item(body)),
     ]
     return [Definition(f"__kernel void {k.function}(NL_ARGUMENTS({k.row_type}))", (), inner)]
+
+
+_TURNS: Final = {Kind.TURNS: "global", Kind.TOGETHER: "local"}
+
+
+def of_item(statements: Iterable[Stmt]) -> list[Stmt]:
+    """Statements whose loops by threads are what this work item does: one point, or some in turn."""
+    found = list[Stmt]()
+    for s in statements:
+        if isinstance(s, For) and s.kind in _TURNS:
+            which = _TURNS[s.kind]
+            s = replace(s, first=f"get_{which}_id(0)", by=f"get_{which}_size(0)", kind=Kind.SERIAL)
+        if isinstance(s, For) and s.kind is Kind.THREADS:
+            found += [Let(s.type, s.var, "get_global_id(0)"), when(s.var >= code(s.end or 0), Leave("return")), *s.body]
+        else:
+            found.append(s)
+    return found
 
 
 def items(template: l2.Template, table: Words, lo: int, hi: int) -> int:

@@ -12,8 +12,8 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import STEP, Scope
 from backends.c_family.point_nest import PointNest
-from backends.kernel_ir.expr import binary, call, code, form
-from backends.kernel_ir.stmt import Leave, Let, Set, Stmt, when
+from backends.kernel_ir.expr import binary, call, form
+from backends.kernel_ir.stmt import Let, Set, Stmt, when
 
 
 class NestPrinter(PointNest):
@@ -22,13 +22,7 @@ class NestPrinter(PointNest):
     def lines(self) -> list[Stmt]:
         self._check_order()
         self.emits()
-        is_map = self.nest.combine is None
-        flat = is_map and len(self.par) == 1
-        e = self.vars[self.par[0].name] if flat else self.k.namer.fresh("e")
-        split = [] if flat else self.split(e, self.par)
-        inner = [*split, *(self.mapped(self._emit) if is_map else self.point())]
-        beyond = e >= self.extent(self.par)
-        return [Let("nl_i64", e, code("get_global_id(0)")), when(beyond, Leave("return")), *inner]
+        return [self.points(self.mapped(self._emit) if self.nest.combine is None else self.point())]
 
     def _emit(self, s: l2.Emit, scope: Scope) -> list[Stmt]:
         """The slot of the next step is emptied in this one."""

@@ -16,7 +16,7 @@ from backends.c_family.cprint import STEP, Body, Symbol, statement_refs
 from backends.c_family.synapse_elements import elements, find_events, read_once_per_event, refuse_races, rings
 from backends.c_family.synapse_walk import Ends, Visit, walk
 from backends.kernel_ir.expr import call
-from backends.kernel_ir.stmt import For, Let, Stmt
+from backends.kernel_ir.stmt import For, Kind, Let, Stmt
 from backends.kernel_ir.tree import Code
 from backends.opencl.events import statements
 from backends.opencl.kernel import function
@@ -46,7 +46,7 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Stmt]:
     visited = [Let("nl_i64", ends.event, which), *point]
     lines = [
         *(Let("nl_i64", name, call("nl_slot", STEP, scope[slots].code)) for slots, name in now.items()),
-        For(event, "get_global_id(0)", number, visited, "get_global_size(0)"),
+        For(event, 0, number, visited, kind=Kind.TURNS),
     ]
     return function(k, lines, early)
 

@@ -430,8 +430,7 @@ NL_FN void k3_count_synapses_block(const nl_task &nl_t)
     const int skip = same_ && !autapses_;
     const nl_i64 pool = n_post_ - (skip ? 1LL : 0LL);
     if (nl_me.part == 0 && threadIdx.x == 0) row_p_[0] = 0;
-    NL_EACH (source, n_pre_) {
-        const nl_i64 i = source;
+    NL_EACH (i, n_pre_) {
         nl_i64 k = 0;
         nl_i64 c = -1;
         for (nl_i64 n = 0;; n++) {
@@ -513,8 +512,7 @@ NL_FN void k5_fill_synapses_block(const nl_task &nl_t)
     const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
     const int skip = same_ && !autapses_;
     const nl_i64 pool = n_post_ - (skip ? 1LL : 0LL);
-    NL_EACH (source, n_pre_) {
-        const nl_i64 i = source;
+    NL_EACH (i, n_pre_) {
         nl_i64 k = row_p_[i];
         nl_i64 c = -1;
         for (nl_i64 n = 0;; n++) {
@@ -554,8 +552,7 @@ NL_FN void k6_propagation_into_ge_event(const k6_row *self, nl_i64 step, nl_i64 
     const nl_i64 begin = row_p_[pre];
     const nl_u32 end = (nl_u32)(row_p_[pre + 1] - begin);
 #pragma unroll 1
-    for (nl_u32 first = thread; first < end;
-            first += 6 * threads) {
+    for (nl_u32 first = thread; first < end; first += 6 * threads) {
         nl_i32 post[6] = {};
 #pragma unroll
         for (int u = 0; u < 6; u++) {

@@ -92,18 +92,16 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(1ll, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_wide = (n_d0_ % 4 == 0) & (n_d0_ >= 4 * nl_group) & nl_is_aligned<4>(mask_p_) & nl_is_aligned<4>(rows_grad_p_) & nl_is_aligned<4>(picked_grad_p_);
+    const nl_i64 nl_end = nl_least(1ll, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         const nl_i64 nl_terms = n_d0_;
         real acc = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d0 = r;
                     const auto nl_mask_p_ = nl_read<4>(&mask_p_[d0], true);
                     struct {
@@ -147,8 +145,7 @@ NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                    r += 4 * nl_group) {
+            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                 const nl_i64 d0 = r;
                 const auto nl_mask_p_ = nl_read<4>(&mask_p_[d0], true);
                 struct {
@@ -343,12 +340,11 @@ NL_FN void k5_elementwise_block(const nl_task &nl_t)
     const nl_u32 d4_inverse = nl_inverse(n_d4_);
     const nl_u32 d5_inverse = nl_inverse(n_d5_);
     nl_wait();
-    const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_d5_ % 4 == 0) & nl_is_aligned<4>(spread_p_) & (spread_by_d0_ % 4 == 0) & (spread_by_d3_ % 4 == 0) & (spread_by_d4_ % 4 == 0);
     const int nl_width = nl_wide ? 4 : 1;
+    const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
-            e += nl_width * blockDim.x) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end; e += nl_width * blockDim.x) {
         nl_u64 rest = e;
         const nl_i64 d5 = nl_take(rest, n_d5_, d5_inverse);
         const nl_i64 d4 = nl_take(rest, n_d4_, d4_inverse);
@@ -640,19 +636,17 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_wide = (n_d1_ % 4 == 0) & (n_d1_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & nl_is_aligned<4>(biased_grad_sum_p_) & (biased_grad_sum_by_d0_ % 4 == 0);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         const nl_i64 d0 = e;
         const nl_i64 nl_terms = n_d1_;
         real acc = -NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d1 = r;
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                     struct {
@@ -695,20 +689,17 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d1 = r;
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
-                        const nl_i64 nl_own = d1 + nl_n;
-                        const nl_i64 d1 = nl_own;
                         const real x_ = nl_x.x_p_.x[nl_n];
                         const nl_i32 label_ = label_p_[d0];
                         acc1 += nl_exp_f32(x_ - largest_);
-                        acc2 += d1 == label_ ? x_ : 0.0f;
+                        acc2 += d1 + nl_n == label_ ? x_ : 0.0f;
                     };
                     nl_each<4>(nl_point);
                 }
@@ -749,18 +740,15 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d1 = r;
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
-                        const nl_i64 nl_own = d1 + nl_n;
-                        const nl_i64 d1 = nl_own;
                         const real x_ = nl_x.x_p_.x[nl_n];
-                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
+                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)(d1 + nl_n) : 1e+09f);
                     };
                     nl_each<4>(nl_point);
                 }
@@ -792,8 +780,7 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                    r += 4 * nl_group) {
+            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                 const nl_i64 d1 = r;
                 const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                 struct {
@@ -801,12 +788,10 @@ NL_FN void k10_rows_over_d1_block(const nl_task &nl_t)
                     nl_few<real, 4> biased_grad_sum_p_;
                 } nl_x = {nl_as<real>(nl_x_p_), {}};
                 const auto nl_point = [&](int nl_n) {
-                    const nl_i64 nl_own = d1 + nl_n;
-                    const nl_i64 d1 = nl_own;
                     const real x_ = nl_x.x_p_.x[nl_n];
                     const nl_i32 label_ = label_p_[d0];
                     const real picked_grad_ = picked_grad_p_[d0];
-                    nl_x.biased_grad_sum_p_.x[nl_n] = (d1 == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
+                    nl_x.biased_grad_sum_p_.x[nl_n] = (d1 + nl_n == label_ ? picked_grad_ : 0.0f) + v0_ * nl_exp_f32(x_ - largest_);
                 };
                 nl_each<4>(nl_point);
                 nl_write(&biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1], nl_x.biased_grad_sum_p_, true);
@@ -877,8 +862,7 @@ NL_FN void k11_sum_over_d0_block(const nl_task &nl_t)
     const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
     const nl_i64 nl_end = nl_least(1ll, (nl_part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         real acc = 0.0f;
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
@@ -939,8 +923,7 @@ NL_FN void k12_sum_over_d0_block(const nl_task &nl_t)
     const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
     const nl_i64 nl_end = nl_least(1ll, (nl_part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         real acc = 0.0f;
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
@@ -1230,8 +1213,7 @@ NL_FN void k17_sum_over_d0_d2_d3_block(const nl_task &nl_t)
     const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
     const nl_i64 nl_end = nl_least(n_d1_, (nl_part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         const nl_i64 d1 = e;
         real acc = 0.0f;
         const nl_i64 nl_terms = n_d0_ * n_d2_;
@@ -1438,8 +1420,7 @@ NL_FN void k20_optimizer_update_block(const nl_task &nl_t)
         const int nl_width = nl_wide ? 4 : 1;
         const nl_i64 nl_to = nl_end - (nl_end - nl_from) % nl_width;
 #pragma unroll 1
-        for (nl_i64 i = nl_from + nl_width * threadIdx.x; i < nl_to;
-                i += nl_width * blockDim.x) {
+        for (nl_i64 i = nl_from + nl_width * threadIdx.x; i < nl_to; i += nl_width * blockDim.x) {
             const auto nl_param_p_ = nl_read<4>(&param_p_[i], nl_wide);
             const auto nl_gradient_p_ = nl_read<4>(&gradient_p_[i], nl_wide);
             const auto nl_m_p_ = nl_read<4>(&m_p_[i], nl_wide);
@@ -1503,8 +1484,7 @@ NL_FN void k21_sum_over_d0_block(const nl_task &nl_t)
     const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
     const nl_i64 nl_end = nl_least(1ll, (nl_part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         real acc = 0.0f;
         const nl_i64 nl_terms = n_d0_;
         const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
@@ -1558,37 +1538,32 @@ NL_FN void k22_maximum_over_r_s_block(const nl_task &nl_t)
     const nl_u32 oh_inverse = nl_inverse(n_oh_);
     const nl_u32 ow_inverse = nl_inverse(n_ow_);
     nl_wait();
+    const bool nl_wide = (nl_t.chunk >= 2 * blockDim.x) & (n_ow_ % 2 == 0) & nl_is_aligned<2>(y_p_) & (y_by_n_ % 2 == 0) & (y_by_c_ % 2 == 0) & (y_by_oh_ % 2 == 0);
+    const int nl_width = nl_wide ? 2 : 1;
     const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
-    const bool nl_even = nl_is_aligned<4>(y_p_) & (y_by_n_ % 4 == 0) & (y_by_c_ % 4 == 0) & (y_by_oh_ % 4 == 0);
-    const int nl_width = nl_t.chunk < 4 * blockDim.x ? 1 : (n_ow_ % 4 == 0 ? 4 : (n_ow_ % 2 == 0 ? 2 : 1));
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
-            e += nl_width * blockDim.x) {
-        const int nl_many = (int)nl_least(nl_width, nl_end - e);
+    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end; e += nl_width * blockDim.x) {
         nl_u64 rest = e;
         const nl_i64 ow = nl_take(rest, n_ow_, ow_inverse);
         const nl_i64 oh = nl_take(rest, n_oh_, oh_inverse);
         const nl_i64 c = nl_take(rest, n_c_, c_inverse);
         const nl_i64 n = rest;
         struct {
-            nl_few<real, 4> y_p_;
+            nl_few<real, 2> y_p_;
         } nl_x = {{}};
         const auto nl_point = [&](int nl_n) {
-            const nl_i64 nl_own = ow + nl_n;
-            const nl_i64 ow = nl_own;
             real acc = -NL_INF_F32;
             nl_each<2>([&](int r) {
                 nl_each<2>([&](int s) {
-                    const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_ + 2 * ow + s + x_from3_];
+                    const real x_ = x_p_[n * x_by_n_ + c * x_by_c_ + (2 * oh + r + x_from2_) * x_stride2_ + 2 * (ow + nl_n) + s + x_from3_];
                     acc = nl_max_f32(acc, x_);
                 });
             });
             nl_x.y_p_.x[nl_n] = acc;
         };
-        if (nl_many == 1) nl_point(0);
-        else if (nl_many == 2) nl_each<2>(nl_point);
-        else nl_each<4>(nl_point);
-        nl_put(&y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow], nl_x.y_p_, nl_many, nl_even);
+        if (!nl_wide) nl_point(0);
+        else nl_each<2>(nl_point);
+        nl_write(&y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow], nl_x.y_p_, nl_wide);
     }
 }
 extern "C" __global__ void __launch_bounds__(256, 4) k22_maximum_over_r_s(NL_ARGUMENTS) { k22_maximum_over_r_s_block(NL_TASK(k22_row)); }
@@ -1618,19 +1593,17 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_wide = (n_d1_ % 4 == 0) & (n_d1_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         const nl_i64 d0 = e;
         const nl_i64 nl_terms = n_d1_;
         real acc = -NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d1 = r;
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                     struct {
@@ -1673,20 +1646,17 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d1 = r;
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
-                        const nl_i64 nl_own = d1 + nl_n;
-                        const nl_i64 d1 = nl_own;
                         const real x_ = nl_x.x_p_.x[nl_n];
                         const nl_i32 label_ = label_p_[d0];
                         acc1 += nl_exp_f32(x_ - largest_);
-                        acc2 += d1 == label_ ? x_ : 0.0f;
+                        acc2 += d1 + nl_n == label_ ? x_ : 0.0f;
                     };
                     nl_each<4>(nl_point);
                 }
@@ -1725,18 +1695,15 @@ NL_FN void k23_rows_over_d1_block(const nl_task &nl_t)
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d1 = r;
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d1], true);
                     struct {
                         nl_few<real, 4> x_p_;
                     } nl_x = {nl_as<real>(nl_x_p_)};
                     const auto nl_point = [&](int nl_n) {
-                        const nl_i64 nl_own = d1 + nl_n;
-                        const nl_i64 d1 = nl_own;
                         const real x_ = nl_x.x_p_.x[nl_n];
-                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)d1 : 1e+09f);
+                        acc3 = nl_min_f32(acc3, x_ == largest_ ? (real)(d1 + nl_n) : 1e+09f);
                     };
                     nl_each<4>(nl_point);
                 }

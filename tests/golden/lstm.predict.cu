@@ -107,12 +107,11 @@ NL_FN void k2_copy_block(const nl_task &nl_t)
     const nl_u32 d1_inverse = nl_inverse(n_d1_);
     const nl_u32 d2_inverse = nl_inverse(n_d2_);
     nl_wait();
-    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_wide = (nl_t.chunk >= 4 * blockDim.x) & (n_d2_ % 4 == 0) & nl_is_aligned<4>(rows_p_) & (rows_by_d0_ % 4 == 0) & (rows_by_d1_ % 4 == 0) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & (x_by_d1_ % 4 == 0);
     const int nl_width = nl_wide ? 4 : 1;
+    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end;
-            e += nl_width * blockDim.x) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + nl_width * threadIdx.x; e < nl_end; e += nl_width * blockDim.x) {
         nl_u64 rest = e;
         const nl_i64 d2 = nl_take(rest, n_d2_, d2_inverse);
         const nl_i64 d1 = nl_take(rest, n_d1_, d1_inverse);
@@ -206,8 +205,7 @@ NL_FN void k4_elementwise_block(const nl_task &nl_t)
         const int nl_width = nl_wide ? 4 : 1;
         const nl_i64 nl_to = nl_end - (nl_end - nl_from) % nl_width;
 #pragma unroll 1
-        for (nl_i64 d0 = nl_from + nl_width * threadIdx.x; d0 < nl_to;
-                d0 += nl_width * blockDim.x) {
+        for (nl_i64 d0 = nl_from + nl_width * threadIdx.x; d0 < nl_to; d0 += nl_width * blockDim.x) {
             struct {
                 nl_few<real, 4> start_p_;
             } nl_x = {{}};
@@ -247,8 +245,7 @@ NL_FN void k5_copy_block(const nl_task &nl_t)
         const int nl_width = nl_wide ? 4 : 1;
         const nl_i64 nl_to = nl_end - (nl_end - nl_from) % nl_width;
 #pragma unroll 1
-        for (nl_i64 d0 = nl_from + nl_width * threadIdx.x; d0 < nl_to;
-                d0 += nl_width * blockDim.x) {
+        for (nl_i64 d0 = nl_from + nl_width * threadIdx.x; d0 < nl_to; d0 += nl_width * blockDim.x) {
             const auto nl_start_p_ = nl_read<4>(&start_p_[d0], nl_wide);
             struct {
                 nl_few<real, 4> h_before_start_p_;

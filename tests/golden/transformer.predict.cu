@@ -74,8 +74,7 @@ NL_FN void k2_initial_value_block(const nl_task &nl_t)
         const int nl_width = nl_wide ? 4 : 1;
         const nl_i64 nl_to = nl_end - (nl_end - nl_from) % nl_width;
 #pragma unroll 1
-        for (nl_i64 i = nl_from + nl_width * threadIdx.x; i < nl_to;
-                i += nl_width * blockDim.x) {
+        for (nl_i64 i = nl_from + nl_width * threadIdx.x; i < nl_to; i += nl_width * blockDim.x) {
             struct {
                 nl_few<real, 4> x_p_;
             } nl_x = {{}};
@@ -247,19 +246,17 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_wide = (n_d2_ % 4 == 0) & (n_d2_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0) & nl_is_aligned<4>(scaled_p_) & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(weight_p_) & nl_is_aligned<4>(bias_p_);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         const nl_i64 d0 = e;
         const nl_i64 nl_terms = n_d2_;
         real acc = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d2 = r;
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
                     struct {
@@ -299,8 +296,7 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d2 = r;
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
                     struct {
@@ -339,8 +335,7 @@ NL_FN void k5_rows_over_d2_block(const nl_task &nl_t)
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                    r += 4 * nl_group) {
+            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                 const nl_i64 d2 = r;
                 const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
                 const auto nl_weight_p_ = nl_read<4>(&weight_p_[d2], true);
@@ -549,19 +544,17 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_wide = (n_d3_ % 4 == 0) & (n_d3_ >= 4 * nl_group) & nl_is_aligned<4>(scaled_p_) & (scaled_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_power_p_) & (softmax_power_by_d0_ % 4 == 0);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         const nl_i64 d0 = e;
         const nl_i64 nl_terms = n_d3_;
         real acc = -NL_INF_F32;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d3 = r;
                     const auto nl_scaled_p_ = nl_read<4>(&scaled_p_[d0 * scaled_by_d0_ + d3], true);
                     struct {
@@ -599,8 +592,7 @@ NL_FN void k8_maximum_over_d3_block(const nl_task &nl_t)
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                    r += 4 * nl_group) {
+            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                 const nl_i64 d3 = r;
                 const auto nl_scaled_p_ = nl_read<4>(&scaled_p_[d0 * scaled_by_d0_ + d3], true);
                 struct {
@@ -661,19 +653,17 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_wide = (n_d3_ % 4 == 0) & (n_d3_ >= 4 * nl_group) & nl_is_aligned<4>(softmax_power_p_) & (softmax_power_by_d0_ % 4 == 0) & nl_is_aligned<4>(softmax_y_p_) & (softmax_y_by_d0_ % 4 == 0);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         const nl_i64 d0 = e;
         const nl_i64 nl_terms = n_d3_;
         real acc = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d3 = r;
                     const auto nl_softmax_power_p_ = nl_read<4>(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], true);
                     struct {
@@ -711,8 +701,7 @@ NL_FN void k9_sum_over_d3_block(const nl_task &nl_t)
         }
         if (nl_wide) {
 #pragma unroll 1
-            for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                    r += 4 * nl_group) {
+            for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                 const nl_i64 d3 = r;
                 const auto nl_softmax_power_p_ = nl_read<4>(&softmax_power_p_[d0 * softmax_power_by_d0_ + d3], true);
                 struct {
@@ -977,19 +966,17 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
     nl_wait();
     const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
     const nl_u32 nl_first = threadIdx.x & ((1u << nl_bits) - 1);
-    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
     const bool nl_wide = (n_d2_ % 4 == 0) & (n_d2_ >= 4 * nl_group) & nl_is_aligned<4>(x_p_) & (x_by_d0_ % 4 == 0);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
 #pragma unroll 1
-    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
-            e += blockDim.x >> nl_bits) {
+    for (nl_i64 e = nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end; e += blockDim.x >> nl_bits) {
         const nl_i64 d0 = e;
         const nl_i64 nl_terms = n_d2_;
         real acc = 0.0f;
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d2 = r;
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
                     struct {
@@ -1031,8 +1018,7 @@ NL_FN void k13_rows_over_d2_block(const nl_task &nl_t)
         {
             if (nl_wide) {
 #pragma unroll 1
-                for (nl_i64 r = 4 * nl_first; r < nl_terms;
-                        r += 4 * nl_group) {
+                for (nl_i64 r = 4 * nl_first; r < nl_terms; r += 4 * nl_group) {
                     const nl_i64 d2 = r;
                     const auto nl_x_p_ = nl_read<4>(&x_p_[d0 * x_by_d0_ + d2], true);
                     struct {

@@ -222,10 +222,3 @@ def test_arrays_without_samples(tmp_path: Path) -> None:
     )
     with pytest.raises(ModelError, match="`x` holds no samples"):
         load_model(model)
-
-
-def test_a_model_file_with_a_word_of_a_megabyte(tmp_path: Path) -> None:
-    text = "language: 1\nname: m\nx-note: {}\nneurons: {{n: {{state: {{v: 0}}, update: [v = v]}}}}\n"
-    (tmp_path / "m.yaml").write_text(text.format("a" * 1_000_000))
-    with at_once(5):
-        assert load_model(tmp_path / "m.yaml").name == "m"

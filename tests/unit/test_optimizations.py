@@ -140,7 +140,7 @@ def test_tensors_share_memory() -> None:
         ("mlp", "cuda", "nl_joined_columns<"),  # sums over the rows of a matrix
         ("mlp", "cuda", "nl_get_aligned<real>(&"),  # four columns at a time
         ("autoencoder", "cuda", "nl_width"),  # neighbours of a map
-        ("lenet5", "cuda", "else if (nl_many == 2) nl_each<2>(nl_point)"),  # neighbours of sums over windows
+        ("lenet5", "cuda", "else nl_each<2>(nl_point)"),  # neighbours of sums over windows
         ("lenet5", "cuda", "nl_get_line<2, real>(&"),  # windows that are read and written line by line
         ("lenet5", "cuda", "nl_take(rest, n_ow_, ow_inverse)"),
         ("lenet5", "cuda", "const nl_i64 of_step = "),  # the batch of a step, once a thread

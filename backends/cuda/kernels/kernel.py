@@ -17,7 +17,7 @@ from typing import Final
 from backends.c_family.access import Kernel, columns, mentioned
 from backends.c_family.cprint import STEP
 from backends.kernel_ir.descriptor import Division
-from backends.kernel_ir.expr import Operand, call, cast, code, name
+from backends.kernel_ir.expr import ONE, Operand, call, cast, code, name
 from backends.kernel_ir.stmt import Definition, Do, For, Kind, Let, Stmt, Text, names_of
 
 BLOCK: Final = 256
@@ -93,26 +93,35 @@ WAIT: Final = Do(call("nl_wait"))
 SYNC: Final = Do(call("__syncthreads"))
 
 
-_SHARED: Final = {
-    Kind.THREADS: ("nl_me.part * nl_t.chunk + threadIdx.x", "blockDim.x"),
-    Kind.BLOCKS: ("nl_me.part * nl_t.chunk", "1"),
+_WARPS: Final = "(nl_i64)(blockDim.x / 32)"
+_LOOPS: Final = {
+    Kind.THREADS: ("nl_me.part", "{part} * nl_t.chunk + {many}threadIdx.x", "{many}blockDim.x"),
+    Kind.BLOCKS: ("nl_me.part", "{part} * nl_t.chunk", "1"),
+    Kind.GROUPS: ("nl_me.part", "{part} * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"),
+    Kind.SHARED: ("nl_part", "{part} * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"),
+    Kind.TOGETHER: ("", "{first} + {many}threadIdx.x", "{many}blockDim.x"),
+    Kind.TURNS: ("", "nl_me.part * blockDim.x + threadIdx.x", "nl_me.parts * blockDim.x"),
+    Kind.WARPS: ("", f"nl_me.part * {_WARPS} + threadIdx.x / 32", f"nl_me.parts * {_WARPS}"),
 }
-"""Loops of which a block has a part: where it begins, and its steps."""
+"""Which part of a loop a block has, if it has one, where a thread begins, and its steps."""
 
 
-def until(count: Operand) -> Let:
-    """The end of the part of `count` elements that this block has."""
-    return Let("nl_i64", code("nl_end"), call("nl_least", count, "(nl_me.part + 1ll) * nl_t.chunk"))
+def until(count: Operand, part: str = "nl_me.part") -> Let:
+    """The end of the part of `count` elements that a block has."""
+    return Let("nl_i64", code("nl_end"), call("nl_least", count, f"({part} + 1ll) * nl_t.chunk"))
 
 
 def of_block(statements: Iterable[Stmt]) -> list[Stmt]:
-    """Statements whose loops by threads and blocks are over this block's part. Most of them run once in a thread:
-    unrolled, they take twice as long to compile and run no faster."""
+    """Statements whose loops by threads, groups of these and blocks are what this thread does. Most of them run once in
+    a thread: unrolled, they take twice as long to compile and run no faster."""
     found = list[Stmt]()
     for s in statements:
-        if isinstance(s, For) and s.kind in _SHARED and s.end is not None:
-            first, by = _SHARED[s.kind]
-            found += [until(s.end), replace(s, first=first, end="nl_end", by=by, kind=Kind.ONCE)]
-        else:
-            found.append(s)
+        if isinstance(s, For) and s.kind in _LOOPS:
+            part, *texts = _LOOPS[s.kind]
+            many = "" if s.by == ONE else f"{s.by} * "
+            first, by = (x.format(part=part, first=s.first, many=many) for x in texts)
+            if part and s.end is not None:
+                found.append(until(s.end, part))
+            s = replace(s, first=first, end="nl_end" if part else s.end, by=by, kind=Kind.ONCE)
+        found.append(s)
     return found

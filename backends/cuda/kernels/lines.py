@@ -18,6 +18,8 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import C_TYPES
 from backends.c_family.point_nest import PointNest
+from backends.cuda.kernels.kernel import Function, of_block, until
+from backends.kernel_ir.descriptor import Division
 from backends.kernel_ir.expr import braces, call, code, every, form, name
 from backends.kernel_ir.stmt import (
     Closure,
@@ -35,7 +37,7 @@ from backends.kernel_ir.stmt import (
     changed,
     constants,
     moved,
-    names_of,
+    rewritten,
     trees,
     walk,
     when,
@@ -46,6 +48,8 @@ from compiler.ir.space import DType
 
 _N: Final = Let("int", code("nl_n"))
 """The number of a point of a thread."""
+_OF_SUMS: Final = 2
+"""Neighbours that a thread sums where their windows are no neighbours: lines are short, and often no multiple of 4."""
 
 
 @dataclass(frozen=True)
@@ -177,9 +181,8 @@ class _Lines:
         return [If("!nl_wide", [Do(f"{function}(0)")], each, Style.BESIDE)]
 
     def shifted(self, inner: Sequence[Stmt]) -> list[Stmt]:
-        """Statements of point nl_n, if they use its index."""
-        shift = [constants("nl_i64", nl_own=self.own + code("nl_n")), Let("nl_i64", self.own, "nl_own")]
-        return [*(shift if self.own.names & names_of(inner) else ()), *inner]
+        """Statements of point nl_n."""
+        return rewritten(inner, lambda x: self.own + code("nl_n") if x == self.own else None)
 
     def point(self, split: Sequence[Stmt], inner: Sequence[Stmt], before: Sequence[Stmt] = ()) -> list[Stmt]:
         """What a thread does for its points. `before`: once all is read."""
@@ -209,22 +212,28 @@ class Lines:
     many: int
     held: int
 
+    def function(self, resident: int, before: Sequence[Stmt] = (), ahead: Sequence[Stmt] = ()) -> Function:
+        division = Division.EIGHT if self.many == 8 else Division.FEW
+        return Function("", (*before, *self.loop), ahead=tuple(ahead), resident=resident, division=division)
+
 
 def many_of(nest: PointNest, found: Sequence[Beside]) -> int:
     """Neighbours that have 16 bytes of the narrowest array."""
     return 8 if nest.k.dialect.precision is DType.F32 and any(x.narrow for x in found) else 4
 
 
-def in_lines(nest: PointNest, e: Code, split: Sequence[Stmt], statements: Sequence[Stmt]) -> Lines | None:
-    """The loop over the points of a map of a block, from `nl_me.part * nl_t.chunk` to `nl_end`, four neighbours at a
-    time or, where an array is bf16, eight: 16 bytes of the narrowest one. None where elements of neighbours are no
-    neighbours. `split`: the dims of the point e; `statements`: those of a point. Whether all is aligned is asked once.
-    All is read before any of it is used, so that a thread waits once; what depends on the last dim alone is read again
-    only where a thread comes to another index of it."""
+def in_lines(
+    nest: PointNest, points: For, statements: Sequence[Stmt], end: Sequence[Stmt] | None = None
+) -> Lines | None:
+    """The loop over points, four neighbours at a time or, where an array of a map is bf16, eight: 16 bytes of the
+    narrowest one; of sums _OF_SUMS. None where elements of neighbours are no neighbours. `points`: the loop, with the
+    dims of a point; `statements`: those of a point; `end`: those of them that follow sums, of which alone neighbours
+    take elements at once. Whether all is aligned is asked once. All is read before any of it is used, so that a thread
+    waits once; what depends on the last dim alone is read again only where a thread comes to another index of it."""
     if not nest.par:
         return None
     *lines, last = [d.name for d in nest.par]
-    found, others = besides(nest, statements, [last])
+    found, others = besides(nest, statements if end is None else end, [last])
     if others or not any(x.few for x in found):
         return None
     access = nest.k.template.strided
@@ -232,19 +241,18 @@ def in_lines(nest: PointNest, e: Code, split: Sequence[Stmt], statements: Sequen
         replace(x, fixed=bool(lines) and x.few and not x.written and access[x.formal].dims == {last}) for x in found
     ]
     fixed, moving = ([x for x in found if x.fixed == same] for same in (True, False))
-    made = _Lines(many_of(nest, found), nest.vars[last], fixed, moving)
-    return _looped(nest, e, made, made.point(split, held(statements, found)), found)
+    made = _Lines(many_of(nest, found) if end is None else _OF_SUMS, nest.vars[last], fixed, moving)
+    return _looped(nest, points, made, made.point(points.body, held(statements, found)), found)
 
 
-def _looped(nest: PointNest, e: Code, made: _Lines, points: Sequence[Stmt], found: Sequence[Beside]) -> Lines:
-    """The loop over points, of which neighbours of all arrays in `found` are read together where they are aligned."""
+def _looped(nest: PointNest, points: For, made: _Lines, inner: Sequence[Stmt], found: Sequence[Beside]) -> Lines:
+    """The loop over `points`, of which neighbours of all arrays in `found` are read together where they are aligned."""
     many, lines = made.many, len(nest.par) > 1
     tests = [form("nl_t.chunk >= {} * blockDim.x", many)]
     tests += [form("{} % {} == 0", nest.k.extent(nest.par[-1].extent), many)] if lines else []
     wide = every([*tests, *even(nest.k, [x for x in found if x.few], nest.par[-1].name, many)]) or code("true")
-    width, by = constants("int", nl_width=f"nl_wide ? {many} : 1"), "nl_width * blockDim.x"
-    begin, end = ("nl_me.part * nl_t.chunk", "nl_end") if lines else ("nl_from", "nl_to")
-    loop = For(e, f"{begin} + nl_width * threadIdx.x", end, points, by, kind=Kind.ONCE, long=True)
+    width = constants("int", nl_width=f"nl_wide ? {many} : 1")
+    loop = replace(points, body=inner, by=code("nl_width"))
     if lines:
         known: list[Stmt] = []
         if made.fixed:
@@ -253,13 +261,14 @@ def _looped(nest: PointNest, e: Code, made: _Lines, points: Sequence[Stmt], foun
         return Lines((constants("bool", nl_wide=wide), width, *known, loop), many, len(made.fixed))
     rest = [when("nl_to == nl_end", Leave("break")), Set(code("nl_from"), "nl_to")]
     to = constants("nl_i64", nl_to="nl_end - (nl_end - nl_from) % nl_width")
-    inner = [width, to, loop, *rest]
+    loop = replace(loop, first=code("nl_from"), end=code("nl_to"), kind=Kind.TOGETHER)
+    inner = [width, to, *of_block([loop]), *rest]
     twice = For(code("nl_wide"), "nl_every", None, inner, "false", "bool", Kind.ONCE, test="true", op="=")
     start = Let("nl_i64", code("nl_from"), "nl_me.part * nl_t.chunk", const=False)
-    return Lines((constants("bool", nl_every=wide), start, twice), many, 0)
+    return Lines((until(nest.extent(nest.par)), constants("bool", nl_every=wide), start, twice), many, 0)
 
 
-def windows_in_lines(nest: PointNest, e: Code, split: Sequence[Stmt]) -> Lines | None:
+def windows_in_lines(nest: PointNest, points: For) -> Lines | None:
     """As in_lines, of sums over few terms, whose guards neighbours share: a thread walks the window once for all of its
     points."""
     if nest.nest.prologue or nest.nest.staged or nest.nest.beside:
@@ -279,7 +288,7 @@ def windows_in_lines(nest: PointNest, e: Code, split: Sequence[Stmt]) -> Lines |
         Each(name("nl_n"), made.many, [Set(sums.at, nest.identity(total.type))], Style.BESIDE),
         *nest.in_window(_term(nest, made, few, term)),
     ]
-    return _looped(nest, e, made, made.point(split, held(end, found), before), [*found, *few])
+    return _looped(nest, points, made, made.point(points.body, held(end, found), before), [*found, *few])
 
 
 def rows_in_lines(nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]) -> tuple[Code | None, list[Stmt]] | None:
@@ -300,7 +309,7 @@ def rows_in_lines(nest: PointNest, r: Code, points: Sequence[Sequence[Stmt]]) ->
     for point, few in zip(points, found, strict=True):
         inner = _Lines(many, nest.vars[last], (), few, "true").point(split, held(point, few))
         first, by = f"{many} * nl_first", f"{many} * nl_group"
-        loops.append(For(r, first, "nl_terms", inner, by, kind=Kind.ONCE, long=True))
+        loops.append(For(r, first, "nl_terms", inner, by, kind=Kind.ONCE))
     arrays = list({x.formal: x for x in several}.values())
     terms = [form("{} % {} == 0", extent, many), form("{} >= {} * nl_group", extent, many)]
     return every([*terms, *even(nest.k, arrays, last, many)]), loops
@@ -323,34 +332,3 @@ def _term(nest: PointNest, made: _Lines, few: Sequence[Beside], term: Sequence[S
         places[x.formal] = form("{}.x[nl_n]", own)
     own_term = made.shifted(moved(term, places, guards))
     return [*ahead, *computed, Closure("nl_term", [_N], own_term), *made.each("nl_term")]
-
-
-def neighbours(nest: PointNest, e: Code, split: Sequence[Stmt]) -> list[Stmt] | None:
-    """The loop over the points of a block, from `nl_me.part * nl_t.chunk` to `nl_end`, four neighbours at a time, or
-    two where a line is no multiple of four; None where elements of neighbours are no neighbours. `split`: the dims of
-    the point e. The arrays of what follows sums are read and written for all at once."""
-    sums, end = nest.parts()
-    found, others = besides(nest, end, [d.name for d in nest.par[-1:]])
-    if others or not any(x.few for x in found):
-        return None
-    inner, last = held([*sums, *end], found), nest.vars[nest.par[-1].name]
-    own = [Let("nl_i64", code("nl_own"), last + code("nl_n")), Let("nl_i64", last, code("nl_own"))]
-    extent = nest.k.extent(nest.par[-1].extent)
-    aligned = every(even(nest.k, [x for x in found if x.few], nest.par[-1].name, 4)) or code("true")
-    width = form("nl_t.chunk < 4 * blockDim.x ? 1 : ({} % 4 == 0 ? 4 : ({} % 2 == 0 ? 2 : 1))", extent, extent)
-    each = [Do("nl_each<4>(nl_point)")]
-    rest = [If("nl_many == 2", [Do("nl_each<2>(nl_point)")], each, Style.BESIDE)]
-    points: list[Stmt] = [
-        Let("int", code("nl_many"), form("(int){}", call("nl_least", "nl_width", form("nl_end - {}", e)))),
-        *split,
-        Struct("struct", [x.member() for x in found], name("nl_x"), braces(*(x.value() for x in found))),
-        Closure("nl_point", [_N], [*(own if last.names & names_of(inner) else ()), *inner]),
-        If("nl_many == 1", [Do("nl_point(0)")], rest, Style.BESIDE),
-        *(Do(x.store) for x in found if x.written),
-    ]
-    first = "nl_me.part * nl_t.chunk + nl_width * threadIdx.x"
-    return [
-        constants("bool", nl_even=aligned),
-        constants("int", nl_width=width),
-        For(e, first, "nl_end", points, "nl_width * blockDim.x", kind=Kind.ONCE, long=True),
-    ]

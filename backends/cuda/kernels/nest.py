@@ -23,14 +23,13 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import RANDOM, STEP, PrintError, Scope
 from backends.c_family.point_nest import Constants, PointNest, Total, read_in_terms, rewritten
-from backends.cuda.kernels.kernel import BLOCK, WAIT, Function, until
+from backends.cuda.kernels.kernel import BLOCK, WAIT, Function
 from backends.cuda.kernels.lines import (
     Beside,
     besides,
     even,
     held,
     in_lines,
-    neighbours,
     rows_in_lines,
     windows_in_lines,
 )
@@ -223,24 +222,19 @@ class NestPrinter(PointNest):
         statements, powers = self._powers((*n.prologue, *n.epilogue))
         ahead += powers
         body = self.body(emit)
-        e = self.vars[self.par[0].name] if len(self.par) == 1 else namer.fresh("e")
-        split = self.split(e, self.par) if len(self.par) != 1 else []
-        inner: list[Stmt] = [*split, *body.finish(statements)]
-        drawn = self._drawn(inner)
-        drawn = 0 if before else drawn
+        points = self.points()
+        point = body.finish(statements)
+        inner = [*points.body, *point]
+        drawn = 0 if before else self._drawn(inner)
         if drawn:
             inner.insert(drawn, WAIT)
-        points = For(e, 0, self.extent(self.par), inner, kind=Kind.THREADS)
+        points, split = replace(points, body=inner), points
         loop: list[Stmt] = [points]
         if self.waves and len(self.par) == 1 and not any(n.startswith(_LONG) for n in names_of(inner)):
             loop = in_pairs(points, WAIT, self._pointers())
         elif not self.waves and not emits and drawn == 0 and _is_light(inner):
-            lines = in_lines(self, e, split, inner[len(split) :])
-            if lines is not None:
-                division = Division.EIGHT if lines.many == 8 else Division.FEW
-                resident = _LINES_RESIDENT if lines.held <= _MOST_HELD else _WIDE_RESIDENT
-                loop = [*before, until(self.extent(self.par)), *lines.loop]
-                return Function("", tuple(loop), ahead=tuple(ahead), resident=resident, division=division)
+            if (lines := in_lines(self, split, point)) is not None:
+                return lines.function(_LINES_RESIDENT if lines.held <= _MOST_HELD else _WIDE_RESIDENT, before, ahead)
             loop = in_fours(points, self._pointers())
         division = Division.POINTS if self.waves else Division.FEW
         if drawn == 0:
@@ -271,11 +265,9 @@ class NestPrinter(PointNest):
         alone = self.waves or self.nest.staged
         if not alone and is_short(self.nest) and (together := self._short_sums()):
             return together
-        e = self.k.namer.fresh("e")
-        split = self.split(e, self.par)
-        point = self.point()
-        inner = [*split, *(self._windows(point) if self.nest.staged and is_short(self.nest) else point)]
-        loop = For(e, 0, self.extent(self.par), inner, kind=Kind.THREADS)
+        points, point = self.points(), self.point()
+        point = self._windows(point) if self.nest.staged and is_short(self.nest) else point
+        loop = replace(points, body=[*points.body, *point])
         return Function("", (loop,), resident=_RESIDENT, division=Division.POINTS)
 
     def over(self, d: l2.Dim, loop: list[Stmt]) -> list[Stmt]:
@@ -318,17 +310,14 @@ class NestPrinter(PointNest):
 
     def _short_sums(self) -> Function | None:
         """Sums over few terms (windows) of several neighbouring points at a time, or, where windows of neighbours are
-        no neighbours, with epilogues that read and write for four at once; None where these are none, either."""
+        no neighbours, with epilogues that read and write for several at once; None where these are none, either."""
         if len(self.par) == 1:
             return None
-        e = self.k.namer.fresh("e")
-        split = self.split(e, self.par)
-        end = until(self.extent(self.par))
-        if (lines := windows_in_lines(self, e, split)) is not None:
-            division = Division.EIGHT if lines.many == 8 else Division.FEW
-            return Function("", (end, *lines.loop), resident=_LINES_RESIDENT, division=division)
-        found = neighbours(self, e, split)
-        return None if found is None else Function("", (end, *found), resident=_RESIDENT, division=Division.FEW)
+        points, resident = self.points(), _LINES_RESIDENT
+        if (lines := windows_in_lines(self, points)) is None:
+            sums, end = self.parts()
+            lines, resident = in_lines(self, points, [*sums, *end], end), _RESIDENT
+        return None if lines is None else lines.function(resident)
 
     def _walk(self, r: Code, term: list[Stmt], apart: list[Stmt] | None = None) -> list[Stmt]:
         """Terms nl_first, nl_first + group, ..., four at a time, so that their loads overlap; several dims are counted
@@ -488,7 +477,6 @@ class NestPrinter(PointNest):
             If("nl_are_many(nl_group)", joined),
             If("nl_lane == 0", end),
         ]
-        first, by = "nl_part * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"
         return Function(
             suffix,
             (
@@ -496,8 +484,7 @@ class NestPrinter(PointNest):
                 constants("nl_u32", nl_splits="nl_group >> nl_bits"),
                 constants("nl_u32", nl_part="nl_me.part / nl_splits", nl_share="nl_me.part % nl_splits"),
                 constants("nl_u32", nl_lane="threadIdx.x & ((1u << nl_bits) - 1)"),
-                constants("nl_i64", nl_end=call("nl_least", self.extent(self.par), "(nl_part + 1ll) * nl_t.chunk")),
-                For(e, first, "nl_end", inner, by, kind=Kind.ONCE, long=True),
+                For(e, 0, self.extent(self.par), inner, kind=Kind.SHARED),
             ),
             resident=resident,
             division=Division.NEIGHBOURS if sums_rows(self.k.template, self.nest) else Division.TERMS,
@@ -529,15 +516,13 @@ class NestPrinter(PointNest):
             fours = in_fours(points, self._pointers())
             lines.append(If("nl_wide", [rows[-1]], fours) if rows else Block("", fours))
         inner = [*self.split(e, self.par), constants("nl_i64", nl_terms=self.extent(self.red)), *lines]
-        first, by = "nl_me.part * nl_t.chunk + (threadIdx.x >> nl_bits)", "blockDim.x >> nl_bits"
         return Function(
             "",
             (
                 constants("nl_u32", nl_group="nl_t.group", nl_bits="nl_bits_of(nl_group)"),
                 constants("nl_u32", nl_first="threadIdx.x & ((1u << nl_bits) - 1)"),
-                until(self.extent(self.par)),
                 *([] if wide is None else [constants("bool", nl_wide=wide)]),
-                For(e, first, "nl_end", inner, by, kind=Kind.ONCE, long=True),
+                For(e, 0, self.extent(self.par), inner, kind=Kind.GROUPS),
             ),
             resident=_RESIDENT if all(len(s.sums) == 1 for s in self.nest.stages) else 0,
             division=Division.ROWS,

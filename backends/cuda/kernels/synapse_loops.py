@@ -232,14 +232,12 @@ def _row_again(k: Kernel, p: l2.Procedural, names: Mapping[str, Code], inner: Se
 def _drawn_again(k: Kernel, relation: l2.Procedural, names: Names, body: Body) -> list[Stmt]:
     """A warp for each event: its threads draw consecutive elements, and count them by a warp scan."""
     new = {"i": names.own, "target": names.other, "k": names.syn}
-    of_block = "(nl_i64)(blockDim.x / 32)"
     inner = [
         Let("nl_i64", names.own, names.which),
         *body.before,
         _row_again(k, relation, new, body.inner),
     ]
-    first, by = f"nl_me.part * {of_block} + threadIdx.x / 32", f"nl_me.parts * {of_block}"
-    return [For(names.event, first, names.number, inner, by, kind=Kind.ONCE, long=True)]
+    return [For(names.event, 0, names.number, inner, kind=Kind.WARPS)]
 
 
 def _events(k: Kernel, names: Names) -> list[Stmt]:
@@ -273,15 +271,14 @@ def _batches(k: Kernel, e: Elements, names: Names, body: Body, thread: Code, thr
         each(here, [*e.finds, *ahead]),
         each(form("{} && {} >= 0", here, place) if e.partial else here, body.inner),
     ]
-    loop = For(first, thread, e.after, batch, WIDE * threads, "nl_u32", Kind.ONCE, long=True)
+    loop = For(first, thread, e.after, batch, WIDE * threads, "nl_u32", Kind.ONCE)
     return [*e.begin, *body.before, loop]
 
 
 def _one_to_one(names: Names, body: Body) -> list[Stmt]:
     """A thread for each event."""
     inner = [Let("nl_i64", names.own, names.which), *body.before, *body.inner]
-    first, by = "nl_me.part * blockDim.x + threadIdx.x", "nl_me.parts * blockDim.x"
-    return [For(names.event, first, names.number, inner, by, kind=Kind.ONCE)]
+    return [For(names.event, 0, names.number, inner, kind=Kind.TURNS)]
 
 
 def _one_by_one(e: Elements, n: Code, names: Names, body: Body) -> list[Stmt]:
