@@ -554,7 +554,7 @@ struct __align__(16) nl_unit {
 };
 
 /* What a stage reads: `bytes` of each sample. */
-struct __align__(16) nl_read {
+struct __align__(16) nl_link_read {
     const char *from;
     nl_i64 bytes;
 };
@@ -695,7 +695,7 @@ struct __align__(16) nl_matrix {
      bits, split, ways     2^bits outputs are summed side by side, each by 2^split threads, 2^ways products at a time
      products, fresh       products, and how many have values that have to be brought
      mine       whether threads have in registers what they multiply: as in all stages where this is so
-     rows, reads           bytes of the rows, and how many nl_read follow them */
+     rows, reads           bytes of the rows, and how many nl_link_read follow them */
 struct __align__(16) nl_stage {
     nl_i32 what, outs, bits, split, ways, products, fresh, mine, rows, reads, unused[2];
 };
@@ -744,12 +744,12 @@ NL_FN void nl_keep(real *kept, const nl_matrix &m) {
 NL_FN void nl_expect(const char *record, nl_i64 first, int samples, char *spare) {
 #if __CUDA_ARCH__ >= 800
     const nl_stage &l = *(const nl_stage *)record;
-    const nl_read *const reads = (const nl_read *)(record + sizeof(nl_stage) + l.rows);
+    const nl_link_read *const reads = (const nl_link_read *)(record + sizeof(nl_stage) + l.rows);
     const int lane = threadIdx.x % 32;
     int at = 0;
 #pragma unroll 1
     for (int r = lane / 8; r < l.reads; r += 32 / 8) {
-        const nl_read x = reads[r];
+        const nl_link_read x = reads[r];
         const char *const from = x.from + first * x.bytes;
 #pragma unroll 1
         for (int b = 32 * (lane % 8); b < samples * (int)x.bytes; b += 32 * 8, at++) {
@@ -916,7 +916,7 @@ extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
                 }
             continue;
         }
-        const nl_factor *const factors = (const nl_factor *)(rows + l.rows + l.reads * sizeof(nl_read));
+        const nl_factor *const factors = (const nl_factor *)(rows + l.rows + l.reads * sizeof(nl_link_read));
         if (l.fresh) {
 #pragma unroll 1
             for (int p = 0; p < l.products; p++)

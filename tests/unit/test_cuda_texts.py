@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,8 @@ from backends.cuda.emit.emit import emit
 from compiler.ir.level2.program import Connect, Kind, Merged, Template
 from tests.construct_runs import construct, lowered
 from tests.constructs import CONSTRUCTS
+
+ROOT = Path(__file__).parents[2]
 
 
 @cache
@@ -65,3 +69,16 @@ def test_all_kinds_of_kernels_of_spiking_networks_are_there(folder: Path) -> Non
     assert kinds >= {Kind.MAP, Kind.PROPAGATE, Kind.CONNECT, Kind.REDUCE, Kind.EMIT}
     rules = {t.body.rule for t in program.templates if isinstance(t.body, Connect)}
     assert rules >= {"fixed_probability", "fixed_total", "fixed_indegree", "fixed_outdegree", "expression"}
+
+
+def test_structures_have_names_of_their_own() -> None:
+    """Whatever kernels are compiled together: no structure is called as one, or a function, of another template is."""
+    kind = r"(?:template <.*> )?(?:struct (?:\w+\(.*?\) )?(nl_\w+)[ <]|(?:NL_\w+|extern|static).*?\b(nl_\w+)\()"
+    structures, places = set[str](), defaultdict[str, set[str]](set)
+    for path in (ROOT / "backends" / "cuda" / "templates").glob("*.cu.j2"):
+        if path.name.startswith(("store_", "product_")):  # of functions
+            continue
+        for found in filter(None, map(re.compile(kind).match, path.read_text().splitlines())):
+            places[found[1] or found[2]].add(path.name)
+            structures |= {found[1]} if found[1] else set()
+    assert {name: places[name] for name in structures if len(places[name]) > 1} == {}

@@ -60,7 +60,7 @@ CHAIN: Final = np.dtype(
         *((name, "i4") for name in ("unused", "unused_2")),
     ]
 )
-"""nl_matrix, nl_stage, nl_factor, nl_read, nl_feed_to and nl_chain of templates/chain.cu.j2."""
+"""nl_matrix, nl_stage, nl_factor, nl_link_read, nl_feed_to and nl_chain of templates/chain.cu.j2."""
 
 
 def chained_templates(program: l2.Merged) -> tuple[int, ...]:
