@@ -53,7 +53,7 @@ def simulation(model, scale):
     settings = {"scale_n": scale, "scale_k": scale} if scale else {}
     program = gpu_training.lower(gpu_training.load_model(path, settings), backend.capabilities).merged
     instance = backend.load(backend.build(program, folder / "build", {}), program, 1)
-    some = next(a.name for a in program.arrays if a.name.endswith(".spike_count"))
+    some = next(a.name for a in program.arrays if a.name.endswith("spike_count"))
     done = 0
 
     def run(count):

@@ -43,13 +43,13 @@ def stepping(name: str, text: str, settings: Mapping[str, str], steps: int, roun
     backend = CudaBackend()
     program = lower(load_model(path, settings), backend.capabilities).merged
     artifact = backend.build(program, WORK / "build", {})
-    used = [a.name for a in program.arrays if a.name.endswith(".used")]
-    some = next(a.name for a in program.arrays if a.name.endswith(".spike_count"))
+    used = [a.name for a in program.arrays if a.name.endswith("'used")]
+    some = next(a.name for a in program.arrays if a.name.endswith("'spike_count"))
     begin = time.perf_counter()
     instance: Any = backend.load(artifact, program, 1)
     instance.read(some)  # waits for the device
     loading = time.perf_counter() - begin
-    synapses = sum(int(instance.read(a.name)[-1]) for a in program.arrays if a.name.endswith(".row"))
+    synapses = sum(int(instance.read(a.name)[-1]) for a in program.arrays if a.name.endswith("'row"))
     done = 0
 
     def run(count: int) -> None:

@@ -58,20 +58,20 @@ def results(model: Model, folder: Path, target: str) -> dict[str, Array]:
 
 
 def _records(instance: Instance, merged: Merged, steps: int) -> dict[str, Array]:
-    counters = [a.name for a in merged.arrays if a.role is Role.RECORD and a.name.endswith(".used")]
+    counters = [a.name for a in merged.arrays if a.role is Role.RECORD and a.name.endswith("'used")]
     width = {a.name: int(np.prod(a.shape[1:])) for a in merged.arrays}
-    blocks: dict[str, list[Array]] = {c.removesuffix(".used"): [] for c in counters}
+    blocks: dict[str, list[Array]] = {c.removesuffix("'used"): [] for c in counters}
     done = 0
     while done < steps:
         ran = instance.run("step", done + 1, steps - done)
         assert ran > 0
         done += ran
         for name, found in blocks.items():
-            used = int(instance.read(f"{name}.used")[0])
+            used = int(instance.read(f"{name}'used")[0])
             found.append(instance.read(name)[: used * width[name]].reshape(used, width[name]))
-            instance.write(f"{name}.used", np.zeros(1, np.int64))
+            instance.write(f"{name}'used", np.zeros(1, np.int64))
     all_of = {name: np.concatenate(found) for name, found in blocks.items()}
-    return {n: v[np.lexsort((v[:, 1], v[:, 0]))] if n.endswith(".spikes.record") else v for n, v in all_of.items()}
+    return {n: v[np.lexsort((v[:, 1], v[:, 0]))] if n.endswith("'spikes'record") else v for n, v in all_of.items()}
 
 
 def compare(name: str, ours: dict[str, Array], theirs: dict[str, Array]) -> None:
@@ -79,9 +79,9 @@ def compare(name: str, ours: dict[str, Array], theirs: dict[str, Array]) -> None
     assert ours.keys() == theirs.keys()
     different = [n for n in ours if not np.array_equal(ours[n], theirs[n], equal_nan=True)]
     assert not different, f"{name}: {different}"
-    spikes = [v for n, v in ours.items() if n.endswith(".spikes.record")]
+    spikes = [v for n, v in ours.items() if n.endswith("'spikes'record")]
     assert sum(len(v) for v in spikes) > 5, name
-    traces = [v for n, v in ours.items() if ".record." in n and v.size > 1]
+    traces = [v for n, v in ours.items() if "'record." in n and v.size > 1]
     assert np.mean([np.ptp(v) > 0 for v in traces]) > 0.6, name
     assert all(np.all(np.isfinite(v)) for v in traces), name
 

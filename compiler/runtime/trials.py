@@ -22,9 +22,9 @@ import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
 from compiler.core.errors import RunError
 from compiler.frontend.build.trials.copies import COUNTER
+from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import written
-from compiler.passes.cells.lower_drives import timed_name
 from compiler.passes.layers.load_data import trial_data
 from compiler.passes.pipeline.lower import Lowered
 from compiler.passes.pipeline.manager import DRIVE
@@ -72,12 +72,12 @@ class Trials:
             instance.run(DRIVE, 1, 1)
             for array, source in self._driven:
                 values = _reals(read_logical(instance, self._arrays[source]))
-                instance.write(timed_name(array.name), values * values.dtype.type(array.scale))
+                instance.write(own_array(array.name, "timed"), values * values.dtype.type(array.scale))
         for name, initial in self._initial.items():
             instance.write(name, initial)
         for read in self._reads:
             for buffer in read.buffers:
-                instance.write(f"{buffer}.used", np.zeros(1, np.int64))
+                instance.write(own_array(buffer, "used"), np.zeros(1, np.int64))
         first, done = number * self.steps + 1, 0
         while done < self.steps:
             ran = instance.run("step", first + done, self.steps - done)
@@ -96,7 +96,7 @@ class Trials:
 
     def _frames(self, read: _Read, buffer: str) -> npt.NDArray[np.floating]:
         """What an instance recorded, (frames, neurons)."""
-        used = int(self._instance.read(f"{buffer}.used")[0])
+        used = int(self._instance.read(own_array(buffer, "used"))[0])
         if used != read.frames:
             raise RunError("E0906", f"a trial has {used} frames, not {read.frames}", exit_code=70)
         rows = _reals(self._instance.read(buffer))[: used * read.neurons].reshape(used, read.neurons)
@@ -116,7 +116,7 @@ def _read(model: l0.Model, item: l0.TensorInput, activity: l0.Activity) -> _Read
     made = [(k, t) for k, t in enumerate(model.traces) if t.input == item.name]
     counted = made[0][1].variables == (COUNTER,)
     factor = 1000 / (activity.every * model.simulate.dt) if activity.variable == l0.RATE and counted else 1.0
-    buffers = tuple(f"{t.population}.{t.variables[0]}.record.{k}" for k, t in made)
+    buffers = tuple(own_array(array_name(t.population, t.variables[0]), f"record.{k}") for k, t in made)
     frames = model.simulate.steps // activity.every
     return _Read(item.name, buffers, len(made[0][1].members), frames, counted, factor)
 

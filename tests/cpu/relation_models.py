@@ -123,7 +123,7 @@ def delivered(m: Model, folder: Path, target: str = "cpu") -> tuple[Array, Array
     """((steps, targets) what arrived, (k, 2) step and source of each spike)."""
     run = instance(m, folder, target)
     name, source = m.traces[0].population, m.spikes[0].populations[0]
-    width = {f"{name}.g.record.0": len(m.traces[0].members), f"{source}.spikes.record": 2}
+    width = {f"{name}.g'record.0": len(m.traces[0].members), f"{source}'spikes'record": 2}
     found: dict[str, list[Array]] = {buffer: [] for buffer in width}
     done = 0
     while done < STEPS:
@@ -131,9 +131,9 @@ def delivered(m: Model, folder: Path, target: str = "cpu") -> tuple[Array, Array
         assert ran > 0
         done += ran
         for buffer, n in width.items():
-            used = int(run.read(f"{buffer}.used")[0])
+            used = int(run.read(f"{buffer}'used")[0])
             found[buffer].append(run.read(buffer)[: used * n].reshape(used, n))
-            run.write(f"{buffer}.used", np.zeros(1, np.int64))
+            run.write(f"{buffer}'used", np.zeros(1, np.int64))
     traces, pairs = (np.concatenate(blocks) for blocks in found.values())
     assert len(pairs) > 0
     return traces, pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]

@@ -145,7 +145,7 @@ record: [{{spikes: {{from: a}}}}]
         assert texts[0].isascii() and "system(1)" in texts[0]
         assert code_only(texts[0]) == code_only(texts[1]) and "system" not in code_only(texts[0])
     found = results(model, tmp_path, "cpu")
-    assert len(found["a.spikes.record"]) == 6
+    assert len(found["a'spikes'record"]) == 6
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))

@@ -44,7 +44,7 @@ def held(model: Model, folder: Path) -> tuple[int, int, int]:
     instance = chosen.load(chosen.build(merged, folder, {}), merged, 1)
     assert isinstance(instance, CpuInstance)
     on_gpu = place(lower(model, CudaBackend().capabilities, verify=True).merged, instance.sizes)
-    number = int(instance.read("p[a->a].row")[-1])
+    number = int(instance.read("p[a->a]'row")[-1])
     return number, sum(a.nbytes for a in instance.arenas.values()), sum(on_gpu.arena_bytes.values())
 
 

@@ -386,7 +386,7 @@ def test_merged_unmerged_and_row_by_row(tmp_path: Path, precision: str) -> None:
         for name, spikes in whole.spikes.items():
             np.testing.assert_array_equal(spikes, other.spikes[name])
         for array in whole.lowered.merged.arrays:
-            if ".spikes" not in array.name:
+            if "'spikes" not in array.name:
                 assert whole.instance.read(array.name).tobytes() == other.instance.read(array.name).tobytes(), (
                     array.name
                 )

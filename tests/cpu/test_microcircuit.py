@@ -53,21 +53,21 @@ def test_numbers_of_synapses(tmp_path: Path, scales: tuple[float, float]) -> Non
     program = lowered(*scales)
     instance = cpu.load(cpu.build(program, tmp_path, {}), program, 55)
     sizes = np.round(SIZES * scales[0]).astype(int)
-    relations = {a.name for a in program.arrays if a.name.endswith(".row")}
+    relations = {a.name for a in program.arrays if a.name.endswith("'row")}
     delays = {"E": 0.0, "I": 0.0}
     for j, source in enumerate(POPULATIONS):
         for i, target in enumerate(POPULATIONS):
             name = f"recurrent[{source}->{target}]"
             if PROBABILITIES[i, j] == 0:
-                assert f"{name}.row" not in relations
+                assert f"{name}'row" not in relations
                 continue
-            row = instance.read(f"{name}.row").astype(np.int64)
+            row = instance.read(f"{name}'row").astype(np.int64)
             number = synapses(int(sizes[j]), int(sizes[i]), float(PROBABILITIES[i, j]), *scales)
             assert len(row) == sizes[j] + 1
             assert row[-1] == number
-            col = instance.read(f"{name}.col").astype(np.int64)
+            col = instance.read(f"{name}'col").astype(np.int64)
             weight = instance.read(f"{name}.weight").astype(np.float64)
-            late = instance.read(f"{name}.delay").astype(np.int64)
+            late = instance.read(f"{name}'delay").astype(np.int64)
             assert len(col) == len(weight) == len(late) == number
             if number:
                 assert 0 <= col.min() <= col.max() < sizes[i]

@@ -218,8 +218,8 @@ def test_sparse_convolution_copies_weights_where_synapses_have_delays(tmp_path: 
     m, _ = conv_model("padding", "float64", "bitwise", delays=LATE, delay=9)
     found, spikes = cpu_is_reference([m], tmp_path, "bitwise")
     run = instance(m, tmp_path / "again")
-    row, col = run.read("p[a->b].row").astype(int), run.read("p[a->b].col").astype(int)
-    late, weight = run.read("p[a->b].delay").astype(int), run.read("p[a->b].weight")
+    row, col = run.read("p[a->b]'row").astype(int), run.read("p[a->b]'col").astype(int)
+    late, weight = run.read("p[a->b]'delay").astype(int), run.read("p[a->b].weight")
     assert len(weight) == len(col) == row[-1]
     assert len(np.unique(late)) == 10
     out = np.zeros_like(found)
@@ -275,7 +275,7 @@ def test_a_ring_has_no_slots_for_delays_that_are_not_drawn() -> None:
             precision=precision.replace("cut", "float32"),
         )
         shapes = {x.name: x.shape for x in lowered(m).merged.arrays}
-        assert shapes["b.g.delivered"] == (slots, 30)
+        assert shapes["b.g'delivered"] == (slots, 30)
 
 
 # ----------------------------------------------------------------------------------- bitmask, procedural
@@ -352,7 +352,7 @@ def test_weights_that_are_drawn_again(tmp_path: Path, rule: str, weight: Value) 
     again = stored_as(m, "procedural")
     cpu_is_reference([m, again], tmp_path, "bitwise")
     assert isinstance(relations(again)[0], Procedural)
-    assert [a.name for a in lowered(again).merged.arrays if a.name.startswith("p[")] == ["p[a->b].row"]
+    assert [a.name for a in lowered(again).merged.arrays if a.name.startswith("p[")] == ["p[a->b]'row"]
 
 
 def outdegree(multapses: int, storage: str, order: str) -> Model:
@@ -391,7 +391,7 @@ def test_memory_of_stored_rows() -> None:
     for weight, late, most in ((Const(0.3), False, 4), (DRAWN, False, 8), (DRAWN, True, 9)):
         more = {"delays": LATE, "delay": 9} if late else {}
         m = drawn_model("fixed_probability", weight, **more)
-        per_synapse = [a for a in lowered(m).merged.arrays if a.size_from == "p[a->b].row"]
+        per_synapse = [a for a in lowered(m).merged.arrays if a.size_from == "p[a->b]'row"]
         assert sum(a.dtype.bytes for a in per_synapse) == most
 
 
@@ -481,7 +481,7 @@ def test_a_convolution_that_learns_has_a_weight_for_each_synapse(tmp_path: Path)
     assert {type(r) for r in relations(m)} == {Csr}
     cpu_is_reference([m], tmp_path, "bitwise")
     run = instance(m, tmp_path / "again")
-    assert len(run.read("p[a->b].w")) == run.read("p[a->b].row")[-1]
+    assert len(run.read("p[a->b].w")) == run.read("p[a->b]'row")[-1]
 
 
 @pytest.mark.parametrize("storage", ["toeplitz", "bitmask", "procedural"])

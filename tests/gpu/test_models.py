@@ -41,7 +41,7 @@ OTHERS: dict[str, tuple[dict[str, str], int]] = {
     "multi_area_structure": ({}, 300),
 }
 """Settings and steps of the other spiking models."""
-SPIKES = ".spikes.record"
+SPIKES = "'spikes'record"
 
 
 def lowered(
@@ -55,7 +55,7 @@ def lowered(
 def simulate(instance: Instance, program: Merged, steps: int) -> dict[str, np.ndarray]:
     """Run and drain: spikes by population, sorted by step and id."""
     names = [a.name for a in program.arrays if a.name.endswith(SPIKES)]
-    counters = [a.name for a in program.arrays if a.name.endswith(".used")]
+    counters = [a.name for a in program.arrays if a.name.endswith("'used")]
     found: dict[str, list[np.ndarray]] = {n: [] for n in names}
     done = 0
     while done < steps:
@@ -63,7 +63,7 @@ def simulate(instance: Instance, program: Merged, steps: int) -> dict[str, np.nd
         assert ran > 0
         done += ran
         for n in names:
-            used = int(instance.read(f"{n}.used")[0])
+            used = int(instance.read(f"{n}'used")[0])
             pairs = instance.read(n).reshape(-1, 2)[:used]
             found[n].append(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))])
         for n in counters:
@@ -129,7 +129,7 @@ def test_blocks_and_checks_change_nothing(tmp_path: Path, root: Path) -> None:
                 ran = instance.run("step", done + 1, size)
                 done, size = done + ran, size - ran
                 for a in program.arrays:
-                    if a.name.endswith(".used"):
+                    if a.name.endswith("'used"):
                         instance.write(a.name, np.zeros(1, np.int64))
         runs.append([instance.read(n) for n in ("exc.v", "exc.ge", "inh.v")])
         instance.close()
@@ -142,14 +142,14 @@ def test_full_buffers_stop_the_loop(tmp_path: Path, root: Path) -> None:
     backend = CudaBackend()
     program = lowered(root, "cuba", backend, "reproducible", "float32")
     instance = backend.load(backend.build(program, tmp_path, {}), program, 1)
-    size = next(a.shape[0] for a in program.arrays if a.name == "exc.spikes.record")
+    size = next(a.shape[0] for a in program.arrays if a.name == "exc'spikes'record")
     done = 0
     while (ran := instance.run("step", done + 1, 100_000)) > 0:
         done += ran
-        assert int(instance.read("exc.spikes.record.used")[0]) <= size
+        assert int(instance.read("exc'spikes'record'used")[0]) <= size
     assert instance.run("step", done + 1, 100_000) == 0
     for a in program.arrays:
-        if a.name.endswith(".used"):
+        if a.name.endswith("'used"):
             instance.write(a.name, np.zeros(1, np.int64))
     assert instance.run("step", done + 1, 100_000) > 0
     instance.close()
@@ -206,7 +206,7 @@ from tests.gpu.test_models import lowered
 backend = CudaBackend(check=sys.argv[2] == "check")
 program = lowered(Path(sys.argv[1]), "cuba", backend, "reproducible", "float32")
 instance = backend.load(backend.build(program, Path(sys.argv[3]), {}), program, 1)
-name = "excitation[exc->exc].col"
+name = "excitation[exc->exc]'col"
 instance.write(name, np.full(len(instance.read(name)), 1 << 30, np.int32))
 try:
     instance.run("step", 1, 500)

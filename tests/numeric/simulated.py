@@ -70,7 +70,7 @@ def run(simulated: Simulated, steps: int, first: int = 1) -> Simulated:
     spikes: dict[str, list[Array]] = {p: [] for r in model.spikes for p in r.populations}
     traces: dict[tuple[str, str], list[Array]] = {}
     buffers = {
-        (record.population, variable): (f"{record.population}.{variable}.record.{number}", len(record.members))
+        (record.population, variable): (f"{record.population}.{variable}'record.{number}", len(record.members))
         for number, record in enumerate(model.traces)
         for variable in record.variables
     }
@@ -80,13 +80,13 @@ def run(simulated: Simulated, steps: int, first: int = 1) -> Simulated:
         assert ran > 0
         done += ran
         for name, blocks in spikes.items():
-            used = int(instance.read(f"{name}.spikes.record.used")[0])
-            blocks.append(instance.read(f"{name}.spikes.record")[: 2 * used].reshape(-1, 2))
-            instance.write(f"{name}.spikes.record.used", np.zeros(1, np.int64))
+            used = int(instance.read(f"{name}'spikes'record'used")[0])
+            blocks.append(instance.read(f"{name}'spikes'record")[: 2 * used].reshape(-1, 2))
+            instance.write(f"{name}'spikes'record'used", np.zeros(1, np.int64))
         for key, (buffer, members) in buffers.items():
-            used = int(instance.read(f"{buffer}.used")[0])
+            used = int(instance.read(f"{buffer}'used")[0])
             traces.setdefault(key, []).append(instance.read(buffer)[: used * members].reshape(used, members))
-            instance.write(f"{buffer}.used", np.zeros(1, np.int64))
+            instance.write(f"{buffer}'used", np.zeros(1, np.int64))
     for name, blocks in spikes.items():
         pairs = np.concatenate(blocks)
         simulated.spikes[name] = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]

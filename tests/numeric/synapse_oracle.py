@@ -128,9 +128,9 @@ def trains(seed: int, n: int, steps: int, rate: float = 0.03) -> Spikes:
 def pairs_of(simulated: Simulated, name: str, sizes: tuple[int, int]) -> list[tuple[int, int]]:
     """(source, target) of each synapse in storage order; every pair where nothing is stored."""
     names = {a.name for a in simulated.lowered.program.arrays}
-    if f"{name}.row" not in names:
+    if f"{name}'row" not in names:
         return [(i, j) for i in range(sizes[0]) for j in range(sizes[1])]
-    row, col = simulated.instance.read(f"{name}.row"), simulated.instance.read(f"{name}.col")
+    row, col = simulated.instance.read(f"{name}'row"), simulated.instance.read(f"{name}'col")
     return [(i, int(col[k])) for i in range(sizes[0]) for k in range(int(row[i]), int(row[i + 1]))]
 
 

@@ -55,7 +55,7 @@ def drawn(
     found = []
     for target in TARGETS:
         instance = start(model_of(text, folder), folder, target).instance
-        row, col = instance.read(f"p[a->{to}].row"), instance.read(f"p[a->{to}].col")
+        row, col = instance.read(f"p[a->{to}]'row"), instance.read(f"p[a->{to}]'col")
         found.append((np.repeat(np.arange(len(row) - 1), np.diff(row)), col.astype(np.int64)))
         instance.close()
     (source, target_), other = found
@@ -315,7 +315,7 @@ simulate: {{dt: 1 ms, duration: 10 ms}}
 """
         begun = start(model_of(text, tmp_path), tmp_path / str(n))
         texts.append(begun.artifact.text)
-        row, col = begun.instance.read("p[c0->c1].row"), begun.instance.read("p[c0->c1].col")
+        row, col = begun.instance.read("p[c0->c1]'row"), begun.instance.read("p[c0->c1]'col")
         source = np.repeat(np.arange(10), np.diff(row))
         assert [(i, j) for i in range(10) for j in range(11) if abs(i - j) < 2] == [
             *zip(source.tolist(), col.tolist(), strict=True)
@@ -340,7 +340,7 @@ def test_parameters_may_have_any_name(tmp_path: Path) -> None:
         found = []
         for target in TARGETS:
             begun = start(model_of(text.replace("CONNECT", f"{{rule: {{{rule}}}}}"), tmp_path), tmp_path, target)
-            found.append(begun.instance.read("p[a->b].col"))
+            found.append(begun.instance.read("p[a->b]'col"))
             begun.instance.close()
         assert np.array_equal(found[0], found[1])
         assert found[0].tolist() == (list(range(30)) if "==" in rule else [])

@@ -102,12 +102,12 @@ def test_drawn_delays(tmp_path: Path, target: str, connect: str) -> None:
     delay = "{uniform: {low: 0 ms, high: 40 ms, round: nearest}}"
     rest = LOOK.replace("CONNECT", STORED[connect]).replace("DELAY", delay)
     simulated, seen = stepped(text_of(rest), tmp_path, target, ["x.v", "p[x->y].a"])
-    late = simulated.instance.read("p[x->y].delay").astype(np.int64)
+    late = simulated.instance.read("p[x->y]'delay").astype(np.int64)
     assert len(np.unique(late)) > 5
     if connect == "all to all":
         pre = np.repeat(np.arange(5), 4)
     else:
-        pre = np.repeat(np.arange(5), np.diff(simulated.instance.read("p[x->y].row")))
+        pre = np.repeat(np.arange(5), np.diff(simulated.instance.read("p[x->y]'row")))
     for k in range(1, STEPS + 1):
         np.testing.assert_array_equal(seen["p[x->y].a"][k], seen["x.v"][np.maximum(k - late, 0), pre])
 
@@ -241,7 +241,7 @@ def test_gap_junctions_with_drawn_delays(tmp_path: Path, target: str) -> None:
     late = np.zeros((9, 9), np.int64)
     for a, first, n in (("x", 0, 5), ("y", 5, 4)):
         for b, start_of, m in (("x", 0, 5), ("y", 5, 4)):
-            drawn = simulated.instance.read(f"p[{a}->{b}].delay").reshape(n, m)
+            drawn = simulated.instance.read(f"p[{a}->{b}]'delay").reshape(n, m)
             late[first : first + n, start_of : start_of + m] = drawn
     assert len(np.unique(late)) > 10
     expected = coupled(v, speed, lambda i, j: late[i, j], STEPS)
@@ -285,7 +285,7 @@ def test_going_on_from_a_checkpoint(tmp_path: Path, target: str) -> None:
     model, cut = model_of(text, tmp_path), 33
     unbroken = run(start(model, tmp_path, target), STEPS)
     first = run(start(model, tmp_path, target), cut)
-    assert {"x.v.past", "y.v.past"} <= {a.name for a in persistent_arrays(first.lowered.merged)}
+    assert {"x.v'past", "y.v'past"} <= {a.name for a in persistent_arrays(first.lowered.merged)}
     path = tmp_path / "here.safetensors"
     save_checkpoint(path, first.instance, first.lowered.merged, Position("spiking", cut, 6, "m"))
     second = start(model, tmp_path, target)
@@ -305,11 +305,11 @@ def test_text_does_not_depend_on_delays(tmp_path: Path) -> None:
         text = text.replace("by_pair: [[3 ms, 11 ms], [0 ms, 1 ms]]", values)
         lowered = lower(model_of(text, tmp_path), cpu.capabilities, verify=True)
         emitted.append(cpu.emit(lowered.merged))
-        slots.append({a.name: a.shape[0] for a in lowered.merged.arrays if a.name.endswith(".past")})
+        slots.append({a.name: a.shape[0] for a in lowered.merged.arrays if a.name.endswith("'past")})
     assert emitted[0] == emitted[1]
-    assert slots == [{"x.v.past": 4, "y.v.past": 5}, {"x.v.past": 501, "y.v.past": 4001}]
-    assert "x.spikes" in {a.name for a in lowered.merged.arrays}
-    rings = {a.name: a.shape[0] for a in lowered.merged.arrays if a.name.endswith(".spikes")}
+    assert slots == [{"x.v'past": 4, "y.v'past": 5}, {"x.v'past": 501, "y.v'past": 4001}]
+    assert "x'spikes" in {a.name for a in lowered.merged.arrays}
+    rings = {a.name: a.shape[0] for a in lowered.merged.arrays if a.name.endswith("'spikes")}
     assert max(rings.values()) == 3  # nothing waits for spikes, which are kept for no step longer
 
 

@@ -68,13 +68,13 @@ def stepped(text: str, folder: Path, target: str) -> tuple[dict[str, Array], lis
             rows.append(simulated.instance.read(f"traced[s->t].{name}").copy())
     names = {a.name for a in simulated.lowered.program.arrays}
     late = [np.full(len(found["a"][0]), steps) for steps in (3, 2)]
-    for end, name in enumerate(("traced[s->t].delay", "traced[s->t].back_delay")):
+    for end, name in enumerate(("traced[s->t]'delay", "traced[s->t]'back_delay")):
         if name in names:
             late[end] = simulated.instance.read(name).astype(int)
     pre, post = (x.ravel() for x in np.meshgrid(*map(np.arange, SIZES), indexing="ij"))
-    if "traced[s->t].row" in names:
-        pre = np.repeat(np.arange(SIZES[0]), np.diff(simulated.instance.read("traced[s->t].row")))
-        post = simulated.instance.read("traced[s->t].col")[: len(pre)]
+    if "traced[s->t]'row" in names:
+        pre = np.repeat(np.arange(SIZES[0]), np.diff(simulated.instance.read("traced[s->t]'row")))
+        post = simulated.instance.read("traced[s->t]'col")[: len(pre)]
     return {n: np.array(rows) for n, rows in found.items()}, late, [pre, post]
 
 

@@ -57,8 +57,8 @@ def whole_numbers(simulated: Simulated, name: str) -> Array:
 
 def relation(simulated: Simulated, name: str, n: int) -> tuple[Array, Array]:
     """Row pointers and targets; all-to-all stores none."""
-    if f"{name}.row" in {a.name for a in simulated.lowered.merged.arrays}:
-        return whole_numbers(simulated, f"{name}.row"), whole_numbers(simulated, f"{name}.col")
+    if f"{name}'row" in {a.name for a in simulated.lowered.merged.arrays}:
+        return whole_numbers(simulated, f"{name}'row"), whole_numbers(simulated, f"{name}'col")
     return np.arange(5) * n, np.tile(np.arange(n), 4)
 
 
@@ -66,7 +66,7 @@ def arrivals(simulated: Simulated, name: str, n: int, weights: Any, delays: Any 
     """(steps, n): the deliveries of one projection from `s` per step, computed from its relation.
     `weights`, `delays`: one number, or one per synapse (default: those that were drawn)."""
     row, col = relation(simulated, name, n)
-    late = np.broadcast_to(whole_numbers(simulated, f"{name}.delay") if delays is None else delays, col.shape)
+    late = np.broadcast_to(whole_numbers(simulated, f"{name}'delay") if delays is None else delays, col.shape)
     weight = np.broadcast_to(np.asarray(weights, np.float64), col.shape)
     out = np.zeros((steps, n))
     for step, source in SPIKES:
@@ -107,8 +107,8 @@ def test_who_receives_what_in_which_step(tmp_path: Path, target: str, numerics: 
     result = simulate(HEAD + ONE + f"numerics: {numerics}\n", tmp_path, target)
     name = "p[s->t]"
     order = sorted(range(len(PAIRS)), key=lambda k: PAIRS[k])  # stable: canonical order of the synapses
-    assert whole_numbers(result, f"{name}.col").tolist() == [PAIRS[k][1] for k in order]
-    delays = whole_numbers(result, f"{name}.delay")
+    assert whole_numbers(result, f"{name}'col").tolist() == [PAIRS[k][1] for k in order]
+    delays = whole_numbers(result, f"{name}'delay")
     assert len(np.unique(delays)) >= 6
     assert delays.min() >= 0
     assert delays.max() <= 30
@@ -123,7 +123,7 @@ def test_bits_of_a_weight_name_its_synapse(tmp_path: Path, target: str) -> None:
     """The other way round: the delay of each synapse, from the trace alone, for the source that fires in step 70."""
     result = simulate(HEAD + ONE, tmp_path, target)
     trace = result.traces["t", "a"].astype(np.int64)
-    row, delays = whole_numbers(result, "p[s->t].row"), whole_numbers(result, "p[s->t].delay")
+    row, delays = whole_numbers(result, "p[s->t]'row"), whole_numbers(result, "p[s->t]'delay")
     seen = {}
     for k, (source, post) in enumerate(PAIRS):
         if source == 1:
@@ -175,7 +175,7 @@ def test_one_delay_and_many_into_one_input(tmp_path: Path, target: str, numerics
         ("u", "c"): arrivals(result, "wide[s->u]", 2, 5),
         ("u", "a"): arrivals(result, "small[s->u]", 2, 7),
     }
-    assert whole_numbers(result, "wide[s->u].delay").max() > whole_numbers(result, "small[s->u].delay").max() + 4
+    assert whole_numbers(result, "wide[s->u]'delay").max() > whole_numbers(result, "small[s->u]'delay").max() + 4
     check_targets(result, expected)
 
 
@@ -193,7 +193,7 @@ def test_a_distribution_of_one_value(tmp_path: Path, target: str, delay: int) ->
     ringed = simulate(
         text.replace(" D}", f" {{uniform: {{low: {time}, high: {time}, round: nearest}}}}}}"), tmp_path, target
     )
-    assert set(whole_numbers(ringed, "p[s->t].delay")) == {delay}
+    assert set(whole_numbers(ringed, "p[s->t]'delay")) == {delay}
     for key, trace in plain.traces.items():
         if key[1] == "a":
             # Sums of one step: added to 0 one by one in the same order.
@@ -206,8 +206,8 @@ def test_long_delays(tmp_path: Path, target: str) -> None:
     """More than 255 steps exceed a byte; one that ends after the run is never delivered."""
     text = HEAD.replace(f"duration: {STEPS / 10:g} ms", "duration: 60 ms") + ONE.replace("high: 3 ms", "high: 50 ms")
     result = simulate(text, tmp_path, target)
-    delays = whole_numbers(result, "p[s->t].delay")
-    assert result.instance.read("p[s->t].delay").dtype == np.int32
+    delays = whole_numbers(result, "p[s->t]'delay")
+    assert result.instance.read("p[s->t]'delay").dtype == np.int32
     assert delays.max() > 255
     order = sorted(range(len(PAIRS)), key=lambda k: PAIRS[k])
     expected = arrivals(result, "p[s->t]", 3, [1 << k for k in order], steps=600)
@@ -238,20 +238,20 @@ simulate: {dt: 0.1 ms, duration: 1 ms, seed: 8}
 def test_distributions_of_delays(tmp_path: Path, precision: str) -> None:
     """What is drawn is cut to min..max and rounded: every number of steps has its probability."""
     result = start(model_of(NORMAL + f"numerics: {{precision: {precision}}}\n", tmp_path), tmp_path)
-    drawn = np.bincount(whole_numbers(result, "n[s->t].delay"), minlength=33)
+    drawn = np.bincount(whole_numbers(result, "n[s->t]'delay"), minlength=33)
     assert len(drawn) == 33
     assert drawn[0] == 0
     cut = np.concatenate([[0.0], norm.cdf((np.arange(1, 32) + 0.5 - 15) / 7.5), [1.0]])
     assert chisquare(drawn[1:], np.diff(cut) * 40_000).pvalue > 1e-4
-    drawn = np.bincount(whole_numbers(result, "u[s->t].delay"), minlength=15)
+    drawn = np.bincount(whole_numbers(result, "u[s->t]'delay"), minlength=15)
     assert len(drawn) == 15
     shares = np.array([0.5, *[1.0] * 11, 0.5]) / 12  # the ends are half as wide
     assert chisquare(drawn[2:], shares * 40_000).pvalue > 1e-4
-    drawn = np.bincount(whole_numbers(result, "e[s->t].delay"), minlength=31)
+    drawn = np.bincount(whole_numbers(result, "e[s->t]'delay"), minlength=31)
     assert len(drawn) == 31 and not drawn[:2].any()
     cut = np.concatenate([[0.0], expon.cdf((np.arange(2, 30) + 0.5) / 8), [1.0]])
     assert chisquare(drawn[2:], np.diff(cut) * 40_000).pvalue > 1e-4
-    drawn = np.bincount(whole_numbers(result, "l[s->t].delay"), minlength=26)
+    drawn = np.bincount(whole_numbers(result, "l[s->t]'delay"), minlength=26)
     width = np.sqrt(np.log1p((0.5 / 0.9) ** 2))  # of the logarithm
     cut = np.concatenate([[0.0], lognorm.cdf(np.arange(1, 25) + 0.5, width, scale=9 * np.exp(-(width**2) / 2)), [1.0]])
     assert len(drawn) == 26
@@ -312,7 +312,7 @@ def test_cpu_and_reference_agree_bit_for_bit(tmp_path: Path, precision: str) -> 
     for name in ("ab[a->a]", "ab[a->b]", "ab[b->a]", "kicks[a->b]"):
         for part in ("row", "col", "delay"):
             np.testing.assert_array_equal(
-                cpu.instance.read(f"{name}.{part}"), reference.instance.read(f"{name}.{part}")
+                cpu.instance.read(f"{name}'{part}"), reference.instance.read(f"{name}'{part}")
             )
     assert len(cpu.spikes["a"]) > 100
     assert len(cpu.spikes["b"]) > 20
@@ -355,9 +355,9 @@ def test_resuming_with_events_under_way(tmp_path: Path, target: str, order: str)
     steps, cut = 300, 151
     unbroken = run(start(model, tmp_path, target), steps)
     first = run(start(model, tmp_path, target), cut)
-    rings = [a.name for a in persistent_arrays(first.lowered.merged) if a.name.endswith(".delivered")]
-    assert {"a.g.delivered", "b.g.delivered", "b.jump.delivered"} <= set(rings)
-    for name in ("a.g.delivered", "b.g.delivered"):
+    rings = [a.name for a in persistent_arrays(first.lowered.merged) if a.name.endswith("'delivered")]
+    assert {"a.g'delivered", "b.g'delivered", "b.jump'delivered"} <= set(rings)
+    for name in ("a.g'delivered", "b.g'delivered"):
         size = 40 if name[0] == "a" else 15
         ring = first.instance.read(name).reshape(-1, size)
         assert np.count_nonzero(ring.any(axis=1)) > 5  # slots of several later steps

@@ -76,11 +76,11 @@ def test_cuda_has_room_for_all(tmp_path: Path) -> None:
     texts = []
     for spikes, room in (([(1, 0), (2, 1)], SIZE), ([(1, 0)] * 9 + [(2, 3)], 9)):
         merged = lower(model_of(text_of(spikes), tmp_path), backend("cuda").capabilities, verify=True).merged
-        (ring,) = (a for a in merged.arrays if a.name == "s.spikes")
+        (ring,) = (a for a in merged.arrays if a.name == "s'spikes")
         assert ring.shape[1] == room
         for rows in merged.tables:
             for k, path in enumerate(rows.paths):
-                readers = [f for f, names in rows.arrays.items() if names[k] == "s.spikes"]
+                readers = [f for f, names in rows.arrays.items() if names[k] == "s'spikes"]
                 if readers:
                     column = "room" if "room" in rows.scalars else "n"
                     assert int(rows.scalars[column][k]) == room, path

@@ -200,7 +200,7 @@ numerics: {{precision: float64, order: {order}}}
         np.testing.assert_array_equal(result.traces[name, "seen"][1:], c[:-1])
         np.testing.assert_array_equal(result.traces[name, "seen"][0], 0)
         arrived = c >= 128
-        delays = np.full(10, 2) if name == "a" else result.instance.read("drawn[s->b].delay").astype(int)
+        delays = np.full(10, 2) if name == "a" else result.instance.read("drawn[s->b]'delay").astype(int)
         wanted = np.zeros_like(arrived)
         for step in (3, 9):
             wanted[step + delays - 1, np.arange(10)] = True

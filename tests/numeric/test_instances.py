@@ -57,7 +57,7 @@ def test_copies_are_independent(tmp_path: Path, target: str) -> None:
     assert all(m.source[-2:] == m.target[-2:] for p in model.projections for m in p.members)
     assert [dict(e.args)["of"] for e in model.expect] == ["a_0", "a_1", "a_2"]
     assert dict(model.plots[0].args)["from"] == ("a_0", "a_1", "a_2", "b_0", "b_1", "b_2")
-    rows = [result.instance.read(f"p[a_{k}->b_{k}].row") for k in range(3)]
+    rows = [result.instance.read(f"p[a_{k}->b_{k}]'row") for k in range(3)]
     values = [result.traces[f"a_{k}", "v"][:3] for k in range(3)]  # before the first reset
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert not np.array_equal(rows[one], rows[other])

@@ -116,6 +116,6 @@ simulate: {dt: 1 ms, duration: 2 ms}
         path.write_text(new, encoding="utf-8")
         program = lowered(load_model(path), target)
         digests.append([t.digest for t in program.templates])
-        arrays = [named for r in program.tables for named in r.arrays.values() if named[0].startswith("table.")]
-        assert arrays == [("table.f", "table.g")]  # one kernel
+        arrays = [named for r in program.tables for named in r.arrays.values() if named[0].endswith("'table")]
+        assert arrays == [("f'table", "g'table")]  # one kernel
     assert digests[0] == digests[1]

@@ -16,6 +16,7 @@ from backends.reference import philox
 from backends.registry import backend
 from compiler.ir.level0.streams import stream_key
 from compiler.ir.level2.program import Connect, Merged
+from compiler.ir.level2.variable_arrays import OWN
 from compiler.passes.pipeline.lower import lower
 from netloom import run
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
@@ -72,7 +73,7 @@ projections:
 
 
 def read(done: Simulated, *names: str) -> list[Array]:
-    return [done.instance.read(f"p[a->a].{n}").copy() for n in names]
+    return [done.instance.read(f"p[a->a]{n}" if n.startswith(OWN) else f"p[a->a].{n}").copy() for n in names]
 
 
 def rewired(
@@ -102,15 +103,15 @@ def test_against_plain_python(tmp_path: Path, target: str, connect: str) -> None
     """Day by day: what ends, its new target, its states as at the start; everything else stays as it is."""
     autapses, multapses = "autapses: false" not in connect, "multapses: true" in connect
     done = load(model_of(text(connect=connect), tmp_path), tmp_path, target)
-    row, col, w, u, age, met = read(done, "row", "col", "w", "u", "age", "met")
+    row, col, w, u, age, met = read(done, "'row", "'col", "w", "u", "age", "met")
     first, ended, again = np.diff(row), 0, 0
     for day in range(DAYS):
         run_steps(done, 5, 1 + 5 * day)
         gone = w - 0.3 < 0
         expected, more = rewired(row, col, gone, 5 * day + 5, 3, autapses, multapses, "at day.end (2)")
         spikes = done.spikes["a"]
-        assert np.array_equal(read(done, "row")[0], row) and np.array_equal(np.diff(row), first)
-        now, new_w, new_u, new_sum, new_age, new_met = read(done, "col", "w", "u", "sum", "age", "met")
+        assert np.array_equal(read(done, "'row")[0], row) and np.array_equal(np.diff(row), first)
+        now, new_w, new_u, new_sum, new_age, new_met = read(done, "'col", "w", "u", "sum", "age", "met")
         assert np.array_equal(now, expected)
         assert np.allclose(new_w[~gone], w[~gone] - 0.3, rtol=1e-12)
         assert np.array_equal(new_u[~gone], u[~gone])
@@ -145,8 +146,8 @@ def test_kept_targets_against_plain_python(tmp_path: Path, target: str, connect:
     rule += "    on_pre: [hit = hit + 1]\n"
     done = load(model_of(text(rule, connect), tmp_path), tmp_path, target)
     plain = load(model_of(text(connect=connect), tmp_path), tmp_path, target)
-    old_row, old_col = read(plain, "row", "col")
-    row, col, w, u, age, met, hit = read(done, "to_row", "to_col", "w", "u", "age", "met", "hit")
+    old_row, old_col = read(plain, "'row", "'col")
+    row, col, w, u, age, met, hit = read(done, "'to_row", "'to_col", "w", "u", "age", "met", "hit")
     source = np.repeat(np.arange(SIZE), np.diff(old_row))
     assert np.array_equal(col, source[np.argsort(old_col, kind="stable")])  # the connections that were drawn
     place, ended, again = np.repeat(np.arange(SIZE), np.diff(row)), 0, 0
@@ -156,7 +157,7 @@ def test_kept_targets_against_plain_python(tmp_path: Path, target: str, connect:
         expected, more = rewired(row, col, gone, 5 * day + 5, 3, autapses, multapses, "at day.end (2)")
         spikes = done.spikes["a"]
         now, new_row, new_w, new_u, new_age, new_met, new_hit = read(
-            done, "to_col", "to_row", "w", "u", "age", "met", "hit"
+            done, "'to_col", "'to_row", "w", "u", "age", "met", "hit"
         )
         assert np.array_equal(now, expected) and np.array_equal(new_row, row)
         assert np.allclose(new_w[~gone], w[~gone] - 0.3, rtol=1e-12) and np.array_equal(new_u[~gone], u[~gone])
@@ -165,7 +166,7 @@ def test_kept_targets_against_plain_python(tmp_path: Path, target: str, connect:
         assert np.array_equal(new_met, np.where(gone, 0, met + at_target) + 100)
         assert np.array_equal(new_hit, np.where(gone, 0, hit + at_source))  # `on_pre` finds those of its source
         check_pairs(row, now, autapses, multapses)
-        by_row, by_col, index = read(done, "row", "col", "index")
+        by_row, by_col, index = read(done, "'row", "'col", "'index")
         assert np.array_equal(index, np.argsort(now, kind="stable")) and np.array_equal(by_col, place[index])
         assert np.array_equal(by_row, np.concatenate([[0], np.cumsum(np.bincount(now, minlength=SIZE))]))
         col, w, u, age, met, hit = now, new_w, new_u, new_age, new_met, new_hit
@@ -207,10 +208,10 @@ def test_event_driven_equations_begin_anew(tmp_path: Path, target: str) -> None:
     on: {day.end: [rewire(random() < 0.5)]}
 """
     done = load(model_of(text(rule), tmp_path), tmp_path, target)
-    row, col = read(done, "row", "col")
+    row, col = read(done, "'row", "'col")
     run_steps(done, 5)
-    new = read(done, "col")[0] != col
-    x, updated = read(done, "w", "updated")
+    new = read(done, "'col")[0] != col
+    x, updated = read(done, "w", "'updated")
     assert 0.3 < new.mean() < 0.7
     assert np.all(x[new] == 2) and np.all(updated[new] == 5)
     assert np.all(updated[~new] <= 5) and np.any(x[~new] < 2)
@@ -226,7 +227,7 @@ def test_event_driven_equations_begin_anew(tmp_path: Path, target: str) -> None:
 @BOTH
 def test_relation_by_target_follows(tmp_path: Path, target: str) -> None:
     done = simulate(text(), tmp_path, target)
-    row, col, to_row, to_col, to_index = read(done, "row", "col", "to_row", "to_col", "to_index")
+    row, col, to_row, to_col, to_index = read(done, "'row", "'col", "'to_row", "'to_col", "'to_index")
     order = np.argsort(col, kind="stable")
     assert np.array_equal(to_index, order)
     assert np.array_equal(to_col, np.repeat(np.arange(SIZE), np.diff(row))[order])
@@ -239,15 +240,15 @@ def test_full_rows_stay(tmp_path: Path, target: str) -> None:
     full = "{fixed_outdegree: {number: 29, multapses: false, autapses: false}}"
     source = text("    state: {w: 0.5, age: 0}\n    update: [age = age + 1, rewire(age > 3)]\n", full)
     done = simulate(source.replace("duration: 20 ms", "duration: 4 ms"), tmp_path, target)
-    row, col, age = read(done, "row", "col", "age")
+    row, col, age = read(done, "'row", "'col", "age")
     check_pairs(row, col, False, False)
     assert np.all(age == 0)
     almost = full.replace("29", "28")
     source = text("    state: {w: 0.5, age: 0}\n    update: [age = age + 1, rewire(age > 3)]\n", almost)
     done = load(model_of(source, tmp_path), tmp_path, target)
-    before = read(done, "col")[0]
+    before = read(done, "'col")[0]
     run_steps(done, 4)
-    row, col = read(done, "row", "col")
+    row, col = read(done, "'row", "'col")
     check_pairs(row, col, False, False)
     assert np.all(col != before)  # a shift around the hole, synapse after synapse
 
@@ -257,12 +258,12 @@ def test_new_targets_are_uniform(tmp_path: Path) -> None:
     many = "{fixed_indegree: {number: 200, multapses: true}}"
     source = text("    state: {w: 0.5}\n    on: {day.end: [rewire(random() < 0.5)]}\n", many, days=30)
     done = load(model_of(source, tmp_path), tmp_path)
-    before = read(done, "col")[0]
+    before = read(done, "'col")[0]
     run_steps(done, 5)
-    changed = np.mean(read(done, "col")[0] != before)
+    changed = np.mean(read(done, "'col")[0] != before)
     assert abs(changed - 0.5 * 29 / 30) < 0.03
     run_steps(done, 145, 6)
-    counts = np.bincount(read(done, "col")[0], minlength=SIZE)
+    counts = np.bincount(read(done, "'col")[0], minlength=SIZE)
     chi = float(np.sum((counts - 200) ** 2 / 200))
     assert 10 < chi < 60  # 29 degrees of freedom
 
@@ -275,7 +276,7 @@ def test_bits_agree(tmp_path: Path, precision: str) -> None:
         (tmp_path / target).mkdir()
         runs.append(simulate(text(sums).replace("float64", precision), tmp_path / target, target))
     kept = [a.name for a in runs[0].lowered.merged.arrays if a.role.value in ("state", "synapse")]
-    assert "p[a->a].col" in kept and "p[a->a].to_row" in kept
+    assert "p[a->a]'col" in kept and "p[a->a]'to_row" in kept
     for name in kept:
         assert np.array_equal(runs[0].instance.read(name), runs[1].instance.read(name)), name
 

@@ -73,8 +73,8 @@ def ends(done: Simulated, connect: str) -> tuple[Array, Array]:
         return source[keep], target[keep]
     if "one_to_one" in connect:
         return np.arange(SIZE), np.arange(SIZE)
-    row = done.instance.read(f"{name(connect, 0)}.row")
-    return np.repeat(np.arange(SIZE), np.diff(row)), done.instance.read(f"{name(connect, 0)}.col")
+    row = done.instance.read(f"{name(connect, 0)}'row")
+    return np.repeat(np.arange(SIZE), np.diff(row)), done.instance.read(f"{name(connect, 0)}'col")
 
 
 @BOTH
@@ -85,7 +85,7 @@ def test_instances_learn_one_array(tmp_path: Path, target: str, connect: str) ->
     read, f = done.instance.read, np.float32
     arrays = {x.name for x in done.lowered.program.arrays}
     assert f"{name(connect, 0)}.w" in arrays
-    assert not any(f"{name(connect, k)}.{x}" in arrays for k in range(1, COPIES) for x in ("w", "gain", "row"))
+    assert not any(f"{name(connect, k)}{x}" in arrays for k in range(1, COPIES) for x in (".w", ".gain", "'row"))
     i, j = ends(done, connect)
     onto = "a" if "autapses" in connect else "b"
     act = [read(f"{onto}_{k}.act") for k in range(COPIES)]

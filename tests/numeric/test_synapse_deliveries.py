@@ -100,7 +100,7 @@ synapses:
     numerics = f"{{precision: {precision}, order: {order}}}"
     result = simulate(model_text(pre, post, (4, 3), projections, synapse, 300, numerics), tmp_path, target)
     pairs = pairs_of(result, "plastic[s->t]", (4, 3))
-    delays = [int(d) for d in result.instance.read("plastic[s->t].delay")]
+    delays = [int(d) for d in result.instance.read("plastic[s->t]'delay")]
     assert len(set(delays)) >= 4
     w, n, s, seen, y = [1.0] * len(pairs), [0] * len(pairs), [0.0] * len(pairs), [0] * len(pairs), [0.0] * 3
     got = np.zeros((300, 3))

@@ -104,9 +104,9 @@ def test_delays_that_differ(tmp_path: Path, target: str, delay: str) -> None:
     text = text.replace("DELAY", delay)
     if delay.startswith("["):
         text = text.replace("all_to_all: {}", "pairs: {list: [[0, 0], [0, 1], [4, 2], [2, 3]]}")
-    names = ["a.v", "p[a->b].at_pre", "p[a->b].seen", "p[a->b].gap", "p[a->b].delay"]
+    names = ["a.v", "p[a->b].at_pre", "p[a->b].seen", "p[a->b].gap", "p[a->b]'delay"]
     found = stepped(text + "numerics: {precision: float64}\n", tmp_path, target, names)
-    late = found["p[a->b].delay"][0].astype(int)
+    late = found["p[a->b]'delay"][0].astype(int)
     pre = np.array([0, 0, 2, 4]) if delay.startswith("[") else np.repeat(np.arange(N_PRE), N_POST)
     assert len(set(late)) > 3
     at, seen, gap = (np.full(len(late), -1.0) for _ in range(3))

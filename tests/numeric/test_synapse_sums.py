@@ -64,8 +64,8 @@ def ends(done: Simulated, connect: str, size: int = 12) -> tuple[Array, Array]:
     if "one_to_one" in connect:
         return np.arange(size), np.arange(size)
     name = "p[a->b]"
-    row = done.instance.read(f"{name}.row")
-    return np.repeat(np.arange(size), np.diff(row)), done.instance.read(f"{name}.col")
+    row = done.instance.read(f"{name}'row")
+    return np.repeat(np.arange(size), np.diff(row)), done.instance.read(f"{name}'col")
 
 
 def member(connect: str) -> str:
@@ -217,7 +217,7 @@ def test_synapses_of_a_convolution(tmp_path: Path, target: str) -> None:
     conv = "{conv2d: {kernel: 3, padding: 1}}"
     source = source.replace(CONNECT["csr"], conv)
     done = simulate(source, tmp_path, target)
-    row, col, n, w = (done.instance.read(f"p[a->b].{x}") for x in ("row", "col", "n", "w"))
+    row, col, n, w = (done.instance.read(f"p[a->b]{x}") for x in ("'row", "'col", ".n", ".w"))
     expected = np.array([[4, 6, 6, 4], [6, 9, 9, 6], [4, 6, 6, 4]]).reshape(-1)
     assert row[-1] == expected.sum()
     assert np.array_equal(n, expected[col])

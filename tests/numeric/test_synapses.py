@@ -63,8 +63,8 @@ def test_tsodyks_markram_follows_the_recursion(tmp_path: Path, target: str, prec
                 expected[k + 5 - 1, j] += 2 * u * x
     assert np.count_nonzero(expected) > 40
     np.testing.assert_allclose(result.traces["t", "a"], expected, atol=20 * TOLERANCE[precision])
-    assert "plastic[s->t].updated" in {a.name for a in result.lowered.program.arrays}
-    assert result.instance.read("plastic[s->t].updated").shape == (3,)  # one per source is enough
+    assert "plastic[s->t]'updated" in {a.name for a in result.lowered.program.arrays}
+    assert result.instance.read("plastic[s->t]'updated").shape == (3,)  # one per source is enough
 
 
 @both
@@ -93,7 +93,7 @@ synapses:
 
     lazy = simulate(text(True), tmp_path, target)
     eager = simulate(text(False), tmp_path, target)
-    held = lazy.instance.read("plastic[s->t].updated")
+    held = lazy.instance.read("plastic[s->t]'updated")
     pairs = pairs_of(lazy, "plastic[s->t]", (4, 3))
     assert len(held) == {"pre": 4, "post": 3, "both": len(pairs)}[uses]
     at = [{"pre": p[0], "post": p[1], "both": k}[uses] for k, p in enumerate(pairs)]

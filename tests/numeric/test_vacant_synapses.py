@@ -11,6 +11,7 @@ import pytest
 import netloom
 from backends.reference import philox
 from compiler.ir.level0.streams import stream_key
+from compiler.ir.level2.variable_arrays import OWN
 from netloom import run
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 from tests.numeric.simulated import run as run_steps
@@ -69,7 +70,7 @@ projections:
 
 
 def read(done: Simulated, *names: str) -> list[Array]:
-    return [done.instance.read(f"p[a->a].{n}").copy() for n in names]
+    return [done.instance.read(f"p[a->a]{n}" if n.startswith(OWN) else f"p[a->a].{n}").copy() for n in names]
 
 
 def formed(
@@ -106,8 +107,8 @@ def test_against_plain_python(tmp_path: Path, target: str, connect: str, keep: s
     rule = RULE.replace("form(sum_pre(1) < 4)", '"form(sum_post(1) < 4, indegree)"') if by_target else RULE
     autapses, multapses = "autapses: false" not in connect, "multapses: true" in connect
     done = load(model_of(text(rule, connect), tmp_path), tmp_path, target)
-    ends = ("to_row", "to_col") if by_target else ("row", "col")
-    row, col, exists, w, hit, met, ran = read(done, *ends, "exists", "w", "hit", "met", "step")
+    ends = ("'to_row", "'to_col") if by_target else ("'row", "'col")
+    row, col, exists, w, hit, met, ran = read(done, *ends, "'exists", "w", "hit", "met", "step")
     place = np.repeat(np.arange(SIZE), np.diff(row))
     counts = [(int(exists.sum()), 0, 0)]
     assert 0.35 < exists.mean() < 0.65
@@ -125,7 +126,9 @@ def test_against_plain_python(tmp_path: Path, target: str, connect: str, keep: s
         left = np.where(there & (w - 0.3 < 0), 0, exists)
         now, filled = formed(row, col, left, 5 * day + 5, autapses, multapses, "at day.end (3)")
         new = (left == 0) & (filled == 1)
-        new_col, new_exists, new_w, new_hit, new_met, new_ran = read(done, ends[1], "exists", "w", "hit", "met", "step")
+        new_col, new_exists, new_w, new_hit, new_met, new_ran = read(
+            done, ends[1], "'exists", "w", "hit", "met", "step"
+        )
         assert np.array_equal(new_exists, filled) and np.array_equal(new_col, now)
         assert np.allclose(new_w[~new], np.where(there, w - 0.3, w)[~new], rtol=1e-12)
         assert np.all((new_w[new] >= 0) & (new_w[new] < 1))
@@ -149,11 +152,11 @@ def test_no_neuron_left(tmp_path: Path) -> None:
     rule = "    state: {w: 1}\n    on_pre: [deliver(w)]\n    update: [form(t > 0)]\n"
     connect = "{fixed_outdegree: {number: 13, multapses: false, autapses: false}}"
     done = simulate(text(rule, connect).replace("variable: age", "variable: w"), tmp_path)
-    assert np.all(read(done, "exists")[0] == 1)
+    assert np.all(read(done, "'exists")[0] == 1)
     rule += "    on: {day.end: [w = 2, remove(random() < 0.3)]}\n"
     connect = "{fixed_probability: {p: 0.5}}"
     done = simulate(text(rule, connect).replace("variable: age", "variable: w"), tmp_path)
-    row, col, exists = read(done, "row", "col", "exists")
+    row, col, exists = read(done, "'row", "'col", "'exists")
     assert 0 < exists.mean() < 1
     for i in range(SIZE):
         mine = col[row[i] : row[i + 1]][exists[row[i] : row[i + 1]] == 1]

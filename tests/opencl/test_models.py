@@ -28,7 +28,7 @@ SIMULATED = {
     "microcircuit": "5 ms",
 }
 TRAINED = ["mlp", "custom_optimizer", "lenet_digits", "lstm", "autoencoder", "transformer", "reservoir", "convnet_l5"]
-ON_THE_WAY = (".spikes", ".spike_count")
+ON_THE_WAY = ("'spikes", "'spike_count")
 """Lists of events: their order, and what older slots hold, belong to a target."""
 
 

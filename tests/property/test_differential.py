@@ -38,7 +38,7 @@ def spiking(seed: int, folder: Path, parts: int = PARTS) -> int:
     assert ours.keys() == theirs.keys()
     different = [n for n in ours if not np.array_equal(ours[n], theirs[n], equal_nan=True)]
     assert not different, f"seed {seed}: {different}"
-    return sum(len(v) for n, v in ours.items() if n.endswith(".spikes.record"))
+    return sum(len(v) for n, v in ours.items() if n.endswith("'spikes'record"))
 
 
 def layers(seed: int, folder: Path, mixed: bool = False) -> float:

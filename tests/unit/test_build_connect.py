@@ -147,7 +147,7 @@ def test_pairs_from_sonata(tmp_path: Path) -> None:
     assert isinstance(found.members[0].weight, FromFile)
     program = lower(load_model(tmp_path / "m.yaml", {}), Capabilities("reference", 0, True, frozenset()), True).merged
     assert program.constants["p[a->b].weight"].tolist() == [1.5, 2.5, 0.5]  # as stored: source by source
-    order: Any = program.constants["p[a->b].order"]
+    order: Any = program.constants["p[a->b]'order"]
     back = np.empty(3)
     back[order] = program.constants["p[a->b].weight"]
     assert back.tolist() == [0.5, 1.5, 2.5]
@@ -197,7 +197,7 @@ def test_a_delay_for_each_pair(tmp_path: Path) -> None:
         assert found.members[0].delays == Listed((5, 0, 2)) and found.members[0].delay == 5
         model = load_model(tmp_path / "m.yaml", {})
         program = lower(model, Capabilities("reference", 0, True, frozenset()), True).merged
-        late = program.constants["p[a->b].delay"]
+        late = program.constants["p[a->b]'delay"]
         assert late.dtype == np.uint8 and late.tolist() == [0, 2, 5]
 
 

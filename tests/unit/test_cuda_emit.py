@@ -538,4 +538,4 @@ record: [{{spikes: {{from: a}}}}]
     model = load_model(tmp_path / "m.yaml", {})
     for target, held in ((CudaBackend(), steps), (backend("cpu"), 64)):
         program = lower(model, target.capabilities).merged
-        assert next(a.shape for a in program.arrays if a.name == "a.spikes.record") == (held * size, 2)
+        assert next(a.shape for a in program.arrays if a.name == "a'spikes'record") == (held * size, 2)

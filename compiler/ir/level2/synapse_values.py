@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.ir.level2.variable_arrays import synapse_part
+from compiler.ir.level2.variable_arrays import array_name, own_array
 
 COUNTED: Final[Mapping[str, str]] = MappingProxyType({"n_in": "post", "n_out": "pre"})
 """What expressions call the number of synapses of the neuron at an end."""
@@ -52,11 +52,10 @@ def own_name(projection: l0.Projection, member: l0.Member) -> str:
 
 def variable_array(projection: l0.Projection, member: l0.Member, variable: str) -> str:
     """The array of a variable of the synapses."""
-    synapse = projection.synapse
-    if synapse is None:
-        return f"{member_name(projection, member)}.{variable}"
-    shared = variable in (synapse.shared or ())
-    return f"{(member_name if shared else own_name)(projection, member)}.{synapse_part(variable)}"
+    if projection.synapse is None and variable == "delay":
+        return own_array(member_name(projection, member), variable)
+    shared = projection.synapse is None or variable in (projection.synapse.shared or ())
+    return array_name((member_name if shared else own_name)(projection, member), variable)
 
 
 def event_name(projection: l0.Projection, member: l0.Member, event: str) -> str:

@@ -16,7 +16,7 @@ import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Ref
-from compiler.ir.level2.variable_arrays import own_array, population_array
+from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
 
@@ -26,7 +26,7 @@ FLAT = (l2.Dim("i", "n"),)
 
 @dataclass(frozen=True)
 class Deliveries:
-    """How events reach inputs. Directly (added to the input itself), or through an array `<input>.delivered` that the
+    """How events reach inputs. Directly (added to the input itself), or through an array `<input>'delivered` that the
     neuron kernel folds in at the start of the next step: in fixed point (`quanta`: value of one count), and as a ring
     buffer where synapses have individual delays (`rings`: its slots)."""
 
@@ -48,12 +48,8 @@ class Deliveries:
         return self.fixed_point or slots > 0, slots
 
 
-def array_name(population: str, variable: str) -> str:
-    return population_array(population, variable)
-
-
 def delivered_name(population: str, variable: str) -> str:
-    return f"{population}.{variable}.delivered"
+    return own_array(array_name(population, variable), "delivered")
 
 
 def ring_formals() -> tuple[l2.Formal, ...]:

@@ -22,7 +22,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived, is_derived, model_name, symbol
 from compiler.expr.ast import Call, Expr, Num, Ref, refs
 from compiler.ir.level1.spiking import SpikingGraph
-from compiler.ir.level2.variable_arrays import own_array
+from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import (
     FLAT,
@@ -32,7 +32,6 @@ from compiler.passes.cells.cell_arrays import (
     Deliveries,
     N,
     add_ring,
-    array_name,
     delivered_access,
     delivered_name,
     ring_formals,
@@ -40,7 +39,7 @@ from compiler.passes.cells.cell_arrays import (
 from compiler.passes.cells.cell_columns import column_values
 from compiler.passes.cells.lower_pools import POOL_INDEX, each_pool, pool_arrays, reduce_pools, shared_formals
 from compiler.passes.cells.lower_spike_times import lower_spike_times
-from compiler.passes.cells.state_history import before_name, copy_before
+from compiler.passes.cells.state_history import copy_before
 from compiler.passes.model.integrate_odes import PERIOD
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.init_values import initialise
@@ -159,11 +158,10 @@ def lower_cells(
 def _reading(at: CellLowering, operation: l1.Operation, row: CellRow) -> CellRow:
     """A row with the variables of other populations that the operation reads."""
     instance, bound, columns = row
-    chosen = dict(instance.others)
-    read = {
-        r.name: (array_name if l1.is_current(operation, instance, r) else before_name)(chosen[r.other], r.variable)
-        for r in at.cell.others
-    }
+    chosen, read = dict(instance.others), dict[str, str]()
+    for r in at.cell.others:
+        array = array_name(chosen[r.other], r.variable)
+        read[r.name] = array if l1.is_current(operation, instance, r) else own_array(array, "before")
     return instance, {**bound, **read}, columns
 
 
@@ -220,9 +218,8 @@ def _arrays(
             unit = units.get((instance.name, name), "1")
             initialise(builder, array_name(instance.name, name), value, instance, Role.STATE, unit)
     for name in cell.kept:
-        kept = l2.Array(
-            f"{instance.name}.{model_name(name)}.kept", real, (instance.size,), Role.WORK, span=instance.span
-        )
+        array = own_array(array_name(instance.name, model_name(name)), "kept")
+        kept = l2.Array(array, real, (instance.size,), Role.WORK, span=instance.span)
         bound[derived(name, Way.KEPT)] = builder.array(kept)
     return bound | pool_arrays(at, instance, units)
 

@@ -5,7 +5,7 @@ Guarantees: one kernel per distinct text of a source, with a row per drive. In s
 (k-1) dt to the input (which holds what was delivered in step k-1), or to the parameter's array
 `<population>.<parameter>`, which the first drive initialises with the parameter's own value; so a current of step k
 acts on the dynamics of step k, and is constant during it. Then it advances the source's own state to the end of the
-step. Timed arrays are constants `timed.<name>` that are read at row (k-1) // every, the first row before time 0; those
+step. Timed arrays are constants `<name>'timed` that are read at row (k-1) // every, the first row before time 0; those
 of layers are data, of which each instance reads rows of its own, over again in each trial. Random
 numbers are counter-based: stream `<drive>[<population>]`, index = neuron.
 Does not: interpret sources; order drives with different targets.
@@ -25,8 +25,8 @@ import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived, model_name, symbol
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.inline import named, reads_through
+from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.cell_columns import column_values
 from compiler.passes.model.bind_symbols import bind_symbols
 from compiler.passes.model.integrate_odes import integrate_odes
@@ -35,15 +35,9 @@ from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.clock import BEFORE, STEP_END, STEP_START, counter
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.init_values import initialise, read_file
-from compiler.passes.program.lookups import table_array
 
 VALUE = l0.hidden("value")
 NEVER = 1 << 40  # longer than any run: what is due once
-
-
-def timed_name(name: str) -> str:
-    """The constant array of a timed array."""
-    return f"timed.{name}"
 
 
 @dataclass(frozen=True)
@@ -83,13 +77,15 @@ def lower_timed(builder: ProgramBuilder, model: l0.Model) -> None:
     for item in model.timed:
         given = item.values
         if item.layer:
-            parts, name = model.simulate.instances * item.rows, timed_name(item.name)
+            parts, name = model.simulate.instances * item.rows, own_array(item.name, "timed")
             whole = (parts, item.columns)
             builder.array(l2.Array(name, builder.precision, whole, Role.DATA, unit=item.unit, span=item.span))
             continue
         data = read_file(given) if isinstance(given, l0.FromFile) else np.array(given.values, np.float64)
         shape = (item.rows, item.columns) if item.columns else (item.rows,)
-        array = l2.Array(timed_name(item.name), builder.precision, shape, Role.CONST, unit=item.unit, span=item.span)
+        array = l2.Array(
+            own_array(item.name, "timed"), builder.precision, shape, Role.CONST, unit=item.unit, span=item.span
+        )
         builder.array(array, data.reshape(shape).astype(builder.precision.numpy))
 
 
@@ -100,14 +96,14 @@ def lower_lookups(builder: ProgramBuilder, model: l0.Model) -> None:
         values = read_file(given) if isinstance(given, l0.FromFile) else np.array(given.values, np.float64)
         head = [table.low, last / (table.high - table.low), last]
         data = np.concatenate([head, values.ravel()]).astype(builder.precision.numpy)
-        name, shape = table_array(table.name), data.shape
+        name, shape = own_array(table.name, "table"), data.shape
         builder.array(l2.Array(name, builder.precision, shape, Role.CONST, unit=table.unit, span=table.span), data)
     builder.lookups = frozenset(x.name for x in model.lookups)
 
 
 def _order_name(array: l0.TimedArray, copy: int) -> str:
     """The number of the row of this trial, for all shuffled arrays of a phase with as many rows, in one instance."""
-    return f"timed.{array.phase}.{array.rows}.{copy}{'.dealt' if array.order == 'dealt' else ''}"
+    return own_array(f"{array.phase}", f"timed.{array.rows}.{copy}{'.dealt' if array.order == 'dealt' else ''}")
 
 
 def _copy_of(model: l0.Model, population: str) -> int:
@@ -187,7 +183,7 @@ def _timed_reads(
             row_axis = l2.Axis(((at, 1),), stride="n" if array.columns else 1)
             axes = (row_axis, l2.Axis((("i", 1),))) if array.columns else (row_axis,)
             formals.append(l2.ArrayFormal(formal, real, l2.Mode.READ, l2.Strided(axes)))
-            bound[formal] = timed_name(name)
+            bound[formal] = own_array(name, "timed")
         body.append(l0.Set(local, value))
         shape.append(
             (
@@ -416,7 +412,7 @@ def _target(
     owner = l1.Instance(
         population.name, 0, population.size, 0, population.params, population.init, span=population.span
     )
-    name = initialise(builder, f"{now}.base", value, owner, Role.CONST, "1", stream=now)
+    name = initialise(builder, own_array(now, "base"), value, owner, Role.CONST, "1", stream=now)
     return (
         now,
         l2.ArrayFormal("undriven", real, l2.Mode.READ, l2.ELEMENT),

@@ -19,8 +19,8 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
+from compiler.ir.level2.variable_arrays import array_name
 from compiler.ir.space import DType
-from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.lower_drives import lower_source
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 

@@ -21,8 +21,9 @@ from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.symbols import Way, is_derived, model_name
 from compiler.expr.ast import Call, Cond, Expr, Ref, refs
+from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import FLAT, CellLowering, CellRow, N, array_name
+from compiler.passes.cells.cell_arrays import FLAT, CellLowering, CellRow, N
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.init_values import initialise
 
@@ -59,8 +60,8 @@ def _of_others(cell: l1.Cell, used: Set[str], real: DType) -> list[l2.Formal]:
 def per_neuron(builder: ProgramBuilder, instance: l1.Instance, variable: str) -> str:
     """The array of a variable of several pools (by its name at level 0) with one element per neuron, copied once all
     neurons are done with their step; returns its name."""
-    array, index = array_name(instance.name, variable), array_name(instance.name, "pool_of.index")
-    name, real = f"{array}.each", builder.precision
+    array, index = array_name(instance.name, variable), own_array(instance.name, "pool_of")
+    name, real = own_array(array, "each"), builder.precision
     if name in builder.arrays:
         return name
     builder.array(l2.Array(name, real, (instance.size,), Role.WORK, span=instance.span))
@@ -91,9 +92,9 @@ def pool_arrays(at: CellLowering, instance: l1.Instance, units: Mapping[tuple[st
     for pool in at.cell.pools:
         count = _count(pool, instance)
         if pool.several:
-            name, size = array_name(instance.name, "pool_of"), instance.size
+            name, size = own_array(instance.name, "pool_of"), instance.size
             contents = (np.arange(size) // (size // count)).astype(np.int32)
-            array = l2.Array(f"{name}.index", DType.I32, (size,), Role.CONST, span=instance.span)
+            array = l2.Array(name, DType.I32, (size,), Role.CONST, span=instance.span)
             bound["pool_of"] = builder.array(array, contents)
         at_events = {r.name for scope, r, due in reduced if scope == pool.scope and due is not None}
         for variable in pool.variables:
@@ -109,7 +110,7 @@ def pool_arrays(at: CellLowering, instance: l1.Instance, units: Mapping[tuple[st
                 message = f"a pool of `{instance.name}` has too many neurons for `argmax` in float32"
                 help = f"write `numerics: {{precision: float64}}`; float32 counts up to {_EXACT:,}"
                 raise ModelError([Diagnostic("E0802", message, r.span, help)])
-            largest = f"{array_name(instance.name, model_name(r.name))}.largest"
+            largest = own_array(array_name(instance.name, model_name(r.name)), "largest")
             bound[largest_of(r)] = builder.array(l2.Array(largest, real, (count,), Role.WORK))
     return bound
 

@@ -2,8 +2,8 @@
 
 Assumes: lower_cells has made rings and arrays.
 Guarantees: recording only reads the model's arrays; a trace of an input that is accumulated in fixed point includes the
-deliveries of the step that ends. Buffers: `<population>.spikes.record` (i32 pairs of step and id; of events of synapses
-`<projection>[a->b].<event>.spikes.record`), `<population>.<variable>.record` (samples x members) with their `.used`
+deliveries of the step that ends. Buffers: `<population>'spikes'record` (i32 pairs of step and id; of events of synapses
+`<projection>[a->b].<event>'spikes'record`), `<population>.<variable>'record` (samples x members) with their `'used`
 counters.
 Does not: drain the buffers.
 """
@@ -20,12 +20,11 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level2.synapse_values import recorded_events
-from compiler.ir.level2.variable_arrays import own_array
+from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import (
     FLAT,
     Deliveries,
-    array_name,
     delivered_access,
     delivered_name,
     event_lists,
@@ -63,7 +62,7 @@ def record_events(builder: ProgramBuilder, model: l0.Model, instances: Mapping[s
 
 
 def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> None:
-    """The lists `<name>.spikes` of the neurons whose flag `name` is set."""
+    """The lists `<name>'spikes` of the neurons whose flag `name` is set."""
     bound = event_lists(builder, name, LIST_SLOTS, instance.size, instance.span)
     k = builder.kernel(f"{name}: list", l2.Kind.MAP, instance.span)
     k.read("flag", builder.precision, array_name(instance.name, name.removeprefix(f"{instance.name}.")))
@@ -74,12 +73,13 @@ def _list_events(builder: ProgramBuilder, name: str, instance: l1.Instance) -> N
 
 
 def _record_events(builder: ProgramBuilder, name: str, size: int, span: Span, steps: int = SPIKE_STEPS) -> None:
-    """The row and the buffer of the lists `<name>.spikes`, of a population of `size` or of an event of its neurons."""
+    """The row and the buffer of the lists `<name>'spikes`, of a population of `size` or of an event of its neurons."""
     spikes = own_array(name, "spikes")
     slots, room = builder.arrays[spikes].shape
     steps = max(SPIKE_STEPS, min(steps, SPIKE_BYTES // (2 * DType.I32.bytes * max(size, 1))))
     capacity = max(steps * size, 4 * room, 4096)
-    buffer, used = f"{spikes}.record", f"{spikes}.record.used"
+    buffer = own_array(spikes, "record")
+    used = own_array(buffer, "used")
     builder.array(l2.Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=span))
     builder.array(l2.Array(used, DType.I64, (1,), Role.RECORD, span=span))
     k = builder.kernel(f"{name}: record spikes", l2.Kind.RECORD, span)
@@ -98,15 +98,15 @@ RATE_STEPS = 1 << 14  # of one buffer of spike counts
 
 def record_rates(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
     """Rows that append the number of events of every step; the runner sums them up in bins. Buffers:
-    `<population>.spike_count.record` and its `.used`."""
+    `<population>'spike_count'record` and its `'used`."""
     real = builder.precision
     for record in model.rates:
         instance = instances[record.population]
         counts = own_array(record.population, "spike_count")
-        name, members = f"{counts}.record", f"{counts}.members"
+        name, members = own_array(counts, "record"), own_array(counts, "members")
         builder.array(l2.Array(members, DType.I32, (1,), Role.CONST, span=record.span), np.zeros(1, np.int32))
         builder.array(l2.Array(name, real, (RATE_STEPS, 1), Role.RECORD, span=record.span))
-        builder.array(l2.Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
+        builder.array(l2.Array(own_array(name, "used"), DType.I64, (1,), Role.RECORD, span=record.span))
         k = builder.kernel(f"{record.population}: record rate", l2.Kind.RECORD, record.span)
         slot = l2.Strided((l2.Axis((("slot", 1),)),))
         k.read("count", DType.I32, counts, slot)
@@ -119,7 +119,7 @@ def _buffers(k: Draft, real: DType, members: str, buffer: str, m: int, capacity:
     """The array of the recorded elements, of which there are `m`, and where samples go."""
     k.read("members", DType.I32, members, l2.ByName())
     k.update("buffer", real, buffer, l2.ByName())
-    k.update("used", DType.I64, f"{buffer}.used", l2.ByName())
+    k.update("used", DType.I64, own_array(buffer, "used"), l2.ByName())
     k.column("m", m)
     k.column("capacity", capacity)
 
@@ -135,7 +135,7 @@ def record_traces(
     `inputs`: per cell, the model's names of its inputs."""
     for number, record in enumerate(model.traces):
         instance = instances[record.population]
-        name, shape = f"{record.population}.members.{number}", (len(record.members),)
+        name, shape = own_array(record.population, f"members.{number}"), (len(record.members),)
         members = l2.Array(name, DType.I32, shape, Role.CONST, span=record.span)
         builder.array(members, np.array(record.members, np.int32))
         for variable in record.variables:
@@ -156,14 +156,15 @@ def _record_trace(
 ) -> None:
     """`through`: the variable is an input with a separate array of deliveries, in a ring buffer of `slots` (0:
     none)."""
-    real, path, m = builder.precision, f"{record.population}.{variable}", len(record.members)
+    real, m = builder.precision, len(record.members)
     capacity = 1 + record.capacity if record.capacity else max(2, TRACE_BYTES // (m * real.bytes))
-    name, source = f"{path}.record.{number}", array_name(record.population, variable)
+    source = array_name(record.population, variable)
+    name = own_array(source, f"record.{number}")
     unit = builder.arrays[source].unit
     builder.array(l2.Array(name, real, (capacity, m), Role.RECORD, unit=unit, span=record.span))
-    builder.array(l2.Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
+    builder.array(l2.Array(own_array(name, "used"), DType.I64, (1,), Role.RECORD, span=record.span))
     value: Expr = Ref("source")
-    k = builder.kernel(f"{path}: record trace", l2.Kind.RECORD, record.span)
+    k = builder.kernel(f"{source}: record trace", l2.Kind.RECORD, record.span)
     k.read("source", real, source)
     if through:
         # What was delivered in this step is part of the input at the end of the step.
@@ -174,10 +175,10 @@ def _record_trace(
             part = Call("float", (part,)) * Ref("quantum")
         value = value + part
         k.read("delivered", held, delivered_name(record.population, variable), delivered_access(slots))
-    _buffers(k, real, f"{record.population}.members.{number}", name, m, capacity)
+    _buffers(k, real, own_array(record.population, f"members.{number}"), name, m, capacity)
     if through and deliveries.fixed_point:
         k.column("quantum", deliveries.quanta.get((record.population, variable), 1.0), real)
     if slots:
         k.column("ring_slots", deliveries.ring_slots[record.population])
         k.column("n", instance.size)
-    k.add_row(l2.RecordTrace(value), path).launch("step", record.every, (record.at or 0) % record.every)
+    k.add_row(l2.RecordTrace(value), source).launch("step", record.every, (record.at or 0) % record.every)

@@ -16,6 +16,7 @@ import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import add_ring
 from compiler.passes.program.build_program import ProgramBuilder
@@ -63,8 +64,8 @@ def lower_spike_times(builder: ProgramBuilder, instance: l1.Instance, dt: float)
     for key, values in pairs.items():
         stored = np.zeros(m, np.int32)
         stored[: len(order)] = values
-        given[key] = builder.array(l2.Array(f"{name}.{key}", DType.I32, (m,), Role.CONST, span=span), stored)
-    cursor = builder.array(l2.Array(f"{name}.cursor", DType.I64, (1,), Role.STATE, span=span))
+        given[key] = builder.array(l2.Array(own_array(name, key), DType.I32, (m,), Role.CONST, span=span), stored)
+    cursor = builder.array(l2.Array(own_array(name, "cursor"), DType.I64, (1,), Role.STATE, span=span))
     k = builder.kernel(f"{name}: given spikes", l2.Kind.EMIT, span)
     k.read("steps", DType.I32, given["steps"], l2.ByName())
     k.read("ids", DType.I32, given["ids"], l2.ByName())

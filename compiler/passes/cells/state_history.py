@@ -3,7 +3,7 @@ the state before a step, for populations that read others.
 
 Assumes: insert_delays has run; lower_cells has made the populations' arrays and all launches that change them in a
 step; those of synapses come later.
-Guarantees: `<population>.<variable>.past` [slots][n], one slot more than the longest delay of a projection that reads
+Guarantees: `<population>.<variable>'past` [slots][n], one slot more than the longest delay of a projection that reads
 it. Slot k mod slots has the value after the neurons' own part of step k (resets and events of phases included,
 deliveries of the step not); slots of steps up to 0 have the initial value. One kernel initialises all ring buffers, one
 writes them. `past_row` does it for other arrays, too.
@@ -20,15 +20,12 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Ref
 from compiler.ir.level1.spiking import SpikingGraph
+from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import FLAT, array_name
+from compiler.passes.cells.cell_arrays import FLAT
 from compiler.passes.program.build_program import ProgramBuilder, Row
 
 SLOTS = l2.ScalarFormal("ring_slots", DType.I64)
-
-
-def past_name(population: str, variable: str) -> str:
-    return f"{population}.{variable}.past"
 
 
 def keep_past(builder: ProgramBuilder, histories: Sequence[l1.History], instances: Mapping[str, l1.Instance]) -> None:
@@ -36,8 +33,8 @@ def keep_past(builder: ProgramBuilder, histories: Sequence[l1.History], instance
     for phase in ("init", "step"):
         for x in histories:
             instance = instances[x.population]
-            arrays = array_name(x.population, x.variable), past_name(x.population, x.variable)
-            past = Past(*arrays, instance.size, x.slots)
+            array = array_name(x.population, x.variable)
+            past = Past(array, own_array(array, "past"), instance.size, x.slots)
             past_row(builder, past, phase, x.population, f"({x.variable})", instance.span).launch(phase)
 
 
@@ -68,18 +65,13 @@ def past_row(builder: ProgramBuilder, past: Past, phase: str, owner: str, what: 
     return k.add_row(nest, past.ring)
 
 
-def before_name(population: str, variable: str) -> str:
-    return f"{population}.{variable}.before"
-
-
 def copy_before(builder: ProgramBuilder, graph: SpikingGraph) -> None:
     """The values before the step of what populations read of others, copied before anything changes them."""
     real, instances = builder.precision, {x.name: x for x in graph.instances}
     nest = l2.Nest(FLAT, (l2.Assign("before", Ref("x")),))
     for x in graph.before:
-        instance, name = instances[x.population], before_name(x.population, x.variable)
-        array = array_name(x.population, x.variable)
-        count = builder.arrays[array].shape[0]
+        instance, array = instances[x.population], array_name(x.population, x.variable)
+        name, count = own_array(array, "before"), builder.arrays[array].shape[0]
         builder.array(l2.Array(name, real, (count,), Role.WORK, span=instance.span))
         k = builder.kernel(f"{x.population}: {x.variable} of the step before", l2.Kind.MAP, instance.span)
         k.read("x", real, array)

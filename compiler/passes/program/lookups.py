@@ -1,7 +1,7 @@
 """lookups: lookup tables become constant arrays, and calls of them `lookup(array, x)` in kernels.
 
 Assumes: expressions call a table as `table_call(name)`, of a number without a unit.
-Guarantees: a table is one array `table.<name>`: the argument of its first value, values per unit of the argument, the
+Guarantees: a table is one array `<name>'table`: the argument of its first value, values per unit of the argument, the
 place of the last value, and the values; so that kernels that differ in their tables alone share their text.
 lookup(table, x) is, in this order, u = (x - table[0]) * table[1], held between 0 and table[2]; k = floor(u); and
 a + (u - k) * (b - a), a and b being the values k and k + 1 (or the last). x that is not a number gives itself.
@@ -17,12 +17,8 @@ import compiler.ir.level2.program as l2
 from compiler.core.symbols import Way, derived, symbol
 from compiler.expr.ast import Call, Expr, Ref, calls, rewrite
 from compiler.expr.functions import LOOKUP, called_table
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType
-
-
-def table_array(name: str) -> str:
-    """The constant array of a lookup table."""
-    return f"table.{name}"
 
 
 def with_tables(
@@ -42,7 +38,7 @@ def with_tables(
         return x if name is None or not isinstance(x, Call) else Call(LOOKUP, (Ref(bound[name]), *x.args), x.span)
 
     more = (l2.ArrayFormal(formal, real, l2.Mode.READ, l2.ByName()) for formal in bound.values())
-    arrays = {formal: table_array(name) for name, formal in bound.items()}
+    arrays = {formal: own_array(name, "table") for name, formal in bound.items()}
     return (*formals, *more), _rewritten(body, lambda e: rewrite(e, read)), arrays
 
 

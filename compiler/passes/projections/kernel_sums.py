@@ -17,6 +17,7 @@ from compiler.connect.convolution import planes_of
 from compiler.core.symbols import printed
 from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level1.synapses import SynapseSum
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses, start_row, work_array
 from compiler.passes.projections.synapse_schedule import Due
@@ -35,8 +36,8 @@ def over_kernel(s: Synapses, one: SynapseSum, text: SynapseKernel, start: float,
     _make_arrays(s, one.op)
     elements = planes_of(s).elements
     found = s.found()
-    held = f"{s.name}.{one.what}.{printed(one.name)}"
-    total = f"{held}.total"
+    held = own_array(s.name, f"{one.what}.{printed(one.name)}")
+    total = own_array(held, "total")
     work_array(s, held, found.extent)
     work_array(s, total, elements)
     s.arrays[one.name] = BoundArray(held, s.builder.precision, "syn")

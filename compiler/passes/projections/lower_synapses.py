@@ -179,7 +179,7 @@ def _noting(s: rows.Synapses, one: AtNeurons | AtSynapses, end: str) -> rows.Syn
     """With the array in which neurons note that an event has arrived."""
     if not one.search:
         return s
-    arrived = steps_array(s, f"{s.name}.arrived.{one.search}", end, s.instance(end).size)
+    arrived = steps_array(s, own_array(s.name, f"arrived.{one.search}"), end, s.instance(end).size)
     return replace(s, arrays={**s.arrays, "arrived": arrived})
 
 

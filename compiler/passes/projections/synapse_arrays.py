@@ -24,7 +24,7 @@ from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Expr, Num, Ref, refs, substitute
 from compiler.expr.interp import evaluate
 from compiler.ir.level2.synapse_values import COUNTED
-from compiler.ir.level2.variable_arrays import synapse_part
+from compiler.ir.level2.variable_arrays import array_name
 from compiler.ir.space import DType, Role
 from compiler.passes.model.known_deliveries import known_delivery
 from compiler.passes.program.build_program import ProgramBuilder
@@ -57,13 +57,13 @@ def given(link: Link, found: LoweredRelation, name: str, value: l0.Value, formal
         key = derived(formal, Way.GIVEN, "key")
         draw, columns = drawn(value.kind, dict(value.args), key, "syn", formal, step=0)
         formals = (*(l2.ScalarFormal(n, real) for n in columns), l2.ScalarFormal(key, DType.U64))
-        return Given(draw, formals, columns={**columns, key: l2.StreamKey(f"{link.stored}.{synapse_part(name)}")})
+        return Given(draw, formals, columns={**columns, key: l2.StreamKey(array_name(link.stored, name))})
     if isinstance(value, l0.Placed) and isinstance(found.relation, l2.Procedural | l2.Bitmask):
         at, numbers, counts = placed(value, formal)
         counted, held = counted_formals(link, found, counts)
         scalars = (l2.ScalarFormal(n, DType.I64 if isinstance(x, int) else real) for n, x in numbers.items())
         return Given(at, (*scalars, *counted), held, dict(numbers))
-    array = per_synapse(link, synapse_part(name), value, found, unit)
+    array = per_synapse(link, array_name(link.stored, name), value, found, unit)
     return Given(Ref(formal), (l2.ArrayFormal(formal, real, l2.Mode.READ, l2.At("syn")),), {formal: array})
 
 
@@ -88,14 +88,14 @@ def _in_stored_order(link: Link, value: l0.Value, found: LoweredRelation) -> l0.
 
 def per_synapse(
     link: Link,
-    variable: str,
+    array: str,
     value: l0.Value,
     found: LoweredRelation,
     unit: str = "1",
     whole: DType | None = None,
+    stream: str | None = None,
 ) -> str:
-    """The array `<stored>.<variable>` with one element per synapse; returns its name."""
-    array = f"{link.stored}.{variable}"
+    """Makes sure that `array`, with one element per synapse, exists; returns its name. `stream`: as for others."""
     if link.member.like is not None and array in link.builder.arrays:
         return array
     if isinstance(value, l0.Placed):
@@ -105,7 +105,9 @@ def per_synapse(
     known = link.rule.shape(link.pre.size, link.post.size) is not None and isinstance(value, l0.Listed | l0.FromFile)
     pre, post = l0.as_drawn(link.member.parts, link.pre, link.post)
     size = round(link.rule.count(replace(link, pre=pre, post=post))) if known else found.extent
-    return initialise(link.builder, array, value, None, Role.SYNAPSE, unit, size=size, span=span, whole=whole)
+    return initialise(
+        link.builder, array, value, None, Role.SYNAPSE, unit, size=size, span=span, whole=whole, stream=stream
+    )
 
 
 def delays_of(link: Link, found: LoweredRelation, end: str = "pre") -> str:
@@ -113,7 +115,8 @@ def delays_of(link: Link, found: LoweredRelation, end: str = "pre") -> str:
     delays, most = link.member.delays_of(end), link.member.delay_of(end)
     assert delays is not None
     called = "delay" if end == "pre" else "back_delay"
-    name = per_synapse(link, called, delays, found, whole=DType.U8 if most < 256 else DType.I32)
+    whole = DType.U8 if most < 256 else DType.I32
+    name = per_synapse(link, link.array(called), delays, found, "1", whole, array_name(link.stored, called))
     link.builder.arrays[name] = replace(link.builder.arrays[name], least=shortest(delays))
     return name
 

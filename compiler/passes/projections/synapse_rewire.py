@@ -116,7 +116,7 @@ def _transpose(s: Synapses, one: NewSynapses, part: int, due: Due) -> None:
     for array, dtype, size in ((other.row, DType.I64, other.n + 1), (other.filled, DType.I32, other.n)):
         out = (l2.ArrayFormal("out", dtype, l2.Mode.WRITE, l2.ELEMENT), l2.ScalarFormal("n", DType.I64))
         nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Num(0)),))
-        called = f"zero {array.removeprefix(f'{s.stored}.')}"
+        called = f"zero {array.removeprefix(s.array(''))}"
         _row(s, one, called, l2.Kind.MAP, out, nest, {"out": array}, {"n": size}, part, due)
     arrays = {"row": kept.row, "col": kept.col, "to_row": other.row, "to_col": other.col, "to_index": other.index}
     arrays["to_filled"] = other.filled

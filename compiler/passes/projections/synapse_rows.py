@@ -24,9 +24,9 @@ from compiler.expr.interp import evaluate
 from compiler.ir.level1.stages import ENDS_PAST
 from compiler.ir.level1.synapses import DELAYS, Keep, SynapseCell, SynapseSum
 from compiler.ir.level2.synapse_values import own_name
-from compiler.ir.level2.variable_arrays import own_array
+from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import Deliveries, array_name, delivered_name, room_of
+from compiler.passes.cells.cell_arrays import Deliveries, delivered_name, room_of
 from compiler.passes.cells.cell_columns import propagator
 from compiler.passes.cells.state_history import Past, past_row
 from compiler.passes.program.build_program import Prototype
@@ -174,7 +174,7 @@ def _signature(
 def keep_trace(s: Synapses, one: Keep) -> None:
     """The ring buffer of a trace, and the row that fills it."""
     held, span = s.arrays[one.name], s.cell.definition.span
-    ring = f"{held.array}.{'before' if one.stage == ENDS_PAST else 'after'}"
+    ring = own_array(held.array, "before" if one.stage == ENDS_PAST else "after")
     past = Past(held.array, ring, s.instance(held.end).size, s.member.delay_of(held.end) + 1)
     for phase in ("init", "step"):
         row = past_row(s.builder, past, phase, s.name, f"({s.cell.externals[one.name].variable})", span, one.stage)

@@ -20,6 +20,7 @@ from compiler.core.symbols import printed
 from compiler.expr.ast import Call, Cond, Expr, Ref
 from compiler.ir.level1.synapses import EXISTS, SynapseCell, SynapseSum
 from compiler.ir.level2.synapse_sums import INSTANCES, KERNEL
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.passes.projections.kernel_sums import over_kernel
 from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses, start_row, work_array
 from compiler.passes.projections.synapse_schedule import Due
@@ -46,7 +47,7 @@ def gather(s: Synapses, one: SynapseSum, text: SynapseKernel, part: int, due: Du
 
 def _started(s: Synapses, one: SynapseSum, size: int | l2.SizeOf, end: str, part: int, due: Due) -> BoundArray:
     """The array of a sum, and the row that initialises it: once for all instances that share it."""
-    array = f"{s.stored if end == 'syn' else s.name}.{one.what}.{printed(one.name)}"
+    array = own_array(s.stored if end == "syn" else s.name, f"{one.what}.{printed(one.name)}")
     held = BoundArray(array, s.builder.precision, end)
     if end == "syn" and s.copy > 0:
         return held

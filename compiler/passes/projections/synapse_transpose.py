@@ -4,7 +4,7 @@ another projection.
 Assumes: the frontend has checked that both projections have the same pairs, reversed: both all_to_all, both one_to_one,
 or explicit pairs.
 Guarantees: one map over the synapses. The number of the other synapse is computed for all pairs, for explicit pairs an
-array `<projection>[a->b].transposed`; repeated pairs correspond in the order of the user.
+array `<projection>[a->b]'transposed`; repeated pairs correspond in the order of the user.
 Does not: copy within one projection.
 """
 

@@ -17,11 +17,9 @@ from compiler.core.symbols import model_name
 from compiler.expr.ast import Call, Cond, Num, Ref
 from compiler.ir.level1.synapses import DELAYS, External
 from compiler.ir.level2.synapse_values import COUNTED
-from compiler.ir.level2.variable_arrays import own_array, synapse_part
+from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.lower_pools import per_neuron
-from compiler.passes.cells.state_history import past_name
 from compiler.passes.model.synapse_symbols import CONNECTED, TOTAL
 from compiler.passes.program.init_values import initialise
 from compiler.passes.projections.synapse_arrays import count_of, delays_of, from_formula, per_synapse
@@ -92,10 +90,9 @@ def _per_synapse(
     known: dict[str, float],
     arrays: dict[str, str],
 ) -> str:
-    part = synapse_part(shown)
+    name = array_name(link.stored, shown)
     if not isinstance(value, l0.Formula):
-        return per_synapse(link, part, value, found, unit)
-    name = f"{link.stored}.{part}"
+        return per_synapse(link, name, value, found, unit)
     if link.member.like is not None and name in link.builder.arrays:
         return name
     return from_formula(link.builder, name, value, known, arrays, found.extent, Role.SYNAPSE, unit)
@@ -110,7 +107,7 @@ def _occupied(s: Synapses, extent: int | l2.SizeOf) -> BoundArray:
     k.write("exists", DType.I32, held.array)
     k.column("n", extent)
     k.column("occupied", s.member.occupied, s.builder.precision)
-    k.column("key", l2.StreamKey(held.array), DType.U64)
+    k.column("key", l2.StreamKey(f"{s.name}.exists"), DType.U64)
     k.add_row(l2.Nest((l2.Dim("i", "n"),), (l2.Assign("exists", value),)), s.name).launch("init")
     return held
 
@@ -155,7 +152,7 @@ def _neurons(s: Synapses) -> None:
             continue
         instance = s.instance(external.end)
         if external.delayed:
-            ring = s.builder.arrays[past_name(instance.name, external.variable)]
+            ring = s.builder.arrays[own_array(array_name(instance.name, external.variable), "past")]
             s.arrays[name] = BoundArray(ring.name, ring.dtype, external.end, ring.shape[0])
             continue
         array = s.builder.arrays.get(array_name(instance.name, external.variable))

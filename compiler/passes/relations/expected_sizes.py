@@ -22,6 +22,7 @@ from compiler.connect.convolution import planes_of
 from compiler.connect.storage import shares_elements, storage_of
 from compiler.core.source import NOWHERE, Span
 from compiler.ir.level2.synapse_values import own_name
+from compiler.ir.level2.variable_arrays import OWN
 from compiler.layers import DENSE, KIND
 from compiler.passes.relations.stored_rows import PART
 
@@ -70,7 +71,7 @@ def value_counts(model: l0.Model) -> dict[str, float]:
 def expected_sizes(model: l0.Model, merged: l2.Merged) -> dict[str, int]:
     """Expected elements of every array of random size, rounded up: the argument `sizes` of `place`."""
     counts = {name: math.ceil(count) for name, count in synapse_counts(model).items()}
-    owners = {a.name: a.size_from.rpartition(".")[0] for a in merged.arrays if a.size_from is not None}
+    owners = {a.name: a.size_from.rpartition(OWN)[0] for a in merged.arrays if a.size_from is not None}
     return {name: counts.get(owner.removesuffix(PART), 0) for name, owner in owners.items()}
 
 

@@ -25,7 +25,7 @@ from compiler.connect import RULE, ConnectRule, Ends, Form, rule_of
 from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.level2.synapse_values import member_name, stored_by_target
-from compiler.ir.level2.variable_arrays import OWN
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 
@@ -65,20 +65,20 @@ class Link(Ends):
         return rule_of(self.projection)
 
     def array(self, part: str) -> str:
-        """The array `<stored>.<part>`."""
-        return f"{self.stored}.{OWN[part]}"
+        """The array `<stored>'<part>`."""
+        return own_array(self.stored, part)
 
     def has(self, part: str) -> bool:
-        """Whether the array `<stored>.<part>` has been made."""
+        """Whether the array `<stored>'<part>` has been made."""
         return self.array(part) in self.builder.arrays
 
     def given(self, part: str, dtype: DType, contents: npt.NDArray[np.generic]) -> None:
-        """Makes `<stored>.<part>` from the host: of one element at least."""
+        """Makes `<stored>'<part>` from the host: of one element at least."""
         data = (contents if len(contents) else np.zeros(1)).astype(dtype.numpy)
         self.builder.array(self._constant(part, dtype, data.shape), data)
 
     def filled(self, part: str, dtype: DType, shape: tuple[int, ...]) -> None:
-        """Makes `<stored>.<part>`, which kernels fill in before the run."""
+        """Makes `<stored>'<part>`, which kernels fill in before the run."""
         self.builder.array(self._constant(part, dtype, shape))
 
     def _constant(self, part: str, dtype: DType, shape: tuple[int, ...]) -> l2.Array:
@@ -97,7 +97,7 @@ class Link(Ends):
         more: tuple[l2.Formal, ...] = (),
         join: bool = True,
     ) -> None:
-        """One row of the kernel that runs a stage. Its formals are bound to `<stored>.<formal>`, or to what `arrays`
+        """One row of the kernel that runs a stage. Its formals are bound to `<stored>'<formal>`, or to what `arrays`
         says; `more`: those that `probability` reads."""
         name, span = f"{self.stored}: {stage} synapses{what}", self.projection.span
         kernel = self.builder.rows_of(_prototype, name, span, 0, rule, stage, probability, more)
@@ -126,7 +126,7 @@ def make_arrays(link: Link, by: str) -> Drawing | None:
 
 
 def _rows(link: Link, by: str) -> None:
-    """Makes `<stored>.row` and `<stored>.col`, and what a walk from the end `by` needs beside them."""
+    """Makes `<stored>'row` and `<stored>'col`, and what a walk from the end `by` needs beside them."""
     if not link.has("row"):
         if link.in_part:
             _draw_part(link)
@@ -141,7 +141,7 @@ def _rows(link: Link, by: str) -> None:
 
 
 def _pointers(link: Link) -> Drawing:
-    """Makes `<stored>.row` alone, for connections that are drawn again at every event, as the result says."""
+    """Makes `<stored>'row` alone, for connections that are drawn again at every event, as the result says."""
     drawing = _drawing_of(link)
     if not link.has("row"):
         link.filled("row", DType.I64, (link.pre.size + 1,))
@@ -273,12 +273,12 @@ def _draw_rows(link: Link) -> None:
 
 # ------------------------------------------------------------------------------------------ parts of populations
 
-PART: Final = ".part"
+PART: Final = own_array("", "part")
 """What the names of the arrays of a part's own relation begin with, after the projection's."""
 
 
 def _draw_part(link: Link) -> None:
-    """Makes `<stored>.row` and `<stored>.col` from the relation of the parts, which is drawn first; synapses keep their
+    """Makes `<stored>'row` and `<stored>'col` from the relation of the parts, which is drawn first; synapses keep their
     numbers, as parts are ascending."""
     pre, post = l0.as_drawn(link.member.parts, link.pre, link.post)
     part = Link(link.projection, link.member, pre, post, link.builder, link.storage, link.shared, part=PART)
@@ -303,7 +303,7 @@ def _draw_part(link: Link) -> None:
 
 
 def _gathered(link: Link, made: str, dtype: DType, arrays: Mapping[str, str], n: int) -> None:
-    """`<stored>.<made>`[t] = whole[col[t]] for every element t of a relation with `n` rows."""
+    """`<stored>'<made>`[t] = whole[col[t]] for every element t of a relation with `n` rows."""
     k = link.builder.kernel(f"{link.stored}: {made} of all neurons", l2.Kind.PROPAGATE, link.projection.span)
     k.include(CSR[:2], {f.name: arrays[f.name] for f in CSR[:2]}, {})
     k.read("whole", dtype, arrays["whole"], l2.At("post"))
@@ -348,7 +348,7 @@ TRANSPOSE: Final[Mapping[str, tuple[l2.Formal, ...]]] = MappingProxyType(
 
 
 def _transpose(link: Link, index: str = "to_index") -> None:
-    """Makes `<stored>.to_row`, `<stored>.to_col` and `<stored>.<index>`, the transposed relation; the rows have been
+    """Makes `<stored>'to_row`, `<stored>'to_col` and `<stored>'<index>`, the transposed relation; the rows have been
     filled before."""
     if link.has("to_row"):
         return
@@ -365,7 +365,7 @@ def _transpose(link: Link, index: str = "to_index") -> None:
 
 
 def _number_by_target(link: Link) -> None:
-    """Makes `<stored>.to_row` and `<stored>.to_col`, whose order numbers the synapses, and `<stored>.index`, the
+    """Makes `<stored>'to_row` and `<stored>'to_col`, whose order numbers the synapses, and `<stored>'index`, the
     numbers of synapses in the rows by source."""
     if link.has("to_row"):
         return

@@ -20,7 +20,7 @@ from backends.protocol import Instance
 from compiler.expr.ast import refs
 from compiler.expr.interp import ExprError, evaluate
 from compiler.ir.level2.synapse_values import own_name, variable_array
-from compiler.ir.level2.variable_arrays import own_array, population_array
+from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.runtime.common.arrays import read_logical
 
 _REDUCE: Final[Mapping[str, Callable[[npt.NDArray[Any]], Any]]] = {
@@ -55,7 +55,7 @@ class Reader:
     def _values(self, measure: l0.Measure, population: str | None, instance: Instance) -> Any:
         names = sorted(refs(measure.value))
         if population is not None:
-            env = {n: self._read(population_array(population, n), instance) for n in names}
+            env = {n: self._read(array_name(population, n), instance) for n in names}
             return np.broadcast_to(evaluate(measure.value, env), np.broadcast_shapes(*(v.shape for v in env.values())))
         projection = self._projections[measure.projection]
         found = [self._of_member(measure, projection, m, names, instance) for m in projection.members]

@@ -25,7 +25,7 @@ import compiler.ir.level2.program as l2
 from backends.protocol import Instance
 from compiler.core.errors import RunError
 from compiler.ir.level2.synapse_values import recorded_events
-from compiler.ir.level2.variable_arrays import own_array
+from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.runtime.record.growing import Growing, RecordFile, growing, label_sorting, publish, require
 
 SONATA_MAGIC: Final = np.uint32(0x0A7A)
@@ -132,8 +132,8 @@ class SpikeWriter(RecordFile):
     def drain(self, instance: Instance, keep: bool = True) -> None:
         """Take the contents of the buffers and empty them; with keep=False they are dropped (the warm-up)."""
         for name, held in self._held.items():
-            buffer = f"{own_array(name, 'spikes')}.record"
-            used = int(instance.read(f"{buffer}.used")[0])
+            buffer = own_array(own_array(name, "spikes"), "record")
+            used = int(instance.read(own_array(buffer, "used"))[0])
             if used == 0:
                 continue
             if keep:
@@ -142,7 +142,7 @@ class SpikeWriter(RecordFile):
                 held.events += len(pairs)
                 self.counts[name] += len(pairs)
                 self._waiting += len(pairs)
-            instance.write(f"{buffer}.used", ZERO)
+            instance.write(own_array(buffer, "used"), ZERO)
         if self._waiting > HELD:
             self._append()
 
@@ -216,7 +216,7 @@ class TraceWriter(RecordFile):
             group = self._group(record, path)
             m, shift = len(record.members), l0.shift_of(record.every, record.at)
             for variable in record.variables:
-                array = arrays[f"{record.population}.{variable}.record.{number}"]
+                array = arrays[own_array(array_name(record.population, variable), f"record.{number}")]
                 rows = min(1024, max(1, (1 << 17) // (m * array.dtype.bytes)))
                 data = growing(group, variable.rpartition(".")[2], array.dtype.numpy, (m,), rows, {"unit": array.unit})
                 low, high = 0, 1 << 62
@@ -245,14 +245,14 @@ class TraceWriter(RecordFile):
     def drain(self, instance: Instance, keep: bool = True) -> None:
         """Append the contents of the buffers and empty them; with keep=False they are dropped (the warm-up)."""
         for b in self._buffers:
-            used = int(instance.read(f"{b.buffer}.used")[0])
+            used = int(instance.read(own_array(b.buffer, "used"))[0])
             if used and keep:
                 numbers = b.seen + np.arange(1, used + 1)
                 rows = instance.read(b.buffer)[: used * b.members].reshape(used, b.members)
                 b.data.append(rows[(numbers > b.low) & (numbers <= b.high)])
                 b.seen += used
             if used:
-                instance.write(f"{b.buffer}.used", ZERO)
+                instance.write(own_array(b.buffer, "used"), ZERO)
         for g in self._groups:
             numbers = g.first + np.arange(g.times.rows, g.values.rows, dtype=np.int64)
             g.times.append((numbers * g.every - g.shift) * self._dt)

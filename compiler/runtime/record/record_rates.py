@@ -77,12 +77,12 @@ class RateWriter(RecordFile):
     def drain(self, instance: Instance, keep: bool = True) -> None:
         """Append the bins that are full; with keep=False the contents of the buffers are dropped (the warm-up)."""
         for b in self._bins:
-            buffer = f"{own_array(b.population, 'spike_count')}.record"
-            used = int(instance.read(f"{buffer}.used")[0])
+            buffer = own_array(own_array(b.population, "spike_count"), "record")
+            used = int(instance.read(own_array(buffer, "used"))[0])
             if used == 0:
                 continue
             counts = np.asarray(instance.read(buffer)[:used], np.float64)
-            instance.write(f"{buffer}.used", ZERO)
+            instance.write(own_array(buffer, "used"), ZERO)
             if not keep:
                 continue
             dropped = min(b.skip, used)

@@ -25,7 +25,7 @@ from compiler.ir.level2.synapse_values import (
     synapse_variables,
     variable_array,
 )
-from compiler.ir.level2.variable_arrays import own_array, population_array
+from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.runtime.common.arrays import to_logical, to_physical
 from compiler.runtime.record.record_synapses import moving, synapse_ends, user_order
 
@@ -85,8 +85,8 @@ def population_variables(population: l0.Population, program: l2.Merged) -> dict[
     units = {n: u for n, u in every.items() if not n.startswith("_")}  # no user's name begins so
     constants = dict(population.params)
     for name, unit in units.items():
-        path = f"{population.name}.{name}"
-        if (array := arrays.get(population_array(population.name, name))) is not None:
+        path = array_name(population.name, name)
+        if (array := arrays.get(path)) is not None:
             found[name] = Variable(path, array.unit or unit, array)
         elif isinstance(value := constants.get(name), l0.Const):
             found[name] = Variable(path, unit, None, float(value.value), population.size)

@@ -27,6 +27,7 @@ import compiler.runtime.artifacts.checkpoint as checkpoint
 from backends.protocol import AnyArray, Instance
 from compiler.core.disk import make_folder
 from compiler.core.errors import RunError
+from compiler.ir.level2.variable_arrays import own_array
 from compiler.runtime.build import build_prepared
 from compiler.runtime.common.arrays import persistent_arrays
 from compiler.runtime.common.hashes import model_hash
@@ -361,7 +362,7 @@ class Stepper:
 
     def _connections(self) -> list[tuple[str, AnyArray]]:
         """The arrays that say which neurons are connected, and with which delays."""
-        ends = (".row", ".col", ".to_row", ".to_col", ".delay")
+        ends = tuple(own_array("", part) for part in ("row", "col", "to_row", "to_col", "delay"))
         return [(a.name, self.instance.read(a.name)) for a in self.program.arrays if a.name.endswith(ends)]
 
 
