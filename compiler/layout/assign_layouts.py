@@ -28,14 +28,14 @@ def array_of(
     """The array of a tensor; scalars have one element."""
     dtype = DType.I32 if tensor.dtype == "int" else DType.BF16 if tensor.dtype == "bf16" else precision
     dtype = DType.F64 if wide else dtype
-    return l2.Array(name, dtype, tensor.shape or (1,), role, layout_of(tensor, lanes), span=span)
+    return l2.Array(name, dtype, tensor.room or (1,), role, layout_of(tensor, lanes), span=span)
 
 
 def strides_of(tensor: l1.Tensor, lanes: int) -> tuple[int, ...]:
     """Elements per step along each axis; with lanes, axis 0 counts blocks of `lanes` rows."""
     step = lanes if tensor.batched and lanes else 1
     strides = []
-    for extent in reversed(tensor.shape):
+    for extent in reversed(tensor.room):
         strides.append(step)
         step *= extent
     return tuple(reversed(strides))

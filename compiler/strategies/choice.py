@@ -144,7 +144,7 @@ def strides(tensor: l1.Tensor) -> tuple[int, ...]:
     """Row-major strides of a tensor that has no lanes."""
     result = []
     step = 1
-    for extent in reversed(tensor.shape):
+    for extent in reversed(tensor.room):
         result.append(step)
         step *= extent
     return tuple(reversed(result))

@@ -22,13 +22,20 @@ from compiler.ir.space import Affine
 class Tensor:
     """dtype: "real" | "int" | "bf16" (a real that is stored so). `batched`: axis 0 is the batch. Shapes include the
     batch axis. `windows`: extents of windows side by side, each with at most one element that is not 0
-    (window_choices); no array has such a tensor: what reads it, reads the operands of the Contract that makes it."""
+    (window_choices); no array has such a tensor: what reads it, reads the operands of the Contract that makes it.
+    `pitch`: elements from one row along the last axis to the next, where that is more than its extent (pad_rows)."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "real"
     batched: bool = False
     windows: tuple[int, ...] = ()
+    pitch: int = 0
+
+    @property
+    def room(self) -> tuple[int, ...]:
+        """The extents of its array: the shape, but for the space between rows."""
+        return (*self.shape[:-1], self.pitch) if self.pitch else self.shape
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def reused(
         free.sort(key=lambda t: g.place[t.name])  # the same choice in all layers, whatever was freed last
         for m in kernel.maps:
             if m.out.name in kernel.kept - fixed:
-                fitting = [t for t in free if same_space(t, m.out) and t.dtype == m.out.dtype]
+                fitting = [t for t in free if same_space(t, m.out) and (t.dtype, t.room) == (m.out.dtype, m.out.room)]
                 fitting = [t for t in fitting if t.name in m.ins] or fitting
                 if fitting:
                     free.remove(fitting[0])

@@ -52,7 +52,8 @@ class Walk:
 
     def place(self, axis: int) -> int:
         """The position of an axis in the array, with a gap before that along which others lie beside a part."""
-        beside = self.part is not None and axis >= self.part.axis
+        last = len(self.tensor.shape) - 1
+        beside = (self.part is not None and axis >= self.part.axis) or (self.tensor.pitch > 0 and axis >= last)
         return 1 - axis if self.steps_first and axis < 2 else axis + beside
 
 

@@ -71,6 +71,6 @@ def _fits(g: Readers, node: l1.Move, name: str, strides: Callable[[str], bool]) 
     tensor = g.tensors[name]
     if (tensor.dtype, tensor.batched) != (node.out.dtype, node.out.batched) or not strides(name):
         return False
-    if tensor.windows or node.out.windows:
+    if tensor.windows or node.out.windows or tensor.pitch or node.out.pitch:
         return False
     return all(isinstance(g.nodes[at], l1.Map | l1.Move) for at in g.readers[name])

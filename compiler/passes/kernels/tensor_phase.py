@@ -91,7 +91,7 @@ class Phase:
         """build_loops, once for all nests that are walked in the same way: equal layers have equal ones."""
         walks = [replace(w, part=self.parts.get(w.tensor.name)) for w in walks]
         walked = tuple(
-            (w.formal, w.axes, w.tensor.shape, w.tensor.batched, w.steps_first, w.guarded, w.chosen)
+            (w.formal, w.axes, w.tensor.shape, w.tensor.room, w.tensor.batched, w.steps_first, w.guarded, w.chosen)
             + ((w.part.whole.shape, w.part.axis) if w.part is not None else ())
             for w in walks
         )

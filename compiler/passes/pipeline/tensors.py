@@ -28,6 +28,7 @@ from compiler.passes.layers.lower_loss import add_loss
 from compiler.passes.layers.lower_network import lower_network
 from compiler.passes.layouts.channels_last import channels_last
 from compiler.passes.layouts.pack_windows import pack_windows
+from compiler.passes.layouts.pad_rows import pad_rows
 from compiler.passes.pipeline.manager import DRIVE, GIVING, TRAINING, Context, Lowering, Pass, PhaseGraph
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
@@ -369,6 +370,12 @@ TENSORS: Final[tuple[Pass, ...]] = (
     _rewrite(
         "pack_windows",
         lambda c, g: g.rewritten(*pack_windows(g.nodes, c.capabilities)),
+        when=_channels,
+        optional=True,
+    ),
+    _rewrite(
+        "pad_rows",
+        lambda c, g: g.rewritten(*pad_rows(g.nodes, g.outputs, c.capabilities)),
         when=_channels,
         optional=True,
     ),
