@@ -198,6 +198,7 @@ MUTANTS = (
     _pass("recompute", "checkpoint"),
     _pass("channels_last", "moved"),
     _pass("pack_windows", "packed"),
+    _pass("pad_rows", "padded"),
     Mutant(
         "prepare_weights",
         ("compiler.passes.pipeline.tensors:prepare_weights",),

@@ -45,6 +45,8 @@ class Sample:
 def logical(flat: npt.NDArray[np.generic], tensor: l1.Tensor, lanes: int) -> Reals:
     """The elements of a tensor, flat, in logical order, from the array that holds it."""
     values = flat.astype(np.float64)
+    if tensor.pitch:
+        return values.reshape(-1, tensor.pitch)[:, : tensor.shape[-1]].reshape(-1)
     if not (lanes and tensor.batched):
         return values
     each = int(np.prod(tensor.shape[1:]))

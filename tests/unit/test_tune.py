@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from backends.cpu.backend import LANES, CpuBackend
 from backends.cuda.kernels.contract import strategies as cuda_strategies
 from compiler.core.errors import RunError
 from compiler.ir.level1.graph import Contract, Tensor
-from compiler.ir.space import along
+from compiler.ir.space import DType, Role, along
+from compiler.layout.assign_layouts import array_of
 from compiler.report.tuning import page
 from compiler.runtime.common.amounts import bytes_of, seconds_of
 from compiler.strategies import choose
@@ -30,6 +32,7 @@ from compiler.strategies.pins import (
     structure_digest,
 )
 from compiler.strategies.variants import MOST, TUNED, identity, text_of, ways
+from compiler.tune.accuracy import logical
 from compiler.tune.choosing import Tuned, choose_all, factors
 from compiler.tune.lock import compared, lock_path, read_lock, section_name, stale, write_lock
 from compiler.tune.measure import Measured
@@ -471,3 +474,10 @@ def test_times() -> None:
     assert [seconds_of("--budget", t) for t in ("60s", "2 min", "500 ms", None)] == [60.0, 120.0, 0.5, None]
     with pytest.raises(RunError, match="`--budget` is a time such as '60 s'"):
         seconds_of("--budget", "soon")
+
+
+def test_rows_with_space_between_them_are_read_without_it() -> None:
+    """A padded tensor in memory, and its elements in order."""
+    tensor = Tensor("x", (2, 3), pitch=4)
+    assert array_of(tensor, "x", DType.F32, 0, Role.WORK).physical_size == 8
+    assert logical(np.arange(8, dtype=np.float32), tensor, 0).tolist() == [0, 1, 2, 4, 5, 6]

@@ -376,7 +376,7 @@ TENSORS: Final[tuple[Pass, ...]] = (
     _rewrite(
         "pad_rows",
         lambda c, g: g.rewritten(*pad_rows(g.nodes, g.outputs, c.capabilities)),
-        when=_channels,
+        when=lambda c: c.capabilities.bf16 and c.precision is DType.F32 and c.order is not l2.Order.BITWISE,
         optional=True,
     ),
     _rewrite(
