@@ -33,8 +33,8 @@ from backends.c_family.cprint import (
     symbols,
     type_of,
 )
-from backends.kernel_ir.expr import call, cast, code, form
-from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt
+from backends.kernel_ir.expr import address, call, cast, code, cond, form
+from backends.kernel_ir.stmt import Do, For, Kind, Let, Set, Stmt
 from backends.kernel_ir.tree import Code, Number
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Num, Ref, refs, rewrite, substitute
@@ -67,6 +67,20 @@ class Total:
     @property
     def symbol(self) -> dict[str, Symbol]:
         return {self.name: Symbol(self.at, self.type)}
+
+
+@dataclass(frozen=True)
+class InBlocks:
+    """How sums are added up in blocks (l2.Blocks; `dim` "": they are not): the accumulators of a block; what stands
+    before all terms, and before and after those of a block. `by`: accumulators of a sum, each of which takes as many
+    terms as a block has."""
+
+    totals: Sequence[Total]
+    dim: str = ""
+    start: Sequence[Stmt] = ()
+    begin: Sequence[Stmt] = ()
+    end: Sequence[Stmt] = ()
+    by: int = 1
 
 
 @dataclass
@@ -156,9 +170,61 @@ class NestBuilder:
         """Where the first sums of a point are, and their statements."""
         raise NotImplementedError
 
-    def over_terms(self, loop: list[Stmt]) -> list[Stmt]:
-        """A loop over all terms, in order."""
+    def loop(self, dim: l2.Dim, inner: Sequence[Stmt]) -> list[Stmt]:
+        """A loop over a dim of a point."""
         raise NotImplementedError
+
+    def over_terms(self, inner: list[Stmt], blocks: InBlocks | None = None) -> list[Stmt]:
+        """A loop over all terms, in order."""
+        for d in reversed(self.red):
+            inner = self.loop(d, inner)
+            if blocks and d.name == blocks.dim:
+                inner = self.by_blocks(inner, blocks)
+        return inner
+
+    def in_blocks(
+        self,
+        totals: Sequence[Total],
+        declared: Callable[[Total], Sequence[Stmt]] | None = None,
+        one: Callable[[Code], Code] = lambda x: x,
+        each: Callable[[Stmt], Stmt] = lambda x: x,
+        by: int = 1,
+    ) -> InBlocks:
+        """`declared`: the declaration of an accumulator (default: `start`); accumulators may be arrays, of which `one`
+        is an element and `each` the loop over all."""
+        start, blocks = declared or (lambda x: [self.start(x)]), self.nest.blocks
+        if blocks is None or totals[0].combine != "add":
+            return InBlocks([replace(x, at=one(x.at)) for x in totals])
+        parts = [replace(x, at=self.k.namer.fresh("part")) for x in totals]
+        before, end = list[Stmt](), list[Stmt]()
+        for x, part in zip(totals, parts, strict=True):
+            to, more = one(x.at), one(part.at)
+            if not is_real(x.type):
+                end.append(each(Set(to, more, "+=", self.k.template.span)))
+                continue
+            lost = replace(x, at=self.k.namer.fresh("lost"))
+            before += start(lost)
+            kept = one(lost.at)
+            end.append(each(Do(call(f"nl_carried_{x.type}", to, more, kept, address(to), address(kept)))))
+        begin = [line for x in parts for line in start(x)]
+        return InBlocks([replace(x, at=one(x.at)) for x in parts], blocks.dim, before, begin, end, by)
+
+    def by_blocks(self, loop: list[Stmt], blocks: InBlocks) -> list[Stmt]:
+        """A loop over the dim of blocks, block by block."""
+        *before, walk = loop
+        assert isinstance(walk, For) and walk.end is not None
+        first, end = self.k.namer.fresh("first"), self.k.namer.fresh("end")
+        inner = replace(walk, first=first, end=end)
+        return [*before, self.block(first, end, code(walk.end), [inner], blocks)]
+
+    def block(self, first: Code, end: Code, extent: Code, inner: Sequence[Stmt], blocks: InBlocks) -> Stmt:
+        """A loop over blocks, from `first` to `end` each."""
+        assert self.nest.blocks is not None
+        number = self.nest.blocks.length
+        length = code(number * blocks.by) if isinstance(number, int) else self.k.extent(number)
+        length = length * blocks.by if blocks.by > 1 and isinstance(number, str) else length
+        least = cond(first + length < extent, first + length, extent)
+        return For(first, 0, extent, [*blocks.begin, Let("nl_i64", end, least), *inner, *blocks.end], length)
 
     def totals(self, scope: Scope, stage: l2.Stage | None = None) -> list[Total]:
         """The reductions of a stage (default: the first), each in a variable of its own."""
@@ -214,7 +280,9 @@ class NestBuilder:
         lines = body.section(self.nest.epilogue)
         for stage in self.nest.then:
             totals = self.totals(body.scope, stage)
-            lines += [*map(self.start, totals), *self.over_terms(self.summed(body.scope, totals))]
+            blocks = self.in_blocks(totals)
+            terms = self.over_terms(self.summed(body.scope, blocks.totals), blocks)
+            lines += [*map(self.start, totals), *blocks.start, *terms]
             for x in totals:
                 body.scope |= x.symbol
             lines += body.section(stage.epilogue)
@@ -273,35 +341,32 @@ class PointNest(NestBuilder):
         return call("nl_take", rest, form("(nl_u32){}" if short else "{}", self.k.extent(d.extent)))
 
     def terms(self, scope: Scope, totals: Sequence[Total]) -> tuple[Sequence[Total], list[Stmt]]:
-        loop = self.in_window(self.summed(scope, totals, self.term_elements()))
-        return totals, [*map(self.start, totals), *loop]
+        blocks = self.in_blocks(totals)
+        loop = self.in_window(self.summed(scope, blocks.totals, self.term_elements()), blocks)
+        return totals, [*map(self.start, totals), *blocks.start, *loop]
 
     def term_elements(self) -> dict[str, Element]:
         """How the terms of `in_window` access arrays."""
         exact = {x.quotient for x in self._sparse().values()}
         return self.k.elements(replace(self.addresses, exact=exact), self.nest.fill) if exact else self.elements
 
-    def in_window(self, loop: list[Stmt]) -> list[Stmt]:
+    def in_window(self, loop: list[Stmt], blocks: InBlocks | None = None) -> list[Stmt]:
         """A loop over the terms that are not 0, in order."""
         sparse = self._sparse()
         for d in reversed(self.red):
             var, found = self.vars[d.name], sparse.get(d.name)
             if found is None:
-                loop = self.over(d, loop)
+                loop = self.loop(d, loop)
             elif found.step == d.extent:
                 loop = [Let("nl_i64", var, found.first), *loop]
             else:
                 loop = [For(var, found.first, self.k.extent(d.extent), loop, found.step)]
+            if blocks and d.name == blocks.dim:
+                loop = self.by_blocks(loop, blocks)
         return loop
 
-    def over_terms(self, loop: list[Stmt]) -> list[Stmt]:
-        for d in reversed(self.red):
-            loop = self.over(d, loop)
-        return loop
-
-    def over(self, d: l2.Dim, loop: list[Stmt]) -> list[Stmt]:
-        """A loop over a RED dim of a point."""
-        return [For(self.vars[d.name], code(0), self.k.extent(d.extent), loop, 1)]
+    def loop(self, dim: l2.Dim, inner: Sequence[Stmt]) -> list[Stmt]:
+        return [For(self.vars[dim.name], code(0), self.k.extent(dim.extent), inner, 1)]
 
     def _sparse(self) -> dict[str, _Sparse]:
         """Dims that are summed over in steps of a divisor: the others read 0 because the index is not divisible, and

@@ -129,6 +129,17 @@ class Elementary(Primitives):
         """Adding it rounds to a whole number, and leaves that in the low bits."""
         return float(1.5 * 2.0**self.fraction)
 
+    # ---- sums
+
+    def carried(self, total: Real, part: Real, lost: Real) -> tuple[Real, Real]:
+        """total + part, and what rounding adds to it, which the next call is given as `lost` (Kahan 1965): the error of
+        a sum of many parts does not grow with their number. What is not finite loses nothing."""
+        due = part - lost
+        sum = total + due
+        rest = (sum - total) - due
+        rest = self.where(rest - rest == 0, rest, 0)
+        return sum, rest
+
     # ---- simple functions
 
     def abs(self, x: Real) -> Real:

@@ -51,6 +51,16 @@ def _number(name: str, of_integers: Function) -> Function:
     return call
 
 
+def carried(total: Array, part: Array, lost: Array) -> tuple[Array, Array]:
+    """The next of a sum of parts, and what rounding added to it; sums of integers lose nothing."""
+    of = next((p for p in PRECISIONS if p.real is total.dtype.type), None)
+    if of is None:
+        return np.asarray(total + part), lost
+    with np.errstate(all="ignore"):
+        more, rest = of.carried(total, part, lost)
+    return np.asarray(more), np.asarray(rest)
+
+
 minimum: Final = _number("min", np.minimum)
 maximum: Final = _number("max", np.maximum)
 exp: Final = _real("exp")

@@ -11,13 +11,13 @@ Does not: use strategies: a Contract is evaluated as its nest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 import compiler.ir.level2.program as l2
-from backends.reference.elementary import maximum, minimum
+from backends.reference.elementary import carried, maximum, minimum
 from backends.reference.evaluate import Evaluator, Value, cast, loaded
 from backends.reference.row import InterpretError, Row
 from compiler.expr.ast import Expr
@@ -35,6 +35,27 @@ def _identity(combine: str, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "f":
         return dtype.type(-math.inf if combine == "max" else math.inf)
     return dtype.type(_INT64.min if combine == "max" else _INT64.max)
+
+
+class _BlockSum:
+    """A sum of terms that come in order, by blocks."""
+
+    def __init__(self, zero: Any, ends: Callable[[int], int]) -> None:
+        self.zero, self.ends, self.done = zero, ends, 0
+        self.total, self.part, self.lost = zero, zero, zero
+
+    def added(self, terms: Any) -> Any:
+        """The sum with more terms, the last of which ends a block or is followed by others."""
+        at = 0
+        while at < len(terms):
+            end = self.ends(self.done)
+            stop = min(len(terms), at + end - self.done)
+            self.part = np.add.accumulate(np.concatenate([self.part[None], terms[at:stop]]), axis=0)[-1]
+            self.done, at = self.done + stop - at, stop
+            if self.done == end:
+                self.total, self.lost = carried(self.total, self.part, self.lost)
+                self.part = self.zero
+        return self.total
 
 
 class Points:
@@ -163,18 +184,33 @@ class Points:
     def reduce(self, combine: str, term: Expr, dims: Sequence[l2.Dim], extents: Sequence[int]) -> Any:
         """acc = combine(acc, term) over the RED dims in order, for all points at once."""
         acc: Any = None
+        ends = self.block_ends(dims, extents) if combine == "add" else None
+        total: _BlockSum | None = None
         for terms in self.blocks(dims, extents):
             value = self.evaluate(term)
             dtype = self.evaluate.joined(value)
             block = np.broadcast_to(cast(value, dtype), (terms, *self.shape))
             if acc is None:
                 acc = np.full(self.shape, _identity(combine, dtype))
-            if combine == "add":
+                total = None if ends is None else _BlockSum(acc, ends)
+            if total is not None:
+                acc = total.added(block)
+            elif combine == "add":
                 acc = np.add.accumulate(np.concatenate([acc[None], block]), axis=0)[-1]
             else:
                 for x in block:
                     acc = (minimum if combine == "min" else maximum)(acc, x)
         return np.full(self.shape, _identity(combine, self.row.real)) if acc is None else acc
+
+    def block_ends(self, dims: Sequence[l2.Dim], extents: Sequence[int]) -> Callable[[int], int] | None:
+        """The number of the term behind a term's block (l2.Blocks)."""
+        cut = self.nest.blocks
+        if cut is None:
+            return None
+        at = [d.name for d in dims].index(cut.dim)
+        inner = math.prod(extents[at + 1 :])
+        whole, block = extents[at] * inner, self.row.size(cut.length) * inner
+        return lambda n: n - n % whole + min((n % whole // block + 1) * block, whole)
 
     def each(self, statements: Sequence[l2.Statement], dims: Sequence[l2.Dim], extents: Sequence[int]) -> None:
         """The statements for all points and all of the RED dims."""

@@ -119,7 +119,8 @@ def _nest(nest: l2.Nest, names: Names) -> str:
         terms = ",".join([_expr(s.term, names) for s in stage.sums])
         names |= {s.acc: f"acc{number}.{k}" for k, s in enumerate(stage.sums)}
         stages.append(f"{stage.combine}({terms}){{{_statements(stage.epilogue, names)}}}")
-    return f"for({dims}){{{prologue}}}{''.join(stages)}{{{_statements(nest.each, names)}}}{nest.fill!r}"
+    cut = "" if nest.blocks is None else f" by {names[nest.blocks.dim]} {_value(nest.blocks.length, names)}"
+    return f"for({dims}){{{prologue}}}{''.join(stages)}{{{_statements(nest.each, names)}}}{nest.fill!r}{cut}"
 
 
 def _statements(statements: Iterable[l2.Statement], names: Names) -> str:

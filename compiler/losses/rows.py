@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Cond, Expr, Num, Ref
 from compiler.ir.level1.builder import GraphBuilder, Operand, Scalars, identity
 
-LONGEST: Final = 1 << 14
-"""Elements that a loss adds up at once."""
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
 
 
@@ -43,18 +40,10 @@ def mean_rows(
     summed: int = 0,
     span: Span = NOWHERE,
 ) -> l1.Tensor:
-    """The mean of an expression over all axes but the first `rank` ones; a sum over the last `summed` ones. More than
-    LONGEST elements are summed in two steps, as errors of sums in float32 grow with their length."""
+    """The mean of an expression over all axes but the first `rank` ones; a sum over the last `summed` ones."""
     if rank == len(over.shape):
         whole = body == X0 and operands[0] == identity(over)
         return over if whole else g.map(name, body, operands, like=over, scalars=scalars, span=span)
     share = ("share", 1.0 / math.prod(over.shape[rank : len(over.shape) - summed]))
     part = body * Ref("share")
-    kept = rank
-    if math.prod(over.shape[rank:]) > LONGEST:
-        last = len(over.shape) - 1
-        kept = next((k for k in range(rank, last) if math.prod(over.shape[k:]) <= LONGEST), last)
-    if kept == rank:
-        return g.reduce(name, part, operands, over, tuple(range(rank)), scalars=(share, *scalars), span=span)
-    parts = g.reduce(f"{name}.parts", part, operands, over, tuple(range(kept)), scalars=(share, *scalars), span=span)
-    return g.reduce(name, X0, (identity(parts),), parts, tuple(range(rank)), span=span)
+    return g.reduce(name, part, operands, over, tuple(range(rank)), scalars=(share, *scalars), span=span)

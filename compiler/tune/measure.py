@@ -38,6 +38,7 @@ from compiler.layout.assign_layouts import array_of
 from compiler.passes.kernels.lower_tensors import lower_tensors
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.long_sums import long_sums
 from compiler.passes.program.merge import merge
 from compiler.strategies import Choice, every
 from compiler.strategies.exchange import basis
@@ -115,7 +116,7 @@ def alone(sites: Sequence[Site], precision: DType, order: l2.Order, capabilities
             graphs.append(l1.TensorGraph(phase, (*inputs, node)))
             pins[path_of(phase, node.out)] = Pin(site.problem, identity(way), "measuring", 0.0)
     lower_tensors(builder, tuple(graphs), DataSet({}, {}, NOWHERE), capabilities, pins)
-    return merge(builder.finish())
+    return merge(long_sums(builder.finish(), capabilities))
 
 
 @dataclass(frozen=True)

@@ -253,6 +253,17 @@ class _Code:
         for stage in nest.stages:
             yield from self.stage(stage)
         yield from self.each(nest)
+        yield from self.blocks(nest)
+
+    def blocks(self, nest: l2.Nest) -> Iterator[str]:
+        if nest.blocks is None:
+            return
+        if nest.blocks.dim not in (d.name for d in nest.red) or "add" not in (s.combine for s in nest.stages):
+            yield f"there are no sums over `{nest.blocks.dim}` to be cut into blocks"
+        if isinstance(nest.blocks.length, str):
+            yield from self.column(nest.blocks.length, "the length of blocks")
+        elif nest.blocks.length < 1:
+            yield f"blocks have the length {nest.blocks.length}"
 
     def stage(self, stage: l2.Stage) -> Iterator[str]:
         if stage.combine not in ("add", "max", "min") or not stage.sums:

@@ -43,7 +43,7 @@ def signatures(text: str) -> list[Signature]:
     text = re.sub(r"(?s)#if defined\(__CUDACC__\)\n.*?#else\n", "", text)
     for result, name, rest in re.findall(r"^NL_FN (\w+) nl_([a-z]\w*)\(([^)]*)\)", text, re.MULTILINE):
         arguments = tuple(a.split()[0] for a in rest.split(","))
-        if "[" not in rest and Signature(name, result, arguments) not in found:
+        if not set("[*") & set(rest) and Signature(name, result, arguments) not in found:
             found.append(Signature(name, result, arguments))
     return found
 

@@ -110,10 +110,17 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
     first, end = namer.fresh("first"), namer.fresh("end")
     totals = [(x, namer.fresh("sums"), p.k.dialect.type_name(x.type)) for x in p.totals(p.scope)]
     level = p.level[p.par[-1].name]
-    ones = [replace(x, at=sums[column - first]) for x, sums, _ in totals]
-    inner = _terms(p, ones, first, end)
-    for dim in reversed(p.red):
-        inner = p.loop(dim, inner)
+
+    def declared(x: Total) -> list[Stmt]:
+        start = Set(x.at[column - first], p.identity(x.type, x.combine))
+        return [Let(p.k.dialect.type_name(x.type), x.at[COLUMNS]), For(column, first, end, [start], style=Style.BESIDE)]
+
+    def each(s: Stmt) -> Stmt:
+        return For(column, first, end, [s], kind=Kind.POINTS, style=Style.NEXT)
+
+    held = [replace(x, at=sums) for x, sums, _ in totals]
+    blocks = p.in_blocks(held, declared, lambda x: x[column - first], each)
+    inner = p.over_terms(_terms(p, blocks.totals, first, end), blocks)
     body = p.body()
     for x, _, _ in totals:
         body.scope |= x.symbol
@@ -122,11 +129,8 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
     lines: list[Stmt] = [
         For(first, 0, extent, [
             Let("nl_i64", end, cond(first + COLUMNS < extent, first + COLUMNS, extent)),
-            *(Let(kind, sums[COLUMNS]) for _, sums, kind in totals),
-            *(
-                For(column, first, end, [Set(sums[column - first], p.identity(x.type, x.combine))], style=Style.BESIDE)
-                for x, sums, _ in totals
-            ),
+            *(line for x in held for line in declared(x)),
+            *blocks.start,
             *inner,
             For(column, first, end, last, kind=Kind.POINTS),
         ], COLUMNS),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
@@ -237,13 +238,9 @@ class NestPrinter(NestBuilder):
     def terms(self, scope: Scope, totals: Sequence[Total]) -> tuple[Sequence[Total], list[Stmt]]:
         if self.contiguous() and all(is_real(x.type) for x in totals):
             return self._in_parts(scope, totals)
-        inner = self.over_terms(self.summed(scope, totals))
-        return totals, [*map(self.start, totals), *inner]
-
-    def over_terms(self, inner: list[Stmt]) -> list[Stmt]:
-        for dim in reversed(self.red):
-            inner = self.loop(dim, inner)
-        return inner
+        blocks = self.in_blocks(totals)
+        inner = self.over_terms(self.summed(scope, blocks.totals), blocks)
+        return totals, [*map(self.start, totals), *blocks.start, *inner]
 
     def contiguous(self) -> bool:
         """Whether partial accumulators pay: the last RED dim walks memory contiguously and is not short."""
@@ -266,28 +263,38 @@ class NestPrinter(NestBuilder):
         held = [replace(x, at=k.namer.fresh("part")) for x in totals]
         at, first = k.namer.fresh("u"), k.namer.fresh("first")
         v, extent = self.vars[last.name], k.extent(last.extent)
-        term = self.hoisted(self.level[last.name], self.summed(scope, [replace(x, at=x.at[at]) for x in held]))
+
+        def each(end: Code, statement: Stmt) -> Stmt:
+            return For(at, 0, end, [statement], type="int", style=Style.BESIDE)
+
+        def declared(x: Total) -> list[Stmt]:
+            return self._filled(x, parts, lambda s: each(code(parts), s), at)
+
+        blocks = self.in_blocks(held, declared, lambda x: x[at], lambda s: each(code(parts), s), parts)
+        term = self.hoisted(self.level[last.name], self.summed(scope, blocks.totals))
 
         def run(count: Code) -> Stmt:
             kept = Kind.KEPT if isinstance(count, Number) else Kind.SERIAL
             return For(at, 0, count, [Let("nl_i64", v, first + at), *term], kind=kept)
 
+        cut = blocks.dim == last.name
+        begin, end = (k.namer.fresh("begin"), k.namer.fresh("end")) if cut else (code(0), extent)
         inner: list[Stmt] = [
-            Let("nl_i64", first, code(0), const=False),
-            For(first, None, None, [run(code(parts))], parts, style=Style.NEXT, test=first + parts <= extent),
+            Let("nl_i64", first, begin, const=False),
+            For(first, None, None, [run(code(parts))], parts, style=Style.NEXT, test=first + parts <= end),
         ]
         if not (isinstance(last.extent, int) and last.extent % parts == 0):
-            inner.append(run(extent - first))
+            inner.append(run(end - first))
+        if cut:
+            inner = [self.block(begin, end, extent, inner, blocks)]
         for dim in reversed(self.red[:-1]):
             inner = self.loop(dim, inner)
+            inner = self.by_blocks(inner, blocks) if dim.name == blocks.dim else inner
         half = k.namer.fresh("half")
-
-        def each(end: Code, statement: Stmt) -> Stmt:
-            return For(at, 0, end, [statement], type="int", style=Style.BESIDE)
-
         joined = [each(half, self.combined(x.at[at], x.at[at + half], x.type)) for x in held]
         return [replace(x, at=x.at[0]) for x in held], [
-            *(line for x in held for line in self._filled(x, parts, lambda s: each(code(parts), s), at)),
+            *(line for x in held for line in declared(x)),
+            *blocks.start,
             *inner,
             For(
                 half,
@@ -377,20 +384,22 @@ class NestPrinter(NestBuilder):
             first = [Set(scope[t].code, self.elements[t].place) for t in dict.fromkeys(updated) if t in scope]
             lines += self._lane_section([*first, *body.run(n.prologue)])
         lane, totals = self.lane, self.totals(scope)
-        for x in totals:
-            lines += self._filled(
-                x, lane.extent, lambda s: self.over(lane, [s], Kind.KEPT, Style.BESIDE), self.lane_var
-            )
+
+        def declared(x: Total) -> list[Stmt]:
+            fill = partial(self.over, lane, kind=Kind.KEPT, style=Style.BESIDE)
+            return self._filled(x, lane.extent, lambda s: fill([s]), self.lane_var)
+
+        each = partial(self.over, lane, kind=Kind.LANE, style=Style.NEXT)
+        blocks = self.in_blocks(totals, declared, lambda x: x[self.lane_var], lambda s: each([s]))
+        lines += [*(line for x in totals for line in declared(x)), *blocks.start]
         totals = [replace(x, at=x.at[self.lane_var]) for x in totals]
         inside = dict(scope)
         before = self._lane_loads(read_in_terms(n), inside)
         pointers, elements = self._lane_pointers(read_in_terms(n))
         saved, self.elements = self.elements, {**self.elements, **elements}
-        inner = [*before, *pointers, *self._lane_section(self.summed(inside, totals))]
+        inner = [*before, *pointers, *self._lane_section(self.summed(inside, blocks.totals))]
         self.elements = saved
-        for dim in reversed(self.red):
-            inner = self.loop(dim, inner)
-        lines += inner
+        lines += self.over_terms(inner, blocks)
         for x in totals:
             scope |= x.symbol
         lines += self._lane_loads(statement_refs(n.epilogue), scope)

@@ -270,13 +270,13 @@ class NestPrinter(PointNest):
         loop = replace(points, body=[*points.body, *point])
         return Function("", (loop,), resident=_RESIDENT, division=Division.POINTS)
 
-    def over(self, d: l2.Dim, loop: list[Stmt]) -> list[Stmt]:
+    def loop(self, dim: l2.Dim, inner: Sequence[Stmt]) -> list[Stmt]:
         """Small windows, and those whose elements are read and written again, are unrolled, so that loads overlap."""
         terms = prod(x.extent for x in self.red if isinstance(x.extent, int))
         if not is_short(self.nest) or not (self.nest.staged or terms <= _UNROLLED):
-            return super().over(d, loop)
-        assert isinstance(d.extent, int)
-        return [Each(self.vars[d.name], d.extent, loop)]
+            return super().loop(dim, inner)
+        assert isinstance(dim.extent, int)
+        return [Each(self.vars[dim.name], dim.extent, inner)]
 
     def _windows(self, point: list[Stmt]) -> list[Stmt]:
         """The point, which takes the elements of its window from registers: their lines are read, and written, at

@@ -95,6 +95,16 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """The sums of a nest are long: the terms of `length` (a literal or a column) iterations of the RED dim `dim`, and
+    of all dims inside it, are added up by themselves from 0 on, and what they come to is added to the accumulator with
+    what rounding took from it before (`carried` in backends/device/elementary.py)."""
+
+    dim: str
+    length: int | str
+
+
+@dataclass(frozen=True)
 class Nest(FindsFormals):
     """A loop nest. For every point of the PAR and LANE dims:
 
@@ -110,6 +120,7 @@ class Nest(FindsFormals):
     column, integer index expression, Num draw)) and Call("poisson", (key, index, draw, lambda)). With a fourth
     argument, a Num, the first three draw what they draw in that step (0: in phase init), not in the one that runs.
     Call("shuffled", (key column, p, n, k)) is place k of permutation number p of 0 .. n - 1, integers.
+    `blocks`: how the sums (combine "add") of all stages are added up, where they are long.
     """
 
     dims: tuple[Dim, ...]
@@ -122,6 +133,7 @@ class Nest(FindsFormals):
     beside: tuple[Sum, ...] = ()
     then: tuple[Stage, ...] = ()
     each: tuple[Statement, ...] = ()
+    blocks: Blocks | None = None
 
     @property
     def par(self) -> list[Dim]:

@@ -50,8 +50,8 @@ class Capabilities:
     `reproducible` needs fixed-point accumulators. apart: bytes of WORK arrays up to which they share no memory (0: they
     always share). chains: whether it can run chains (compiler/passes/program/persistent_rnn.py). device: the device
     that it is for. bf16: whether it has arrays of bf16. recorded_steps: steps in which every neuron spikes that a
-    buffer of spikes holds, where it is not large: the host has to ask so often whether there is room. rows: whether the
-    threads that share a row of a sum go on with its elements.
+    buffer of spikes holds, where it is not large: the host has to ask so often whether there is room. rows: whether
+    threads share the terms of a sum, a few for each, and go on with the elements of its row.
     """
 
     name: str

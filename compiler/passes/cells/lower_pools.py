@@ -26,6 +26,7 @@ from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, CellLowering, CellRow, N
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.init_values import initialise
+from compiler.passes.program.long_sums import BLOCK
 
 POOL_INDEX: Final = l0.Set("pool_index", Ref("pool_of"))
 """The pool of a neuron, before anything of it is read."""
@@ -34,6 +35,7 @@ MEMBER: Final = l2.Strided((l2.Axis((("i", 1),), stride="members"), l2.Axis((("k
 """Neuron k of pool i."""
 POOLED: Final = (l2.Dim("i", "n"), l2.Dim("k", "members", l2.DimKind.RED))
 MEMBERS: Final = l2.ScalarFormal("members", DType.I64)
+BLOCKS: Final = l2.Blocks("k", BLOCK)
 _COMBINE: Final = {"sum": "add", "mean": "add", "min": "min", "max": "max", "argmax": "max"}
 _EXACT: Final = 1 << 24
 """Whole numbers up to this are exact in 32-bit floating point."""
@@ -165,7 +167,8 @@ def _reduce(
     formals += _of_others(cell, used, real)
     formals += [l2.ArrayFormal("largest", real, l2.Mode.READ, l2.ELEMENT)] if "largest" in used else []
     formals += [l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT), N, MEMBERS, *_columns(at, used)]
-    nest = l2.Nest(POOLED, (), combine, term, "acc", (l2.Assign("out", result),))
+    blocks = BLOCKS if combine == "add" else None  # whatever the number of members is, which is data
+    nest = l2.Nest(POOLED, (), combine, term, "acc", (l2.Assign("out", result),), blocks=blocks)
     title, text = f"{rows[0][0].name}: {model_name(r.name)} ({r.op})", Prototype(l2.Kind.REDUCE, tuple(formals), nest)
     kernel = at.builder.kernel_of(text, title, pool.span, (at.number, r.name, largest))
     for instance, bound, columns in rows:

@@ -66,6 +66,13 @@ def _chains(context: Context, ir: Lowering) -> bool:
     return context.capabilities.chains
 
 
+def _long_sums(context: Context, ir: Lowering) -> Lowering:
+    """Sums of many terms are added up in blocks."""
+    from compiler.passes.program.long_sums import long_sums
+
+    return replace(ir, programs=(long_sums(ir.programs[0], context.capabilities),))
+
+
 JOIN_HALVES: Final = Pass(
     "join_halves",
     lambda context, ir: replace(ir, programs=(reduce(_join, ir.programs),)),
@@ -74,6 +81,7 @@ JOIN_HALVES: Final = Pass(
 """The programs of both halves as one: phases of the same name run one after the other."""
 PROGRAMS: Final[tuple[Pass, ...]] = (
     JOIN_HALVES,
+    Pass("long_sums", _long_sums, lambda context, ir: True),
     Pass("merge", lambda context, ir: replace(ir, merged=merge(ir.programs[0])), lambda context, ir: True),
     Pass("persistent_rnn", _persistent_rnn, _chains, optional=True),
     Pass("keep_steps", _keep_steps, lambda _, ir: ir.merged is not None and any(p.chains for p in ir.merged.phases)),

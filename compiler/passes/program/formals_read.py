@@ -42,6 +42,8 @@ def _nest(nest: l2.Nest) -> Iterator[str]:
     yield from _statements(nest.statements)
     for term in nest.terms:
         yield from refs(term)
+    if nest.blocks is not None and isinstance(nest.blocks.length, str):
+        yield nest.blocks.length
 
 
 def _statements(statements: Iterable[l2.Statement]) -> Iterator[str]:
