@@ -33,8 +33,6 @@ from compiler.strategies.cpu import (
 )
 from compiler.strategies.cpu.winograd import winograd4_conv, winograd_conv, winograd_rows, winograd_weight_gradient
 from compiler.strategies.cuda import (
-    cublaslt,
-    cudnn,
     direct_conv,
     direct_conv_weights,
     fft_conv,
@@ -46,6 +44,7 @@ from compiler.strategies.cuda import (
     tensor_cores,
     tensor_products,
 )
+from compiler.strategies.cuda.vendor import cublaslt, cudnn
 from compiler.strategies.exchange import HOPELESS, exchanged
 from compiler.strategies.plugins import installed
 from compiler.strategies.strategy import Strategy

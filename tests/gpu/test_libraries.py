@@ -22,7 +22,7 @@ from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import prepare
 from compiler.runtime.tuning import check_lock, tune_model
 from compiler.strategies import exchange
-from compiler.strategies.cuda.cublaslt import KINDS
+from compiler.strategies.cuda.vendor.cublaslt import KINDS
 from compiler.strategies.pins import problem_digest, structure_digest
 from compiler.strategies.variants import ways
 from compiler.tune.measure import Bench, measure

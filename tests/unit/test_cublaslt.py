@@ -18,7 +18,7 @@ from compiler.ir.level0.model import Numerics
 from compiler.ir.level2.program import Contract, Order
 from compiler.passes.pipeline.lower import lower
 from compiler.strategies.choice import Choice, NotApplicable, product
-from compiler.strategies.cuda import cublaslt, libraries
+from compiler.strategies.cuda.vendor import cublaslt, libraries
 from compiler.strategies.permissions import permitted
 from compiler.strategies.pins import Pin, problem_digest
 from compiler.strategies.variants import identity, ways

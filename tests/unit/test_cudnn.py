@@ -12,7 +12,7 @@ from backends.cuda.run import cudnn as library
 from backends.cuda.run.backend import CudaBackend
 from compiler.ir.level0.model import Numerics
 from compiler.strategies.choice import Choice, product
-from compiler.strategies.cuda import cudnn
+from compiler.strategies.cuda.vendor import cudnn
 from compiler.strategies.permissions import permitted
 from compiler.strategies.variants import identity, ways
 from tests.cpu.contractions import Conv, conv, gradient

@@ -31,8 +31,6 @@ from backends.kernel_ir.tree import Code
 from compiler.expr.ast import refs
 from compiler.ir.space import DType
 from compiler.strategies.cuda import (
-    cublaslt,
-    cudnn,
     direct_conv,
     direct_conv_weights,
     fft_conv,
@@ -46,6 +44,7 @@ from compiler.strategies.cuda import (
     tensor_products,
 )
 from compiler.strategies.cuda.implicit_gemm import Sides, sides
+from compiler.strategies.cuda.vendor import cublaslt, cudnn
 
 UNITS: Final = frozenset({*tensor_products.KINDS, *stored_products.BYTES})
 """Strategies of products whose tiles two warpgroups sum."""

@@ -3,7 +3,7 @@
 Assumes: the package `nvidia-cublas` (extra `cuda-libraries`); a current context when a product is prepared and run.
 Guarantees: nothing is loaded before a program that calls it; what a product needs is prepared once, so that a run is
 one call, which may be captured. Every status is checked.
-Does not: choose (compiler/strategies/cuda/cublaslt.py).
+Does not: choose (compiler/strategies/cuda/vendor/cublaslt.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, Final
 from backends.cuda.run.libraries import WORKSPACE, Array, Library, aligned, installed
 from backends.protocol import BackendError
 from compiler.ir.space import DType
-from compiler.strategies.cuda.cublaslt import KINDS
-from compiler.strategies.cuda.libraries import ALIGNED
+from compiler.strategies.cuda.vendor.cublaslt import KINDS
+from compiler.strategies.cuda.vendor.libraries import ALIGNED
 
 LIBRARY: Final = Library("cuBLASLt", "nvidia-cublas", ("libcublasLt.so.13", "cublasLt64_13.dll"), "cublasLtCreate")
 STRATEGIES: Final = frozenset(KINDS)

@@ -4,7 +4,7 @@ Assumes: the package `nvidia-cudnn-cu13` (extra `cuda-libraries`); a current con
 run.
 Guarantees: nothing is loaded before a program that calls it; what a convolution needs is prepared once, so that a run
 is two calls, which may be captured. Every status is checked. Algorithms give the same bits on every run.
-Does not: choose (compiler/strategies/cuda/cudnn.py).
+Does not: choose (compiler/strategies/cuda/vendor/cudnn.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from backends.cuda.run.libraries import WORKSPACE, Array, Library, aligned, installed
 from backends.protocol import BackendError
-from compiler.strategies.cuda.cudnn import FORWARD, IMAGE, KINDS
+from compiler.strategies.cuda.vendor.cudnn import FORWARD, IMAGE, KINDS
 
 LIBRARY: Final = Library("cuDNN", "nvidia-cudnn-cu13", ("libcudnn.so.9", "cudnn64_9.dll"), "cudnnCreate")
 STRATEGIES: Final = frozenset(KINDS)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from backends.protocol import BackendError
 from compiler.ir.space import DType
-from compiler.strategies.cuda.libraries import ALIGNED
+from compiler.strategies.cuda.vendor.libraries import ALIGNED
 
 WORKSPACE: Final = "workspace"
 """The formal of the memory that a library may use."""

@@ -18,7 +18,7 @@ from typing import Final
 
 from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond
 from compiler.strategies.convolution import Convolution, convolution, weight_gradient
-from compiler.strategies.cuda.libraries import proposals, room_of
+from compiler.strategies.cuda.vendor.libraries import proposals, room_of
 from compiler.strategies.strategy import Strategy
 from compiler.strategies.window import WindowAxis
 

@@ -22,8 +22,8 @@ from typing import Final
 from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if, strides
 from compiler.strategies.cuda import implicit_gemm
 from compiler.strategies.cuda.implicit_gemm import sides
-from compiler.strategies.cuda.libraries import proposals, room_of
 from compiler.strategies.cuda.stored_products import joined
+from compiler.strategies.cuda.vendor.libraries import proposals, room_of
 from compiler.strategies.strategy import Strategy
 
 KINDS: Final = {
