@@ -48,6 +48,7 @@ KINDS = ("real", "bf16")
 FAST = (
     "stored_products",
     "stored_products_tf32",
+    "split_products",
     "tensor_products_float32",
     "tensor_products_tf32",
     "tensor_products_bf16",

@@ -38,6 +38,7 @@ from compiler.strategies.cuda import (
     fft_conv,
     implicit_gemm,
     matmul,
+    split_products,
     stored_products,
     tensor_conv,
     tensor_conv_weights,
@@ -69,7 +70,9 @@ GROUPS: tuple[tuple[Strategy, ...], ...] = (
     ),
     (
         *stored_products.STRATEGIES,
-        *tensor_products.STRATEGIES,
+        *tensor_products.STRATEGIES[:-1],
+        split_products.STRATEGY,
+        tensor_products.STRATEGIES[-1],  # as exact as split_products, and slower where there is much to sum
         matmul.STRATEGY,
         direct_conv.STRATEGY,
         direct_conv_weights.STRATEGY,

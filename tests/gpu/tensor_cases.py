@@ -10,7 +10,7 @@ from compiler.expr.ast import Binary, Ref
 from compiler.ir.level1.graph import Contract, Map, Tensor
 from compiler.ir.space import along
 from compiler.strategies.choice import product
-from compiler.strategies.cuda import stored_products, tensor_products
+from compiler.strategies.cuda import split_products, stored_products, tensor_products
 from tests.cpu.contractions import Case, dense
 from tests.cpu.test_strategies import with_epilogue
 from tests.gpu.products import Problem
@@ -64,7 +64,8 @@ def joined_heads(b: int, h: int, i: int, j: int, k: int) -> Problem:
 def by_force(problem: Problem, kind: str, after: Map | None = None) -> Iterator[Case]:
     """The problem by the fastest tilings of a kind with and without splits, whatever the rules say."""
     found = product(*problem, 0, 4)
-    every = tensor_products.variants(found, kind)
+    own = kind == split_products.NAME
+    every = split_products.variants(found) if own else tensor_products.variants(found, kind)
     for split in (False, True):
         for choice in [c for c in every if (dict(c.columns)["s_splits"] > 1) == split][:1]:
             yield Case(*problem, choice, after)
@@ -103,6 +104,22 @@ def stored_tf32_cases() -> list[Case]:
     problem, after = with_epilogue(dense(200, 104, 144), "relu(x0 + x1)", ("b", (1,)))
     cases = [case for p in problems for case in stored_by_force(p, None, stored_products.TF32)]
     return [*cases, *stored_by_force(problem, after, stored_products.TF32)]
+
+
+LONG = tuple(s for s in STORED if s[2] >= split_products.LEAST_TERMS)
+"""Of STORED, those that split_products takes."""
+
+
+def split_cases() -> list[Case]:
+    problems = [transposed(*s, r, c) for s in (*LONG, (600, 520, 260)) for r in (False, True) for c in (False, True)]
+    problems += [heads(2, 3, 128, 64, 264, t) for t in (False, True)] + [joined_heads(2, 3, 72, 144, 88)]
+    cases = [case for p in problems for case in by_force(p, split_products.NAME)]
+    for problem, after in (
+        with_epilogue(dense(200, 264, 144), "relu(x0 + x1)", ("b", (1,))),
+        with_epilogue(dense(136, 520, 264), "tanh(x0) * x1 + x0", ("q", (0, 1))),
+    ):
+        cases += by_force(problem, split_products.NAME, after)
+    return cases
 
 
 def stored_cases() -> list[Case]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,13 @@ import pytest
 from backends.cuda.run.backend import CudaBackend
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
-from compiler.strategies.cuda import stored_products
+from compiler.strategies.cuda import split_products, stored_products
 from compiler.strategies.cuda.tensor_products import BF16, FLOAT32, TF32
 from tests.cpu.contractions import program
 from tests.gpu.tensor_cases import (
     by_force,
     in_bf16,
+    split_cases,
     stored_by_force,
     stored_cases,
     stored_tf32_cases,
@@ -30,6 +32,10 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize(("kind", "unit"), [(FLOAT32, 1e-6), (TF32, 6e-4), (BF16, 5e-3)])
 def test_sums(kind: str, unit: float, tmp_path: Path) -> None:
     run_products(tensor_cases(kind), DType.F32, unit, tmp_path)
+
+
+def test_sums_of_split_factors(tmp_path: Path) -> None:
+    run_products(split_cases(), DType.F32, 1e-6, tmp_path)
 
 
 def test_sums_of_what_is_stored_in_bf16(tmp_path: Path) -> None:
@@ -64,17 +70,20 @@ def test_small_products_of_what_is_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("positive", [False, True])
-@pytest.mark.parametrize("terms", [64, 128, 1000, 4096])
-def test_float32_is_no_less_exact_than_a_sum_in_order(terms: int, positive: bool, tmp_path: Path) -> None:
-    cases = list(by_force(transposed(130, 129, terms, False, True), FLOAT32))
+@pytest.mark.parametrize(
+    ("kind", "terms"),
+    [*product((FLOAT32,), (64, 128, 1000, 4096)), *product((split_products.NAME,), (256, 1000, 4096))],
+)
+def test_float32_is_no_less_exact_than_a_sum_in_order(kind: str, terms: int, positive: bool, tmp_path: Path) -> None:
+    cases = list(by_force(transposed(132, 128, terms, False, True), kind))
     merged = merge(program(cases, DType.F32, True))
     backend = CudaBackend()
     instance = backend.load(backend.build(merged, tmp_path, {}), merged, 1)
     rng = np.random.default_rng(terms)
-    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((130, terms), (terms, 129)))
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((132, terms), (terms, 128)))
     if positive:
         x, w = abs(x), abs(w)
-    ordered = np.zeros((130, 129), np.float32)
+    ordered = np.zeros((132, 128), np.float32)
     for k in range(terms):
         ordered += x[:, k, None] * w[None, k]
     exact = x.astype(np.float64) @ w.astype(np.float64)
@@ -86,4 +95,32 @@ def test_float32_is_no_less_exact_than_a_sum_in_order(terms: int, positive: bool
         found = instance.read(f"{number}.y").reshape(exact.shape)
         error, limit = (np.linalg.norm(y - exact) / np.linalg.norm(exact) for y in (found, ordered))
         assert error <= limit, (error, case.choice)
+    instance.close()
+
+
+def test_blocks_of_split_factors_have_their_own_scales(tmp_path: Path) -> None:
+    """Rows are as exact as float32 sums, though they lie beside others 1,000 times larger, in blocks of all magnitudes
+    and of zeros; what is not finite stays in its row."""
+    (case,) = list(by_force(transposed(256, 128, 256, False, False), split_products.NAME))[:1]
+    merged, backend = merge(program([case], DType.F32, True)), CudaBackend()
+    instance = backend.load(backend.build(merged, tmp_path, {}), merged, 1)
+    rng = np.random.default_rng(1)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((256, 256), (128, 256)))
+    x *= (10.0 ** np.repeat(rng.uniform(-16, 16, 4), 64) * 1000.0 ** rng.integers(0, 2, 256))[:, None].astype(
+        np.float32
+    )
+    x[64:128] = 0
+    instance.write("0.x", x)
+    instance.write("0.w", w)
+    instance.run("train", 1, 1)
+    found = instance.read("0.y").reshape(256, 128)
+    exact = x.astype(np.float64) @ w.astype(np.float64).T
+    error, norm = (np.linalg.norm(y, axis=1) for y in (found - exact, exact))
+    assert np.all(error <= 4e-7 * norm) and not found[64:128].any()
+    x[7, 200], x[70, 3] = np.inf, np.nan
+    instance.write("0.x", x)
+    instance.run("train", 2, 1)
+    again = instance.read("0.y").reshape(256, 128)
+    assert not np.isfinite(again[[7, 70]]).any()
+    assert np.array_equal(np.delete(again, [7, 70], 0), np.delete(found, [7, 70], 0))
     instance.close()

@@ -21,7 +21,7 @@ from compiler.layout.write_tables import write_tables
 from compiler.passes.program.merge import merge
 from compiler.strategies import choose
 from compiler.strategies.cost.devices import H200
-from compiler.strategies.cuda import stored_products, tensor_products
+from compiler.strategies.cuda import split_products, stored_products, tensor_products
 from compiler.strategies.cuda.implicit_gemm import TILES, sides, tiling
 from compiler.strategies.cuda.tensor_cores import PASSES, STORED, TF32, TF32X3
 from compiler.strategies.permissions import permitted
@@ -139,20 +139,23 @@ def test_a_target_without_lanes_takes_no_other_strategy() -> None:
     assert choice is not None and choice.strategy == "implicit_gemm"
 
 
+FLOAT32 = (tensor_products.FLOAT32, split_products.NAME)
+
+
 @pytest.mark.parametrize(
     ("products", "found"),
     [
         ("exact", set()),
-        ("float32", {tensor_products.FLOAT32}),
-        ("tf32x3", {TF32X3, tensor_products.FLOAT32}),
-        ("tf32", {TF32, TF32X3, tensor_products.TF32, tensor_products.FLOAT32, stored_products.TF32}),
-        ("bf16", {TF32, TF32X3, *tensor_products.KINDS, stored_products.TF32}),
+        ("float32", {*FLOAT32}),
+        ("tf32x3", {TF32X3, *FLOAT32}),
+        ("tf32", {TF32, TF32X3, tensor_products.TF32, *FLOAT32, stored_products.TF32}),
+        ("bf16", {TF32, TF32X3, *tensor_products.KINDS, *FLOAT32, stored_products.TF32}),
     ],
 )
 def test_rounded_factors_must_be_permitted(products: str, found: set[str]) -> None:
     """The model says how exact products must be; float64 has no such units."""
     capabilities = permitted(CudaBackend().capabilities, Numerics(products=products))
-    inexact = (PASSES.keys() - {STORED}) | tensor_products.KINDS.keys() | {stored_products.TF32}
+    inexact = (PASSES.keys() - {STORED}) | tensor_products.KINDS.keys() | {*FLOAT32, stored_products.TF32}
     assert capabilities.strategies & inexact == found
     large = dense(4096, 1024, 1024)
     choice, _ = choose(*large, 0, 4, capabilities.strategies)

@@ -28,6 +28,7 @@ from compiler.strategies.cuda import (
     direct_conv,
     direct_conv_weights,
     fft_conv,
+    split_products,
     stored_products,
     tensor_conv,
     tensor_conv_weights,
@@ -116,7 +117,8 @@ def _alone(program: l2.Merged) -> dict[str, set[int]]:
     for t in program.templates:
         if not isinstance(t.body, l2.Contract):
             continue
-        if t.body.strategy in stored_products.BYTES or direct.family(t.body.strategy) == tensor_conv.NAME:
+        alone = {*stored_products.BYTES, split_products.NAME}
+        if t.body.strategy in alone or direct.family(t.body.strategy) == tensor_conv.NAME:
             for function in compiled_functions(t, t.body):
                 found.setdefault(function.name, set()).add(t.index)
     return found

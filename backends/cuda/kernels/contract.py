@@ -37,6 +37,7 @@ from compiler.strategies.cuda import (
     fused_attention,
     implicit_gemm,
     matmul,
+    split_products,
     stored_products,
     tensor_conv,
     tensor_conv_weights,
@@ -46,7 +47,7 @@ from compiler.strategies.cuda import (
 from compiler.strategies.cuda.implicit_gemm import Sides, sides
 from compiler.strategies.cuda.vendor import cublaslt, cudnn
 
-UNITS: Final = frozenset({*tensor_products.KINDS, *stored_products.BYTES})
+UNITS: Final = frozenset({*tensor_products.KINDS, *stored_products.BYTES, split_products.NAME})
 """Strategies of products whose tiles two warpgroups sum."""
 PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME, *tensor_cores.PASSES, *UNITS})
 """Strategies of products of two matrices."""
@@ -54,6 +55,8 @@ LIBRARY: Final = frozenset({*cublaslt.KINDS, *cudnn.KINDS})
 """Strategies that call a library: they have no text."""
 _RESIDENT: Final = 3
 """Blocks that a processor holds: while one waits for its operands another one sums."""
+_SPLITTING: Final = 4
+"""Blocks of SPLIT_FACTORS that it does."""
 _AHEAD: Final = 4
 """Lines of NEIGHBOURS that a thread of an epilogue reads before it needs them."""
 _LOADERS: Final = 128
@@ -71,6 +74,9 @@ _FACTORS: Final = {
     stored_products.CONV: "nl_factors_bf16",
 }
 """What a kind of stored_products is called in its template."""
+SPLIT_FACTORS: Final = "split_factors"
+"""The kernel before that of split_products."""
+_SPLIT_CALL: Final = "nl_split_product"
 PRODUCT: Final = "_product"
 STORE: Final = "_store"
 _CONVOLUTIONS: Final = frozenset(map(direct.family, direct.STRATEGIES))
@@ -157,6 +163,9 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     if strategy in tensor_products.KINDS:
         call = f"nl_tensor_product<{tensor_products.KINDS[strategy]}>"
         return [Shared(name, call, "nl_product", "nl_sums", 1, (), block=TENSOR_BLOCK)]
+    if strategy == split_products.NAME:
+        factors = Shared(SPLIT_FACTORS, "nl_split_factors", "nl_product", "", _SPLITTING, (), part=SPLIT_FACTORS)
+        return [factors, *map(_split_kind, range(split_products.NUMBERS))]
     if strategy in stored_products.BYTES:
         numbers = range(stored_products.NUMBERS)
         return [_stored_kind(name, suffix) for suffix in dict.fromkeys(stored_suffix(name, n) for n in numbers)]
@@ -227,6 +236,14 @@ def _stored_kind(name: str, suffix: str) -> Shared:
     function = name + suffix
     numbers = frozenset(of)
     return Shared(function, f"nl_{function}", "nl_product", "nl_sums", resident, (), numbers, block, function, early)
+
+
+def _split_kind(number: int) -> Shared:
+    """The kernel of split_products of a tile."""
+    _, *across = stored_products.shape_of(number)
+    name, call = split_products.NAME + _ACROSS[number], f"{_SPLIT_CALL}<{', '.join(str(x).lower() for x in across)}>"
+    numbers = frozenset({number})
+    return Shared(name, call, "nl_product", "nl_sums", 1, (), numbers, stored_block(""), name, "nl_begin_ring();")
 
 
 def stored_suffix(kind: str, number: int) -> str:
@@ -308,7 +325,8 @@ def shared_names(
         "tensor_products": any(c.strategy in tensor_products.KINDS for t, c in products if t.index in kernels),
         "units": any(c.strategy in UNITS for t, c in products if t.index in kernels),
         "tensor_sums": any(c.strategy in UNITS for t, c in products),
-        "stored": _stored_names([s for s in shared if s.numbers is not None], used),
+        "factors_split": any(c.strategy == split_products.NAME for _, c in products),
+        **_ring_names(shared, used),
         "tensor_rows": tensor_products.ROWS,
         "tensor_columns": tensor_products.COLUMNS,
         "tensor_step": tensor_products.DEEP,
@@ -336,26 +354,35 @@ def _convolution_names(contracts: Sequence[l2.Contract]) -> Mapping[str, Any]:
     return found | {"direct_bytes": direct_conv.BUFFER_BYTES, "chosen_windows": any(map(direct.chosen, contracts))}
 
 
+def _ring_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -> Mapping[str, Any]:
+    """Arguments of the skeletons of kernels that have a ring, stored_products and split_products; each None where no
+    kernel of it is printed."""
+    sums, factors = (any(s.call.startswith(x) for s in shared) for x in (_SPLIT_CALL, "nl_split_factors"))
+    stored = _stored_names([s for s in shared if s.early and not s.call.startswith(_SPLIT_CALL)], used)
+    split = {"sums": sums, "factors": factors, "stages": split_products.STAGES}
+    split |= {"block": split_products.BLOCK, "size": split_products.SIZE}
+    most = max(*stored_products.STAGES, *stored_products.STAGES_HELD)
+    ring = {"line": stored_products.LINE, "stages": most} if stored or sums or factors else None
+    return {"ring": ring, "stored": stored, "split": split if sums or factors else None}
+
+
 def _stored_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -> Mapping[str, Any] | None:
     """Arguments of the skeleton of stored_products, or None where no kernel of it is printed."""
     kernels = []
     for s in shared:
-        if s.early:
-            body = s.users[0].template.body
-            assert isinstance(body, l2.Contract)
-            kind, held = body.strategy, s.name.endswith(HELD)
-            tiles = []
-            for number in sorted(used[s.name]):
-                shape, rows, columns = stored_products.shape_of(number)
-                across = {"rows_across": str(rows).lower(), "columns_across": str(columns).lower()}
-                stages = stored_products.stages_of(kind, number)
-                tiles.append({"number": number, "columns": stored_products.COLUMNS[shape], "stages": stages, **across})
-            window = kind == stored_products.CONV
-            kernels.append({"call": s.call, "tiles": tiles, "unit": _FACTORS[kind], "held": held, "window": window})
+        body = s.users[0].template.body
+        assert isinstance(body, l2.Contract)
+        kind, held = body.strategy, s.name.endswith(HELD)
+        tiles = []
+        for number in sorted(used[s.name]):
+            shape, rows, columns = stored_products.shape_of(number)
+            across = {"rows_across": str(rows).lower(), "columns_across": str(columns).lower()}
+            stages = stored_products.stages_of(kind, number)
+            tiles.append({"number": number, "columns": stored_products.COLUMNS[shape], "stages": stages, **across})
+        window = kind == stored_products.CONV
+        kernels.append({"call": s.call, "tiles": tiles, "unit": _FACTORS[kind], "held": held, "window": window})
     found = {
-        "line": stored_products.LINE,
         "columns": stored_products.COLUMNS,
-        "most_stages": max(*stored_products.STAGES, *stored_products.STAGES_HELD),
         "held": any(x["unit"] == _FACTORS[stored_products.TF32] for x in kernels),
         "window": any(x["window"] for x in kernels),
         "kernels": kernels,
@@ -515,6 +542,7 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, list
         "matrices": contract.strategy == matmul.NAME,
         "outer": len(p.sides.batch) if contract.strategy in stored_products.BYTES else None,
         "column": k.extent,
+        "split": k.pointers["workspace"] if contract.strategy == split_products.NAME else None,
         "window": direct.window_of(k, contract) if contract.strategy == stored_products.CONV else (),
     }
     div = direct.roles(k.template, contract).row.axis.div if operands["window"] else 1

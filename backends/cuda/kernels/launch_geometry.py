@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 import compiler.ir.level2.program as l2
-from backends.cuda.kernels.contract import LIBRARY, sides_of
+from backends.cuda.kernels.contract import LIBRARY, SPLIT_FACTORS, sides_of
 from backends.cuda.kernels.direct import (
     FILTERS,
     FORWARD,
@@ -42,6 +42,7 @@ from compiler.strategies.cuda import (
     direct_conv_weights,
     fft_conv,
     matmul,
+    split_products,
     stored_products,
     tensor_conv,
     tensor_conv_weights,
@@ -280,7 +281,7 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     words = np.where(sums > 0, (many + 3) // 4 * 4 + sums * (tall * wide * bytes_ // 4), 0)
     rows = np.arange(len(many), dtype=np.int64)
     places, memory = _places(rows, words)
-    if contract.strategy in stored_products.BYTES:
+    if contract.strategy in {*stored_products.BYTES, split_products.NAME}:
         return _stored(w, contract, many * splits, words)
     (function,) = w.kernel.functions
     shared = tensor_products.shared_bytes(contract.strategy, w.column("s_tile").tolist())
@@ -289,19 +290,24 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
 
 
 def _stored(w: Work, contract: l2.Contract, parts: Ints, words: Ints) -> list[Call]:
-    """As _product, in the kernels of its tiles."""
+    """As _product, in the kernels of its tiles, which may come after one that splits the factors."""
     numbers, kind = w.column("s_tile").tolist(), contract.strategy
     calls: list[Call] = []
     for function in sorted(w.kernel.functions, key=lambda x: x.name):
-        rows = np.array([r for r, x in enumerate(numbers) if x in function.tiles], np.int64)
+        rows = np.array([r for r, x in enumerate(numbers) if x in function.tiles or not function.tiles], np.int64)
         if not len(rows):
             continue
-        here = [numbers[r] for r in rows]
-        places, memory = _places(rows, words[rows])
-        more: dict[str, Any] = {"places": places, "memory": memory, "group": w.template.index}
-        more["maps"] = _maps(w, contract, range(len(numbers)) if len(rows) > 1 else rows.tolist())
-        more["shared"], more["enough"] = (stored_products.shared_bytes(kind, here, x) for x in (False, True))
-        calls += _call(function.name, w, rows, parts[rows], 1, function.block, **more)
+        here, many, more = [numbers[r] for r in rows], parts[rows], dict[str, Any](group=w.template.index)
+        if function.name == SPLIT_FACTORS:
+            many = w.column("s_row_blocks") + w.column("s_column_blocks")
+        else:
+            more["places"], more["memory"] = _places(rows, words[rows])
+        if kind != split_products.NAME:
+            more["maps"] = _maps(w, contract, range(len(numbers)) if len(rows) > 1 else rows.tolist())
+            more["shared"], more["enough"] = (stored_products.shared_bytes(kind, here, x) for x in (False, True))
+        elif function.tiles:
+            more["shared"] = split_products.shared_bytes()
+        calls += _call(function.name, w, rows, many, 1, function.block, **more)
     return calls
 
 
@@ -372,6 +378,8 @@ def _shapes(strategy: str) -> list[tuple[int, int]]:
         return [size_of(strategy, n) for n in range(stored_products.NUMBERS)]
     if strategy in tensor_products.KINDS:
         return [(tensor_products.ROWS, n) for n in tensor_products.COLUMNS]
+    if strategy == split_products.NAME:
+        return [(split_products.SIZE,) * 2] * split_products.NUMBERS
     return [(x.m, x.n) for x in TILES]
 
 

@@ -90,6 +90,14 @@ STORED_START_US: Final = (2.5, 3.0, 5.0)
 STORED_JOIN_US: Final = (5.0, 10.0, 20.0)
 """What blocks that share a tile take to leave their sums, wait, and join their lines of it."""
 
+SPLIT_STEP_US: Final = 1.13
+"""Microseconds of a stage of split_products, measured on an H100, as what follows."""
+SPLIT_START_US, SPLIT_JOIN_US = 7.0, 8.0
+"""As STORED_START_US, STORED_JOIN_US."""
+SPLIT_RATE, SPLIT_LAUNCH_US = 2.6e6, 2.0
+"""Bytes that are read and written in a microsecond where factors are split, most of which the second cache holds; what
+that takes as a launch of its own."""
+
 # ------------------------------------------------------------------------- convolutions by Fourier transforms
 
 FFT_RATE: Final = {16: 3.2e6, 32: 2.8e6, 64: 1.8e6}

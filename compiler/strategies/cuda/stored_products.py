@@ -74,7 +74,7 @@ _REAL: Final = 4
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _WAITING: Final = 16
 """Blocks of a tile wait for each other: no more than any device has processors or, on sm_90, places for blocks."""
-_AHEAD: Final = 2048
+AHEAD: Final = 2048
 """Bytes before the ring: its barriers, and up to the next multiple of 1024."""
 
 
@@ -136,7 +136,7 @@ def shared_bytes(kind: str, numbers: Iterable[int], elsewhere: bool = False) -> 
         stage = (ROWS + COLUMNS[shape]) * LINE
         ring = stage * 5 // 4 if elsewhere else stages_of(kind, number) * stage
         found = max(found, ring, 4 * ROWS * COLUMNS[shape])
-    return found + _AHEAD
+    return found + AHEAD
 
 
 def joined(dims: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
@@ -215,14 +215,14 @@ def deep_of(kind: str) -> int:
 
 
 def _match(p: Problem, kind: str) -> Choice:
-    found, gemm = variants(p, kind)[0], implicit_gemm.tiling(*_product(p, kind).extents, p.device)
+    found, gemm = variants(p, kind)[0], implicit_gemm.tiling(*product_of(p, kind).extents, p.device)
     refuse_if(found.microseconds > gemm.microseconds, "it is too small to gain")
     return found
 
 
 def variants(p: Problem, kind: str, most: int = MOST_VARIANTS) -> list[Choice]:
     """The tilings, the fastest by estimate first, `most` of them."""
-    x = _product(p, kind)
+    x = product_of(p, kind)
     (rests, m, n, k), more = x.extents, {"joined": True, "wins": kind != CONV}
     found = tilings(rests, m, n, k // rests if kind == CONV else k, p.device, kind, x.across)
     if kind == CONV and rests > 1:  # each sees a part of the taps, and no sum is split
@@ -244,7 +244,7 @@ class Product:
     literals: tuple[tuple[str, int], ...] = ()
 
 
-def _product(p: Problem, kind: str) -> Product:
+def product_of(p: Problem, kind: str) -> Product:
     if kind == CONV:
         return either(0, partial(_convolution, p))
     stored = kind == NAME
