@@ -271,4 +271,4 @@ def import_onnx(path: PathArgument, out: PathArgument | None = None) -> Model:
     from compiler.interchange.onnx.import_file import import_file
 
     file = path_of("path", path)
-    return load(import_file(file, path_or_none("out", out) or file.with_suffix(".yaml")).model)
+    return load(import_file(file, path_or_none("out", out)).model)

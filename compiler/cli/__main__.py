@@ -30,10 +30,12 @@ def little_space() -> str | None:
 
 def open_streams() -> None:
     """Let standard streams that the caller has closed (`2>&-`) lead nowhere: whoever prints finds one, and no file of a
-    run gets their numbers."""
+    run gets their numbers. Characters that an encoding does not have are escaped."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+        elif mode == "w":
+            getattr(sys, name).reconfigure(errors="backslashreplace")
 
 
 def main() -> None:

@@ -33,15 +33,12 @@ def runs(
 ) -> None:
     """List runs: when, what was set, main results."""
     from compiler.cli.output.table import table
-    from compiler.report.runs import find_runs, matching, value_of
+    from compiler.report.runs import find_runs, matching, ordered
 
-    found = matching(find_runs(folders or [Path("runs")]), filter or ())
+    default = Path("runs")
+    found = matching(find_runs(folders or ([default] if default.exists() else [])), filter or ())
     if sort is not None:
-        name = sort.removeprefix("-")
-        there = [r for r in found if isinstance(value_of(r, name), int | float)]
-        others = [r for r in found if r not in there]
-        there.sort(key=lambda r: float(value_of(r, name)), reverse=sort.startswith("-"))
-        found = [*there, *(sorted(others, key=lambda r: str(value_of(r, name)), reverse=sort.startswith("-")))]
+        found = ordered(found, sort)
     if format is Format.json:
         listed = [
             {"folder": str(r.folder), "name": r.name, "started": r.started, "status": r.status, "settings": r.settings,

@@ -99,7 +99,7 @@ def import_model(
     """Write a network of another program as a model file and its weights."""
     from compiler.interchange.onnx.import_file import import_file
 
-    written = import_file(file, out or file.with_suffix(".yaml"))
+    written = import_file(file, out)
     if quiet:
         return
     typer.echo(f"{written.model} and {written.weights}: {written.layers} layers, {written.parameters:,} weights")

@@ -130,8 +130,9 @@ def write_bytes(path: Path, data: bytes, what: str) -> None:
 
 
 def write_text(path: Path, text: str, what: str) -> None:
-    """Replace or make a file of UTF-8, all or nothing. Raises RunError (E0930)."""
-    write_bytes(path, text.encode(), what)
+    """Replace or make a file of UTF-8, all or nothing; names of files that are none are escaped. Raises RunError
+    (E0930)."""
+    write_bytes(path, text.encode(errors="backslashreplace"), what)
 
 
 def append_text(path: Path, text: str, what: str) -> None:
@@ -195,12 +196,13 @@ def sync_folder(folder: Path) -> None:
 
 @dataclass
 class Scratch:
-    """A folder that is not finished: `path`, and the lock that says that it is alive (`fd` is -1 without one). It is
-    removed at the end of a `with` unless it was renamed or `kept`, and when it is garbage-collected in the process
-    that created it (a signal may arrive before the `with`)."""
+    """A folder that is not finished: `path`, the lock that says that it is alive (`fd` is -1 without one), and the open
+    `folder`. It is removed at the end of a `with` unless it was renamed or `kept`, and when it is
+    garbage-collected in the process that created it (a signal may arrive before the `with`)."""
 
     path: Path
     fd: int = -1
+    folder: int = -1
     kept: bool = False
     owner: int = field(default_factory=os.getpid)
 
@@ -218,6 +220,10 @@ class Scratch:
         if not self.kept and self.owner == os.getpid():
             self.remove()
 
+    def stands(self) -> bool:
+        """Whether `path` is the folder that was made: another program may have removed it."""
+        return self.folder < 0 or _stands(self.folder, self.path)
+
     def rename(self, place: Path) -> None:
         """Rename it to `place` and release the lock. Raises OSError when `place` exists and is not an empty folder."""
         os.rename(self.path, place)
@@ -233,9 +239,10 @@ class Scratch:
         self.kept = True
         with suppress(OSError):
             self.lock.unlink(missing_ok=True)
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        for fd in (self.fd, self.folder):
+            if fd >= 0:
+                os.close(fd)
+        self.fd = self.folder = -1
 
 
 def scratch_folder(place: Path, what: str) -> Scratch:
@@ -248,6 +255,7 @@ def scratch_folder(place: Path, what: str) -> Scratch:
             if fd is not None:
                 made.fd = fd
                 made.path.mkdir()
+                made.folder = os.open(made.path, os.O_RDONLY)
                 return made
             made.kept = True  # it belongs to another process
 

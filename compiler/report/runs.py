@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import RunError
 from compiler.runtime.artifacts.trained import record_of_run
+
+OWN: Final = ("name", "status", "started", "seconds")
+"""What every run has."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,12 @@ def open_run(folder: Path) -> Run:
 
 
 def find_runs(folders: Iterable[Path]) -> list[Run]:
-    """The runs in folders, or that folders are, by the time at which they began."""
+    """The runs in folders, or that folders are, by the time at which they began. Raises RunError (E0916, exit 2) for a
+    folder that does not exist."""
     found: list[Run] = []
     for folder in folders:
+        if not folder.is_dir():
+            raise RunError("E0916", f"there is no folder `{folder}`", exit_code=2)
         inside = [folder] if (folder / "run.json").is_file() else sorted(folder.glob("*/run.json"))
         for path in inside:
             place = path if path.is_dir() else path.parent
@@ -82,9 +89,29 @@ def find_runs(folders: Iterable[Path]) -> list[Run]:
 
 def matching(runs: Iterable[Run], conditions: Iterable[str]) -> list[Run]:
     """The runs for which every condition holds: `name=cuba`, `status=ok`, `n_exc=400`, `rate.exc>5`, `loss<0.1`.
-    Raises RunError (E0912, exit 2) for a text that is no condition."""
+    Raises RunError (E0912, exit 2) for a text that is no condition, and for a name that no run has."""
+    runs = list(runs)
     tests = [_condition(text) for text in conditions]
+    for name, _, _ in tests:
+        _refuse_unknown(runs, name)
     return [run for run in runs if all(_holds(run, *test) for test in tests)]
+
+
+def ordered(runs: Sequence[Run], by: str) -> list[Run]:
+    """The runs by a value, `-NAME` with the largest first: numbers, then texts, then those without one. Raises RunError
+    (E0912, exit 2) for a name that no run has."""
+    name, falling = by.removeprefix("-"), by.startswith("-")
+    _refuse_unknown(runs, name)
+    numbers = [r for r in runs if isinstance(value_of(r, name), int | float)]
+    others = [r for r in runs if r not in numbers]
+    numbers.sort(key=lambda r: float(value_of(r, name)), reverse=falling)
+    return [*numbers, *sorted(others, key=lambda r: str(value_of(r, name)), reverse=falling)]
+
+
+def _refuse_unknown(runs: Sequence[Run], name: str) -> None:
+    if runs and all(value_of(run, name) is None for run in runs):
+        known = {n: None for r in runs for n in (*OWN, *r.results, *r.settings, *(r.record.get("params") or {}))}
+        raise RunError("E0912", f"no run has `{name}`", did_you_mean(name, known), exit_code=2)
 
 
 def _condition(text: str) -> tuple[str, str, str]:
@@ -98,7 +125,7 @@ def _condition(text: str) -> tuple[str, str, str]:
 
 def value_of(run: Run, name: str) -> Any:
     """A setting, parameter, result, or `name`, `status`, `started`, `seconds`; None where the run has none."""
-    if name in ("name", "status", "started", "seconds"):
+    if name in OWN:
         return getattr(run, name)
     for values in (run.results, run.settings, run.record.get("params") or {}):
         if name in values:

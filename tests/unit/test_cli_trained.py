@@ -101,6 +101,7 @@ def test_export_and_import(net: Path) -> None:
     assert call("import", "net.onnx", "--out", "other.yaml")[0] == 2
     assert call("export", "net.yaml", "--format", "nnef")[0] == 2
     assert call("import", "no.onnx", "--out", "third.yaml")[0] == 2
+    assert "is a folder" in call("import", "")[2]
 
 
 def test_import_tells_where_the_batch_was(net: Path, root: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import resource
 import signal
 import struct
+import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -18,7 +20,10 @@ import h5py
 import numpy as np
 import pytest
 
+from compiler.cli.__main__ import open_streams
+from compiler.core.disk import write_text
 from compiler.core.errors import ModelError, RunError
+from compiler.core.strict_json import dumps
 from compiler.files.array_files import headers, read_array
 from compiler.files.array_rows import array_parts, open_rows
 from compiler.frontend.load import load_model
@@ -222,3 +227,24 @@ def test_arrays_without_samples(tmp_path: Path) -> None:
     )
     with pytest.raises(ModelError, match="`x` holds no samples"):
         load_model(model)
+
+
+def test_a_model_file_with_a_word_of_a_megabyte(tmp_path: Path) -> None:
+    text = "language: 1\nname: m\nx-note: {}\nneurons: {{n: {{state: {{v: 0}}, update: [v = v]}}}}\n"
+    (tmp_path / "m.yaml").write_text(text.format("a" * 1_000_000))
+    with at_once(5):
+        assert load_model(tmp_path / "m.yaml").name == "m"
+
+
+def test_file_names_that_are_no_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/m\xe9.yaml"))
+    path.write_text("language: 1\nneurons: {n: {state: {v: 0}, update: [v = v]}}\n")
+    assert load_model(path).span.file.path.endswith(r"m\udce9.yaml")
+    write_text(tmp_path / "run.json", dumps({"model": str(path)}), "a record")
+    assert json.loads((tmp_path / "run.json").read_text()) == {"model": str(path)}
+    printed = io.BytesIO()
+    for encoding, text in (("utf-8", r"m\udce9"), ("ascii", r"\xe9")):
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding))
+        open_streams()
+        print("m\udce9" if encoding == "utf-8" else "\xe9", flush=True)
+        assert printed.getvalue().decode().splitlines()[-1] == text

@@ -15,7 +15,7 @@ import netloom
 from compiler.cli.app import app
 from compiler.core.errors import RunError
 from compiler.report.charts import heat_map, lines, parallel, ticks
-from compiler.report.runs import difference, find_runs, matching, open_run
+from compiler.report.runs import difference, find_runs, matching, open_run, ordered
 from compiler.runtime.common.git import git_commit
 
 MODEL = """language: 1
@@ -91,6 +91,12 @@ def test_listing_filtering_sorting(folder: Path) -> None:
     assert [r.folder.name for r in matching(runs, ["loss<100"])] == ["trained"]
     with pytest.raises(RunError, match="no condition"):
         matching(runs, ["loss"])
+    with pytest.raises(RunError, match="no run has `rat"):
+        matching(runs, ["rat.a>5"])
+    with pytest.raises(RunError, match="no run has `los`"):
+        ordered(runs, "-los")
+    with pytest.raises(RunError, match="there is no folder"):
+        find_runs([folder / "nowhere"])
     text = command("runs", folder / "runs", "--sort", "-rate.a")
     assert text.index("second") < text.index("first") < text.index("trained")
     listed = json.loads(command("runs", folder / "runs", "--format", "json"))

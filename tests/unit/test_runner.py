@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -212,6 +213,15 @@ def test_a_run_folder_appears_when_it_is_finished(tmp_path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------------------- plots
+
+
+def test_a_run_whose_folder_is_removed_does_not_end_well(tmp_path: Path) -> None:
+    folder = open_run_folder("m", tmp_path, None)
+    shutil.rmtree(folder.path)
+    (folder.path / "checkpoints").mkdir(parents=True)  # as the next checkpoint does
+    with pytest.raises(RunError, match="was removed before the run ended") as error:
+        folder.finish("ok")
+    assert error.value.code == "E0930" and os.listdir(tmp_path) == []
 
 
 def _records(folder: Path) -> None:

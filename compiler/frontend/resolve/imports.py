@@ -25,7 +25,8 @@ from compiler.core.names import numbered_name
 from compiler.core.source import Span
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence, with_entries, with_items, without
 
-REFERENCE: Final = re.compile(r"""(?:([^\s"'`\[\]{},#:]+\.ya?ml)|library/([A-Za-z][A-Za-z0-9_]*))#""")
+_PART: Final = r"""[^\s"'`\[\]{},#:]"""
+REFERENCE: Final = re.compile(rf"(?:((?<!{_PART}){_PART}+\.ya?ml)|library/([A-Za-z][A-Za-z0-9_]*))#")
 """A reference to a definition of a file (1), or of a file of the library (2)."""
 
 _REFERENCES: Final = (("neuron", "neurons"), ("synapse", "synapses"), ("source", "currents"))

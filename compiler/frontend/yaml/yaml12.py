@@ -65,7 +65,9 @@ def _near(path: Path, shown: str) -> str | None:
 
 
 def read_source(path: Path, sink: Sink, shown: str) -> SourceFile | None:
-    """The decoded text of the file at `path`, or None with an error in `sink`."""
+    """The decoded text of the file at `path`, or None with an error in `sink`. What is no UTF-8 in `shown` is
+    escaped."""
+    shown = shown.encode(errors="backslashreplace").decode()
     here = Span(SourceFile(shown, ""), 0, 0)
     try:
         regular(path)

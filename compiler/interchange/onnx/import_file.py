@@ -48,8 +48,12 @@ class Imported:
     joined: Mapping[str, tuple[int, int]]
 
 
-def import_file(file: Path, out: Path) -> Imported:
-    """Write `out` and, beside it, its weights (.safetensors). Raises RunError (E0911, E0918, E0919)."""
+def import_file(file: Path, out: Path | None = None) -> Imported:
+    """Write `out` and, beside it, its weights (.safetensors). Without it, `file` with the suffix .yaml. Raises RunError
+    (E0911, E0918, E0919)."""
+    if file.is_dir():
+        raise RunError("E0919", f"`{file}` is a folder, not an ONNX file", exit_code=2)
+    out = out or file.with_suffix(".yaml")
     if out.suffix not in (".yaml", ".yml"):
         raise RunError("E0912", f"`{out}` is not a .yaml file", exit_code=2)
     weights = out.with_suffix(".safetensors")
@@ -75,8 +79,6 @@ def import_file(file: Path, out: Path) -> Imported:
 
 def _loaded(file: Path) -> Any:
     """The model of an ONNX file, checked. Raises RunError (E0919), OSError."""
-    if file.is_dir():
-        raise RunError("E0919", f"`{file}` is a folder, not an ONNX file", exit_code=2)
     reason = not_onnx(file)
     if reason is not None:
         help = "PyTorch writes one with torch.onnx.export(model, inputs, file)"

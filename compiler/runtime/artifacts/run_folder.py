@@ -48,9 +48,13 @@ class RunFolder:
 
     def finish(self, status: str, message: str | None = None) -> Path:
         """Write run.json with `status` and give the folder its final name, which is returned. The first status is
-        final."""
+        final. Raises RunError (E0930), where the folder was removed, too."""
         if self.path == self.final:
             return self.final
+        if not self.scratch.stands():
+            self.scratch.remove()
+            message = f"the folder of the run was removed before the run ended: `{self.path}`"
+            raise RunError("E0930", message, "what it had recorded is lost", exit_code=5)
         self.record["status"] = status
         if message is not None:
             self.record["message"] = message
