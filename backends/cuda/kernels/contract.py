@@ -10,7 +10,8 @@ Does not: choose tiles or splits: they are columns, from which launch_geometry.p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -25,8 +26,8 @@ from backends.cuda.kernels.lines import besides, even, held, many_of
 from backends.cuda.kernels.nest import NEIGHBOURS, NestPrinter
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.descriptor import CompiledFunction
-from backends.kernel_ir.expr import ONE, cast, code, every, form, name, total
-from backends.kernel_ir.stmt import Frame, Let, Stmt, text_of
+from backends.kernel_ir.expr import ONE, Operand, braces, cast, code, every, form, name, total
+from backends.kernel_ir.stmt import Frame, Let, Set, Stmt, text_of
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import refs
 from compiler.ir.space import DType
@@ -287,8 +288,8 @@ def numbers_of(program: l2.Merged) -> Mapping[int, frozenset[int]]:
 
 def shared_names(
     every: Sequence[Shared],
-    kernels: Set[int],
-    called: Set[int],
+    kernels: AbstractSet[int],
+    called: AbstractSet[int],
     numbers: Mapping[int, frozenset[int]] | None,
     part: str | None = None,
 ) -> Mapping[str, Any]:
@@ -393,46 +394,8 @@ def _stored_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -
 # ------------------------------------------------------------------------------------------- printing
 
 
-@dataclass(frozen=True)
-class Step:
-    """A dim of one side of an operand: its extent and strides: `by` elements in memory, `at` along each guarded
-    axis."""
-
-    extent: Code
-    by: Code
-    at: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Guard:
-    """A guarded index of an operand: its origin, its extent, its stride in memory (where it is divided), and the
-    divisor."""
-
-    first: Code
-    extent: Code
-    stride: Code
-    div: int
-
-    @property
-    def shift(self) -> int:
-        return max((self.div - 1).bit_length() - 1, 0)
-
-    @property
-    def inverse(self) -> int:
-        """Rounded up: with `shift`, exact for all numbers below 2^31 (Granlund & Montgomery 1994, theorem 4.2)."""
-        return -(-(1 << (32 + self.shift)) // self.div) if self.div > 1 else 0
-
-
-@dataclass(frozen=True)
-class Operand:
-    """How an operand is read. `deep_first`: contiguous in memory along K."""
-
-    pointer: Code
-    first: Code
-    guards: tuple[Guard, ...]
-    side: tuple[Step, ...]
-    deep: tuple[Step, ...]
-    deep_first: bool
+def _truth(x: bool) -> str:
+    return str(x).lower()
 
 
 class _Printer:
@@ -455,30 +418,61 @@ class _Printer:
         x = self.k.extent(factor)
         return self.k.extent(axis.stride) if x == ONE else Addresses(self.k.extent).scaled(x, axis)
 
-    def _step(self, access: l2.Strided, dim: str) -> Step:
-        by = total(self._scaled(c, a) for a, c in access.along(dim) if a.div == 1)
-        at = tuple(sum(c for d, c in a.terms if d == dim) for a in access.guards)
-        return Step(self.k.extent(self.dims[dim].extent), by, at)
+    def _steps(self, side: str, access: l2.Strided, dims: Sequence[str]) -> Iterator[tuple[str, Operand]]:
+        """Members of a side of an operand: the extents of its dims but for the first, how far each goes in memory, and
+        along guarded axes."""
+        for n, dim in enumerate(dims):
+            yield f"{side}.steps[{n}].by", total(self._scaled(c, a) for a, c in access.along(dim) if a.div == 1)
+            if n:
+                yield f"{side}.steps[{n}].extent", self.k.extent(self.dims[dim].extent)
+            for place, axis in enumerate(access.guards):
+                yield f"{side}.steps[{n}].at[{place}]", sum(c for d, c in axis.terms if d == dim)
 
-    def _guard(self, axis: l2.Axis) -> Guard:
-        extent = code("0x7fffffff") if axis.extent is None else form("(nl_i32){}", self.k.extent(axis.extent))
-        stride = self.k.extent(axis.stride) if axis.div != 1 else code(0)
-        return Guard(form("(nl_i32){}", self.k.extent(axis.const)), extent, stride, axis.div)
+    def _guard(self, axis: l2.Axis) -> Code:
+        """A guarded index: its origin, its extent, its stride in memory (where it is divided), and the divisor. The
+        inverse is rounded up: with the shift exact for all numbers below 2^31 (Granlund & Montgomery 1994, theorem
+        4.2)."""
+        first, extent = form("(nl_i32){}", self.k.extent(axis.const)), code("0x7fffffff")
+        if axis.extent is not None:
+            extent = form("(nl_i32){}", self.k.extent(axis.extent))
+        shift = max((axis.div - 1).bit_length() - 1, 0)
+        stride, inverse = (0, 0) if axis.div == 1 else (self.k.extent(axis.stride), -(-(1 << (32 + shift)) // axis.div))
+        return braces(first, extent, stride, axis.div, shift, f"{inverse}u", type="nl_guard")
 
-    def operand(self, number: int) -> Operand:
-        """The row operand (0) or the column operand (1)."""
+    def operand(self, number: int, whole: bool) -> Iterator[tuple[str, Operand]]:
+        """Members of the row operand (0) or the column operand (1), but for `whole` ones: how many dims its sides have,
+        and whether it is contiguous in memory along K."""
         formal = f"x{self.sides.rows if number == 0 else 1 - self.sides.rows}"
         access = self.k.template.strided[formal]
         last = [a for a in access.axes if a.stride == 1]
-        consts = [self._scaled(a.const, a) for a in access.axes if a.div == 1 and a.const != 0]
-        return Operand(
-            self._pointer(formal),
-            total(consts),
-            tuple(self._guard(a) for a in access.guards),
-            tuple(self._step(access, d) for d in (*self.sides.batch, *(self.sides.m, self.sides.n)[number])),
-            tuple(self._step(access, d) for d in self.sides.k),
-            bool(last) and all(d in self.sides.k for a in last for d, _ in a.terms),
-        )
+        yield "data", self._pointer(formal)
+        yield "first", total(self._scaled(a.const, a) for a in access.axes if a.div == 1 and a.const != 0)
+        if not whole:
+            yield "deep_first", _truth(bool(last) and all(d in self.sides.k for a in last for d, _ in a.terms))
+        yield from ((f"guards[{n}]", self._guard(a)) for n, a in enumerate(access.guards))
+        own = (*self.sides.batch, *(self.sides.m, self.sides.n)[number])
+        for side, dims in (("side", own), ("deep", self.sides.k)):
+            if not whole:
+                yield f"{side}.count", len(dims)
+            yield from self._steps(side, access, dims)
+
+    def operands(self, contract: l2.Contract, rests: int) -> dict[str, Operand]:
+        """The members of nl_product, as far as its kernel reads them; pixels with the same of so many `rests` are a
+        product."""
+        matrices, m = contract.strategy == matmul.NAME, self.extent(self.sides.m)
+        found = {f"of[{n}].{member}": x for n in (0, 1) for member, x in self.operand(n, matrices)}
+        found |= {"m": m / rests if rests > 1 else m, "n": self.extent(self.sides.n), "k": self.extent(self.sides.k)}
+        column = self.k.extent
+        found |= {name: form("(int){}", column(f"s_{name}")) for name in ("tile", "splits")}
+        found |= {"depth": column("s_depth"), "by_m": _truth(self.by_m())}
+        if contract.strategy in stored_products.BYTES:
+            found["outer"] = len(self.sides.batch)
+        if contract.strategy == split_products.NAME:
+            found["split"] = cast("nl_u8 *", self.k.pointers["workspace"])
+            blocks = enumerate(("s_row_blocks", "s_column_blocks"))
+            found |= {f"blocks[{n}]": form("(nl_u32){}", column(x)) for n, x in blocks}
+        window = direct.window_of(self.k, contract) if contract.strategy == stored_products.CONV else ()
+        return found | {f"window.{name}": x for name, x in window}
 
     def _pointer(self, formal: str) -> Code:
         """The operand's memory; of bf16 elements, whatever the structure calls it."""
@@ -526,27 +520,22 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
         product, store, end = _product_texts(k, contract)
     kind = next(x for x in _kinds(k.template, contract) if x.sums)
     return [
-        Function(PRODUCT, (product,), given=(Let(f"{kind.operands} &", name("nl_p")),)),
+        Function(
+            PRODUCT,
+            tuple(Set(code(f"nl_p.{n}"), x) for n, x in product.items()),
+            given=(Let(f"{kind.operands} &", name("nl_p")),),
+        ),
         Function(STORE, (replace(store, holes={"@end": end}),), given=(Let(f"const {kind.sums} &", name("nl_s")),)),
     ]
 
 
-def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, list[Stmt]]:
-    """The code that fills in the operands, the code that runs the epilogue of all sums (with `@end` for that of one),
-    and that one."""
+def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Frame, list[Stmt]]:
+    """The members of the operands, the code that runs the epilogue of all sums (with `@end` for that of one), and that
+    one."""
     p = _Printer(k, contract)
-    operands = {
-        "operands": (p.operand(0), p.operand(1)),
-        "extents": [p.extent(x) for x in (p.sides.m, p.sides.n, p.sides.k)],
-        "by_m": p.by_m(),
-        "matrices": contract.strategy == matmul.NAME,
-        "outer": len(p.sides.batch) if contract.strategy in stored_products.BYTES else None,
-        "column": k.extent,
-        "split": k.pointers["workspace"] if contract.strategy == split_products.NAME else None,
-        "window": direct.window_of(k, contract) if contract.strategy == stored_products.CONV else (),
-    }
-    div = direct.roles(k.template, contract).row.axis.div if operands["window"] else 1
-    product = frame(statements(), "product.cu.j2", operands | {"rests": div**2})
+    gathered = contract.strategy == stored_products.CONV
+    div = direct.roles(k.template, contract).row.axis.div if gathered else 1
+    product = p.operands(contract, div**2)
     fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)
     batch = p.split("nl_s.batch", p.sides.batch)
     parts: dict[str, Any] = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
@@ -186,14 +186,26 @@ class _Printer:
             first = first + self._last(x) * self.stride(r.other, x.window) if x.tap < 0 else first
         return self._pointer(r.other, first)
 
-    def by(self) -> dict[str, Code]:
-        """Strides of the weights."""
-        r = self.roles
-        back = {x.window for x in (r.row, r.col) if x.tap < 0}
-        strides = (
-            form("-{}" if d in back else "{}", cast("nl_i32", self.stride(r.other, d))) for d in (r.o, r.c, r.r, r.s)
-        )
-        return dict(zip("ocrs", strides, strict=True))
+    def operands(self) -> dict[str, Operand]:
+        """The members of nl_convolution, or of nl_weights."""
+        r, units = self.roles, parts_of(self.contract.strategy) is not None
+        found: dict[str, Operand] = {"image": self.image()}
+        columns = {"blocks": "blocks", "channels": "channels", "height": "rows", "shares": "shares", "splits": "splits"}
+        if self.contract.strategy in FORWARD:
+            found["weights"] = self.weights()
+            back = {x.window for x in (r.row, r.col) if x.tap < 0}
+            for name, d in zip("ocrs", (r.o, r.c, r.r, r.s), strict=True):
+                found[f"by_{name}"] = form("-{}" if d in back else "{}", cast("nl_i32", self.stride(r.other, d)))
+            found |= {"outs": self.extent(r.o), "rows": self.extent(r.i), "cols": self.extent(r.j)}
+            columns = {n: n for n in ("strips", "height", "samples", "blocks", "deep", "channels")} | {"height": "rows"}
+        else:
+            found["out"] = self.out()
+        found |= {"taps": self.extent(r.r), "step": r.row.step, "tap": abs(r.row.tap)}
+        if units:
+            found |= {"col_step": r.col.step, "col_tap": abs(r.col.tap)}
+        if units and self.contract.strategy in FORWARD:
+            found["shift"] = r.col.axis.div.bit_length() - 1
+        return found | {n: form("(nl_i32){}", self.k.extent(f"s_{x}")) for n, x in columns.items()}
 
 
 def window_of(k: Kernel, contract: l2.Contract) -> list[tuple[str, Operand]]:
@@ -239,23 +251,14 @@ def gathered_pixels(
 
 def direct_texts(
     k: Kernel, contract: l2.Contract, loads: Callable[[NestPrinter], Mapping[str, Let]]
-) -> tuple[Frame, Frame, NestPrinter]:
-    """The code that fills in the operands, the code that runs the epilogue of all sums (with `@end` for that of one),
-    and the nest. `loads`: what an epilogue may load ahead."""
-    p = _Printer(k, contract)
-    names = {
-        "r": p.roles,
-        "units": parts_of(contract.strategy) is not None,
-        "extent": p.extent,
-        "text": k.extent,
-        "image": p.image(),
-        "name": lambda d: p.nest.vars[d],
-    }
-    if contract.strategy in FORWARD:
-        names |= {"weights": p.weights(), "by": p.by(), "loads": list(loads(p.nest).values())}
+) -> tuple[dict[str, Operand], Frame, NestPrinter]:
+    """The members of the operands, the code that runs the epilogue of all sums (with `@end` for that of one), and the
+    nest. `loads`: what an epilogue may load ahead."""
+    p, forward = _Printer(k, contract), contract.strategy in FORWARD
+    names: dict[str, Any] = {"r": p.roles, "name": lambda d: p.nest.vars[d]}
+    if forward:
+        names["loads"] = list(loads(p.nest).values())
         store = "store_direct_conv" if contract.strategy == direct_conv.NAME else "store_tensor_conv"
     else:
-        names |= {"out": p.out(), "taps": dict(contract.literals)["taps"]}
-        store = "store_direct_conv_weights"
-    product = "product_direct_conv" if contract.strategy in FORWARD else "product_direct_conv_weights"
-    return frame(statements(), f"{product}.cu.j2", names), frame(statements(), f"{store}.cu.j2", names), p.nest
+        names["taps"], store = dict(contract.literals)["taps"], "store_direct_conv_weights"
+    return p.operands(), frame(statements(), f"{store}.cu.j2", names), p.nest

@@ -23,7 +23,7 @@ from backends.cuda.kernels.direct import roles
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.skeletons import statements
-from backends.kernel_ir.expr import form
+from backends.kernel_ir.expr import Operand, braces, cast, form
 from backends.kernel_ir.stmt import Frame
 from backends.kernel_ir.tree import Code
 from compiler.strategies.cuda import fft_conv
@@ -89,50 +89,40 @@ def names(contracts: Sequence[l2.Contract], units: bool) -> dict[str, Any]:
     }
 
 
-def transform_texts(k: Kernel, contract: l2.Contract) -> tuple[Frame, Frame, NestPrinter]:
-    """The code that fills in the operands, the code that runs the epilogue of all outputs (with `@end` for that of
-    one), and the nest."""
+def transform_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Frame, NestPrinter]:
+    """The members of the operands, the code that runs the epilogue of all outputs (with `@end` for that of one), and
+    the nest."""
     way, nest, r = way_of(contract.literals), NestPrinter(k, contract.nest), roles(k.template, contract)
-    c = SimpleNamespace(
-        **{
-            f.name.removeprefix(_COLUMN): form("(nl_i32){}", k.scope[f.name].code)
-            for f in k.template.columns
-            if f.name.startswith(_COLUMN)
-        }
-    )
-    image, other = _operands(way, c, k.pointers[r.image], k.pointers[r.other])
-    turned = way.weights and way.sums
-    operands = {
-        "c": c,
-        "image": other if turned else image,
-        "filter": image if turned else other,
-        "workspace": k.pointers["workspace"],
-        "frequencies": fft_conv.frequencies(way.points),
-        "weights": way.weights,
-        "sums": way.sums,
-        "few": way.few > 0,
-        "flipped": turned,
-    }
+    columns = [f.name for f in k.template.columns if f.name.startswith(_COLUMN)]
+    c = SimpleNamespace(**{n.removeprefix(_COLUMN): form("(nl_i32){}", k.scope[n].code) for n in columns})
+    both, turned = _operands(way, c, k.pointers[r.image], k.pointers[r.other]), way.weights and way.sums
+    many = zip(("image", "filter"), reversed(both) if turned else both, strict=True)
+    found: dict[str, Operand] = {n: braces(*x, type="nl_tiled") for n, x in many}
+    pairs, most = (c.a + 1) / 2, ((c.out_rows, c.out_cols) if way.weights else (c.step_r, c.step_c))
+    found |= {"step_r": c.step_r, "step_c": c.step_c, "across": c.across}
+    found |= {"pairs": pairs if way.weights else pairs * c.tiles, "channels": c.b * c.tiles if way.weights else c.b}
+    found |= {"outs": c.outs, "out_rows": c.out_rows, "out_cols": c.out_cols}
+    found |= {"most_rows": most[0], "most_cols": most[1]}
+    found |= {"frequencies": fft_conv.frequencies(way.points)}
+    found |= {"images": 0 if way.sums else "nl_p.pairs * nl_p.channels", "depth": c.depth, "splits": c.splits}
+    found |= {"apart": str(way.few > 0).lower(), "flipped": str(turned).lower()}
+    filters = "(nl_i64)nl_p.frequencies * nl_p.outs * ((nl_p.channels + 1) / 2)"
+    found["spectra[0]"] = cast("float4 *", k.pointers["workspace"])
+    found["spectra[1]"] = "nl_p.spectra[0] + (nl_i64)nl_p.frequencies * nl_p.images"
+    found["spectra[2]"] = f"nl_p.spectra[1] + {filters}"
     a, row, col = (r.c, r.r, r.s) if way.weights else (r.n, r.i, r.j)
-    b = r.o
-    if turned:
-        a, b = b, a
+    a, b = (r.o, a) if turned else (a, r.o)
     vs = {n: nest.vars[d] for n, d in (("a", a), ("b", b), ("row", row), ("col", col))}
-    product = frame(statements(), "product_fft_conv.cu.j2", operands)
-    return product, frame(statements(), "store_fft_conv.cu.j2", {"points": way.points, **vs}), nest
+    return found, frame(statements(), "store_fft_conv.cu.j2", {"points": way.points, **vs}), nest
 
 
-def _operands(way: Way, c: SimpleNamespace, image: Code, other: Code) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of nl_tiled (templates/fft_conv.cu.j2) of the image, and of the weights or the gradient of the
-    output."""
+def _operands(way: Way, c: SimpleNamespace, image: Code, other: Code) -> tuple[list[Operand], list[Operand]]:
+    """The members of nl_tiled (templates/fft_conv.cu.j2), in order, of the image, and of the weights or the gradient of
+    the output."""
     by = (c.image_by_c, c.image_by_n) if way.weights else (c.image_by_n, c.image_by_c)
-    tiles = {"tiles_a": 1 if way.weights else c.tiles, "tiles_b": c.tiles if way.weights else 1}
-    turned = way.weights and way.sums
-    whole = {"from_r": c.from_r, "from_c": c.from_c, "most_r": way.points, "most_c": way.points}
-    part = {"most_r": c.step_r, "most_c": c.step_c} if way.weights else {"most_r": c.other_rows, "most_c": c.other_cols}
-    first = {"data": image, "by_a": by[0], "by_b": by[1], "by_r": c.image_cols, "by_c": 1}
-    first |= {"rows": c.image_rows, "cols": c.image_cols, "many_a": c.outs if turned else c.a, **whole, **tiles}
-    second = {"data": other + c.other_first, "by_a": c.other_by_o, "by_b": c.other_by_c, "by_r": c.other_by_r}
-    second |= {"by_c": c.other_by_s, "rows": c.other_rows, "cols": c.other_cols, "many_a": c.a if turned else c.outs}
-    second |= {"from_r": 0, "from_c": 0, **part, "tiles_a": 1, "tiles_b": tiles["tiles_b"]}
-    return first, second
+    tiles = (1, c.tiles) if way.weights else (c.tiles, 1)
+    many = (c.outs, c.a) if way.weights and way.sums else (c.a, c.outs)
+    part = (c.step_r, c.step_c) if way.weights else (c.other_rows, c.other_cols)
+    first = [image, *by, c.image_cols, 1, c.image_rows, c.image_cols, c.from_r, c.from_c, way.points, way.points]
+    second = [other + c.other_first, c.other_by_o, c.other_by_c, c.other_by_r, c.other_by_s, c.other_rows, c.other_cols]
+    return [*first, many[0], c.b, *tiles], [*second, 0, 0, *part, many[1], c.b, 1, tiles[1]]
