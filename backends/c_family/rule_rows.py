@@ -29,7 +29,7 @@ def skeleton(k: Kernel, skeletons: Environment, file: str) -> Frame:
 def connect(k: Kernel, c: l2.Connect, skeletons: Environment, ending: str = "c") -> Frame:
     """One stage of one rule; the draws are those of backends/reference."""
     names = {"f": formal_names(k), "stage": c.stage, **given(k, c, name)}
-    return frame(skeletons, f"{file_of(c)}.{ending}.j2", names)
+    return frame(skeletons, f"{file_of(c)}.{ending}.j2,{file_of(c)}.c.j2", names)
 
 
 def row_again(

@@ -73,9 +73,10 @@ def frame(
     holes: Mapping[str, Sequence[Stmt]] = MappingProxyType({}),
     own: Callable[[str], Code] | None = None,
 ) -> Frame:
-    """A skeleton of statements. `holes`: what stands in place of its lines; `own`: what its identifiers are called."""
+    """A skeleton of statements, the first that there is of files with a comma between them. `holes`: what stands in
+    place of its lines; `own`: what its identifiers are called."""
     printed = set[str]()
-    text = env.get_template(file).render(names, **noting(printed, own))
+    text = env.select_template(file.split(",")).render(names, **noting(printed, own))
     return Frame(text.strip("\n"), frozenset(printed), holes)
 
 
