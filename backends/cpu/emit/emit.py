@@ -9,10 +9,12 @@ Strategies. A `Contract` is rendered from `templates/strategy_<name>.c.j2`. The 
 columns are loaded) and may use:
   lit                          its literals by name (`lit.tile`)
   f                            C identifiers by formal name: columns (numbers) and array pointers (`f.x` is `x_`)
+  x, other                     the operand that the literal `vector` names, and the other one
   real, bytes                  the name of the real type, and its size in bytes (4 or 8)
   lanes                        the extent of the nest's LANE dim, 0 when there is none
   dims, extent(name)           (name, extent as C) of the nest's dims, in order; the extent of one of them
   par, lane                    the names of its PAR dims (the axes of the output, in order) and of its LANE dim or ""
+  at_dims(*places, group)      `dims` of the output at these places; that of axis `group` (1) only where there are five
   plain                        whether the epilogue only stores the accumulator in `y`
   joined(a, b)                 whether the epilogue's formals walk two adjacent dims as one: a = 0 and b continues
   walked(dim, written)         the formals that the epilogue reads (or, with `written`, writes), and that continue
@@ -157,6 +159,7 @@ class ContractNames(NestBuilder):
     def __init__(self, k: Kernel, contract: l2.Contract) -> None:
         self.k, self.nest = k, contract.nest
         self.dim_names = [d.name for d in contract.nest.dims]
+        self.par = [d for d in contract.nest.dims if d.kind is l2.DimKind.PAR]
 
     def _scope(self, dims: Mapping[str, Operand]) -> dict[str, Symbol]:
         """Where dims have these meanings."""
@@ -169,6 +172,10 @@ class ContractNames(NestBuilder):
         if formal not in self.k.template.strided:
             raise PrintError(f"`{formal}` has no element access", self.k.template.span)
         return self.k.template.strided[formal]
+
+    def at_dims(self, *places: str, group: int = 1) -> dict[str, str]:
+        found = [x for n, x in enumerate(places) if n != group or len(self.par) == 5]
+        return {d.name: x for d, x in zip(self.par, found, strict=False)}
 
     def address(self, formal: str, **dims: Operand) -> Code:
         return self.k.addresses(self._scope(dims)).offset(self._access(formal))
@@ -242,7 +249,7 @@ def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Stmt], list[St
     file = f"strategy_{contract.strategy}.c.j2"
     if file not in skeletons().list_templates():
         raise PrintError(f"there is no strategy `{contract.strategy}` for this target", k.template.span)
-    names = ContractNames(k, contract)
+    names, formals, vector = ContractNames(k, contract), formal_names(k), dict(contract.literals).get("vector", 0)
     lanes = [d.extent for d in contract.nest.dims if d.kind is l2.DimKind.LANE]
     precision = k.dialect.precision
     printed = set[str]()
@@ -254,13 +261,16 @@ def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Stmt], list[St
                 **noting(printed),
                 "form": form,
                 "lit": dict(contract.literals),
-                "f": formal_names(k),
+                "f": formals,
+                "x": formals.get(f"x{vector}"),
+                "other": formals.get(f"x{1 - vector}"),
                 "column": of_row(k),
                 "real": k.dialect.real,
                 "bytes": precision.bytes,
                 "lanes": lanes[0] if lanes else 0,
                 "dims": [(d.name, k.extent(d.extent)) for d in contract.nest.dims],
-                "par": [d.name for d in contract.nest.dims if d.kind is l2.DimKind.PAR],
+                "par": [d.name for d in names.par],
+                "at_dims": names.at_dims,
                 "lane": next((d.name for d in contract.nest.dims if d.kind is l2.DimKind.LANE), ""),
                 "plain": contract.nest.epilogue == (l2.Assign("y", Ref(contract.nest.acc)),),
                 "extent": lambda n: next(k.extent(d.extent) for d in contract.nest.dims if d.name == n),
