@@ -165,6 +165,7 @@ def _parts(ir: Lowering) -> Mapping[str, str]:
     found = {"model": print_ir(ir.model)}
     if ir.spiking is not None:
         found |= {f"cell {c.name}": print_ir(c) for c in ir.spiking.cells}
+        found |= {f"source {x.cell.name}": print_ir(x) for x in ir.spiking.sources}
         found |= {f"population {x.name}": print_ir(x) for x in ir.spiking.instances}
         found |= {f"history {x.population}.{x.variable}": print_ir(x) for x in ir.spiking.past}
         found |= (

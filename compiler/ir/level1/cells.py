@@ -186,7 +186,7 @@ class Cell:
     kept: tuple[str, ...] = ()
     source: str = "equations"
     units: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
-    """Of parameters that have one, for the text."""
+    """Of parameters that have one, for the text; of the states of a source."""
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     when_span: Span = field(default=NOWHERE, compare=False, repr=False)
 
@@ -240,6 +240,42 @@ class Turn:
     cell: int
     operation: int
     instances: tuple[int, ...]
+
+
+VALUE: Final = l0.hidden("value")
+"""The local of a source that is added."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A cell of which a drive is an instance: each neuron of a population has its state, and in each step its local
+    VALUE is added to something of the neuron. `arrays`: the params that differ from neuron to neuron. `timed`: params
+    that are what a timed array holds in the step (param, array); `noise`: those that are white noise, drawn anew in
+    each step; `counters` of phases. Once they are operations, `noise` and `counters` are among the statements."""
+
+    cell: Cell
+    arrays: tuple[str, ...]
+    timed: tuple[tuple[str, str], ...] = ()
+    noise: tuple[str, ...] = ()
+    counters: tuple[Counter, ...] = ()
+
+    @property
+    def various(self) -> tuple[str, ...]:
+        """The params that are not one number."""
+        timed = (name for name, _ in self.timed)
+        return (*self.arrays, *timed, *self.noise, *(c.name for c in self.counters))
+
+
+@dataclass(frozen=True)
+class Drive:
+    """An instance of a source, by number, for the neurons of a population: it is added to the input or the parameter
+    `into` at the start of each step, or is the rate of a Poisson input into that. `first`: of all into a parameter, to
+    whose own value it is added."""
+
+    instance: Instance
+    population: str
+    into: str
+    first: bool = False
 
 
 def is_current(operation: Operation, instance: Instance, read: OtherRead) -> bool:

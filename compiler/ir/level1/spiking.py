@@ -16,7 +16,7 @@ import compiler.ir.level1.cells as l1
 from compiler.ir.level1.projections import StoredProjection
 from compiler.ir.level1.synapses import SynapseCell
 
-Node = l1.Cell | l1.Instance | l1.History | l1.Before | l1.Turn | SynapseCell | StoredProjection
+Node = l1.Cell | l1.Instance | l1.History | l1.Before | l1.Turn | l1.Source | l1.Drive | SynapseCell | StoredProjection
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,17 @@ class SpikingGraph:
     before: tuple[l1.Before, ...] = ()
     turns: tuple[l1.Turn, ...] = ()
     """A step of all populations, in order."""
+    sources: tuple[l1.Source, ...] = ()
+    drives: tuple[l1.Drive, ...] = ()
+    """In order, ahead of the turns of populations."""
+    rates: tuple[l1.Drive, ...] = ()
+    """Of Poisson inputs that change, in the order of the model."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         """What is shown."""
         populations: tuple[Node, ...] = (*self.cells, *self.instances, *self.past, *self.before, *self.turns)
-        return (*populations, *self.synapses, *self.projections)
+        return (*self.sources, *self.drives, *populations, *self.synapses, *self.projections, *self.rates)
 
     @cached_property
     def members(self) -> tuple[tuple[int, ...], ...]:

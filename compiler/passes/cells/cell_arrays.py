@@ -86,12 +86,15 @@ class CellLowering:
         return self.builder.precision
 
     def due(self, operation: l1.Operation) -> tuple[int, int]:
-        """`every` and `offset` of launches: the first step of each trial, or the step that ends at the event."""
-        if operation.due is None:
-            return 1, 0
-        phase, event, start = operation.due
-        every = self.phases[phase].every
-        return every, (1 if start else dict(self.phases[phase].events)[event]) % every
+        """`every` and `offset` of launches."""
+        return (1, 0) if operation.due is None else due_steps(self.phases, operation.due)
+
+
+def due_steps(phases: Mapping[str, l0.PhaseDef], due: l1.Due) -> tuple[int, int]:
+    """`every` and `offset` of launches: the first step of each trial, or the step that ends at the event."""
+    phase, event, start = due
+    every = phases[phase].every
+    return every, (1 if start else dict(phases[phase].events)[event]) % every
 
 
 CellRow = tuple[l1.Instance, Mapping[str, str], Mapping[str, l2.ColumnValue]]

@@ -21,8 +21,9 @@ import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
 from compiler.ir.level2.variable_arrays import array_name
 from compiler.ir.space import DType
-from compiler.passes.cells.lower_drives import lower_source
-from compiler.passes.program.build_program import ProgramBuilder, Prototype
+from compiler.passes.cells.cell_arrays import FLAT
+from compiler.passes.cells.lower_drives import DriveLowering, SourceRows
+from compiler.passes.program.build_program import Prototype
 
 CLASSES = ((0.25, 6), (3.0, 16), (math.inf, 0))
 """(largest mean, thresholds of the comparison): more events than thresholds have probability 1e-8 at most; 0: poisson()
@@ -44,48 +45,39 @@ def _count(outcomes: int) -> Expr:
     return total
 
 
-def _changing(
-    builder: ProgramBuilder, model: l0.Model, item: l0.PoissonInput, rate: l0.Drive, population: l0.Population
-) -> None:
+def _changing(item: l0.PoissonInput, rows: SourceRows, dt: float) -> None:
     """A row whose mean number of events is the rate at the start of the step times dt; rates below 0 are 0."""
-    real = builder.precision
-    assert model.simulate is not None
-    path = f"{item.name}[{item.population}]"
-    source = lower_source(builder, model, rate, population, path)
-    mean = Call("max", (source.value, Num(0.0))) * Ref("step_length")
-    count = substitute(_count(0), {"mean": Ref("event_mean")})
-    delivered = Ref("driven") + Ref("event_weight") * Ref("drawn_events")
+    path, builder = rows.drive.instance.name, rows.shared.builder
     k = builder.kernel(f"{path}: Poisson input of changing rate into {item.into}", l2.Kind.MAP, item.span)
+    real = builder.precision
     k.update("driven", real, array_name(item.population, item.into))
-    k.column("n", population.size)
+    k.column("n", rows.drive.instance.size)
     k.column("event_weight", item.weight, real)
     k.column("key", l2.StreamKey(path), DType.U64)
-    k.column("step_length", model.simulate.dt, real)
-    k.include(source.formals, source.bound, source.columns)
+    k.column("step_length", dt, real)
+    first, value, _ = rows.value(k)
+    count = substitute(_count(0), {"mean": Ref("event_mean")})
     statements = (
-        *(l2.Assign(s.target, s.value, s.span) for s in source.body),
-        l2.Assign("event_mean", mean, item.span),
+        *(l2.Assign(s.target, s.value, s.span) for s in first),
+        l2.Assign("event_mean", Call("max", (value, Num(0.0))) * Ref("step_length"), item.span),
         l2.Assign("drawn_events", count, item.span),
-        l2.Assign("driven", delivered, item.span),
+        l2.Assign("driven", Ref("driven") + Ref("event_weight") * Ref("drawn_events"), item.span),
     )
-    k.add_row(l2.Nest((l2.Dim("i", "n"),), statements), path).launch("step", join=False)
+    k.add_row(l2.Nest(FLAT, statements), path).launch("step", join=False)
 
 
-def lower_inputs(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
+def lower_inputs(drives: DriveLowering, instances: Mapping[str, l1.Instance]) -> None:
     """A row per population of each Poisson input and class of means; all but one of them are empty."""
+    builder, model = drives.builder, drives.model
     assert model.simulate is not None
     if not model.poisson:
         return
     from scipy.special import pdtr  # the distribution function of Poisson's; slow to import
 
     # Every input has a row of each kernel, all but one empty: a rate is data and never changes the text.
-    steady, populations = (
-        [item for item in model.poisson if item.changing is None],
-        {p.name: p for p in model.populations},
-    )
-    for item in model.poisson:
-        if item.changing is not None:
-            _changing(builder, model, item, item.changing, populations[item.population])
+    steady = [item for item in model.poisson if item.changing is None]
+    for item, rate in zip((x for x in model.poisson if x.changing is not None), drives.graph.rates, strict=True):
+        _changing(item, drives.rows(rate), model.simulate.dt)
     for outcomes, item in product((outcomes for _, outcomes in CLASSES), steady):
         instance = instances[item.population]
         mean = item.rate * model.simulate.dt

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
 
 import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
@@ -22,6 +24,8 @@ from compiler.ir.level1.spiking import SpikingGraph
 from compiler.passes.model.bind_symbols import bind_symbols, control_of
 from compiler.passes.model.known_deliveries import known_delivery
 from compiler.passes.model.synapse_cells import SynapseCells
+
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def _array_params(population: l0.Population) -> tuple[str, ...]:
@@ -39,8 +43,10 @@ def _reads(population: l0.Population, populations: Mapping[str, l0.Population]) 
     return found
 
 
-def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ...], how: Mapping[str, str]) -> l1.Cell:
-    neuron = bind_symbols(definition, phases)
+def cell_of(
+    neuron: l0.NeuronDef, phases: tuple[l0.PhaseDef, ...], several: bool = False, how: Mapping[str, str] = NOTHING
+) -> l1.Cell:
+    """The cell of a definition with symbols. `several`, `how`: as for `control_of`."""
     control = control_of(neuron, several, phases, how)
     spike = neuron.spike
     return l1.Cell(
@@ -82,7 +88,7 @@ def lower_model(model: l0.Model) -> SpikingGraph:
         key = (id(neuron), _array_params(population), population.pools > 1, tuple(how.items()))
         if key not in known:
             known[key] = len(cells)
-            cells.append(_cell(neuron, population.pools > 1, model.phases, how))
+            cells.append(cell_of(bind_symbols(neuron, model.phases), model.phases, population.pools > 1, how))
             arrays.append(tuple(map(symbol, key[1])))
         emits = neuron.spike is not None or neuron.source != "equations"
         extra = tuple((name, model_values[name]) for name in neuron.model_params)

@@ -48,7 +48,8 @@ def number_draws(e: Expr, count: list[int]) -> Expr:
     return rewrite(e, draw, top_down=True, shared=False)
 
 
-def _numbered(sets: Sequence[l0.Set], count: list[int]) -> tuple[l0.Set, ...]:
+def numbered(sets: Sequence[l0.Set], count: list[int]) -> tuple[l0.Set, ...]:
+    """Statements whose draws are numbered from `count` on."""
     return tuple(l0.Set(s.target, number_draws(s.value, count), s.span) for s in sets)
 
 
@@ -150,7 +151,7 @@ def split_cell(cell: l1.Cell) -> l1.Cell:
     order = dict.fromkeys(s.target for s in before)
     kept = tuple(n for n in order if n in (outside | reduced) - again.values.keys() | looked_for)
     kinds = _kinds(cell)
-    first = list(_numbered(before, count))
+    first = list(numbered(before, count))
     for name in kept:
         value: Expr = Ref(name)
         if kinds.get(name) is Kind.BOOL:
@@ -158,7 +159,7 @@ def split_cell(cell: l1.Cell) -> l1.Cell:
         first.append(l0.Set(derived(name, Way.KEPT), value))
     held = {name: _kept(name, kinds) for name in kept}
     loads = (l0.Set(name, held[name]) for name in kept if name in outside)
-    late = (*loads, *again.statements(outside - set(kept)), *_numbered(after, count))
+    late = (*loads, *again.statements(outside - set(kept)), *numbered(after, count))
     emits = cell.when is not None
     counters = {s.target: s.value for s in counter_locals(cell, {c.name for c in cell.counters})}
 
@@ -197,7 +198,7 @@ def _at_event(
         yield l1.Reduce(of, replace(r, value=_term(cell, substitute(r.value, counters))), due)
     number = f" ({event.part + 1})" if event.part else ""
     what = f"{scope} at {event.phase}.{event.event}{number}".lstrip()
-    statements = _with_counters(cell, _numbered(event.actions, count))
+    statements = _with_counters(cell, numbered(event.actions, count))
     yield l1.EachPool(what, scope, statements, due) if scope else l1.EachNeuron(what, statements, due, event.start)
 
 
@@ -226,7 +227,7 @@ def _of_pool(
     count = [0]
     every: list[l1.Operation] = [l1.Reduce(pool.scope, replace(r, value=of_step(r.value))) for r in pool.reductions]
     if pool.update:
-        update = _with_counters(cell, _numbered(pool.update, count))
+        update = _with_counters(cell, numbered(pool.update, count))
         every.append(l1.EachPool(f"{pool.scope} update", pool.scope, update))
     events = [(e.start, tuple(_at_event(cell, e, counters, count, pool.scope))) for e in pool.on]
     start, end = (tuple(x for first, of in events if first == early for x in of) for early in (True, False))

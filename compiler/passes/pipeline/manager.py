@@ -162,7 +162,7 @@ def _verify(before: Lowering | None, after: Lowering) -> None:
     if before is None or after.model is not before.model:
         verify.verify_model(after.model)
     if after.spiking is not None and (before is None or after.spiking is not before.spiking):
-        for cell in after.spiking.cells:
+        for cell in (*after.spiking.cells, *(x.cell for x in after.spiking.sources)):
             verify.verify_cell(cell)
         for synapse in after.spiking.synapses:
             verify.verify_synapse(synapse)

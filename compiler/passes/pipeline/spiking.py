@@ -14,12 +14,11 @@ from typing import Final
 import compiler.ir.level2.program as l2
 from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.level1.synapses import SynapseCell
-from compiler.passes.cells.lower_drives import with_driven
 from compiler.passes.model.freeze_learning import freeze_learning
 from compiler.passes.model.insert_delays import insert_delays
 from compiler.passes.model.integrate_odes import integrate_odes
-from compiler.passes.model.lower_model import lower_model
 from compiler.passes.model.order_populations import order_populations
+from compiler.passes.model.source_cells import lower_with_drives, split_source
 from compiler.passes.model.split_cells import split_cell
 from compiler.passes.pipeline.manager import Context, Lowering, Pass
 from compiler.passes.program.decisions import Decision
@@ -54,10 +53,20 @@ def _integrate_odes(context: Context, ir: Lowering) -> Lowering:
     assert ir.spiking is not None
     done = [integrate_odes(*given) for given in zip(ir.spiking.cells, ir.spiking.array_params, strict=True)]
     synapses = [integrate_synapse(cell) for cell in ir.spiking.synapses]
-    cells, of_synapses = tuple(cell for cell, _ in done), tuple(cell for cell, _ in synapses)
-    ir = replace(ir, spiking=replace(ir.spiking, cells=cells, synapses=of_synapses))
-    found = dict.fromkeys(d for _, chosen in synapses for d in chosen)
-    return ir.decided(d for d in (*(d for _, d in done), *found) if d is not None)
+    driving = [integrate_odes(source.cell, source.various) for source in ir.spiking.sources]
+    spiking = replace(
+        ir.spiking,
+        cells=tuple(cell for cell, _ in done),
+        sources=tuple(replace(x, cell=cell) for x, (cell, _) in zip(ir.spiking.sources, driving, strict=True)),
+        synapses=tuple(cell for cell, _ in synapses),
+    )
+    found = dict.fromkeys((*(d for _, chosen in synapses for d in chosen), *(d for _, d in driving)))
+    return replace(ir, spiking=spiking).decided(d for d in (*(d for _, d in done), *found) if d is not None)
+
+
+def _split_cells(graph: SpikingGraph, ir: Lowering) -> SpikingGraph:
+    cells, sources = tuple(map(split_cell, graph.cells)), tuple(map(split_source, graph.sources))
+    return replace(graph, cells=cells, sources=sources)
 
 
 def _order_populations(context: Context, ir: Lowering) -> Lowering:
@@ -74,17 +83,17 @@ def _lower_populations(context: Context, ir: Lowering) -> Lowering:
     how = "fixed-point accumulators" if fixed_point else "direct accumulation"
     made = [Decision("lower_cells", ir.model.name, how, f"order: {order.value} on {target.name}")]
     spiking, steps = ir.spiking, target.recorded_steps
-    program = lower_populations(ir.model, spiking, context.precision, order, fixed_point, made, steps)
+    program = lower_populations(ir.model, spiking, context.precision, order, fixed_point, steps)
     return replace(ir, programs=(*ir.programs, program)).decided(made)
 
 
 SPIKING: Final[tuple[Pass, ...]] = (
     _pass("freeze_learning", lambda context, ir: replace(ir, model=freeze_learning(ir.model))),
-    _pass("lower_model", lambda context, ir: replace(ir, spiking=lower_model(with_driven(ir.model)))),
+    _pass("lower_model", lambda context, ir: replace(ir, spiking=lower_with_drives(ir.model))),
     _on_synapses("schedule_synapses", lambda cell, graph: schedule_synapse(cell, graph.phases)),
     _on_graph("insert_delays", lambda graph, ir: insert_delays(ir.model, graph)),
     _pass("integrate_odes", _integrate_odes),
-    _on_graph("split_cells", lambda graph, ir: replace(graph, cells=tuple(map(split_cell, graph.cells)))),
+    _on_graph("split_cells", _split_cells),
     _pass("order_populations", _order_populations),
     _on_synapses("take_sums", lambda cell, graph: take_sums(cell)),
     _on_synapses("advance_states", lambda cell, graph: advance_states(cell)),

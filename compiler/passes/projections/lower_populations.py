@@ -14,13 +14,13 @@ from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import Deliveries
 from compiler.passes.cells.lower_cells import lower_cells
-from compiler.passes.cells.lower_drives import lower_drives, lower_lookups, lower_timed
+from compiler.passes.cells.lower_drives import DriveLowering, lower_drives
 from compiler.passes.cells.lower_inputs import lower_inputs
 from compiler.passes.cells.lower_records import record_events, record_rates, record_spikes, record_traces
+from compiler.passes.cells.lower_timed import lower_lookups, lower_orders, lower_timed
 from compiler.passes.cells.state_history import keep_past
 from compiler.passes.model.fixed_point_scales import input_quanta
 from compiler.passes.program.build_program import ProgramBuilder
-from compiler.passes.program.decisions import Decision
 from compiler.passes.projections.lower_projections import lower_projections
 
 
@@ -30,18 +30,18 @@ def lower_populations(
     precision: DType,
     order: l2.Order,
     fixed_point: bool,
-    decisions: list[Decision],
     recorded_steps: int,
 ) -> l2.Program:
     """The spiking half as one program. `fixed_point`: whether deliveries are summed as integers, so that sums are
-    independent of order; decisions about drives are added to `decisions`; `recorded_steps`: as
-    Capabilities has it."""
+    independent of order; `recorded_steps`: as Capabilities has it."""
     assert model.simulate is not None
     builder = ProgramBuilder(model.name, precision, order, model.simulate.warmup)
     deliveries = Deliveries(fixed_point, input_quanta(model) if fixed_point else {}, graph.rings)
     lower_timed(builder, model)
     lower_lookups(builder, model)
-    lower_drives(builder, model, decisions)
+    drives = DriveLowering(builder, graph, model)
+    lower_orders(builder, model)
+    lower_drives(drives)
     lower_cells(builder, graph, model.simulate.dt, units_of(model), deliveries)
     instances = {i.name: i for i in graph.instances}
     record_spikes(builder, model, instances, recorded_steps)
@@ -49,7 +49,7 @@ def lower_populations(
     keep_past(builder, graph.past, instances)
     lower_projections(builder, model, graph, instances, deliveries)
     record_events(builder, model, instances)
-    lower_inputs(builder, model, instances)
+    lower_inputs(drives, instances)
     inputs = tuple(frozenset(model_name(name) for name, _ in cell.inputs) for cell in graph.cells)
     record_traces(builder, model, instances, inputs, deliveries)
     return builder.finish()
