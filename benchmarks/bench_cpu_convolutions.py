@@ -1,24 +1,30 @@
 """Claim: each of the layers L1 to L5 of convnet-benchmarks (Chintala 2014) at batch 16 takes at most 1.05 times
 oneDNN's time in each direction, on one thread; L2 and L3, whose windows are large, less; gradients of depthwise and 1x1
-convolutions at most half of it.
+convolutions at most half of it, or at most 0.9 of it where oneDNN is above half of what the machine can do.
 
 Measured: CPU milliseconds of one contraction by the strategy of the rules, and of PyTorch, which computes convolutions
-with oneDNN; in turn, medians over the rounds. --all: every candidate of the tuner, each beside the best of them.
+with oneDNN; in turn, medians over the rounds. Shares are those of the direct algorithm's multiplications in what the
+machine can do, which a loop of them in registers says in the same run. --all: every candidate of the tuner, each beside
+the best of them. --points: convolutions of one pixel of many sizes, for which lanes or rows are taken by the batch.
 
-Usage: bench_cpu_convolutions.py [--rounds 3] [--only NAME,...] [--all] [--ours]
+Usage: bench_cpu_convolutions.py [--rounds 3] [--only NAME,...] [--points] [--all] [--ours]
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import os
+import re
 import statistics
 import sys
 import tempfile
 import time
+from math import nan, prod
 from pathlib import Path
 
 import numpy as np
-from common import HERE, ROOT, execute, peer_python, table, write_results
+from common import HERE, ROOT, execute, peer_python, processor, table, write_results
 
 sys.path.insert(0, str(ROOT))
 
@@ -27,6 +33,7 @@ from backends.cpu.run.load import CpuInstance
 from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
+from compiler.strategies import layout
 from compiler.strategies.choice import Choice
 from compiler.strategies.variants import identity, ways
 from tests.cpu.contractions import Case, Conv, conv, gradient, program
@@ -40,6 +47,20 @@ LAYERS = {
     "depthwise": Conv(16, 128, 128, 28, 28, (3, 3), pad=1, groups=128),
     "1x1": Conv(16, 256, 128, 28, 28, (1, 1)),
 }
+SIZES = """
+    64-64x56 64-256x56 256-64x56 512-128x28 128-512x28 512-512x7 256-256x14b32 256-128x28b1 512-512x7b1 128-512x14b3
+    128-128x28b8 17-33x13b20 100-300x9b32 256-512x28s2 256-512x28b1s2 96-80x15b5s2"""
+"""Channels in and out, rows and columns; the batch, 16 if it is not said, and the step."""
+
+
+def point(size: str) -> Conv:
+    """The convolution of one pixel of that size."""
+    found = re.fullmatch(r"(\d+)-(\d+)x(\d+)(?:b(\d+))?(?:s(\d+))?", size)
+    assert found, size
+    channels, filters, rows, batch, step = (int(x or 0) for x in found.groups())
+    return Conv(batch or 16, channels, filters, rows, rows, (1, 1), (step or 1, step or 1))
+
+
 DIRECTIONS = ("forward", "to input", "to weights")
 
 
@@ -48,9 +69,44 @@ def problem(c: Conv, direction: str) -> tuple[Contract, dict[str, Tensor]]:
     return forward if direction == "forward" else gradient(*forward, DIRECTIONS.index(direction) - 1)
 
 
-def load(backend: CpuBackend, node: Contract, tensors: dict[str, Tensor], choice: Choice | None) -> CpuInstance:
+PEAK = """
+typedef float v __attribute__((vector_size(WIDTH)));
+float peak(long n) {
+    v a[12], b = {0}, c = {0};
+    for (int i = 0; i < WIDTH / 4; i++) b[i] = 0.5f, c[i] = 1;
+    _Pragma("GCC unroll 12") for (int i = 0; i < 12; i++) a[i] = c * (float)i;
+    for (; n > 0; n--) _Pragma("GCC unroll 12") for (int i = 0; i < 12; i++) a[i] = a[i] * b + c;
+    _Pragma("GCC unroll 12") for (int i = 1; i < 12; i++) a[0] += a[i];
+    return a[0][0];
+}
+"""
+
+
+def peak(folder: Path) -> float:
+    """Multiplications and additions in a ms of CPU time: of fused ones in registers, the median of 30 loops."""
+    width = 64 if "avx512f" in processor() else 32
+    (folder / "peak.c").write_text(PEAK.replace("WIDTH", str(width)), encoding="utf-8")
+    binary = folder / "peak.so"
+    compiler = os.environ.get("CC", "cc")
+    execute(
+        [compiler, "-O3", "-march=native", "-ffp-contract=fast", "-fPIC", "-shared", folder / "peak.c", "-o", binary]
+    )
+    loop, many = ctypes.CDLL(str(binary)).peak, 2_000_000
+    loop.argtypes, loop.restype = [ctypes.c_long], ctypes.c_float
+
+    def once() -> float:
+        start = time.process_time()
+        loop(many)
+        return 1e3 * (time.process_time() - start)
+
+    return many * 12 * width / 4 * 2 / statistics.median(once() for _ in range(30))
+
+
+def load(
+    backend: CpuBackend, node: Contract, tensors: dict[str, Tensor], choice: Choice | None, row_major: bool
+) -> CpuInstance:
     """The kernel with its arrays in place."""
-    merged = merge(program([Case(node, tensors, choice)], DType.F32))
+    merged = merge(program([Case(node, tensors, choice)], DType.F32, row_major=row_major))
     with tempfile.TemporaryDirectory() as folder:
         instance = backend.load(backend.build(merged, Path(folder), {}), merged, 1)
     random = np.random.default_rng(1)
@@ -69,15 +125,19 @@ def measure(instance: CpuInstance, seconds: float = 0.2) -> float:
     return 1e3 * statistics.median(times)
 
 
-def run(name: str, c: Conv, arguments: argparse.Namespace, backend: CpuBackend) -> dict[str, dict[str, float]]:
-    """Direction -> contestant -> median of the rounds; the rules' choice comes first."""
+def run(
+    name: str, c: Conv, arguments: argparse.Namespace, backend: CpuBackend, most: float
+) -> dict[str, dict[str, float]]:
+    """Direction -> contestant -> median of the rounds; the rules' choice comes first. `most`: what `peak` says."""
+    rows = c.batch % LANES > 0
+    target = layout.row_major(backend.capabilities) if rows else backend.capabilities
     instances: dict[str, dict[str, CpuInstance]] = {}
     for direction in DIRECTIONS:
         node, tensors = problem(c, direction)
-        found = ways(node, tensors, LANES, 4, backend.capabilities.strategies, backend.capabilities.device)
+        found = ways(node, tensors, target.lanes, 4, target.strategies, target.device)
         emitted = [w for w in found if w is not None and w.strategy in backend.capabilities.strategies]  # not exchanged
         taken = emitted if arguments.all else found[:1]
-        instances[direction] = {identity(w): load(backend, node, tensors, w) for w in taken}
+        instances[direction] = {identity(w): load(backend, node, tensors, w, rows) for w in taken}
     times: dict[str, dict[str, list[float]]] = {d: {} for d in DIRECTIONS}
     sizes = (c.batch, c.channels, c.rows, c.cols, c.filters, c.kernel[0], c.pad, c.stride[0], c.groups)
     python = None if arguments.ours else peer_python("torch")
@@ -97,10 +157,12 @@ def run(name: str, c: Conv, arguments: argparse.Namespace, backend: CpuBackend) 
     for direction, of in medians.items():
         rule = next(iter(of))
         best = min((w for w in of if w != "oneDNN"), key=of.__getitem__)
-        rows = [[f"{name} {direction}: {rule}", of[rule], of.get("oneDNN", 0.0), of[rule] / of.get("oneDNN", of[rule])]]
+        share = 2 * prod(c.out) * c.batch * c.channels // c.groups * c.filters * prod(c.kernel) / most
+        theirs = of.get("oneDNN", nan)
+        lines = [[f"{name} {direction}: {rule}", of[rule], theirs, of[rule] / theirs, share / of[rule], share / theirs]]
         if arguments.all:
-            rows += [[f"    {w}", t, "", t / of[best]] for w, t in sorted(of.items(), key=lambda x: x[1])]
-        table(["ms", "ours", "oneDNN", "ratio"], rows)
+            lines += [[f"    {w}", t, "", t / of[best], share / t] for w, t in sorted(of.items(), key=lambda x: x[1])]
+        table(["ms", "ours", "oneDNN", "ratio", "share", "of oneDNN"], lines)
         sys.stdout.flush()
     return medians
 
@@ -109,11 +171,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(LAYERS), help="layers, comma-separated")
+    parser.add_argument("--points", action="store_true", help="convolutions of one pixel in place of the layers")
     parser.add_argument("--all", action="store_true", help="every candidate")
     parser.add_argument("--ours", action="store_true", help="without PyTorch")
     arguments = parser.parse_args()
     backend = CpuBackend()
-    results = {name: run(name, LAYERS[name], arguments, backend) for name in arguments.only.split(",")}
+    with tempfile.TemporaryDirectory() as folder:
+        most = peak(Path(folder))
+    print(f"{most / 1e6:.0f} GFLOP/s in registers")
+    chosen = {s: point(s) for s in SIZES.split()} if arguments.points else LAYERS
+    names = list(chosen) if arguments.points else arguments.only.split(",")
+    results = {name: run(name, chosen[name], arguments, backend, most) for name in names}
     write_results("cpu_convolutions", {"rounds": arguments.rounds, "milliseconds": results})
 
 
