@@ -64,6 +64,11 @@ def extents(c: Convolution | WeightGradient) -> dict[str, int]:
     }
 
 
+def strides_of(c: Convolution) -> dict[str, int]:
+    """The columns with the strides of the weights."""
+    return {"s_w_group": c.w_group, "s_w_out": c.w_out, "s_w_in": c.w_in, "s_w_r": c.w_r, "s_w_c": c.w_c}
+
+
 def walk_of(c: Convolution) -> dict[str, int]:
     """The columns with the window's first place, the strides of the weights along its walk, and the first weight: that
     of the last row or column where it is walked backwards, as in the gradient of an image."""
@@ -72,9 +77,7 @@ def walk_of(c: Convolution) -> dict[str, int]:
         "s_from_r": c.rows.low,
         "s_from_c": c.cols.low,
         "s_w_first": sum(back),
-        "s_w_group": c.w_group,
-        "s_w_out": c.w_out,
-        "s_w_in": c.w_in,
+        **strides_of(c),
         "s_w_r": c.w_r * c.rows.tap,
         "s_w_c": c.w_c * c.cols.tap,
     }

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, Problem, refuse_beyond
-from compiler.strategies.convolution import Convolution, convolution
+from compiler.strategies.convolution import Convolution, convolution, strides_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, best
 from compiler.strategies.strategy import Strategy, by_tile
@@ -44,11 +44,7 @@ def match(p: Problem) -> Choice:
         "s_outs": conv.outs,
         "s_ins": conv.ins,
         **walk,
-        "s_w_group": conv.w_group,
-        "s_w_out": conv.w_out,
-        "s_w_in": conv.w_in,
-        "s_w_r": conv.w_r,
-        "s_w_c": conv.w_c,
+        **strides_of(conv),
         "s_split": int(split),
         "s_classes": classes,
         "s_tile": tile,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_beyond, rounded
-from compiler.strategies.convolution import Convolution, extents, row_major
+from compiler.strategies.convolution import Convolution, extents, row_major, strides_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import Shape, cost
 from compiler.strategies.strategy import Strategy
@@ -79,11 +79,7 @@ def match(p: Problem) -> Choice:
         "s_dots": strips.dots,
         "s_planes": planes,
         "s_masks": masks,
-        "s_w_group": conv.w_group,
-        "s_w_out": conv.w_out,
-        "s_w_in": conv.w_in,
-        "s_w_r": conv.w_r,
-        "s_w_c": conv.w_c,
+        **strides_of(conv),
     }
     scratch = (planes + strips.packed + OUTS * width + masks) * p.real_bytes + 2 * taps * TAP_BYTES
     operations = constants.COPY * planes / vector + _operations(conv, strips, taps, vector)

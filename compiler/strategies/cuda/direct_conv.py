@@ -121,15 +121,16 @@ class Layout:
         }
 
 
-def _even(total: int, most: int) -> Iterator[int]:
-    """Sizes of equal parts of `total`, at most `most` each, the largest first; none repeats."""
+def even_parts(total: int, most: int, many: int) -> Iterator[int]:
+    """Sizes of equal parts of `total`, at most `most` each, the largest first, of few more than `many` parts; none
+    repeats."""
     last = 0
     for parts in range(1, total + 1):
         size = -(-total // parts)
         if size <= most and size != last:
             last = size
             yield size
-        if parts > 16 and size < most:
+        if parts > many and size < most:
             return
 
 
@@ -139,10 +140,10 @@ def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int
     all_strips = -(-cols.out // STRIP)
     for tile, outs in enumerate(OUTS):
         issue = cols.taps * (STRIP * outs + outs // alignment(outs) + 1) + window // 4 + 12
-        for blocks in _even(-(-o // outs), 4):
-            for strips in _even(all_strips, 32):
+        for blocks in even_parts(-(-o // outs), 4, 16):
+            for strips in even_parts(all_strips, 32, 16):
                 pitch = line_pitch(strips, cols)
-                for height in _even(rows.out, THREADS // (strips * blocks)):
+                for height in even_parts(rows.out, THREADS // (strips * blocks), 16):
                     tile_threads = strips * height * blocks
                     for samples in {1, 2, 4, max(1, min(n, THREADS // tile_threads))}:
                         if samples > n or samples * tile_threads > THREADS:
@@ -244,10 +245,6 @@ def convolution(p: Problem, image: int, taps: range = TAPS, most: int = 1, order
     return Convolution(image, extents[n], extents[o], extents[i], extents[j], extents[c], rows, cols)
 
 
-def match(p: Problem) -> Choice:
-    return either(0, partial(_match, p))
-
-
 def _match(p: Problem, image: int) -> Choice:
     x = convolution(p, image)
     best = layout(x.n, x.o, x.c, x.rows, x.cols, p.real_bytes, p.device)
@@ -271,4 +268,4 @@ def choice(x: Convolution, name: str, best: Layout, blocks: int, device: Target,
     return Choice(name, literals, tuple(best.columns.items()), 0, us)
 
 
-STRATEGY: Final = Strategy(NAME, match, windows=True)
+STRATEGY: Final = Strategy(NAME, lambda p: either(0, partial(_match, p)), windows=True)

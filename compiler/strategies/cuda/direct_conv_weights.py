@@ -50,15 +50,6 @@ class Layout:
     splits: int
 
 
-def _parts(total: int, most: int) -> Iterator[int]:
-    last = 0
-    for parts in range(1, total + 1):
-        size = -(-total // parts)
-        if size <= most and size != last:
-            last = size
-            yield size
-
-
 def _shares(threads: int, fit: int) -> int:
     """Threads that share a sum: as many as there are, if the half of them that a tree joins first fits."""
     shares = direct.THREADS // threads
@@ -87,13 +78,13 @@ def _layouts(
     window = -(-cols.span(direct.STRIP) // direct.STRIP)
     issue = direct.STRIP * outs * cols.taps + outs + window + 10
     processors, arithmetic = device.processors, H200.lanes / device.lanes
-    for blocks in _parts(-(-o // outs), 16):
-        for channels in _parts(c, 32):
+    for blocks in direct.even_parts(-(-o // outs), 16, o):
+        for channels in direct.even_parts(c, 32, c):
             threads = blocks * channels * rows.taps
             if threads > direct.THREADS or threads * outs * cols.taps > words:
                 continue
             shares = _shares(threads, words // (threads * outs * cols.taps))
-            for height in _parts(rows.out, 64):
+            for height in direct.even_parts(rows.out, 64, rows.out):
                 staged = blocks * outs * height * own + channels * rows.span(height) * pitch
                 if staged > words:
                     continue
@@ -176,10 +167,6 @@ def convolution(p: Problem, image: int, taps: range = direct.TAPS, orders: Seque
     return direct.Convolution(image, extents[n], extents[o], extents[i], extents[j], extents[c], rows, cols)
 
 
-def match(p: Problem) -> Choice:
-    return either(1, partial(_match, p))
-
-
 def _match(p: Problem, image: int) -> Choice:
     x = convolution(p, image)
     best = layout(x.n, x.o, x.c, x.rows, x.cols, p.real_bytes, p.device)
@@ -216,4 +203,4 @@ def choice(
     return Choice(name, literals, tuple(values.items()), scratch, microseconds)
 
 
-STRATEGY: Final = Strategy(NAME, match, windows=True)
+STRATEGY: Final = Strategy(NAME, lambda p: either(1, partial(_match, p)), windows=True)

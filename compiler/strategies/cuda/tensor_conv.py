@@ -151,18 +151,16 @@ def layout(x: Convolution, parts: int, device: Target = H200) -> Layout | None:
     return min(_layouts(x, parts, device), default=None)
 
 
-def taken(p: Problem, kind: str, x: Convolution) -> str:
-    """Why a kind does not apply to a convolution; empty if it does."""
-    if p.real_bytes != 4:
-        return "its reals are not float32"
-    if (kind == "stored") != any(p.stored) or p.stored[0] != p.stored[1]:
-        return "its operands are not both bf16" if kind == "stored" else "an operand is bf16"
-    return ""
+def refuse_types(p: Problem, kind: str) -> None:
+    """Raises NotApplicable where a kind does not apply to operands."""
+    refuse_if(p.real_bytes != 4, "its reals are not float32")
+    refuse_if(kind == "stored" and p.stored != (True, True), "its operands are not both bf16")
+    refuse_if(kind != "stored" and any(p.stored), "an operand is bf16")
 
 
 def _match(p: Problem, image: int, kind: str) -> Choice:
     x = convolution(p, image, TAPS, DIVISOR, ORDERS)
-    refuse_if(reason := taken(p, kind, x), reason)
+    refuse_types(p, kind)
     if kind == "float32" and x.c * x.rows.taps * x.cols.taps < LEAST_TERMS:
         raise NotApplicable("its sums are too short to be as exact as those in order")
     best = layout(x, KINDS[kind], p.device)
@@ -171,21 +169,19 @@ def _match(p: Problem, image: int, kind: str) -> Choice:
     return choice(x, f"{NAME}_{kind}", best, tiles(best.columns, x.n, x.o, x.i, x.j), p.device)
 
 
-def match(p: Problem, *, kind: str) -> Choice:
-    return either(0, partial(_match, p, kind=kind))
+def strategies(name: str, image: int, match: Callable[..., Choice]) -> tuple[Strategy, ...]:
+    """A strategy for each kind, whose image is that operand, or the other one. Products of factors that are bf16 in
+    memory are exact."""
+
+    def of(kind: str) -> Strategy:
+        stored = kind == "stored"
+
+        def tried(p: Problem) -> Choice:
+            return either(image, partial(match, p, kind=kind))
+
+        return Strategy(f"{name}_{kind}", tried, products="exact" if stored else kind, bf16=stored)
+
+    return tuple(map(of, KINDS))
 
 
-def strategies(name: str, match: Callable[..., Choice]) -> tuple[Strategy, ...]:
-    """A strategy for each kind. Products of factors that are bf16 in memory are exact."""
-    return tuple(
-        Strategy(
-            f"{name}_{kind}",
-            partial(match, kind=kind),
-            products="exact" if kind == "stored" else kind,
-            bf16=kind == "stored",
-        )
-        for kind in KINDS
-    )
-
-
-STRATEGIES: Final = strategies(NAME, match)
+STRATEGIES: Final = strategies(NAME, 0, _match)

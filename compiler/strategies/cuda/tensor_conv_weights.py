@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from math import isqrt
 from typing import Final
 
 import compiler.strategies.cuda.direct_conv_weights as direct
 from compiler.ir.level2.target import Target
-from compiler.strategies.choice import Choice, NotApplicable, Problem, either, refuse_if, rounded
+from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if, rounded
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import tensor_conv
@@ -111,7 +110,7 @@ def layout(x: Convolution, parts: int, device: Target = H200) -> Layout | None:
 
 def _match(p: Problem, image: int, kind: str) -> Choice:
     x = direct.convolution(p, image, TAPS, ORDERS)
-    refuse_if(reason := tensor_conv.taken(p, kind, x), reason)
+    tensor_conv.refuse_types(p, kind)
     refuse_if(x.rows.taps > WARPS, "the window has more rows than a block has warps")
     if kind == "float32" and x.n * x.i * x.j < tensor_conv.LEAST_TERMS:
         raise NotApplicable("its sums are too short to be as exact as those in order")
@@ -129,8 +128,4 @@ def _match(p: Problem, image: int, kind: str) -> Choice:
     return direct.choice(p, x, f"{NAME}_{kind}", values, us)
 
 
-def match(p: Problem, kind: str) -> Choice:
-    return either(1, partial(_match, p, kind=kind))
-
-
-STRATEGIES: Final = tensor_conv.strategies(NAME, match)
+STRATEGIES: Final = tensor_conv.strategies(NAME, 1, _match)

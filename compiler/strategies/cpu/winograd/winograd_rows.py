@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from compiler.strategies.choice import VECTOR_BYTES, Choice, NotApplicable, Problem, refuse_beyond, rounded
-from compiler.strategies.convolution import Convolution, extents, fastest_first, row_major
+from compiler.strategies.convolution import Convolution, extents, fastest_first, row_major, strides_of
 from compiler.strategies.cost import cpu as constants
 from compiler.strategies.cost.tiles import TILES, cost
 from compiler.strategies.cpu.winograd.winograd_conv import PLACES, TAP_BYTES, three, weights_cost
@@ -52,11 +52,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
         **extents(conv),
         "s_from_r": rows.low,
         "s_from_c": cols.low,
-        "s_w_group": conv.w_group,
-        "s_w_out": conv.w_out,
-        "s_w_in": conv.w_in,
-        "s_w_r": conv.w_r,
-        "s_w_c": conv.w_c,
+        **strides_of(conv),
         "s_high": high,
         "s_wide": wide,
         "s_padded": padded,
