@@ -21,6 +21,7 @@ from backends.c_family.access import Kernel
 from backends.c_family.cprint import Element, is_real
 from backends.c_family.point_nest import Total, read_in_terms
 from backends.cpu.kernels.batched_rng import has_draws
+from backends.cpu.kernels.guards import placed
 from backends.cpu.kernels.lanes import in_lanes
 from backends.cpu.kernels.nest import NestPrinter
 from backends.kernel_ir.expr import call, cond, every, form, total
@@ -36,6 +37,7 @@ def nest_lines(k: Kernel, nest: l2.Nest) -> list[Stmt]:
     """The C text of one nest, for the row whose columns are loaded."""
     printer = NestPrinter(k, nest)
     lines = _column_sums(printer) if sums_columns(printer) else printer.lines()
+    lines = placed(lines, printer.guards) if printer.guards else lines
     return [*printer.constants, *in_lanes(lines, {x.text for x in k.pointers.values()})]
 
 
@@ -75,10 +77,10 @@ def _counts_for_nothing(n: l2.Nest, formal: str) -> bool:
 def _terms(p: NestPrinter, totals: Sequence[Total], first: Code, end: Code) -> list[Stmt]:
     """One term of the outputs of columns [first, end)."""
     dim = p.par[-1].name
-    column, level = p.vars[dim], p.level[dim]
+    column = p.vars[dim]
     guarded = [(f, access) for f, access in p.k.strided if f.name in read_in_terms(p.nest) and access.guards]
     if not guarded:
-        return [For(column, first, end, p.hoisted(level, p.summed(dict(p.scope), totals)), kind=Kind.POINTS)]
+        return [For(column, first, end, p.summed(dict(p.scope), totals), kind=Kind.POINTS)]
     ((f, access),) = guarded
     at = p.k.namer.beside(f.name, "from")
     addresses, parts, tests = p.addresses, list[Code](), list[Code | None]()
@@ -109,7 +111,6 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
     column, extent = p.vars[p.par[-1].name], p.k.extent(p.par[-1].extent)
     first, end = namer.fresh("first"), namer.fresh("end")
     totals = [(x, namer.fresh("sums"), p.k.dialect.type_name(x.type)) for x in p.totals(p.scope)]
-    level = p.level[p.par[-1].name]
 
     def declared(x: Total) -> list[Stmt]:
         start = Set(x.at[column - first], p.identity(x.type, x.combine))
@@ -125,7 +126,7 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
     for x, _, _ in totals:
         body.scope |= x.symbol
     own = [Let(kind, x.at, sums[column - first], const=False) for x, sums, kind in totals]
-    last = [*own, *p.hoisted(level, body.finish(n.epilogue))]
+    last = [*own, *body.finish(n.epilogue)]
     lines: list[Stmt] = [
         For(first, 0, extent, [
             Let("nl_i64", end, cond(first + COLUMNS < extent, first + COLUMNS, extent)),
@@ -137,4 +138,4 @@ def _column_sums(p: NestPrinter) -> list[Stmt]:
     ]  # fmt: skip
     for dim in reversed(p.par[:-1]):
         lines = p.loop(dim, lines)
-    return p.hoisted(-1, lines)
+    return lines

@@ -2,7 +2,7 @@
 
 Assumes: a legal Nest: PAR iterations are independent, at most one LANE dim (literal extent).
 Guarantees: loops run PAR dims in order, RED dims inside them, the LANE dim innermost with one accumulator per lane, so
-that it vectorises; guards are computed at the outermost loop that they depend on. With `order` other than bitwise, a
+that it vectorises. With `order` other than bitwise, a
 sum whose last RED dim is contiguous runs in PARTS partial accumulators joined by a fixed tree; bitwise keeps one
 accumulator in index order.
 Does not: collapse, tile or reorder dims (lowering and strategies do).
@@ -35,7 +35,7 @@ from backends.c_family.cprint import (
 from backends.c_family.point_nest import Constants, NestBuilder, Total, read_in_terms, rewritten
 from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, VECTOR, drawn_in_chunks, has_draws
 from backends.kernel_ir.expr import Operand, braces, call, code, cond, every, form, total
-from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style, names_of
+from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style
 from backends.kernel_ir.tree import ATOM, Code, Index, Number, nodes
 from compiler.expr.ast import Binary, Call, Expr, refs, rewrite
 from compiler.ir.space import DType
@@ -58,8 +58,8 @@ class NestPrinter(NestBuilder):
         self.loops: list[l2.Dim] = [*self.par, *self.red, *lanes]
         self.level = {d.name: i for i, d in enumerate(self.loops)}
         self.per_lane: dict[str, Scalar] = {}
-        self.guards: list[tuple[int, tuple[Let, ...]]] = []
-        """Index and guard computations, with the dim in whose loop they stand (-1: outside all loops)."""
+        self.guards: dict[str, list[tuple[Let, ...]]] = {}
+        """Index and guard computations, by the variable of the dim in whose loop they stand (see guards.py)."""
         self.constants: list[Stmt] = []
         self.bases: dict[str, Code] = {}
         """Of formals whose lanes are neighbours in memory: where the first one is."""
@@ -145,17 +145,12 @@ class NestPrinter(NestBuilder):
             here = [(let, test) for found, let, test in known if found == level]
             flag = self.k.namer.beside(f.name, "in")
             test = every([before, *(test for _, test in here)])
-            self.guards.append((level, (*(let for let, _ in here), Let("int", flag, test))))
+            inner = self.vars[self.loops[level].name].text if level >= 0 else ""
+            self.guards.setdefault(inner, []).append((*(let for let, _ in here), Let("int", flag, test)))
             before = flag
         if self.lane and access.axes[1:] and access.axes[-1] == l2.Axis(((self.lane.name, 1),)):
             self.bases[f.name] = total(parts[:-1])
         return Element(self.k.pointers[f.name][total(parts)], f.dtype, f.mode, every([before, *late]), self.nest.fill)
-
-    def hoisted(self, level: int, inner: Sequence[Stmt]) -> list[Stmt]:
-        """`inner` in loop `level`, behind the index and guard computations that it uses."""
-        names = names_of(inner)
-        kept = [lets for at, lets in self.guards if at == level and any(x.name.text in names for x in lets)]
-        return [*(x for lets in kept for x in lets), *inner]
 
     # ---------------------------------------------------------------------------------------- loops
 
@@ -163,7 +158,6 @@ class NestPrinter(NestBuilder):
         return For(self.vars[dim.name], 0, self.k.extent(dim.extent), body, kind=kind, style=style)
 
     def loop(self, dim: l2.Dim, inner: Sequence[Stmt]) -> list[Stmt]:
-        inner = self.hoisted(self.level[dim.name], inner)
         return [self.over(dim, inner, _KINDS[dim.kind], Style.NEXT if _one_statement(inner) else Style.BRACES)]
 
     def lines(self) -> list[Stmt]:
@@ -171,7 +165,7 @@ class NestPrinter(NestBuilder):
         if [d.kind for d in n.dims] == [l2.DimKind.PAR] and n.combine is None:
             chunks = self._in_chunks()
             if chunks is not None:
-                return self.hoisted(-1, chunks)
+                return chunks
         if self.lane is not None:
             inner = self._lane_point()
         elif n.combine is not None:
@@ -180,7 +174,7 @@ class NestPrinter(NestBuilder):
             inner = self.mapped()
         for dim in reversed(self.par):
             inner = self.loop(dim, inner)
-        return self.hoisted(-1, inner)
+        return inner
 
     # --------------------------------------------------------------------------------------- events
 
@@ -205,7 +199,7 @@ class NestPrinter(NestBuilder):
             held, value = (wide[at], test) if wide else (flags[at], form("(nl_u8)({})", test))
             return [Set(held[v - base], value, span=s.span)]
 
-        inner = self.hoisted(0, self.body(flag, draws.scope).finish(n.prologue))
+        inner = self.body(flag, draws.scope).finish(n.prologue)
         head, tail, last = list[Stmt](), list[Stmt](), list[Stmt]()
         for at, (s, fired, events) in enumerate(zip(emits, flags, counts, strict=True)):
             slot = namer.fresh("slot")
@@ -271,7 +265,7 @@ class NestPrinter(NestBuilder):
             return self._filled(x, parts, lambda s: each(code(parts), s), at)
 
         blocks = self.in_blocks(held, declared, lambda x: x[at], lambda s: each(code(parts), s), parts)
-        term = self.hoisted(self.level[last.name], self.summed(scope, blocks.totals))
+        term = self.summed(scope, blocks.totals)
 
         def run(count: Code) -> Stmt:
             kept = Kind.KEPT if isinstance(count, Number) else Kind.SERIAL
