@@ -501,6 +501,12 @@ MUTANTS = (
     Mutant("copies are built at once", (f"{_PROJECTIONS}.projections:copies_of",), _always(None), (_COPIES,)),
     Mutant("batched_rng of synapses", (f"{_EVENTS}:drawn_in_rows",), _no_draws_of_synapses, (SYNAPSES,)),
     Mutant("values of an event are computed once", (f"{_EVENTS}:once_per_event",), _each_time, (SYNAPSES,)),
+    _text(
+        "masked loads",
+        "backends.cpu.kernels.nest:NestPrinter.masked_rest",
+        _always(None),
+        "custom_optimizer-cpu-nl_parts_of_rest(",
+    ),
     _text("batched_rng", "backends.cpu.kernels.nest:drawn_in_chunks", _no_draws, "stdp-cpu-nl_words("),
     Mutant(
         "columns are summed side by side",

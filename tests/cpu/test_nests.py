@@ -337,13 +337,13 @@ def test_masked_lanes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [Order.REPRODUCIBLE, Order.BITWISE])
-@pytest.mark.parametrize(("real", "n"), [(F32, 5), (F32, 1007), (F64, 1007)])
-def test_contiguous_sum(tmp_path: Path, order: Order, real: DType, n: int) -> None:
-    x = data(3, n, dtype=real.numpy)
+@pytest.mark.parametrize(("real", "n", "term"), [(F32, 5, "x"), (F32, 1007, "x * x"), (F64, 1007, "x")])
+def test_contiguous_sum(tmp_path: Path, order: Order, real: DType, n: int, term: str) -> None:
+    x = data(3, n, dtype=real.numpy) ** 2
     nest = Nest(
         (Dim("r", 3), Dim("i", "n", RED)),
         combine="add",
-        term=expr("x * x"),
+        term=expr(term),
         epilogue=(assign("y", "acc / n"),),
     )
     program = single(
@@ -358,7 +358,8 @@ def test_contiguous_sum(tmp_path: Path, order: Order, real: DType, n: int) -> No
         real,
     )
     got = check(program, tmp_path, "y")
-    assert np.allclose(got, (x.astype(np.float64) ** 2).mean(1), rtol=1e-5)
+    want = x.astype(np.float64) ** (1 if term == "x" else 2)
+    assert np.allclose(got, want.mean(1), rtol=1e-5)
 
 
 def several(combine: str, columns: bool = False) -> tuple[Nest, dict[str, tuple[Mode, Strided]]]:

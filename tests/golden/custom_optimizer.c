@@ -45,6 +45,16 @@ enum { NL_CHUNK = 1024 }; /* elements whose events are collected, and whose rand
 
 NL_FN nl_i64 nl_least(nl_i64 a, nl_i64 b) { return a < b ? a : b; }
 
+/* How many of the parts of a sum take one of the terms that are left: all of them where loads can be masked. */
+NL_FN nl_i64 nl_parts_of_rest(nl_i64 rest, nl_i64 parts) {
+#ifdef __AVX__
+    return rest > 0 ? parts : 0;
+#else
+    (void)parts;
+    return rest;
+#endif
+}
+
 /* ==== elementary functions and random numbers ==================================================== */
 
 NL_FN nl_u32 nl__bits_f32(float x) { return ((union { float from; nl_u32 to; }){x}).to; }
@@ -469,9 +479,9 @@ NL_KERNEL(k2_sum_over_d0) {
                 const real mask_ = mask_p_[d0];
                 part[u] += mask_;
             }
-        for (nl_i64 u = 0; u < n_d0_ - first; u++) {
+        NL_UNROLL(1) for (nl_i64 u = 0; u < nl_parts_of_rest(n_d0_ - first, 32); u++) {
             const nl_i64 d0 = first + u;
-            const real mask_ = mask_p_[d0];
+            const real mask_ = d0 < n_d0_ ? mask_p_[d0] : 0.0f;
             part[u] += mask_;
         }
         for (int half = 16; half > 0; half /= 2)
@@ -1094,9 +1104,9 @@ NL_KERNEL(k19_sum_over_d0) {
                 const real mask_ = mask_p_[d0];
                 part[u] += mask_;
             }
-        for (nl_i64 u = 0; u < n_d0_ - first; u++) {
+        NL_UNROLL(1) for (nl_i64 u = 0; u < nl_parts_of_rest(n_d0_ - first, 32); u++) {
             const nl_i64 d0 = first + u;
-            const real mask_ = mask_p_[d0];
+            const real mask_ = d0 < n_d0_ ? mask_p_[d0] : 0.0f;
             part[u] += mask_;
         }
         for (int half = 16; half > 0; half /= 2)

@@ -134,6 +134,7 @@ def test_tensors_share_memory() -> None:
         ("spiking_conv", "cpu", "channels side by side"),
         ("stdp", "cpu", "nl_words("),  # draws of many neurons at once
         ("cuba", "cpu", "nl_prefetch("),  # rows of synapses, before their events are delivered
+        ("custom_optimizer", "cpu", "nl_parts_of_rest("),  # masked loads of the last terms of rows
         ("cuba", "cuda", "nl_two"),  # points of a thread
         ("cuba", "cuda", "nl_wave"),
         ("lstm", "cuda", "nl_chained("),

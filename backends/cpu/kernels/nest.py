@@ -32,12 +32,12 @@ from backends.c_family.cprint import (
     symbols,
     type_of,
 )
-from backends.c_family.point_nest import Constants, NestBuilder, Total, read_in_terms, rewritten
+from backends.c_family.point_nest import IDENTITY, Constants, NestBuilder, Total, read_in_terms, rewritten
 from backends.cpu.kernels.batched_rng import CHUNK, DRAWS, VECTOR, drawn_in_chunks, has_draws
 from backends.kernel_ir.expr import Operand, braces, call, code, cond, every, form, total
 from backends.kernel_ir.stmt import For, Kind, Let, Set, Stmt, Style
 from backends.kernel_ir.tree import ATOM, Code, Index, Number, nodes
-from compiler.expr.ast import Binary, Call, Expr, refs, rewrite
+from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.space import DType
 
 PARTS = 32  # partial accumulators of a contiguous sum: two 64-byte vectors of float
@@ -278,7 +278,7 @@ class NestPrinter(NestBuilder):
             For(first, None, None, [run(code(parts))], parts, style=Style.NEXT, test=first + parts <= end),
         ]
         if not (isinstance(last.extent, int) and last.extent % parts == 0):
-            inner.append(run(end - first))
+            inner.append(self.masked_rest(scope, blocks.totals, at, first, end, parts) or run(end - first))
         if cut:
             inner = [self.block(begin, end, extent, inner, blocks)]
         for dim in reversed(self.red[:-1]):
@@ -302,6 +302,25 @@ class NestPrinter(NestBuilder):
                 style=Style.NEXT if len(joined) == 1 else Style.BRACES,
             ),
         ]
+
+    def masked_rest(
+        self, scope: Scope, totals: Sequence[Total], at: Code, first: Code, end: Code, parts: int
+    ) -> Stmt | None:
+        """The last terms, fewer than there are parts: all parts take one, whose loads are masked, as stores of some
+        lanes delay loads of all. What is beyond the end changes no bit. None where terms are not loads alone."""
+        last, elements = self.red[-1], dict(self.elements)
+        v = self.vars[last.name]
+        for x in totals:
+            name = x.term.name if isinstance(x.term, Ref) else ""
+            element = elements.get(name)
+            if element is None or element.inside is not None or element.type != x.type:
+                return None
+            elements[name] = replace(element, inside=v < end, fill=IDENTITY[x.combine])
+        if len({x.term for x in totals}) < len(totals):
+            return None
+        term = self.hoisted(self.level[last.name], self.summed(scope, totals, elements))
+        count = call("nl_parts_of_rest", end - first, parts)
+        return For(at, 0, count, [Let("nl_i64", v, first + at), *term], kind=Kind.KEPT)
 
     # ---------------------------------------------------------------------------------------- lanes
 
