@@ -3,7 +3,7 @@
 
 Measured: seconds from the text to its machine code (its parts are compiled side by side, on as many processors as there
 are), and CPU seconds in the compiler, with empty caches, the least of the rounds, since other work on the machine
-only adds to them; lines of PTX, which do not depend on the machine.
+only adds to them; KiB of machine code, which do not depend on the machine. Code is for the one device, as in a run.
 
 Usage: bench_nvrtc.py [--arch sm_90] [--rounds 3] [--only lenet5,cuba]
 """
@@ -62,12 +62,11 @@ def measure(program: Merged, arch: str) -> dict[str, float]:
         os.environ["NETLOOM_CACHE"] = folder
         emitted = emit(program)
         begin = time.perf_counter()
-        artifact = compile_text(emitted, program.name, fixed_order(program), arch)
+        artifact = compile_text(emitted, program.name, fixed_order(program), arch, elsewhere=False)
         seconds = time.perf_counter() - begin
         assert artifact.compiled
-        binaries = (artifact.binary, *artifact.beside)
-        lines = sum(x.with_suffix(".ptx").read_text(encoding="utf-8").count("\n") for x in binaries)
-    return {"s": seconds, "cpu_s": artifact.compile_seconds, "ptx_lines": float(lines)}
+        code = sum(x.stat().st_size for x in (artifact.binary, *artifact.beside)) / 1024
+    return {"s": seconds, "cpu_s": artifact.compile_seconds, "code": code, "units": float(len(emitted.parts) or 1)}
 
 
 def main() -> None:
@@ -86,9 +85,16 @@ def main() -> None:
     least = {name: {k: min(r[k] for r in runs) for k in runs[0]} for name, runs in results.items()}
     print(f"{find_compiler()}, {arguments.arch}, {len(os.sched_getaffinity(0))} processors; least of the rounds")
     table(
-        ["model", "s", "CPU s", "PTX lines", "kernels of the model"],
+        ["model", "s", "CPU s", "units", "KiB of code", "kernels of the model"],
         [
-            [n, least[n]["s"], least[n]["cpu_s"], int(least[n]["ptx_lines"]), len(programs[n].templates)]
+            [
+                n,
+                least[n]["s"],
+                least[n]["cpu_s"],
+                int(least[n]["units"]),
+                int(least[n]["code"]),
+                len(programs[n].templates),
+            ]
             for n in sorted(results, key=lambda n: -least[n]["s"])
         ],
     )

@@ -213,6 +213,13 @@ def test_a_second_build_compiles_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nvrtc")
+def test_code_for_one_device_has_no_ptx() -> None:
+    text = Emitted('extern "C" __global__ void nothing() {}\n', {})
+    alone, portable = (compile_text(text, "nothing", False, "sm_80", elsewhere=x) for x in (False, True))
+    assert not alone.binary.with_suffix(".ptx").exists() and portable.binary.with_suffix(".ptx").exists()
+
+
+@pytest.mark.usefixtures("nvrtc")
 def test_a_refused_text_names_the_line() -> None:
     with pytest.raises(BackendError) as e:
         compile_text(Emitted("int broken = unheard_of;\n", {}), "broken", False, "sm_80")

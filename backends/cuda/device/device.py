@@ -86,7 +86,7 @@ class Device:
     # ------------------------------------------------------------------------------------- modules
 
     def load(self, artifact: Artifact) -> None:
-        """Load all cubins, or their PTX where the device has a later architecture."""
+        """Load all cubins, or their PTX, if there is any, where the device has a later architecture."""
         built = next((f.split("=")[1] for f in artifact.flags if f.startswith("--gpu-architecture=")), self.arch)
         here, there = _number(self.arch), _number(built)
         self.begins_early = there >= EARLY_FROM

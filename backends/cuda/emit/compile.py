@@ -1,10 +1,10 @@
-"""compile: CUDA text -> cubin (and PTX), through a cache. No GPU is needed.
+"""compile: CUDA text -> cubin (and PTX where asked for), through a cache. No GPU is needed.
 
 Assumes: NVRTC 12 or later, from the package `nvidia-cuda-nvrtc` or a CUDA toolkit; else `nvcc`.
 Guarantees: equal text (comments aside), compiler, flags and architecture compile once; concurrent builds may use the
 cache, and modified code is recompiled. The parts of a text are compiled in parallel, and so are machine code and PTX of
-those on matrix units, which are for different architectures. The machine code is accompanied by its PTX, which the
-driver of a later architecture can compile. A failure names the model line of the line of the text.
+those on matrix units, which are for different architectures. Code that is to run elsewhere is accompanied by its PTX,
+which the driver of a later architecture can compile. A failure names the model line of the line of the text.
 Does not: need or load PyCUDA; load the compiled code.
 """
 
@@ -41,6 +41,8 @@ _LIBRARIES: Final = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64
 
 _ARCH: Final = "--gpu-architecture="
 _CODE: Final = "compiled code"
+CUBIN: Final = ".cubin"
+PTX: Final = ".ptx"
 _FEATURES: Final = {"sm_90": "sm_90a"}
 """What kernels on matrix units are compiled for: their instructions are not those of later architectures."""
 _MATRIX_UNITS: Final = 80
@@ -155,20 +157,22 @@ def default_arch(device: int = 0) -> str:
 # ----------------------------------------------------------------------------------------- compiling
 
 
-def compile_text(emitted: Emitted, name: str, fixed_order: bool, arch: str) -> Artifact:
-    """The cubins of a text or of its parts, from the cache if present; the PTX of each is beside it (.ptx). Raises
-    BackendError: E0921 without a compiler, E0902 when it refuses, E0922 for an unknown architecture."""
+def compile_text(emitted: Emitted, name: str, fixed_order: bool, arch: str, elsewhere: bool = True) -> Artifact:
+    """The cubins of a text or of its parts, from the cache if present. `elsewhere`: devices of later architectures may
+    load it, too: the PTX of each is beside it (.ptx). Raises BackendError: E0921 without a compiler, E0902 when it
+    refuses, E0922 for an unknown architecture."""
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
         raise BackendError("E0922", f"`{arch}` is not an architecture", "write it as sm_90", exit_code=2)
     compiler = find_compiler()
     options = flags(fixed_order, arch)
     if compiler.library is not None:
         options += ("--device-as-default-execution-space",)  # older NVRTC takes generic lambdas for host functions
+    kinds = (CUBIN, PTX) if elsewhere else (CUBIN,)
     begin = _cpu_seconds()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None) as threads:
         parts = emitted.parts or (emitted,)
         first = sorted(parts, key=_work, reverse=True)  # longest first, for an even load
-        jobs = {x.name: threads.submit(_part, x, name, compiler, options, arch) for x in first}
+        jobs = {x.name: threads.submit(_part, x, name, compiler, options, kinds) for x in first}
     found = [jobs[x.name].result() for x in parts]
     compiled = any(made for *_, made in found)
     seconds = _cpu_seconds() - begin if compiled else 0.0
@@ -189,32 +193,36 @@ def _cpu_seconds() -> float:
     return sum(u.ru_utime + u.ru_stime for u in used)
 
 
-def _part(part: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], arch: str) -> tuple[Path, str, bool]:
+def _part(
+    part: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], kinds: tuple[str, ...]
+) -> tuple[Path, str, bool]:
     """The path of the cubin of one text, its key, and whether it was compiled now."""
     if part.tensor:
-        _check_units(arch)
+        _check_units(options[0])
     if part.quick and compiler.library is not None and compiler.release >= _QUICKLY_FROM:
         options += (_QUICKLY,)
     digest = hashlib.sha256()
     tensor = ("matrix units",) if part.tensor else ()
-    for word in (without_comments(part.text), str(compiler), " ".join(options), *tensor):
+    for word in (without_comments(part.text), str(compiler), " ".join(options), *kinds, *tensor):
         digest.update(word.encode())
         digest.update(b"\0")
     key = digest.hexdigest()
     index = cache_folder() / "cuda" / key[:2] / f"{key}.json"
     if (placed := find_files(index)) is not None:
-        return placed[".cubin"], key, False
+        return placed[CUBIN], key, False
     source = f"{name}_{part.name}.cu" if part.name else f"{name}.cu"
     with scratch_folder(index, "compiled code") as scratch:
         if compiler.library is not None:
-            _by_nvrtc(part, source, compiler, options, scratch.path)
+            _by_nvrtc(part, source, compiler, options, kinds, scratch.path)
         else:
-            _by_nvcc(part, source, compiler, options, scratch.path)
-        placed = keep_files(index, {s: scratch.path / f"module{s}" for s in (".cubin", ".ptx")})
-    return placed[".cubin"], key, True
+            _by_nvcc(part, source, compiler, options, kinds, scratch.path)
+        placed = keep_files(index, {kind: scratch.path / f"module{kind}" for kind in kinds})
+    return placed[CUBIN], key, True
 
 
-def _by_nvrtc(part: Emitted, source: str, compiler: Compiler, options: tuple[str, ...], out: Path) -> None:
+def _by_nvrtc(
+    part: Emitted, source: str, compiler: Compiler, options: tuple[str, ...], kinds: tuple[str, ...], out: Path
+) -> None:
     library = _open(compiler.library or "")
     assert library is not None, compiler.library
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
@@ -232,7 +240,7 @@ def _by_nvrtc(part: Emitted, source: str, compiler: Compiler, options: tuple[str
         call(f"nvrtcGet{what}", program, buffer)
         return buffer.raw
 
-    def compiled(given: tuple[str, ...], *kinds: str) -> None:
+    def compiled(given: tuple[str, ...], kinds: tuple[str, ...]) -> None:
         program = ctypes.c_void_p()
         call("nvrtcCreateProgram", ctypes.byref(program), part.text.encode(), source.encode(), 0, None, None)
         try:
@@ -242,23 +250,23 @@ def _by_nvrtc(part: Emitted, source: str, compiler: Compiler, options: tuple[str
                     get(program, "ProgramLog").rstrip(b"\0").decode(errors="replace"), source, part.spans, compiler
                 )
             for kind in kinds:
-                code = get(program, kind)
-                write_bytes(out / f"module.{kind.lower()}", code if kind == "CUBIN" else code.rstrip(b"\0"), _CODE)
+                code = get(program, kind[1:].upper())
+                write_bytes(out / f"module{kind}", code if kind == CUBIN else code.rstrip(b"\0"), _CODE)
         finally:
             library.nvrtcDestroyProgram(ctypes.byref(program))
 
-    own, later = _targets(part, options[0])
-    if own == later:
-        compiled(options, "CUBIN", "PTX")
+    targets = _targets(part, options[0])
+    if targets[CUBIN] == options[0]:
+        compiled(options, kinds)
     else:
         with ThreadPoolExecutor(2) as threads:
-            targets = {"CUBIN": own, "PTX": later.replace("sm_", "compute_")}
-            jobs = [threads.submit(compiled, (target, *options[1:]), kind) for kind, target in targets.items()]
+            jobs = [threads.submit(compiled, (targets[kind], *options[1:]), (kind,)) for kind in kinds]
         for job in jobs:
             job.result()
 
 
-def _check_units(arch: str) -> None:
+def _check_units(option: str) -> None:
+    arch = option.removeprefix(_ARCH)
     found = re.search(r"\d+", arch)
     if found is not None and int(found[0]) < _MATRIX_UNITS:
         raise BackendError(
@@ -269,18 +277,21 @@ def _check_units(arch: str) -> None:
         )
 
 
-def _targets(part: Emitted, arch: str) -> tuple[str, str]:
+def _targets(part: Emitted, option: str) -> dict[str, str]:
     """The architecture options of the machine code of a part, and of its PTX for later architectures."""
-    own = _FEATURES.get(arch.removeprefix(_ARCH), arch.removeprefix(_ARCH)) if part.tensor else arch.removeprefix(_ARCH)
-    return _ARCH + own, arch
+    arch = option.removeprefix(_ARCH)
+    own = _FEATURES.get(arch, arch) if part.tensor else arch
+    return {CUBIN: _ARCH + own, PTX: option.replace("sm_", "compute_")}
 
 
-def _by_nvcc(part: Emitted, source: str, compiler: Compiler, options: tuple[str, ...], out: Path) -> None:
+def _by_nvcc(
+    part: Emitted, source: str, compiler: Compiler, options: tuple[str, ...], kinds: tuple[str, ...], out: Path
+) -> None:
     write_text(out / source, part.text, "generated code")
-    own, later = _targets(part, options[0])
-    rest = options[1:]
-    for kind, target in (("cubin", own), ("ptx", later.replace("sm_", "compute_"))):
-        command = [compiler.command or "nvcc", f"--{kind}", target, *rest, source, "-o", f"module.{kind}"]
+    targets = _targets(part, options[0])
+    for kind in kinds:
+        command = [compiler.command or "nvcc", f"--{kind[1:]}", targets[kind], *options[1:], source]
+        command += ["-o", f"module{kind}"]
         done = subprocess.run(command, cwd=out, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise _failure(done.stderr or done.stdout, source, part.spans, compiler)

@@ -15,7 +15,7 @@ from pathlib import Path
 import compiler.ir.level2.program as l2
 from backends.c_family.source_map import fixed_order
 from backends.cuda.device.driver import Driver
-from backends.cuda.emit.compile import compile_text, default_arch
+from backends.cuda.emit.compile import CUBIN, PTX, compile_text, default_arch
 from backends.cuda.emit.emit import Emitted, emit
 from backends.cuda.kernels.contract import strategies
 from backends.cuda.run import cublaslt, cudnn
@@ -45,7 +45,8 @@ class CudaBackend:
     """backends.protocol.Backend. `device`: the number of the GPU; `check`: synchronise after every kernel, to name one
     that fails; `chains`: whether recurrent layers run as chains (compiler/passes/program/persistent_rnn.py); `way`:
     execution mode of simulations (cuda_graphs.py; None: the fastest as measured); `arch`: of code that runs elsewhere
-    (None: that of the device). Options of `build`: `arch` ("sm_90"); `seed` is noted in the manifest."""
+    (None: that of the device). Options of `build`: `arch` ("sm_90") and `portable`, with either of which devices of
+    later architectures can load the code, too; `seed` is noted in the manifest."""
 
     device: int = 0
     check: bool = False
@@ -68,14 +69,14 @@ class CudaBackend:
         return self._compiled(program, emit(program), options)
 
     def build(self, program: l2.Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
-        """Compile (or find in the cache) and write <name>.cu, .cubin, .ptx (of parts: <name>_<part>.cubin, .ptx) and
-        manifest.json."""
+        """Compile (or find in the cache) and write <name>.cu, .cubin (of parts: <name>_<part>.cubin), .ptx where there
+        is one, and manifest.json."""
         emitted = emit(program)
         artifact = self._compiled(program, emitted, options)
         write_text(folder / f"{program.name}.cu", emitted.text, "generated code")
         names = [f"{program.name}_{part.name}" for part in emitted.parts] or [program.name]
         for name, binary in zip(names, (artifact.binary, *artifact.beside), strict=True):
-            for suffix in (".cubin", ".ptx"):
+            for suffix in (CUBIN, PTX) if _runs_elsewhere(options) else (CUBIN,):
                 copy_file(binary.with_suffix(suffix), folder / f"{name}{suffix}", "compiled code")
         seed = int(options.get("seed", "1"))
         text = manifest(program, place(program, {}, APART), artifact, seed, "cuda")
@@ -87,4 +88,9 @@ class CudaBackend:
 
     def _compiled(self, program: l2.Merged, emitted: Emitted, options: Mapping[str, str]) -> Artifact:
         arch = options.get("arch") or self.arch or default_arch(self.device)
-        return compile_text(emitted, program.name, fixed_order(program), arch)
+        return compile_text(emitted, program.name, fixed_order(program), arch, _runs_elsewhere(options))
+
+
+def _runs_elsewhere(options: Mapping[str, str]) -> bool:
+    """Whether devices of later architectures are to load the code."""
+    return bool(options.get("arch") or options.get("portable"))

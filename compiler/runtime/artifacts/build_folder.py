@@ -135,6 +135,7 @@ def surroundings(backend: Backend) -> dict[str, str]:
     return {
         "machine": platform.node(),  # code may be specific to its processor
         "target": backend.capabilities.name,
+        "architecture": backend.capabilities.device.architecture,
         "CC": os.environ.get("CC", ""),
         "installation": _installation(),
     }
