@@ -52,12 +52,16 @@ def texts(kind: str) -> Emitted:
 @pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize(("kind", "arch"), [*product_of(sorted(KINDS), ("sm_80", "sm_90", "sm_100")), (SPLIT, "sm_90")])
 def test_products_compile(kind: str, arch: str) -> None:
-    """By warpgroups for sm_90, in code of its own features; its PTX is for all later architectures."""
-    found = compile_text(texts(kind), "tensors", False, arch)
-    binary = found.beside[-1]
-    ptx = binary.with_suffix(".ptx").read_text(encoding="utf-8")
-    assert re.search(rf"\.target {arch}\b", ptx) and "mma.sync.aligned" in ptx and "wgmma" not in ptx
-    assert binary.read_bytes().startswith(b"\x7fELF")
+    """By warpgroups for sm_90, in code of its own features; its PTX is for all later architectures. A unit for each way
+    in which operands lie."""
+    emitted = texts(kind)
+    units = {p.name for p in emitted.parts if p.tensor}
+    assert kind == SPLIT or units == {kind + lie for lie in ("", "_columns", "_rows", "_both")}
+    for binary in compile_text(emitted, "tensors", False, arch).beside[-len(units) :]:
+        ptx = binary.with_suffix(".ptx").read_text(encoding="utf-8")
+        assert re.search(rf"\.target {arch}\b", ptx) and "wgmma" not in ptx
+        assert kind == SPLIT or "mma.sync.aligned" in ptx
+        assert binary.read_bytes().startswith(b"\x7fELF")
 
 
 @pytest.mark.nvrtc

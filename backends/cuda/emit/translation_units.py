@@ -2,13 +2,13 @@
 
 Assumes: a legal Merged.
 Guarantees: every kernel is in one part. Products, those on matrix units (which have instructions of one architecture),
-convolutions, attention, Fourier transforms and the products of their spectra, gradients of filters and chains, which
-take longest to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come from
-the cache; each kernel for products and for convolutions on matrix units is a part, with the templates alone of which a
-row needs it (backends/cuda/emit/emit.py). Nests of layers, and those before a
-simulation, are divided into maps and sums over one dim, which lose nothing with little optimisation, in parts of at
-most MOST, and sums over several dims and maps of bf16, which do. Of a simulation the single kernels and the waves are
-parts: both have the functions of all templates of a step.
+convolutions, each attention, Fourier transforms and the products of their spectra, gradients of filters and chains,
+which take longest to compile, are separate parts, so that all parts are compiled in parallel, and unchanged ones come
+from the cache; each kernel for products and for convolutions on matrix units is a part, with the templates alone of
+which a row needs it (backends/cuda/emit/emit.py). Nests of layers, and those before a simulation, are divided into maps
+and sums over one dim, which lose nothing with little optimisation, in parts of at most MOST, and sums over several dims
+and maps of bf16, which do. Of a simulation the single kernels and the waves are parts: both have the functions of all
+templates of a step.
 Does not: depend on sizes or rows: parts follow from the templates alone.
 """
 
@@ -28,18 +28,14 @@ from compiler.strategies.cuda import (
     direct_conv,
     direct_conv_weights,
     fft_conv,
-    split_products,
-    stored_products,
     tensor_conv,
     tensor_conv_weights,
-    tensor_products,
 )
 
 _REST: Final = "rest"
 _NESTS: Final = "nests"
 _SUMS: Final = "sums"
 _MAPS: Final = "maps"
-_TENSORS: Final = "tensors"
 _CONVOLUTIONS: Final = "convolutions"
 _FILTERS: Final = "filters"
 _UNIT_FILTERS: Final = "tensor_filters"
@@ -89,11 +85,10 @@ def parts_of(program: l2.Merged) -> tuple[Share, ...]:
         **_numbered(_SUMS, sums, _MOST_SUMS),
         _MAPS: maps,
         **{name: {t for t, own in products.items() if own == name} for name in sorted({*products.values()})},
-        _TENSORS: {t for t, strategy in contracts.items() if strategy in tensor_products.KINDS},
         _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy == direct_conv.NAME},
         _FILTERS: {t for t, strategy in contracts.items() if strategy == direct_conv_weights.NAME},
         _UNIT_FILTERS: {t for t, strategy in contracts.items() if direct.family(strategy) == tensor_conv_weights.NAME},
-        _ATTENTION: {t.index for t in program.templates if isinstance(t.body, l2.Attention)},
+        **_numbered(_ATTENTION, {t.index for t in program.templates if isinstance(t.body, l2.Attention)}, 1),
     }
     quick = _numbered(_NESTS if together else _REST, nests.keys() - sums - maps, MOST)
     first = together or quick.pop(_REST)
@@ -117,8 +112,7 @@ def _alone(program: l2.Merged) -> dict[str, set[int]]:
     for t in program.templates:
         if not isinstance(t.body, l2.Contract):
             continue
-        alone = {*stored_products.BYTES, split_products.NAME}
-        if t.body.strategy in alone or direct.family(t.body.strategy) == tensor_conv.NAME:
+        if t.body.strategy in UNITS or direct.family(t.body.strategy) == tensor_conv.NAME:
             for function in compiled_functions(t, t.body):
                 found.setdefault(function.name, set()).add(t.index)
     return found

@@ -67,8 +67,9 @@ WIDE, HELD = "_wide", "_held"
 """Suffixes of kernels of stored_products: for tiles of which a processor holds one, and for those an operand of which
 comes from registers."""
 _ACROSS: Final = ("", "_columns", "_rows", "_both")
-"""Suffixes of kernels of stored_products by the operands that are contiguous across: as a contraction has the same ones
-in all of its rows, kernels for each share no code that takes long to compile, and no contraction has several."""
+"""Suffixes of kernels on matrix units by the operands that are contiguous across, not along their terms: as a
+contraction has the same ones in all of its rows, kernels for each share no code that takes long to compile, and no
+contraction has several."""
 _FACTORS: Final = {
     stored_products.NAME: "nl_factors_bf16",
     stored_products.TF32: "nl_factors_tf32",
@@ -92,6 +93,18 @@ def sides_of(template: l2.Template, nest: l2.Nest) -> Sides:
     """Which dims of a product are batch, M, N and K."""
     par, red = (tuple(d.name for d in dims) for dims in (nest.par, nest.red))
     return sides(par, red, (template.strided["x0"].dims, template.strided["x1"].dims))
+
+
+def _formal(template: l2.Template, contract: l2.Contract, number: int) -> str:
+    """The row operand (0) or the column operand (1)."""
+    rows = sides_of(template, contract.nest).rows
+    return f"x{rows if number == 0 else 1 - rows}"
+
+
+def _is_deep(template: l2.Template, contract: l2.Contract, number: int) -> bool:
+    """Whether terms of that operand are contiguous in memory."""
+    last = [a for a in template.strided[_formal(template, contract, number)].axes if a.stride == 1]
+    return bool(last) and all(d in sides_of(template, contract.nest).k for a in last for d, _ in a.terms)
 
 
 # -------------------------------------------------------------------------------------- shared kernels
@@ -162,8 +175,11 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
         return []
     name, strategy = shared_name(template, contract), contract.strategy
     if strategy in tensor_products.KINDS:
-        call = f"nl_tensor_product<{tensor_products.KINDS[strategy]}>"
-        return [Shared(name, call, "nl_product", "nl_sums", 1, (), block=TENSOR_BLOCK)]
+        deep = [_is_deep(template, contract, number) for number in (0, 1)]
+        name += _ACROSS[2 * (not deep[0]) + (not deep[1])]
+        kind = ", ".join([tensor_products.KINDS[strategy], *(str(x).lower() for x in deep)])
+        call = f"nl_tensor_product<{kind}>"
+        return [Shared(name, call, "nl_product", "nl_sums", 1, (), block=TENSOR_BLOCK, part=name)]
     if strategy == split_products.NAME:
         factors = Shared(SPLIT_FACTORS, "nl_split_factors", "nl_product", "", _SPLITTING, (), part=SPLIT_FACTORS)
         return [factors, *map(_split_kind, range(split_products.NUMBERS))]
@@ -402,7 +418,7 @@ class _Printer:
     """The texts for the skeletons."""
 
     def __init__(self, k: Kernel, contract: l2.Contract) -> None:
-        self.k = k
+        self.k, self.contract = k, contract
         self.nest = NestPrinter(k, contract.nest)
         self.dims = {d.name: d for d in contract.nest.dims}
         self.sides = sides_of(k.template, contract.nest)
@@ -442,13 +458,12 @@ class _Printer:
     def operand(self, number: int, whole: bool) -> Iterator[tuple[str, Operand]]:
         """Members of the row operand (0) or the column operand (1), but for `whole` ones: how many dims its sides have,
         and whether it is contiguous in memory along K."""
-        formal = f"x{self.sides.rows if number == 0 else 1 - self.sides.rows}"
+        formal = _formal(self.k.template, self.contract, number)
         access = self.k.template.strided[formal]
-        last = [a for a in access.axes if a.stride == 1]
         yield "data", self._pointer(formal)
         yield "first", total(self._scaled(a.const, a) for a in access.axes if a.div == 1 and a.const != 0)
         if not whole:
-            yield "deep_first", _truth(bool(last) and all(d in self.sides.k for a in last for d, _ in a.terms))
+            yield "deep_first", _truth(_is_deep(self.k.template, self.contract, number))
         yield from ((f"guards[{n}]", self._guard(a)) for n, a in enumerate(access.guards))
         own = (*self.sides.batch, *(self.sides.m, self.sides.n)[number])
         for side, dims in (("side", own), ("deep", self.sides.k)):
