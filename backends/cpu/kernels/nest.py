@@ -318,7 +318,7 @@ class NestPrinter(NestBuilder):
             elements[name] = replace(element, inside=v < end, fill=IDENTITY[x.combine])
         if len({x.term for x in totals}) < len(totals):
             return None
-        term = self.hoisted(self.level[last.name], self.summed(scope, totals, elements))
+        term = self.summed(scope, totals, elements)
         count = call("nl_parts_of_rest", end - first, parts)
         return For(at, 0, count, [Let("nl_i64", v, first + at), *term], kind=Kind.KEPT)
 
