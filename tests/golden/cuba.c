@@ -528,10 +528,8 @@ NL_KERNEL(k7_record_trace) {
 typedef void (*nl_kernel)(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step);
 
 static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
-    k0_initial_value, k1_neuron_update, k2_record_spikes,
-    k3_count_synapses, k4_scan_synapses, k5_fill_synapses,
-    k6_propagation_into_ge, k7_record_trace,
-    0,
+    k0_initial_value, k1_neuron_update, k2_record_spikes, k3_count_synapses, k4_scan_synapses,
+    k5_fill_synapses, k6_propagation_into_ge, k7_record_trace, 0,
 };
 
 nl_ctx *nl_create(void) { return calloc(1, sizeof(nl_ctx)); }
@@ -550,30 +548,18 @@ int nl_set_phase(nl_ctx *ctx, int phase, const nl_launch *launches, int64_t coun
 void *nl_address(const nl_ctx *ctx, uint64_t word) { return nl_at(ctx, word); }
 int nl_status(const nl_ctx *ctx) { return ctx->status; }
 
-/* Decaying values end as denormal numbers, which are ten times slower: they are zero while a network runs. */
-static nl_u64 nl_flush_denormals(void) {
+/* Decaying values end as denormal numbers, which are ten times slower: they are zero while a network runs. What the
+   floating-point unit does becomes that (`zero`), or `state`; gives what it did before. */
+static nl_u64 nl_denormals(int zero, nl_u64 state) {
+    nl_u64 was = 0;
 #if defined(__x86_64__) || defined(__i386__)
-    const unsigned saved = _mm_getcsr();
-    _mm_setcsr(saved | 0x8040u); /* flush to zero, denormals are zero */
-    return saved;
+    was = _mm_getcsr();
+    _mm_setcsr((unsigned)(zero ? was | 0x8040u : state)); /* results, operands */
 #elif defined(__aarch64__)
-    nl_u64 saved;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(saved));
-    __asm__ volatile("msr fpcr, %0" : : "r"(saved | (1ull << 24)));
-    return saved;
-#else
-    return 0;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(was));
+    __asm__ volatile("msr fpcr, %0" : : "r"(zero ? was | (1ull << 24) : state));
 #endif
-}
-
-static void nl_restore_denormals(nl_u64 saved) {
-#if defined(__x86_64__) || defined(__i386__)
-    _mm_setcsr((unsigned)saved);
-#elif defined(__aarch64__)
-    __asm__ volatile("msr fpcr, %0" : : "r"(saved));
-#else
-    (void)saved;
-#endif
+    return was;
 }
 
 NL_FN void nl_run_launches(nl_ctx *ctx, const nl_launch *begin, const nl_launch *end, nl_i64 step) {
@@ -584,7 +570,7 @@ NL_FN void nl_run_launches(nl_ctx *ctx, const nl_launch *begin, const nl_launch 
 
 int64_t nl_run(nl_ctx *ctx, int phase, int64_t first, int64_t steps) {
     if (phase < 0 || phase >= 16) return 0;
-    const nl_u64 saved = nl_flush_denormals();
+    const nl_u64 saved = nl_denormals(1, 0);
     const nl_launch *const begin = ctx->launches[phase], *const end = begin + ctx->count[phase];
     int64_t done = 0;
     ctx->full = 0;
@@ -593,6 +579,6 @@ int64_t nl_run(nl_ctx *ctx, int phase, int64_t first, int64_t steps) {
         nl_run_launches(ctx, begin, end, step);
         done++;
     }
-    nl_restore_denormals(saved);
+    nl_denormals(0, saved);
     return done;
 }

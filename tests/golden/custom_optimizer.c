@@ -333,7 +333,6 @@ typedef struct {
     nl_i32 x, w;
 } nl_tap;
 
-
 typedef void (*nl_tile_fn)(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end,
                            nl_vec *acc, nl_i64 pitch);
 
@@ -355,19 +354,14 @@ NL_FN void nl_tile(const int O, const int U, const real *const *x, const real *c
     }
     NL_UNROLL(32) for (int k = 0; k < O * U; k++) acc[k / U * pitch + k % U] = sum[k];
 }
+#define NL_TILES(X) X(8, 3) X(6, 4) X(4, 6) X(4, 5) X(2, 10) X(1, 12) X(8, 2) X(16, 1)
 #define NL_TILE(O, U) \
     NL_ONCE void nl_tile_##O##x##U(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) { \
         nl_tile(O, U, x, w, tap, end, acc, pitch); \
     }
-NL_TILE(8, 3) NL_TILE(6, 4) NL_TILE(4, 6) NL_TILE(4, 5) NL_TILE(2, 10) NL_TILE(1, 12) NL_TILE(8, 2) NL_TILE(16, 1)
-
-static const struct {
-    nl_tile_fn run;
-    int outs, vectors;
-} nl_tiles[] = {
-    {nl_tile_8x3, 8, 3}, {nl_tile_6x4, 6, 4}, {nl_tile_4x6, 4, 6}, {nl_tile_4x5, 4, 5},
-    {nl_tile_2x10, 2, 10}, {nl_tile_1x12, 1, 12}, {nl_tile_8x2, 8, 2}, {nl_tile_16x1, 16, 1},
-};
+NL_TILES(NL_TILE)
+#define NL_TILE_SHAPE(O, U) {nl_tile_##O##x##U, O, U},
+static const struct { nl_tile_fn run; int outs, vectors; } nl_tiles[] = {NL_TILES(NL_TILE_SHAPE)};
 
 /* A square of NL_LANES vectors: element (i, j) becomes (j, i), first inside of quarters of vectors, then quarters. */
 NL_FN void nl_turned(nl_vec *v) {
@@ -861,7 +855,7 @@ NL_KERNEL(k13_sum_over_d0) {
     }
 }
 
-/* ---- k14  logits.biased.grad.sum: sum over   (models/custom_optimizer.yaml:35:10) */
+/* ---- k14  logits.biased.grad.sum: elementwise  (models/custom_optimizer.yaml:35:10) */
 typedef struct {
     nl_u64 biased_grad_sum_; /* real [d0][d1][lane], written */
     nl_u64 picked_grad_; /* real [d0][lane], read */
@@ -871,7 +865,7 @@ typedef struct {
     nl_u64 x_; /* real [d0][lane], read */
     nl_i64 n_d0_, n_d1_, biased_grad_sum_by_d0_, biased_by_d0_;
 } k14_row;
-NL_KERNEL(k14_sum_over) {
+NL_KERNEL(k14_elementwise) {
     NL_ROWS(k14_row) {
         real *restrict const biased_grad_sum_p_ = nl_at(ctx, self->biased_grad_sum_);
         const real *restrict const picked_grad_p_ = nl_at(ctx, self->picked_grad_);
@@ -882,20 +876,16 @@ NL_KERNEL(k14_sum_over) {
         const nl_i64 n_d0_ = self->n_d0_, n_d1_ = self->n_d1_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
         const nl_i64 biased_by_d0_ = self->biased_by_d0_;
         for (nl_i64 d0 = 0; d0 < n_d0_; d0++)
-            for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
-                real acc[16] = {0};
+            for (nl_i64 d1 = 0; d1 < n_d1_; d1++)
                 NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
                     const real picked_grad_ = picked_grad_p_[d0 * 16 + lane];
                     const nl_i32 label_ = label_p_[d0 * 16 + lane];
-                    acc[lane] += d1 == label_ ? picked_grad_ : 0.0f;
-                }
-                NL_IVDEP NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
+                    real acc_ = 0.0f + (d1 == label_ ? picked_grad_ : 0.0f);
                     const real total_grad_ = total_grad_p_[d0 * 16 + lane];
                     const real biased_ = biased_p_[d0 * biased_by_d0_ + d1 * 16 + lane];
                     const real x_ = x_p_[d0 * 16 + lane];
-                    biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1 * 16 + lane] = acc[lane] + total_grad_ * nl_exp_f32(biased_ - x_);
+                    biased_grad_sum_p_[d0 * biased_grad_sum_by_d0_ + d1 * 16 + lane] = acc_ + total_grad_ * nl_exp_f32(biased_ - x_);
                 }
-            }
     }
 }
 
@@ -912,17 +902,13 @@ NL_KERNEL(k15_sum_over_d0) {
         const nl_i64 n_d1_ = self->n_d1_, n_d0_ = self->n_d0_, biased_grad_sum_by_d0_ = self->biased_grad_sum_by_d0_;
         for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
             real part[16] = {0};
-            for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
-                nl_i64 first = 0;
-                for (; first + 16 <= 16; first += 16)
-                    NL_UNROLL(1) for (nl_i64 u = 0; u < 16; u++) {
-                        const nl_i64 lane = first + u;
-                        const real biased_grad_sum_ = biased_grad_sum_p_[d1 * 16 + d0 * biased_grad_sum_by_d0_ + lane];
-                        part[u] += biased_grad_sum_;
-                    }
-            }
+            for (nl_i64 d0 = 0; d0 < n_d0_; d0++)
+                NL_UNROLL(1) for (nl_i64 lane = 0; lane < 16; lane++) {
+                    const real biased_grad_sum_ = biased_grad_sum_p_[d1 * 16 + d0 * biased_grad_sum_by_d0_ + lane];
+                    part[lane] += biased_grad_sum_;
+                }
             for (int half = 8; half > 0; half /= 2)
-                for (int u = 0; u < half; u++) part[u] += part[u + half];
+                for (int lane = 0; lane < half; lane++) part[lane] += part[lane + half];
             bias_grad_p_[d1] = part[0];
         }
     }
@@ -1150,14 +1136,11 @@ NL_KERNEL(k20_sum_over_d1) {
 typedef void (*nl_kernel)(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step);
 
 static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
-    k0_initial_value, k1_rows_that_exist, k2_sum_over_d0,
-    k3_elementwise, k4_batch_of_data_flat, k5_batch_of_data_labels,
-    k6_lanes_dense, k7_lanes_dense, k8_maximum_over_d1,
-    k9_sum_over_d1, k10_elements, k11_sum_over_d0,
-    k12_minimum_over_d1, k13_sum_over_d0, k14_sum_over,
-    k15_sum_over_d0, k16_lanes_dense, k17_dense_weight_gradient,
-    k18_optimizer_update, k19_sum_over_d0, k20_sum_over_d1,
-    0,
+    k0_initial_value, k1_rows_that_exist, k2_sum_over_d0, k3_elementwise, k4_batch_of_data_flat,
+    k5_batch_of_data_labels, k6_lanes_dense, k7_lanes_dense, k8_maximum_over_d1, k9_sum_over_d1,
+    k10_elements, k11_sum_over_d0, k12_minimum_over_d1, k13_sum_over_d0, k14_elementwise,
+    k15_sum_over_d0, k16_lanes_dense, k17_dense_weight_gradient, k18_optimizer_update, k19_sum_over_d0,
+    k20_sum_over_d1, 0,
 };
 
 nl_ctx *nl_create(void) { return calloc(1, sizeof(nl_ctx)); }
@@ -1176,30 +1159,18 @@ int nl_set_phase(nl_ctx *ctx, int phase, const nl_launch *launches, int64_t coun
 void *nl_address(const nl_ctx *ctx, uint64_t word) { return nl_at(ctx, word); }
 int nl_status(const nl_ctx *ctx) { return ctx->status; }
 
-/* Decaying values end as denormal numbers, which are ten times slower: they are zero while a network runs. */
-static nl_u64 nl_flush_denormals(void) {
+/* Decaying values end as denormal numbers, which are ten times slower: they are zero while a network runs. What the
+   floating-point unit does becomes that (`zero`), or `state`; gives what it did before. */
+static nl_u64 nl_denormals(int zero, nl_u64 state) {
+    nl_u64 was = 0;
 #if defined(__x86_64__) || defined(__i386__)
-    const unsigned saved = _mm_getcsr();
-    _mm_setcsr(saved | 0x8040u); /* flush to zero, denormals are zero */
-    return saved;
+    was = _mm_getcsr();
+    _mm_setcsr((unsigned)(zero ? was | 0x8040u : state)); /* results, operands */
 #elif defined(__aarch64__)
-    nl_u64 saved;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(saved));
-    __asm__ volatile("msr fpcr, %0" : : "r"(saved | (1ull << 24)));
-    return saved;
-#else
-    return 0;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(was));
+    __asm__ volatile("msr fpcr, %0" : : "r"(zero ? was | (1ull << 24) : state));
 #endif
-}
-
-static void nl_restore_denormals(nl_u64 saved) {
-#if defined(__x86_64__) || defined(__i386__)
-    _mm_setcsr((unsigned)saved);
-#elif defined(__aarch64__)
-    __asm__ volatile("msr fpcr, %0" : : "r"(saved));
-#else
-    (void)saved;
-#endif
+    return was;
 }
 
 NL_FN void nl_run_launches(nl_ctx *ctx, const nl_launch *begin, const nl_launch *end, nl_i64 step) {
@@ -1210,7 +1181,7 @@ NL_FN void nl_run_launches(nl_ctx *ctx, const nl_launch *begin, const nl_launch 
 
 int64_t nl_run(nl_ctx *ctx, int phase, int64_t first, int64_t steps) {
     if (phase < 0 || phase >= 16) return 0;
-    const nl_u64 saved = nl_flush_denormals();
+    const nl_u64 saved = nl_denormals(1, 0);
     const nl_launch *const begin = ctx->launches[phase], *const end = begin + ctx->count[phase];
     int64_t done = 0;
     ctx->full = 0;
@@ -1219,6 +1190,6 @@ int64_t nl_run(nl_ctx *ctx, int phase, int64_t first, int64_t steps) {
         nl_run_launches(ctx, begin, end, step);
         done++;
     }
-    nl_restore_denormals(saved);
+    nl_denormals(0, saved);
     return done;
 }

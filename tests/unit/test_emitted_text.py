@@ -51,3 +51,10 @@ def test_formulas_of_the_user_stand_above_their_lines() -> None:
     text = emitted("cuba")
     assert re.search(r"/\* cuba.yaml:\d+  dv/dt: \(v_rest - v \+ ge \+ gi\) / tau_m \*/\n *real v_next_ =", text)
     assert re.search(r"/\* cuba.yaml:\d+  when: v > v_thresh \*/\n *int spiked_ =", text)
+
+
+def test_a_network_is_read_in_one_sitting(lenet5: str) -> None:
+    """LeNet-5 has fewer than 1,800 lines, and no sum over nothing."""
+    assert lenet5.count("\n") < 1800
+    assert "sum over :" not in lenet5
+    assert "sum over  " not in lenet5

@@ -255,8 +255,8 @@ class NestPrinter(NestBuilder):
         if isinstance(last.extent, int):
             parts = next(p for p in (PARTS, 16, 8) if last.extent >= p)
         held = [replace(x, at=k.namer.fresh("part")) for x in totals]
-        at, first = k.namer.fresh("u"), k.namer.fresh("first")
-        v, extent = self.vars[last.name], k.extent(last.extent)
+        v, extent, whole = self.vars[last.name], k.extent(last.extent), last.extent == parts
+        at, first = v if whole else k.namer.fresh("u"), k.namer.fresh("first")
 
         def each(end: Code, statement: Stmt) -> Stmt:
             return For(at, 0, end, [statement], type="int", style=Style.BESIDE)
@@ -269,14 +269,14 @@ class NestPrinter(NestBuilder):
 
         def run(count: Code) -> Stmt:
             kept = Kind.KEPT if isinstance(count, Number) else Kind.SERIAL
-            return For(at, 0, count, [Let("nl_i64", v, first + at), *term], kind=kept)
+            return For(at, 0, count, term if whole else [Let("nl_i64", v, first + at), *term], kind=kept)
 
         cut = blocks.dim == last.name
         begin, end = (k.namer.fresh("begin"), k.namer.fresh("end")) if cut else (code(0), extent)
-        inner: list[Stmt] = [
-            Let("nl_i64", first, begin, const=False),
-            For(first, None, None, [run(code(parts))], parts, style=Style.NEXT, test=first + parts <= end),
-        ]
+        inner: list[Stmt] = [run(code(parts))]
+        if not whole:
+            rounds = For(first, None, None, inner, parts, style=Style.NEXT, test=first + parts <= end)
+            inner = [Let("nl_i64", first, begin, const=False), rounds]
         if not (isinstance(last.extent, int) and last.extent % parts == 0):
             inner.append(self.masked_rest(scope, blocks.totals, at, first, end, parts) or run(end - first))
         if cut:

@@ -17,7 +17,7 @@ from typing import Final
 
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
-from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.expr.ast import Expr, Num, Ref, refs, substitute
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role, plain_dim
 from compiler.layout.assign_layouts import real_lanes
@@ -185,6 +185,9 @@ def _sum_by(
     bound = {t.walk.formal: t.array for t in arrays}
     sums = tuple(l2.Sum(accumulator(k), term) for k, term in enumerate(terms, 1))
     nest = l2.Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill, sums)
+    if choice is None and not nest.red and not beside:  # one term, that the identity is combined with
+        term = Num(0.0) + node.body if node.combine == "add" else node.body
+        nest = l2.Nest(loops.dims, (l2.Assign("acc", term, node.span), *end.statements), fill=node.fill)
     columns = dict(loops.columns)
     body: l2.Nest | l2.Contract = nest
     kind = l2.Kind.CONTRACT if _is_product(node) else l2.Kind.REDUCE
@@ -244,8 +247,8 @@ def _what(node: l1.Contract, choice: Choice | None, beside: Sequence[l1.Contract
     words = {"add": "sum", "max": "maximum", "min": "minimum"}
     if beside:
         words = {"add": "sums", "max": "maxima", "min": "minima"}
-    elif node.body == Ref("x0") and len(node.dims) == len(node.out_map):
-        return "copy"
+    elif len(node.dims) == len(node.out_map):
+        return "copy" if node.body == Ref("x0") else "elementwise"
     return f"{words[node.combine]} over " + ", ".join(
         d for d, _ in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}
     )
