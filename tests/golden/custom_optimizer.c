@@ -363,8 +363,17 @@ NL_TILES(NL_TILE)
 #define NL_TILE_SHAPE(O, U) {nl_tile_##O##x##U, O, U},
 static const struct { nl_tile_fn run; int outs, vectors; } nl_tiles[] = {NL_TILES(NL_TILE_SHAPE)};
 
+/* A tile of acc[o][u] over `ins` terms, from output o and block u on; what lies beyond the last ones is theirs. */
+NL_ONCE void nl_dense_sums(nl_i64 tile, const real *x, nl_i64 u, nl_i64 blocks, const real *w, nl_i64 o, nl_i64 outs,
+                           nl_i64 w_out, const nl_tap *tap, nl_i64 ins, nl_vec *acc) {
+    const real *at_x[16], *at_w[16];
+    nl_bases(at_x, nl_tiles[tile].vectors, x, u, blocks, ins * NL_LANES);
+    nl_bases(at_w, nl_tiles[tile].outs, w, o, outs, w_out);
+    nl_tiles[tile].run(at_x, at_w, tap, tap + ins, acc, nl_tiles[tile].vectors);
+}
+
 /* A square of NL_LANES vectors: element (i, j) becomes (j, i), first inside of quarters of vectors, then quarters. */
-NL_FN void nl_turned(nl_vec *v) {
+NL_ONCE void nl_transpose(nl_vec *v) {
     nl_vec w[NL_LANES];
     NL_UNROLL(8) for (int i = 0; i < NL_LANES; i += 2) {
         w[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
@@ -389,8 +398,6 @@ NL_FN void nl_turned(nl_vec *v) {
     }
     NL_UNROLL(16) for (int i = 0; i < NL_LANES; i++) v[i] = w[i];
 }
-
-NL_ONCE void nl_transpose(nl_vec *v) { nl_turned(v); }
 
 /* x[block][k][lane] as to[sample][k], whose rows are `pitch` apart. */
 NL_ONCE void nl_transposed(const real *x, nl_i64 blocks, nl_i64 features, real *to, nl_i64 pitch) {
@@ -584,20 +591,15 @@ NL_KERNEL(k6_lanes_dense) {
         const nl_i64 activated_by_n_ = self->activated_by_n_, s_blocks_ = self->s_blocks_, s_outs_ = self->s_outs_;
         const nl_i64 s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
-        const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
         for (nl_i64 k = 0; k < s_ins_; k++)
             tap[k] = (nl_tap){(nl_i32)(k * NL_LANES), (nl_i32)(k * s_w_in_)};
         for (nl_i64 first = 0; first < s_blocks_; first += U) {
-            const real *at_x[16];
             const nl_i64 many = first + U < s_blocks_ ? U : s_blocks_ - first;
-            nl_bases(at_x, U, image_p_, first, s_blocks_, s_ins_ * NL_LANES);
             for (nl_i64 o = 0; o < s_outs_; o += O) {
-                const real *at_w[16];
                 const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
-                nl_bases(at_w, O, weight_p_, o, s_outs_, s_w_out_);
                 nl_vec acc[32];
-                run(at_x, at_w, tap, tap + s_ins_, acc, U);
+                nl_dense_sums(s_tile_, image_p_, first, s_blocks_, weight_p_, o, s_outs_, s_w_out_, tap, s_ins_, acc);
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
@@ -628,20 +630,15 @@ NL_KERNEL(k7_lanes_dense) {
         const nl_i64 biased_by_n_ = self->biased_by_n_, s_blocks_ = self->s_blocks_, s_outs_ = self->s_outs_;
         const nl_i64 s_ins_ = self->s_ins_, s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
-        const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
         for (nl_i64 k = 0; k < s_ins_; k++)
             tap[k] = (nl_tap){(nl_i32)(k * NL_LANES), (nl_i32)(k * s_w_in_)};
         for (nl_i64 first = 0; first < s_blocks_; first += U) {
-            const real *at_x[16];
             const nl_i64 many = first + U < s_blocks_ ? U : s_blocks_ - first;
-            nl_bases(at_x, U, x_p_, first, s_blocks_, s_ins_ * NL_LANES);
             for (nl_i64 o = 0; o < s_outs_; o += O) {
-                const real *at_w[16];
                 const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
-                nl_bases(at_w, O, weight_p_, o, s_outs_, s_w_out_);
                 nl_vec acc[32];
-                run(at_x, at_w, tap, tap + s_ins_, acc, U);
+                nl_dense_sums(s_tile_, x_p_, first, s_blocks_, weight_p_, o, s_outs_, s_w_out_, tap, s_ins_, acc);
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
@@ -932,20 +929,15 @@ NL_KERNEL(k16_lanes_dense) {
         const nl_i64 s_blocks_ = self->s_blocks_, s_outs_ = self->s_outs_, s_ins_ = self->s_ins_;
         const nl_i64 s_w_out_ = self->s_w_out_, s_w_in_ = self->s_w_in_, s_tile_ = self->s_tile_;
         const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
-        const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
         for (nl_i64 k = 0; k < s_ins_; k++)
             tap[k] = (nl_tap){(nl_i32)(k * NL_LANES), (nl_i32)(k * s_w_in_)};
         for (nl_i64 first = 0; first < s_blocks_; first += U) {
-            const real *at_x[16];
             const nl_i64 many = first + U < s_blocks_ ? U : s_blocks_ - first;
-            nl_bases(at_x, U, biased_grad_sum_p_, first, s_blocks_, s_ins_ * NL_LANES);
             for (nl_i64 o = 0; o < s_outs_; o += O) {
-                const real *at_w[16];
                 const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
-                nl_bases(at_w, O, x_p_, o, s_outs_, s_w_out_);
                 nl_vec acc[32];
-                run(at_x, at_w, tap, tap + s_ins_, acc, U);
+                nl_dense_sums(s_tile_, biased_grad_sum_p_, first, s_blocks_, x_p_, o, s_outs_, s_w_out_, tap, s_ins_, acc);
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
