@@ -387,6 +387,30 @@ numerics: {{precision: float64}}
         np.testing.assert_array_equal(here.spikes[name], there.spikes[name], err_msg=name)
 
 
+@pytest.mark.parametrize(("method", "most"), [("exact", 1e-13), ("rk4", 1e-6), ("rk2", 5e-3)])
+def test_a_held_state_stands_still_for_what_reads_it(tmp_path: Path, method: str, most: float) -> None:
+    """A dendrite while its soma is refractory: its equation alone, in each stage of a step, too."""
+    text = f"""\
+language: 1
+name: compartments
+neurons:
+  cell:
+    state: {{v: -49 mV, d: -50 mV}}
+    let: {{drop: v - d}}
+    method: {method}
+    dynamics: {{dv/dt: -drop / (1 ms), dd/dt: drop / (3 ms)}}
+    spike: {{when: v > -55 mV, reset: [v = -70 mV], refractory: 5 ms}}
+populations: {{p: {{neuron: cell, size: 1}}}}
+simulate: {{dt: 0.1 ms, duration: 5 ms}}
+record: [{{trace: {{from: p, variables: [v, d]}}}}]
+{FLOAT64}"""
+    traces = simulate(text, tmp_path, "reference").traces
+    soma, dendrite = traces["p", "v"].ravel(), traces["p", "d"].ravel()
+    np.testing.assert_array_equal(soma, -70)
+    expected = -70 + (dendrite[0] + 70) * np.exp(-0.1 / 3 * np.arange(50))
+    np.testing.assert_allclose(dendrite, expected, rtol=0, atol=most)
+
+
 # ------------------------------------------------------------------------------------------------- names
 
 CLASHES = """\

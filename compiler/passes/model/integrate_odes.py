@@ -148,6 +148,8 @@ def _runge_kutta(cell: l1.Cell, order: int) -> Plan:
         plan: list[tuple[int, Expr, Expr, dict[str, Expr]]] = [(2, halfway, STEP_MIDDLE, half)]
         if order == 4:
             plan += [(3, halfway, STEP_MIDDLE, half), (4, DT, end, full)]
+        others = (o for o in cell.dynamics if o.state not in cell.hold)
+        read = set[str]().union(*(reads_through(o.rhs, _pairs(cell)) for o in others))
         slopes = [slope]
         for number, length, t, inputs in plan:
             bindings: dict[str, Expr] = {n: e for n, e in inputs.items()}
@@ -155,6 +157,8 @@ def _runge_kutta(cell: l1.Cell, order: int) -> Plan:
             for ode in cell.dynamics:
                 local = derived(ode.state, Way.STATE, str(number))
                 value = Ref(ode.state) + product(length, previous[ode.state])
+                if ode.state in read:  # a clamped state is constant to the states that it drives
+                    value = _gated(cell, ode.state, value)
                 statements.append(l0.Set(local, value, ode.span))
                 bindings[ode.state] = Ref(local)
             more, slope = _stage(cell, number, bindings, t)
