@@ -46,14 +46,11 @@ enum { NL_CHUNK = 1024 }; /* elements whose events are collected, and whose rand
 NL_FN nl_i64 nl_least(nl_i64 a, nl_i64 b) { return a < b ? a : b; }
 
 /* How many of the parts of a sum take one of the terms that are left: all of them where loads can be masked. */
-NL_FN nl_i64 nl_parts_of_rest(nl_i64 rest, nl_i64 parts) {
 #ifdef __AVX__
-    return rest > 0 ? parts : 0;
+#define nl_parts_of_rest(rest, parts) ((rest) > 0 ? (parts) : 0)
 #else
-    (void)parts;
-    return rest;
+#define nl_parts_of_rest(rest, parts) (rest)
 #endif
-}
 
 /* ==== elementary functions and random numbers ==================================================== */
 
@@ -381,16 +378,14 @@ NL_ONCE void nl_transpose(nl_vec *v) {
     }
     NL_UNROLL(4) for (int i = 0; i < NL_LANES; i += 4)
         NL_UNROLL(2) for (int j = 0; j < 2; j++) {
-            const nl_vec a = w[i + j], b = w[i + j + 2];
-            v[i + 2 * j] = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-            v[i + 2 * j + 1] = __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+            v[i + 2 * j] = __builtin_shufflevector(w[i + j], w[i + j + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+            v[i + 2 * j + 1] = __builtin_shufflevector(w[i + j], w[i + j + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
         }
     NL_UNROLL(4) for (int j = 0; j < 4; j++) {
-        const nl_vec a = v[j], b = v[j + 4], c = v[j + 8], d = v[j + 12];
-        const nl_vec ab = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-        const nl_vec cd = __builtin_shufflevector(c, d, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-        const nl_vec ba = __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-        const nl_vec dc = __builtin_shufflevector(c, d, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+        const nl_vec ab = __builtin_shufflevector(v[j], v[j + 4], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+        const nl_vec cd = __builtin_shufflevector(v[j + 8], v[j + 12], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+        const nl_vec ba = __builtin_shufflevector(v[j], v[j + 4], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+        const nl_vec dc = __builtin_shufflevector(v[j + 8], v[j + 12], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
         w[j] = __builtin_shufflevector(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
         w[j + 4] = __builtin_shufflevector(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
         w[j + 8] = __builtin_shufflevector(ba, dc, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
@@ -1003,12 +998,11 @@ NL_KERNEL(k17_dense_weight_gradient) {
                         for (nl_i64 u = 0; u < many; u++) {
                             const nl_i64 k = (first + u) * NL_LANES;
                             const nl_i64 width = k + NL_LANES < s_ins_ ? NL_LANES : s_ins_ - k;
-                            const real *const sum = (const real *)&acc[j * U + u];
                             real *const to = &weight_grad_p_[(o + j) * weight_grad_by_o_ + k];
                             if (width == NL_LANES)
                                 *(nl_vec_any *)to = acc[j * U + u];
                             else
-                                __builtin_memcpy(to, sum, width * sizeof(real));
+                                __builtin_memcpy(to, &acc[j * U + u], width * sizeof(real));
                         }
                 }
             }
