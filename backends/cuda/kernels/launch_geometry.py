@@ -31,7 +31,7 @@ from backends.cuda.kernels.direct import (
 )
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import COLUMNS, NEIGHBOURS, WARP
-from backends.kernel_ir.descriptor import CompiledKernel, Division
+from backends.kernel_ir.descriptor import CompiledFunction, CompiledKernel, Division
 from backends.protocol import BackendError
 from compiler.connect import drawing_of
 from compiler.connect.drawing import Numbered
@@ -279,35 +279,37 @@ def _product(w: Work, contract: l2.Contract) -> list[Call]:
     many = batch * -(-m // tall) * -(-n // wide)
     sums = np.where(splits > 1, many * splits, 0)
     words = np.where(sums > 0, (many + 3) // 4 * 4 + sums * (tall * wide * bytes_ // 4), 0)
-    rows = np.arange(len(many), dtype=np.int64)
-    places, memory = _places(rows, words)
-    if contract.strategy in {*stored_products.BYTES, split_products.NAME}:
-        return _stored(w, contract, many * splits, words)
-    (function,) = w.kernel.functions
-    shared = tensor_products.shared_bytes(contract.strategy, w.column("s_tile").tolist())
-    more: dict[str, Any] = {"places": places, "memory": memory, "shared": shared}
-    return _call(function.name, w, rows, many * splits, 1, function.block, group=w.template.index, **more)
-
-
-def _stored(w: Work, contract: l2.Contract, parts: Ints, words: Ints) -> list[Call]:
-    """As _product, in the kernels of its tiles, which may come after one that splits the factors."""
     numbers, kind = w.column("s_tile").tolist(), contract.strategy
-    calls: list[Call] = []
-    for function in sorted(w.kernel.functions, key=lambda x: x.name):
-        rows = np.array([r for r, x in enumerate(numbers) if x in function.tiles or not function.tiles], np.int64)
-        if not len(rows):
-            continue
-        here, many, more = [numbers[r] for r in rows], parts[rows], dict[str, Any](group=w.template.index)
+
+    def more(function: CompiledFunction, rows: list[int]) -> dict[str, Any]:
         if function.name == SPLIT_FACTORS:
-            many = w.column("s_row_blocks") + w.column("s_column_blocks")
-        else:
-            more["places"], more["memory"] = _places(rows, words[rows])
-        if kind != split_products.NAME:
-            more["maps"] = _maps(w, contract, range(len(numbers)) if len(rows) > 1 else rows.tolist())
-            more["shared"], more["enough"] = (stored_products.shared_bytes(kind, here, x) for x in (False, True))
-        elif function.tiles:
-            more["shared"] = split_products.shared_bytes()
-        calls += _call(function.name, w, rows, many, 1, function.block, **more)
+            return {"parts": w.column("s_row_blocks") + w.column("s_column_blocks"), "places": None, "memory": 0}
+        if kind == split_products.NAME:
+            return {"shared": split_products.shared_bytes()}
+        here = [numbers[r] for r in rows]
+        if kind not in stored_products.BYTES:
+            return {"shared": tensor_products.shared_bytes(kind, here)}
+        shared, enough = (stored_products.shared_bytes(kind, here, x) for x in (False, True))
+        maps = _maps(w, contract, range(len(numbers)) if len(rows) > 1 else rows)
+        return {"maps": maps, "shared": shared, "enough": enough}
+
+    return _in_kernels(w, many * splits, words, more)
+
+
+def _in_kernels(
+    w: Work, parts: Ints, words: Ints, more: Callable[[CompiledFunction, list[int]], dict[str, Any]]
+) -> list[Call]:
+    """All rows, in the kernels of their tiles (`s_tile`): so many blocks of each, with words of memory; `more`: what
+    else the call of a kernel for some of them has."""
+    calls = list[Call]()
+    for function in sorted(w.kernel.functions, key=lambda x: x.name):
+        rows = np.arange(len(parts), dtype=np.int64)
+        if function.tiles:
+            rows = rows[np.isin(w.column("s_tile"), function.tiles)]
+        if len(rows):
+            places, memory = _places(rows, words[rows])
+            given = {"parts": parts[rows], "places": places, "memory": memory, **more(function, rows.tolist())}
+            calls += _call(function.name, w, rows, chunk=1, block=function.block, group=w.template.index, **given)
     return calls
 
 
@@ -399,12 +401,7 @@ def _direct(w: Work, contract: l2.Contract) -> list[Call]:
     if units is not None:
         both = zip(values, _windows(w, r, dims), strict=True)
         sizes = [tensor_conv.shared_bytes(x, units[0], *windows) for x, windows in both]
-    calls = []
-    for function in w.kernel.functions:
-        rows = np.array([row for row, x in enumerate(values) if x["s_tile"] in function.tiles], np.int64)
-        shared = max((sizes[row] for row in rows.tolist()), default=0)
-        calls += _call(function.name, w, rows, many[rows], 1, function.block, group=w.template.index, shared=shared)
-    return calls
+    return _in_kernels(w, many, 0 * many, lambda _, rows: {"shared": max(sizes[r] for r in rows)})
 
 
 def _windows(w: Work, r: Roles, dims: Mapping[str, l2.Dim]) -> Iterable[tuple[Window, Window]]:
@@ -432,18 +429,12 @@ def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
         many[n] = direct_conv_weights.tiles(*shape, taps, int(o[n]), int(c[n]))
         counters, sums = direct_conv_weights.words_of(int(splits[n]), *shape, int(window[n]), taps)
         words[n] = (many[n] * counters + 1) // 2 * 2 + many[n] * sums * bytes_ // 4 + many[n] * sums * bytes_ // 4 % 2
-    places, memory = _places(rows, words)
-    shared, (function,) = 0, w.kernel.functions
+    sizes = [0] * len(rows)
     if (units := parts_of(contract.strategy)) is not None:
-        high, tile = w.column("s_rows"), tensor_conv_weights.tile
-        shared = max(
-            tensor_conv_weights.shared_bytes(
-                tile(int(blocks[n]), int(channels[n]), taps), int(high[n]), units[0], *windows
-            )
-            for n, windows in enumerate(_windows(w, r, dims))
-        )
-    more: dict[str, Any] = {"places": places, "memory": memory, "shared": shared}
-    return _call(function.name, w, rows, many * splits, 1, function.block, group=w.template.index, **more)
+        tiles = [tensor_conv_weights.tile(*x, taps) for x in zip(blocks.tolist(), channels.tolist(), strict=True)]
+        each = zip(tiles, w.column("s_rows").tolist(), _windows(w, r, dims), strict=True)
+        sizes = [tensor_conv_weights.shared_bytes(tile, high, units[0], *windows) for tile, high, windows in each]
+    return _in_kernels(w, many * splits, words, lambda _, rows: {"shared": max(sizes[r] for r in rows)})
 
 
 def _transformed(w: Work, contract: l2.Contract) -> list[Call]:
@@ -546,10 +537,7 @@ def _connect(function: str, w: Work, c: l2.Connect) -> list[Call]:
         return _spread(function, w, synapses, BLOCK)
     if rule.by_source:
         return [*_spread(function, w, synapses, BLOCK), *_spread(w.kernel.functions[1].name, w, n_pre, 1)]
-    places = (2 * len(n_pre) + np.cumsum(n_pre) - n_pre).astype(np.uint64)
-    memory = 8 * len(n_pre) + 4 * int(n_pre.sum())
-    fill = _spread(function, w, synapses, BLOCK, memory=memory, places=places)
-    return [*fill, *_spread(w.kernel.functions[1].name, w, n_pre, 1)]
+    return _filled(function, w, synapses, n_pre)
 
 
 def _transpose(function: str, w: Work, stage: str) -> list[Call]:
@@ -559,10 +547,14 @@ def _transpose(function: str, w: Work, stage: str) -> list[Call]:
     n_post = w.column("n_post")
     if stage == "refill":
         return [*_spread(function, w, synapses, BLOCK), *_spread(w.kernel.functions[1].name, w, n_post, 1)]
-    places = (2 * len(n_post) + np.cumsum(n_post) - n_post).astype(np.uint64)
-    memory = 8 * len(n_post) + 4 * int(n_post.sum())
-    fill = _spread(function, w, synapses, BLOCK, memory=memory, places=places)
-    return [*fill, *_spread(w.kernel.functions[1].name, w, n_post, 1)]
+    return _filled(function, w, synapses, n_post)
+
+
+def _filled(function: str, w: Work, synapses: Ints, ends: Ints) -> list[Call]:
+    """Rows of synapses that are filled in any order, with a counter for each end, and then sorted."""
+    places = (2 * len(ends) + np.cumsum(ends) - ends).astype(np.uint64)
+    fill = _spread(function, w, synapses, BLOCK, memory=8 * len(ends) + 4 * int(ends.sum()), places=places)
+    return [*fill, *_spread(w.kernel.functions[1].name, w, ends, 1)]
 
 
 def calls_of(w: Work) -> list[Call]:
