@@ -24,7 +24,6 @@ from backends.c_family.skeletons import frame
 from backends.c_family.source_map import fixed_order, heading, no_text, printed
 from backends.cuda.emit.translation_units import Share, parts_of, whole_of
 from backends.cuda.kernels.contract import (
-    Shared,
     compiled_functions,
     contract_functions,
     numbers_of,
@@ -32,7 +31,7 @@ from backends.cuda.kernels.contract import (
     shared_names,
 )
 from backends.cuda.kernels.events import connect, from_skeleton, record_trace
-from backends.cuda.kernels.kernel import BLOCK, Function, function, read_by
+from backends.cuda.kernels.kernel import BLOCK, Function, Shared, function, read_by
 from backends.cuda.kernels.nest import COLUMNS, nest_functions
 from backends.cuda.kernels.propagate import propagate
 from backends.cuda.kernels.rows_added import asked_dims, rows_added

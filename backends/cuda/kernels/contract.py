@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import compiler.ir.level2.program as l2
@@ -21,7 +21,7 @@ from backends.c_family.addresses import Addresses
 from backends.c_family.cprint import PrintError, Symbol
 from backends.c_family.skeletons import frame
 from backends.cuda.kernels import direct, transforms
-from backends.cuda.kernels.kernel import BLOCK, Function
+from backends.cuda.kernels.kernel import BLOCK, Function, Shared
 from backends.cuda.kernels.lines import besides, even, held, many_of
 from backends.cuda.kernels.nest import NEIGHBOURS, NestPrinter
 from backends.cuda.kernels.skeletons import statements
@@ -140,35 +140,6 @@ def _stored(template: l2.Template, contract: l2.Contract) -> tuple[bool, bool]:
     return types[f"x{rows}"] is DType.BF16, types[f"x{1 - rows}"] is DType.BF16
 
 
-@dataclass(frozen=True)
-class Shared:
-    """A kernel of several contractions. `operands` and `sums`: the structures that their functions fill in and store;
-    `call`: the summation. `resident`: minimum blocks per multiprocessor for register allocation (0: the compiler
-    decides). `numbers`: `s_tile` of the rows that it is for (None: of all). `block`: its threads. Without `sums` it has
-    no epilogue: another kernel of the contraction comes after it. `part`: its kernels that are compiled together (its
-    own name: alone).
-    `early`: what runs before preceding kernels have ended; `waits`: the call itself waits for them."""
-
-    name: str
-    call: str
-    operands: str
-    sums: str
-    resident: int
-    users: tuple[Kernel, ...]
-    numbers: frozenset[int] | None = None
-    block: int = BLOCK
-    part: str = ""
-    early: str = ""
-    waits: bool = False
-
-    def with_rows(self, numbers: Mapping[int, frozenset[int]] | None) -> Shared:
-        """For those contractions alone of which a row, with these numbers by template (None: all), needs it."""
-        if self.numbers is None or numbers is None:
-            return self
-        users = (k for k in self.users if numbers.get(k.template.index, frozenset()) & self.numbers)
-        return replace(self, users=tuple(users))
-
-
 def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     """The kernels of a contraction, without users: one, or one for each number of outputs of a thread."""
     if contract.strategy in LIBRARY:
@@ -179,9 +150,9 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
         name += _ACROSS[2 * (not deep[0]) + (not deep[1])]
         kind = ", ".join([tensor_products.KINDS[strategy], *(str(x).lower() for x in deep)])
         call = f"nl_tensor_product<{kind}>"
-        return [Shared(name, call, "nl_product", "nl_sums", 1, (), block=TENSOR_BLOCK, part=name)]
+        return [Shared(name, call, "nl_product", "nl_sums", 1, block=TENSOR_BLOCK, part=name)]
     if strategy == split_products.NAME:
-        factors = Shared(SPLIT_FACTORS, "nl_split_factors", "nl_product", "", _SPLITTING, (), part=SPLIT_FACTORS)
+        factors = Shared(SPLIT_FACTORS, "nl_split_factors", "nl_product", "", _SPLITTING, part=SPLIT_FACTORS)
         return [factors, *map(_split_kind, range(split_products.NUMBERS))]
     if strategy in stored_products.BYTES:
         numbers = range(stored_products.NUMBERS)
@@ -192,19 +163,16 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
             given = zip(_guards(template, contract), _stored(template, contract), strict=True)
             readers = [f"nl_reader<{count}, {'nl_bfloat' if stored else 'real'}>" for count, stored in given]
             call = f"nl_implicit_gemm<{tensor_cores.PASSES.get(strategy, 0)}, {', '.join(readers)}>"
-        return [Shared(name, call, "nl_product", "nl_sums", _RESIDENT, (), waits=strategy == matmul.NAME)]
+        return [Shared(name, call, "nl_product", "nl_sums", _RESIDENT, waits=strategy == matmul.NAME)]
     if strategy == fft_conv.NAME:
-        return [
-            Shared(x.name, x.call, "nl_transformed", x.sums, x.resident, (), block=x.block, part=x.part)
-            for x in transforms.parts(contract)
-        ]
+        return transforms.parts(contract)
     walk = direct.walk(template, contract)
     if (units := direct.parts_of(strategy)) is not None:
         parts, element = units
         if strategy in direct.FILTERS:
             outs, block = direct_conv_weights.outs_of(walk[0]), tensor_conv_weights.THREADS
             call = f"nl_tensor_weights<{parts}, {element}, {outs}, {walk[0]}>"
-            return [Shared(name, call, "nl_weights", "nl_filters", tensor_conv.RESIDENT, (), block=block)]
+            return [Shared(name, call, "nl_weights", "nl_filters", tensor_conv.RESIDENT, block=block)]
         return [
             Shared(
                 name + suffix,
@@ -212,7 +180,6 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
                 "nl_convolution",
                 "nl_outputs",
                 tensor_conv.RESIDENT,
-                (),
                 frozenset({number}),
                 part=name + suffix,
             )
@@ -229,7 +196,7 @@ def _direct_kinds(template: l2.Template, contract: l2.Contract, name: str) -> li
     literals = ", ".join(map(str, (*walk, *direct.chosen(contract))))
     if contract.strategy == direct_conv_weights.NAME:
         call = f"nl_direct_weights<{direct_conv_weights.outs_of(walk[0])}, {literals}>"
-        return [Shared(name, call, "nl_weights", "nl_filters", _RESIDENT, ())]
+        return [Shared(name, call, "nl_weights", "nl_filters", _RESIDENT)]
     single = any(f.name == "x0" and f.dtype is DType.F32 for f in template.formals)
     resident = _RESIDENT if single else 0  # sums of float64 need twice the registers
     return [
@@ -239,7 +206,6 @@ def _direct_kinds(template: l2.Template, contract: l2.Contract, name: str) -> li
             "nl_convolution",
             "nl_strips",
             resident,
-            (),
             frozenset({number}),
         )
         for number, (suffix, outs) in enumerate(zip(direct.suffixes(contract.strategy), direct_conv.OUTS, strict=True))
@@ -252,7 +218,7 @@ def _stored_kind(name: str, suffix: str) -> Shared:
     resident, block, early = stored_products.resident_of(name, of[0]), stored_block(suffix), "nl_begin_stored(nl_t);"
     function = name + suffix
     numbers = frozenset(of)
-    return Shared(function, f"nl_{function}", "nl_product", "nl_sums", resident, (), numbers, block, function, early)
+    return Shared(function, f"nl_{function}", "nl_product", "nl_sums", resident, numbers, block, function, early)
 
 
 def _split_kind(number: int) -> Shared:
@@ -260,7 +226,7 @@ def _split_kind(number: int) -> Shared:
     _, *across = stored_products.shape_of(number)
     name, call = split_products.NAME + _ACROSS[number], f"{_SPLIT_CALL}<{', '.join(str(x).lower() for x in across)}>"
     numbers = frozenset({number})
-    return Shared(name, call, "nl_product", "nl_sums", 1, (), numbers, stored_block(""), name, "nl_begin_ring();")
+    return Shared(name, call, "nl_product", "nl_sums", 1, numbers, stored_block(""), name, "nl_begin_ring();")
 
 
 def stored_suffix(kind: str, number: int) -> str:

@@ -10,7 +10,7 @@ Does not: print bodies (nest.py, events.py) or files (backends/cuda/emit/emit.py
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -51,6 +51,35 @@ class Function:
     def statements(self) -> tuple[Stmt, ...]:
         """Its own and those of the function that it calls."""
         return *(self.event.statements if self.event else ()), *self.ahead, *self.early, *self.body
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A kernel of several contractions. `operands` and `sums`: the structures that their functions fill in and store;
+    `call`: the summation. `resident`: minimum blocks per multiprocessor for register allocation (0: the compiler
+    decides). `numbers`: `s_tile` of the rows that it is for (None: of all). `block`: its threads. Without `sums` it has
+    no epilogue: another kernel of the contraction comes after it. `part`: its kernels that are compiled together (its
+    own name: alone). `early`: what runs before preceding kernels have ended; `waits`: the call itself waits for
+    them. `users`: the contractions."""
+
+    name: str
+    call: str
+    operands: str
+    sums: str
+    resident: int
+    numbers: frozenset[int] | None = None
+    block: int = BLOCK
+    part: str = ""
+    early: str = ""
+    waits: bool = False
+    users: tuple[Kernel, ...] = ()
+
+    def with_rows(self, numbers: Mapping[int, frozenset[int]] | None) -> Shared:
+        """For those contractions alone of which a row, with these numbers by template (None: all), needs it."""
+        if self.numbers is None or numbers is None:
+            return self
+        users = (k for k in self.users if numbers.get(k.template.index, frozenset()) & self.numbers)
+        return replace(self, users=tuple(users))
 
 
 def read_by(k: Kernel, functions: Iterable[Function]) -> set[str]:

@@ -11,7 +11,6 @@ Does not: choose the tiles.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import cos, pi
 from types import SimpleNamespace
 from typing import Any, Final
@@ -20,7 +19,7 @@ import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.skeletons import frame
 from backends.cuda.kernels.direct import roles
-from backends.cuda.kernels.kernel import BLOCK
+from backends.cuda.kernels.kernel import Shared
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.expr import Operand, braces, cast, form
@@ -33,6 +32,7 @@ TRANSFORM: Final = "fft_transform"
 PRODUCT: Final = "fft_product"
 SUMS: Final = "fft_sums"
 INVERSE: Final = "fft_inverse"
+_OPERANDS: Final = "nl_transformed"
 _COLUMN: Final = "s_"
 _LEAST_SUMS: Final = 2
 _LEAST: Final = {16: 4, 32: 3, 64: 2}
@@ -48,31 +48,20 @@ def shared_name(contract: l2.Contract) -> str:
     return INVERSE + _suffix(way_of(contract.literals))
 
 
-@dataclass(frozen=True)
-class Part:
-    """A kernel of a contraction: its name, the call that does its work, the type of what its epilogue stores ("":
-    none), least blocks per processor, threads."""
-
-    name: str
-    call: str
-    sums: str
-    resident: int
-    block: int = BLOCK
-    part: str = ""
-
-
-def parts(contract: l2.Contract) -> list[Part]:
+def parts(contract: l2.Contract) -> list[Shared]:
     """The kernels of a contraction in the order of their launches."""
     way = way_of(contract.literals)
     least, numbers = _LEAST[way.points], f"{way.points}, {way.few}" if way.few else f"{way.points}"
-    found = [Part(f"{TRANSFORM}_{way.points}", f"nl_fft_transform<{way.points}>", "", least)]
+    found = [Shared(f"{TRANSFORM}_{way.points}", f"nl_fft_transform<{way.points}>", _OPERANDS, "", least)]
     if way.sums:
-        found.append(Part(f"{SUMS}_{way.points}_to_{way.few}", f"nl_fft_sums<{numbers}>", "", _LEAST_SUMS, part=SUMS))
+        name = f"{SUMS}_{way.points}_to_{way.few}"
+        found.append(Shared(name, f"nl_fft_sums<{numbers}>", _OPERANDS, "", _LEAST_SUMS, part=SUMS))
     elif not way.few:
-        found.append(Part(PRODUCT, "nl_fft_product", "", fft_conv.RESIDENT, fft_conv.PRODUCT_BLOCK, PRODUCT))
+        block = fft_conv.PRODUCT_BLOCK
+        found.append(Shared(PRODUCT, "nl_fft_product", _OPERANDS, "", fft_conv.RESIDENT, block=block, part=PRODUCT))
     kind = "" if not way.few else "_to" if way.sums else "_of"
     call, part = f"nl_fft_inverse{kind}<{numbers}>", SUMS if way.sums else ""
-    return [*found, Part(shared_name(contract), call, "nl_column_out", least, part=part)]
+    return [*found, Shared(shared_name(contract), call, _OPERANDS, "nl_column_out", least, part=part)]
 
 
 def names(contracts: Sequence[l2.Contract], units: bool) -> dict[str, Any]:
