@@ -156,7 +156,7 @@ def _runge_kutta(cell: l1.Cell, order: int) -> Plan:
             previous = slopes[-1]
             for ode in cell.dynamics:
                 local = derived(ode.state, Way.STATE, str(number))
-                value = Ref(ode.state) + product(length, previous[ode.state])
+                value: Expr = Ref(ode.state) + product(length, previous[ode.state])
                 if ode.state in read:  # a clamped state is constant to the states that it drives
                     value = _gated(cell, ode.state, value)
                 statements.append(l0.Set(local, value, ode.span))
