@@ -44,16 +44,14 @@ NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
-        nl_i64 k_;
         nl_i32 order_;
     };
     const auto nl_load = [&](nl_i64 row) {
         nl_i64 k_ = of_step * padded_ + row;
         const nl_i32 order_ = order_p_[k_];
-        return nl_load_found{k_, order_};
+        return nl_load_found{order_};
     };
     const auto nl_work = [&](nl_i64 row, const nl_load_found &nl_load_of) {
-        nl_i64 k_ = nl_load_of.k_;
         nl_i32 order_ = nl_load_of.order_;
         y_p_[row] = order_ >= 0 ? 1.0f : 0.0f;
     };
@@ -218,12 +216,8 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
-        nl_u64 rest;
         nl_i64 f;
         nl_i64 row;
-        nl_i64 k_;
-        nl_i32 order_;
-        nl_i32 example_;
         real data_;
     };
     const auto nl_load = [&](nl_i64 e) {
@@ -234,15 +228,11 @@ NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
         const nl_i32 order_ = order_p_[k_];
         nl_i32 example_ = nl_max_i32(order_, 0);
         const real data_ = data_p_[example_ * n_f_ + f];
-        return nl_load_found{rest, f, row, k_, order_, example_, data_};
+        return nl_load_found{f, row, data_};
     };
     const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
-        nl_u64 rest = nl_load_of.rest;
         nl_i64 f = nl_load_of.f;
         nl_i64 row = nl_load_of.row;
-        nl_i64 k_ = nl_load_of.k_;
-        nl_i32 order_ = nl_load_of.order_;
-        nl_i32 example_ = nl_load_of.example_;
         real data_ = nl_load_of.data_;
         y_p_[row * n_f_ + f] = data_ * factor_;
     };
@@ -280,12 +270,8 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
-        nl_u64 rest;
         nl_i64 f;
         nl_i64 row;
-        nl_i64 k_;
-        nl_i32 order_;
-        nl_i32 example_;
         nl_i32 data_;
     };
     const auto nl_load = [&](nl_i64 e) {
@@ -296,15 +282,11 @@ NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
         const nl_i32 order_ = order_p_[k_];
         nl_i32 example_ = nl_max_i32(order_, 0);
         const nl_i32 data_ = data_p_[example_ * n_f_ + f];
-        return nl_load_found{rest, f, row, k_, order_, example_, data_};
+        return nl_load_found{f, row, data_};
     };
     const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
-        nl_u64 rest = nl_load_of.rest;
         nl_i64 f = nl_load_of.f;
         nl_i64 row = nl_load_of.row;
-        nl_i64 k_ = nl_load_of.k_;
-        nl_i32 order_ = nl_load_of.order_;
-        nl_i32 example_ = nl_load_of.example_;
         nl_i32 data_ = nl_load_of.data_;
         y_p_[row * n_f_ + f] = data_;
     };

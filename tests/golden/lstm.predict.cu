@@ -49,12 +49,8 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
     nl_wait();
     const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
-        nl_u64 rest;
         nl_i64 f;
         nl_i64 row;
-        nl_i64 k_;
-        nl_i32 order_;
-        nl_i32 example_;
         real data_;
     };
     const auto nl_load = [&](nl_i64 e) {
@@ -65,15 +61,11 @@ NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
         const nl_i32 order_ = order_p_[k_];
         nl_i32 example_ = nl_max_i32(order_, 0);
         const real data_ = data_p_[example_ * n_f_ + f];
-        return nl_load_found{rest, f, row, k_, order_, example_, data_};
+        return nl_load_found{f, row, data_};
     };
     const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
-        nl_u64 rest = nl_load_of.rest;
         nl_i64 f = nl_load_of.f;
         nl_i64 row = nl_load_of.row;
-        nl_i64 k_ = nl_load_of.k_;
-        nl_i32 order_ = nl_load_of.order_;
-        nl_i32 example_ = nl_load_of.example_;
         real data_ = nl_load_of.data_;
         y_p_[row * n_f_ + f] = data_ * factor_;
     };
@@ -469,7 +461,6 @@ NL_FN void k9_moved_block(const nl_task &nl_t)
     nl_wait();
     const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
     struct nl_load_found {
-        nl_u64 rest;
         nl_i64 d1;
         nl_i64 d0;
         real last_;
@@ -481,10 +472,9 @@ NL_FN void k9_moved_block(const nl_task &nl_t)
         const nl_i64 d0 = rest;
         const real last_ = ((nl_u32)((nl_i32)d1 + (nl_i32)last_from1_) < (nl_u32)last_extent1_) ? last_p_[d0 * last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)last_from1_)] : 0.0f;
         const real backward_last_ = ((nl_u32)((nl_i32)d1 + (nl_i32)backward_last_from1_) < (nl_u32)backward_last_extent1_) ? backward_last_p_[d0 * backward_last_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)backward_last_from1_)] : 0.0f;
-        return nl_load_found{rest, d1, d0, last_, backward_last_};
+        return nl_load_found{d1, d0, last_, backward_last_};
     };
     const auto nl_work = [&](nl_i64 e, const nl_load_found &nl_load_of) {
-        nl_u64 rest = nl_load_of.rest;
         nl_i64 d1 = nl_load_of.d1;
         nl_i64 d0 = nl_load_of.d0;
         real last_ = nl_load_of.last_;

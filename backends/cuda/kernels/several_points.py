@@ -37,14 +37,17 @@ from backends.kernel_ir.tree import Code, Variable
 
 @dataclass(frozen=True)
 class _Stage:
-    """What is computed for both points before the rest: its declarations become a structure."""
+    """What is computed for several points before the rest: its declarations that what is `later` reads become a
+    structure."""
 
     name: str
     own: Sequence[Stmt]
+    later: Sequence[Stmt]
 
     @property
     def declared(self) -> list[Let]:
-        return [x for x in self.own if isinstance(x, Let)]
+        read = names_of(self.later)
+        return [x for x in self.own if isinstance(x, Let) and x.name.text in read]
 
     def copies(self) -> list[Let]:
         """The declarations again, from the structure."""
@@ -57,8 +60,8 @@ def in_pairs(points: For, wait: Do, pointers: Set[str]) -> list[Stmt]:
     drawn = list(inner).index(wait) if wait in inner else 0
     rest = inner[drawn + 1 if drawn else 0 :]
     first = _loaded(rest, pointers)
-    stages = [_Stage("draw", inner[:drawn])] if drawn else []
-    stages += [_Stage("load", first)] if first else []
+    stages = [_Stage("draw", inner[:drawn], rest)] if drawn else []
+    stages += [_Stage("load", first, _without(rest, first))] if first else []
     made = [x for n in range(len(stages)) for x in _stage(stages[: n + 1], index)]
     loop: list[Stmt] = [
         Let("nl_i64", code("nl_b"), code("nl_a + blockDim.x")),
@@ -88,7 +91,7 @@ def in_fours(points: For, pointers: Set[str]) -> list[Stmt]:
     assert isinstance(loop, For)
     begin, end, by = loop.first, loop.end, loop.by
     first = _loaded(inner, pointers)
-    stages = [_Stage("load", first)] if first else []
+    stages = [_Stage("load", first, _without(inner, first))] if first else []
     given, one = (", nl_load_of[nl_n]", ", nl_load(nl_a)") if stages else ("", "")
     a, n = code("nl_a"), code("nl_n")
     loads: list[Stmt] = [
@@ -109,10 +112,13 @@ def in_fours(points: For, pointers: Set[str]) -> list[Stmt]:
 
 def _work(stages: Sequence[_Stage], inner: Sequence[Stmt], index: Code) -> Stmt:
     """The rest, as a function of the point and of what the stages found."""
-    before = [x for stage in stages for x in stage.own]
-    rest = [x for x in inner if not any(x is y for y in before)]
+    rest = _without(inner, [x for stage in stages for x in stage.own])
     body = [*(x for stage in stages for x in stage.copies()), *rest]
     return Closure("nl_work", _given(stages, index), body)
+
+
+def _without(statements: Sequence[Stmt], others: Sequence[Stmt]) -> list[Stmt]:
+    return [x for x in statements if not any(x is y for y in others)]
 
 
 def _loaded(statements: Sequence[Stmt], pointers: Set[str]) -> list[Stmt]:
