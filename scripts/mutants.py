@@ -207,6 +207,7 @@ MUTANTS = (
         (f"{PASSES}::test_case[prepare_weights.norm]",),
     ),
     _pass("shift_variances", "large"),
+    _pass("sum_in_tiles", "norm"),
     _pass("simplify_graph", "equal", decides=False),
     Mutant(
         "persistent_rnn",

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from compiler.expr.ast import Expr
 from compiler.expr.interp import evaluate
 from compiler.ir.level1.graph import (
     Attention,
@@ -31,6 +32,8 @@ from compiler.ir.level1.graph import (
     Scan,
     ScatterAdd,
     StepsFirst,
+    Tensor,
+    TileSum,
     Variable,
     Weight,
 )
@@ -165,6 +168,26 @@ def _move(node: Move, values: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any
     return total
 
 
+def _tile_sum(node: TileSum, values: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Tiles are as many rows as fit, one after the other."""
+    product = values[node.product]
+
+    def rows(body: Expr) -> npt.NDArray[Any]:
+        point = Map(Tensor("", product.shape), node.ins, node.maps, body)
+        return _map(point, values).reshape(-1, product.shape[-1])
+
+    x, w = (np.array_split(rows(e), node.out.shape[-1]) for e in (node.body, node.weight))
+    count = [b.sum(0) for b in w]
+    mean = [(a * b).sum(0) / np.maximum(n, 1e-300) for a, b, n in zip(x, w, count, strict=True)]
+    found = {
+        "sum": [a.sum(0) for a in x],
+        "mean": mean,
+        "square": [(b * (a - m) ** 2).sum(0) for a, b, m in zip(x, w, mean, strict=True)],
+        "weight": [n[0] for n in count],
+    }
+    return np.array(found[node.of]).T
+
+
 def _steps_first(node: StepsFirst, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     apart = x.reshape(node.steps, -1, *x.shape[1:]) if node.back else x
     return np.swapaxes(apart, 0, 1).reshape(node.out.shape)
@@ -198,6 +221,8 @@ def evaluate_graph(
                 values[node.out.name] = np.array(node.values, np.float64).reshape(node.out.shape)
             case Map():
                 values[node.out.name] = _map(node, values)
+            case TileSum():
+                values[node.out.name] = _tile_sum(node, values)
             case Contract():
                 values[node.out.name] = evaluate_contract(node, values)
             case Gather():

@@ -73,11 +73,12 @@ def _body(body: object, names: Names) -> str:
     match body:
         case l2.Nest():
             return _nest(body, names)
-        case l2.Contract(nest, strategy, literals, scratch):
+        case l2.Contract(nest, strategy, literals, scratch, sums, flat):
             options = ",".join([f"{k}={v}" for k, v in literals])
             inner = _nest(nest, names)
             space = None if scratch is None else _name(scratch, names)
-            return f"contract {strategy}({options};{space}){inner}"
+            tiles = [(_name(s.target, names), s.of, _expr(s.value, names), _name(s.weight, names)) for s in sums]
+            return f"contract {strategy}({options};{space}){inner}{tiles or ''}{' flat' if flat else ''}"
         case l2.Attention():
             return repr(body)
         case l2.Propagate(events, relation, statements, by, gather):

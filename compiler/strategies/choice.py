@@ -25,12 +25,29 @@ LIMIT = 2**31
 
 
 @dataclass(frozen=True)
+class Tiles:
+    """How a strategy stores its result, rows by `columns`, a multiple of those of a tile: `rows` tiles of at most
+    `lines` rows for each of `batches`."""
+
+    batches: int
+    rows: int
+    lines: int
+    columns: int
+
+    @property
+    def count(self) -> int:
+        """Tiles of the rows of all batches."""
+        return self.batches * self.rows
+
+
+@dataclass(frozen=True)
 class Choice:
     """A strategy for one contraction: structural literals, integer columns of its template, scratch bytes.
     `microseconds`: estimated time, where strategies of a target compete by time; 0, or `wins`: it always wins.
     `joined`: adjacent dims that every array walks contiguously may be collapsed into one loop of its nest. `workspace`:
     elements of an array that its kernels pass to each other, which is planned with the others. `exchange`: where
-    another contraction is computed instead. `bare`: it stores sums alone, an epilogue is another kernel."""
+    another contraction is computed instead. `bare`: it stores sums alone, an epilogue is another kernel. `tiled`: where
+    its kernel may sum over the rows of a tile."""
 
     strategy: str
     literals: tuple[tuple[str, int], ...]
@@ -42,6 +59,7 @@ class Choice:
     exchange: Exchange | None = None
     bare: bool = False
     wins: bool = False
+    tiled: Tiles | None = None
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,8 @@ def _node(node: l1.Node, known: Mapping[str, l1.Tensor], kept: set[str], gather_
             yield from _lookup(node, known)
         case l1.Move():
             yield from _shifted(node, known)
-        case l1.Attention():
-            yield from _attention(node, known)
+        case l1.Attention() | l1.TileSum():
+            yield from _attention(node, known) if isinstance(node, l1.Attention) else _tile_sum(node, known)
         case l1.Reindex() | l1.StepsFirst():
             yield from _move(node, known)
         case l1.Scan():
@@ -254,6 +254,22 @@ def _attention(node: l1.Attention, known: Mapping[str, l1.Tensor]) -> Iterator[s
             yield f"`{name}` {shape} is not shaped {fits}"
     if node.out.shape != made.get(node.of) or not 1 <= node.parts <= 3:
         yield f"`{node.of}` in {node.parts} parts is no result of attention of the shape {node.out.shape}"
+
+
+def _tile_sum(node: l1.TileSum, known: Mapping[str, l1.Tensor]) -> Iterator[str]:
+    product, given = known.get(node.product), {f"x{k}" for k in range(len(node.ins))}
+    if product is None or len(product.shape) < 2:
+        yield f"`{node.product}` is no result with rows and columns"
+        return
+    for name, axes in zip(node.ins, node.maps, strict=True):
+        shape = tuple(1 if a is None else product.shape[a] for a in axes)
+        if shape != known[name].shape:
+            yield f"{_shown(known, name)} is read as if it were shaped {shape}"
+    if names := (refs(node.body) | refs(node.weight)) - given:
+        yield f"a sum reads `{min(names)}`, which is no operand"
+    wanted = () if node.of == "weight" else product.shape[-1:]
+    if node.of not in ("sum", "mean", "square", "weight") or node.out.shape[:-1] != wanted or not node.out.shape:
+        yield f"`{node.of}` of tiles has no result of the shape {node.out.shape}"
 
 
 def _affine_maps(name: str, shape: tuple[int, ...], axes: tuple[Affine, ...], dims: Mapping[str, int]) -> Iterator[str]:

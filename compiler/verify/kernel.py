@@ -27,7 +27,7 @@ from typing import Final
 
 import compiler.ir.level2.program as l2
 from compiler.connect import RULE
-from compiler.expr.ast import Call, Expr, Num, Quantity, Ref, children
+from compiler.expr.ast import Call, Expr, Num, Quantity, Ref, children, refs
 from compiler.expr.functions import CONSTANTS, FUNCTIONS, LOOKUP, ROUNDED
 from compiler.ir.space import DType
 from compiler.verify.violations import distinct
@@ -222,11 +222,25 @@ class _Code:
                 yield f"`{formal.name}` is declared as written, but never is"
 
     def contract(self, contract: l2.Contract) -> Iterator[str]:
+        self.assigned |= {s.target for s in contract.sums}
         yield from self.nest(contract.nest)
+        yield from self.tile_sums(contract)
         if contract.nest.beside or contract.nest.staged:
             yield "a contraction by a strategy has one sum"
         if contract.scratch is not None:
             yield from self.column(contract.scratch, "scratch")
+
+    def tile_sums(self, contract: l2.Contract) -> Iterator[str]:
+        for s in contract.sums:
+            target = self.arrays.get(s.target)
+            if target is None or target.mode is not l2.Mode.WRITE or target.access != l2.ByName():
+                yield f"`{s.target}` is no whole array that sums over tiles are written to"
+            yield from self.expression(s.value, "a sum over tiles")
+            yield from (f"a sum over tiles reads `{n}`, no element" for n in refs(s.value) - self.arrays.keys())
+            if s.weight and (s.weight not in self.arrays or not contract.flat):
+                yield f"`{s.weight}` has no weights of rows"
+        for column in ("tile_lines", "tile_rows", "tiles") if contract.sums else ():
+            yield from self.column(column, "a sum over tiles")
 
     def loops(self, nest: l2.Nest) -> Iterator[str]:
         lanes = False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -45,9 +47,15 @@ CONV = """
 
 
 def trained(
-    folder: Path, text: str, x: np.ndarray, without: frozenset[str] = frozenset(), rows: int = BATCH
+    folder: Path,
+    text: str,
+    x: np.ndarray,
+    without: frozenset[str] = frozenset(),
+    rows: int = BATCH,
+    given: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> tuple[CudaInstance, set[str]]:
-    """After one step of the first `rows` samples, with all optional passes but these; and what the passes decided."""
+    """After one step of the first `rows` samples, with all optional passes but these, from `given` weights; and what
+    the passes decided."""
     folder.mkdir()
     np.savez(folder / "data.npz", x=x, label=np.arange(len(x), dtype=np.int32) % 10)
     (folder / "large.yaml").write_text(text, encoding="utf-8")
@@ -59,6 +67,8 @@ def trained(
     order = np.full(shape, -1, np.int32)
     order[:, :rows] = np.arange(rows)
     instance.write("train.order", order)
+    for name, values in given.items():
+        instance.write(name, values)
     assert instance.run("train", 1, 1) == 1
     decided = {f"{d.pass_name}: {d.verdict}" for d in lowered.decisions}
     decided |= {f"{d.pass_name}: {d.subject} {d.verdict}" for d in lowered.decisions}
@@ -100,3 +110,49 @@ def test_packed_windows(tmp_path: Path, kernel: int, stride: int, size: int, cha
         instance.close()
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4)
+
+
+IDENTITY = """
+    - conv2d: {{inputs: x, filters: {channels}, kernel: {kernel}, padding: {padding}, bias: false}}
+    - batch_norm: {{}}
+    - activation: {{function: relu}}
+    - conv2d: {{filters: 128, kernel: 3, stride: {stride}, padding: 1, bias: false}}
+    - batch_norm: {{}}
+    - activation: {{function: relu}}"""
+"""The first convolution has the identity as its weights."""
+
+
+@pytest.mark.parametrize("offset", [0.0, -40.0])
+@pytest.mark.parametrize(
+    ("channels", "size", "kernel", "stride", "rows"),
+    [(64, 20, 1, 2, 64), (64, 13, 3, 1, 50), (512, 4, 3, 2, 64), (256, 6, 1, 1, 33), (512, 7, 3, 1, 64)],
+)
+def test_sums_in_tiles(
+    tmp_path: Path, channels: int, size: int, kernel: int, stride: int, rows: int, offset: float
+) -> None:
+    """Statistics of a batch norm are those of what is stored, in float64; gradients are those of separate sums."""
+    random = np.random.default_rng(5)
+    x = (random.standard_normal((BATCH, channels, size, size)) + offset).astype(np.float32)
+    layers = IDENTITY.format(channels=channels, kernel=kernel, padding=kernel // 2, stride=stride)
+    text = MODEL.format(channels=channels, size=size, layers=layers, precision="mixed")
+    weights = np.zeros((channels, channels, kernel, kernel), np.float32)
+    weights[:, :, kernel // 2, kernel // 2] = np.eye(channels)
+    found = []
+    names = [f"batch_norm_{n}.{of}" for n in (1, 2) for of in ("weight", "bias", "running_mean", "running_var")]
+    for name, without in (("with", frozenset[str]()), ("without", frozenset({"sum_in_tiles"}))):
+        given = {"conv2d_1.weight": weights}
+        instance, decided = trained(tmp_path / name, text, x, without, rows, given)
+        sums = [d for d in decided if d.startswith("sum_in_tiles: train: ")]
+        assert len(sums) == (0 if without else 4) and not any("not" in d for d in sums), decided
+        found.append({n: instance.read(n) for n in names})
+        instance.close()
+    stored = (x.view(np.uint32).astype(np.uint64) + 0x7FFF + (x.view(np.uint32) >> 16 & 1) >> 16 << 16).astype(
+        np.uint32
+    )
+    exact = stored.view(np.float32)[:rows].astype(np.float64).transpose(1, 0, 2, 3).reshape(channels, -1)
+    ours, others = found
+    np.testing.assert_allclose(ours["batch_norm_1.running_mean"], 0.1 * exact.mean(1), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(ours["batch_norm_1.running_var"], 0.9 + 0.1 * exact.var(1, ddof=1), rtol=1e-6)
+    for n in names:
+        start = float(n.endswith("weight"))
+        np.testing.assert_allclose(ours[n] - start, others[n] - start, rtol=2e-3, atol=2e-5, err_msg=n)

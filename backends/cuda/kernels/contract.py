@@ -26,8 +26,8 @@ from backends.cuda.kernels.lines import besides, even, held, many_of
 from backends.cuda.kernels.nest import NEIGHBOURS, NestPrinter
 from backends.cuda.kernels.skeletons import statements
 from backends.kernel_ir.descriptor import CompiledFunction
-from backends.kernel_ir.expr import ONE, Operand, braces, cast, code, every, form, name, total
-from backends.kernel_ir.stmt import Frame, Let, Set, Stmt, text_of
+from backends.kernel_ir.expr import ONE, Operand, braces, call, cast, code, every, form, name, total
+from backends.kernel_ir.stmt import Do, Frame, Let, Set, Stmt, moved, text_of
 from backends.kernel_ir.tree import Code
 from compiler.expr.ast import refs
 from compiler.ir.space import DType
@@ -79,6 +79,8 @@ _FACTORS: Final = {
 SPLIT_FACTORS: Final = "split_factors"
 """The kernel before that of split_products."""
 _SPLIT_CALL: Final = "nl_split_product"
+MOMENTS: Final = ("mean", "square", "weight")
+"""Sums over tiles that a thread has together."""
 PRODUCT: Final = "_product"
 STORE: Final = "_store"
 _CONVOLUTIONS: Final = frozenset(map(direct.family, direct.STRATEGIES))
@@ -308,6 +310,7 @@ def shared_names(
         "tensor_products": any(c.strategy in tensor_products.KINDS for t, c in products if t.index in kernels),
         "units": any(c.strategy in UNITS for t, c in products if t.index in kernels),
         "tensor_sums": any(c.strategy in UNITS for t, c in products),
+        "tile_sums": any(c.sums for t, c in products if t.index in kernels or t.index in called),
         "factors_split": any(c.strategy == split_products.NAME for _, c in products),
         **_ring_names(shared, used),
         "tensor_rows": tensor_products.ROWS,
@@ -396,6 +399,10 @@ class _Printer:
         """Declarations of the dims of a flat index of less than 32 bits; the last one varies fastest."""
         return [text_of([x]) for x in self.nest.split(code(index), [self.dims[d] for d in dims], True)]
 
+    def as_one(self, index: str, dims: Sequence[str]) -> list[Code]:
+        """So, where all arrays have their elements as if the dims were one: it stands for the last."""
+        return [text_of([Let("nl_i64", self.nest.vars[d], code(index if d == dims[-1] else 0))]) for d in dims]
+
     def _scaled(self, factor: int | str, axis: l2.Axis) -> Code:
         x = self.k.extent(factor)
         return self.k.extent(axis.stride) if x == ONE else Addresses(self.k.extent).scaled(x, axis)
@@ -452,6 +459,8 @@ class _Printer:
             found["split"] = cast("nl_u8 *", self.k.pointers["workspace"])
             blocks = enumerate(("s_row_blocks", "s_column_blocks"))
             found |= {f"blocks[{n}]": form("(nl_u32){}", column(x)) for n, x in blocks}
+        for weight in {s.weight for s in contract.sums if s.weight}:
+            found["weights"] = self.k.pointers[weight]
         window = direct.window_of(self.k, contract) if contract.strategy == stored_products.CONV else ()
         return found | {f"window.{name}": x for name, x in window}
 
@@ -491,14 +500,14 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
         return []
     if contract.strategy == fft_conv.NAME:
         product, store, nest = transforms.transform_texts(k, contract)
-        end = _epilogue(k, nest, "nl_sum")
+        holes = {"@end": _epilogue(k, nest, "nl_sum")}
     elif contract.strategy in direct.STRATEGIES:
         product, store, nest = direct.direct_texts(k, contract, _loads)
         forward = "nl_x[nl_p].sum" if contract.strategy == direct_conv.NAME else "*nl_at"
         value = forward if contract.strategy in direct.FORWARD else "nl_own.at[nl_e]"
-        end = _epilogue(k, nest, value, _loads(nest) if contract.strategy in direct.FORWARD else ())
+        holes = {"@end": _epilogue(k, nest, value, _loads(nest) if contract.strategy in direct.FORWARD else ())}
     else:
-        product, store, end = _product_texts(k, contract)
+        product, store, holes = _product_texts(k, contract)
     kind = next(x for x in _kinds(k.template, contract) if x.sums)
     return [
         Function(
@@ -506,13 +515,13 @@ def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
             tuple(Set(code(f"nl_p.{n}"), x) for n, x in product.items()),
             given=(Let(f"{kind.operands} &", name("nl_p")),),
         ),
-        Function(STORE, (replace(store, holes={"@end": end}),), given=(Let(f"const {kind.sums} &", name("nl_s")),)),
+        Function(STORE, (replace(store, holes=holes),), given=(Let(f"const {kind.sums} &", name("nl_s")),)),
     ]
 
 
-def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Frame, list[Stmt]]:
-    """The members of the operands, the code that runs the epilogue of all sums (with `@end` for that of one), and that
-    one."""
+def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand], Frame, dict[str, list[Stmt]]]:
+    """The members of the operands, the code that runs the epilogue of all sums (with `@end` for that of one, and
+    `@tally` for what it adds to sums over tiles), and these."""
     p = _Printer(k, contract)
     gathered = contract.strategy == stored_products.CONV
     div = direct.roles(k.template, contract).row.axis.div if gathered else 1
@@ -522,17 +531,48 @@ def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[dict[str, Operand]
     parts: dict[str, Any] = {
         "batch": batch,
         "fast": p.split("nl_fast", fast),
-        "slow": p.split("nl_slow", slow),
+        "slow": p.split("nl_slow", slow) if not contract.flat else p.as_one("nl_slow", slow),
         "block": BLOCK,
     }
     if contract.strategy not in UNITS:
-        return product, frame(statements(), "store.cu.j2", parts), _epilogue(k, p.nest, "nl_s.at[nl_e]")
-    end = _epilogue(k, p.nest, "nl_sum.x[nl_n]")
-    found, others = besides(p.nest, end, fast, slow)
+        return product, frame(statements(), "store.cu.j2", parts), {"@end": _epilogue(k, p.nest, "nl_s.at[nl_e]")}
+    end, tally = _epilogue(k, p.nest, "nl_sum.x[nl_n]"), _tally(k, p.nest, contract)
+    found, others = besides(p.nest, [*end, *tally], fast, slow)
     fixed, arrays = ([x for x in found if x.fixed == same] for same in (True, False))
     parts["divided"] = [p.extent([d]) for d in slow[1:]] if div > 1 else []
     parts |= {"own": p.split("nl_own", fast), "fixed": fixed, "arrays": arrays, "guarded": others}
     many = many_of(p.nest, found)
-    parts |= {"ahead": _AHEAD * NEIGHBOURS // many, "many": many}
+    ahead = _AHEAD * NEIGHBOURS // many
+    if tally:  # sums take registers, too
+        ahead = min(ahead, max(1, _AHEAD // max(1, sum(x.few and x.read for x in arrays))))
+    parts |= {"ahead": ahead, "many": many}
     parts["even"] = every(even(k, [x for x in found if x.few], fast[0], many)) if fast else None
-    return product, frame(statements(), "store_tensor.cu.j2", parts), held(end, found)
+    stored = [x for x in found if x.narrow and x.written]
+    parts |= {"tally": _targets(k, contract), "stored": stored if tally else [], "column": k.extent}
+    places = {x.formal: code(f"nl_stored.{x.pointer}.x[nl_n]") for x in stored}
+    summed = moved(tally, {x.formal: x.place for x in found} | places)
+    return product, frame(statements(), "store_tensor.cu.j2", parts), {"@end": held(end, found), "@tally": summed}
+
+
+def _tally(k: Kernel, nest: NestPrinter, contract: l2.Contract) -> list[Stmt]:
+    """What a point adds to the sums over tiles of its thread (templates/tile_sums.cu.j2)."""
+    body, made, plain = nest.body(), list[Stmt](), 0
+    for s in contract.sums:
+        if s.of not in ("sum", "mean"):
+            continue
+        made += body.load(refs(s.value))
+        value = k.dialect.expr(s.value, body.scope, k.dialect.precision)
+        if s.of == "sum":
+            made.append(Set(code(f"nl_tally[{plain}].x[nl_n]"), value, "+="))
+            plain += 1
+        else:
+            sums = (f"nl_tally[{n}].x[nl_n]" for n in range(2))
+            made.append(Do(call("nl_add_off", *sums, value, "nl_shift.x[nl_n]", "nl_weight")))
+    return made
+
+
+def _targets(k: Kernel, contract: l2.Contract) -> dict[str, Any]:
+    """The arrays of sums over tiles: of plain sums, and of the mean, squares and weights; whether rows have weights."""
+    names = {of: [k.pointers[s.target] for s in contract.sums if s.of == of] for of in ("sum", *MOMENTS)}
+    moments = [x for of in MOMENTS for x in names[of]]
+    return {"sums": names["sum"], "moments": moments, "weighted": any(s.weight for s in contract.sums)}

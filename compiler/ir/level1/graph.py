@@ -187,6 +187,24 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class TileSum:
+    """out[c, t] is a sum over the rows of tile t of the result of `product`, a Contract that is computed tile by tile,
+    by its kernel (sum_in_tiles). Columns c are the last axis of that result, rows all others; which rows a tile has is
+    up to the strategy. `of`: "sum": of `body`; "mean": of `body` by its `weight`, over the sum of weights; "square": of
+    the weighted squares of `body` less that mean; "weight": of `weight`, out[t]. Both refer to operands as the body of
+    a Map does; `maps` are to the axes of that result."""
+
+    out: Tensor
+    product: str
+    of: str
+    ins: tuple[str, ...]
+    maps: tuple[tuple[int | None, ...], ...]
+    body: Expr
+    weight: Expr
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Reindex:
     """out is `source` with another shape, same elements in row-major order (batch axis kept in place)."""
 
@@ -295,6 +313,7 @@ Node = (
     | ScatterAdd
     | Move
     | Attention
+    | TileSum
     | Reindex
     | StepsFirst
     | Scan
@@ -307,7 +326,7 @@ Node = (
 def operands(node: Node) -> tuple[str, ...]:
     """Names of the tensors that a node reads."""
     match node:
-        case Map() | Contract() | Move() | Attention():
+        case Map() | Contract() | Move() | Attention() | TileSum():
             return node.ins
         case Reindex() | StepsFirst():
             return (node.source,)

@@ -85,6 +85,18 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class TileSum:
+    """What `target`, [columns][tiles], has of the rows of a tile: l1.TileSum, whose kinds are those of `of`. `value`
+    reads array formals at a point, after the epilogue; what is written has its value as it is stored. `weight`: the
+    formal with the weights of rows, one after the other ("": they are 1)."""
+
+    target: str
+    of: str
+    value: Expr
+    weight: str = ""
+
+
+@dataclass(frozen=True)
 class Stage:
     """More reductions over the RED dims of a nest, whose terms may read what earlier epilogues have, and then their
     epilogue."""

@@ -247,13 +247,17 @@ class Contract(FindsFormals):
 
     `literals` are the structural integers of the strategy's template (kernel size, stride, tile sizes).
     The strategy's template may use any formal of the kernel and `scratch` bytes per row (a column name).
-    `nest.epilogue` is fused into the template's stores.
+    `nest.epilogue` is fused into the template's stores, and so are `sums` over the rows of each tile; columns say how
+    many rows a tile has (`tile_lines`), how many tiles a batch (`tile_rows`) and all batches (`tiles`). `flat`: arrays
+    that only the epilogue reaches lie as if all dims of their points but the last were one.
     """
 
     nest: Nest
     strategy: str
     literals: tuple[tuple[str, int], ...] = ()
     scratch: str | None = None
+    sums: tuple[TileSum, ...] = ()
+    flat: bool = False
 
 
 @dataclass(frozen=True)

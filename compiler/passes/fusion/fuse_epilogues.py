@@ -50,6 +50,8 @@ class Readers:
             for out in l1.results(node):
                 self.tensors[out.name] = out
                 self.place[out.name] = -1 if isinstance(node, (l1.Weight, l1.Variable)) else i
+                if isinstance(node, l1.TileSum):  # the product's kernel computes it
+                    self.place[out.name] = self.place[node.product]
 
 
 def epilogues(

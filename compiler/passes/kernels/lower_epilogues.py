@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import compiler.ir.level1.graph as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
-from compiler.expr.ast import Expr, Ref, substitute
+from compiler.expr.ast import Expr, Num, Ref, substitute
 from compiler.ir.space import Affine, DType
 from compiler.passes.fusion.fuse_epilogues import Epilogue
 from compiler.passes.kernels.nest_builder import Walk
@@ -40,6 +40,7 @@ class End:
     scalars: dict[str, float]
     arrays: list[Touched] = field(default_factory=list)
     statements: list[l2.Statement] = field(default_factory=list)
+    sums: list[l2.TileSum] = field(default_factory=list)
 
 
 def lower_end(
@@ -49,16 +50,20 @@ def lower_end(
     epilogue: Epilogue | None,
     in_place: Mapping[str, str],
     beside: Sequence[l1.Contract] = (),
+    tiles: Sequence[l1.TileSum] = (),
 ) -> End:
-    """The epilogue of `node` and of the reductions `beside` it. `in_place`: map -> the tensor whose array it writes.
-    Makes the arrays of the results in the phase."""
+    """The epilogue of `node` and of the reductions `beside` it, and sums over `tiles`. `in_place`: map -> the tensor
+    whose array it writes. Makes the arrays of the results in the phase."""
     maps = epilogue.maps if epilogue is not None else ()
     kept = epilogue.kept if epilogue is not None else frozenset({node.out.name})
     scalars = dict(node.scalars) if isinstance(node, l1.Contract) else {}
     lowered = Lowered(p, maps, kept, in_place, out_map, "e", End(scalars))
     for k, reduction in enumerate((node, *beside)):
         lowered.reduced(reduction, k)
-    return lowered.finish()
+    lowered.section(maps)
+    for k, x in enumerate(tiles):
+        lowered.over_tiles(x, k)
+    return lowered.ended()
 
 
 def accumulator(number: int) -> str:
@@ -123,6 +128,17 @@ class Lowered:
         for k, operand in enumerate(zip(node.ins, node.in_maps, strict=True)):
             names[f"x{k}"] = self.value(*operand)
         return substitute(node.body, names)
+
+    def over_tiles(self, node: l1.TileSum, number: int) -> None:
+        """A sum over tiles, number `number` of the kernel."""
+        names = dict[str, Expr]()
+        for k, (name, axes) in enumerate(zip(node.ins, node.maps, strict=True)):
+            names[f"x{k}"] = self.value(name, tuple(Affine() if a is None else self.walked[a] for a in axes))
+        weight = substitute(node.weight, names)
+        assert isinstance(weight, Ref) or weight == Num(1.0), "weights of rows are an array"
+        self.p.arrays[node.out.name] = self.p.temporary(node.out, node.span)
+        value, of_rows = substitute(node.body, names), weight.name if isinstance(weight, Ref) else ""
+        self.end.sums.append(l2.TileSum(f"t{number}", node.of, value, of_rows))
 
     def reduced(self, node: l1.Contract | l1.Gather | l1.Move, number: int) -> None:
         """The result of a reduction, number `number` of the kernel."""

@@ -164,8 +164,8 @@ def _sum_by(
     beside: Sequence[l1.Contract] = (),
 ) -> None:
     """The kernel of a contraction by a strategy (None: a generic nest), with its epilogue; of several reductions."""
-    parallel = [a.terms[0][0] for a in node.out_map]
-    end = lower_end(p, node, node.out_map, epilogue, in_place, beside)
+    parallel, tiles = [a.terms[0][0] for a in node.out_map], p.tiled.get(node.out.name, ())
+    end = lower_end(p, node, node.out_map, epilogue, in_place, beside, tiles)
     operands, terms = _operands(p, node, beside, end)
     arrays = [end.arrays[0], *operands, *end.arrays[1:]]
     separate = _separate(node)
@@ -200,9 +200,23 @@ def _sum_by(
         if choice.workspace:
             bound[WORKSPACE.name] = p.workspace(f"{node.out.name}.workspace", choice.workspace, node.span)
             formals.append(replace(WORKSPACE, dtype=p.builder.precision))
-        body = l2.Contract(nest, choice.strategy, choice.literals, "scratch_bytes")
+        flat = choice.tiled is not None and all(_is_flat(p, t.walk, node) for t in (arrays[0], *end.arrays[1:]))
+        if tiles and choice.tiled is not None:
+            of = choice.tiled
+            columns |= {"tile_lines": of.lines, "tile_rows": of.rows, "tiles": of.count}
+            for x, s in zip(tiles, end.sums, strict=True):
+                bound[s.target] = p.arrays[x.out.name]
+                formals.append(l2.ArrayFormal(s.target, p.builder.precision, l2.Mode.WRITE, l2.ByName()))
+        body = l2.Contract(nest, choice.strategy, choice.literals, "scratch_bytes", tuple(end.sums), flat)
     what, scalars = _what(node, choice, beside), tuple(end.scalars.items())
     emit_row(p, kind, result, what, formals, bound, columns, scalars, body, node.span)
+
+
+def _is_flat(p: Phase, walk: Walk, node: l1.Contract) -> bool:
+    """Whether what an epilogue reaches has all axes of a result but the last, in the order of memory, or none."""
+    rows, own = [plain_dim(a) for a in node.out_map[:-1]], [walk.dim(a) for a in range(len(walk.axes))]
+    whole = own[: len(rows)] == rows and walk.tensor.shape[: len(rows)] == node.out.shape[:-1] and None not in own
+    return (whole or not {*own} & {*rows}) and walk.tensor.name not in p.parts
 
 
 def _row(p: Phase, row: Row, in_place: Mapping[str, str]) -> None:
@@ -296,7 +310,7 @@ def _in_place(nodes: tuple[l1.Node, ...]) -> dict[str, str]:
     readers: dict[str, list[int]] = {}
     made: dict[str, int] = {}
     for i, node in enumerate(nodes):
-        if isinstance(node, (l1.Map, l1.Contract, l1.Gather, l1.ScatterAdd, l1.Move, l1.Attention)):
+        if isinstance(node, (l1.Map, l1.Contract, l1.Gather, l1.ScatterAdd, l1.Move, l1.Attention, l1.TileSum)):
             made[node.out.name] = i
             for name in l1.operands(node):
                 readers.setdefault(name, []).append(i)
@@ -367,6 +381,9 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
     p.tensors |= l1.tensors_of(nodes)
     for name in p.tensors:
         p.rank(name)
+    for node in nodes:
+        if isinstance(node, l1.TileSum):
+            p.tiled.setdefault(node.product, []).append(node)
     kernels = _kernels(p, nodes, p.graph.outputs)
     for node in nodes:
         if isinstance(node, l1.Weight):

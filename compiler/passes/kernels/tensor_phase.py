@@ -67,6 +67,7 @@ class Phase:
     joined: set[str] = field(default_factory=set)  # tensors that consist of such parts
     ranks: dict[str, int] = field(default_factory=dict)  # layer -> its position in the model
     chosen_in: dict[str, str] = field(default_factory=dict)  # tensor of windows -> array that says which element it has
+    tiled: dict[str, list[l1.TileSum]] = field(default_factory=dict)  # product -> the sums in its kernel
     known: dict[object, Loops] = field(default_factory=dict)  # loops of nests that had the same walks
     values: dict[object, Expr] = field(default_factory=dict)  # of maps, by their bodies and what these read
     chosen: dict[object, tuple[Choice | None, str]] = field(default_factory=dict)  # of equal contractions

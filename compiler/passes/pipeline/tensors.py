@@ -20,6 +20,7 @@ import compiler.ir.level2.program as l2
 from compiler.ir.level1.builder import GraphBuilder
 from compiler.ir.space import DType, Role
 from compiler.passes.fusion.pick_in_rows import pick_in_rows
+from compiler.passes.fusion.sum_in_tiles import sum_in_tiles
 from compiler.passes.fusion.window_choices import window_choices
 from compiler.passes.kernels.lower_tensors import lower_tensors
 from compiler.passes.kernels.mixed_precision import mixed_precision
@@ -46,11 +47,11 @@ from compiler.passes.tensors.require_fusion import require_fusion
 from compiler.passes.tensors.shift_variances import shift_variances
 from compiler.passes.tensors.simplify_graph import simplify_graph
 from compiler.strategies import choose
-from compiler.strategies.choice import NotApplicable
+from compiler.strategies.choice import NotApplicable, Tiles
 from compiler.strategies.cuda.fused_attention import Attending, Extents
 from compiler.strategies.forks import Fork, problem_of, taken
 from compiler.strategies.layout import laid_out
-from compiler.strategies.pins import Pins, path_of
+from compiler.strategies.pins import Pins, Refused, path_of, pinned
 
 ALL: Final = (*TRAINING, *GIVING)
 APART: Final = "contractions"
@@ -287,6 +288,20 @@ def _spread_costs(context: Context, graph: PhaseGraph, node: l1.Contract, tensor
     return spread.microseconds - (spread if plain is None else plain).microseconds
 
 
+def _sum_in_tiles(context: Context, graph: PhaseGraph) -> PhaseGraph:
+    """Sums over rows of products begin in their kernels."""
+    target, real, tensors = context.capabilities, context.precision.bytes, l1.tensors_of(graph.nodes)
+
+    def tiles(node: l1.Contract) -> Tiles | None:
+        pin, given = context.pins.get(path_of(graph.phase, node.out)), (target.strategies, target.device)
+        found = None if pin is None else pinned(pin, node, tensors, 0, real, context.order.value, *given)
+        if pin is None or isinstance(found, Refused):
+            found = choose(node, tensors, 0, real, *given)[0]
+        return None if found is None else found.tiled
+
+    return graph.rewritten(*sum_in_tiles(graph.nodes, graph.outputs, tiles))
+
+
 def _channels(context: Context) -> bool:
     """Whether convolutions take channels side by side."""
     return context.mixed and context.capabilities.bf16 and not context.capabilities.lanes
@@ -379,6 +394,7 @@ TENSORS: Final[tuple[Pass, ...]] = (
         when=lambda c: c.capabilities.bf16 and c.precision is DType.F32 and c.order is not l2.Order.BITWISE,
         optional=True,
     ),
+    _rewrite("sum_in_tiles", _sum_in_tiles, ("train",), _one_pass, optional=True),
     _rewrite(
         "shift_variances",
         lambda c, g: g.rewritten(*shift_variances(g.nodes)),

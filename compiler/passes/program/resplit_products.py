@@ -79,6 +79,8 @@ def _products(template: l2.Template, rows: l2.Rows, x: l2.Launch) -> _Products |
     contract = template.body
     if not isinstance(contract, l2.Contract) or contract.strategy != stored_products.NAME or contract.scratch is None:
         return None
+    if contract.sums:
+        return None
     nest, access = contract.nest, template.strided
     par, red = (tuple(d.name for d in nest.dims if (d.kind is l2.DimKind.RED) == summed) for summed in (False, True))
     found, size = sides(par, red, (access["x0"].dims, access["x1"].dims)), {d.name: d.extent for d in nest.dims}

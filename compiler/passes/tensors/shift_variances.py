@@ -41,7 +41,7 @@ def shift_variances(nodes: tuple[l1.Node, ...]) -> tuple[tuple[l1.Node, ...], tu
     changed: dict[str, list[l1.Node]] = {}
     decisions, shifted = [], set[str]()
     for node in nodes:
-        found = _variance(node, made) if isinstance(node, l1.Contract) else None
+        found = variance_of(node, made) if isinstance(node, l1.Contract) else None
         if found is None or len(readers[found.total.out.name]) > 1 or found.total.out.name in changed:
             continue
         every = tuple(range(len(found.square.out.shape)))
@@ -95,7 +95,7 @@ def _name(node: l1.Node) -> str:
 
 
 @dataclass(frozen=True)
-class _Variance:
+class Variance:
     """`x`: the number of the operand whose variance is the sum `square`, and `mean` that of its mean, the ratio of the
     sum `total` and a count."""
 
@@ -106,7 +106,8 @@ class _Variance:
     ratio: l1.Map
 
 
-def _variance(node: l1.Contract, made: Mapping[str, l1.Node]) -> _Variance | None:
+def variance_of(node: l1.Contract, made: Mapping[str, l1.Node]) -> Variance | None:
+    """The variance over a batch that a node sums the squares of, if it does."""
     off = _squared(node.body)
     if node.combine != "add" or off is None:
         return None
@@ -122,7 +123,7 @@ def _variance(node: l1.Contract, made: Mapping[str, l1.Node]) -> _Variance | Non
     read = [(node.ins[k], node.in_maps[k]) for k in others] == list(zip(total.ins, total.in_maps, strict=True))
     if not same or not read or mean != len(others) or total.body != (_X0 * _X1 if len(others) == 2 else _X0) or x != 0:
         return None
-    return _Variance(node, x, mean, total, ratio)
+    return Variance(node, x, mean, total, ratio)
 
 
 def _squared(body: Expr) -> tuple[Ref, Ref] | None:
@@ -143,7 +144,7 @@ def _is_over_batch(node: l1.Contract, x: int, made: Mapping[str, l1.Node]) -> bo
     return out.batched and None not in dims and {*dims} == {d for d, _ in node.dims} and dims[0] not in kept
 
 
-def _shifted(v: _Variance) -> dict[str, list[l1.Node]]:
+def _shifted(v: Variance) -> dict[str, list[l1.Node]]:
     """What takes the place of the sum, of the mean and of the variance."""
     node, total = v.square, v.total
     first = plain_dim(node.in_maps[v.x][0])

@@ -28,12 +28,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
+from math import ceil, prod
 from typing import Final
 
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, plain_dim
-from compiler.strategies.choice import Choice, NotApplicable, Problem, either, refuse_if, strides
+from compiler.strategies.choice import Choice, NotApplicable, Problem, Tiles, either, refuse_if, rounded, strides
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, implicit_gemm
@@ -230,7 +230,8 @@ def variants(p: Problem, kind: str, most: int = MOST_VARIANTS) -> list[Choice]:
 
     def made(t: Tiling) -> Choice:
         many, elements = tiles(kind, t.tile, rests, m, n), prod(size_of(kind, t.tile))
-        return tiled(p, kind, t, many, elements, x.literals, microseconds=t.microseconds, **more)
+        sums = _tiles_of(p, kind, t, x.extents)
+        return tiled(p, kind, t, many, elements, x.literals, microseconds=t.microseconds, tiled=sums, **more)
 
     return choices(made, found, most)
 
@@ -258,6 +259,20 @@ def product_of(p: Problem, kind: str) -> Product:
     if made is None:
         raise NotApplicable("an operand has strides that the copy engine does not know")
     return Product(found, (made[0].across, made[1].across))
+
+
+def _tiles_of(p: Problem, kind: str, best: Tiling, product: tuple[int, int, int, int]) -> Tiles | None:
+    """The tiles over whose rows a kernel may sum: where the last axis of the output is that of the columns, which fill
+    them, and all others are rows. Blocks that share a tile have some lines of it each, in eights."""
+    batch, m, n, _ = product
+    tall, wide = size_of(kind, best.tile)
+    last, read = p.out[-1], [{d for a in p.axes(x) for d, _ in a.terms} for x in (0, 1)]
+    columns = n == p.extents[last] and (last in read[0]) != (last in read[1])
+    alone = batch == 1 if kind == NAME else p.node.out.batched
+    if kind == TF32 or not columns or not alone or n % wide or batch * m * n != prod(p.node.out.shape):
+        return None
+    lines = rounded(ceil(tall / best.splits), 8)
+    return Tiles(batch, -(-m // tall) * -(-tall // lines), lines, n)
 
 
 def scratch_of(kind: str, best: Tiling, product: tuple[int, int, int, int]) -> int:
