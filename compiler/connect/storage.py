@@ -369,8 +369,10 @@ def storage_of(projection: l0.Projection) -> str:
 
 def shares_elements(projection: l0.Projection) -> bool:
     """Whether synapses are those of a convolution that have nothing but their element of the kernel."""
-    a = Asked(rule_of(projection), synapse=projection.synapse, members=projection.members)
-    return projection.storage == "toeplitz" or _chosen(STORAGES["toeplitz"], a)
+    rule = rule_of(projection)
+    if rule.form is not Form.WINDOWS or projection.storage == "toeplitz":
+        return rule.form is Form.WINDOWS
+    return _chosen(STORAGES["toeplitz"], Asked(rule, synapse=projection.synapse, members=projection.members))
 
 
 def implied(rule: ConnectRule, storage: str) -> str:

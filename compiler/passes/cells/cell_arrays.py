@@ -15,6 +15,7 @@ import compiler.ir.level0.model as l0
 import compiler.ir.level1.cells as l1
 import compiler.ir.level2.program as l2
 from compiler.core.source import Span
+from compiler.core.symbols import model_name
 from compiler.expr.ast import Ref
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
@@ -84,6 +85,11 @@ class CellLowering:
     @property
     def real(self) -> DType:
         return self.builder.precision
+
+    @cached_property
+    def variables(self) -> tuple[tuple[str, str], ...]:
+        """States and inputs, each with the model's name."""
+        return tuple((n, model_name(n)) for n in (*self.cell.state, *(name for name, _ in self.cell.inputs)))
 
     def due(self, operation: l1.Operation) -> tuple[int, int]:
         """`every` and `offset` of launches."""

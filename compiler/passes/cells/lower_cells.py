@@ -187,29 +187,20 @@ def _arrays(
     """A population's arrays by formal, with their initial values."""
     builder, cell, real, folds = at.builder, at.cell, at.real, at.folds
     bound = add_ring(builder, instance) if cell.when is not None else {}
-    for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
-        user, counts = model_name(name), name in cell.int_state
-        dtype = DType.I32 if counts else real
-        bound[name] = builder.array(
-            l2.Array(
-                own_array(instance.name, name) if counts else array_name(instance.name, user),
-                dtype,
-                (instance.size,),
-                Role.STATE,
-                unit=units.get((instance.name, user), "1"),
-                span=instance.span,
-            )
-        )
+    shape, span = (instance.size,), instance.span
+    for name, user in at.variables:
+        array, unit = array_name(instance.name, user), units.get((instance.name, user), "1")
+        bound[name] = builder.array(l2.Array(array, real, shape, Role.STATE, unit=unit, span=span))
+    for name in cell.int_state:
+        array = own_array(instance.name, name)
+        bound[name] = builder.array(l2.Array(array, DType.I32, shape, Role.STATE, span=span))
     most = deliveries.ring_slots.get(instance.name, 0)
     for name in folds:
         # One slot count per population: inputs that need fewer slots share the larger ring size.
-        shape = (most, instance.size) if folds[name] else (instance.size,)
-        held = DType.I64 if at.fixed_point else real
-        delivered = l2.Array(
-            delivered_name(instance.name, model_name(name)), held, shape, Role.STATE, span=instance.span
-        )
-        bound[derived(name, Way.DELIVERED)] = builder.array(delivered)
-    for name, value in instance.params:
+        held, array = DType.I64 if at.fixed_point else real, delivered_name(instance.name, model_name(name))
+        whole = (most, *shape) if folds[name] else shape
+        bound[derived(name, Way.DELIVERED)] = builder.array(l2.Array(array, held, whole, Role.STATE, span=span))
+    for name, value in instance.params if at.arrays else ():
         if (formal := symbol(name)) in at.arrays:
             given = array_name(instance.name, name)
             bound[formal] = initialise(builder, given, value, instance, Role.CONST, "1")
@@ -219,9 +210,8 @@ def _arrays(
             initialise(builder, array_name(instance.name, name), value, instance, Role.STATE, unit)
     for name in cell.kept:
         array = own_array(array_name(instance.name, model_name(name)), "kept")
-        kept = l2.Array(array, real, (instance.size,), Role.WORK, span=instance.span)
-        bound[derived(name, Way.KEPT)] = builder.array(kept)
-    return bound | pool_arrays(at, instance, units)
+        bound[derived(name, Way.KEPT)] = builder.array(l2.Array(array, real, shape, Role.WORK, span=span))
+    return bound | pool_arrays(at, instance, units) if cell.pools else bound
 
 
 def _columns(

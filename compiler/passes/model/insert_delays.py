@@ -64,7 +64,9 @@ def insert_delays(model: l0.Model, graph: SpikingGraph) -> SpikingGraph:
         past=tuple(l1.History(*key, slots) for key, slots in _past(model).items()),
         synapses=synapses,
         projections=tuple(
-            p if p.known is None else replace(p, arrivals=_arrivals(p, rings)) for p in graph.projections
+            # Not by `replace`, which is slow: a model may have 100,000.
+            p if p.known is None else StoredProjection(p.family, p.storage, p.shared, p.known, (), _arrivals(p, rings))
+            for p in graph.projections
         ),
     )
 
