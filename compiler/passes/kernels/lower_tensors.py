@@ -185,7 +185,8 @@ def _sum_by(
     bound = {t.walk.formal: t.array for t in arrays}
     sums = tuple(l2.Sum(accumulator(k), term) for k, term in enumerate(terms, 1))
     nest = l2.Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill, sums)
-    if choice is None and not nest.red and not beside:  # one term, that the identity is combined with
+    # One term, that the identity is combined with. Elsewhere sums are read several neighbours at a time, light or not.
+    if choice is None and p.lanes and not nest.red and not beside:
         term = Num(0.0) + node.body if node.combine == "add" else node.body
         nest = l2.Nest(loops.dims, (l2.Assign("acc", term, node.span), *end.statements), fill=node.fill)
     columns = dict(loops.columns)
