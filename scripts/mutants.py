@@ -645,6 +645,12 @@ MUTANTS = (
         (f"{TEXTS}::test_epilogues_of_stored_products_take_sixteen_bytes",),
     ),
     Mutant(
+        "epilogues of convolutions divide no index",
+        ("compiler.passes.kernels.lower_tensors:_is_flat",),
+        _always(False),
+        (f"{TEXTS}::test_epilogues_of_convolutions_divide_no_index",),
+    ),
+    Mutant(
         "shapes of tiles that no row has are not printed",
         ("backends.cuda.emit.emit:numbers_of",),
         _always(None),

@@ -163,6 +163,13 @@ def test_epilogues_of_stored_products_take_sixteen_bytes() -> None:
     assert not any(re.search(r"nl_x\.\w+\.x\[nl_n\] = nl_bf16_f32\(", store) for store in stores)
 
 
+def test_epilogues_of_convolutions_divide_no_index() -> None:
+    """Rows and columns of pixels, and samples, are one index, as they lie in memory."""
+    text = text_of("convnet_l3", "cuda", "mixed")
+    stores = [part.split("\n}\n")[0] for part in text.split("_stored_conv_store(const ")[1:]]
+    assert any("oh = 0;" in store and "ow = nl_slow;" in store and "nl_take(" not in store for store in stores)
+
+
 def test_values_that_are_rounded_to_bf16_come_from_coarse_functions() -> None:
     """Those of float32 do not, nor do arguments of other functions."""
     coarse = re.compile(r"nl_coarse_\w+_f32\(")
