@@ -45,6 +45,7 @@ from compiler.layout.plan_memory import overlaps, place
 from compiler.layout.write_tables import NOT_PLACED, write_tables
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.merge import merge
+from compiler.runtime.artifacts.build_folder import surroundings
 from compiler.strategies.cuda import matmul, tensor_conv
 from tests.cpu.programs import assign, expr, network
 from tests.cpu.test_nests import data, single
@@ -217,6 +218,16 @@ def test_code_for_one_device_has_no_ptx() -> None:
     text = Emitted('extern "C" __global__ void nothing() {}\n', {})
     alone, portable = (compile_text(text, "nothing", False, "sm_80", elsewhere=x) for x in (False, True))
     assert not alone.binary.with_suffix(".ptx").exists() and portable.binary.with_suffix(".ptx").exists()
+
+
+def test_runs_compile_for_their_device_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether there is PTX is the last argument; a build folder of another device is stale."""
+    asked: list[bool] = []
+    monkeypatch.setattr("backends.cuda.run.backend.compile_text", lambda *given: asked.append(given[-1]))
+    for options in ({}, {"arch": "sm_80"}, {"portable": "1"}):
+        CudaBackend().compile(ring_of(2), options)
+    assert asked == [False, True, True]
+    assert surroundings(CudaBackend(arch="sm_80")) != surroundings(CudaBackend(arch="sm_90"))
 
 
 @pytest.mark.usefixtures("nvrtc")
