@@ -145,8 +145,8 @@ def _dot_attention(
     ins = (q.name, k.name, v.name, *(beside[key].name for key in names))
     out = l1.Tensor(f"{name}.context", (*q.shape[:3], v.shape[3]), "real", True)
     node = l1.Attention(out, ins, "context", scale, 0, flag(layer, "causal"), names, span)
-    if parts_of := c.attention(layer.name, node):
-        return reshape(c, f"{name}.joined", c.graph.add(replace(node, parts=parts_of)), joined, layer)
+    if factors := c.attention(layer.name, node):
+        return reshape(c, f"{name}.joined", c.graph.add(replace(node, factors=factors)), joined, layer)
     batch, steps, _, d = q.shape
     others = k.shape[1]
     n, h, t, s, e = (along(x) for x in ("n", "h", "t", "s", "e"))

@@ -252,8 +252,8 @@ def _attention(node: l1.Attention, known: Mapping[str, l1.Tensor]) -> Iterator[s
     for name, shape, fits in zip(node.ins, shapes, wanted, strict=True):
         if shape != fits:
             yield f"`{name}` {shape} is not shaped {fits}"
-    if node.out.shape != made.get(node.of) or not 1 <= node.parts <= 3:
-        yield f"`{node.of}` in {node.parts} parts is no result of attention of the shape {node.out.shape}"
+    if node.out.shape != made.get(node.of) or not 1 <= node.factors <= 3:
+        yield f"`{node.of}` with factors {node.factors} is no result of attention of the shape {node.out.shape}"
 
 
 def _tile_sum(node: l1.TileSum, known: Mapping[str, l1.Tensor]) -> Iterator[str]:

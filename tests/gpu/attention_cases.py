@@ -29,7 +29,7 @@ class Case:
     of heads and steps (0: there is none; 1: keys alone, to 3: all); `kind` of the elements."""
 
     sizes: tuple[int, int, int, int, int, int]
-    parts: int
+    factors: int
     causal: bool = False
     offset: int = 0
     mask: int = 0
@@ -49,7 +49,7 @@ class Case:
         beside = {n: given(n, (batch, *axes[3 - x :]), "real") for n, x in self._beside().items()}
         ins = (q.name, k.name, v.name, *(t.name for t in beside.values()))
         out = l1.Tensor(f"context.{number}", dy.shape, self.kind, True)
-        node = l1.Attention(out, ins, "context", d**-0.5, self.parts, self.causal, tuple(beside))
+        node = l1.Attention(out, ins, "context", d**-0.5, self.factors, self.causal, tuple(beside))
         y = g.add(node)
         norms = g.add(replace(node, out=l1.Tensor(f"norms.{number}", (*y.shape[:3], 2), "real", True), of="norms"))
         for of, operand in (("query", q), ("key", k), ("value", v)):

@@ -71,12 +71,12 @@ def test_gradients_are_those_of_contractions(keys: str, tmp_path: Path) -> None:
     small = model(tmp_path, keys, batch=3, features=16)
     assert small.network is not None and small.train is not None
     found = []
-    for parts in (0, 3):
-        context, named = lower_network(small.network, small.train, "train", lambda graph, name, node, n=parts: n)
+    for factors in (0, 3):
+        context, named = lower_network(small.network, small.train, "train", lambda graph, name, node, n=factors: n)
         lost = add_loss(context.graph, small.train, named, context.mask, context.count)
         gradients = differentiate(context.graph, lost.loss, lost.constants)
         nodes = tuple(context.graph.nodes)
-        assert any(isinstance(n, l1.Attention) for n in nodes) == (parts > 0)
+        assert any(isinstance(n, l1.Attention) for n in nodes) == (factors > 0)
         values = evaluate_graph(nodes, inputs_of(nodes, 3))
         found.append({w: values[t.name] for w, t in gradients.items()})
     assert found[0].keys() == found[1].keys() and len(found[0]) == 10
@@ -85,7 +85,7 @@ def test_gradients_are_those_of_contractions(keys: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("numerics", "parts"),
+    ("numerics", "factors"),
     [
         ("precision: float32", 3),
         ("products: tf32", 2),
@@ -98,12 +98,12 @@ def test_gradients_are_those_of_contractions(keys: str, tmp_path: Path) -> None:
         ("precision: mixed, products: exact", None),
     ],
 )
-def test_it_is_as_exact_as_is_asked_for(numerics: str, parts: int | None, tmp_path: Path) -> None:
+def test_it_is_as_exact_as_is_asked_for(numerics: str, factors: int | None, tmp_path: Path) -> None:
     lowered = lower(model(tmp_path, numerics=numerics), SM_90, True)
     found = kernels(lowered)
-    assert {k.parts for k in found} == ({parts} if parts else set())
+    assert {k.factors for k in found} == ({factors} if factors else set())
     told = [d.verdict for d in lowered.decisions if (d.pass_name, d.subject) == ("choose_strategies", "train: a")]
-    assert told == (["at once"] if parts else [])
+    assert told == (["at once"] if factors else [])
 
 
 def test_results_share_kernels(tmp_path: Path) -> None:
@@ -150,6 +150,6 @@ def test_small_heads_are_contracted() -> None:
 @pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_attention_compiles(arch: str) -> None:
-    """Forward and backward, in one, two and three parts."""
+    """Forward and backward, with all factors."""
     found = compile_text(emit(program(SMALL)), "attention", False, arch)
     assert any(b"mma" in b.with_suffix(".ptx").read_bytes() for b in found.beside)

@@ -87,7 +87,7 @@ def test_attention_goes_as_it_is_pinned(tmp_path: Path) -> None:
         pins = {f.path: Pin(f.problem, way, "model.lock", 5.0) for f in plain.forks if f.path == "train/a"}
         pinned = lower(asked, SM_90, True, pins)
         trained = [k for k in kernels(pinned) if "query" in k.of]
-        assert [k.parts for k in trained] == ([] if way == "contractions" else [parts])
+        assert [k.factors for k in trained] == ([] if way == "contractions" else [parts])
         told = next(d for d in pinned.decisions if d.subject == "train: a")
         assert ("model.lock" in told.reason) is (way != "nothing")
     stale = {"train/a": Pin("another", "contractions", "model.lock", 5.0)}

@@ -217,7 +217,9 @@ def functions_of(k: Kernel, waves: bool) -> list[Function]:
 def _attention(k: Kernel, body: l2.Attention) -> list[Function]:
     tile = fused_attention.tile(body.wide, "context" not in body.of)
     names = {"f": formal_names(k), "body": body, "tile": tile, "form": form}
-    return [Function("", (frame(statements(), "attend.cu.j2", names),), block=fused_attention.THREADS)]
+    resident = fused_attention.RESIDENT[body.factors - 1] if body.wide <= fused_attention.NARROW else 0
+    text = frame(statements(), "attend.cu.j2", names)
+    return [Function("", (text,), block=fused_attention.THREADS, resident=resident)]
 
 
 def kernel_lines(k: Kernel, described: CompiledKernel, functions: Iterable[Function], whole: bool) -> list[Stmt]:

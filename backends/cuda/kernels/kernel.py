@@ -109,7 +109,7 @@ def function(k: Kernel, made: Function, whole: bool = True) -> list[Stmt]:
         *([] if made.waits else [WAIT]),
         *(*made.early, *columns(k, late), *of_block(made.body)),
     ]
-    bounds = f"__launch_bounds__({BLOCK}, {made.resident})" if made.resident else "NL_BLOCK"
+    bounds = f"__launch_bounds__({made.block}, {made.resident})" if made.resident else "NL_BLOCK"
     kernel = f'extern "C" __global__ void {bounds} {called}(NL_ARGUMENTS) {{ {called}{WORK}(NL_TASK({k.row_type})); }}'
     event = function(k, made.event) if made.event else []
     task = Let("const nl_task &", name("nl_t"))

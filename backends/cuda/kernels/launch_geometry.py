@@ -464,7 +464,7 @@ def _attention(function: str, w: Work, a: l2.Attention) -> list[Call]:
     """A launch for each row: a block owns a part of what a head of a sample has."""
     by_keys = {"key", "value"} & {*a.of}
     grids = w.column("batch") * w.column("heads") * -(-w.column("keys" if by_keys else "steps") // ROWS)
-    shared, block = shared_bytes(a.wide, a.parts, "context" not in a.of), w.kernel.functions[0].block
+    shared, block = shared_bytes(a.wide, a.factors, "context" not in a.of), w.kernel.functions[0].block
     return [Call(function, int(n), block, w.launch.lo + r, 1, shared=shared) for r, n in enumerate(grids)]
 
 

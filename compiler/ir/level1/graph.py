@@ -173,14 +173,14 @@ class Attention:
 
     "context": the sum of values by the softmax of scores, (batch, steps, heads, e). "norms": of each step the largest
     score and the inverse of the sum of exponentials, (batch, steps, heads, 2). "query", "key", "value": gradients; then
-    follow in `ins` that of the context, the norms, and the context. `parts`: a factor of products is the sum of so many
-    numbers of bf16."""
+    follow in `ins` that of the context, the norms, and the context. `factors` of products are
+    (1) a number of bf16, (2) of fp16, where 16 lines have a scale, or (3) the sum of two of these."""
 
     out: Tensor
     ins: tuple[str, ...]
     of: str
     scale: float
-    parts: int
+    factors: int
     causal: bool = False
     beside: tuple[str, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)

@@ -275,7 +275,7 @@ class Attention(FindsFormals):
     )
     of: tuple[str, ...]
     wide: int
-    parts: int
+    factors: int
     causal: bool
     beside: tuple[str, ...] = ()
 

@@ -28,7 +28,7 @@ HIDDEN = -1.0e30
 class Context:
     """`training`: batch statistics and dropout are active; `named`: the output of each layer and network input;
     `constants`: tensors whose gradient cancels (the shift of a softmax); `blocks`: the checkpointed
-    block of a tensor; `attention`: says of the attention of a layer of how many parts factors are (0: it is to be
+    block of a tensor; `attention`: says of the attention of a layer which factors it has (0: it is to be
     contractions)."""
 
     graph: GraphBuilder

@@ -291,7 +291,7 @@ def _attention(p: Phase, node: l1.Attention) -> None:
         columns |= dict(zip((f"{name}_by_{x}" for x in ("sample", "head", "step")), by, strict=True))
     wide = wide_of(d, e)
     assert wide is not None
-    body = l2.Attention(tuple(sorted(of)), wide, node.parts, node.causal, node.beside)
+    body = l2.Attention(tuple(sorted(of)), wide, node.factors, node.causal, node.beside)
     what = f"attention{' backward' if back else ''}"
     emit_row(p, l2.Kind.CONTRACT, node.out, what, formals, bound, columns, (("scale", node.scale),), body, node.span)
 

@@ -143,7 +143,7 @@ def _attend(
     name: str,
     node: l1.Attention,
 ) -> int:
-    """The parts of factors of attention that is computed at once, else 0; the decision, and where there is one."""
+    """The factors of attention that is computed at once, else 0; the decision, and where there is one."""
     try:
         if not (found := attending.match(node, graph)):
             return 0
@@ -153,11 +153,11 @@ def _attend(
         fork = Fork(f"{phase}/{name}", problem, tuple(ways), found[0].reason)
         way, reason = taken(fork, pins)
         forks.append(fork)
-        parts = next((f.way.parts for f in found if f.way.name == way), 0)
+        factors = next((f.way.factors for f in found if f.way.name == way), 0)
     except NotApplicable as why:
-        parts, reason = 0, str(why)
-    made.append(Decision("choose_strategies", name, "at once" if parts else "by contractions", reason))
-    return parts
+        factors, reason = 0, str(why)
+    made.append(Decision("choose_strategies", name, "at once" if factors else "by contractions", reason))
+    return factors
 
 
 def _add_loss(context: Context, ir: Lowering) -> Lowering:

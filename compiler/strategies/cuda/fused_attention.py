@@ -2,9 +2,9 @@
 
 A block owns 64 queries of a head and walks over tiles of keys; for gradients, blocks own queries, others keys and
 values, and compute scores again from two numbers a step (Dao et al. 2022, "FlashAttention"). Factors of products are
-sums of one, two or three numbers of bf16: what is left out of a product is below 2^-8, 2^-15 and 2^-21 of it, and of
-three parts the sums of the unit, which are truncated, are added up with rounding every 16 terms (as
-compiler/strategies/cuda/tensor_products.py has it).
+numbers of bf16, numbers of fp16, or sums of two of fp16, where 16 lines of a tile have a scale of their own (as in
+compiler/strategies/cuda/split_products.py): what is left out of a product is below 2^-8, 2^-10 and 2^-21 of it, and
+of two parts the sums of the unit, which are truncated, are added up with rounding every 16 terms.
 
 Assumes: row-major tensors of float32 or bf16.
 Guarantees: taken only where `numerics: {products: ...}` permits it, or activations are bf16, and where it is faster by
@@ -32,21 +32,26 @@ ROWS: Final = 64
 """That a block owns."""
 THREADS: Final = 128
 """Of a block: a warp has 16 rows."""
+RESIDENT: Final = (4, 4, 3)
+"""Blocks that a processor holds, as far as registers go, by factors; of heads of at most NARROW features."""
+NARROW: Final = 64
 WIDE: Final = (32, 64, 128)
 """Features of a head, at most, by structure."""
 _ALIGNED: Final = 8
 """Features: 16 bytes of bf16."""
+_WORDS: Final = (1, 1, 2)
+"""Numbers of 16 bits of a factor."""
 _PITCH: Final = 8
 """Elements between two lines in shared memory, beside their own."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """`products`: what `numerics: {products: ...}` has to permit at least; `parts`: of a factor."""
+    """`products`: what `numerics: {products: ...}` has to permit at least; `factors`: as l1.Attention has them."""
 
     name: str
     products: str
-    parts: int
+    factors: int
 
 
 WAYS: Final = (
@@ -105,11 +110,11 @@ def wide_of(d: int, e: int) -> int | None:
     return next((w for w in WIDE if max(d, e) <= w), None)
 
 
-def shared_bytes(wide: int, parts: int, back: bool) -> int:
+def shared_bytes(wide: int, factors: int, back: bool) -> int:
     """Shared memory of a block: a tile of queries, of keys and of values; backward of two sides, and what is known of
     steps."""
     lines = 2 * ROWS + 2 * tile(wide, back) if back else ROWS + 2 * tile(wide, back)
-    return 2 * parts * lines * (wide + _PITCH) + (12 * ROWS if back else 0)
+    return 2 * _WORDS[factors - 1] * lines * (wide + _PITCH) + (12 * ROWS if back else 0)
 
 
 @dataclass(frozen=True)
@@ -140,7 +145,7 @@ class Attending:
         wide = wide_of(x.d, x.e)
         if wide is None or x.d % _ALIGNED or x.e % _ALIGNED:
             raise NotApplicable(f"heads of {x.d} and {x.e} features have no tile")
-        fit = [w for w in self.ways if shared_bytes(wide, w.parts, True) <= self.device.shared_block]
+        fit = [w for w in self.ways if shared_bytes(wide, w.factors, True) <= self.device.shared_block]
         refuse_if(not fit, "its tiles do not fit into shared memory")
         blocks = x.batch * x.heads * -(-max(x.steps, x.keys) // ROWS)
         refuse_if(blocks > MOST_TILES, "it has more tiles than a launch may have blocks")
@@ -150,7 +155,7 @@ class Attending:
         """Microseconds forward and backward."""
         pairs = x.batch * x.heads * -(-x.steps // ROWS) * -(-x.keys // ROWS)
         turns = pairs * (0.6 if x.causal and min(x.steps, x.keys) > ROWS else 1.0) / self.device.processors
-        step = cost.ATTENTION_TILE_US[way.parts - 1] * wide / 64 * cost.waits(self.device)
+        step = cost.ATTENTION_TILE_US[way.factors - 1] * wide / 64 * cost.waits(self.device)
         return turns * step + 3 * cost.LAUNCH_US + cost.ATTENTION_START_US
 
     def _apart(self, x: Extents) -> float:
