@@ -77,7 +77,7 @@ def _branch(text: str, target: Target) -> str:
 def _for_opencl(text: str) -> str:
     """`long` has 64 bits there and `long long` more; `half` is a type; tables lie in an address space of their own."""
     text = re.sub(r"(?<=[0-9A-Fa-f])ull\b", "ul", re.sub(r"\bhalf\b", "halved", text))
-    return re.sub(r"const (float|double) \*table", r"__global const \1 *table", text)
+    return re.sub(r"const (float|double|nl_u32) \*table", r"__global const \1 *table", text)
 
 
 @cache

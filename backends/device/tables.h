@@ -1,7 +1,7 @@
-/* Lookup tables, one text for C11, CUDA C++ and OpenCL C.
+/* Lookup tables and tables of thresholds, one text for C11, CUDA C++ and OpenCL C.
 
-   Assumes: math.h; a table is the argument of its first value, values per unit of the argument, the place of the last
-   value, and the values.
+   Assumes: math.h; a lookup table is the argument of its first value, values per unit of the argument, the place of the
+   last value, and the values.
    Guarantees: only + - *, comparisons and floor, in this order, so that with contraction off every result has the bits
    of backends/reference/evaluate.py. At the arguments of the values these are exact. NaN stays NaN.
    Does not: check. */
@@ -21,6 +21,12 @@ NL_FN double nl_lookup_f64(const double *table, double x) {
     nl_i32 at = (nl_i32)k;
     double a = table[3 + at], b = table[3 + at + (k < table[2])];
     return a + (u - k) * (b - a);
+}
+/* The first of 256 ascending thresholds that `word` does not exceed; the last one counts as unlimited. */
+NL_FN nl_i64 nl_outcome(const nl_u32 *table, nl_u32 word) {
+    nl_i64 k = 0;
+    for (nl_i64 n = 128; n > 0; n /= 2) k += word > table[k + n - 1] ? n : 0;
+    return k;
 }
 
 #endif

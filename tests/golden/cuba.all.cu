@@ -132,13 +132,6 @@ NL_FN nl_share nl_my_share(const nl_job &me, nl_u32 events) {
     return s;
 }
 
-/* The first of 256 ascending thresholds that `word` does not exceed; the last one counts as unlimited. */
-NL_FN nl_i64 nl_outcome(const nl_u32 *threshold, nl_u32 word) {
-    nl_i64 k = 0;
-    for (nl_i64 half = 128; half > 0; half /= 2) k += word > threshold[k + half - 1] ? half : 0;
-    return k;
-}
-
 /* Before a run: sets the step, and empties the slots that its events go to. */
 struct nl_ring {
     nl_i32 *count;
@@ -240,6 +233,12 @@ NL_FN nl_i64 nl_slot(nl_i64 step, nl_i64 slots) {
 NL_FN nl_u32 nl_later(nl_u32 now, nl_u32 late, nl_u32 slots) {
     const nl_u32 slot = now + late;
     return slot < slots ? slot : slot - slots;
+}
+/* The first of 256 ascending thresholds that `word` does not exceed; the last one counts as unlimited. */
+NL_FN nl_i64 nl_outcome(const nl_u32 *table, nl_u32 word) {
+    nl_i64 k = 0;
+    for (nl_i64 n = 128; n > 0; n /= 2) k += word > table[k + n - 1] ? n : 0;
+    return k;
 }
 
 /* ==== kernels ==================================================================================== */

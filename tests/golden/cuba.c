@@ -45,13 +45,6 @@ static __attribute__((noinline, cold)) void nl_overflow(nl_ctx *ctx) {
     ctx->status = 1;
 }
 
-/* The first of 256 ascending thresholds that `word` does not exceed; the last one counts as unlimited. */
-NL_FN nl_i64 nl_outcome(const nl_u32 *threshold, nl_u32 word) {
-    nl_i64 k = 0;
-    for (nl_i64 half = 128; half > 0; half /= 2) k += word > threshold[k + half - 1] ? half : 0;
-    return k;
-}
-
 enum { NL_CHUNK = 1024 }; /* elements whose events are collected, and whose random numbers are made, at once */
 
 NL_FN nl_i64 nl_least(nl_i64 a, nl_i64 b) { return a < b ? a : b; }
@@ -119,6 +112,12 @@ NL_FN nl_i64 nl_slot(nl_i64 step, nl_i64 slots) {
     nl_u64 x = (nl_u64)step;
     while (x >> 32) x = (x >> 32) * (0xffffffffu % few + 1ull) + (nl_u32)x; /* 2^32 leaves the same rest as the factor */
     return (nl_i64)((nl_u32)x % few);
+}
+/* The first of 256 ascending thresholds that `word` does not exceed; the last one counts as unlimited. */
+NL_FN nl_i64 nl_outcome(const nl_u32 *table, nl_u32 word) {
+    nl_i64 k = 0;
+    for (nl_i64 n = 128; n > 0; n /= 2) k += word > table[k + n - 1] ? n : 0;
+    return k;
 }
 
 /* Blocks of Philox (nl_philox) side by side, each in a 64-bit lane: a product reads the low half of a lane, so what
