@@ -101,7 +101,7 @@ def plan(
     combinations = list(itertools.islice(_combinations(block), MOST + 1))
     numbers = _seeds(block.get("seeds"), root)
     if len(combinations) * len(numbers) > MOST:
-        raise RunError("E0912", f"the sweep has more than {MOST:,} trials", exit_code=2)
+        raise _too_many()
     swept = tuple(dict.fromkeys(name for c in combinations for name in c))
     trials: dict[str, Trial] = {}
     for settings in combinations:
@@ -229,6 +229,8 @@ def _seeds(given: Any, root: tree.Mapping) -> tuple[int | None, ...]:
         count = 0
     if count < 1:
         raise RunError("E0912", f"`seeds` is a number from 1 on, or a list of seeds, not {given!r}", exit_code=2)
+    if count > MOST:
+        raise _too_many()
     first = 0
     for name in ("simulate", "train"):
         part = root.get(name)
@@ -236,6 +238,10 @@ def _seeds(given: Any, root: tree.Mapping) -> tuple[int | None, ...]:
         if isinstance(own, tree.Scalar) and isinstance(own.value, int):
             first = own.value
     return tuple(range(first, first + count))
+
+
+def _too_many() -> RunError:
+    return RunError("E0912", f"the sweep has more than {MOST:,} trials", exit_code=2)
 
 
 def _text_hash(root: tree.Mapping, path: Path, fixed: Mapping[str, str], options: Mapping[str, Any]) -> str:

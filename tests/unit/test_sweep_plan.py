@@ -141,6 +141,9 @@ def test_choices_that_are_no_words(tmp_path: Path) -> None:
 
 
 def test_no_sweep(tmp_path: Path) -> None:
+    for count in (10**9, 10**30):
+        with pytest.raises(RunError, match="more than 1,000,000 trials"):
+            planned(tmp_path, seeds=count)
     with pytest.raises(RunError, match="says no `sweep`") as caught:
         planned(tmp_path)
     assert caught.value.code == "E0912"
