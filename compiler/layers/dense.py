@@ -32,8 +32,8 @@ def _write(w: Writer, layer: l0.Layer) -> str:
 DENSE = LayerKind(
     layer(
         "dense",
-        "A fully connected layer: y = W x + b, with W of the shape [units, features]. A sequence is a list of steps that "
-        "all have the same weights.",
+        "A fully connected layer: y = W x + b, with W of the shape [units, features]. A sequence is a list of steps "
+        "that all have the same weights.",
         Field("units", POSITIVE, "The number of outputs.", required=True, example="units: 10"),
         ACTIVATION,
         BIAS,
