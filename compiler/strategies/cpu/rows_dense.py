@@ -1,7 +1,8 @@
 """rows_dense: y[n, o] = sum over k of x[n, k] w[o, k] of row-major arrays, adjacent k in the lanes.
 
-For batches that are too small for the batch in the lanes: weights are read once, in order. The partial sums of the
-lanes are added by a tree, the remainder of k one by one.
+For batches that are too small for the batch in the lanes: weights are read once, in order, for up to four samples in
+registers; for more of them from the cache. The partial sums of the lanes are added by a tree, the remainder of k one by
+one.
 """
 
 from __future__ import annotations
