@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +111,13 @@ def test_results_share_kernels(tmp_path: Path) -> None:
     """Forward in training with the norms, elsewhere without; keys and values are one kernel."""
     found = {k.of for k in kernels(lower(model(tmp_path), SM_90, True))}
     assert found == {("context", "norms"), ("context",), ("query",), ("key", "value")}
+
+
+def test_blocks_leave_room_for_others(tmp_path: Path) -> None:
+    """A processor holds four, or three of float32."""
+    for numerics, resident in (("precision: float32", 3), ("products: tf32", 4)):
+        text = CudaBackend().emit(lower(model(tmp_path, numerics=numerics), SM_90, True).merged)
+        assert len(re.findall(rf"__launch_bounds__\(128, {resident}\) k\d+_attention", text)) == 4
 
 
 @pytest.mark.parametrize(
