@@ -10,9 +10,8 @@ Does not: search (compiler/sweep/search.py).
 from __future__ import annotations
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml.tree import Mapping, Scalar
 from compiler.losses import metric_of
 
@@ -32,7 +31,7 @@ def check_goal(root: Mapping, model: l0.Model, sink: Sink, validation: bool = Fa
     columns = (f"{t.name}.{column}" for t in model.tables for column, _ in t.columns)
     known = (*epochs, *columns, *(f"rate.{n}" for n in spikes), *(f"spikes.{n}" for n in spikes))
     if named.text not in known:
-        help = did_you_mean(named.text, known) or (allowed("there are", known) if known else None)
+        help = suggested(named.text, "there are", known)
         if named.text.removeprefix("validation_") in epochs:
             help = "write `split: {validation: 0.2}` into `data`"
         if named.text.partition(".")[2] in (p.name for p in model.populations):

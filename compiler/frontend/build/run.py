@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Final
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.frontend.build.shared.readers import Reader, choices
@@ -21,7 +20,7 @@ from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.records import Recorded, interval_of, need_spikes
 from compiler.frontend.build.spiking.select import select
 from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.losses import metric_of
@@ -117,7 +116,7 @@ def _frozen(
             message = f"the synapses of `{name}` have no state, so that nothing of them can be frozen"
             c.sink.error("E0802", message, item.span)
         elif found is None and name not in named:
-            help = did_you_mean(name, named) or (allowed("they are", named) if named else None)
+            help = suggested(name, "they are", named)
             c.sink.error("E0201", f"there is no projection `{name}`", item.span, help)
         elif name not in out:
             out.append(name)
@@ -212,7 +211,7 @@ def _metric(r: Reader, at: Span, train: l0.Train | None, has_train: bool, record
     if not has_train:
         if columns or "table" in recorded.refused:
             if "table" not in recorded.refused:
-                near = did_you_mean(name.text, columns) or allowed("there are", columns)
+                near = suggested(name.text, "there are", columns)
                 c.sink.error("E0213", f"no table has the column `{name.text}`", name.span, near)
             return None
         c.sink.error("E0103", "a metric needs a `train` block, or a recorded table", at)
@@ -223,9 +222,7 @@ def _metric(r: Reader, at: Span, train: l0.Train | None, has_train: bool, record
     if train.data.kept.folds or train.data.kept.fraction > 0:
         known += [f"validation_{k}" for k in known]
     if name.text not in known:
-        help = did_you_mean(name.text, known)
-        if help is None:
-            help = allowed("measured are", known)
+        help = suggested(name.text, "measured are", known)
         if name.text.removeprefix("validation_") in known:
             help = "keep samples for it: `data: {split: {validation: 0.2}}`"
         c.sink.error("E0213", f"there is no metric `{name.text}` in this training", name.span, help)

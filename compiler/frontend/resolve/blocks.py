@@ -23,7 +23,6 @@ from typing import Final
 import numpy as np
 
 import compiler.frontend.yaml.tree as tree
-from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.source import Origin
 from compiler.expr.parse import parse_signature
@@ -31,7 +30,7 @@ from compiler.frontend.language.network import BLOCK_SETTINGS
 from compiler.frontend.resolve.repeat import layers_of, named, names_of, renamed
 from compiler.frontend.resolve.templates import Loop, Templates, Variable
 from compiler.frontend.resolve.values import ParamValue, value_of
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import suggested
 
 _SETTINGS: Final = frozenset(f.name for f in BLOCK_SETTINGS)
 
@@ -122,7 +121,7 @@ def _used(kind: tree.Entry, settings: tree.Mapping, uses: _Uses) -> list[tree.No
         return []
     name, found = target.text, uses.known.get(target.text)
     if found is None:
-        help = did_you_mean(name, uses.known) or (allowed("there are", uses.known) if uses.known else None)
+        help = suggested(name, "there are", uses.known)
         sink.error("E0203", f"the network has no block `{name}` in its `blocks`", target.span, help)
         return []
     if name in uses.open:
@@ -168,7 +167,7 @@ def _arguments(
     before = len(sink.items)
     for name, entry in entries.items():
         if name not in found.arguments:
-            help = did_you_mean(name, found.arguments) or allowed("it takes", found.arguments)
+            help = suggested(name, "it takes", found.arguments)
             sink.error("E0101", f"`{found.key.text}` takes no `{name}`", entry.key.span, help)
     missing = [n for n in found.arguments if n not in entries]
     if missing:

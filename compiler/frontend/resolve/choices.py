@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping as Settings
 
 import compiler.frontend.yaml.tree as tree
-from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import suggested
 
 _UNCHANGED = frozenset({"params", "sweep", "name", "description", "language"})
 
@@ -59,7 +58,7 @@ def _chosen(entry: tree.Entry, fields: tree.Mapping, settings: Settings[str, str
         given = entry.name in settings
         where = f"`--set {entry.name}`" if given else f"the value of `{entry.name}`"
         span = None if given else (entry.key if value is None else value).span
-        sink.error("E0205", f"{where} is `{word}`", span, did_you_mean(word, words) or allowed("choices are", words))
+        sink.error("E0205", f"{where} is `{word}`", span, suggested(word, "choices are", words))
         return None
     return word
 

@@ -15,9 +15,8 @@ Does not: look into statements.
 
 from __future__ import annotations
 
-from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Sequence, with_entries, with_items
 
 _LISTS = frozenset({"update", "on_pre", "on_post", "on_spike", "reset"})
@@ -34,7 +33,7 @@ def with_parts(below: Sequence, above: Mapping, sink: Sink) -> Sequence:
     names = [part.name for i in below.items if (part := _part(i)) is not None]
     for entry in above.entries:
         if entry.name not in names:
-            help = did_you_mean(entry.name, names) or allowed("its parts are", names)
+            help = suggested(entry.name, "its parts are", names)
             sink.error("E0203", f"the list that is taken over has no part `{entry.name}`", entry.key.span, help)
     items: list[Node] = []
     for item in below.items:

@@ -22,7 +22,7 @@ from compiler.core.source import Span
 from compiler.frontend.resolve.choices import choose
 from compiler.frontend.resolve.params import resolve_param, resolve_params
 from compiler.frontend.resolve.values import ParamValue
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import allowed, suggested
 from compiler.frontend.yaml import core_schema
 from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence
 
@@ -128,7 +128,7 @@ class _Checker:
 
     def _word(self, name: str, scalar: Scalar, words: list[str]) -> None:
         if scalar.text not in words:
-            help = did_you_mean(scalar.text, words) or allowed("choices are", words)
+            help = suggested(scalar.text, "choices are", words)
             self.sink.error("E0205", f"`{name}` of `sweep` is `{scalar.text}`", scalar.span, help)
 
     def _one(self, name: str, scalar: Scalar, bounded: bool = True) -> bool:

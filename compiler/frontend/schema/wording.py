@@ -7,10 +7,10 @@ Does not: detect errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from collections.abc import Mapping as Words
 
-from compiler.core.diagnostics import letters_of
+from compiler.core.diagnostics import did_you_mean, letters_of
 from compiler.expr.keys.kinds import plural
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence
 
@@ -44,6 +44,11 @@ def allowed(lead: str, known: Iterable[str]) -> str:
     names = list(known)
     shown = quoted(names[:MANY], "and" if len(names) <= MANY else ",")
     return f"{lead} {shown}" + (", ..." if len(names) > MANY else "")
+
+
+def suggested(word: str, lead: str, known: Collection[str], otherwise: str | None = None) -> str | None:
+    """The nearest name of `known`; else all of them, after `lead`, or `otherwise` where there are none."""
+    return did_you_mean(word, known) or (allowed(lead, known) if known else otherwise)
 
 
 def quoted(words: Iterable[str], last: str) -> str:

@@ -7,11 +7,10 @@ Does not: check what is assigned to them (frontend/build/synapses/checks.py, fro
 
 from __future__ import annotations
 
-from compiler.core.diagnostics import did_you_mean
 from compiler.expr.ast import Call, Expr, children, refs
 from compiler.frontend.build.shared.definition_builder import Draft
 from compiler.frontend.build.shared.values import items_of, text_of
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import suggested
 from compiler.ir.level2.synapse_sums import OVER_INSTANCES
 
 
@@ -26,7 +25,7 @@ def shared_states(d: Draft) -> tuple[str, ...] | None:
         if name in d.states:
             out.append(name)
             continue
-        help = did_you_mean(name, d.states) or (allowed("they are", d.states) if d.states else "it has no `state`")
+        help = suggested(name, "they are", d.states, "it has no `state`")
         d.c.sink.error("E0201", f"{d.noun} `{d.name}` has no state variable `{name}`", item.span, help)
     return tuple(dict.fromkeys(out))
 

@@ -20,7 +20,7 @@ from compiler.expr.ast import refs
 from compiler.expr.units import describe, parse_unit
 from compiler.frontend.build.shared.definition_builder import Draft, unit_dimension, unit_name
 from compiler.frontend.build.shared.values import Context, entries_of
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import allowed, suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
 
@@ -103,7 +103,7 @@ def bind_others(
             continue
         population = chosen.value.text if isinstance(chosen.value, tree.Scalar) else ""
         if population not in names:
-            help = did_you_mean(population, names) or allowed("the populations are", names)
+            help = suggested(population, "the populations are", names)
             c.sink.error("E0201", f"there is no population `{population}`", chosen.value.span, help)
         elif population in populations:
             _check_variables(other, populations[population], chosen.value.span, c)
@@ -123,9 +123,8 @@ def _check_variables(other: l0.OtherDecl, read: l0.Population, at: Span, c: Cont
             c.sink.error("E0802", message, at, help, declared)
         elif variable not in units:
             known = [n for n in units if n not in inputs]
-            help = did_you_mean(variable, known) or (allowed("it has", known) if known else "it has no states")
             message = f"`{read.name}` has no `{variable}`, which is read as `{other.name}.{variable}`"
-            c.sink.error("E0201", message, at, help, declared)
+            c.sink.error("E0201", message, at, suggested(variable, "it has", known, "it has no states"), declared)
         elif (wanted := parse_unit(unit)) and (has := parse_unit(units[variable])) and wanted[0] != has[0]:
             message = f"`{read.name}.{variable}` is {describe(has[0])}, but `{other.name}.{variable}` is declared as "
             c.sink.error("E0401", message + describe(wanted[0]), at, None, declared)

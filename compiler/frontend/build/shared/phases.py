@@ -31,7 +31,7 @@ from compiler.frontend.build.shared.scope import (
 )
 from compiler.frontend.build.shared.values import Context, Step, entries_of, listed, shown
 from compiler.frontend.language.control import PHASES
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import allowed, suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
 from compiler.ir.level0.pool_sums import groups, renamed_outside
@@ -125,7 +125,7 @@ def find_event(node: tree.Scalar, c: Context) -> tuple[l0.PhaseDef, str] | None:
     events = dict(phase.events)
     if event not in events:
         related = (Related("the phase is declared here", phase.span),)
-        help = did_you_mean(event, events) or (allowed("it has", events) if events else "it has no `events`")
+        help = suggested(event, "it has", events, "it has no `events`")
         c.sink.error("E0201", f"phase `{phase_name}` has no event `{event}`", node.span, help, related)
         return None
     return phase, event

@@ -24,7 +24,7 @@ from compiler.frontend.build.spiking.neurons import BuiltNeuron
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.select import select
 from compiler.frontend.language.recording import RECORD
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import allowed, suggested
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.ir.level2.synapse_values import synapse_unit, synapse_variables
 
@@ -202,7 +202,7 @@ def _event_names(
     for item in items_of(e.r.get("events")):
         name = text_of(item)
         if name not in known:
-            help = did_you_mean(name, known) or (allowed("they have", known) if known else "they have no `events`")
+            help = suggested(name, "they have", known, "they have no `events`")
             related = (Related(f"{words[1]} declared here", declared_at),)
             e.c.sink.error("E0201", f"{words[0]} no event `{name}`", item.span, help, related)
         elif name in names or any(x.source == owner and name in x.events for x in e.out.events):
@@ -323,7 +323,7 @@ def _projection(source: Node | None, e: _Entry) -> l0.Projection | None:
         return None
     found, declared = next((p for p in e.projections if p.name == source.text), None), e.declared
     if found is None and source.text not in declared:  # else it has a mistake, which has been reported
-        help = did_you_mean(source.text, declared) or (allowed("the projections are", declared) if declared else None)
+        help = suggested(source.text, "the projections are", declared)
         e.c.sink.error("E0201", f"there is no projection `{source.text}`", source.span, help)
     return found
 
@@ -362,7 +362,7 @@ def _histogram(projection: l0.Projection, name: str, interval: tuple[int, int | 
 def _synapse_variable(item: Scalar, projection: l0.Projection, c: Context) -> bool:
     known = synapse_variables(projection)
     if item.text not in known:
-        help = did_you_mean(item.text, known) or (allowed("they have", known) if known else "they have no state")
+        help = suggested(item.text, "they have", known, "they have no state")
         message = f"the synapses of `{projection.name}` have no variable `{item.text}`"
         related = (Related("the projection is declared here", projection.span),)
         c.sink.error("E0201", message, item.span, help, related)

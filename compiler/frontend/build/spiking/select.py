@@ -67,9 +67,8 @@ def select_one(item: Scalar, populations: Populations, c: Context) -> tuple[str,
 def unknown_population(item: Scalar, populations: Populations, c: Context) -> None:
     """E0201 for a name that is neither a population nor a class."""
     known = [*populations.names, *populations.classes]
-    help = did_you_mean(item.text, known)
-    if help is None:
-        help = allowed("the populations are", populations.names) if populations.names else None
+    listed = allowed("the populations are", populations.names) if populations.names else None
+    help = did_you_mean(item.text, known) or listed
     c.sink.error("E0201", f"there is no population `{item.text}`", item.span, help)
 
 

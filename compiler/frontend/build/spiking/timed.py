@@ -12,7 +12,6 @@ import math
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import did_you_mean
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, parse_unit
 from compiler.files.array_files import read_array
@@ -23,7 +22,7 @@ from compiler.frontend.build.shared.scope import TimedName
 from compiler.frontend.build.shared.values import Context, Names, Step, mapping, number_and_dimension, text_of
 from compiler.frontend.build.spiking.drives import NOISE
 from compiler.frontend.language.spiking.currents import TIMED
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
@@ -77,7 +76,7 @@ def _phase(node: Node | None, c: Context) -> l0.PhaseDef | None:
         return None
     phases = {p.name: p for p in c.phases}
     if node.text not in phases:
-        help = did_you_mean(node.text, phases) or (allowed("there are", phases) if phases else "declare it in `phases`")
+        help = suggested(node.text, "there are", phases, "declare it in `phases`")
         c.sink.error("E0201", f"there is no phase `{node.text}`", node.span, help)
     return phases.get(node.text)
 

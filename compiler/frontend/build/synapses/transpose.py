@@ -13,10 +13,10 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.connect import Form, rule_of
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Related
 from compiler.expr.units import describe, parse_unit
 from compiler.frontend.build.shared.values import Context
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml.tree import Scalar
 
 MIRROR: Final = "mirror"
@@ -41,7 +41,7 @@ def mirrored(p: l0.Projection, mirror: Scalar | None, named: tuple[str, ...], c:
         c.sink.error("E0108", message, mirror.span, "leave it out", related)
         return p
     if mirror.text not in named:
-        help = did_you_mean(mirror.text, named) or allowed("they are", named)
+        help = suggested(mirror.text, "they are", named)
         c.sink.error("E0201", f"there is no projection `{mirror.text}`", mirror.span, help)
         return p
 
@@ -73,7 +73,7 @@ def _check(
     user = Related(f"the projection `{p.name}` uses the synapse here", p.span)
     if other is None:
         if action.projection not in (*named, MIRROR):  # a mirror that is not named has its own error
-            help = did_you_mean(action.projection, named) or allowed("they are", named)
+            help = suggested(action.projection, "they are", named)
             c.sink.error("E0201", f"there is no projection `{action.projection}`", action.span, help)
         return
     related = (user, Related(f"`{other.name}` is declared here", other.span))
@@ -95,7 +95,7 @@ def _variable(p: l0.Projection, action: l0.Transpose, other: l0.Projection) -> W
         return "E0802", f"the synapses of `{other.name}` have no variables", "give them a `synapse` with `state`"
     units = {s.name: s.unit for s in theirs.state}
     if action.variable not in units:
-        help = did_you_mean(action.variable, units) or (allowed("they are", units) if units else None)
+        help = suggested(action.variable, "they are", units)
         return "E0201", f"the synapse `{theirs.name}` has no state variable `{action.variable}`", help
     unit = next(s.unit for s in mine.state if s.name == action.target)
     if unit != units[action.variable]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.files.array_files import Header
 from compiler.files.data_source import place_of
@@ -21,7 +21,7 @@ from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
 from compiler.frontend.build.shared.readers import Reader, real
 from compiler.frontend.build.shared.values import Context, entries_of, items_of, mapping
 from compiler.frontend.build.tensors.network import Built
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.layers.shared.kind import shown
@@ -197,7 +197,7 @@ def _declared(inputs: tree.Mapping, built: Built, c: Context) -> dict[str, Node]
     misspelt = any(e.name not in built.inputs for e in inputs.entries)
     for entry in inputs.entries:
         if entry.name not in built.inputs:
-            help = did_you_mean(entry.name, built.inputs) or allowed("the inputs are", built.inputs)
+            help = suggested(entry.name, "the inputs are", built.inputs)
             message = f"the network has no input `{entry.name}`"
             c.sink.error("E0201", message, entry.key.span, help)
         elif entry.name in built.computed:
@@ -219,7 +219,7 @@ def _scales(r: Reader, built: Built) -> dict[str, float]:
     for entry in entries_of(r.get("scale")):
         declared = built.inputs.get(entry.name)
         if declared is None:
-            help = did_you_mean(entry.name, built.inputs) or allowed("the inputs are", built.inputs)
+            help = suggested(entry.name, "the inputs are", built.inputs)
             c.sink.error("E0201", f"the network has no input `{entry.name}`", entry.key.span, help)
             continue
         value = real(r.kind.by_name["scale"].kind, entry.value, c, f"the scale of `{entry.name}`")
@@ -264,7 +264,7 @@ def _strata(node: Node, built: Built, data: l0.Data, c: Context) -> tuple[str, s
     declared = built.inputs.get(node.text)
     whole_ = [n for n, i in built.inputs.items() if i.dtype != "real" and not i.shape]
     if declared is None:
-        help = did_you_mean(node.text, whole_) or allowed("inputs of one whole number are", whole_)
+        help = suggested(node.text, "inputs of one whole number are", whole_)
         c.sink.error("E0201", f"the network has no input `{node.text}`", node.span, help)
         return None
     if node.text not in whole_:

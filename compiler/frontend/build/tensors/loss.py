@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.keys.kinds import OneKey
 from compiler.expr.units import DIMENSIONLESS
@@ -21,7 +21,7 @@ from compiler.frontend.build.shared.readers import Reader, blocks, chosen, integ
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.tensors.network import Built, with_numbers
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.layers import KIND
@@ -196,7 +196,7 @@ def _reference(node: Node | None, built: Built, c: Context, *, layer: bool) -> S
         message = f"`{node.text}` is {other}; a {noun} is needed here"
         c.sink.error("E0201", message, node.span, None, related)
         return None
-    help = did_you_mean(node.text, known) or (allowed(f"the {noun}s are", known) if known else None)
+    help = suggested(node.text, f"the {noun}s are", known)
     c.sink.error("E0201", f"there is no {noun} `{node.text}`", node.span, help)
     return None
 

@@ -24,7 +24,7 @@ from compiler.frontend.build.shared.readers import Reader, integer
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, items_of, mapping, text_of
 from compiler.frontend.build.tensors.layers import init_of, read_weights, settings_of, shaped
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import allowed, suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.layers import KIND, MAP, SLICE, SPLIT
@@ -424,7 +424,7 @@ def _reference(r: _Reader, item: Scalar, kind: LayerKind, beside: bool = False) 
         related = (Related("it stands here", r.named[name]),)
         c.sink.error("E0201", message, item.span, None, related)
         return None
-    help = did_you_mean(name, r.out.places) or allowed("before this one there are", r.out.places)
+    help = suggested(name, "before this one there are", r.out.places)
     c.sink.error("E0201", f"there is no layer or network input `{name}`", item.span, help)
     return None
 

@@ -21,7 +21,7 @@ from compiler.frontend.build.tensors.loss import build_loss, build_metrics, chec
 from compiler.frontend.build.tensors.network import Built
 from compiler.frontend.build.tensors.optimizer import build_optimizer
 from compiler.frontend.language.training.training import TRAIN
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import allowed, suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.losses import metric_of
@@ -121,7 +121,7 @@ def _groups(r: Reader, built: Built, optimizer: l0.OptimizerDef) -> tuple[l0.Wei
         for entry in entries_of(group.get("set")):
             if entry.name not in params:
                 message = f"optimizer `{optimizer.name}` has no parameter `{entry.name}`"
-                help = did_you_mean(entry.name, params) or allowed("it has the parameters", params)
+                help = suggested(entry.name, "it has the parameters", params)
                 if entry.name in scheduled:
                     message = f"`{entry.name}` follows a schedule, which is the same for all weights"
                     help = "give `optimizer` a number, or put the schedule into the optimizer's `update`"
@@ -193,7 +193,7 @@ def _watched(node: tree.Node | None, metrics: tuple[str, ...], validation: bool,
     name = node.text
     if name in known:
         return l0.Watched(name, name.removeprefix("validation_") not in _SMALLER, node.span)
-    help = did_you_mean(name, known) or allowed("an epoch has", known)
+    help = suggested(name, "an epoch has", known)
     if name.removeprefix("validation_") in plain:
         help = "write `split: {validation: 0.2}` into `data`"
         c.sink.error("E0201", f"`{name}` is not measured: no samples are kept for validation", node.span, help)

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import compiler.ir.level0.model as l0
-from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, parse_unit
 from compiler.frontend.build.shared.definition_builder import unit_dimension
 from compiler.frontend.build.shared.values import Context, entries_of, mapping, text_of
 from compiler.frontend.build.tensors.network import Built
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.schema.wording import suggested
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.layers.shared.kind import shown
@@ -44,7 +43,7 @@ class Driving:
         text, sink = layer.text, self.c.sink
         if text not in self.built.places:
             there = self.built.places
-            help = did_you_mean(text, there) or (allowed("there are", there) if there else "the model has no `network`")
+            help = suggested(text, "there are", there, "the model has no `network`")
             if there or not self.missing:
                 sink.error("E0201", f"there is no layer or network input `{text}`", layer.span, help)
             return None
