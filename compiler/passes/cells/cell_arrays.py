@@ -7,7 +7,7 @@ Does not: initialise arrays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -94,6 +94,11 @@ class CellLowering:
     def due(self, operation: l1.Operation) -> tuple[int, int]:
         """`every` and `offset` of launches."""
         return (1, 0) if operation.due is None else due_steps(self.phases, operation.due)
+
+
+def assigned(statements: Iterable[l0.Set]) -> tuple[l2.Assign, ...]:
+    """Statements of level 1 at level 2."""
+    return tuple(l2.Assign(s.target, s.value, s.span) for s in statements)
 
 
 def due_steps(phases: Mapping[str, l0.PhaseDef], due: l1.Due) -> tuple[int, int]:

@@ -43,16 +43,9 @@ def column_values(
     for column in cell.derived:
         if isinstance(column, l1.DerivedScalar):
             if refs(column.value) & set(arrays):
-                raise ModelError(
-                    [
-                        Diagnostic(
-                            "E0802",
-                            f"a time constant of `{cell.name}` differs from neuron to neuron",
-                            cell.span,
-                            "give one number per population, or write the decay in `dynamics`",
-                        )
-                    ]
-                )
+                message = f"a time constant of `{cell.name}` differs from neuron to neuron"
+                help = "give one number per population, or write the decay in `dynamics`"
+                raise ModelError([Diagnostic("E0802", message, cell.span, help)])
             env[column.name] = np.broadcast_to(np.asarray(evaluate(column.value, env), np.float64), (len(group),))
         else:
             env[column.name] = propagator(column, env, len(group), dt, systems)

@@ -32,6 +32,7 @@ from compiler.passes.cells.cell_arrays import (
     Deliveries,
     N,
     add_ring,
+    assigned,
     delivered_access,
     delivered_name,
     ring_formals,
@@ -110,13 +111,6 @@ def _body(at: CellLowering, x: l1.EachNeuron) -> tuple[l0.Set, ...]:
     return (*((POOL_INDEX,) if used & several else ()), *fold, *x.statements)
 
 
-def _statements(cell: l1.Cell, body: Sequence[l0.Set], emits: bool) -> tuple[l2.Statement, ...]:
-    out: list[l2.Statement] = [l2.Assign(s.target, s.value, s.span) for s in body]
-    if emits:
-        out.append(l2.Emit("spikes", "spike_count", "slots", Ref("spiked"), cell.span))
-    return tuple(out)
-
-
 def lower_cells(
     builder: ProgramBuilder,
     graph: SpikingGraph,
@@ -170,7 +164,8 @@ def _each_neuron(at: CellLowering, x: l1.EachNeuron, rows: Sequence[CellRow]) ->
     body = _body(at, x)
     if not body and x.due is not None:
         return
-    nest = l2.Nest(FLAT, _statements(at.cell, body, x.emits))
+    emit = (l2.Emit("spikes", "spike_count", "slots", Ref("spiked"), at.cell.span),) if x.emits else ()
+    nest = l2.Nest(FLAT, (*assigned(body), *emit))
     every, offset = at.due(x)
     title, text = f"{rows[0][0].name}: {x.what} ({at.cell.name})", Prototype(l2.Kind.MAP, _formals(at, x, body), nest)
     kernel = at.builder.kernel_of(text, title, at.cell.span, (at.number, x.what))

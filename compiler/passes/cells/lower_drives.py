@@ -23,7 +23,7 @@ from compiler.expr.ast import Cond, Expr, Ref
 from compiler.ir.level1.spiking import SpikingGraph
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import FLAT, due_steps
+from compiler.passes.cells.cell_arrays import FLAT, assigned, due_steps
 from compiler.passes.cells.cell_columns import column_values
 from compiler.passes.cells.lower_timed import read_timed
 from compiler.passes.program.build_program import Draft, ProgramBuilder
@@ -116,11 +116,7 @@ class SourceRows:
                 k.column("n", self.drive.instance.size)
                 self.bind(k, x, f"{name}/{x.what}")
                 due = due_steps(self.shared.graph.phases, x.due)
-                k.add_row(l2.Nest(FLAT, _assigned(x.statements)), name).launch("step", *due, join=False)
-
-
-def _assigned(statements: tuple[l0.Set, ...]) -> tuple[l2.Assign, ...]:
-    return tuple(l2.Assign(s.target, s.value, s.span) for s in statements)
+                k.add_row(l2.Nest(FLAT, assigned(x.statements)), name).launch("step", *due, join=False)
 
 
 def _bind_target(k: Draft, drive: l1.Drive, population: l0.Population) -> None:
@@ -148,6 +144,6 @@ def lower_drives(shared: DriveLowering) -> None:
         first, value, then = rows.value(k)
         rows.at_events(start=True)
         driven = l0.Set("driven", before + value, drive.instance.span)
-        nest = l2.Nest(FLAT, _assigned((*first, driven, *then)))
+        nest = l2.Nest(FLAT, assigned((*first, driven, *then)))
         k.add_row(nest, drive.instance.name).launch("step", join=False)
         rows.at_events(start=False)

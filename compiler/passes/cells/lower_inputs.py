@@ -21,7 +21,7 @@ import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
 from compiler.ir.level2.variable_arrays import array_name
 from compiler.ir.space import DType
-from compiler.passes.cells.cell_arrays import FLAT
+from compiler.passes.cells.cell_arrays import FLAT, assigned
 from compiler.passes.cells.lower_drives import DriveLowering, SourceRows
 from compiler.passes.program.build_program import Prototype
 
@@ -58,7 +58,7 @@ def _changing(item: l0.PoissonInput, rows: SourceRows, dt: float) -> None:
     first, value, _ = rows.value(k)
     count = substitute(_count(0), {"mean": Ref("event_mean")})
     statements = (
-        *(l2.Assign(s.target, s.value, s.span) for s in first),
+        *assigned(first),
         l2.Assign("event_mean", Call("max", (value, Num(0.0))) * Ref("step_length"), item.span),
         l2.Assign("drawn_events", count, item.span),
         l2.Assign("driven", Ref("driven") + Ref("event_weight") * Ref("drawn_events"), item.span),
@@ -109,5 +109,5 @@ def _prototype(outcomes: int, real: DType) -> Prototype:
     draw = (l2.Assign("u", Call("uniform", (Ref("key"), Ref("i"), Num(0)))),) if outcomes else ()
     drawn = l2.Assign("drawn", _count(outcomes))
     delivered = Ref("input") + Ref("weight") * Ref("drawn")
-    nest = l2.Nest((l2.Dim("i", "n"),), (*draw, drawn, l2.Assign("input", delivered)))
+    nest = l2.Nest(FLAT, (*draw, drawn, l2.Assign("input", delivered)))
     return Prototype(l2.Kind.MAP, formals, nest)

@@ -23,7 +23,7 @@ from compiler.core.symbols import Way, is_derived, model_name
 from compiler.expr.ast import Call, Cond, Expr, Ref, refs
 from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import FLAT, CellLowering, CellRow, N
+from compiler.passes.cells.cell_arrays import FLAT, CellLowering, CellRow, N, assigned
 from compiler.passes.program.build_program import ProgramBuilder, Prototype
 from compiler.passes.program.init_values import initialise
 from compiler.passes.program.long_sums import BLOCK
@@ -195,7 +195,7 @@ def each_pool(at: CellLowering, x: l1.EachPool, rows: Sequence[CellRow]) -> None
         raise ModelError([Diagnostic("E0802", message, x.statements[0].span, help)])
     formals = [*_own(pool, cell, used, real, written), *_of_others(cell, used, real), N, *_columns(at, used)]
     formals += [l2.ScalarFormal("key", DType.U64)] if "key" in used else []
-    nest = l2.Nest(FLAT, tuple(l2.Assign(s.target, s.value, s.span) for s in x.statements))
+    nest = l2.Nest(FLAT, assigned(x.statements))
     title, text = f"{rows[0][0].name}: {x.what} ({cell.name})", Prototype(l2.Kind.MAP, tuple(formals), nest)
     kernel = at.builder.kernel_of(text, title, pool.span, (at.number, x.what))
     for instance, bound, columns in rows:

@@ -19,6 +19,7 @@ from compiler.core.symbols import Way, derived
 from compiler.expr.ast import Call, Expr, Num, Ref
 from compiler.ir.level2.variable_arrays import own_array
 from compiler.ir.space import DType, Role
+from compiler.passes.cells.cell_arrays import FLAT
 from compiler.passes.program.build_program import Draft, ProgramBuilder
 from compiler.passes.program.clock import BEFORE
 from compiler.passes.program.init_values import read_file
@@ -81,7 +82,7 @@ def _lower_order(builder: ProgramBuilder, array: l0.TimedArray, copies: int) -> 
     if dealt:
         trial = trial * Ref("copies") + Ref("copy")
     place = Call("shuffled", (Ref("key"), trial // Ref("rows"), Ref("rows"), trial % Ref("rows")))
-    nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("row", place),))
+    nest = l2.Nest(FLAT, (l2.Assign("row", place),))
     for copy in range(copies):
         name = builder.array(l2.Array(_order_name(array, copy), DType.I64, (1,), Role.STATE, span=array.span))
         k = builder.kernel(f"{name}: the row of this trial", l2.Kind.MAP, array.span)
