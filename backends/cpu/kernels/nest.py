@@ -264,7 +264,10 @@ class NestPrinter(NestBuilder):
         def declared(x: Total) -> list[Stmt]:
             return self._filled(x, parts, lambda s: each(code(parts), s), at)
 
-        blocks = self.in_blocks(held, declared, lambda x: x[at], lambda s: each(code(parts), s), parts)
+        def carried(statement: Stmt) -> Stmt:
+            return For(at, 0, parts, [statement], kind=Kind.KEPT, style=Style.NEXT)
+
+        blocks = self.in_blocks(held, declared, lambda x: x[at], carried, parts)
         term = self.summed(scope, blocks.totals)
 
         def run(count: Code) -> Stmt:
