@@ -475,7 +475,7 @@ NL_KERNEL(k2_sum_over_d0) {
                 const real mask_ = mask_p_[d0];
                 part[u] += mask_;
             }
-        NL_UNROLL(1) for (nl_i64 u = 0; u < nl_parts_of_rest(n_d0_ - first, 32); u++) {
+        for (nl_i64 u = 0; u < nl_parts_of_rest(n_d0_ - first, 32); u++) {
             const nl_i64 d0 = first + u;
             const real mask_ = d0 < n_d0_ ? mask_p_[d0] : 0.0f;
             part[u] += mask_;
@@ -1076,7 +1076,7 @@ NL_KERNEL(k19_sum_over_d0) {
                 const real mask_ = mask_p_[d0];
                 part[u] += mask_;
             }
-        NL_UNROLL(1) for (nl_i64 u = 0; u < nl_parts_of_rest(n_d0_ - first, 32); u++) {
+        for (nl_i64 u = 0; u < nl_parts_of_rest(n_d0_ - first, 32); u++) {
             const nl_i64 d0 = first + u;
             const real mask_ = d0 < n_d0_ ? mask_p_[d0] : 0.0f;
             part[u] += mask_;

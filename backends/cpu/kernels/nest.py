@@ -323,7 +323,7 @@ class NestPrinter(NestBuilder):
             return None
         term = self.summed(scope, totals, elements)
         count = call("nl_parts_of_rest", end - first, parts)
-        return For(at, 0, count, [Let("nl_i64", v, first + at), *term], kind=Kind.KEPT)
+        return For(at, 0, count, [Let("nl_i64", v, first + at), *term])
 
     # ---------------------------------------------------------------------------------------- lanes
 
