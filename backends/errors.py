@@ -8,10 +8,13 @@ Does not: render.
 from __future__ import annotations
 
 from compiler.core.errors import CodedError
+from compiler.core.source import Span
 
 
 class BackendError(CodedError):
     """A tool is missing (exit 3) or code generation or the compiler failed (exit 4) or the device failed (5)."""
 
-    def __init__(self, code: str, message: str, help: str | None = None, exit_code: int = 4) -> None:
-        super().__init__(code, message, help, exit_code)
+    def __init__(
+        self, code: str, message: str, help: str | None = None, exit_code: int = 4, span: Span | None = None
+    ) -> None:
+        super().__init__(code, message, help, exit_code, span)
