@@ -27,9 +27,7 @@ from tests.cpu.test_tune import bench, counted, site
 pytestmark = pytest.mark.usefixtures("cc")
 
 TEMPLATE = (Path(__file__).parents[2] / "backends/cpu/templates/strategy_lanes_dense.c.j2").read_text()
-HALF = TEMPLATE.replace("k < {{ f.s_ins }}", "k < {{ f.s_ins }} / 2").replace(
-    "tap + {{ f.s_ins }}", "tap + {{ f.s_ins }} / 2"
-)
+HALF = TEMPLATE.replace("tap, {{ f.s_ins }}, acc", "tap, {{ f.s_ins }} / 2, acc")
 
 
 def match(p: Problem) -> Choice:
