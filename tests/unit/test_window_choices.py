@@ -194,7 +194,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = CudaBackend().emit(lowered(model_of(folder)).merged)
     begin, end = text.index("struct nl_image {"), text.index("/* Elements of a staged line under")
     functions = text[begin:end]
-    cut = functions.index("/* Of so many neighbours is a copy"), functions.index("/* nl_stage_image for an image of windows")
+    cut = (
+        functions.index("/* Of so many neighbours is a copy"),
+        functions.index("/* nl_stage_image for an image of windows"),
+    )
     functions = functions[: cut[0]] + functions[cut[1] :]
     (folder / "stage.cpp").write_text(
         PROGRAM + functions + MAIN.format(high=10, wide=12, size=4, down=2, along=2), encoding="utf-8"
