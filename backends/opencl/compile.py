@@ -18,7 +18,7 @@ from backends.c_family.source_map import refused
 from backends.cache import without_comments
 from backends.opencl.device import check
 from backends.opencl.emit import Emitted
-from backends.opencl.library import OPTIONS, built, compiler_of, library, name_of
+from backends.opencl.library import OPTIONS, built, compiler_of, context_of, library, name_of
 from backends.protocol import Artifact, BackendError
 from compiler.core.cache import cache_folder, find_files, keep_files
 from compiler.core.disk import scratch_folder, write_text
@@ -46,7 +46,7 @@ def compile_text(emitted: Emitted, device: Any) -> Artifact:
         return Artifact(emitted.text, placed[".cl"], key, False, compiler, options, 0.0, kernels=emitted.kernels)
     begin = time.process_time()
     try:
-        built(cl.Program(cl.Context([device]), emitted.text), options)
+        built(cl.Program(context_of(device), emitted.text), options)
     except cl.Error as e:
         raise refused(f"the compiler of {name_of(device)}", str(e), _ERROR, emitted.spans) from None
     seconds = time.process_time() - begin

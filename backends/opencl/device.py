@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from backends.opencl.library import EXTRA, library, name_of
+from backends.opencl.library import EXTRA, library, name_of, signals_kept
 from backends.opencl.probe import probe
 from backends.protocol import BackendError
 
@@ -22,7 +22,8 @@ def devices() -> tuple[Any, ...]:
     """All devices, in the order of their numbers; none where there is no driver. Raises BackendError (E0947)."""
     cl = library()
     try:
-        found = [d for platform in cl.get_platforms() for d in platform.get_devices()]
+        with signals_kept():  # the first call loads the drivers
+            found = [d for platform in cl.get_platforms() for d in platform.get_devices()]
     except cl.Error:
         return ()
     return tuple(

@@ -2,17 +2,21 @@
 
 Assumes: nothing is installed: PyOpenCL is imported when it is asked for.
 Guarantees: the drivers of the system and of PyOpenCL are found as ever; Intel's runtime for CPUs is found where pip has
-installed it, though the path in its own entry is not filled in there, and keeps the order of sums.
+installed it, though the path in its own entry is not filled in there, and keeps the order of sums. Signals do what they
+did before a driver was used.
 Does not: choose a device (device.py), or change $OCL_ICD_VENDORS where it is set.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import importlib.metadata
 import os
+import signal
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +32,8 @@ SYSTEM: Final = Path("/etc/OpenCL/vendors")
 """Where drivers enter themselves: a file each, which names a library."""
 INTEL: Final = ("intel-opencl-rt", "libintelocl.so")
 """Intel's runtime for CPUs: its package and its library."""
+_ACTION: Final = 256
+"""Bytes that a `struct sigaction` has at most."""
 
 
 def library() -> Any:
@@ -41,6 +47,27 @@ def library() -> Any:
     except ImportError as e:
         raise BackendError("E0947", f"PyOpenCL cannot be used: {e}", EXTRA, exit_code=3) from None
     return pyopencl
+
+
+def context_of(device: Any) -> Any:
+    """A context of a device: its driver begins to work."""
+    with signals_kept():
+        return library().Context([device])
+
+
+@contextmanager
+def signals_kept() -> Iterator[None]:
+    """Undoes what a driver does to signals, in any thread: LLVM, with which drivers compile, handles all that may end a
+    process, so that a file that is too large (SIGXFSZ) is no longer an error of the one that writes it."""
+    of_process = ctypes.CDLL(None).sigaction
+    kept = {number: ctypes.create_string_buffer(_ACTION) for number in signal.valid_signals()}
+    for number, action in kept.items():
+        of_process(number, None, action)
+    try:
+        yield
+    finally:
+        for number, action in kept.items():
+            of_process(number, action, None)
 
 
 @cache

@@ -21,7 +21,7 @@ from backends.c_family.watched import Watched, watched
 from backends.opencl.compile import loaded
 from backends.opencl.device import device_of
 from backends.opencl.kernel import GROUP, items
-from backends.opencl.library import library, name_of
+from backends.opencl.library import context_of, library, name_of
 from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.core.disk import bytes_text
 from compiler.ir.space import Role
@@ -61,7 +61,7 @@ class OpenclInstance:
         self._next: tuple[str, int] | None = None  # the next phase and step of the device
         self._memory: Any = None
         self._device = device_of(device)
-        self._context = self._cl.Context([self._device])
+        self._context = context_of(self._device)
         self._queue = self._cl.CommandQueue(self._context)
         self._binary = loaded(artifact, self._context)
         self._names = [k.function for k in artifact.kernels]

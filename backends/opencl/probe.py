@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from backends.opencl.library import OPTIONS, built, compiler_of, library
+from backends.opencl.library import OPTIONS, built, compiler_of, context_of, library
 from compiler.core.cache import cache_folder, find_value, keep_value
 from compiler.core.errors import RunError
 
@@ -70,7 +70,7 @@ def probe(device: Any) -> Probe:
 def _measured(device: Any) -> Probe:
     """Whether results of a device are those of numpy. Raises an Error of PyOpenCL."""
     cl = library()
-    context = cl.Context([device])
+    context = context_of(device)
     queue, program = cl.CommandQueue(context), built(cl.Program(context, _TEXT), OPTIONS)
     kernel = cl.Kernel(program, "probe")
     rng = np.random.default_rng(1)

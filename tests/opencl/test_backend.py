@@ -3,11 +3,12 @@ failures with codes."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from backends.opencl import probe as probes
 from backends.opencl.backend import OpenclBackend
 from backends.opencl.compile import compile_text
 from backends.opencl.emit import emit
-from backends.opencl.library import OPTIONS, built
+from backends.opencl.library import OPTIONS, built, context_of
 from backends.opencl.probe import Probe
 from backends.protocol import BackendError
 from backends.reference.load import ReferenceInstance
@@ -77,7 +78,7 @@ def test_elementary_functions_and_draws_are_those_of_c(device: Any, cc: list[str
     found = [s for s in signatures(source("math") + source("philox")) if f"nl_{s.name}" in known("opencl")]
     assert len(found) > 60
     text = HEAD + select([f"nl_{s.name}" for s in found], "opencl") + "\n" + "".join(kernel_of(s) for s in found)
-    context = cl.Context([device])
+    context = context_of(device)
     options = [*OPTIONS, "-cl-fp32-correctly-rounded-divide-sqrt", "-cl-opt-disable"]
     program = built(cl.Program(context, text), tuple(o for o in options if "denorms" not in o))
     queue, rng, theirs = cl.CommandQueue(context), np.random.default_rng(3), build(cc, tmp_path, "-ffp-contract=off")
@@ -313,3 +314,25 @@ def test_steps_of_a_recurrent_layer_are_a_loop(tmp_path: Path) -> None:
     found = trained(opencl.load(opencl.compile(few, {}), few, 3), few)
     for name, values in trained(ReferenceInstance(few, 3), few).items():
         np.testing.assert_array_equal(values, found[name], err_msg=name)
+
+
+WRITES: Final = """
+import resource, sys
+from backends.opencl.device import device_of
+from backends.opencl.library import context_of
+context_of(device_of(0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+try:
+    with open(sys.argv[1], "wb") as file:
+        file.write(bytes(1000))
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_a_file_that_is_too_large_stays_an_error(device: Any, tmp_path: Path) -> None:
+    """LLVM, with which drivers compile, handles the signal (SIGXFSZ): the process printed a report, or ended."""
+    done = subprocess.run(
+        [sys.executable, "-c", WRITES, tmp_path / "file"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "File too large\n", "")
