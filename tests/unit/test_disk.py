@@ -8,8 +8,6 @@ import resource
 import subprocess
 import sys
 import threading
-import traceback
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,39 +29,29 @@ from compiler.core.disk import (
 from compiler.core.errors import RunError
 
 
-def in_small_files(work: Callable[[], None]) -> None:
-    """Where no file may be larger than 4 KiB: in a process of its own, since the limit holds for all files of one."""
-    child = os.fork()
-    if child == 0:
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-        try:
-            work()
-        except BaseException:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+@pytest.fixture
+def small_files() -> object:
+    """No file may be larger than 4 KiB."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.usefixtures("small_files")
 def test_what_does_not_fit_leaves_what_was_there(tmp_path: Path) -> None:
     path, large = tmp_path / "a" / "file", b"x" * 10_000
-
-    def work() -> None:
-        with pytest.raises(RunError) as caught:
-            write_bytes(path, large, "a checkpoint")
-        assert (caught.value.code, caught.value.exit_code) == ("E0930", 5)
-        assert f"a checkpoint cannot be written to `{path}`: File too large (10.0 kB needed, " in caught.value.message
-        assert " free)" in caught.value.message
-        assert list(path.parent.iterdir()) == []
-        write_text(path, "old", "a checkpoint")
-        with pytest.raises(RunError, match="File too large"):
-            write_bytes(path, large, "a checkpoint")
-        with pytest.raises(RunError, match="File too large"):
-            append_text(path, "x" * 10_000, "the metrics")
-
-    in_small_files(work)
+    with pytest.raises(RunError) as caught:
+        write_bytes(path, large, "a checkpoint")
+    assert (caught.value.code, caught.value.exit_code) == ("E0930", 5)
+    assert f"a checkpoint cannot be written to `{path}`: File too large (10.0 kB needed, " in caught.value.message
+    assert " free)" in caught.value.message
+    assert list(path.parent.iterdir()) == []
+    write_text(path, "old", "a checkpoint")
+    with pytest.raises(RunError, match="File too large"):
+        write_bytes(path, large, "a checkpoint")
+    with pytest.raises(RunError, match="File too large"):
+        append_text(path, "x" * 10_000, "the metrics")
     assert [p.name for p in path.parent.iterdir()] == ["file"]
     assert path.read_text() == "old"
 
@@ -71,12 +59,13 @@ def test_what_does_not_fit_leaves_what_was_there(tmp_path: Path) -> None:
 def test_a_copy_that_does_not_fit(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"x" * 5000)
-
-    def work() -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
         with pytest.raises(RunError, match="cannot be written"):
             copy_file(source, tmp_path / "copy", "compiled code")
-
-    in_small_files(work)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [p.name for p in tmp_path.iterdir()] == ["source"]
     with pytest.raises(FileNotFoundError):
         copy_file(tmp_path / "nothing", tmp_path / "copy", "compiled code")
