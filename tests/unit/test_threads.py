@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from compiler.core.errors import ModelError
+from compiler.runtime.artifacts import build_folder
 from netloom import build, check, run
 from tests.unit.test_cli import TINY
 
@@ -21,6 +24,20 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY + "plots: [{raster: {from: p}}]\n", encoding="utf-8")
     return path
+
+
+def test_a_build_folder_that_another_one_replaces(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at its stamp and that at its files it is gone for a moment."""
+    folder, stamp_of = build(model, "reference").folder, build_folder._stamp
+
+    def gone(place: Path) -> dict[str, Any] | None:
+        stamp = stamp_of(place)
+        shutil.rmtree(place)
+        return stamp
+
+    monkeypatch.setattr(build_folder, "_stamp", gone)
+    assert build(model, "reference").folder == folder
+    assert (folder / "program.ir").is_file()
 
 
 def test_several_threads_check_build_and_run(model: Path, tmp_path: Path) -> None:

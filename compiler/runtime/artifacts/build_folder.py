@@ -50,7 +50,7 @@ def build_into(parent: Path, program: l2.Merged, backend: Backend, options: Mapp
     known = _stamp(folder)
     if known is not None and known.get("digest") == digest and (artifact := _artifact(folder, known)) is not None:
         return Built(folder, artifact, False)
-    if folder.exists() and not is_build_folder(folder) and (not folder.is_dir() or any(folder.iterdir())):
+    if _is_in_the_way(folder):
         raise RunError(
             "E0911",
             f"`{folder}` is in the way: it was not made by `netloom build`",
@@ -76,6 +76,18 @@ def build_into(parent: Path, program: l2.Merged, backend: Backend, options: Mapp
         keep_value(scratch.path / STAMP, stamp)
         _swap(scratch, folder)
     return Built(folder, artifact, True)
+
+
+def _is_in_the_way(place: Path) -> bool:
+    """Whether something stands there that this module did not make. It is looked at once: another process may put a new
+    build folder there meanwhile."""
+    try:
+        names = os.listdir(place)
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        return True
+    return bool(names) and STAMP not in names
 
 
 def is_build_folder(folder: Path) -> bool:
@@ -114,9 +126,13 @@ def _states(folder: Path) -> dict[str, str | int]:
 
 def _artifact(folder: Path, stamp: Mapping[str, Any]) -> Artifact | None:
     """The artifact of an earlier build; its text stays on disk. None when a file of the folder, or a loaded one, is
-    changed or missing, or the stamp has no descriptors of kernels as this version reads them."""
+    changed or missing, also because another process puts a new folder there, or the stamp has no descriptors of
+    kernels as this version reads them."""
     binary, *beside = (Path(path) for path in stamp["loaded"])
-    now = _states(folder)
+    try:
+        now = _states(folder)
+    except FileNotFoundError:
+        return None
     if any(now.get(name) != state for name, state in stamp["files"].items()):
         return None
     if any(digest is None or file_digest(Path(path)) != digest for path, digest in stamp["loaded"].items()):
