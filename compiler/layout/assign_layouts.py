@@ -34,8 +34,4 @@ def array_of(
 def strides_of(tensor: l1.Tensor, lanes: int) -> tuple[int, ...]:
     """Elements per step along each axis; with lanes, axis 0 counts blocks of `lanes` rows."""
     step = lanes if tensor.batched and lanes else 1
-    strides = []
-    for extent in reversed(tensor.room):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
+    return tuple(step * by for by in tensor.strides)

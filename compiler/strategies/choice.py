@@ -158,15 +158,5 @@ def product(
     return Problem(node, extents, named, operands, lanes, real_bytes, device)
 
 
-def strides(tensor: l1.Tensor) -> tuple[int, ...]:
-    """Row-major strides of a tensor that has no lanes."""
-    result = []
-    step = 1
-    for extent in reversed(tensor.room):
-        result.append(step)
-        step *= extent
-    return tuple(reversed(result))
-
-
 def rounded(count: int, multiple: int) -> int:
     return -(-count // multiple) * multiple

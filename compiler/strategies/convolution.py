@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem, either, refuse_if, strides
+from compiler.strategies.choice import Choice, NotApplicable, Problem, either, refuse_if
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US
 from compiler.strategies.window import WindowAxis, window_axis
 
@@ -137,7 +137,7 @@ def _of(p: Problem, vector: int) -> Convolution:
     if any(p.extents[d] != e for d, e in zip(weights, w.shape, strict=True) if d is not None):
         raise NotApplicable("an operand is only partly read")
     extents = dict(p.extents)
-    by = dict(zip(weights, strides(w), strict=True))
+    by = dict(zip(weights, w.strides, strict=True))
     for r, s in (rest, rest[::-1]):
         rows = window_axis(p.axes(vector)[-2], i, r, extents, x.shape[-2])
         cols = window_axis(p.axes(vector)[-1], j, s, extents, x.shape[-1])

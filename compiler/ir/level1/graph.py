@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from operator import mul
 
 import compiler.ir.level0.model as l0
 from compiler.core.source import NOWHERE, Span
@@ -36,6 +38,12 @@ class Tensor:
     def room(self) -> tuple[int, ...]:
         """The extents of its array: the shape, but for the space between rows."""
         return (*self.shape[:-1], self.pitch) if self.pitch else self.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements per step along each axis of its array, row by row."""
+        *inner, _ = accumulate(reversed(self.room), mul, initial=1)
+        return tuple(reversed(inner))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_beyond, refuse_if, strides
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_beyond, refuse_if
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US, TILE_CACHE_BYTES, TILE_FAR, TILE_FAR_BLOCKS
 from compiler.strategies.cost.tiles import TILES, best
 from compiler.strategies.strategy import Strategy, by_tile
@@ -31,7 +31,7 @@ def match(p: Problem) -> Choice:
         if k is None or k in p.out or len(weights) != 2 or set(weights) != {o, k} or set(p.extents) != {*p.out, k}:
             continue
         refuse_if(x.shape != tuple(p.extents[d] for d in (*places, k)), "an operand is only partly read")
-        steps = dict(zip(weights, strides(w), strict=True))
+        steps = dict(zip(weights, w.strides, strict=True))
         outs, ins, blocks = p.extents[o], p.extents[k], p.blocks(places[0]) * prod(p.extents[d] for d in places[1:])
         refuse_beyond(ins * p.lanes >= LIMIT or outs * ins)
         tile, operations = best(TILES, outs, [(blocks, ins)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 import compiler.ir.level1.graph as l1
-from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_beyond, refuse_if, strides
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, refuse_beyond, refuse_if
 from compiler.strategies.cost.cpu import OPERATIONS_PER_US
 from compiler.strategies.cost.tiles import DOTS, best
 from compiler.strategies.strategy import Strategy, by_tile
@@ -72,7 +72,7 @@ def match(p: Problem) -> Choice:
 
 def _strides(tensor: l1.Tensor, dims: tuple[str | None, ...], lanes: int) -> dict[str, int]:
     """Elements per step along each dim; along the batch, of a block."""
-    return {d: s * lanes for d, s in zip(dims, strides(tensor), strict=True) if d is not None}
+    return {d: s * lanes for d, s in zip(dims, tensor.strides, strict=True) if d is not None}
 
 
 STRATEGY: Final = Strategy(NAME, match, by_tile(DOTS))

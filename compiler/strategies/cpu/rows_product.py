@@ -34,7 +34,6 @@ from compiler.strategies.choice import (
     refuse_beyond,
     refuse_if,
     rounded,
-    strides,
 )
 from compiler.strategies.strategy import Strategy, with_columns
 
@@ -114,7 +113,7 @@ def _strides(p: Problem, operand: int) -> dict[str, int]:
     if lanes and (p.plain(operand)[0] is None or p.plain(operand)[0] in p.plain(operand)[1:]):
         raise NotApplicable("the batch is not an axis of its own")
     found: dict[str, int] = {}
-    for axis, stride, extent in zip(axes, strides(tensor), tensor.shape, strict=True):
+    for axis, stride, extent in zip(axes, tensor.strides, tensor.shape, strict=True):
         high = axis.const + sum(c * (p.extents[d] - 1) for d, c in axis.terms)
         if axis.div != 1 or axis.const or any(c < 1 for d, c in axis.terms if p.extents[d] > 1) or high >= extent:
             raise NotApplicable("an operand is not walked by multiples of dims, or beyond its ends")

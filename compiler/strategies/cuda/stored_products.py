@@ -33,7 +33,7 @@ from typing import Final
 
 from compiler.ir.level2.target import Target
 from compiler.ir.space import Affine, plain_dim
-from compiler.strategies.choice import Choice, NotApplicable, Problem, Tiles, either, refuse_if, rounded, strides
+from compiler.strategies.choice import Choice, NotApplicable, Problem, Tiles, either, refuse_if, rounded
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, implicit_gemm
@@ -172,7 +172,7 @@ def _matrices(p: Problem, size: int) -> tuple[Matrix, Matrix] | None:
     found = sides(p.out, tuple(d for d in p.extents if d not in p.out), (used[0], used[1]))
     made = []
     for x, own in ((found.rows, found.m), (1 - found.rows, found.n)):
-        by = dict(zip(p.plain(x), strides(p.operands[x]), strict=True))
+        by = dict(zip(p.plain(x), p.operands[x].strides, strict=True))
         parts = [[(p.extents[d], by.get(d, 0)) for d in part] for part in (found.batch, own, found.k)]
         made.append(matrix_of(parts[0], parts[1], parts[2], size))
     first, second = made
@@ -334,7 +334,7 @@ def _is_across(p: Problem, operand: int, c: str, window: Sequence[str]) -> bool 
     """Whether the other operand is contiguous along its own side, None where it is no matrix: weights of the dims
     `window` and `c`, or else pixels."""
     axes = p.plain(operand)
-    by = dict(zip(axes, strides(p.operands[operand]), strict=True))
+    by = dict(zip(axes, p.operands[operand].strides, strict=True))
     if any(stride % (ALIGNED // 2) for stride in by.values() if stride != 1):
         return None
 

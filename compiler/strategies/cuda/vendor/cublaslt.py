@@ -19,7 +19,7 @@ from functools import partial
 from math import prod
 from typing import Final
 
-from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if, strides
+from compiler.strategies.choice import Choice, NotApplicable, Problem, refuse_if
 from compiler.strategies.cuda import implicit_gemm
 from compiler.strategies.cuda.implicit_gemm import sides
 from compiler.strategies.cuda.stored_products import joined
@@ -77,7 +77,7 @@ def _walks(p: Problem) -> tuple[Sequence[Side], Sequence[Side], Sequence[Side], 
     )
     walks = []
     for axes, tensor, *parts in arrays:
-        by = dict(zip(axes, strides(tensor), strict=True))
+        by = dict(zip(axes, tensor.strides, strict=True))
         walks.append([joined([(p.extents[d], by.get(d, 0)) for d in part]) for part in (found.batch, *parts)])
     if any(side is None for walk in walks for side in walk):
         return None
