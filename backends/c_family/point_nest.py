@@ -174,9 +174,11 @@ class NestBuilder:
         """A loop over a dim of a point."""
         raise NotImplementedError
 
-    def over_terms(self, inner: list[Stmt], blocks: InBlocks | None = None) -> list[Stmt]:
-        """A loop over all terms, in order."""
-        for d in reversed(self.red):
+    def over_terms(
+        self, inner: list[Stmt], blocks: InBlocks | None = None, dims: Sequence[l2.Dim] | None = None
+    ) -> list[Stmt]:
+        """A loop over all terms, in order; `dims`: those of them that are not walked yet (default: all)."""
+        for d in reversed(self.red if dims is None else dims):
             inner = self.loop(d, inner)
             if blocks and d.name == blocks.dim:
                 inner = self.by_blocks(inner, blocks)

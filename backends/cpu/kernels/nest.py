@@ -2,9 +2,8 @@
 
 Assumes: a legal Nest: PAR iterations are independent, at most one LANE dim (literal extent).
 Guarantees: loops run PAR dims in order, RED dims inside them, the LANE dim innermost with one accumulator per lane, so
-that it vectorises. With `order` other than bitwise, a
-sum whose last RED dim is contiguous runs in PARTS partial accumulators joined by a fixed tree; bitwise keeps one
-accumulator in index order.
+that it vectorises. With `order` other than bitwise, a sum whose last RED dim is contiguous runs in PARTS partial
+accumulators joined by a fixed tree; bitwise keeps one accumulator in index order.
 Does not: collapse, tile or reorder dims (lowering and strategies do).
 """
 
@@ -284,9 +283,7 @@ class NestPrinter(NestBuilder):
             inner.append(self.masked_rest(scope, blocks.totals, at, first, end, parts) or run(end - first))
         if cut:
             inner = [self.block(begin, end, extent, inner, blocks)]
-        for dim in reversed(self.red[:-1]):
-            inner = self.loop(dim, inner)
-            inner = self.by_blocks(inner, blocks) if dim.name == blocks.dim else inner
+        inner = self.over_terms(inner, blocks, self.red[:-1])
         half = k.namer.fresh("half")
         joined = [each(half, self.combined(x.at[at], x.at[at + half], x.type)) for x in held]
         return [replace(x, at=x.at[0]) for x in held], [
