@@ -26,7 +26,7 @@ STEPS = {
 """Of a round: about 0.4 s."""
 
 WORKER = '''
-"""One subject of one tree, in whose folder this runs: "ready", then for each line that asks for steps their us."""
+"""One subject of one tree, in whose folder this runs."""
 import re, sys, time
 from pathlib import Path
 
@@ -86,10 +86,6 @@ def run(count):
 
 
 run(3)
-print("ready", flush=True)
-for line in sys.stdin:
-    steps = int(line)
-    print(1e6 * run(steps) / steps, flush=True)
 '''
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ STEPS = {
 """Of a round: about 0.1 s."""
 
 WORKER = '''
-"""One subject of one tree, in whose folder this runs: "ready", then for each line that asks for steps their us."""
+"""One subject of one tree, in whose folder this runs."""
 import sys, time
 from pathlib import Path
 
@@ -88,10 +88,6 @@ def training():
 
 model, _, scale = name.partition("_")
 run = simulation(model, scale or "1" * (model == "microcircuit")) if model in ("microcircuit", "cuba") else training()
-print("ready", flush=True)
-for line in sys.stdin:
-    steps = int(line)
-    print(1e6 * run(steps) / steps, flush=True)
 '''
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What the comparisons of two revisions share: each in a process of its own, in its own tree, asked in turn.
 
-A worker is the text of a script that runs in the folder of one tree, as `WORKER SUBJECT FOLDER`: it builds the subject,
-prints "ready", and then for each line that asks for so many steps the microseconds of one.
+A worker is the text of a script that runs in the folder of one tree, as `WORKER SUBJECT FOLDER`: it builds the subject
+and defines `run`, which makes so many steps and gives their seconds. ANSWERS follows.
 """
 
 from __future__ import annotations
@@ -18,6 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import ONE_THREAD, ROOT, table, write_results
+
+ANSWERS = """
+print("ready", flush=True)
+for line in sys.stdin:
+    steps = int(line)
+    print(1e6 * run(steps) / steps, flush=True)
+"""
+"""For each line that asks for so many steps the microseconds of one."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ def tree(given: str, folder: Path) -> Path:
 
 def start(worker: str, subject: str, label: str, place: Path, work: Path) -> Contestant:
     work.mkdir(parents=True)
-    command = [sys.executable, "-c", worker, subject, str(work)]
+    command = [sys.executable, "-c", worker + ANSWERS, subject, str(work)]
     path = os.pathsep.join(p for p in (str(place), os.environ.get("PYTHONPATH")) if p)
     process = subprocess.Popen(
         command, cwd=place, env={**os.environ, **ONE_THREAD, "PYTHONPATH": path}, text=True,
