@@ -218,7 +218,7 @@ def _field(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> tuple[Let, bool]:
 
 
 def of_row(k: Kernel) -> dict[str, Code]:
-    """The columns of integers as fields of the row, for what reads each of them once."""
+    """The columns as fields of the row, for what reads each of them once."""
     return {f.name: _field_of(k, f) for f in k.template.formals if isinstance(f, l2.ScalarFormal)}
 
 

@@ -547,7 +547,7 @@ int nl_set_phase(nl_ctx *ctx, int phase, const nl_launch *launches, int64_t coun
 void *nl_address(const nl_ctx *ctx, uint64_t word) { return nl_at(ctx, word); }
 int nl_status(const nl_ctx *ctx) { return ctx->status; }
 
-/* Decaying values end as denormal numbers, ten times slower: they become zero, or what `state` says; gives that of before. */
+/* Flush denormal numbers, which are ten times slower, to zero (`zero`), or restore `state`; gives the state of before. */
 static nl_u64 nl_denormals(int zero, nl_u64 state) {
     nl_u64 was = 0;
 #if defined(__x86_64__) || defined(__i386__)

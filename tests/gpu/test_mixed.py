@@ -85,13 +85,18 @@ numerics: {NUMERICS}
 """
 
 
+def odd(folder: Path, numerics: str) -> str:
+    """The model with its samples in the folder."""
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 4097, 500).astype(np.int32)
+    np.savez(folder / "samples.npz", x=rng.normal(size=(500, 301)).astype(np.float32), label=label)
+    return ODD.replace("NUMERICS", numerics)
+
+
 @pytest.mark.parametrize("numerics", ["precision: mixed", "products: tf32"])
 def test_padded_rows_change_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numerics: str) -> None:
     """Beside rows side by side, whose products have another order, by as much as rounding changes the weights."""
-    rng = np.random.default_rng(0)
-    label = rng.integers(0, 4097, 500).astype(np.int32)
-    np.savez(tmp_path / "samples.npz", x=rng.normal(size=(500, 301)).astype(np.float32), label=label)
-    text, found = ODD.replace("NUMERICS", numerics), []
+    text, found = odd(tmp_path, numerics), []
     lowered = lower(model_of(text, tmp_path), CudaBackend().capabilities)
     padded = {d.subject for d in lowered.decisions if d.pass_name == "pad_rows"}
     assert "train: logits.biased.grad.sum" in padded
@@ -110,10 +115,7 @@ def test_padded_rows_change_no_result(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_products_of_padded_rows_are_tuned(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    label = rng.integers(0, 4097, 500).astype(np.int32)
-    np.savez(tmp_path / "samples.npz", x=rng.normal(size=(500, 301)).astype(np.float32), label=label)
-    (tmp_path / "model.yaml").write_text(ODD.replace("NUMERICS", "precision: mixed"))
+    (tmp_path / "model.yaml").write_text(odd(tmp_path, "precision: mixed"))
     result = tune_model(tmp_path / "model.yaml", Options(target="cuda"), wishes=Wishes(1, whole=False))
     paths = {row.path for row in result.rows}
     assert {"train/narrow.activated.grad", "train/logits.weight.grad"} <= paths
