@@ -25,7 +25,7 @@ from compiler.ir.level2.variable_arrays import array_name, own_array
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, assigned, due_steps
 from compiler.passes.cells.cell_columns import column_values
-from compiler.passes.cells.lower_timed import read_timed
+from compiler.passes.cells.lower_timed import copy_of, read_timed
 from compiler.passes.program.build_program import Draft, ProgramBuilder
 from compiler.passes.program.init_values import initialise
 
@@ -61,7 +61,7 @@ class DriveLowering:
                 given = array_name(instance.name, user), values[user], instance, role[name], units.get(name, "1")
                 arrays[name] = initialise(builder, *given, span=instance.span)
         numbers = column_values(cell, (instance,), self.model.simulate.dt, source.various)
-        copy = int(drive.population.rpartition("_")[2]) if self.model.simulate.instances > 1 else 0
+        copy = copy_of(self.model, drive.population)
         return SourceRows(self, drive, source, operations, arrays, {n: float(v[0]) for n, v in numbers.items()}, copy)
 
 

@@ -62,7 +62,7 @@ def _order_name(array: l0.TimedArray, copy: int) -> str:
     return own_array(f"{array.phase}", f"timed.{array.rows}.{copy}{'.dealt' if array.order == 'dealt' else ''}")
 
 
-def _copy_of(model: l0.Model, population: str) -> int:
+def copy_of(model: l0.Model, population: str) -> int:
     """The instance of the network that a population belongs to."""
     assert model.simulate is not None
     return int(population.rpartition("_")[2]) if model.simulate.instances > 1 else 0
