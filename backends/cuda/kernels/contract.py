@@ -150,7 +150,7 @@ def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     if strategy in tensor_products.KINDS:
         deep = [_is_deep(template, contract, number) for number in (0, 1)]
         name += _ACROSS[2 * (not deep[0]) + (not deep[1])]
-        kind = ", ".join([tensor_products.KINDS[strategy], *(str(x).lower() for x in deep)])
+        kind = ", ".join([tensor_products.KINDS[strategy], *map(_truth, deep)])
         call = f"nl_tensor_product<{kind}>"
         return [Shared(name, call, "nl_product", "nl_sums", 1, block=TENSOR_BLOCK, part=name)]
     if strategy == split_products.NAME:
@@ -226,7 +226,7 @@ def _stored_kind(name: str, suffix: str) -> Shared:
 def _split_kind(number: int) -> Shared:
     """The kernel of split_products of a tile."""
     _, *across = stored_products.shape_of(number)
-    name, call = split_products.NAME + _ACROSS[number], f"{_SPLIT_CALL}<{', '.join(str(x).lower() for x in across)}>"
+    name, call = split_products.NAME + _ACROSS[number], f"{_SPLIT_CALL}<{', '.join(map(_truth, across))}>"
     numbers = frozenset({number})
     return Shared(name, call, "nl_product", "nl_sums", 1, numbers, stored_block(""), name, "nl_begin_ring();")
 
@@ -362,7 +362,7 @@ def _stored_names(shared: Sequence[Shared], used: Mapping[str, Sequence[int]]) -
         tiles = []
         for number in sorted(used[s.name]):
             shape, rows, columns = stored_products.shape_of(number)
-            across = {"rows_across": str(rows).lower(), "columns_across": str(columns).lower()}
+            across = {"rows_across": _truth(rows), "columns_across": _truth(columns)}
             stages = stored_products.stages_of(kind, number)
             tiles.append({"number": number, "columns": stored_products.COLUMNS[shape], "stages": stages, **across})
         window = kind == stored_products.CONV
