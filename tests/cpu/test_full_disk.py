@@ -8,8 +8,6 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
@@ -22,6 +20,7 @@ from compiler.runtime.inference.predict import write_npz
 from compiler.runtime.plots import style
 from netloom import build, predict, run
 from tests.cpu.models_for_runs import DIGITS, NOISY, write
+from tests.file_limits import limited
 
 pytestmark = pytest.mark.usefixtures("cc", "here", "not_optimized")
 SPIKES = """\
@@ -37,17 +36,6 @@ record:
   - rate: {from: p, every: 1 ms}
 plots: [{raster: {from: p}}]
 """
-
-
-@contextmanager
-def limited(size: int) -> Iterator[None]:
-    """A limit on the size of files."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def only_run(here: Path) -> tuple[Path, dict[str, object]]:

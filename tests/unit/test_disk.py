@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -27,31 +26,23 @@ from compiler.core.disk import (
     write_text,
 )
 from compiler.core.errors import RunError
+from tests.file_limits import limited
 
 
-@pytest.fixture
-def small_files() -> object:
-    """No file may be larger than 4 KiB."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-@pytest.mark.usefixtures("small_files")
 def test_what_does_not_fit_leaves_what_was_there(tmp_path: Path) -> None:
     path, large = tmp_path / "a" / "file", b"x" * 10_000
-    with pytest.raises(RunError) as caught:
-        write_bytes(path, large, "a checkpoint")
-    assert (caught.value.code, caught.value.exit_code) == ("E0930", 5)
-    assert f"a checkpoint cannot be written to `{path}`: File too large (10.0 kB needed, " in caught.value.message
-    assert " free)" in caught.value.message
-    assert list(path.parent.iterdir()) == []
-    write_text(path, "old", "a checkpoint")
-    with pytest.raises(RunError, match="File too large"):
-        write_bytes(path, large, "a checkpoint")
-    with pytest.raises(RunError, match="File too large"):
-        append_text(path, "x" * 10_000, "the metrics")
+    with limited(4096):
+        with pytest.raises(RunError) as caught:
+            write_bytes(path, large, "a checkpoint")
+        assert (caught.value.code, caught.value.exit_code) == ("E0930", 5)
+        assert f"a checkpoint cannot be written to `{path}`: File too large (10.0 kB needed, " in caught.value.message
+        assert " free)" in caught.value.message
+        assert list(path.parent.iterdir()) == []
+        write_text(path, "old", "a checkpoint")
+        with pytest.raises(RunError, match="File too large"):
+            write_bytes(path, large, "a checkpoint")
+        with pytest.raises(RunError, match="File too large"):
+            append_text(path, "x" * 10_000, "the metrics")
     assert [p.name for p in path.parent.iterdir()] == ["file"]
     assert path.read_text() == "old"
 
@@ -59,13 +50,8 @@ def test_what_does_not_fit_leaves_what_was_there(tmp_path: Path) -> None:
 def test_a_copy_that_does_not_fit(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"x" * 5000)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    try:
-        with pytest.raises(RunError, match="cannot be written"):
-            copy_file(source, tmp_path / "copy", "compiled code")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with limited(4096), pytest.raises(RunError, match="cannot be written"):
+        copy_file(source, tmp_path / "copy", "compiled code")
     assert [p.name for p in tmp_path.iterdir()] == ["source"]
     with pytest.raises(FileNotFoundError):
         copy_file(tmp_path / "nothing", tmp_path / "copy", "compiled code")
@@ -101,10 +87,8 @@ def test_a_file_is_whole_or_as_it_was(parts: list[bytes], limit: int) -> None:
         path = Path(folder) / "file"
         path.write_bytes(b"before")
         whole = b"".join(parts)
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
         try:
-            with new_file(path, "it") as stream:
+            with limited(limit), new_file(path, "it") as stream:
                 for part in parts:
                     stream.write(part)
         except RunError:
@@ -113,8 +97,6 @@ def test_a_file_is_whole_or_as_it_was(parts: list[bytes], limit: int) -> None:
         else:
             assert len(whole) <= limit
             assert path.read_bytes() == whole
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert os.listdir(folder) == ["file"]
 
 
