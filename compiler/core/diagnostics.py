@@ -33,7 +33,7 @@ class Related:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One error or warning. `code` is stable ("E0123"); the catalogue in compiler/core/catalogue.py tells more about
+    """One error or warning. `code` is stable ("E0123"); the catalogue in compiler/core/codes.md tells more about
     each. `file`, `line` and `column` say where it begins (None: nowhere in a file); `str` is what the command line
     prints of it."""
 

@@ -4,7 +4,7 @@ Assumes: spans whose files hold the text that was read.
 Guarantees: sorted by file and position, without duplicates; carets stand under what they mark
 whatever the width of the characters before; long lines are clipped; nothing in a source line can
 move the cursor.
-Does not: print, decide on colour, or know what codes mean (compiler/core/catalogue.py).
+Does not: print, decide on colour, or know what codes mean (compiler/core/codes.md).
 """
 
 from __future__ import annotations
