@@ -4,7 +4,7 @@
 
 Assumes: a git checkout with its whole history. scripts/capabilities.toml names what was added, the commits that brought
 it and the files that are nothing else; the commits that it does not name changed what stood.
-Guarantees: Python, templates and C headers are counted, blank lines and comments too. A line counts as added if its
+Guarantees: Python, templates, C headers and texts (codes.md) are counted, blank lines and comments too. A line counts as added if its
 file is one of those that are named, or if git's blame, through moves and copies, gives it to a commit that is named:
 of these at most as many as the commit made the tree longer, so that what it rewrote stays with what stood. Raises
 ValueError where more than an eighth of a named file stood at the review (a dozen lines of a short one), or no line of
@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_name("capabilities.toml")
 FOLDERS = ("compiler", "backends")
-ENDINGS = (".py", ".j2", ".h")
+ENDINGS = (".py", ".j2", ".h", ".md")
 KINDS = ("capability", "speed")
 SHORT = 8
 """Digits of a commit in the table."""
