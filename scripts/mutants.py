@@ -499,6 +499,12 @@ MUTANTS = (
         lambda _: 0,
         ("tests/cpu/test_products.py::test_long_sums_pack_one_block_at_a_time",),
     ),
+    Mutant(
+        "what follows few rows is computed side by side",
+        ("compiler.strategies.cpu.rows_dense:BLOCK",),
+        lambda _: 4,
+        ("tests/cpu/test_products.py::test_what_follows_few_rows_is_computed_for_a_block_of_outputs",),
+    ),
     Mutant("copies are built at once", (f"{_PROJECTIONS}.projections:copies_of",), _always(None), (_COPIES,)),
     Mutant("batched_rng of synapses", (f"{_EVENTS}:drawn_in_rows",), _no_draws_of_synapses, (SYNAPSES,)),
     Mutant("values of an event are computed once", (f"{_EVENTS}:once_per_event",), _each_time, (SYNAPSES,)),

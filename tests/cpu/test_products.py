@@ -12,7 +12,7 @@ from compiler.ir.level1.graph import Contract, Map, Tensor
 from compiler.ir.space import DType, along
 from compiler.passes.program.merge import merge
 from compiler.strategies.choice import NotApplicable, product
-from compiler.strategies.cpu import rows_product
+from compiler.strategies.cpu import rows_dense, rows_product
 from tests.cpu.contractions import PRODUCT, Case, Conv, conv, gradient, program
 from tests.cpu.test_strategies import REALS, check, with_epilogue
 
@@ -80,6 +80,33 @@ def test_epilogues(real: DType, tmp_path: Path) -> None:
         problem, after = with_epilogue(einsum(spec, n=5, t=14, o=37, k=11, h=2), text, *others)
         cases.append(packed(problem, real, after))
     check(cases, real, tmp_path, row_major=True)
+
+
+@pytest.mark.parametrize("real", REALS.values())
+def test_few_rows(real: DType, tmp_path: Path) -> None:
+    """Batches around those that share what is read of the weights, outputs around tiles and blocks."""
+    cases = []
+    for n, o, k in (
+        (1, 1, 3),
+        (1, 17, 16),
+        (1, 130, 40),
+        (2, 64, 7),
+        (3, 65, 33),
+        (4, 5, 48),
+        (5, 37, 16),
+        (9, 66, 21),
+    ):
+        problem, after = with_epilogue(
+            einsum("nk,ok->no", n=n, o=o, k=k), "tanh(x0 + x1) * x2", ("b", (1,)), ("q", (0, 1))
+        )
+        cases.append(Case(*problem, rows_dense.match(product(*problem, 0, real.bytes)), after))
+    check(cases, real, tmp_path, row_major=True)
+
+
+def test_what_follows_few_rows_is_computed_for_a_block_of_outputs() -> None:
+    for batch, block in ((1, 64), (4, 64), (5, 16)):
+        case = rows_dense.match(product(*einsum("nk,ok->no", n=batch, o=100, k=9), 0, 4))
+        assert dict(case.columns)["s_block"] == block
 
 
 CONVS = [
