@@ -101,7 +101,7 @@ def _outer(p: Problem, e: _Equivalent, inner: Choice) -> Choice:
 def _as_weight_gradient(p: Problem) -> _Equivalent:
     conv = convolution(p)
     refuse_if(max(conv.rows.div, conv.cols.div) > 1, "rows or columns are divided")
-    refuse_if(not _full(p, conv.batch, conv.ins), "some lanes have no sample")
+    refuse_if(not _full(p, conv.samples, conv.ins), "some lanes have no sample")
     (n, *group, o, i, j), (c, r, s) = p.out, conv.summed
     flip = _turning(p, (conv.rows, r), (conv.cols, s), False)
     x, w = p.operands[conv.vector], p.operands[1 - conv.vector]

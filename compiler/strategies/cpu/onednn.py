@@ -32,7 +32,7 @@ def match(p: Problem) -> Choice:
     if pad_rows is None or pad_cols is None:
         raise NotApplicable("the library has no such window")
     rows, cols = conv.rows, conv.cols
-    batch = rounded(conv.batch, p.lanes) if p.lanes else conv.batch
+    batch = rounded(conv.samples, p.lanes) if p.lanes else conv.samples
     first = conv.w_r * (rows.taps - 1) * (rows.tap < 0) + conv.w_c * (cols.taps - 1) * (cols.tap < 0)
     plain = conv.groups * conv.outs * conv.ins * rows.taps * cols.taps
     room = _room(conv, batch) * p.real_bytes + 6 * ALIGNED

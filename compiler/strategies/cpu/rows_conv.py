@@ -59,7 +59,7 @@ def match(p: Problem) -> Choice:
         if _is_whole(conv):
             planes, masks = 0, 0
     values = {
-        "s_batch": conv.batch,
+        "s_batch": conv.samples,
         **extents(conv),
         "s_taps_r": rows.taps,
         "s_taps_c": cols.taps,
@@ -83,7 +83,7 @@ def match(p: Problem) -> Choice:
     }
     scratch = (planes + strips.packed + OUTS * width + masks) * p.real_bytes + 2 * taps * TAP_BYTES
     operations = constants.COPY * planes / vector + _operations(conv, strips, taps, vector)
-    microseconds = conv.batch * conv.groups * operations / constants.OPERATIONS_PER_US
+    microseconds = conv.samples * conv.groups * operations / constants.OPERATIONS_PER_US
     return Choice(NAME, (), tuple(values.items()), scratch, microseconds)
 
 

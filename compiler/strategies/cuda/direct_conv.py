@@ -19,16 +19,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from math import gcd, prod
-from typing import Final, TypeVar
+from typing import Final
 
 import compiler.ir.level1.graph as l1
 from compiler.ir.level2.target import Target
-from compiler.ir.space import Affine
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either, refuse_if
+from compiler.strategies.convolution import FIRST, Walked, of_image
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.strategy import Strategy
 from compiler.strategies.tilings import MOST_TILES
+from compiler.strategies.window import WindowAxis
 
 NAME = "direct_conv"
 STRIP = 4
@@ -40,9 +41,8 @@ BUFFER_BYTES = 40960
 """Shared memory of a block, which every device has without asking."""
 TAPS = range(2, 12)
 """Of a row of the window."""
-ORDERS: Final = (1, 3)
+ORDERS: Final = (*FIRST, 3)
 """Axes that may be that of channels, where rows and columns have strides."""
-T = TypeVar("T")
 Literals = tuple[tuple[str, int], ...]
 
 
@@ -75,13 +75,10 @@ def line_pitch(strips: int, cols: Window) -> int:
     return rounded_pitch((strips - 1) * STRIP * cols.step + window)
 
 
-def window_of(axis: Affine, size: int, out: str, tap: str, extents: dict[str, int]) -> Window | None:
-    """The walk of one axis of `size` elements, or None where its index is of another form."""
-    terms = dict(axis.terms)
-    if set(terms) != {out, tap} or not 1 <= terms[out] <= 2 or (axis.div != 1 and terms[out] != 1):
-        return None
-    first = axis.const + min(0, terms[tap]) * (extents[tap] - 1)
-    return Window(extents[out], extents[tap], terms[out], terms[tap], axis.div, alignment(first, size))
+def window_of(x: WindowAxis) -> Window:
+    """The walk of an axis."""
+    first = x.origin + min(0, x.tap) * (x.taps - 1)
+    return Window(x.out, x.taps, x.step, x.tap, x.div, alignment(first, x.extent))
 
 
 def alignment(*places: int) -> int:
@@ -201,48 +198,30 @@ class Convolution:
     cols: Window
 
 
-def channels_first(axes: Sequence[T], channels: int) -> tuple[T, T, T, T]:
-    """(batch, channels, rows, columns) of what there is of four axes; `channels`: the number of that of channels."""
-    rest = (*axes[:channels], *axes[channels + 1 :])
-    return rest[0], axes[channels], rest[1], rest[2]
+def walked(p: Problem, x: Walked, taps: range) -> Convolution:
+    """What was recognised as a convolution, or as one's gradient, as the kernels here walk it; `taps`: of a row of its
+    window."""
+    refuse_if(x.groups > 1 or len(p.out) != 4, "its channels are in groups")
+    rows, cols = window_of(x.rows), window_of(x.cols)
+    if sum(len(a.terms) == 2 for a in p.axes(x.vector)) != 2 or max(rows.step, cols.step) > 2:
+        raise NotApplicable("rows and columns are not walked by one window dim each")
+    if cols.taps not in taps or abs(cols.tap) > 2:
+        raise NotApplicable("the window is too narrow or too wide to be held in registers")
+    refuse_if(min(p.extents.values()) == 0, "it is empty")
+    return Convolution(x.vector, x.samples, x.outs, rows.out, cols.out, x.ins, rows, cols)
 
 
-def convolution(p: Problem, image: int, taps: range = TAPS, most: int = 1, orders: Sequence[int] = (1,)) -> Convolution:
+def convolution(
+    p: Problem, image: int, taps: range = TAPS, most: int = 1, orders: Sequence[int] = FIRST
+) -> Convolution:
     """A contraction as a convolution of the operand `image`; its rows and columns are divided by at most `most`;
     `taps`: of a row of its window; `orders`: which axis may be that of channels."""
     refuse_if(p.lanes, "the batch is in the lanes")
-    weights = p.plain(1 - image)
-    own = next((a for a in orders if len(p.out) == 4 and p.out[a] in weights), None)
-    if own is None:
-        raise NotApplicable("the output is not (batch, channels, rows, columns)")
-    n, o, i, j = channels_first(p.out, own)
-    x, w = p.operands[image], p.operands[1 - image]
-    walked = p.plain(image)
-    at = next((a for a in orders if len(walked) == 4 and walked[a] is not None and walked[a] not in p.out), None)
-    if at is None or walked[0] != n:
-        raise NotApplicable("the image's axes are not (batch, channels, rows, columns)")
-    c = walked[at]
-    _, _, by_row, by_col = channels_first(p.axes(image), at)
-    rest = [d for d in p.extents if d not in {*p.out, c}]
-    if len(rest) != 2 or None in weights or set(weights) != {o, c, *rest} or len(weights) != 4:
-        raise NotApplicable("the weights' axes are not plain dims of (outputs, channels, window)")
-    extents = dict(p.extents)
-    assert c is not None
-    refuse_if((x.shape[0], x.shape[at]) != (extents[n], extents[c]), "an operand is only partly read")
-    _, _, high, wide = channels_first(x.shape, at)
-    walks = [
-        (window_of(by_row, high, i, r, extents), window_of(by_col, wide, j, s, extents)) for r, s in (rest, rest[::-1])
-    ]
-    rows, cols = next((x for x in walks if None not in x), (None, None))
-    if rows is None or cols is None:
-        raise NotApplicable("rows and columns are not walked by one window dim each")
-    refuse_if(not (rows.div == cols.div <= most), "rows or columns are divided")
-    if cols.taps not in taps or abs(cols.tap) > 2:
-        raise NotApplicable("the window is too narrow or too wide to be held in registers")
-    if prod(w.shape) >= LIMIT or prod(x.shape[1:]) >= LIMIT or extents[n] >= LIMIT or extents[i] * extents[j] >= LIMIT:
-        raise NotApplicable("it is larger than 32-bit indices reach")
-    refuse_if(min(extents.values()) == 0, "it is empty")
-    return Convolution(image, extents[n], extents[o], extents[i], extents[j], extents[c], rows, cols)
+    found = of_image(p, image, orders)
+    refuse_if(not (found.rows.div == found.cols.div <= most), "rows or columns are divided")
+    x, elements = walked(p, found, taps), prod(p.operands[image].shape[1:])
+    refuse_if(max(found.weights, elements, x.n, x.i * x.j) >= LIMIT, "it is larger than 32-bit indices reach")
+    return x
 
 
 def _match(p: Problem, image: int) -> Choice:

@@ -13,7 +13,7 @@ Does not: match groups or windows of one tap (implicit_gemm does).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from math import isqrt, prod
@@ -22,6 +22,7 @@ from typing import Final
 import compiler.strategies.cuda.direct_conv as direct
 from compiler.ir.level2.target import Target
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either, refuse_if
+from compiler.strategies.convolution import FIRST, Orders, of_weights
 from compiler.strategies.cost import cuda as cost
 from compiler.strategies.cost.devices import H200
 from compiler.strategies.strategy import Strategy
@@ -135,36 +136,14 @@ def words_of(splits: int, blocks: int, channels: int, row_taps: int, taps: int) 
     return groups + 1, (splits + groups) * blocks * outs_of(taps) * channels * row_taps * taps
 
 
-def convolution(p: Problem, image: int, taps: range = direct.TAPS, orders: Sequence[int] = (1,)) -> direct.Convolution:
+def convolution(p: Problem, image: int, taps: range = direct.TAPS, orders: Orders = FIRST) -> direct.Convolution:
     """A contraction as the gradient of the weights of a convolution of the operand `image`; `taps`: of a row of its
     window; `orders`: which axis may be that of channels."""
     refuse_if(p.lanes, "the batch is in the lanes")
-    refuse_if(len(p.out) != 4, "the output is not (filters, channels, rows, columns)")
-    o, c, r, s = p.out
-    x, d = p.operands[image], p.operands[1 - image]
-    walked, other = p.plain(image), p.plain(1 - image)
-    at, own = (next((a for a in orders if len(x) == 4 and x[a] == d), None) for x, d in ((walked, c), (other, o)))
-    if at is None or own is None or None in other:
-        raise NotApplicable("the operands' axes are not (batch, channels, rows, columns)")
-    n, _, i, j = direct.channels_first(other, own)
-    assert n is not None and i is not None and j is not None
-    if walked[0] != n or set(p.extents) != {*p.out, n, i, j} or len({*p.out, n, i, j}) != 7:
-        raise NotApplicable("the image's axes are not (batch, channels, rows, columns)")
-    extents = dict(p.extents)
-    whole = direct.channels_first(d.shape, own) == tuple(extents[q] for q in (n, o, i, j))
-    refuse_if((x.shape[0], x.shape[at]) != (extents[n], extents[c]) or not whole, "an operand is only partly read")
-    _, _, by_row, by_col = direct.channels_first(p.axes(image), at)
-    _, _, high, wide = direct.channels_first(x.shape, at)
-    rows, cols = direct.window_of(by_row, high, i, r, extents), direct.window_of(by_col, wide, j, s, extents)
-    if rows is None or cols is None or rows.div != 1 or cols.div != 1:
-        raise NotApplicable("rows and columns are not walked by one window dim each")
-    if cols.taps not in taps or abs(cols.tap) > 2:
-        raise NotApplicable("the window is too narrow or too wide to be held in registers")
-    if prod(x.shape[1:]) >= LIMIT or prod(d.shape[1:]) >= LIMIT or extents[n] * extents[i] >= LIMIT:
-        raise NotApplicable("it is larger than 32-bit indices reach")
-    if prod(p.node.out.shape) >= LIMIT or min(extents.values()) == 0:
-        raise NotApplicable("it is empty, or larger than 32-bit indices reach")
-    return direct.Convolution(image, extents[n], extents[o], extents[i], extents[j], extents[c], rows, cols)
+    x = direct.walked(p, of_weights(p, image, orders), taps)
+    sizes = prod(p.node.out.shape), *(prod(t.shape[1:]) for t in p.operands), x.n * x.i
+    refuse_if(max(sizes) >= LIMIT, "it is larger than 32-bit indices reach")
+    return x
 
 
 def _match(p: Problem, image: int) -> Choice:

@@ -196,7 +196,7 @@ def _choice(p: Problem, found: Convolution | WeightGradient, way: Way) -> Choice
         other = {"by_o": own, "by_c": found.outs * own, "by_r": x.out, "by_s": 1, "first": 0}
         other |= {"rows": y.out, "cols": x.out}
     else:
-        a, b, outs, kept = found.batch, found.ins, found.outs, (y.out, x.out)
+        a, b, outs, kept = found.samples, found.ins, found.outs, (y.out, x.out)
         (by_r, last_r), (by_s, last_s) = _turned(found.w_r, y), _turned(found.w_c, x)
         other = {"by_o": found.w_out, "by_c": found.w_in, "by_r": by_r, "by_s": by_s, "first": last_r + last_s}
         other |= {"rows": y.taps, "cols": x.taps}

@@ -48,7 +48,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     padded = rounded((2 * high + 2) * wide + 2 * lanes, lanes)
     plane = rounded((high + 1) * tile_cols + lanes, lanes)
     values = {
-        "s_batch": conv.batch,
+        "s_batch": conv.samples,
         **extents(conv),
         "s_from_r": rows.low,
         "s_from_c": cols.low,
@@ -70,7 +70,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
         conv.ins * (lines * constants.WINOGRAD_ROWS_LINE + vectors * constants.WINOGRAD_ROWS_IMAGE)
         + conv.outs * vectors * constants.WINOGRAD_ROWS_BACK
     )
-    times = conv.batch * -(-tile_rows // high)
+    times = conv.samples * -(-tile_rows // high)
     total = times * operations + weights_cost(p, conv, times)
     return Choice(NAME, (), tuple(values.items()), scratch, conv.groups * total / constants.OPERATIONS_PER_US)
 

@@ -68,7 +68,7 @@ def _match(p: Problem, name: str) -> Choice:
         if not _packed(found, "outs" if direction == FORWARD else "ins"):
             raise NotApplicable("its weights are in another order than the library's")
         ends = (found.outs, found.ins) if direction == FORWARD else (found.ins, found.outs)
-        sizes = found.batch, found.groups, *ends
+        sizes = found.samples, found.groups, *ends
     else:
         sizes = found.samples, found.groups, found.outs, found.ins
     rows, cols = step(found.rows), step(found.cols)
