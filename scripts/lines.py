@@ -4,11 +4,11 @@
 
 Assumes: a git checkout with its whole history. scripts/capabilities.toml names what was added, the commits that brought
 it and the files that are nothing else; the commits that it does not name changed what stood.
-Guarantees: Python, templates, C headers and texts (codes.md) are counted, blank lines and comments too. A line counts as added if its
-file is one of those that are named, or if git's blame, through moves and copies, gives it to a commit that is named:
-of these at most as many as the commit made the tree longer, so that what it rewrote stays with what stood. Raises
-ValueError where more than an eighth of a named file stood at the review (a dozen lines of a short one), or no line of
-it is of a commit of its entry.
+Guarantees: Python, templates, C headers and Markdown are counted, blank lines and comments too. A line counts as added
+if its file is one of those that are named, or if git's blame, through moves and copies, gives it to a commit that is
+named: of these at most as many as the commit made the tree longer, so that what it rewrote stays with what stood.
+Raises ValueError where more than an eighth of a named file stood at the review (a dozen lines of a short one), or no
+line of it is of a commit of its entry.
 Does not: compile anything, or tell what a line is worth.
 """
 
